@@ -5,111 +5,20 @@ options `missing`, `duplicates` and `labels`, orders the samples, and builds the
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
-
-import numpy as np
+from typing import Any, ClassVar
 
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import PIXEL_KINDS, Field, Schema
 from packer.sources import base
+from packer.sources._listed_source import NO_LISTS, FileRole, FileSample, ListedSource
 from packer.sources._parse.folder_layout import ordered_splits
 from packer.sources._parse.folder_listing import counted, described, listed, shown
 from packer.sources._trees.file_tree import FileTree
 
-Need = Literal["always", "alike", "labels", "select", "shared", "optional", "unused"]
 Groups = dict[tuple[str, str], dict[str, list[str]]]  # (folder, key) -> role -> relative paths
-_NO_LISTS: Mapping[str, Sequence[str]] = {}
-
-
-@dataclass(frozen=True)
-class FileRole:
-    """One kind of file of a sample.
-
-    Attributes:
-        name: The role.
-        example: A name of such a file, for messages.
-        pattern: A regular expression over the file name, or over the relative path if it contains a slash. Its group
-            `key` is the key of the sample; see `FileSource.key_of`.
-        field: The field that stores the bytes of the file, or, if it has another name, the field that `read_values`
-            computes from the file. None: the file is only parsed, or a field of `more_fields` with the name of the role
-            stores its bytes.
-        need: "always": every sample has the file. "alike": all samples have it, or none. "labels": the option
-            `missing` decides. "select": samples without it are skipped. "shared": the file is read if all samples have
-            it. "optional": samples without it are complete. "unused": the file is not read.
-        is_extra: Whether a pack carries the file as an extra if it belongs to no sample.
-        is_many: A sample may have several such files; `FileSample.lists` has their paths.
-        stands_in_for: The role that this file fills in samples without a file of that role.
-        otherwise: What users can do if samples lack the file, for messages.
-        fallback: The pattern for sets in which no file matches `pattern`.
-    """
-
-    name: str
-    example: str
-    pattern: str
-    field: Field | None = None
-    need: Need = "always"
-    is_extra: bool = True
-    is_many: bool = False
-    stands_in_for: str = ""
-    otherwise: str = ""
-    fallback: str = ""
-
-    @cached_property
-    def regex(self) -> re.Pattern[str]:
-        """The compiled pattern."""
-        return re.compile(self.pattern, re.DOTALL)
-
-    def match(self, name: str) -> re.Match[str] | None:
-        """Return the match of a relative path; None if the file does not have this role."""
-        return self.regex.fullmatch(name if "/" in self.pattern else name[name.rfind("/") + 1 :])
-
-    def within(self, names: Iterable[str]) -> "FileRole":
-        """Return the role with the pattern for a set with these files."""
-        is_found = not self.fallback or any(map(self.match, names))
-        return self if is_found else replace(self, pattern=self.fallback)
-
-
-class Parsed(NamedTuple):
-    """Labels of one file: values by field, how many labels the file has, how many were skipped, and a remark."""
-
-    values: Mapping[str, Any]
-    total: int
-    skipped: int
-    remark: str = ""
-
-
-@dataclass(frozen=True)
-class LabelFile:
-    """Fields that are parsed from the files of one role.
-
-    Attributes:
-        role: The role.
-        fields: The fields, in order.
-        parse: (bytes, path, strict) -> Parsed. A sample without the file has the labels of empty bytes and `Path()`.
-            Raises BadInput; with `strict` false it skips labels that are not valid.
-        may_be_empty: Whether a sample whose file has no labels is complete.
-    """
-
-    role: str
-    fields: tuple[Field, ...]
-    parse: Callable[[bytes, Path, bool], Parsed]
-    may_be_empty: bool = False
-
-
-class FileSample(NamedTuple):
-    """A sample: its key, the relative path of its file of each role, and the paths of roles with many files."""
-
-    key: str
-    paths: Mapping[str, str]
-    lists: Mapping[str, Sequence[str]] = _NO_LISTS
-
-    def has(self, role: str) -> bool:
-        """Whether the sample has a file of the role."""
-        return role in self.paths or role in self.lists
 
 
 @dataclass(frozen=True)
@@ -134,14 +43,12 @@ class Policies:
         base.check_choice("labels", self.labels, ("strict", "lenient"))
 
 
-class FileSource(base.Source):
+class FileSource(ListedSource):
     """A source of small files; subclasses declare the class attributes and call `_list` in their constructor.
 
     Attributes:
         title: The name of the data set, for messages.
         noun: What messages call a sample.
-        roles: The files of a sample; the first one is the main picture.
-        labels: The label files.
         recognized_by: Sets of roles; a folder with a sample that has all files of one set is this data set.
         anchor: The role without which files form no sample; label files without it are skipped, or an error with
             `missing`. Empty: all files form samples.
@@ -154,8 +61,6 @@ class FileSource(base.Source):
 
     title: ClassVar[str]
     noun: ClassVar[str] = "picture"
-    roles: Sequence[FileRole]
-    labels: Sequence[LabelFile] = ()
     recognized_by: ClassVar[Sequence[Sequence[str]]] = ()
     anchor: ClassVar[str] = ""
     order_by: ClassVar[str] = ""
@@ -185,10 +90,6 @@ class FileSource(base.Source):
         """Return the sort key of a sample."""
         return sample.paths[self.order_by] if self.order_by else sample.key
 
-    def split_of(self, sample: FileSample) -> str:
-        """Return the split that the paths of a sample name; empty for none."""
-        return ""
-
     def split_names(self, found: set[str]) -> tuple[str, ...]:
         """Return the names of the splits, in order."""
         return ordered_splits(found)
@@ -196,14 +97,6 @@ class FileSource(base.Source):
     def more_fields(self) -> Sequence[Field]:
         """Return the fields that are neither files nor labels."""
         return ()
-
-    def listed_values(self, sample: FileSample) -> base.Sample:
-        """Return the values of `more_fields` that need no file of the sample."""
-        return {}
-
-    def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
-        """Return the other values of `more_fields`. Raises BadInput."""
-        return {}
 
     def prepare(self, present: set[str]) -> None:
         """Read the tables of the set, or change the declarations, before the schema is built.
@@ -305,7 +198,7 @@ class FileSource(base.Source):
                 for role in self.roles
                 if role.is_many and role.name in several[0]
             }
-            samples.append(FileSample(key, self._one_path_each(several[0]), many or _NO_LISTS))
+            samples.append(FileSample(key, self._one_path_each(several[0]), many or NO_LISTS))
         if reasons and policy == "error":
             options = "use --duplicates first or --duplicates skip, or " if "duplicates" in self.options() else ""
             raise BadInput(
@@ -414,72 +307,3 @@ class FileSource(base.Source):
         groups, _ = cls._grouped(names, cls.roles)
         count = sum(any(set(roles) <= paths.keys() for roles in cls.recognized_by) for paths in groups.values())
         return f"{cls.title}: {counted(count, cls.noun)}" if count else None
-
-    def __len__(self) -> int:
-        return len(self._samples)
-
-    def __getitem__(self, index: int) -> base.Sample:
-        sample = self._samples[self.checked(index)]
-        files = {name: self.read(path) for name, path in sample.paths.items()}
-        values: base.Sample = {"key": sample.key, "files": {r: p for r, p in sample.paths.items() if r in self.schema}}
-        values |= {role.name: files.get(role.name, b"") for role in self.roles if role.name in self.schema}
-        for label in self.labels:
-            values |= self._parsed(sample, label, files.get(label.role, b"")).values
-        return values | self._listed_values(sample) | self.read_values(sample, files)
-
-    def value(self, index: int, name: str) -> Any:
-        sample = self._samples[self.checked(index)]
-        if name == "key":
-            return sample.key
-        if name in sample.paths:  # computed fields have other names than roles
-            return self.read(sample.paths[name])
-        for label in self.labels:
-            if any(field.name == name for field in label.fields):
-                data = self.read(sample.paths[label.role]) if label.role in sample.paths else b""
-                return self._parsed(sample, label, data).values[name]
-        listed_values = self._listed_values(sample)
-        return listed_values[name] if name in listed_values else self[index][name]
-
-    def key(self, index: int) -> str:
-        return self._samples[self.checked(index)].key
-
-    def files(self, index: int) -> tuple[Path, ...]:
-        sample = self._samples[self.checked(index)]
-        many = (path for paths in sample.lists.values() for path in paths)
-        return tuple(self.root / path for path in (*sample.paths.values(), *many))
-
-    def stem(self, index: int) -> Path:
-        return (self.root / self._samples[self.checked(index)].paths[self.roles[0].name]).with_suffix("")
-
-    def extras(self) -> Sequence[str]:
-        return self._extras
-
-    def missing(self, index: int) -> str | None:
-        """Return which labels are absent, empty or skipped; reads the label files."""
-        sample = self._samples[self.checked(index)]
-        reasons = []
-        for label in self.labels:
-            role = next(role for role in self.roles if role.name == label.role)
-            if label.role not in sample.paths:
-                reasons += [f"no {role.example}"] if role.need == "labels" else []
-                continue
-            if label.may_be_empty and self._is_strict:
-                continue  # strict reading skips no label
-            try:
-                parsed = self._parsed(sample, label, self.read(sample.paths[label.role]))
-            except BadInput:
-                return None  # reading the sample raises it
-            if not (parsed.total or label.may_be_empty or role.need == "optional"):
-                reasons.append(f"{role.example} is empty")
-            if parsed.skipped:
-                reasons.append(f"{parsed.skipped} of {parsed.total} labels in {role.example} skipped: not valid")
-            reasons += [parsed.remark] if parsed.remark else []
-        return "; ".join(reasons) or None
-
-    def _parsed(self, sample: FileSample, label: LabelFile, data: bytes) -> Parsed:
-        path = self.root / sample.paths[label.role] if label.role in sample.paths else Path()
-        return label.parse(data, path, self._is_strict)
-
-    def _listed_values(self, sample: FileSample) -> base.Sample:
-        split = {"split": np.int64(self._splits.index(self.split_of(sample)))} if self._splits else {}
-        return {**split, **self.listed_values(sample)}

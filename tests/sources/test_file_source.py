@@ -8,7 +8,8 @@ import pytest
 
 from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.schema import Field
-from packer.sources._file_source import FileRole, FileSample, FileSource, Groups, LabelFile, Parsed, Policies
+from packer.sources._file_source import FileSource, Groups, Policies
+from packer.sources._listed_source import FileRole, FileSample, LabelFile, Parsed
 from packer.sources._trees.file_tree import FileTree
 from tests.support.source_trees import mask, picture, write
 

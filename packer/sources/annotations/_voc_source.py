@@ -28,7 +28,8 @@ import numpy.typing as npt
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field
 from packer.sources import base
-from packer.sources._file_source import FileRole, FileSample, FileSource, Groups, LabelFile, Parsed, Policies
+from packer.sources._file_source import FileSource, Groups, Policies
+from packer.sources._listed_source import FileRole, FileSample, LabelFile, Parsed
 from packer.sources._parse import unread_formats
 from packer.sources._parse.colour_table import VOID, Colour
 from packer.sources._parse.folder_layout import ordered_splits, split_rank

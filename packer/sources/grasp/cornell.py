@@ -20,7 +20,8 @@ import numpy as np
 from packer.errors import BadInput
 from packer.schema import Field
 from packer.sources import base
-from packer.sources._file_source import FileRole, FileSample, FileSource, Need, Policies
+from packer.sources._file_source import FileSource, Policies
+from packer.sources._listed_source import FileRole, FileSample, Need
 from packer.sources._parse.folder_listing import listed, shown
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.grasp._label_files import rectangles, verbatim

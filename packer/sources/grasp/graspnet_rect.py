@@ -20,7 +20,8 @@ import numpy as np
 
 from packer.schema import Field
 from packer.sources import base
-from packer.sources._file_source import FileRole, FileSample, FileSource, LabelFile, Need, Parsed, Policies
+from packer.sources._file_source import FileSource, Policies
+from packer.sources._listed_source import FileRole, FileSample, LabelFile, Need, Parsed
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.grasp._graspnet_rows import COLUMNS, GraspNetRows, read_graspnet_rows
 from packer.sources.grasp._label_files import points, verbatim

@@ -25,7 +25,8 @@ import numpy.typing as npt
 from packer.errors import BadInput
 from packer.schema import Field
 from packer.sources import base
-from packer.sources._file_source import FileRole, FileSample, FileSource, Need, Policies
+from packer.sources._file_source import FileSource, Policies
+from packer.sources._listed_source import FileRole, FileSample, Need
 from packer.sources._parse.folder_layout import ordered_splits
 from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._trees.file_tree import FileTree

@@ -24,7 +24,8 @@ import numpy as np
 
 from packer.errors import BadInput
 from packer.schema import Field
-from packer.sources._file_source import FileRole, Groups, LabelFile, Parsed, Policies
+from packer.sources._file_source import Groups, Policies
+from packer.sources._listed_source import FileRole, LabelFile, Parsed
 from packer.sources._parse.folder_listing import listed, shown
 from packer.sources._parse.voc_xml import AnnotatedObject, Annotation
 from packer.sources._trees.file_tree import FileTree

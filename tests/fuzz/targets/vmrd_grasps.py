@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from packer.errors import PackerError
-from packer.sources._file_source import Parsed
+from packer.sources._listed_source import Parsed
 from packer.sources.grasp.vmrd import read_object_grasps
 from tests.fuzz.target import Disagreement
 

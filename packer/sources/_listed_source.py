@@ -1,0 +1,209 @@
+"""Listed source: the base of all sources whose samples are small files, however the files are found.
+
+A subclass fills `_samples` with the files of each sample, and declares its label files (`LabelFile`). This module reads
+the files and labels of a sample, and implements the methods of `packer.sources.base.Source`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from packer.errors import BadInput
+from packer.schema import Field
+from packer.sources import base
+
+Need = Literal["always", "alike", "labels", "select", "shared", "optional", "unused"]
+NO_LISTS: Mapping[str, Sequence[str]] = {}
+
+
+@dataclass(frozen=True)
+class FileRole:
+    """One kind of file of a sample.
+
+    Attributes:
+        name: The role.
+        example: A name of such a file, for messages.
+        pattern: A regular expression over the file name, or over the relative path if it contains a slash. Its group
+            `key` is the key of the sample; see `FileSource.key_of`.
+        field: The field that stores the bytes of the file, or, if it has another name, the field that `read_values`
+            computes from the file. None: the file is only parsed, or a field of `more_fields` with the name of the role
+            stores its bytes.
+        need: "always": every sample has the file. "alike": all samples have it, or none. "labels": the option
+            `missing` decides. "select": samples without it are skipped. "shared": the file is read if all samples have
+            it. "optional": samples without it are complete. "unused": the file is not read.
+        is_extra: Whether a pack carries the file as an extra if it belongs to no sample.
+        is_many: A sample may have several such files; `FileSample.lists` has their paths.
+        stands_in_for: The role that this file fills in samples without a file of that role.
+        otherwise: What users can do if samples lack the file, for messages.
+        fallback: The pattern for sets in which no file matches `pattern`.
+    """
+
+    name: str
+    example: str
+    pattern: str
+    field: Field | None = None
+    need: Need = "always"
+    is_extra: bool = True
+    is_many: bool = False
+    stands_in_for: str = ""
+    otherwise: str = ""
+    fallback: str = ""
+
+    @cached_property
+    def regex(self) -> re.Pattern[str]:
+        """The compiled pattern."""
+        return re.compile(self.pattern, re.DOTALL)
+
+    def match(self, name: str) -> re.Match[str] | None:
+        """Return the match of a relative path; None if the file does not have this role."""
+        return self.regex.fullmatch(name if "/" in self.pattern else name[name.rfind("/") + 1 :])
+
+    def within(self, names: Iterable[str]) -> "FileRole":
+        """Return the role with the pattern for a set with these files."""
+        is_found = not self.fallback or any(map(self.match, names))
+        return self if is_found else replace(self, pattern=self.fallback)
+
+
+class Parsed(NamedTuple):
+    """Labels of one file: values by field, how many labels the file has, how many were skipped, and a remark."""
+
+    values: Mapping[str, Any]
+    total: int
+    skipped: int
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class LabelFile:
+    """Fields that are parsed from the files of one role.
+
+    Attributes:
+        role: The role.
+        fields: The fields, in order.
+        parse: (bytes, path, strict) -> Parsed. A sample without the file has the labels of empty bytes and `Path()`.
+            Raises BadInput; with `strict` false it skips labels that are not valid.
+        may_be_empty: Whether a sample whose file has no labels is complete.
+    """
+
+    role: str
+    fields: tuple[Field, ...]
+    parse: Callable[[bytes, Path, bool], Parsed]
+    may_be_empty: bool = False
+
+
+class FileSample(NamedTuple):
+    """A sample: its key, the relative path of its file of each role, and the paths of roles with many files."""
+
+    key: str
+    paths: Mapping[str, str]
+    lists: Mapping[str, Sequence[str]] = NO_LISTS
+
+    def has(self, role: str) -> bool:
+        """Whether the sample has a file of the role."""
+        return role in self.paths or role in self.lists
+
+
+class ListedSource(base.Source):
+    """A source of small files; subclasses fill the attributes in their constructor.
+
+    Attributes:
+        roles: The files of a sample; the first one is the main image.
+        labels: The label files.
+        _samples: The samples, in order; a sequence that builds them when they are read may replace a list.
+        _splits: The names of the splits; empty if there are none.
+        _extras: The relative paths of the files of no sample that travel with the pack, sorted.
+        _is_strict: Whether a label that is not valid is an error.
+    """
+
+    roles: Sequence[FileRole]
+    labels: Sequence[LabelFile] = ()
+    _samples: Sequence[FileSample]
+    _splits: tuple[str, ...] = ()
+    _extras: Sequence[str] = ()
+    _is_strict: bool = True
+
+    def split_of(self, sample: FileSample) -> str:
+        """Return the split that the paths of a sample name; empty for none."""
+        return ""
+
+    def listed_values(self, sample: FileSample) -> base.Sample:
+        """Return the values of `more_fields` that need no file of the sample."""
+        return {}
+
+    def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
+        """Return the other values of `more_fields`. Raises BadInput."""
+        return {}
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, index: int) -> base.Sample:
+        sample = self._samples[self.checked(index)]
+        files = {name: self.read(path) for name, path in sample.paths.items()}
+        values: base.Sample = {"key": sample.key, "files": {r: p for r, p in sample.paths.items() if r in self.schema}}
+        values |= {role.name: files.get(role.name, b"") for role in self.roles if role.name in self.schema}
+        for label in self.labels:
+            values |= self._parsed(sample, label, files.get(label.role, b"")).values
+        return values | self._listed_values(sample) | self.read_values(sample, files)
+
+    def value(self, index: int, name: str) -> Any:
+        sample = self._samples[self.checked(index)]
+        if name == "key":
+            return sample.key
+        if name in sample.paths:  # computed fields have other names than roles
+            return self.read(sample.paths[name])
+        for label in self.labels:
+            if any(field.name == name for field in label.fields):
+                data = self.read(sample.paths[label.role]) if label.role in sample.paths else b""
+                return self._parsed(sample, label, data).values[name]
+        listed_values = self._listed_values(sample)
+        return listed_values[name] if name in listed_values else self[index][name]
+
+    def key(self, index: int) -> str:
+        return self._samples[self.checked(index)].key
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        sample = self._samples[self.checked(index)]
+        many = (path for paths in sample.lists.values() for path in paths)
+        return tuple(self.root / path for path in (*sample.paths.values(), *many))
+
+    def stem(self, index: int) -> Path:
+        return (self.root / self._samples[self.checked(index)].paths[self.roles[0].name]).with_suffix("")
+
+    def extras(self) -> Sequence[str]:
+        return self._extras
+
+    def missing(self, index: int) -> str | None:
+        """Return which labels are absent, empty or skipped; reads the label files."""
+        sample = self._samples[self.checked(index)]
+        reasons = []
+        for label in self.labels:
+            role = next(role for role in self.roles if role.name == label.role)
+            if label.role not in sample.paths:
+                reasons += [f"no {role.example}"] if role.need == "labels" else []
+                continue
+            if label.may_be_empty and self._is_strict:
+                continue  # strict reading skips no label
+            try:
+                parsed = self._parsed(sample, label, self.read(sample.paths[label.role]))
+            except BadInput:
+                return None  # reading the sample raises it
+            if not (parsed.total or label.may_be_empty or role.need == "optional"):
+                reasons.append(f"{role.example} is empty")
+            if parsed.skipped:
+                reasons.append(f"{parsed.skipped} of {parsed.total} labels in {role.example} skipped: not valid")
+            reasons += [parsed.remark] if parsed.remark else []
+        return "; ".join(reasons) or None
+
+    def _parsed(self, sample: FileSample, label: LabelFile, data: bytes) -> Parsed:
+        path = self.root / sample.paths[label.role] if label.role in sample.paths else Path()
+        return label.parse(data, path, self._is_strict)
+
+    def _listed_values(self, sample: FileSample) -> base.Sample:
+        split = {"split": np.int64(self._splits.index(self.split_of(sample)))} if self._splits else {}
+        return {**split, **self.listed_values(sample)}
