@@ -45,11 +45,11 @@ from packer.pack.manifest import INDEX, Manifest
 from packer.pack.unlisted_files import check_replaceable
 from packer.schema import Field, Schema
 from packer.sources._extend.source_wrapper import subset
-from packer.sources._objects.object_class import is_a
-from packer.sources._objects.object_rows import Indexable
 from packer.sources._options import OPTIONS, SourceOptions
 from packer.sources._parse.folder_listing import counted
 from packer.sources.base import Source
+from packer.sources.objects._class_names import is_a
+from packer.sources.objects._object_rows import Indexable
 from packer.stores.url import URLPath, path_or_url
 from packer.system.argument_types import check_arguments, check_switches
 from packer.system.parallel import usable_cores
@@ -518,9 +518,9 @@ class ConversionRequest:
 
     def _of_pack(self) -> "ConversionRequest | None":
         """The same request of the pack that a packer data set, or a Subset of one, reads; None for other objects."""
-        from packer.sources._objects.source_of_object import unwrapped  # folders do without
+        from packer.sources.objects._open_object import without_subsets  # folders do without
 
-        data, indices = unwrapped(self.source)
+        data, indices = without_subsets(self.source)
         if not is_a(data, "packer.datasets.pack_dataset", "PackDataset"):
             return None
         rows, fields = data.stored_rows(indices), self.fields or data.fields
@@ -528,7 +528,7 @@ class ConversionRequest:
 
     def _open_object(self, data: Indexable | Iterable[Any], spec: SourceSpec) -> tuple[Source, SourceSpec]:
         """The source that a Python object is, and what the manifest says of it; raises InvalidRequest."""
-        from packer.sources._objects.source_of_object import ObjectOptions, source_of  # folders do without
+        from packer.sources.objects._open_object import ObjectOptions, open_object  # folders do without
 
         if isinstance(data, type):
             raise InvalidRequest(f"{data.__module__}.{data.__qualname__}: is a class; give an object of it")
@@ -539,14 +539,14 @@ class ConversionRequest:
                 f"<{type(data).__name__}>: {', '.join(other.flags) or 'kind'}: for the files of a folder; describe the "
                 "samples of a Python object with fields= (a field split for the splits), key= and axes="
             )
-        listed = source_of(
+        source, options = open_object(
             data,
             ObjectOptions(fields=self.fields, key=self.key, length=self.length, fingerprint=self.fingerprint, **taken),
         )
-        place = _place_of(listed.source)
+        place = _place_of(source)
         if place is not None:
             check_target(place, self.pack, overwrite=self.overwrite)
-        return listed.source, SourceSpec(options=listed.options)
+        return source, SourceSpec(options=options)
 
     def _spec(self) -> SourceSpec:
         return SourceSpec(

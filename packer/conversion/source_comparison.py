@@ -30,9 +30,9 @@ from packer.pack.reader import Pack
 from packer.pack.source_paths import SourcePath, SourcePaths
 from packer.pack.verification import EVERYTHING, Subset
 from packer.schema import KEY, PIXEL_KINDS, ROW_KINDS, Buffer, Field
-from packer.sources._objects.object_source import KIND as OBJECT
 from packer.sources._parse.folder_listing import listed, shown
 from packer.sources.base import Sample, Source
+from packer.sources.objects._object_source import KIND as OBJECT
 
 # For pixels in a lossless codec that were moved or narrowed once: other versions of libraries reach 48 dB.
 _LEAST_PSNR_DB = 40.0

@@ -16,7 +16,7 @@ What a source may rely on and what others rely on:
 * A sample of a record may also have UNTAKEN: the names of what its record holds and no field takes, since no record
   that was looked at for the schema has it.
 * A source is picklable and may be read by several threads at once. It holds no open file. (Of Python objects,
-  packer.sources._objects, it is as picklable as they are.)
+  packer.sources.objects, it is as picklable as they are.)
 * Its options are the keyword-only parameters of its constructor, each with a default: str, int, bool or a tuple of str,
   since a manifest stores them. Each is declared in packer.sources._options, which the command line follows.
 """

@@ -1,0 +1,143 @@
+"""File list: image files with labels that a Python object lists, such as torchvision's ImageFolder.
+
+If the list is equal to that of `packer convert FOLDER`, the source of the folder is used: one pack, one digest. Any
+other list (a Subset, filtered or ordered files) is a source of its own: its files and labels in its order; the keys are
+the paths below the folder.
+
+Attributes read in torchvision 0.28.0: `root`, `samples` (path, class number), `classes` (names; ImageNet has tuples of
+names), `loader`, `transform`, `target_transform`.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from packer.errors import BadInput, InvalidRequest, PackerError
+from packer.schema import KEY, Field, Schema
+from packer.sources import base, folder
+from packer.sources._parse.folder_listing import counted, listed
+from packer.sources._trees.open_tree import open_tree
+from packer.sources.objects._class_names import class_named, type_name
+
+_TORCHVISION = "torchvision.datasets.folder"
+
+
+class FileList(NamedTuple):
+    """A folder, paths below it, a class number of each (None without labels), and the names of the classes."""
+
+    root: Path
+    names: Sequence[str]
+    labels: Sequence[int] | None
+    classes: tuple[str, ...]
+
+
+def file_list(root: Path, paths: Iterable[str], labels: Sequence[int] | None, classes: Iterable[str]) -> FileList:
+    """Return a list of files; the paths are absolute or relative to the current folder. Raises InvalidRequest."""
+    names = [Path(base.relative_name(Path(path), str(root))).as_posix() for path in paths]
+    outside = [name for name in names if name.startswith("../")]
+    if outside:
+        raise InvalidRequest(f"{root}: {counted(len(outside), 'file')} outside of the folder: {listed(outside)}")
+    return FileList(root, names, labels, tuple(classes))
+
+
+def is_torchvision_folder(data: object) -> bool:
+    """Return whether an object is a DatasetFolder that opens files as torchvision does, so that their bytes suffice."""
+    cls = class_named(type(data), _TORCHVISION, "DatasetFolder")
+    if cls is None or getattr(type(data), "__getitem__", None) is not getattr(cls, "__getitem__", None):
+        return False
+    return getattr(getattr(data, "loader", None), "__module__", None) == _TORCHVISION
+
+
+def torchvision_files(data: Any, rows: Sequence[int] | None) -> FileList:
+    """Return the files of a DatasetFolder, or some rows of them; raises InvalidRequest if a transform is set."""
+    for name in ("transform", "target_transform"):
+        if getattr(data, name, None) is not None:
+            raise InvalidRequest(
+                f"<{type_name(data)}>: {name} is set, but the files are packed as they are: set {name}=None; resize= "
+                "packs smaller images, packer.geometry crops in training"
+            )
+    samples = data.samples if rows is None else [data.samples[row] for row in rows]
+    classes = (name if isinstance(name, str) else ", ".join(name) for name in data.classes)
+    return file_list(Path(data.root), (str(path) for path, _ in samples), [int(label) for _, label in samples], classes)
+
+
+class ListedFiles(base.Source):
+    """The files of a list that is not the folder's own."""
+
+    kind = "listed-files"
+    left_out = ()
+
+    def __init__(self, files: FileList, *, follow_links: bool = False) -> None:
+        """Raises InvalidRequest for a label that is not a class, BadInput if a file is listed twice."""
+        self._tree = open_tree(files.root, follow_links=follow_links)
+        self.root = files.root
+        self.follow_links = follow_links
+        self._files = files
+        repeated = [name for name, count in Counter(files.names).items() if count > 1]
+        if repeated:
+            raise BadInput(
+                f"{files.root}: {counted(len(repeated), 'file')} listed more than once: {listed(repeated)}; a pack "
+                "has each file once: repeat it in training, with a sampler"
+            )
+        fields = [Field(KEY, "text", "text"), Field("image", "image", "encoded")]
+        if files.labels is not None:
+            wrong = sorted(set(files.labels) - set(range(len(files.classes))))
+            if wrong:
+                raise InvalidRequest(f"{files.root}: labels {listed(map(str, wrong))} are not classes")
+            fields.append(Field("label", "number", "number", dtype="int64", shape=(), classes=files.classes))
+        self.schema = Schema(tuple(fields))
+        self.notes = [f"{counted(len(self), 'image')}, {counted(len(files.classes), 'class')}, listed by the object"]
+
+    def __len__(self) -> int:
+        return len(self._files.names)
+
+    def __getitem__(self, index: int) -> base.Sample:
+        return {name: self.value(index, name) for name in self.schema.names}
+
+    def value(self, index: int, name: str) -> Any:
+        key = self.key(index)
+        if name == "label" and self._files.labels is not None:
+            return np.int64(self._files.labels[index])
+        return key if name == KEY else self.read(key)
+
+    def key(self, index: int) -> str:
+        return self._files.names[self.checked(index)]
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        return (self.root / self.key(index),)
+
+    def stem(self, index: int) -> Path:
+        return self.files(index)[0].with_suffix("")
+
+
+def source_of_list(files: FileList, *, follow_links: bool) -> tuple[base.Source, dict[str, Any]]:
+    """Return the folder's source if it has the same files, labels and order, else a source of the list.
+
+    The second value is the options of the source, for the manifest.
+    """
+    links: dict[str, Any] = {"follow_links": True} if follow_links else {}
+    layouts: tuple[dict[str, Any], ...] = ({}, {"layout": "class"})
+    for layout in layouts if os.path.isdir(files.root) else ():
+        try:
+            source = folder.Source(files.root, **layout, **links)
+        except PackerError:  # packer refuses the folder, but the object lists its files
+            continue
+        if _is_equal(source, files):
+            return source, {**layout, **links}
+    return ListedFiles(files, follow_links=follow_links), links
+
+
+def _is_equal(source: base.Source, files: FileList) -> bool:
+    expected = {KEY, "image", "files"} if files.labels is None else {KEY, "image", "files", "label"}
+    if source.left_out or source.unread or len(source) != len(files.names) or set(source.schema.names) - expected:
+        return False
+    if files.labels is not None and ("label" not in source.schema or source.schema["label"].classes != files.classes):
+        return False
+    return all(
+        source.key(row) == name and (files.labels is None or source.value(row, "label") == files.labels[row])
+        for row, name in enumerate(files.names)
+    )

@@ -1,0 +1,343 @@
+"""Object source: the samples of a Python object: a torch Dataset, a list, an iterable.
+
+An object has no files. Keys are given or are numbers, and sizes are the mean of the inspected samples. A conversion
+resumes if keys or a fingerprint, and the inspected samples, show that the object is the same.
+
+One thread at a time reads the object, because its `__getitem__` may not be thread-safe: it may have an open file. All
+threads encode and check the samples.
+"""
+
+import copy
+import hashlib
+import json
+import os
+import threading
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from packer.errors import BadInput, InvalidRequest
+from packer.images import file_suffixes
+from packer.schema import KEY, PIXEL_KINDS, Field, Schema
+from packer.sources import base
+from packer.sources._parse.folder_layout import ordered_splits
+from packer.sources._parse.folder_listing import counted, listed
+from packer.sources._records.record_source import beside_first_picture, is_path
+from packer.sources.objects._object_fields import FieldsRequest, ObjectField, described, entry_of, fields_of
+from packer.sources.objects._object_rows import ObjectRows
+from packer.sources.objects._object_values import Axes, is_pil_image, sound_values
+
+KIND = "object"
+KeyRequest = str | Sequence[str] | Callable[[int], str] | None
+_FILES = Field("files", "json", "json", hidden=True)
+_MOST_PROBED_BYTES = 256 << 20  # of all inspected samples
+_FILE_KINDS = (*PIXEL_KINDS, "text", "bytes")  # `extract` writes files of them
+
+
+@dataclass(frozen=True)
+class ObjectData:
+    """An object and the properties that its library declares.
+
+    Attributes:
+        data: returns samples.
+        name: of the object, for messages and the manifest.
+        declared: entry of a sample -> field; the values decide about other entries.
+        columns: entries that `data[name]` returns for all samples.
+        fingerprint: a text that changes with the samples.
+        classes: class names of the field `label`.
+        frame: see `Source.frame`.
+    """
+
+    data: Any
+    name: str
+    declared: Mapping[str, Field] = field(default_factory=dict)
+    columns: Sequence[str] = ()
+    fingerprint: str | None = None
+    classes: Sequence[str] = ()
+    frame: base.Frame = "stored"
+
+
+class ObjectSource(base.Source):
+    """The samples of an object. root: the object's name in angle brackets, such as `<list>`."""
+
+    kind = KIND
+    is_on_disk: ClassVar[bool] = False
+    left_out = ()
+
+    def __init__(
+        self, data: ObjectData, rows: ObjectRows, *, fields: FieldsRequest, key: KeyRequest, axes: Axes
+    ) -> None:
+        """Raises InvalidRequest, BadInput: fields are ambiguous, keys repeat, or two reads of a sample differ."""
+        self.root = Path(f"<{data.name}>")
+        self.frame = data.frame
+        self._data = data
+        self._objects = rows
+        self._axes = axes
+        self._lock = threading.Lock()
+        self._rows: Sequence[int] = range(len(rows))
+        self._key_entry = key if isinstance(key, str) else None
+        self._keys = self._all_keys(key)
+        self._stream_keys: dict[int, str] = {}  # of sequential rows whose key is an entry, once they are read
+        self._stream_rows: dict[str, int] = {}
+        if not len(rows):
+            raise BadInput(f"{self.root}: no samples to pack: its length is 0")
+        samples = self._first_samples()
+        try:
+            found = fields_of(
+                list(samples.values()), fields, declared=data.declared, axes=axes, key_entry=self._key_entry
+            )
+            self._fields = [self._with_classes(each) for each in found]
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{self.root}: {error.message}") from error
+        first = next(iter(samples.values()))
+        self._names = frozenset(first) if fields is None and isinstance(first, Mapping) else None
+        every = [each.field for each in self._fields]
+        has_files = any(each.kind in _FILE_KINDS for each in every)
+        self.schema = Schema((Field(KEY, "text", "text"), *every, *([_FILES] if has_files else [])))
+        self.companions = beside_first_picture(self.schema)
+        self._images = [each.name for each in every if each.kind in PIXEL_KINDS]
+        self._options = {} if axes == "auto" else {"axes": axes}
+        probes = dict(sound_values(lambda row: (row, self._values(row, samples[row])), samples))
+        self._mean_bytes = max(1, sum(map(_weight, probes.values())) // len(probes))
+        self._digest = _digest(probes.values())
+        self.decodes = any(isinstance(values[name], np.ndarray) for values in probes.values() for name in self._images)
+        if self._options and not self.decodes:
+            raise InvalidRequest(f"{self.root}: option axes is for images that are arrays: the samples have none")
+        if rows.is_sequential:
+            self.resume_reason = "an iterable returns its samples from the start"
+        elif self._keys is None and data.fingerprint is None:
+            self.resume_reason = "the object may be another one; key= or fingerprint= identifies it"
+        self.notes = [*self._found_notes(), *self._repeat_notes(probes)]
+
+    # ---- what is found when the source is made
+
+    def _all_keys(self, key: KeyRequest) -> list[str] | None:
+        """Return the keys of all samples; None if they are numbers or come with the samples. Raises BadInput."""
+        count = len(self._objects)
+        if key is None or (isinstance(key, str) and self._objects.is_sequential):
+            return None
+        if isinstance(key, str):
+            rows = self._rows_with(key)
+            values: Iterable[Any] = (entry_of(self._read(row, rows), key) for row in range(count))
+        elif callable(key):
+            values = map(key, range(count))
+        elif len(key) == count:
+            values = key
+        else:
+            raise InvalidRequest(f"{self.root}: key has {counted(len(key), 'text')}, there are {count} samples")
+        keys = [_key_text(value, f"{self.root}[{row}]") for row, value in enumerate(values)]
+        repeated = [text for text, times in Counter(keys).items() if times > 1]
+        if repeated:
+            raise BadInput(f"{self.root}: {counted(len(repeated), 'key')} of several samples: {listed(repeated)}")
+        return keys
+
+    def _rows_with(self, entry: Any) -> ObjectRows:
+        """Return rows with this entry; of an object with columns only that column is read."""
+        if entry in self._data.columns:
+            return ObjectRows([{entry: value} for value in self._data.data[entry]], len(self._objects))
+        return self._objects
+
+    def _first_samples(self) -> dict[int, Any]:
+        """Return the readable samples among the first few, fewer if they are large."""
+        samples: dict[int, Any] = {}
+
+        def inspect(row: int) -> None:
+            if sum(map(_weight, samples.values())) <= _MOST_PROBED_BYTES:
+                samples[row] = self._read(row)
+
+        sound_values(inspect, self._objects.probes())
+        return samples
+
+    def _with_classes(self, each: ObjectField) -> ObjectField:
+        """Return the field with class names: those of the object's labels, or the texts of its splits."""
+        found, classes = each.field, tuple(self._data.classes)
+        if (found.name, found.kind) == ("split", "text"):
+            classes = self._split_names(each)
+        elif replace(found, codec="number") != Field("label", "number", "number", "int64", ()) or not classes:
+            return each
+        return each._replace(field=Field(found.name, "number", "number", "int64", (), classes=classes))
+
+    def _split_names(self, each: ObjectField) -> tuple[str, ...]:
+        if self._objects.is_sequential:
+            raise InvalidRequest(
+                "field 'split': name the splits of an iterable, by a Field of kind number with classes=, or leave it "
+                "out with fields="
+            )
+        names, rows = set(), self._rows_with(each.entry)
+        for row in self._rows:
+            with suppress(BadInput):  # the conversion reports it when it packs the sample
+                names.add(each.value_in(self._read(row, rows), self._axes))
+        return ordered_splits(names)
+
+    def _found_notes(self) -> list[str]:
+        notes = [
+            f"{counted(len(self), 'sample')}: {', '.join(f'{e.field.name} ({e.field.kind})' for e in self._fields)}"
+        ]
+        if self.resume_reason is not None:
+            notes.append(f"an interrupted run cannot resume: {self.resume_reason}")
+        stored = sorted(name for name in self._images if self.schema[name].codec in ("png", "npy"))
+        if stored:
+            notes.append(
+                f"{listed(stored)}: pixels, stored without loss (PNG; depth as .npy), larger than JPEG files: give the "
+                "bytes or paths of files if there are files, or use codecs="
+            )
+        return notes
+
+    def _repeat_notes(self, probes: Mapping[int, base.Sample]) -> list[str]:
+        """Raise InvalidRequest if a sample is another one when it is read again; a note if it comes only once."""
+        if not self._objects.restart():
+            return ["its samples come only once, so packer cannot check whether random transforms change them"]
+        for row, values in probes.items():
+            if _digest([values]) != _digest([self._values(row, self._read(row))]):
+                raise InvalidRequest(
+                    f"{self.where(row)}: returns another sample each time, because of random transforms or a shuffled "
+                    "order; pass the data set without them (packer.geometry crops and flips in training)"
+                )
+        return []
+
+    # ---- samples
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> base.Sample:
+        row = self._rows[self.checked(index)]
+        with self._lock:
+            sample = self._read(row)
+            values = self._values(index, sample)
+            if self._key_entry is not None and self._keys is None:
+                self._note_key(row, sample)
+        key = self.key(index)
+        files = {_FILES.name: self._paths(row, key, values)} if _FILES in self.schema.fields else {}
+        return {KEY: key, **values, **files}
+
+    def _read(self, row: int, rows: ObjectRows | None = None) -> Any:
+        try:
+            return (rows or self._objects).read(row)
+        except OSError as error:  # of a file that the object reads; PIL raises it for damaged images
+            raise BadInput(f"{self.root}[{row}]: cannot be read: {error}") from error
+
+    def _values(self, index: int, sample: Any) -> base.Sample:
+        try:
+            if self._names is not None and isinstance(sample, Mapping) and not sample.keys() <= self._names:
+                more = listed(sorted(map(repr, sample.keys() - self._names)))
+                raise BadInput(f"only later samples have {more}: select what all samples have, fields=[...]")
+            return {each.field.name: each.value_in(sample, self._axes) for each in self._fields}
+        except (BadInput, InvalidRequest, OSError) as error:
+            reason = str(error) if isinstance(error, OSError) else error.message
+            raise BadInput(f"{self.where(index)}: {reason}") from error
+
+    def _note_key(self, row: int, sample: Any) -> None:
+        """Note the key that a sample of an iterable has; raises BadInput if an earlier sample has the same."""
+        key = _key_text(entry_of(sample, self._key_entry), f"{self.root}[{row}]")
+        if self._stream_rows.setdefault(key, row) != row:
+            raise BadInput(f"{self.root}[{row}]: key {key!r} is that of an earlier sample")
+        self._stream_keys[row] = key
+
+    def key(self, index: int) -> str:
+        row = self._rows[self.checked(index)]
+        return self._keys[row] if self._keys is not None else self._stream_keys.get(row, f"{row:08d}")
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        self.checked(index)
+        return ()
+
+    def stem(self, index: int) -> Path:
+        return self.root / self.key(index)
+
+    def where(self, index: int, path: str | None = None) -> str:
+        row, key = self._rows[self.checked(index)], self.key(index)
+        return f"{self.root}[{row}]" if key == f"{row:08d}" else f"{self.root}[{row}] ({key})"
+
+    def probes(self) -> Sequence[int]:
+        return self._objects.probes() if self._objects.is_sequential else super().probes()
+
+    def subset(self, rows: Sequence[int]) -> "ObjectSource":
+        if self._objects.is_sequential:
+            raise InvalidRequest(
+                f"{self.root}: an iterable is packed in its own order: use order='stored', or pass a list"
+            )
+        chosen = copy.copy(self)
+        chosen._rows = array("q", (self._rows[self.checked(row)] for row in rows))
+        return chosen
+
+    def provenance(self) -> base.Provenance:
+        content = hashlib.sha256(self._digest)
+        for index in range(len(self)):
+            content.update(os.fsencode(self.key(index)) + b"\0")
+        fingerprint = self._data.fingerprint
+        content.update((fingerprint or "").encode())
+        identity = content.digest() + json.dumps(self.schema.to_json(), sort_keys=True).encode()
+        if self.resume_reason is not None:
+            identity += os.urandom(16)  # differs from that of every other run
+        size = self._mean_bytes * len(self)
+        origin = {"kind": KIND, "of": self._data.name, "samples": len(self), "files": 0, "bytes": size}
+        origin |= {"digest": content.hexdigest()} | ({} if fingerprint is None else {"fingerprint": fingerprint})
+        return base.Provenance(
+            sizes=np.full(len(self), self._mean_bytes, np.int64),
+            files=0,
+            digest=content.hexdigest(),
+            identity=identity,
+            origin=origin,
+            asked={"kind": KIND, "options": self._options},
+        )
+
+    def _paths(self, row: int, key: str, values: base.Sample) -> dict[str, str]:
+        """Return the path that `extract` gives each value that is a file."""
+        stem = key if is_path(key) else f"{row:08d}"
+        paths = {}
+        for name, kind in ((each.field.name, each.field.kind) for each in self._fields):
+            if kind not in _FILE_KINDS:
+                continue
+            suffixes: tuple[str, ...] = {"text": (".txt",), "bytes": (".bin",), "depth": (".npy",)}.get(kind, (".png",))
+            if kind in PIXEL_KINDS and isinstance(values[name], bytes):
+                suffixes = tuple(file_suffixes(values[name])) or (".bin",)
+            is_main = name in self._images[:1]
+            is_complete = is_main and stem.lower().endswith(suffixes)
+            paths[name] = stem if is_complete else f"{stem}{'' if is_main else f'.{name}'}{suffixes[0]}"
+        return paths
+
+
+def _key_text(value: object, where: str) -> str:
+    """Return the key of a sample from a text or a whole number; raises BadInput."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return str(int(value))
+    raise BadInput(f"{where}: its key is {described(value)}, expected a text or a whole number")
+
+
+def _weight(value: object) -> int:
+    """Return about how many bytes a value has."""
+    if isinstance(value, Mapping):
+        return sum(map(_weight, value.values()))
+    if isinstance(value, list | tuple):
+        return 8 + sum(map(_weight, value))
+    if isinstance(value, bytes | bytearray | memoryview | str):
+        return len(value)
+    if is_pil_image(value):
+        image: Any = value
+        return int(image.width * image.height * len(image.getbands()))
+    size = getattr(value, "nbytes", 8)
+    return size if isinstance(size, int) else 8
+
+
+def _digest(samples: Iterable[base.Sample]) -> bytes:
+    """Return the sha256 of all values: bytes, types and shapes, so that NaN equals itself."""
+    content = hashlib.sha256()
+    for values in samples:
+        for name, value in values.items():
+            if isinstance(value, np.ndarray | np.generic):
+                content.update(f"{name}\0{value.dtype}{value.shape}\0".encode())
+                content.update(np.ascontiguousarray(value).tobytes())
+            elif isinstance(value, bytes):
+                content.update(f"{name}\0{len(value)}\0".encode() + value)
+            else:
+                content.update(f"{name}\0{json.dumps(value, sort_keys=True)}\0".encode())
+    return content.digest()
