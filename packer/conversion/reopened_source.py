@@ -26,7 +26,7 @@ from packer.pack.extra_files import ChosenExtras
 from packer.pack.reader import Pack
 from packer.pack.source_paths import SELECTED, SourcePath, SourcePaths, asked_of_source, conversions
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema
-from packer.sources._extend.mask_colours import MaskColours, add_mask_colours
+from packer.sources._extend.mask_colors import MaskColors, add_mask_colors
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._parse import folder_layout
 from packer.sources._parse.sidecar_pattern import stored_path
@@ -146,15 +146,15 @@ class ReopenedSource:
                 self.source = add_sidecars(self.source, added, missing="skip", decode_with=decoder)
         if self.source is not None and self._colours:
             with suppress(PackerError):
-                self.source = add_mask_colours(self.source, list(self._colours.values()))
+                self.source = add_mask_colors(self.source, list(self._colours.values()))
 
-    def _mask_colours(self) -> dict[str, MaskColours]:
+    def _mask_colours(self) -> dict[str, MaskColors]:
         """The tables of masks in colours, which the manifest keeps whole; raises CorruptPack for ill-formed ones."""
         kept = self._asked.get("mask_colours", {})
         if not isinstance(kept, dict):
             raise CorruptPack(f"{self._pack.folder}: the manifest has ill-formed mask_colours; pack again")
         try:
-            return {name: MaskColours.from_json(name, said) for name, said in kept.items()}
+            return {name: MaskColors.from_json(name, said) for name, said in kept.items()}
         except InvalidRequest as error:
             raise CorruptPack(f"{self._pack.folder}: the manifest: {error.message}; pack again") from error
 

@@ -22,7 +22,7 @@ from packer.sources.base import Source
 from packer.stores.url import URLPath, path_or_url
 
 if TYPE_CHECKING:
-    from packer.sources._extend.mask_colours import MaskColours
+    from packer.sources._extend.mask_colors import MaskColors
     from packer.sources._extend.sidecars import Sidecar
     from packer.sources._extend.splits import Shares, Split
 
@@ -182,19 +182,19 @@ class SourceSpec:
         return add_sidecars(source, sidecars, missing="skip" if policy == "skip" else "error", decode_with=decoder)
 
     @cached_property
-    def _parsed_colours(self) -> "list[MaskColours]":
+    def _parsed_colours(self) -> "list[MaskColors]":
         if not self.mask_colours:
             if self.unknown_colours is not None:
                 raise InvalidRequest("--unknown-colours is for --mask-colours FILE; leave it out")
             return []
-        from packer.sources._extend.mask_colours import MaskColours  # only a --mask-colours needs it
+        from packer.sources._extend.mask_colors import MaskColors  # only a --mask-colours needs it
 
-        return [MaskColours.parse(text, unknown=self.unknown_colours or "error") for text in self.mask_colours]
+        return [MaskColors.parse(text, unknown=self.unknown_colours or "error") for text in self.mask_colours]
 
-    def _with_mask_colours(self, source: Source, colours: "list[MaskColours]") -> Source:
-        from packer.sources._extend.mask_colours import add_mask_colours  # as above
+    def _with_mask_colours(self, source: Source, colours: "list[MaskColors]") -> Source:
+        from packer.sources._extend.mask_colors import add_mask_colors  # as above
 
-        return add_mask_colours(source, colours)
+        return add_mask_colors(source, colours)
 
     def _with_splits(self, source: Source, splits: "list[Split] | Shares") -> Source:
         from packer.sources._extend.splits import Shares, add_shares, add_splits  # as above

@@ -1,4 +1,4 @@
-"""Source wrapper: fewer samples and more fields than the source inside; sidecars and splits are made of it."""
+"""Source wrapper: another source with fewer samples or more fields; sidecars, splits and mask colors are made of it."""
 
 from abc import ABC, abstractmethod
 from array import array
@@ -8,41 +8,48 @@ from typing import Any
 
 from packer.schema import Field, Schema
 from packer.sources import base
-from packer.sources._trees.file_tree import FileTree
 
 
 class AddedFields(ABC):
-    """What is added to each sample; `row` counts the samples of the inner source. Picklable, shared by threads."""
+    """Fields that are added to each sample; `row` is a position in the inner source. Picklable, thread-safe.
+
+    Attributes:
+        fields: the added fields.
+        changed: fields of the inner source that get other values under their names.
+        decodes: whether `values` decodes images that are files in other sources.
+        sidecars: the added fields that come from files next to the samples' own.
+        outside: folders above the root that contain these files.
+    """
 
     fields: tuple[Field, ...]
-    changed: tuple[Field, ...] = ()  # fields of the source that it gives anew, under their names
-    decodes: bool = False  # whether pictures are decoded here that are files for any other source
-    sidecars: tuple[str, ...] = ()  # those of the fields that come out of files beside the samples' own
-    outside: tuple[str, ...] = ()  # folders above the source's that its files lie in
+    changed: tuple[Field, ...] = ()
+    decodes: bool = False
+    sidecars: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
 
     @abstractmethod
     def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
-        """The added or changed fields of a sample; raises BadInput."""
+        """Return the added and changed fields of a sample; raises BadInput."""
 
     def value(self, source: base.Source, row: int, name: str) -> Any:
-        """One of the added fields of a sample; raises BadInput."""
+        """Return one of these fields of a sample; raises BadInput."""
         return self.values(source[row], source, row)[name]
 
     def files(self, source: base.Source, row: int) -> tuple[Path, ...]:
-        """The files that `values` reads."""
+        """Return the files that `values` reads."""
         return ()
 
     def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
-        """As of a source, for the added fields."""
+        """See `Source.invalid_option`, for the added fields."""
         return None
 
     def asked(self, of_source: dict[str, Any]) -> dict[str, Any]:
-        """As of a source, whose own is given: with what was asked of this, too."""
+        """Return the inner source's entries for the manifest, with those of the addition."""
         return of_source
 
 
 class DerivedSource(base.Source):
-    """The chosen rows of another source, in its order, with the fields of an addition."""
+    """Some rows of another source, in the order of the rows, with added fields."""
 
     def __init__(
         self,
@@ -54,27 +61,39 @@ class DerivedSource(base.Source):
         note: str,
         unread: Sequence[tuple[str, str]] | None = None,
     ) -> None:
-        """unread: those of the source's that stay; None for all.
+        """Raises InvalidRequest if an added field has the name of another field.
 
-        Raises InvalidRequest where an added field has the name of another."""
-        self.kind = source.kind
-        self.root = source.root
-        self.follow_links = source.follow_links
-        self.holds_records = source.holds_records
+        Args:
+            source: the inner source.
+            addition: the added fields.
+            rows: the rows of the inner source to keep.
+            left_out: key and reason of each other row.
+            note: one more line for the user.
+            unread: the unreadable images that stay; None for all.
+        """
+        for name in ("kind", "root", "follow_links", "holds_records", "frame", "unread_message"):
+            setattr(self, name, getattr(source, name))
+        self._tree = source.folder
         self.outside = (*source.outside, *addition.outside)
         changed = {field.name: field for field in addition.changed}
         self.schema = Schema((*(changed.get(field.name, field) for field in source.schema), *addition.fields))
         self.notes = [*source.notes, note]
         self.left_out = [*source.left_out, *left_out]
         self.unread = source.unread if unread is None else unread
-        self.unread_message = source.unread_message if self.unread else ""
+        if not self.unread:
+            self.unread_message = ""
         self.sidecars = (*source.sidecars, *addition.sidecars)
         self.companions = (*source.companions, *addition.sidecars)
-        self.frame = source.frame
         self.decodes = source.decodes or addition.decodes
         self._source = source
         self._addition = addition
+        self._added = {field.name for field in (*addition.fields, *addition.changed)}
         self._rows = array("q", rows)
+
+    def _row(self, index: int) -> int:
+        return self._rows[self.checked(index)]
+
+    # ---- a sample, with the added fields
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -86,21 +105,36 @@ class DerivedSource(base.Source):
 
     def value(self, index: int, name: str) -> Any:
         row = self._row(index)
-        if any(field.name == name for field in (*self._addition.fields, *self._addition.changed)):
+        if name in self._added:
             return self._addition.value(self._source, row, name)
         return self._source.value(row, name)
-
-    def key(self, index: int) -> str:
-        return self._source.key(self._row(index))
 
     def files(self, index: int) -> tuple[Path, ...]:
         row = self._row(index)
         return (*self._source.files(row), *self._addition.files(self._source, row))
 
-    def file_names(self, index: int) -> tuple[str, ...]:
-        row = self._row(index)
-        added, root = self._addition.files(self._source, row), str(self.folder.root)
-        return (*self._source.file_names(row), *(base.relative_name(path, root) for path in added))
+    # ---- the inner source, with entries of the addition
+
+    def extras(self) -> Sequence[str]:
+        names = self._source.extras()
+        rows = range(len(self._source)) if names else ()
+        added = {path for row in rows for path in self._addition.files(self._source, row)}
+        used = {path.relative_to(self.root).as_posix() for path in added}
+        return [name for name in names if name not in used]
+
+    def asked(self) -> dict[str, Any]:
+        return self._addition.asked(self._source.asked())
+
+    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
+        return self._addition.invalid_option(name, values) or self._source.invalid_option(name, values)
+
+    # ---- the inner source alone
+
+    def key(self, index: int) -> str:
+        return self._source.key(self._row(index))
+
+    def stem(self, index: int) -> Path:
+        return self._source.stem(self._row(index))
 
     def stated_size(self, index: int) -> tuple[int, int] | None:
         return self._source.stated_size(self._row(index))
@@ -108,28 +142,18 @@ class DerivedSource(base.Source):
     def extent(self, index: int) -> base.Extent | None:
         return self._source.extent(self._row(index))
 
-    def more_files(self) -> Sequence[str]:
-        return self._source.more_files()
+    def missing(self, index: int) -> str | None:
+        return self._source.missing(self._row(index))
 
     def where(self, index: int, path: str | None = None) -> str:
         return self._source.where(self._row(index), path) if self.holds_records else super().where(index, path)
 
     @property
-    def folder(self) -> FileTree:
-        return self._source.folder
-
-    @property
     def named(self) -> Path:
         return self._source.named
 
-    def stem(self, index: int) -> Path:
-        return self._source.stem(self._row(index))
-
-    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
-        return self._addition.invalid_option(name, values) or self._source.invalid_option(name, values)
-
-    def asked(self) -> dict[str, Any]:
-        return self._addition.asked(self._source.asked())
+    def more_files(self) -> Sequence[str]:
+        return self._source.more_files()
 
     def places(self) -> Mapping[str, str]:
         return self._source.places()
@@ -140,21 +164,9 @@ class DerivedSource(base.Source):
     def tables(self) -> tuple[Path, ...]:
         return self._source.tables()
 
-    def extras(self) -> Sequence[str]:
-        found = self._source.extras()
-        added = (path for row in range(len(self._source)) for path in self._addition.files(self._source, row))
-        taken = {path.relative_to(self.root).as_posix() for path in added} if found else set()
-        return [name for name in found if name not in taken]
-
-    def missing(self, index: int) -> str | None:
-        return self._source.missing(self._row(index))
-
-    def _row(self, index: int) -> int:
-        return self._rows[self.checked(index)]
-
 
 class _NoFields(AddedFields):
-    """What a subset adds."""
+    """The addition of a subset."""
 
     fields = ()
 
@@ -163,7 +175,7 @@ class _NoFields(AddedFields):
 
 
 def subset(source: base.Source, rows: Sequence[int]) -> base.Source:
-    """Some samples of a source as a source of its own, in the order of the rows, each of them at most once."""
+    """Return some samples of a source as a source, in the order of the rows, each of them at most once."""
     own = source.subset(rows)
     if own is not None:
         return own

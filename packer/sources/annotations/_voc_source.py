@@ -31,7 +31,7 @@ from packer.sources import base
 from packer.sources._file_source import FileSource, Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample, LabelFile, Parsed
 from packer.sources._parse import unread_formats
-from packer.sources._parse.colour_table import VOID, Colour
+from packer.sources._parse.color_table import VOID, Color
 from packer.sources._parse.folder_layout import ordered_splits, split_rank
 from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.voc_xml import FLAGS, AnnotatedObject, Annotation, Corners, read_annotation
@@ -201,9 +201,9 @@ class VOCSource(FileSource):
         """Parse an annotation file. Raises BadInput."""
         return read_annotation(data, path, strict=self._is_strict)
 
-    def _read_label_maps(self) -> dict[str, Colour | None]:
+    def _read_label_maps(self) -> dict[str, Color | None]:
         """Return the color of each label in lines `label:r,g,b:parts:actions`, None if it has none. Raises BadInput."""
-        found: dict[str, Colour | None] = {}
+        found: dict[str, Color | None] = {}
         for name in self._maps:
             for line in self.read(name).decode("utf-8-sig", "surrogateescape").splitlines():
                 label, _, rest = line.partition(":")

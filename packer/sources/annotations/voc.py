@@ -25,9 +25,9 @@ from packer.errors import BadInput
 from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field
 from packer.sources import base
-from packer.sources._file_source import Groups, Policies
+from packer.sources._file_source import FileRole, FileSample, Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample
-from packer.sources._parse.colour_table import VOID, ColourTable, voc_palette
+from packer.sources._parse.color_table import VOID, ColorTable, voc_palette
 from packer.sources._parse.folder_listing import counted
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations._voc_source import (
@@ -123,14 +123,14 @@ class Source(VOCSource):
             return False  # reading the sample raises it
         return not header.palette and header.channels >= _COLORS
 
-    def _color_table(self, name: str) -> ColourTable:
+    def _color_table(self, name: str) -> ColorTable:
         """Return the values of the colors of a mask."""
         palette = voc_palette()
         if name != "mask" or not any(self._label_map.values()):
-            return ColourTable({color: value for value, color in enumerate(palette)}, "Pascal VOC's palette")
+            return ColorTable({color: value for value, color in enumerate(palette)}, "Pascal VOC's palette")
         colors = enumerate(self._label_map.values())
         values = {color: value for value, color in colors if color is not None and value < VOID}
-        return ColourTable({**values, palette[VOID]: VOID}, LABEL_MAP)
+        return ColorTable({**values, palette[VOID]: VOID}, LABEL_MAP)
 
     def more_fields(self) -> Sequence[Field]:
         return [Field(name, "mask", "png" if table else "encoded") for name, table in self._tables.items()]

@@ -18,8 +18,8 @@ from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.geometry import Compose, Geometry, RandomHorizontalFlip, RandomResizedCrop, RandomRotation
 from packer.pack import manifest as manifests
 from packer.sources import pairs as pairs_source
-from packer.sources._extend.mask_colours import MaskColours, add_mask_colours
-from packer.sources._parse.colour_table import ColourClass, class_names, read_colour_classes
+from packer.sources._extend.mask_colors import MaskColors, add_mask_colors
+from packer.sources._parse.color_table import ColorClass, class_names, read_color_classes
 from packer.synthetic import load
 from tests.support.source_trees import encoded, photos, picture, tree, write
 
@@ -87,45 +87,45 @@ def mask_of(pack: Path, geometry: Geometry | None = None) -> npt.NDArray[np.int6
     ],
 )
 def test_a_table_is_read_however_people_write_it(text: str) -> None:
-    classes = read_colour_classes(text.encode(), "table")
-    assert classes == tuple(ColourClass(value, COLOURS[name], name) for value, name in enumerate(NAMES))
+    classes = read_color_classes(text.encode(), "table")
+    assert classes == tuple(ColorClass(value, COLOURS[name], name) for value, name in enumerate(NAMES))
     assert class_names(classes) == NAMES
 
 
 def test_names_may_have_spaces_and_may_be_missing() -> None:
-    assert read_colour_classes(b"1 2 3 traffic light\n", "x")[0].name == "traffic light"
-    assert read_colour_classes(b"id r g b name\n0 1 2 3 traffic light\n", "x")[0].name == "traffic light"
-    nameless = read_colour_classes(b"1 2 3\n4,5,6\n", "x")
-    assert [each.colour for each in nameless] == [(1, 2, 3), (4, 5, 6)]
+    assert read_color_classes(b"1 2 3 traffic light\n", "x")[0].name == "traffic light"
+    assert read_color_classes(b"id r g b name\n0 1 2 3 traffic light\n", "x")[0].name == "traffic light"
+    nameless = read_color_classes(b"1 2 3\n4,5,6\n", "x")
+    assert [each.color for each in nameless] == [(1, 2, 3), (4, 5, 6)]
     assert class_names(nameless) is None
 
 
 def test_values_of_a_column_may_have_gaps_and_255_is_void() -> None:
-    classes = read_colour_classes(b"r,g,b,name,id\n1,1,1,a,1\n2,2,2,b,0\n3,3,3,void,255\n", "x")
+    classes = read_color_classes(b"r,g,b,name,id\n1,1,1,a,1\n2,2,2,b,0\n3,3,3,void,255\n", "x")
     assert [each.value for each in classes] == [1, 0, 255]
     assert class_names(classes) == ("b", "a")
-    assert class_names(read_colour_classes(b"r,g,b,name,id\n1,1,1,a,1\n2,2,2,b,7\n", "x")) is None
+    assert class_names(read_color_classes(b"r,g,b,name,id\n1,1,1,a,1\n2,2,2,b,7\n", "x")) is None
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"", "has no colour"),
-        (b"sky\n", r"line 1: found 'sky', expected R G B NAME"),
-        (b"1 2 3 a\n\n1 2 300 b\n", "line 3: the colour 1, 2, 300 has a number above 255"),
-        (b"1 2 3 a\n# x\n1 2 3 b\n", "line 3: the colour 1, 2, 3 is that of line 1 already"),
-        (b"0 128 0 0 aeroplane\n", "which numbers are the colour"),
-        (b"sky 1 2 3 blue\n", "which numbers are the colour"),
-        (b"id,r,g,b\n70000,1,2,3\n", "line 2: the value 70000 is above 65535"),
-        (b"id,r,g,b\n1,2,3\n", "line 2: found '1,2,3', fewer columns"),
-        (b"r,g,b\n1,x,3\n", "line 2: found 'x', expected a whole number"),
-        (b"r,g,b\n1,-2,3\n", "found '-2', expected a whole number"),
-        ("1 2 3 Stra\xdfe\n".encode("latin-1"), "is no UTF-8"),
+        (b"", "no color"),
+        (b"sky\n", "line 1: .*'sky'"),
+        (b"1 2 3 a\n\n1 2 300 b\n", "line 3: .*above 255"),
+        (b"1 2 3 a\n# x\n1 2 3 b\n", "line 3: .*1, 2, 3"),
+        (b"0 128 0 0 aeroplane\n", "line 1: .*names the columns"),
+        (b"sky 1 2 3 blue\n", "line 1: .*names the columns"),
+        (b"id,r,g,b\n70000,1,2,3\n", "line 2: .*65535"),
+        (b"id,r,g,b\n1,2,3\n", "line 2: .*columns"),
+        (b"r,g,b\n1,x,3\n", "line 2: .*whole numbers"),
+        (b"r,g,b\n1,-2,3\n", "line 2: .*whole numbers"),
+        ("1 2 3 Stra\xdfe\n".encode("latin-1"), "UTF-8"),
     ],
 )
-def test_a_table_that_says_nothing_clear_is_refused_with_its_line(text: bytes, said: str) -> None:
-    with pytest.raises(BadInput, match=f"^colours.txt: .*{said}"):
-        read_colour_classes(text, "colours.txt")
+def test_an_ambiguous_table_is_refused_with_its_line(text: bytes, said: str) -> None:
+    with pytest.raises(BadInput, match=f"^colors.txt: .*{said}"):
+        read_color_classes(text, "colors.txt")
 
 
 # ---- packs
@@ -153,19 +153,19 @@ def test_every_pixel_is_looked_up_whatever_the_file_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("r,g,b,name,id\n0,0,0,a,0\n1,1,1,b,7\n", "; no classes, since the values are not 0, 1, 2, ...: its names"),
-        ("r,g,b,name\n0,0,0,a\n1,1,1,a\n", "; no classes, since not every value has a name of its own: its names"),
-        ("r,g,b,name,id\n0,0,0,a,0\n1,1,1,b,1\n2,2,2,void,255\n", "3 colours)"),
-        ("0 0 0\n1 1 1\n", "2 colours)"),
+        ("r,g,b,name,id\n0,0,0,a,0\n1,1,1,b,7\n", "no classes"),
+        ("r,g,b,name\n0,0,0,a\n1,1,1,a\n", "no classes"),
+        ("r,g,b,name,id\n0,0,0,a,0\n1,1,1,b,1\n2,2,2,void,255\n", "3 colors)"),
+        ("0 0 0\n1 1 1\n", "2 colors)"),
     ],
 )
-def test_a_note_says_why_names_are_not_the_classes(tmp_path: Path, table: str, said: str) -> None:
+def test_a_note_says_whether_names_are_the_classes(tmp_path: Path, table: str, said: str) -> None:
     root = camvid(tmp_path / "set", {"train/a": drawn(numbers(1))}, table=table)
-    colours = MaskColours.parse(str(root / "label_colors.txt"))
-    source = add_mask_colours(pairs_source.Source(root), [colours])
-    (note,) = (each for each in source.notes if each.startswith("masks in colours"))
+    colors = MaskColors.parse(str(root / "label_colors.txt"))
+    source = add_mask_colors(pairs_source.Source(root), [colors])
+    (note,) = (each for each in source.notes if each.startswith("masks in colors"))
     assert said in note
-    assert (source.schema["mask"].classes is None) == ("no classes" in note or class_names(colours.classes) is None)
+    assert (source.schema["mask"].classes is None) == ("no classes" in note or class_names(colors.classes) is None)
 
 
 def test_a_geometry_moves_numbers_as_those_of_a_mask_of_numbers(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_another_colour_is_an_error_with_its_pixel_or_void(tmp_path: Path) -> No
     shown[5, 7], shown[20, 3] = (1, 2, 3), (9, 9, 9)
     root = camvid(tmp_path / "set", {"train/a": saved(Image.fromarray(shown)), "train/b": drawn(numbers(2))})
     table = root / "label_colors.txt"
-    said = r"trainannot/a\.png: the colour 1, 2, 3 is of no class in .*label_colors\.txt: pixel x 7, y 5, 2 pixels"
+    said = r"trainannot/a\.png: color 1, 2, 3 at pixel x 7, y 5 .*label_colors\.txt; 2 pixels"
     with pytest.raises(BadInputs, match=said):
         packer.convert(root, tmp_path / "pack", mask_colours=table)
     packer.convert(root, tmp_path / "pack", mask_colours=table, unknown_colours="void")
@@ -230,7 +230,7 @@ def test_values_beyond_255_make_a_mask_of_16_bit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mask", "said"),
     [
-        (drawn(numbers(1), suffix="JPEG"), "is JPEG, which changes colours"),
+        (drawn(numbers(1), suffix="JPEG"), "JPEG"),
         (b"\x89PNG\r\n\x1a\nbroken", r"trainannot/a\.png: "),
     ],
 )
@@ -260,14 +260,12 @@ def test_one_of_several_masks_beside_photos_by_the_palette_of_voc(tmp_path: Path
         path.with_name(f"{path.stem}_seg.png").write_bytes(saved(coloured.convert("RGB")))
         path.with_name(f"{path.stem}_ids.png").write_bytes(encoded(".png", ids))
     sidecars = {"mask": "_seg.png:mask", "ids": "_ids.png:mask"}
-    with pytest.raises(InvalidRequest, match="masks that are files: mask, ids; say NAME=FILE"):
+    with pytest.raises(InvalidRequest, match="NAME=FILE .*: mask, ids"):
         packer.convert(root, tmp_path / "pack", sidecars=sidecars, mask_colours="voc")
     words = [str(root), str(tmp_path / "pack"), "--sidecar", "mask=_seg.png:mask", "--sidecar", "ids=_ids.png:mask"]
     result = CliRunner().invoke(command, [*words, "--mask-colours", "mask=voc", "--json"])
     assert result.exit_code == 0, result.output
-    assert (
-        "masks in colours, by a table: mask (Pascal VOC's palette, 256 colours)" in json.loads(result.stdout)["notes"]
-    )
+    assert "masks in colors, by a table: mask (Pascal VOC's palette, 256 colors)" in json.loads(result.stdout)["notes"]
     with packer.open(tmp_path / "pack", output="numpy") as dataset:
         assert all(np.array_equal(sample["mask"], ids) and np.array_equal(sample["ids"], ids) for sample in dataset)
     assert packer.verify(tmp_path / "pack", source=root).ok
@@ -294,9 +292,9 @@ def test_what_has_no_mask_in_a_file_is_refused(tmp_path: Path) -> None:
     table.write_text(CAMVID)
     root = photos(tmp_path / "photos", 2)
     for wish, said in (
-        ({"mask_colours": table}, "no mask that is a file"),
+        ({"mask_colours": table}, "no mask is one"),
         ({"mask_colours": tmp_path / "none.txt"}, "there is no file"),
-        ({"mask_colours": {"depth": table}}, "no mask that is a file"),
+        ({"mask_colours": {"depth": table}}, "no mask is one"),
         ({"unknown_colours": "void"}, "--unknown-colours is for --mask-colours"),
         ({"mask_colours": table, "unknown_colours": "black"}, "'black': expected 'error', 'void' or None"),
     ):
@@ -314,7 +312,7 @@ def test_the_manifest_keeps_the_table_and_takes_no_other_form(tmp_path: Path) ->
     packer.convert(root, tmp_path / "pack", mask_colours=root / "label_colors.txt")
     kept = manifests.read(tmp_path / "pack").options["source"]["mask_colours"]["mask"]
     assert kept == {"classes": [[n, *COLOURS[name], name] for n, name in enumerate(NAMES)], "unknown": "error"}
-    assert MaskColours.from_json("mask", kept).to_json() == kept
+    assert MaskColors.from_json("mask", kept).to_json() == kept
     for other in (
         None,
         {},
@@ -323,4 +321,4 @@ def test_the_manifest_keeps_the_table_and_takes_no_other_form(tmp_path: Path) ->
         {**kept, "classes": [[0, 256, 0, 0, ""]]},
     ):
         with pytest.raises(InvalidRequest, match="ill-formed"):
-            MaskColours.from_json("mask", other)
+            MaskColors.from_json("mask", other)

@@ -1,11 +1,11 @@
-"""Tables of colours: read, or refused with their line; what is read looks its own colours up."""
+"""Tables of colors: a table is read, or refused with its line; a table finds its own colors."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from packer.sources._parse.colour_table import ColourTable, class_names, read_colour_classes
+from packer.sources._parse.color_table import ColorTable, class_names, read_color_classes
 from tests.fuzz.target import Disagreement
 from tests.support.source_trees import encoded
 
@@ -34,12 +34,12 @@ def seeds() -> Iterator[bytes]:
 
 
 def check(data: bytes) -> None:
-    classes = read_colour_classes(data, "colours.txt")
-    values = {each.colour: each.value for each in classes}
+    classes = read_color_classes(data, "colors.txt")
+    values = {each.color: each.value for each in classes}
     if len(values) != len(classes) or not all(0 <= value <= 65535 for value in values.values()):
         raise Disagreement(f"{classes!r:.200}")
     class_names(classes)
     drawn = np.array([list(values)], np.uint8)
-    found = ColourTable(values, "colours.txt").values(encoded(".png", drawn), Path("mask.png"))
+    found = ColorTable(values, "colors.txt").values(encoded(".png", drawn), Path("mask.png"))
     if found.tolist() != [list(values.values())]:
         raise Disagreement(f"{classes!r:.200}: {found.tolist()}")

@@ -1,0 +1,172 @@
+"""Mask colors: masks in colors become masks of numbers, by a table of the user, in any source of files.
+
+The user types FILE, or NAME=FILE if a source has several masks; the word `voc` is Pascal VOC's palette. Each pixel is
+looked up exactly in RGB, gray and palette images. The field is then a mask of 8 bits, or of 16 if a value needs them.
+The file is kept in the hidden field NAME_file for extraction.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packer.errors import BadInput, InvalidRequest
+from packer.schema import Field
+from packer.sources import base
+from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
+from packer.sources._parse.color_table import (
+    VOID,
+    ColorClass,
+    ColorTable,
+    class_names,
+    read_color_classes,
+    voc_palette,
+)
+from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.stores.url import path_or_url
+
+VOC = "voc"
+_UNKNOWN = ("error", "void")
+_FILES = "files"
+_PALETTE = "Pascal VOC's palette"
+_ROW_TYPES = (int, int, int, int, str)
+
+
+@dataclass(frozen=True)
+class MaskColors:
+    """The color table of one mask.
+
+    Attributes:
+        name: of the field; empty for the only mask.
+        classes: the lines of the table.
+        where: the table, for messages.
+        unknown: `error` or `void`: colors that are not in the table are errors, or 255.
+    """
+
+    name: str
+    classes: tuple[ColorClass, ...]
+    where: str
+    unknown: str = "error"
+
+    @classmethod
+    def parse(cls, text: str, *, unknown: str = "error") -> "MaskColors":
+        """Return the table that a user types, `FILE`, `NAME=FILE` or `voc`; raises InvalidRequest, BadInput."""
+        base.check_choice("unknown_colours", unknown, _UNKNOWN)
+        name, _, file = text.rpartition("=")
+        if name and not name.isidentifier():  # a path that contains =
+            name, file = "", text
+        if file == VOC:
+            return cls(name, _voc_classes(), _PALETTE, unknown)
+        path = path_or_url(file)
+        if not path.is_file():
+            raise InvalidRequest(
+                f"--mask-colours {shown(text)}: there is no file {shown(file)}; give a table with lines of R G B NAME, "
+                f"or {VOC} for Pascal VOC's palette"
+            )
+        return cls(name, read_color_classes(base.read_file(path), file), file, unknown)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value for manifests: value, red, green, blue and name of each class, or `voc`."""
+        rows = [[each.value, *each.color, each.name] for each in self.classes]
+        return {"classes": VOC if self.where == _PALETTE else rows, "unknown": self.unknown}
+
+    @classmethod
+    def from_json(cls, name: str, data: Any) -> "MaskColors":
+        """Return the table of a value of `to_json`; raises InvalidRequest."""
+        values = data if isinstance(data, dict) else {}
+        rows, unknown = values.get("classes"), values.get("unknown")
+        if unknown in _UNKNOWN and rows == VOC:
+            return cls(name, _voc_classes(), _PALETTE, unknown)
+        if unknown not in _UNKNOWN or not isinstance(rows, list) or not rows or not all(map(_is_row, rows)):
+            raise InvalidRequest(f"mask_colours of {name!r:.80} is ill-formed: {data!r:.80}")
+        classes = tuple(ColorClass(value, (red, green, blue), text) for value, red, green, blue, text in rows)
+        return cls(name, classes, "the pack's table", unknown)
+
+
+def _voc_classes() -> tuple[ColorClass, ...]:
+    return tuple(ColorClass(value, color) for value, color in enumerate(voc_palette()))
+
+
+def _is_row(row: Any) -> bool:
+    if not isinstance(row, list) or tuple(map(type, row)) != _ROW_TYPES:
+        return False
+    return 0 <= row[0] <= 0xFFFF and all(0 <= each <= 0xFF for each in row[1:4])
+
+
+def add_mask_colors(source: base.Source, tables: Sequence[MaskColors]) -> base.Source:
+    """Return the source with masks of numbers in place of masks in colors.
+
+    Raises InvalidRequest if the mask of a table is ambiguous, or is not a file.
+    """
+    masks = [field.name for field in source.schema if field.kind == "mask" and field.codec == "encoded"]
+    named: dict[str, MaskColors] = {}
+    for table in tables:
+        name = table.name or (masks[0] if len(masks) == 1 else "")
+        if name not in masks or name in named:
+            raise InvalidRequest(
+                f"{shown(str(source.root))}: --mask-colours {shown(table.where)}: expected one NAME=FILE for each mask "
+                f"that is a file: {listed(masks) or 'no mask is one; add it with --role or --sidecar of kind mask'}"
+            )
+        named[name] = table
+    notes = [f"{name} ({_described(table)})" for name, table in named.items()]
+    return DerivedSource(
+        source,
+        _ColorNumbers(source, named),
+        rows=range(len(source)),
+        left_out=(),
+        note=f"masks in colors, by a table: {', '.join(notes)}",
+    )
+
+
+def _described(table: MaskColors) -> str:
+    """Return the file and length of a table, and whether the field has its names."""
+    has_names = class_names(table.classes) is not None or not any(each.name for each in table.classes)
+    reason = "" if has_names else "; no classes, because the values are not 0, 1, 2, ... with one name each"
+    return f"{table.where}, {counted(len(table.classes), 'color')}{reason}"
+
+
+class _ColorNumbers(AddedFields):
+    """The numbers of masks in colors, and their files under other names."""
+
+    decodes = True
+
+    def __init__(self, source: base.Source, tables: Mapping[str, MaskColors]) -> None:
+        self._json = {name: table.to_json() for name, table in tables.items()}
+        self._tables = {
+            name: ColorTable(
+                {each.color: each.value for each in table.classes},
+                table.where,
+                unknown=VOID if table.unknown == "void" else None,
+            )
+            for name, table in tables.items()
+        }
+        self._file_names = {f"{name}_file": name for name in tables}
+        self.fields = tuple(Field(name, "bytes", "encoded", hidden=True) for name in self._file_names)
+        self._has_paths = _FILES in source.schema
+        self.changed = tuple(
+            Field(name, "mask", "png", dtype=self._tables[name].dtype.name, classes=class_names(table.classes))
+            for name, table in tables.items()
+        ) + ((source.schema[_FILES],) if self._has_paths else ())
+
+    def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
+        names = [*self._file_names, *self._tables, *([_FILES] if self._has_paths else [])]
+        return {name: self._value(sample.__getitem__, source, row, name) for name in names}
+
+    def value(self, source: base.Source, row: int, name: str) -> Any:
+        return self._value(lambda field: source.value(row, field), source, row, name)
+
+    def _value(self, read: Callable[[str], Any], source: base.Source, row: int, name: str) -> Any:
+        """Return a field of a sample. read: returns a field of the inner source."""
+        paths = read(_FILES) if self._has_paths and name not in self._file_names else {}
+        if name == _FILES:
+            return {f"{mask}_file" if mask in self._tables else mask: path for mask, path in paths.items()}
+        data = read(self._file_names.get(name, name))
+        if name in self._file_names:
+            return data
+        where = Path(source.where(row, paths.get(name)))
+        if not isinstance(data, bytes):
+            raise BadInput(f"{shown(str(where))}: {name}: expected an image file with the colors of a table")
+        return self._tables[name].values(data, where)
+
+    def asked(self, of_source: dict[str, Any]) -> dict[str, Any]:
+        return {**of_source, "mask_colours": self._json}
