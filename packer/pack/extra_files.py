@@ -28,8 +28,8 @@ from packer.pack.index import write_array
 from packer.pack.manifest import EXTRAS, IndexFile, Manifest
 from packer.schema import Buffer
 from packer.sources._parse.folder_listing import counted, listed
-from packer.sources._parse.source_file_access import HOW_TO_FOLLOW, LinkLeadsOut
 from packer.sources._trees.file_tree import FileState
+from packer.sources._trees.folder_tree import HOW_TO_FOLLOW, LinkLeadsOut
 from packer.sources.base import Source
 
 _DTYPES = {"paths": "|u1", "path_ends": "<u8", "data": "|u1", "data_ends": "<u8"}

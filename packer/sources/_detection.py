@@ -13,9 +13,10 @@ from types import ModuleType
 
 from packer.errors import BadInput, InvalidRequest
 from packer.sources import having, load, names
-from packer.sources._parse.folder_listing import are_empty, described, scan, shown
-from packer.sources._parse.source_file_access import EMPTY, SourceRoot
+from packer.sources._parse.folder_listing import described, shown
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.folder_tree import EMPTY, SourceRoot
+from packer.sources._trees.listing import are_empty, scan
 from packer.sources._trees.open_tree import open_archive, open_tree
 
 _LOOKED_AT = 1000  # first files of a tar, whose names say what it is

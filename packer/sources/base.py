@@ -7,7 +7,7 @@ What a source may rely on and what others rely on:
   a few pictures where names leave open whether they are masks, and annotation files where nothing else names the
   classes. It raises BadInput, naming all culprits, where files contradict each other. Pictures that it cannot read are
   in `unread`: whoever packs it refuses them, or lists them as skipped. It raises InvalidRequest for a folder that is
-  not there, as `_parse.folder_listing.scan` does, and for one that holds no such data set, saying what it expects.
+  not there, as `_trees.listing.scan` does, and for one that holds no such data set, saying what it expects.
 * The order is stable: it depends on names alone, never on the order in which the folder is listed.
 * `source[i]` reads the files of one sample. A pixel field that is a file is given as the file's **bytes**; a pixel
   field that was computed (depth from a point cloud) as an array; all other fields as their decoded value.
@@ -31,11 +31,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from packer.errors import BadIndex, BadInput, DamagedImage, InvalidRequest
 from packer.schema import MOST_PIXELS, Buffer, Schema
-from packer.sources._parse.folder_listing import Listing, scan
 from packer.sources._parse.sidecar_pattern import stored_path
-from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._parse.source_file_access import read_file as read_file
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.folder_tree import SourceRoot
+from packer.sources._trees.folder_tree import read_file as read_file
+from packer.sources._trees.listing import Listing, scan
 from packer.sources._trees.open_tree import open_tree
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Source(ABC):
     outside: Sequence[str] = ()  # folders above the root that an option names, such as ../masks
     holds_records: bool = False  # whether samples are records in large files, see packer.sources._records.record_source
     is_encoded: bool = False  # whether samples are there as `schema` stores them, checked when they were packed
-    # whether links out of the folder are followed, see packer.sources._parse.source_file_access
+    # whether links out of the folder are followed, see packer.sources._trees.folder_tree
     follow_links: bool = False
     # whether its files are tar archives, which may hold a folder of small files instead
     reads_tars: ClassVar[bool] = False

@@ -23,9 +23,10 @@ from packer.images.backends import pillow
 from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._parse import folder_layout, layout_hints, unread_formats
-from packer.sources._parse.folder_listing import Listing, counted, described, linked, listed, shown, suffix_of
+from packer.sources._parse.folder_listing import counted, described, linked, listed, shown, suffix_of
 from packer.sources._parse.sidecar_pattern import Pattern
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.listing import Listing
 
 SPECIFICITY = 0
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's IMG_EXTENSIONS

@@ -20,9 +20,10 @@ from packer.errors import BadInput, InvalidRequest
 from packer.layouts import serialized
 from packer.schema import Field
 from packer.sources import base
-from packer.sources._parse.folder_listing import counted, listed, scan, shown
+from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._records.numbered_lmdb import NumberedLMDB
 from packer.sources._records.record_source import is_path
+from packer.sources._trees.listing import scan
 from packer.sources._trees.open_tree import open_tree
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures

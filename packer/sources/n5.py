@@ -14,7 +14,7 @@ from packer.layouts import n5_blocks
 from packer.sources._arrays import n5_arrays
 from packer.sources._arrays.array_source import ArraySource
 from packer.sources._parse.folder_listing import counted, shown
-from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._trees.folder_tree import SourceRoot
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _LOOKED_AT = 100  # attributes.json

@@ -43,14 +43,15 @@ from packer.sources import base
 from packer.sources._parse.box_check import box_edges
 from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
-from packer.sources._parse.folder_listing import counted, described, listed, scan, shown, suffix_of
+from packer.sources._parse.folder_listing import counted, described, listed, shown, suffix_of
 from packer.sources._parse.other_spelling import other_spelling
-from packer.sources._parse.source_file_access import LinkLeadsOut, SourceRoot
 from packer.sources._parse.table_cell_types import NUMBERS, Kind, value_of
 from packer.sources._parse.table_paths import PathPattern
 from packer.sources._parse.table_rows import SUFFIXES, Cell, first_columns
 from packer.sources._parse.table_set import TableSet, Texts
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.folder_tree import LinkLeadsOut, SourceRoot
+from packer.sources._trees.listing import scan
 from packer.sources._trees.open_tree import open_tree
 
 SPECIFICITY = 40

@@ -28,7 +28,6 @@ from packer.schema import Field, check_field_count
 from packer.sources import base
 from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_listing import counted, listed, shown
-from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import (
     HeaderReader,
     RecordFile,
@@ -52,6 +51,7 @@ from packer.sources._records.record_fields import (
     parse_fields,
 )
 from packer.sources._records.record_source import RecordSource
+from packer.sources._trees.folder_tree import SourceRoot
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _NAME = re.compile(

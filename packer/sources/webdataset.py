@@ -25,7 +25,6 @@ from packer.layouts import tar
 from packer.sources import base
 from packer.sources._parse.field_names import FieldNames, check_gaps
 from packer.sources._parse.folder_listing import counted, listed, shown
-from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import (
     HeaderReader,
     RecordFile,
@@ -46,6 +45,7 @@ from packer.sources._records.record_fields import (
     parse_fields,
 )
 from packer.sources._records.record_source import RecordSource, is_path
+from packer.sources._trees.folder_tree import SourceRoot
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _NAME = re.compile(r"\.tar(?:\.gz)?$|\.tgz$", re.IGNORECASE)

@@ -31,7 +31,7 @@ from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
 from packer.sources._parse import unread_formats, yolo_description
-from packer.sources._parse.folder_listing import Listing, counted, described, listed, shown
+from packer.sources._parse.folder_listing import counted, described, listed, shown
 from packer.sources._parse.yolo_description import YoloDescription
 from packer.sources._parse.yolo_labels import (
     LEAST_ROW_BYTES,
@@ -45,6 +45,7 @@ from packer.sources._parse.yolo_labels import (
 from packer.sources._parse.yolo_pictures import SetPaths, darknet_label_names, label_name
 from packer.sources._parse.yolo_splits import YoloSplit, named_pictures, splits_by_folders, without_duplicates
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.listing import Listing
 
 SPECIFICITY = 50
 TASKS: tuple[Task, ...] = ("detect", "segment", "obb", "pose")

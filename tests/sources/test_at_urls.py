@@ -89,7 +89,7 @@ def test_what_is_no_folder_of_files_is_told(
 def test_names_that_no_folder_could_hold_are_refused(object_server: ObjectServer) -> None:
     for name in ("A.jpg", "a.jpg"):
         object_server.put(f"sets/one/{name}", picture(1))
-    with pytest.raises(BadInput, match="cannot be taken from a store: .*a.jpg .is in the way of A.jpg"):
+    with pytest.raises(BadInput, match="refuses: .*a.jpg .is in the way of A.jpg"):
         open_tree(URLPath(URL))
     object_server.put("sets/one/x\x07.jpg", picture(1))
     with pytest.raises(StorageError, match=r"invalid path: .*rename it") as raised:

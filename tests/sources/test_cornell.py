@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from packer.errors import BadInput, InvalidRequest
-from packer.sources._parse.folder_listing import scan
+from packer.sources._trees.listing import scan
 from packer.sources.grasp.cornell import Source, recognise
 from tests.support.source_trees import NAN_RECTANGLE, RECTANGLES, cornell, depth, scene, write
 

@@ -13,9 +13,9 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import InvalidRequest, PackerError
 from packer.sources import _detection, base, folder
 from packer.sources._detection import detect
-from packer.sources._parse.folder_listing import scan
-from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.folder_tree import SourceRoot
+from packer.sources._trees.listing import scan
 from tests.support import archives, layout_trees
 from tests.support.layout_trees import voc
 from tests.support.source_trees import BUILDERS, photos, picture, write

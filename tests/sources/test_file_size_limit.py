@@ -13,7 +13,7 @@ from packer.conversion.plan import make_plan
 from packer.errors import BadInput, BadInputs
 from packer.layouts import tar
 from packer.pack import manifest as manifests
-from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.open_tree import open_tree
 from tests.support.archives import MAKERS
 from tests.support.source_trees import BUILDERS, photos, picture, write

@@ -464,7 +464,7 @@ def test_encrypted_members_and_other_compressions_are_refused(tmp_path: Path) ->
 def test_a_member_never_unpacks_to_more_than_it_says(tmp_path: Path) -> None:
     small = struct.pack("<I", 10)
     (tmp_path / "a.zip").write_bytes(changed(changed(BIG, LOCAL, 22, small), CENTRAL, 24, small))
-    with pytest.raises(BadInput, match="unpacks to more bytes, the archive says 10"):
+    with pytest.raises(BadInput, match="unpacks to more bytes, expected 10"):
         open_tree(tmp_path / "a.zip").read("1.png")
     large = struct.pack("<I", 0xFFFFFFF0)
     (tmp_path / "b.zip").write_bytes(changed(changed(BIG, LOCAL, 22, large), CENTRAL, 24, large))
@@ -511,7 +511,7 @@ def test_a_member_whose_zip64_size_is_too_small_is_an_error(tmp_path: Path) -> N
 @pytest.mark.parametrize("end_size", [1, 1 << 40, 1 << 63])
 def test_a_directory_of_another_size_than_zip64_says_is_refused(tmp_path: Path, end_size: int) -> None:
     (tmp_path / "a.zip").write_bytes(zip64(end_size=end_size))
-    with pytest.raises(BadInput, match="no zip file that can be read as it is"):
+    with pytest.raises(BadInput, match="cannot read the zip file"):
         open_tree(tmp_path / "a.zip")
 
 
@@ -608,7 +608,7 @@ def test_a_source_of_an_archive_is_a_source(tmp_path: Path) -> None:
     source = sources.load("folder").Source(stored(photos(tmp_path / "in"), tmp_path / "x"))
     assert isinstance(source, base.Source)
     assert source.where(0) == str(tmp_path / "x.zip" / "class0" / "0000.jpg")
-    with pytest.raises(BadInput, match=r"x\.zip/nowhere: cannot read: no such file in the archive"):
+    with pytest.raises(BadInput, match=r"x\.zip/nowhere: cannot read: no such file"):
         source.read("nowhere")
 
 
@@ -629,7 +629,7 @@ def test_names_of_files_and_folders_are_one_table(
     tmp_path: Path, maker: Callable[[dict[str, bytes]], bytes], files: dict[str, bytes], culprit: str
 ) -> None:
     (tmp_path / "x").write_bytes(maker(files))
-    with pytest.raises(BadInput, match="cannot be taken") as caught:
+    with pytest.raises(BadInput, match="refuses") as caught:
         open_tree(tmp_path / "x")
     assert culprit in str(caught.value)
 

@@ -19,7 +19,7 @@ from packer.errors import BadInput, BadInputs
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.pack.extra_files import ExtraFiles
-from packer.sources._parse.source_file_access import LinkLeadsOut, SourceRoot
+from packer.sources._trees.folder_tree import LinkLeadsOut, SourceRoot
 from packer.tools.packing_candidates import Candidate, candidates
 from packer.tools.workload import Subject
 from tests.support import source_trees

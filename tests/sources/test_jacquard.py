@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import BadInput
-from packer.sources._parse.folder_listing import scan
+from packer.sources._trees.listing import scan
 from packer.sources.grasp._label_files import corners
 from packer.sources.grasp.jacquard import Source, recognise
 from tests.support.source_trees import HASH_31, HASH_32, JACQUARD_ROWS, jacquard, view, write

@@ -23,7 +23,7 @@ from packer.inspect.extraction import extract
 from packer.sources import base, folder
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._parse.sidecar_pattern import Pattern
-from packer.sources._parse.source_file_access import LinkLeadsOut
+from packer.sources._trees.folder_tree import LinkLeadsOut
 from packer.sources.grasp import cornell as cornell_source
 from tests.support.command_line import run
 from tests.support.foreign_files import bytes_list, example, lmdb_environment, tar_archive, tfrecord

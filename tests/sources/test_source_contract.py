@@ -19,7 +19,7 @@ from packer.schema import Field
 from packer.sources import base
 from packer.sources._detection import detect
 from packer.sources._options import INTERNAL, OPTIONS
-from packer.sources._parse.source_file_access import SourceRoot
+from packer.sources._trees.folder_tree import SourceRoot
 from packer.system.parallel import ordered_map
 from tests.support.child_processes import forked
 from tests.support.source_trees import BUILDERS, write

@@ -11,9 +11,9 @@ import pytest
 
 from packer import sources
 from packer.layouts import tar
-from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records import random_access_files
 from packer.sources._records.random_access_files import open_records
+from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.open_tree import open_tree
 from packer.sources._trees.tar_tree import first_names
 from tests.support.archives import tar_of

@@ -18,8 +18,8 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest, MissingPackage
 from packer.images.backends import pillow
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
-from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._parse.unread_formats import unread_pictures
+from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.folder import Source
 from packer.tools.advice import Question, advise
 from tests.support.command_line import run_with_torch

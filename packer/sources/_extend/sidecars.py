@@ -29,9 +29,10 @@ from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._parse.box_check import EXPECTED, box_edges
 from packer.sources._parse.folder_layout import says_labels
-from packer.sources._parse.folder_listing import counted, listed, scan, shown
+from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.other_spelling import other_spelling
 from packer.sources._parse.sidecar_pattern import Pattern, stored_path
+from packer.sources._trees.listing import scan
 
 _CODECS = {
     "image": "encoded",

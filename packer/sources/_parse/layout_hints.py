@@ -35,8 +35,9 @@ from packer.sources._parse.folder_layout import (
     split_rank,
     words,
 )
-from packer.sources._parse.folder_listing import Listing, counted, listed, shown
+from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.sidecar_pattern import Pattern
+from packer.sources._trees.listing import Listing
 
 CHOICES = ("refuse", "samples")
 _LEAST_SHARE = 0.25

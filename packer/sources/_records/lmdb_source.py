@@ -12,10 +12,10 @@ from typing import ClassVar
 from packer.errors import BadInput, InvalidRequest
 from packer.layouts import lmdb_page_walk
 from packer.sources._parse.folder_listing import counted, shown
-from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records import lmdb_layout
 from packer.sources._records.random_access_files import OpenFile, RecordFile, check_no_pointer, check_not_empty
 from packer.sources._records.record_source import RecordSource
+from packer.sources._trees.folder_tree import SourceRoot
 
 _START_BYTES = 64
 

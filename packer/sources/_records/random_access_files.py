@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from packer.errors import BadInput, InvalidRequest, printable
-from packer.sources._parse.source_file_access import EMPTY, SourceRoot
+from packer.sources._trees.folder_tree import EMPTY, SourceRoot
 
 _POINTER = b"version https://git-lfs.github.com/spec/v1"
 _WINDOW_BYTES = 1 << 16  # of what is read at once while headers are looked at

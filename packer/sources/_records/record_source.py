@@ -37,8 +37,7 @@ from packer.images import file_suffixes
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
 from packer.sources._parse.folder_layout import ordered_splits, says_labels, split_rank
-from packer.sources._parse.folder_listing import are_empty, counted, described, listed, scan, shown
-from packer.sources._parse.source_file_access import EMPTY, SourceRoot
+from packer.sources._parse.folder_listing import counted, described, listed, shown
 from packer.sources._records.random_access_files import RecordFile, RecordFiles
 from packer.sources._records.record_fields import (
     RecordField,
@@ -48,6 +47,8 @@ from packer.sources._records.record_fields import (
     escaped,
     looks_like_labels,
 )
+from packer.sources._trees.folder_tree import EMPTY, SourceRoot
+from packer.sources._trees.listing import are_empty, scan
 
 FILES = Field("files", "json", "json", hidden=True)
 LAYOUTS = ("auto", "split", "unchecked")

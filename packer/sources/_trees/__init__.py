@@ -1,1 +1,1 @@
-"""Where the files of a data set lie: in a folder, a tar or a zip file, read alike by relative path."""
+"""Trees: the files of a data set by relative path, in a folder, an archive or a store."""

@@ -1,11 +1,10 @@
-"""Archive tree: the files in an archive by relative path, read where they lie; nothing is unpacked to disk.
+"""Archive tree: the files in an archive by relative path, read in place; nothing is unpacked to disk.
 
-What could not be unpacked on every file system, or leads out of where it is unpacked, is refused when the archive is
-listed, all of it at once: paths that are absolute or hold `..`, links, devices, names that come twice or differ in case
-or the spelling of accents only, a file that is a folder too. So an archive is either the folder that it was made of, or
-an error. Where everything lies in one folder of the archive's own name (`photos.zip` with `photos/`), that folder is
-the root, as it is for whoever unpacks the archive beside itself; `__MACOSX` and the like are no other folder. So it is
-where the Finder packed one folder with folders in it, and the archive was renamed.
+An archive is either the folder that it was made of, or an error. Listing refuses all members that not every file system
+can unpack, or that lead out of the archive: absolute paths and paths with `..`, links, devices, names that come twice
+or differ only in case or accents, and files that are also folders. If everything is in one folder with the name of the
+archive (`photos.zip` with `photos/`), that folder is the root; `__MACOSX` and the like do not count as other folders.
+So is the one folder with folders in it that the Finder packed, even if the archive was renamed.
 """
 
 import zlib
@@ -13,107 +12,95 @@ from array import array
 from bisect import bisect_left
 from pathlib import Path
 from posixpath import dirname
-from typing import NamedTuple
 
 from packer.errors import BadInput, InvalidRequest, printable
 from packer.files.safe_paths import components, folded
-from packer.sources._parse.folder_listing import clutter_kind
-from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import OpenFile, RecordFile, RecordFiles
 from packer.sources._trees.file_tree import Contents, FileState, FileTree
+from packer.sources._trees.folder_tree import SourceRoot
+from packer.sources._trees.listing import clutter_kind
 
 ENDINGS = (".tar.gz", ".tgz", ".tar", ".zip")
-_FINDER = ("__MACOSX",)  # beside what the Finder packs: one folder is what was meant, whatever the archive is called
-_SHOWN = 20  # culprits in one message
-_START_INPUT_BYTES = 1 << 10  # of compressed bytes at least that the first bytes of a member are made of
-_MOST_UNPACKED_BYTES = 1 << 30  # of a compressed table, which is read whole
+_FINDER = ("__MACOSX",)  # next to the folder that the Finder packs
+_SHOWN = 20  # refused members in one message
+_START_INPUT_BYTES = 1 << 10  # the first bytes of a member are made of at least as many compressed bytes
+_MOST_UNPACKED_BYTES = 1 << 30  # of a compressed table, which is read at once
 _BARE = -zlib.MAX_WBITS
 
 
-class Packed(NamedTuple):
-    """What a zip file says of its members beside where they lie, row by row. is_deflated: 0 or 1 each."""
+class Members:
+    """The members of an archive or a store while it is listed; `resolve` checks them together.
 
-    unpacked_bytes: "array[int]"
-    crc32: "array[int]"
-    is_deflated: "array[int]"
+    Attributes:
+        names: relative paths of files.
+        columns: numbers of each file, such as offset and size.
+        folders: relative paths of folders.
+        refused: descriptions of members that packer refuses.
+    """
 
-
-class Found:
-    """What a walk through an archive finds, judged when the walk is over."""
-
-    def __init__(self) -> None:
+    def __init__(self, columns: int) -> None:
         self.names: list[str] = []
-        self.rows: list[int] = []  # once settled: when each file was noted, counted from 0
-        self.offsets = array("q")
-        self.sizes = array("q")
+        self.columns = [array("q") for _ in range(columns)]
         self.folders: set[str] = set()
-        self.culprits: list[str] = []
+        self.refused: list[str] = []
 
-    def add_file(self, name: str, offset: int, size: int) -> bool:
-        """Note a file; False where its path is refused."""
+    def add_file(self, name: str, *numbers: int) -> None:
+        """Add a file, or refuse its path. numbers: one for each column."""
         path = self._checked(name)
-        if not path:
-            return False
-        self.names.append(path)
-        self.offsets.append(offset)
-        self.sizes.append(size)
-        return True
+        if path:
+            self.names.append(path)
+            for column, number in zip(self.columns, numbers, strict=True):
+                column.append(number)
 
     def add_folder(self, name: str) -> None:
-        """Note a folder, whose name may end in slashes; `./` alone is the root."""
-        if name.rstrip("/") not in ("", "."):
-            path = self._checked(name.rstrip("/"))
-            if path:
-                self.folders.add(path)
+        """Add a folder, whose name may end in slashes; `./` alone is the root."""
+        if name.rstrip("/") not in ("", ".") and (path := self._checked(name.rstrip("/"))):
+            self.folders.add(path)
 
     def refuse(self, name: str, reason: str) -> None:
-        """Note a member that cannot be taken."""
-        self.culprits.append(f"{printable(name)} ({reason})")
+        """Note a member that packer refuses."""
+        self.refused.append(f"{printable(name)} ({reason})")
 
     def _checked(self, name: str) -> str:
-        """The path without `./` in front; empty for one that is refused."""
+        """Return the path without a leading `./`; empty for a refused path."""
         while name.startswith("./"):
             name = name[2:].lstrip("/")
         try:
             components(name)
         except InvalidRequest as error:
-            self.refuse(name, "leads out of the archive" if _leads_out(name) else error.message)
+            leads_out = name.startswith("/") or ".." in name.split("/")
+            self.refuse(name, "leads out of the archive" if leads_out else error.message)
             return ""
         return name
 
-    def settle(self, path: Path, *, takes_root: bool = True) -> str:
-        """Sort by name and add the folders that files imply; returns the folder that is the root, empty for none.
+    def resolve(self, path: Path, *, has_root: bool = True) -> str:
+        """Sort by name and add the folders of files; returns the folder that is the root, or an empty text.
 
-        takes_root: whether one folder that holds everything may be it. Raises BadInput naming what cannot be taken.
+        has_root: whether one folder with all files may be the root. Raises BadInput with the refused members.
         """
         for name in self.names:
-            at = name.rfind("/")
-            while at >= 0 and name[:at] not in self.folders:
-                self.folders.add(name[:at])
-                at = name.rfind("/", 0, at)
-        if not self.culprits:
+            add_parents(self.folders, name)
+        if not self.refused:
             self._check_collisions()
-        if self.culprits:
-            more = f" and {len(self.culprits) - _SHOWN} more" if len(self.culprits) > _SHOWN else ""
+        if self.refused:
+            more = f" and {len(self.refused) - _SHOWN} more" if len(self.refused) > _SHOWN else ""
+            advice = "unpack it and give the folder, or make it again without them" if has_root else "remove these"
             raise BadInput(
-                f"{printable(str(path))}: holds what cannot be taken from {'an archive' if takes_root else 'a store'}: "
-                f"{', '.join(self.culprits[:_SHOWN])}{more}; "
-                + ("unpack it and give the folder, or make it again without" if takes_root else "take these out")
+                f"{printable(str(path))}: members that packer refuses: {', '.join(self.refused[:_SHOWN])}{more}; "
+                f"{advice}"
             )
-        root = self._take_root(_stem(path.name)) if takes_root else ""
+        root = self._enter_root(_stem(path.name)) if has_root else ""
         order = sorted(range(len(self.names)), key=self.names.__getitem__)
-        self.rows = order
         self.names = [self.names[row] for row in order]
-        self.offsets = array("q", (self.offsets[row] for row in order))
-        self.sizes = array("q", (self.sizes[row] for row in order))
+        self.columns = [array("q", (column[row] for row in order)) for column in self.columns]
         return root
 
-    def _take_root(self, top: str) -> str:
-        """What desktops leave behind beside the folder stays where it is, to be counted as such."""
+    def _enter_root(self, top: str) -> str:
+        """Make the one folder with all files the root; files of desktops next to it stay and are counted."""
         tops = {name.partition("/")[0] for name in (*self.names, *self.folders)}
         left = {name for name in tops - {top} if clutter_kind(name, is_folder=name in self.folders)}
         rest = tops - left
-        if len(rest) == 1 and not left.isdisjoint(_FINDER) and any(map(rest.__contains__, map(dirname, self.folders))):
+        if len(rest) == 1 and not left.isdisjoint(_FINDER) and not rest.isdisjoint(map(dirname, self.folders)):
             top = next(iter(rest))
         if rest != {top} or top not in self.folders or any(f"{top}/{name}" in self.folders for name in left):
             return ""
@@ -126,105 +113,120 @@ class Found:
         return top
 
     def _check_collisions(self) -> None:
-        """Look by hash first: a million names take a fraction of what they take as text."""
+        """Refuse names that are equal on some file systems; hashes of a million names need less memory than texts."""
         seen: set[int] = set()
-        twice = False
         for name in (*self.names, *self.folders):
-            key = hash(folded(name))
-            twice |= key in seen
-            seen.add(key)
-        if not twice:
+            seen.add(hash(folded(name)))
+        if len(seen) == len(self.names) + len(self.folders):
             return
-        known: dict[str, str] = {}  # folded path of a file or folder -> its name
+        first: dict[str, str] = {}  # folded path of a file or folder -> its name
         for name in (*self.names, *(f"{folder}/" for folder in sorted(self.folders))):
             path = folded(name.rstrip("/"))
-            if path not in known:
-                known[path] = name
-            elif known[path].endswith("/"):
-                self.refuse(name, f"differs from {printable(known[path])} in case or accents only")
+            if path not in first:
+                first[path] = name
+            elif first[path].endswith("/"):
+                self.refuse(name, f"differs from {printable(first[path])} in case or accents only")
             else:
-                other = printable(known[path])
-                self.refuse(name, "comes twice" if known[path] == name else f"is in the way of {other}")
+                other = printable(first[path])
+                self.refuse(name, "comes twice" if first[path] == name else f"is in the way of {other}")
 
 
-class ArchiveTree(FileTree):
-    """The files of one archive."""
+def add_parents(folders: set[str], name: str) -> None:
+    """Add the folders that contain a file."""
+    at = name.rfind("/")
+    while at >= 0 and name[:at] not in folders:
+        folders.add(name[:at])
+        at = name.rfind("/", 0, at)
 
-    def __init__(
-        self,
-        path: Path,
-        found: Found,
-        *,
-        root: str = "",
-        file: OpenFile,
-        is_packed: bool = False,
-        packed: Packed | None = None,
-    ) -> None:
-        """found: settled. root: the folder in it that is the root. file: the archive, as it was listed.
 
-        is_packed: whether the archive is compressed as a whole. packed: of a zip file, in the order of `found`.
-        """
-        self.path = path
-        self.root = path / root if root else path
-        self._names = found.names
-        self._folders = sorted(found.folders)
-        self._offsets = found.offsets
-        self._sizes = found.sizes
-        self._packed = packed
-        self._time_ns = file.status.st_mtime_ns
-        self._files = RecordFiles(file.folder, [RecordFile(file.name, file.size, is_packed)])
-        self.unpacks_again = self._files.unpacks_again(
-            (0, sum(place)) for place in zip(found.offsets, found.sizes, strict=True)
-        )
+class ListedTree(FileTree):
+    """A tree whose files are known, such as those of an archive or a store."""
+
+    def __init__(self, root: Path, members: Members) -> None:
+        """members: resolved."""
+        self.root = root
+        self._contents = Contents(members.names, sorted(members.folders))
 
     @property
     def contents(self) -> Contents:
-        return Contents(self._names, self._folders)
+        return self._contents
+
+    def row(self, name: str) -> int:
+        """Return the position of a file; raises BadInput."""
+        names = self._contents.names
+        row = bisect_left(names, name)
+        if row == len(names) or names[row] != name:
+            raise BadInput(f"{self.root / name}: cannot read: no such file was listed; run again if it changed")
+        return row
+
+
+class ArchiveTree(ListedTree):
+    """The files of one archive."""
+
+    def __init__(
+        self, path: Path, members: Members, *, root: str = "", file: OpenFile, is_packed: bool = False
+    ) -> None:
+        """Take the files of an archive.
+
+        Args:
+            path: the archive.
+            members: resolved, with the columns offset and size; those of a zip file also have unpacked size, crc32,
+                and 1 if the member is deflated.
+            root: the folder in the archive that is the root.
+            file: the archive, as it was listed.
+            is_packed: whether the archive is compressed as one.
+        """
+        super().__init__(path / root if root else path, members)
+        self.path = path
+        self._offsets, self._sizes, *self._zip = members.columns
+        self._time_ns = file.status.st_mtime_ns
+        self._files = RecordFiles(file.folder, [RecordFile(file.name, file.size, is_packed)])
+        self.unpacks_again = self._files.unpacks_again(
+            (0, sum(place)) for place in zip(self._offsets, self._sizes, strict=True)
+        )
 
     def read(self, name: str, *, is_table: bool = False) -> bytes:
-        row = self._row(name)
+        row = self.row(name)
         if not is_table:
-            self.check_size(name, max(self._sizes[row], self._packed.unpacked_bytes[row] if self._packed else 0))
+            self.check_size(name, max(self._sizes[row], self._size(row)))
         data = self._files.read(0, self._offsets[row], self._sizes[row])
-        return data if self._packed is None else self._unpacked(self._packed, row, name, data)
+        return self._unpacked(row, name, data) if self._zip else data
 
     def start(self, name: str, count: int) -> bytes:
-        row = self._row(name)
-        if self._packed is None or not self._packed.is_deflated[row]:
-            return self._files.read(0, self._offsets[row], min(count, self._sizes[row]))
-        data = self._files.read(0, self._offsets[row], min(_START_INPUT_BYTES + 2 * count, self._sizes[row]))
+        row = self.row(name)
+        is_deflated = bool(self._zip and self._zip[2][row])
+        most = _START_INPUT_BYTES + 2 * count if is_deflated else count
+        data = self._files.read(0, self._offsets[row], min(most, self._sizes[row]))
+        if not is_deflated:
+            return data
         try:
             return zlib.decompressobj(_BARE).decompress(data, count)
         except zlib.error as error:
             raise self._damaged(name, str(error)) from error
 
     def state(self, name: str) -> FileState:
-        row = self._row(name)
-        size = self._sizes[row] if self._packed is None else self._packed.unpacked_bytes[row]
-        return FileState(size, self._time_ns, is_regular=True)
+        return FileState(self._size(self.row(name)), self._time_ns, is_regular=True)
 
-    def _row(self, name: str) -> int:
-        row = bisect_left(self._names, name)
-        if row == len(self._names) or self._names[row] != name:
-            raise BadInput(f"{self.root / name}: cannot read: no such file in the archive; run again if it changed")
-        return row
+    def _size(self, row: int) -> int:
+        """Return the size of a file as it is unpacked."""
+        return (self._zip[0] if self._zip else self._sizes)[row]
 
-    def _unpacked(self, packed: Packed, row: int, name: str, data: bytes) -> bytes:
-        """The bytes of a member of a zip file, as many as it says and of the sum that it says."""
-        expected = packed.unpacked_bytes[row]
-        if packed.is_deflated[row]:
-            if expected > max(_MOST_UNPACKED_BYTES, self.most_bytes):
-                raise self._damaged(name, f"unpacks to {expected} bytes, more than is held in memory")
+    def _unpacked(self, row: int, name: str, data: bytes) -> bytes:
+        """Return the bytes of a member of a zip file; raises BadInput if size or crc32 differ from the archive's."""
+        size, crc32, is_deflated = (column[row] for column in self._zip)
+        if is_deflated:
+            if size > max(_MOST_UNPACKED_BYTES, self.most_bytes):
+                raise self._damaged(name, f"unpacks to {size} bytes, more than memory should hold")
             decoder = zlib.decompressobj(_BARE)
             try:
-                data = decoder.decompress(data, expected + 1)
+                data = decoder.decompress(data, size + 1)
             except zlib.error as error:
                 raise self._damaged(name, str(error)) from error
-            if len(data) != expected or not decoder.eof:
-                size = "more" if len(data) > expected else f"{len(data)}"
-                raise self._damaged(name, f"unpacks to {size} bytes, the archive says {expected}")
-        if zlib.crc32(data) != packed.crc32[row]:
-            raise self._damaged(name, f"crc32 {zlib.crc32(data):08x}, the archive says {packed.crc32[row]:08x}")
+            if len(data) != size or not decoder.eof:
+                found = "more" if len(data) > size else f"{len(data)}"
+                raise self._damaged(name, f"unpacks to {found} bytes, expected {size}")
+        if zlib.crc32(data) != crc32:
+            raise self._damaged(name, f"crc32 {zlib.crc32(data):08x}, expected {crc32:08x}")
         return data
 
     def _damaged(self, name: str, reason: str) -> BadInput:
@@ -232,16 +234,12 @@ class ArchiveTree(FileTree):
 
 
 def place_of(path: Path) -> tuple[SourceRoot, str]:
-    """The folder that an archive is read beneath, and its name there; a link that the user names is followed."""
+    """Return the folder of an archive, and its name there; follows a link that the user names."""
     place = path.resolve() if path.is_symlink() else path
     return SourceRoot(place.parent), place.name
 
 
 def _stem(name: str) -> str:
-    """The name of an archive without what says that it is one."""
+    """Return the name of an archive without its suffix."""
     ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), "")
     return name[: len(name) - len(ending)]
-
-
-def _leads_out(name: str) -> bool:
-    return name.startswith("/") or ".." in name.split("/")

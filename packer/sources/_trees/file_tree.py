@@ -1,6 +1,6 @@
-"""File tree: the files of a data set by relative path, wherever they lie: a folder is one kind, an archive another.
+"""File tree: the files of a data set by relative path, in a folder, an archive or a store.
 
-Sources that read small files take a tree, so that each of them reads folders and archives alike.
+Sources of small files read trees, so that each of them reads folders, archives and stores alike.
 """
 
 from abc import ABC, abstractmethod
@@ -13,12 +13,12 @@ from packer.schema import USUAL_PIXELS
 
 
 def most_file_bytes(max_pixels: int) -> int:
-    """Bytes of the largest file of a sample: four channels of 16 bit per pixel, not compressed, and 1 MiB more."""
+    """Return the size of the largest file of a sample: four channels of 16 bits per pixel, uncompressed, and 1 MiB."""
     return 8 * max(max_pixels, USUAL_PIXELS) + (1 << 20)
 
 
 class FileState(NamedTuple):
-    """What is known of a file without reading it. time_ns: of its last change; in an archive, of the archive's."""
+    """The state of a file. time_ns: of its last change; in an archive, of the last change of the archive."""
 
     size_bytes: int
     time_ns: int
@@ -26,38 +26,40 @@ class FileState(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What an archive holds, as relative POSIX paths, sorted: files, and folders with those that files imply."""
+    """Sorted relative POSIX paths of the files in an archive, and of all folders that contain them."""
 
     names: Sequence[str]
     folders: Sequence[str]
 
 
 class FileTree(ABC):
-    """Files by relative POSIX path; picklable, read by several threads at once.
+    """Files by relative POSIX path; picklable and thread-safe.
 
-    root: the folder or the archive, which paths in messages begin with.
+    Attributes:
+        root: the folder or archive; paths in messages begin with it.
+        follow_links: whether links out of the root are followed.
+        most_bytes: the largest file of one sample.
+        unpacks_again: whether reading files out of order unpacks the archive again and again.
+        reads_at_once: the number of threads that read at once, more than one if a read waits for a server.
+        is_local: whether the files are on a disk below `root`.
     """
 
     root: Path
     follow_links: bool = False
-    most_bytes: int = most_file_bytes(USUAL_PIXELS)  # of a file of one sample
-    unpacks_again: bool = False  # whether files that are read in another order than theirs are unpacked many times
-    reads_at_once: int = 1  # of files, by as many threads, where each read waits for an answer rather than a disk
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it lies on a disk that `root` leads to."""
-        return True
+    most_bytes: int = most_file_bytes(USUAL_PIXELS)
+    unpacks_again: bool = False
+    reads_at_once: int = 1
+    is_local: bool = True
 
     @abstractmethod
     def read(self, name: str, *, is_table: bool = False) -> bytes:
-        """The bytes of the file at this relative path; raises BadInput.
+        """Return the bytes of a file; raises BadInput.
 
-        is_table: whether it belongs to no single sample, so that it may have more than `most_bytes`.
+        is_table: whether the file belongs to many samples, and may be larger than `most_bytes`.
         """
 
     def check_size(self, name: str, size: int) -> None:
-        """Raise BadInput, before anything is read, for more bytes than the file of a sample may have."""
+        """Raise BadInput for a file of a sample that is too large, before it is read."""
         if size > self.most_bytes:
             raise BadInput(
                 f"{printable(str(self.root / name))}: {size:,} bytes, expected at most {self.most_bytes:,} of a "
@@ -66,17 +68,17 @@ class FileTree(ABC):
 
     @abstractmethod
     def start(self, name: str, count: int) -> bytes:
-        """The first bytes of the file at this relative path, at most so many; raises BadInput."""
+        """Return the first bytes of a file, at most `count`; raises BadInput."""
 
     @abstractmethod
     def state(self, name: str) -> FileState:
-        """Size, time and kind of what is at this relative path; raises BadInput."""
+        """Return size, time and kind of a file; raises BadInput."""
 
     def above(self, name: str) -> "FileTree":
-        """The tree of a folder above the root, such as `../masks`; raises BadInput for an archive, which has none."""
+        """Return the tree of a folder above the root, such as `../masks`; raises BadInput for an archive."""
         raise BadInput(f"{self.root}: {name} is outside of the archive; unpack it and give the folder")
 
     @property
     def contents(self) -> Contents | None:
-        """What is in it where that is known, as of an archive; None of a folder, which is walked."""
+        """The files, if they are known as in an archive; None for a folder, which `scan` walks."""
         return None

@@ -1,23 +1,27 @@
-"""Open tree: a folder, a tar, a zip or a URL as a tree of files; the first bytes of a file say which archive it is."""
+"""Open tree: a folder, a tar, a zip file or a URL as a tree of files; its first bytes identify an archive."""
 
 from pathlib import Path
 
 from packer.errors import InvalidRequest
 from packer.errors import printable as shown
-from packer.sources._parse.source_file_access import EMPTY, SourceRoot
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.folder_tree import EMPTY, SourceRoot
 from packer.stores.url import URLPath
 
 _START_BYTES = 512  # a header of tar
 
 
 def open_tree(root: Path | FileTree, *, follow_links: bool = False, takes_files: bool = False) -> FileTree:
-    """The files below a folder or a URL, or in an archive; a tree is given back as it is.
+    """Return the files below a folder or a URL, or in an archive; a tree is returned as it is.
 
-    takes_files: whether a file that is no archive may be the root, as of `Source.takes_files`: then the tree is the
-    folder that it lies in.
-    Raises InvalidRequest for a file that is no archive; BadInput for an archive that is damaged, and for one that holds
-    what cannot be taken from it. A folder that is not there is for whoever lists it to tell.
+    Args:
+        root: a path, a URL or a tree.
+        follow_links: whether links out of a folder are followed.
+        takes_files: whether the root may be another file, see `Source.takes_files`; the tree is then its folder.
+
+    Raises:
+        InvalidRequest: A file is not an archive. A missing folder raises when it is listed.
+        BadInput: An archive is damaged, or packer refuses some of its members.
     """
     if isinstance(root, FileTree):
         return root
@@ -40,7 +44,7 @@ def open_tree(root: Path | FileTree, *, follow_links: bool = False, takes_files:
 
 
 def open_archive(path: Path) -> FileTree | None:
-    """The files in an archive; None for a file that is none. Raises BadInput."""
+    """Return the files in an archive, None for another file; raises BadInput."""
     from packer.sources._trees import tar_tree, zip_tree  # zipfile, which a folder does without
 
     place = path.resolve()

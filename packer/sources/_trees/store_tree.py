@@ -1,107 +1,71 @@
 """Store tree: the objects below a URL as files of a folder: `s3://bucket/photos` with classes below it.
 
-One listing says names, sizes and times; each file is read by a request of its own, with the ETag of the listing, so
-that a file which is replaced meanwhile is an error. What no folder could hold is refused as of an archive: names that
-lead elsewhere, come twice but for case or accents, or are a folder too. An empty object whose name is that of a folder
-is what consoles make for one.
+One listing returns names, sizes and times. Each file is read by its own request with the ETag of the listing, so that a
+file which is replaced meanwhile is an error. The rules of archives hold for names. An empty object with the name of a
+folder is what consoles create for a folder.
 """
 
 import hashlib
-from bisect import bisect_left
-from collections.abc import Iterable
-from pathlib import Path
 
 from packer.errors import BadInput, InvalidRequest, ObjectChanged
-from packer.sources._trees.archive_tree import Found
-from packer.sources._trees.file_tree import Contents, FileState, FileTree
+from packer.sources._trees.archive_tree import ListedTree, Members, add_parents
+from packer.sources._trees.file_tree import FileState
 from packer.stores.store import Store, StoredObject, StoreOptions
 from packer.stores.url import URLPath
 
-_READS_AT_ONCE = 32  # each waits some 10 to 50 ms for its answer, whatever it asks for
 _SECOND_NS = 10**9
 
 
-class StoreTree(FileTree):
+class StoreTree(ListedTree):
     """The files below one URL."""
 
-    reads_at_once = _READS_AT_ONCE
+    reads_at_once = 32  # each read waits some 10 to 50 ms for its answer
+    is_local = False
 
     def __init__(self, root: URLPath, options: StoreOptions | None = None) -> None:
-        """Lists them. Raises InvalidRequest where there is none, BadInput where one cannot be taken, StoreError."""
-        self.root: Path = root
+        """List the objects. Raises InvalidRequest if there are none, BadInput for refused names, StoreError."""
         self._store = Store(root.url, options or StoreOptions())
         objects = list(self._store.objects())
-        if not objects and self._store.state() is not None:
+        if not objects:
+            is_object = self._store.state() is not None
             raise InvalidRequest(
                 f"{root}: is one object: archives and files of records are read from a disk; download it"
+                if is_object
+                else f"{root}: nothing is there; see the URL, and give the folder that holds the images"
             )
-        if not objects:
-            raise InvalidRequest(f"{root}: nothing is there; see the URL, and give the folder that holds the images")
-        found = Found()
-        folders = _folders(each.name for each in objects)
-        kept: list[StoredObject] = []
+        folders: set[str] = set()
         for each in objects:
-            if not each.bytes and each.name in folders:
-                continue
-            if found.add_file(each.name, len(kept), each.bytes):
-                kept.append(each)
-        found.settle(root, takes_root=False)
-        self._objects = [kept[at] for at in found.offsets]
-        self._contents = Contents(found.names, sorted(found.folders))
-
-    @property
-    def contents(self) -> Contents:
-        return self._contents
-
-    @property
-    def is_local(self) -> bool:
-        return False
+            add_parents(folders, each.name)
+        members = Members(columns=1)
+        for row, each in enumerate(objects):
+            if each.bytes or each.name not in folders:
+                members.add_file(each.name, row)
+        members.resolve(root, has_root=False)
+        self._objects = [objects[row] for row in members.columns[0]]
+        super().__init__(root, members)
 
     def read(self, name: str, *, is_table: bool = False) -> bytes:
-        found = self._object(name)
+        found = self._objects[self.row(name)]
         if not is_table:
             self.check_size(name, found.bytes)
-        try:
-            data = self._store.read(found.name, most=found.bytes, etag=found.etag)
-        except ObjectChanged as error:
-            raise BadInput(f"{self.root / name}: changed since it was listed; run again") from error
-        if len(data) != found.bytes:
-            raise BadInput(f"{self.root / name}: expected {found.bytes} bytes, found {len(data)}; run again")
-        return data
+        return self._read(name, found, None, found.bytes)
 
     def start(self, name: str, count: int) -> bytes:
-        found = self._object(name)
-        if not found.bytes:
-            return b""
-        try:
-            return self._store.read(found.name, start=0, most=min(count, found.bytes), etag=found.etag)
-        except ObjectChanged as error:
-            raise BadInput(f"{self.root / name}: changed since it was listed; run again") from error
+        found = self._objects[self.row(name)]
+        return self._read(name, found, 0, min(count, found.bytes)) if found.bytes else b""
 
     def state(self, name: str) -> FileState:
-        """A server tells whole seconds; below them is a hash of the ETag, so that other bytes have another time."""
-        found = self._object(name)
+        """Return size and time: whole seconds of the server plus a hash of the ETag, so that changes are seen."""
+        found = self._objects[self.row(name)]
         seconds = found.modified_ns // _SECOND_NS
-        return FileState(found.bytes, seconds * _SECOND_NS + _below_a_second(found.etag), is_regular=True)
+        etag_ns = int.from_bytes(hashlib.sha256(found.etag.encode()).digest()[:8], "big") % _SECOND_NS
+        return FileState(found.bytes, seconds * _SECOND_NS + etag_ns, is_regular=True)
 
-    def _object(self, name: str) -> StoredObject:
-        names = self._contents.names
-        at = bisect_left(names, name)
-        if at == len(names) or names[at] != name:
-            raise BadInput(f"{self.root / name}: cannot read: no such object; run again if it changed")
-        return self._objects[at]
-
-
-def _folders(names: Iterable[str]) -> set[str]:
-    """All that lead to a file."""
-    folders: set[str] = set()
-    for name in names:
-        at = name.rfind("/")
-        while at >= 0 and name[:at] not in folders:
-            folders.add(name[:at])
-            at = name.rfind("/", 0, at)
-    return folders
-
-
-def _below_a_second(etag: str) -> int:
-    return int.from_bytes(hashlib.sha256(etag.encode()).digest()[:8], "big") % _SECOND_NS
+    def _read(self, name: str, found: StoredObject, start: int | None, size: int) -> bytes:
+        try:
+            data = self._store.read(found.name, start=start, most=size, etag=found.etag)
+        except ObjectChanged as error:
+            raise BadInput(f"{self.root / name}: changed since it was listed; run again") from error
+        if len(data) != size:
+            raise BadInput(f"{self.root / name}: expected {size} bytes, found {len(data)}; run again")
+        return data

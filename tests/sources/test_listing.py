@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packer.errors import BadInput, InvalidRequest
-from packer.sources._parse.folder_listing import counted, described, listed, scan, shown
+from packer.sources._parse.folder_listing import counted, described, listed, shown
+from packer.sources._trees.listing import scan
 from tests.support.source_trees import write
 
 # every byte but NUL and the separator; "." and ".." are no names
@@ -59,7 +60,7 @@ def test_a_folder_elsewhere_is_entered_if_asked_and_once(tmp_path: Path, names: 
     listing = scan(root, follow_links=True)
     assert (listing.names, listing.folders) == (["a/deep/y", "a/x", "z"], ["a", "a/deep"])
     assert (listing.loops, listing.repeats) == ([], [("b", "a")])
-    assert "taken once already: b (a)" in listing.notes()[0]
+    assert "listed already: b (a)" in listing.notes()[0]
 
 
 def test_a_folder_is_entered_by_its_own_path_first(tmp_path: Path) -> None:
@@ -242,7 +243,7 @@ def test_files_are_described_by_suffix() -> None:
     assert described([]) == "0 files"
 
 
-def test_pictures_in_hidden_folders_are_counted(tmp_path: Path) -> None:
+def test_hidden_folders_are_noted(tmp_path: Path) -> None:
     names = ("a/1.jpg", ".hid/1.jpg", ".hid/x/2.PNG", ".hid/notes.txt", ".git/3.jpg", "a/.more/4.jpg")
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -251,6 +252,5 @@ def test_pictures_in_hidden_folders_are_counted(tmp_path: Path) -> None:
     assert found.names == ["a/1.jpg"]
     assert found.notes() == [
         "ignored, since desktops and editors make them: .git/ 1",
-        "hidden folders, not entered since their names begin with a dot: .hid/ (2 pictures), a/.more/ (1 picture); "
-        "rename what belongs here",
+        "hidden folders, not entered because their names begin with a dot: .hid, a/.more; rename what belongs here",
     ]

@@ -1,0 +1,250 @@
+"""Listing: every file name under a folder, in one walk that opens no file and enters each folder once.
+
+The walk enters a folder by its own path first, and never by a link as well: otherwise two links in each of N folders
+would make 2^N paths. A link to a folder elsewhere is an error unless the user has it followed; it is then entered once.
+Which of several links to one folder counts depends on their paths alone (links in the folder itself before those behind
+other links, then by name), never on the order of a directory.
+
+Files that desktops, editors and version control make are not part of a data set: folders whose name begins with a dot,
+`__MACOSX`, `._*`, `.DS_Store`, `Thumbs.db` and `desktop.ini` are neither entered nor listed. Notes count them.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packer.errors import BadInput, InvalidRequest, PackerError
+from packer.sources._parse.folder_listing import linked, listed, shown
+from packer.sources._trees.file_tree import Contents, FileTree
+from packer.sources._trees.folder_tree import HOW_TO_FOLLOW, SourceRoot
+
+_CLUTTER_FILES = (".ds_store", "thumbs.db", "desktop.ini")  # in lower case
+_CLUTTER_FOLDERS = ("__macosx",)
+_TOOLS = "git svn hg ipynb_checkpoints idea vscode cache dvc venv trash snapshot zfs"
+_TOOL_FOLDERS = frozenset(f".{name}" for name in _TOOLS.split())
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Relative POSIX paths under `root`, sorted by code point; bytes that are not UTF-8 are surrogates (PEP 383).
+
+    Attributes:
+        root: the folder or archive.
+        names: every file, and everything else that is not a folder; about 120 bytes each in memory.
+        folders: every entered folder below the root.
+        loops: links that were not entered, because they lead to a folder that contains them.
+        repeats: links that were not entered, because they lead to another entered folder; and that folder.
+        clutter: files and folders of desktops and editors -> their number.
+        hidden: other folders whose name begins with a dot.
+    """
+
+    root: Path
+    names: list[str]
+    folders: list[str]
+    loops: list[str]
+    repeats: list[tuple[str, str]]
+    clutter: Mapping[str, int] = field(default_factory=dict)
+    hidden: Sequence[str] = ()
+
+    def notes(self) -> list[str]:
+        """Return what the walk did not enter, one line each."""
+        notes = []
+        if self.loops:
+            notes.append(f"folders not entered, because they lead back to a folder above: {listed(self.loops)}")
+        if self.repeats:
+            pairs = listed(f"{name} ({first})" for name, first in self.repeats)
+            notes.append(f"links not entered, because their folder is listed already: {pairs}")
+        if self.clutter:
+            kinds = ", ".join(f"{shown(name)} {count}" for name, count in sorted(self.clutter.items()))
+            notes.append(f"ignored, since desktops and editors make them: {kinds}")
+        if self.hidden:
+            notes.append(
+                f"hidden folders, not entered because their names begin with a dot: {listed(sorted(self.hidden))}; "
+                "rename what belongs here"
+            )
+        return notes
+
+
+def scan(root: Path | FileTree, *, follow_links: bool = False) -> Listing:
+    """List all files under a folder, which may be a link, or the contents of an archive.
+
+    Args:
+        root: a folder, or a tree.
+        follow_links: whether links to folders elsewhere are entered; a tree has its own rule.
+
+    Raises:
+        InvalidRequest: root is not a folder.
+        BadInput: Folders cannot be listed, or are links out of the root. The message names all of them.
+    """
+    tree = root if isinstance(root, FileTree) else SourceRoot(root, follow_links)
+    if tree.contents is not None:
+        return _listed_contents(tree.root, tree.contents)
+    if not tree.root.is_dir():
+        raise InvalidRequest(f"{shown(str(tree.root))}: no such folder; give the folder that holds the data set")
+    walk = _Walk(SourceRoot(tree.root, tree.follow_links))
+    walk.enter("", frozenset())
+    while walk.links:
+        links, walk.links = sorted(walk.links), []
+        for name, above in links:
+            walk.follow(name, above)
+    if walk.failures:
+        raise BadInput(
+            f"{shown(str(tree.root))}: cannot list folders: {listed(walk.failures)}; make them readable or move them"
+        )
+    if walk.elsewhere:
+        raise BadInput(
+            f"{shown(str(tree.root))}: {linked(len(walk.elsewhere), 'folder')} out of it: {listed(walk.elsewhere)}; "
+            f"{HOW_TO_FOLLOW} includes the files there, or move the links away"
+        )
+    loops, repeats = sorted(walk.loops), sorted(walk.repeats)
+    found = walk.found
+    return Listing(tree.root, sorted(walk.names), sorted(walk.folders), loops, repeats, found.clutter, found.hidden)
+
+
+def clutter_kind(name: str, *, is_folder: bool) -> str | None:
+    """Return what a note calls an entry that desktops or editors make; None for an entry of the data set."""
+    if is_folder:
+        return f"{name}/" if name.startswith(".") or name.lower() in _CLUTTER_FOLDERS else None
+    if name.startswith("._"):
+        return "._*"
+    return name if name.lower() in _CLUTTER_FILES else None
+
+
+def are_empty(tree: FileTree, names: Sequence[str]) -> bool:
+    """Return whether there are files and all of them have no bytes; an unreadable file is not empty."""
+    try:
+        return bool(names) and not any(tree.start(name, 1) for name in names)
+    except PackerError:
+        return False
+
+
+class _Clutter:
+    """Separates entries of desktops and editors from those of a data set."""
+
+    def __init__(self) -> None:
+        self.clutter: Counter[str] = Counter()
+        self.hidden: list[str] = []
+
+    def passes(self, folder: str, name: str, *, is_folder: bool) -> bool:
+        """Return whether an entry belongs to the data set; notes it otherwise. folder: with a slash, or empty."""
+        kind = clutter_kind(name, is_folder=is_folder)
+        if kind is not None and is_folder and name.startswith(".") and name.lower() not in _TOOL_FOLDERS:
+            self.hidden.append(f"{folder}{name}")
+        elif kind is not None:
+            self.clutter[kind] += 1
+        return kind is None
+
+
+def _listed_contents(root: Path, contents: Contents) -> Listing:
+    """List an archive as the folder that it unpacks to."""
+    found = _Clutter()
+    entered = {""}
+    for name in contents.folders:  # sorted: a folder comes before those in it
+        folder, last = _split(name)
+        if folder.rstrip("/") in entered and found.passes(folder, last, is_folder=True):
+            entered.add(name)
+    names = [
+        name
+        for name, (folder, last) in zip(contents.names, map(_split, contents.names), strict=True)
+        if folder.rstrip("/") in entered and found.passes(folder, last, is_folder=False)
+    ]
+    folders = [name for name in contents.folders if name in entered]
+    return Listing(root, names, folders, [], [], found.clutter, found.hidden)
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Return the folder of a path, with its slash, and the last name."""
+    at = name.rfind("/") + 1
+    return name[:at], name[at:]
+
+
+_Identity = tuple[int, int]
+
+
+@dataclass
+class _Walk:
+    """The state of a walk.
+
+    links: links to folders that are still to be followed, with the identities of the folders that contain them.
+    seen: identity of each entered folder -> its path. elsewhere: links out of the root that were not followed.
+    """
+
+    folder: SourceRoot
+    names: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    loops: list[str] = field(default_factory=list)
+    repeats: list[tuple[str, str]] = field(default_factory=list)
+    links: list[tuple[str, frozenset[_Identity]]] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    seen: dict[_Identity, str] = field(default_factory=dict)
+    found: _Clutter = field(default_factory=_Clutter)
+
+    def follow(self, name: str, above: frozenset[_Identity]) -> None:
+        """Enter a link to a folder unless it leads to an entered folder or out of the root."""
+        try:
+            status = os.stat(os.path.join(self.folder.root, name))
+        except OSError as error:
+            self.failures.append(f"{shown(name)} ({error.strerror})")
+            return
+        if self._is_entered(name, (status.st_dev, status.st_ino), above, is_followed=True):
+            return
+        if not self.folder.follow_links and self.folder.leads_out(name):
+            self.elsewhere.append(name)
+        else:
+            self.folders.append(name)
+            self.enter(f"{name}/", above, is_followed=True)
+
+    def enter(self, prefix: str, above: frozenset[_Identity], *, is_followed: bool = False) -> None:
+        """List a folder and all folders in it that are not links.
+
+        Behind a link, folders that were entered already are skipped. Before any link a folder cannot come twice, and
+        two folders with one identity, which some file systems return, are two.
+        """
+        pending = [(prefix, above)]
+        while pending:
+            prefix, above = pending.pop()
+            path = os.path.join(self.folder.root, prefix)
+            try:
+                status = os.stat(path)
+                identity = (status.st_dev, status.st_ino)
+                if self._is_entered(prefix[:-1], identity, above, is_followed=is_followed):
+                    self.folders.remove(prefix[:-1])
+                    continue
+                files, folders, links = _entries(path)
+            except OSError as error:
+                self.failures.append(f"{shown(path)} ({error.strerror})")
+                continue
+            self.seen.setdefault(identity, prefix[:-1])
+            self.names += [prefix + name for name in files if self.found.passes(prefix, name, is_folder=False)]
+            inner = [prefix + name for name in folders if self.found.passes(prefix, name, is_folder=True)]
+            inside = above | {identity}
+            self.folders += inner
+            self.links += [(prefix + name, inside) for name in links if self.found.passes(prefix, name, is_folder=True)]
+            pending += [(f"{name}/", inside) for name in inner]
+
+    def _is_entered(self, name: str, identity: _Identity, above: frozenset[_Identity], *, is_followed: bool) -> bool:
+        """Return whether a folder contains itself, or was entered before a link led to it; notes both."""
+        if identity in above:
+            self.loops.append(name)
+        elif is_followed and identity in self.seen:
+            self.repeats.append((name, self.seen[identity]))
+        else:
+            return False
+        return True
+
+
+def _entries(path: str) -> tuple[list[str], list[str], list[str]]:
+    """Return names of files, folders, and links to folders; a link that leads nowhere is a file: reading it fails."""
+    files: list[str] = []
+    folders: list[str] = []
+    links: list[str] = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                (links if os.path.isdir(entry.path) else files).append(entry.name)
+            else:
+                (folders if entry.is_dir() else files).append(entry.name)
+    return files, folders, links
