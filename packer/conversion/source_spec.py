@@ -24,7 +24,7 @@ from packer.stores.url import URLPath, path_or_url
 if TYPE_CHECKING:
     from packer.sources._extend.mask_colors import MaskColors
     from packer.sources._extend.sidecars import Sidecar
-    from packer.sources._extend.splits import Shares, Split
+    from packer.sources._extend.splits import Lists, Shares
 
 _NAMED = 5  # sources in a message
 _PACK_AT_URL = "a pack is packed again from a disk: packer stage brings it there"
@@ -97,9 +97,9 @@ class SourceSpec:
         return [flag(name) for name, value in given.items() if value not in (None, ())]
 
     @cached_property
-    def _parsed_splits(self) -> "list[Split] | Shares":
+    def _parsed_splits(self) -> "Lists | Shares":
         if not self.splits and self.split_seed is None and self.split_by is None:
-            return []
+            return {}
         from packer.sources._extend.splits import parse_splits  # only a --split needs it
 
         return parse_splits(self.splits, seed=self.split_seed, by=self.split_by)
@@ -196,7 +196,7 @@ class SourceSpec:
 
         return add_mask_colors(source, colours)
 
-    def _with_splits(self, source: Source, splits: "list[Split] | Shares") -> Source:
+    def _with_splits(self, source: Source, splits: "Lists | Shares") -> Source:
         from packer.sources._extend.splits import Shares, add_shares, add_splits  # as above
 
         return add_shares(source, splits) if isinstance(splits, Shares) else add_splits(source, splits)

@@ -19,7 +19,7 @@ from packer.errors import InvalidRequest, PackerError
 from packer.pack import manifest as manifests
 from packer.sources import folder
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
-from packer.sources._extend.splits import Split, add_splits
+from packer.sources._extend.splits import add_splits
 from packer.sources.annotations import voc
 from tests.sources.test_coco import segments
 from tests.support import layout_trees, source_trees
@@ -328,7 +328,7 @@ def test_so_do_its_sidecars_and_splits(tmp_path: Path) -> None:
     typed = ("box=.txt:boxes", "count=.num:number", "mask=_m.png:mask", "depth=_d.tiff:depth:-1.5")
     inner = folder.Source(root, ignore_suffixes=("_m.png", "_d.tiff"), classes="none")
     source = add_sidecars(inner, [Sidecar.parse(text) for text in typed])
-    source = add_splits(source, [Split("val", tmp_path / "list.txt")])
+    source = add_splits(source, {"val": tmp_path / "list.txt"})
     packer.convert(source, tmp_path / "a.pack")
     packer.convert(root, tmp_path / "b.pack", sidecars=typed, splits={"val": tmp_path / "list.txt"}, classes="none")
     first, second = (manifests.read(tmp_path / name).options["source"] for name in ("a.pack", "b.pack"))

@@ -33,29 +33,12 @@ from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.stores.url import path_or_url
 
+Lists = Mapping[str, Path]  # name of a split -> file that lists its samples
 UNLISTED = "in no list of --split"
 NO_SHARE = "in no share of --split"
 _SEPARATOR = re.compile(r"[\s,;]+")
 _NUMBERS = re.compile(r"(?:[\s,;]+[+-]?[0-9.]+)+")
 _SHARE = re.compile(r"-?(?:(?:0|1)?\.[0-9]+|[01])")  # ./0.9 is a file of that name
-
-
-@dataclass(frozen=True)
-class Split:
-    """A name and the file that lists its samples."""
-
-    name: str
-    file: Path
-
-    @classmethod
-    def parse(cls, text: str) -> "Split":
-        """Return the split that a user types, `NAME=FILE`; raises InvalidRequest."""
-        name, _, file = text.partition("=")
-        if not name or not file:
-            raise InvalidRequest(
-                f"split {text!r}: expected NAME=FILE or NAME=SHARE, such as train=train.txt or train=0.9"
-            )
-        return cls(name, path_or_url(file))
 
 
 @dataclass(frozen=True)
@@ -80,54 +63,60 @@ class Shares:
         return list(accumulate(map(Fraction, self.shares.values())))
 
 
-def splits_to_json(splits: "Sequence[Split] | Shares") -> dict[str, Any]:
+def splits_to_json(splits: "Lists | Shares") -> dict[str, Any]:
     """Return the value for manifests: lists by their content, without paths of the machine."""
     if isinstance(splits, Shares):
         return {"shares": dict(splits.shares), "seed": splits.seed, "by": splits.by}
-    return {split.name: hashlib.sha256(base.read_file(split.file)).hexdigest() for split in splits}
+    return {name: hashlib.sha256(base.read_file(file)).hexdigest() for name, file in splits.items()}
 
 
-def parse_splits(texts: Sequence[str], *, seed: int | None = None, by: str | None = None) -> "list[Split] | Shares":
+def parse_splits(texts: Sequence[str], *, seed: int | None = None, by: str | None = None) -> "Lists | Shares":
     """Return the splits that a user types, all lists or all shares; raises InvalidRequest."""
-    splits = [Split.parse(text) for text in texts]
-    shares = {split.name: text.partition("=")[2] for split, text in zip(splits, texts, strict=True)}
-    if len(shares) < len(splits):
-        raise InvalidRequest(f"splits {', '.join(texts)}: names are not unique; rename one")
-    are_shares = [bool(_SHARE.fullmatch(text)) for text in shares.values()]
-    if any(are_shares) and not all(are_shares):
-        raise InvalidRequest(f"splits {', '.join(texts)}: expected a file for each, or a share for each")
-    if any(are_shares):
-        return Shares(shares, seed or 0, by or "")
+    values = {name: value for name, _, value in (text.partition("=") for text in texts)}
+    are_shares = {bool(_SHARE.fullmatch(value)) for value in values.values()}
+    if "" in {*values, *values.values()} or len(values) < len(texts) or len(are_shares) > 1:
+        raise InvalidRequest(
+            f"splits {', '.join(texts)}: expected unique names, all with a file or all with a share: NAME=FILE or "
+            "NAME=SHARE, such as train=train.txt or train=0.9"
+        )
+    if True in are_shares:
+        return Shares(values, seed or 0, by or "")
     if seed is not None or by is not None:
         raise InvalidRequest("--split-seed and --split-by are for random splits; say --split train=0.9 --split val=0.1")
-    return splits
+    return {name: path_or_url(value) for name, value in values.items()}
 
 
-def add_splits(source: base.Source, splits: Sequence[Split]) -> base.Source:
+def add_splits(source: base.Source, lists: Lists) -> base.Source:
     """Return the listed samples of a source, in its order, with the number of their list as field `split`.
 
     Raises BadInput for names that no sample has, and for samples in two lists.
     """
-    names = tuple(split.name for split in splits)
+    names = tuple(lists)
     numbers = array("h", [-1]) * len(source)
     rows = _RowsByName(source)
     unread, listed_unread = dict(source.unread), set[str]()
-    for number, split in enumerate(splits):
-        unknown, repeated = [], []
-        for name in _lines(split):
+    for number, (split, file) in enumerate(lists.items()):
+        faults = []
+        for name in _lines(split, file):
             row = rows.find(name)
             if row is None and name.removeprefix("./") in unread:
                 listed_unread.add(name.removeprefix("./"))
             elif row is None:
-                unknown.append(f"{name} (of several samples)" if rows.is_ambiguous(name) else name)
+                faults.append(f"{name} (of several samples)" if rows.is_ambiguous(name) else name)
             elif numbers[row] not in (-1, number):
-                repeated.append(f"{source.key(row)} (also in {names[numbers[row]]})")
+                faults.append(f"{source.key(row)} (also in {names[numbers[row]]})")
             else:
                 numbers[row] = number
-        _check_names(split, unknown, repeated, source)
+        if faults:
+            example = f" (such as {shown(source.key(0))})" if len(source) else ""
+            raise BadInput(
+                f"{shown(str(file))}: {counted(len(faults), 'name')} that no sample of {shown(str(source.root))} has, "
+                f"or that are in another list too: {listed(faults)}; give keys{example}, relative paths, or names that "
+                "one sample has, each in one list"
+            )
     kept = [(name, reason) for name, reason in source.unread if name in listed_unread]
     unlisted = [(name, UNLISTED) for name in unread if name not in listed_unread]
-    addition = _SplitNumber(numbers, names, splits_to_json(splits))
+    addition = _SplitNumber(numbers, names, splits_to_json(lists))
     return _with_numbers(source, addition, reason=UNLISTED, unread=kept, left_out=unlisted)
 
 
@@ -280,30 +269,14 @@ class _SplitNumber(AddedFields):
         return {**of_source, "splits": dict(self._manifest)}
 
 
-def _lines(split: Split) -> Iterator[str]:
-    if not split.file.exists():
+def _lines(split: str, file: Path) -> Iterator[str]:
+    if not file.exists():
         raise InvalidRequest(
-            f"{shown(str(split.file))}: the list of split {split.name!r} does not exist; give a file with a key or "
-            "path per line, or a share such as 0.9"
+            f"{shown(str(file))}: the list of split {split!r} does not exist; give a file with a key or path per line, "
+            "or a share such as 0.9"
         )
-    text = base.read_file(split.file).decode("utf-8", errors="surrogateescape").removeprefix("\ufeff")
+    text = base.read_file(file).decode("utf-8", errors="surrogateescape").removeprefix("\ufeff")
     for line in text.replace("\r", "\n").split("\n"):
         name = line.strip()
         if name and not name.startswith("#"):
             yield name
-
-
-def _check_names(split: Split, unknown: Sequence[str], repeated: Sequence[str], source: base.Source) -> None:
-    """Raise BadInput for names that no sample has, and for samples of two lists."""
-    where = shown(str(split.file))
-    if unknown:
-        example = f" (such as {shown(source.key(0))})" if len(source) else ""
-        raise BadInput(
-            f"{where}: {counted(len(unknown), 'name')} that no sample of {shown(str(source.root))} has: "
-            f"{listed(unknown)}; give keys{example}, relative paths, or names that one sample has"
-        )
-    if repeated:
-        raise BadInput(
-            f"{where}: {counted(len(repeated), 'sample')} of split {split.name!r} in another list too: "
-            f"{listed(repeated)}; list each once"
-        )
