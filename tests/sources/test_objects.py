@@ -450,7 +450,7 @@ def test_fields_chooses_renames_and_describes(tmp_path: Path) -> None:
         assert {"image", "label"} <= set(dataset[0])
     assert kinds(rows, fields=["img", "target"]) == {"img": "image", "target": "number"}
     two = Field("label", "number", "number", dtype="int64", shape=(), classes=("cat", "dog"))
-    with pytest.raises(BadInputs, match=r"<list>\[2\]: field 'label': label 2: expected 0 to 1, of 2 classes"):
+    with pytest.raises(BadInputs, match=r"<list>\[2\].*label 2"):
         packer.convert(rows, tmp_path / "two.pack", fields={"target": two})
 
 
@@ -646,8 +646,7 @@ class Failing:
         raise self.error
 
 
-@pytest.mark.parametrize("attempt", range(5))
-def test_the_exception_of_an_iterable_reaches_the_user_whichever_thread_met_it(attempt: int, tmp_path: Path) -> None:
+def test_the_exception_of_an_iterable_reaches_the_user_whichever_thread_met_it(tmp_path: Path) -> None:
     for threads in (None, 2, 16):
         with pytest.raises(ValueError, match="lost") as caught:
             packer.convert(Failing(117, ValueError("lost")), tmp_path / "out.pack", length=400, threads=threads)
@@ -865,13 +864,6 @@ def test_the_parts_of_a_list_are_those_of_the_folder(tmp_path: Path) -> None:
     assert listed.schema == whole.schema
 
 
-def test_a_list_of_files_is_taken_up_again(tmp_path: Path) -> None:
-    subset: Any = Subset(image_folder(tmp_path, 60), range(59))  # type: ignore[arg-type]
-    with pytest.raises(Interrupted):
-        packer.convert(subset, tmp_path / "out.pack", part_bytes=10_000, progress=StopAfter(40), threads=1)
-    assert packer.convert(subset, tmp_path / "out.pack", part_bytes=10_000).resumed_samples > 0
-
-
 @pytest.mark.parametrize("name", ["transform", "target_transform"])
 def test_a_set_transform_is_refused(name: str, tmp_path: Path) -> None:
     photos(tmp_path / "photos", 3)
@@ -953,6 +945,7 @@ def test_features_say_the_fields(tmp_path: Path) -> None:
     assert told["score"] == ("number", "float32", (), None)
     assert told["tokens"] == ("number", "int32", (None,), None)
     assert [told[name][0] for name in ("image", "annotation", "caption")] == ["image", "mask", "text"]
+    assert source.resume_reason is None and opened(samples()).resume_reason is not None
     packer.convert(hugging_face(), tmp_path / "out.pack")
     described = manifests.read(tmp_path / "out.pack").source
     assert (described["of"], described["fingerprint"]) == ("datasets.Dataset", "f00d")
@@ -1003,17 +996,6 @@ def test_a_dict_of_splits_is_one_pack(key: Any, tmp_path: Path) -> None:
     assert tree(tmp_path / "again")[name] == test.rows[4]["image"]["bytes"]
 
 
-def test_a_dict_of_splits_goes_on_by_its_fingerprints(tmp_path: Path) -> None:
-    def parts(fingerprint: str) -> standins.DatasetDict:
-        return standins.DatasetDict(train=hugging_face(40), test=hugging_face(20, fingerprint=fingerprint))
-
-    with pytest.raises(Interrupted):
-        packer.convert(parts("a"), tmp_path / "out.pack", part_bytes=9000, progress=StopAfter(40), threads=1)
-    with pytest.raises(InvalidRequest, match="interrupted conversion lies here"):
-        packer.convert(parts("b"), tmp_path / "out.pack", part_bytes=9000)
-    assert packer.convert(parts("a"), tmp_path / "out.pack", part_bytes=9000).resumed_samples > 0
-
-
 def test_a_column_split_of_hugging_face_is_the_splits(tmp_path: Path) -> None:
     rows = [{"text": f"no {number}", "split": "ab"[number > 20]} for number in range(30)]
     features = {"text": standins.Value("string"), "split": standins.Value("string")}
@@ -1052,14 +1034,6 @@ def test_what_no_kind_holds_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"'sound'.*Audio"):
         packer.convert(sounds, tmp_path / "out.pack")
     assert kinds(sounds, fields=["label"]) == {"label": "number"}
-
-
-def test_hugging_face_goes_on_by_its_fingerprint(tmp_path: Path) -> None:
-    with pytest.raises(Interrupted):
-        packer.convert(hugging_face(60), tmp_path / "out.pack", part_bytes=9000, progress=StopAfter(40), threads=1)
-    with pytest.raises(InvalidRequest, match="interrupted conversion lies here"):
-        packer.convert(hugging_face(60, fingerprint="beef"), tmp_path / "out.pack", part_bytes=9000)
-    assert packer.convert(hugging_face(60), tmp_path / "out.pack", part_bytes=9000).resumed_samples > 0
 
 
 def test_an_iterable_of_hugging_face_keeps_bytes_too(tmp_path: Path) -> None:

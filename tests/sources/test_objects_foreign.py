@@ -113,9 +113,9 @@ def test_folders_of_torchvision(tmp_path: Path) -> None:
     with packer.open(tmp_path / "subset.pack", fields=("key", "label")) as found:
         assert [[str(root / found[row]["key"]), found[row]["label"]] for row in range(3)] == said["subset"]
     transform, scaled, cropped = said["refused"]
-    assert "its transform is set" in transform
+    assert "transform is set" in transform
     assert "ToTensor" in scaled
-    assert "another sample each time" in cropped
+    assert "another sample" in cropped
     assert said["fake"]
 
 
@@ -153,7 +153,7 @@ def test_data_sets_of_hugging_face(tmp_path: Path) -> None:
             assert [part[row]["label"] for row in range(len(part))] == [int(text[3:]) % 2 for text in captions]
     with packer.open(tmp_path / "named.pack", split="train") as named:
         assert list(named.keys()) == [f"no {number}" for number in range(1, 20, 2)]
-    assert "no label, as test splits have it" in labels
+    assert "label -1" in labels
     assert said["shown"] == said["packed"]
 
 

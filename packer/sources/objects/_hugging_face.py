@@ -33,14 +33,14 @@ def is_dataset(data: object) -> bool:
     return is_a(data, "datasets.arrow_dataset", "Dataset")
 
 
-def is_iterable(data: object) -> bool:
-    """Return whether an object is an IterableDataset."""
-    return is_a(data, "datasets.iterable_dataset", "IterableDataset")
-
-
 def is_splits(data: object) -> bool:
     """Return whether an object is a DatasetDict that is not empty."""
     return is_a(data, "datasets.dataset_dict", "DatasetDict") and bool(data)
+
+
+def is_iterable(data: object) -> bool:
+    """Return whether an object is an IterableDataset."""
+    return is_a(data, "datasets.iterable_dataset", "IterableDataset")
 
 
 def object_data(data: Any, *, request: Sequence[str] | None) -> ObjectData:
@@ -91,26 +91,22 @@ def object_data(data: Any, *, request: Sequence[str] | None) -> ObjectData:
 def folder_files(data: ObjectData) -> FileList | None:
     """Return the files of a data set of `imagefolder`; None if its images are bytes or are not in one folder."""
     features = getattr(data.data, "features", None) or {}
-    label = data.declared.get("label")
+    classes = data.declared["label"].classes if "label" in data.declared else None
     has_label = "label" in data.columns
-    classes = label.classes or () if label is not None else ()
     if set(data.columns) - {"label"} != {"image"} or not _is_image(features["image"]) or has_label != bool(classes):
         return None
     paths: list[str] = []
-    labels: list[int] = []
     for start in range(0, len(data.data), _ROWS_AT_ONCE):
-        rows = data.data[start : start + _ROWS_AT_ONCE]
-        for image in rows["image"]:
+        for image in data.data[start : start + _ROWS_AT_ONCE]["image"]:
             path = (image or {}).get("path")
-            if not path or image["bytes"] is not None or not Path(path).is_absolute():
+            if not path or image["bytes"] is not None or not os.path.isabs(path):
                 return None
             paths.append(path)
-        labels += rows.get("label", [])
     folders = {os.path.dirname(path) for path in paths}
     roots = {os.path.dirname(path) for path in folders} if has_label else folders
     if len(roots) != 1:
         return None
-    return file_list(Path(roots.pop()), paths, labels if has_label else None, classes)
+    return file_list(Path(roots.pop()), paths, list(data.data["label"]) if has_label else None, classes or ())
 
 
 def _joined(parts: Mapping[str, ObjectData]) -> ObjectData:

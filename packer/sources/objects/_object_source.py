@@ -113,7 +113,7 @@ class ObjectSource(base.Source):
             self.resume_reason = "an iterable returns its samples from the start"
         elif self._keys is None and data.fingerprint is None:
             self.resume_reason = "the object may be another one; key= or fingerprint= identifies it"
-        self.notes = [*self._found_notes(), *self._repeat_notes(probes)]
+        self.notes = self._notes(probes)
 
     # ---- what is found when the source is made
 
@@ -175,10 +175,10 @@ class ObjectSource(base.Source):
                 names.add(each.value_in(self._read(row, rows), self._axes))
         return ordered_splits(names)
 
-    def _found_notes(self) -> list[str]:
-        notes = [
-            f"{counted(len(self), 'sample')}: {', '.join(f'{e.field.name} ({e.field.kind})' for e in self._fields)}"
-        ]
+    def _notes(self, probes: Mapping[int, base.Sample]) -> list[str]:
+        """Return the notes; raises InvalidRequest if a sample is another one when it is read again."""
+        fields = ", ".join(f"{each.field.name} ({each.field.kind})" for each in self._fields)
+        notes = [f"{counted(len(self), 'sample')}: {fields}"]
         if self.resume_reason is not None:
             notes.append(f"an interrupted run cannot resume: {self.resume_reason}")
         stored = sorted(name for name in self._images if self.schema[name].codec in ("png", "npy"))
@@ -187,19 +187,15 @@ class ObjectSource(base.Source):
                 f"{listed(stored)}: pixels, stored without loss (PNG; depth as .npy), larger than JPEG files: give the "
                 "bytes or paths of files if there are files, or use codecs="
             )
-        return notes
-
-    def _repeat_notes(self, probes: Mapping[int, base.Sample]) -> list[str]:
-        """Raise InvalidRequest if a sample is another one when it is read again; a note if it comes only once."""
         if not self._objects.restart():
-            return ["its samples come only once, so packer cannot check whether random transforms change them"]
+            return [*notes, "its samples come only once, so packer cannot check whether random transforms change them"]
         for row, values in probes.items():
             if _digest([values]) != _digest([self._values(row, self._read(row))]):
                 raise InvalidRequest(
                     f"{self.where(row)}: returns another sample each time, because of random transforms or a shuffled "
                     "order; pass the data set without them (packer.geometry crops and flips in training)"
                 )
-        return []
+        return notes
 
     # ---- samples
 

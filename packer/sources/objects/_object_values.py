@@ -202,17 +202,11 @@ def _numbers(value: object, field: Field) -> Any:
         check_boxes(array)
     array = cast_exactly(array, dtype)
     if field.kind == "number" and field.classes is not None and array.size:
-        _check_classes(array, len(field.classes))
+        wrong = array[(array < 0) | (array >= len(field.classes))]
+        if wrong.size:
+            hint = "; test splits without labels have -1: leave the field out with fields=" if wrong[0] == -1 else ""
+            raise BadInput(f"label {wrong[0]}: expected 0 to {len(field.classes) - 1}{hint}")
     return array if array.ndim else array[()]
-
-
-def _check_classes(labels: npt.NDArray[Any], count: int) -> None:
-    """Raise BadInput for a label that is not a class."""
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= count:
-        wrong = low if low < 0 else high
-        hint = "; test splits without labels have -1: leave the field out with fields=" if wrong == -1 else ""
-        raise BadInput(f"label {wrong}: expected 0 to {count - 1}, of {count} classes{hint}")
 
 
 def _json(value: object) -> Any:
