@@ -215,7 +215,7 @@ class ObjectSource(base.Source):
 
     def _read(self, row: int, rows: ObjectRows | None = None) -> Any:
         try:
-            return (rows or self._objects).read(row)
+            return (self._objects if rows is None else rows).read(row)
         except OSError as error:  # of a file that the object reads; PIL raises it for damaged images
             raise BadInput(f"{self.root}[{row}]: cannot be read: {error}") from error
 
