@@ -1,4 +1,4 @@
-"""--mask-colours: masks drawn in colours become numbers by a table, exactly, and geometries move them as numbers."""
+"""--mask-colours: masks drawn in colors become numbers by a table, exactly, and geometries move them as numbers."""
 
 import io
 import json
@@ -23,9 +23,9 @@ from packer.sources._parse.color_table import ColorClass, class_names, read_colo
 from packer.synthetic import load
 from tests.support.source_trees import encoded, photos, picture, tree, write
 
-COLOURS = {"sky": (128, 128, 128), "road": (128, 64, 128), "car": (64, 0, 128), "void": (0, 0, 0)}
-CAMVID = "".join(f"{r} {g} {b}\t\t{name}\n" for name, (r, g, b) in COLOURS.items())
-NAMES = tuple(COLOURS)
+COLORS = {"sky": (128, 128, 128), "road": (128, 64, 128), "car": (64, 0, 128), "void": (0, 0, 0)}
+CAMVID = "".join(f"{r} {g} {b}\t\t{name}\n" for name, (r, g, b) in COLORS.items())
+NAMES = tuple(COLORS)
 SIZE = (24, 32)
 
 Values = npt.NDArray[np.uint8]
@@ -38,9 +38,9 @@ def numbers(seed: int) -> Values:
 
 
 def drawn(values: Values, *, mode: str = "RGB", suffix: str = "PNG") -> bytes:
-    """The numbers in colours, by Pillow's palette."""
+    """The numbers in colors, by Pillow's palette."""
     image = Image.frombytes("P", values.shape[::-1], values.tobytes())
-    image.putpalette([channel for colour in COLOURS.values() for channel in colour])
+    image.putpalette([channel for color in COLORS.values() for channel in color])
     return saved(image.convert(mode), suffix)
 
 
@@ -76,19 +76,19 @@ def mask_of(pack: Path, geometry: Geometry | None = None) -> npt.NDArray[np.int6
         CAMVID,
         CAMVID.replace("\n", "\r\n").rstrip(),
         "\ufeff# of the road\n\n" + CAMVID,
-        "".join(f"{name} {r} {g} {b}\n" for name, (r, g, b) in COLOURS.items()),
-        "".join(f"{name};{r};{g};{b}\n" for name, (r, g, b) in COLOURS.items()),
-        "".join(f"{name}, {r}, {g}, {b}\n" for name, (r, g, b) in COLOURS.items()),
-        "# label:color_rgb:parts:actions\n" + "".join(f"{n}:{r},{g},{b}::\n" for n, (r, g, b) in COLOURS.items()),
-        "".join(f"{n}:{r},{g},{b}:wheel,door:drives\n" for n, (r, g, b) in COLOURS.items()),
-        "name,r,g,b\n" + "".join(f"{n},{r},{g},{b}\n" for n, (r, g, b) in COLOURS.items()),
-        "Red\tGreen\tBlue\tClass\n" + "".join(f"{r}\t{g}\t{b}\t{n}\n" for n, (r, g, b) in COLOURS.items()),
-        "id r g b name\n" + "".join(f"{i} {r} {g} {b} {n}\n" for i, (n, (r, g, b)) in enumerate(COLOURS.items())),
+        "".join(f"{name} {r} {g} {b}\n" for name, (r, g, b) in COLORS.items()),
+        "".join(f"{name};{r};{g};{b}\n" for name, (r, g, b) in COLORS.items()),
+        "".join(f"{name}, {r}, {g}, {b}\n" for name, (r, g, b) in COLORS.items()),
+        "# label:color_rgb:parts:actions\n" + "".join(f"{n}:{r},{g},{b}::\n" for n, (r, g, b) in COLORS.items()),
+        "".join(f"{n}:{r},{g},{b}:wheel,door:drives\n" for n, (r, g, b) in COLORS.items()),
+        "name,r,g,b\n" + "".join(f"{n},{r},{g},{b}\n" for n, (r, g, b) in COLORS.items()),
+        "Red\tGreen\tBlue\tClass\n" + "".join(f"{r}\t{g}\t{b}\t{n}\n" for n, (r, g, b) in COLORS.items()),
+        "id r g b name\n" + "".join(f"{i} {r} {g} {b} {n}\n" for i, (n, (r, g, b)) in enumerate(COLORS.items())),
     ],
 )
 def test_a_table_is_read_however_people_write_it(text: str) -> None:
     classes = read_color_classes(text.encode(), "table")
-    assert classes == tuple(ColorClass(value, COLOURS[name], name) for value, name in enumerate(NAMES))
+    assert classes == tuple(ColorClass(value, COLORS[name], name) for value, name in enumerate(NAMES))
     assert class_names(classes) == NAMES
 
 
@@ -141,8 +141,8 @@ def test_every_pixel_is_looked_up_whatever_the_file_has(tmp_path: Path) -> None:
         for index, name in enumerate(("train/a", "train/b", "val/c", "val/d")):
             assert dataset.key(index) == name
             shown = Image.open(root / f"{name.replace('/', 'annot/')}.png").convert("RGB")
-            by_colour = {colour: value for value, colour in enumerate(COLOURS.values())}
-            wanted = [[by_colour[shown.getpixel((x, y))] for x in range(SIZE[1])] for y in range(SIZE[0])]  # type: ignore[index]
+            by_color = {color: value for value, color in enumerate(COLORS.values())}
+            wanted = [[by_color[shown.getpixel((x, y))] for x in range(SIZE[1])] for y in range(SIZE[0])]  # type: ignore[index]
             assert dataset[index]["mask"].tolist() == wanted
             assert dataset[index]["mask"].dtype == np.uint8
     assert packer.verify(tmp_path / "pack", source=root).ok
@@ -169,22 +169,20 @@ def test_a_note_says_whether_names_are_the_classes(tmp_path: Path, table: str, s
 
 
 def test_a_geometry_moves_numbers_as_those_of_a_mask_of_numbers(tmp_path: Path) -> None:
-    colours = camvid(tmp_path / "colours", {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2))})
+    colors = camvid(tmp_path / "colors", {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2))})
     plain = camvid(
         tmp_path / "numbers", {"train/a": encoded(".png", numbers(1)), "train/b": encoded(".png", numbers(2))}
     )
     for resize in (None, 17):
-        table = colours / "label_colors.txt"
-        packer.convert(
-            colours, tmp_path / "a.pack", mask_colours={"mask": table}, resize=resize, overwrite=bool(resize)
-        )
+        table = colors / "label_colors.txt"
+        packer.convert(colors, tmp_path / "a.pack", mask_colours={"mask": table}, resize=resize, overwrite=bool(resize))
         packer.convert(plain, tmp_path / "b.pack", resize=resize, overwrite=bool(resize))
         moves = Compose(RandomResizedCrop(16, scale=(0.3, 1.0)), RandomHorizontalFlip(), RandomRotation(20))
         for geometry in (None, moves):
             found, wanted = (mask_of(tmp_path / name, geometry) for name in ("a.pack", "b.pack"))
             assert np.array_equal(found, wanted)
         if resize:
-            assert packer.verify(tmp_path / "a.pack", source=colours).ok
+            assert packer.verify(tmp_path / "a.pack", source=colors).ok
 
 
 def test_moved_masks_are_extracted_as_their_numbers(tmp_path: Path) -> None:
@@ -205,7 +203,7 @@ def test_moved_masks_are_extracted_as_their_numbers(tmp_path: Path) -> None:
         assert "trainannot/a.png" in [path for path, _ in found.skipped]
 
 
-def test_another_colour_is_an_error_with_its_pixel_or_void(tmp_path: Path) -> None:
+def test_another_color_is_an_error_with_its_pixel_or_void(tmp_path: Path) -> None:
     shown = np.asarray(Image.open(io.BytesIO(drawn(numbers(1))))).copy()
     shown[5, 7], shown[20, 3] = (1, 2, 3), (9, 9, 9)
     root = camvid(tmp_path / "set", {"train/a": saved(Image.fromarray(shown)), "train/b": drawn(numbers(2))})
@@ -221,7 +219,7 @@ def test_another_colour_is_an_error_with_its_pixel_or_void(tmp_path: Path) -> No
 
 
 def test_values_beyond_255_make_a_mask_of_16_bit(tmp_path: Path) -> None:
-    table = "id,r,g,b\n" + "".join(f"{1000 * n},{r},{g},{b}\n" for n, (r, g, b) in enumerate(COLOURS.values()))
+    table = "id,r,g,b\n" + "".join(f"{1000 * n},{r},{g},{b}\n" for n, (r, g, b) in enumerate(COLORS.values()))
     root = camvid(tmp_path / "set", {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2))}, table=table)
     packer.convert(root, tmp_path / "pack", mask_colours=root / "label_colors.txt")
     assert np.array_equal(mask_of(tmp_path / "pack")[1], 1000 * numbers(2).astype(np.int32))
@@ -234,7 +232,7 @@ def test_values_beyond_255_make_a_mask_of_16_bit(tmp_path: Path) -> None:
         (b"\x89PNG\r\n\x1a\nbroken", r"trainannot/a\.png: "),
     ],
 )
-def test_files_without_exact_colours_are_refused(mask: bytes, said: str, tmp_path: Path) -> None:
+def test_files_without_exact_colors_are_refused(mask: bytes, said: str, tmp_path: Path) -> None:
     root = camvid(tmp_path / "set", {"train/a": mask, "train/b": drawn(numbers(2))})
     with pytest.raises(BadInputs, match=said):
         packer.convert(root, tmp_path / "pack", mask_colours=root / "label_colors.txt")
@@ -254,10 +252,10 @@ def test_one_of_several_masks_beside_photos_by_the_palette_of_voc(tmp_path: Path
         for value in range(256)
         for channel in range(3)
     ]
-    coloured = Image.frombytes("P", ids.shape[::-1], ids.tobytes())
-    coloured.putpalette([sum(bits) for bits in palette])
+    colored = Image.frombytes("P", ids.shape[::-1], ids.tobytes())
+    colored.putpalette([sum(bits) for bits in palette])
     for path in sorted(root.rglob("*.jpg")):
-        path.with_name(f"{path.stem}_seg.png").write_bytes(saved(coloured.convert("RGB")))
+        path.with_name(f"{path.stem}_seg.png").write_bytes(saved(colored.convert("RGB")))
         path.with_name(f"{path.stem}_ids.png").write_bytes(encoded(".png", ids))
     sidecars = {"mask": "_seg.png:mask", "ids": "_ids.png:mask"}
     with pytest.raises(InvalidRequest, match="NAME=FILE .*: mask, ids"):
@@ -273,14 +271,14 @@ def test_one_of_several_masks_beside_photos_by_the_palette_of_voc(tmp_path: Path
     assert tree(tmp_path / "again") == tree(root)
 
 
-def test_drawn_sets_in_colours_are_those_of_numbers(tmp_path: Path) -> None:
-    for name, colours in (("numbers", False), ("colours", True)):
-        load("pairs").write(tmp_path / name, samples=3, classes=19, size=(48, 64), colours=colours)
+def test_drawn_sets_in_colors_are_those_of_numbers(tmp_path: Path) -> None:
+    for name, colors in (("numbers", False), ("colors", True)):
+        load("pairs").write(tmp_path / name, samples=3, classes=19, size=(48, 64), colours=colors)
     packer.convert(tmp_path / "numbers", tmp_path / "numbers.pack")
-    packer.convert(tmp_path / "colours", tmp_path / "colours.pack", mask_colours=tmp_path / "colours/label_colors.txt")
-    found, wanted = mask_of(tmp_path / "colours.pack"), mask_of(tmp_path / "numbers.pack")
+    packer.convert(tmp_path / "colors", tmp_path / "colors.pack", mask_colours=tmp_path / "colors/label_colors.txt")
+    found, wanted = mask_of(tmp_path / "colors.pack"), mask_of(tmp_path / "numbers.pack")
     assert np.array_equal(found, wanted)
-    with packer.open(tmp_path / "colours.pack") as dataset:
+    with packer.open(tmp_path / "colors.pack") as dataset:
         assert dataset.schema["mask"].classes == tuple((tmp_path / "numbers/classes.txt").read_text().split())
 
 
@@ -311,7 +309,7 @@ def test_the_manifest_keeps_the_table_and_takes_no_other_form(tmp_path: Path) ->
     root = camvid(tmp_path / "set", {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2))})
     packer.convert(root, tmp_path / "pack", mask_colours=root / "label_colors.txt")
     kept = manifests.read(tmp_path / "pack").options["source"]["mask_colours"]["mask"]
-    assert kept == {"classes": [[n, *COLOURS[name], name] for n, name in enumerate(NAMES)], "unknown": "error"}
+    assert kept == {"classes": [[n, *COLORS[name], name] for n, name in enumerate(NAMES)], "unknown": "error"}
     assert MaskColors.from_json("mask", kept).to_json() == kept
     for other in (
         None,
