@@ -25,7 +25,7 @@ from packer.errors import BadInput
 from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field
 from packer.sources import base
-from packer.sources._file_source import FileRole, FileSample, Groups, Policies
+from packer.sources._file_source import Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample
 from packer.sources._parse.color_table import VOID, ColorTable, voc_palette
 from packer.sources._parse.folder_listing import counted
