@@ -370,7 +370,7 @@ def test_json_of_others_has_one_reader(path: Path) -> None:
     assert named(path) == "layouts/json_text.py" or not {name for _, name in uses(path)} & set(parsers)
 
 
-READS_YAML = "sources/_parse/yolo_description.py"
+READS_YAML = "sources/annotations/_yolo_description.py"
 
 
 @each_file

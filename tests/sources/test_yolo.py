@@ -1,4 +1,4 @@
-"""YOLO sets: which pictures, which labels, in which pixels; ultralytics' rules restated, every trap of the layout."""
+"""YOLO sets: images, labels and pixels; the rules of ultralytics restated, every trap of the layout."""
 
 import hashlib
 import io
@@ -16,7 +16,7 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.pack import manifest as manifests
 from packer.sources._detection import detect
-from packer.sources.yolo import Source, recognise
+from packer.sources.annotations.yolo import Source, recognise
 from tests.support.annotated_source import colour, drawn, stored_pixels, with_orientation
 from tests.support.archives import pax
 from tests.support.command_line import called
@@ -32,7 +32,7 @@ def small(seed: int = 0) -> bytes:
 
 
 def made(root: Path, yaml: str | None = "train: images\n" + NAMES, **labels: str | None) -> Path:
-    """Pictures `images/NAME.png` with these labels, None for no label file."""
+    """Images `images/NAME.png` with these labels, None for no label file."""
     if yaml is not None:
         write(root, {"data.yaml": yaml})
     write(root, {f"images/{name}.png": small(seed) for seed, name in enumerate(labels)})
@@ -49,7 +49,7 @@ def splits(source: Source) -> dict[str, str]:
 
 
 def boxes_in_px(text: str, width: int, height: int) -> npt.NDArray[np.float64]:
-    """Restated: the centre less half a side, the centre and half a side, in px of the picture."""
+    """The center minus and plus half a side, in px of the image."""
     found = []
     for line in text.splitlines():
         _, x, y, w, h = map(float, line.split())
@@ -83,28 +83,28 @@ def test_a_set_is_read_as_its_files_say(tmp_path: Path) -> None:
 
 def test_empty_and_missing_label_files_are_background_and_counted_apart(tmp_path: Path) -> None:
     source = Source(made(tmp_path, a=ROW, b="", c="\n", d=None, e=None, f=ROW))
-    assert "4 pictures of background: 2 without a label file, 2 with an empty one" in source.notes
+    assert any("4 images of background: 2 without a label file, 2 with an empty one" in note for note in source.notes)
     assert [len(source[row]["boxes"]) for row in range(6)] == [1, 0, 0, 0, 0, 1]
     assert [source.missing(row) for row in (0, 1, 2)] == [None] * 3
-    assert source.missing(3) == "no label file labels/d.txt: background"
+    assert "background" in str(source.missing(3))
 
 
-def test_missing_label_files_are_left_out_or_refused_where_the_user_says_so(tmp_path: Path) -> None:
+def test_images_without_a_label_file_are_skipped_or_an_error(tmp_path: Path) -> None:
     root = made(tmp_path, a=ROW, b="", c=None)
     skipping = Source(root, missing="skip")
     assert keys(skipping) == ["images/a.png", "images/b.png"]
-    assert skipping.left_out == [("images/c.png", "no label file labels/c.txt")]
+    assert [key for key, _ in skipping.left_out] == ["images/c.png"]
     assert [len(skipping[row]["boxes"]) for row in range(2)] == [1, 0]
-    with pytest.raises(BadInput, match=r"1 picture without a label file: images/c\.png; say --missing keep"):
+    with pytest.raises(BadInput, match=r"images/c\.png; .*--missing keep"):
         Source(root, missing="error")
 
 
 def test_rows_that_come_twice_are_kept_and_counted(tmp_path: Path) -> None:
     source = Source(made(tmp_path / "in", a=ROW * 3 + "1 0.5 0.5 0.25 0.5\n", b=ROW))
     assert len(source[0]["boxes"]) == 4
-    assert source.missing(0) == "2 rows of labels/a.txt there twice: kept"
+    assert "2 repeated rows" in str(source.missing(0))
     summary = packer.convert(source, tmp_path / "a.pack")
-    assert summary.incomplete == (("images/a.png", "2 rows of labels/a.txt there twice: kept"),)
+    assert [key for key, _ in summary.incomplete] == ["images/a.png"]
     with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
         assert len(dataset[0]["boxes"]) == 4
 
@@ -113,7 +113,7 @@ def test_a_percent_outside_is_kept_and_more_is_a_bad_file(tmp_path: Path) -> Non
     root = made(tmp_path / "in", a="0 1.01 -0.01 0.5 0.5\n", b="0 1.5 0.5 0.1 0.1\n", c=ROW)
     source = Source(root)
     np.testing.assert_array_equal(source[0]["boxes"], boxes_in_px("0 1.01 -0.01 0.5 0.5", 40, 20).astype(np.float32))
-    with pytest.raises(BadInput, match=r"labels/b\.txt:1: cannot read the label: 1\.5, expected a share"):
+    with pytest.raises(BadInput, match=r"labels/b\.txt:1: .*share"):
         source[1]
     with pytest.raises(BadInputs, match=r"labels/b\.txt:1"):
         packer.convert(root, tmp_path / "a.pack")
@@ -124,7 +124,7 @@ def test_a_percent_outside_is_kept_and_more_is_a_bad_file(tmp_path: Path) -> Non
 
 def test_a_class_that_has_no_name_is_a_bad_file(tmp_path: Path) -> None:
     source = Source(made(tmp_path, a=ROW, b="2 0.5 0.5 0.1 0.1\n"))
-    with pytest.raises(BadInput, match=r"labels/b\.txt:1: cannot read the label: class 2, there are 2 classes"):
+    with pytest.raises(BadInput, match=r"labels/b\.txt:1: .*class 2"):
         source[1]
 
 
@@ -151,9 +151,9 @@ def test_oriented_boxes_have_bounds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["0 .1 .1 .2 .1 .2 .2 .1 .2\n", ROW + "0 .1 .1 .2 .1 .2 .2 .1 .2\n"])
-def test_nine_numbers_are_asked_for(tmp_path: Path, text: str) -> None:
+def test_nine_numbers_are_ambiguous(tmp_path: Path, text: str) -> None:
     root = made(tmp_path, a=text)
-    with pytest.raises(InvalidRequest, match=r"nine numbers .*cannot decide; say --task obb or --task segment"):
+    with pytest.raises(InvalidRequest, match=r"--task obb"):
         Source(root)
     assert "polygons" in Source(root, task="segment").schema
 
@@ -178,23 +178,17 @@ def test_keypoints_have_a_visibility_where_the_file_has_it(tmp_path: Path, numbe
         assert source[1]["keypoint_visibility"].shape == (0, 2)
     else:
         assert "keypoint_visibility" not in source.schema
-        assert "keypoints of two numbers: the files say no visibility" in source.notes
 
 
-def test_rows_that_nobody_can_tell_are_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match=r"--task pose needs to know how many keypoints"):
+def test_rows_of_another_task_are_bad_files(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="kpt_shape"):
         Source(made(tmp_path / "a", a=ROW), task="pose")
-    with pytest.raises(InvalidRequest, match=r"rows of 6 numbers: no boxes"):
-        Source(made(tmp_path / "b", a="0 .5 .5 .1 .1 .9\n"))
-    with pytest.raises(BadInput, match=r"7 numbers, expected 5: .*--task segment"):
-        Source(made(tmp_path / "c", a="0 .1 .1 .2 .1 .2 .2\n"), task="detect")[0]
-
-
-def test_rows_of_another_task_beyond_those_looked_at_are_bad_files(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"a\.txt:1: .*6 numbers"):
+        Source(made(tmp_path / "b", a="0 .5 .5 .1 .1 .9\n"))[0]
     labels = {f"{number:03}": ROW for number in range(70)} | {"001": "0 .1 .1 .2 .1 .2 .2\n"}
-    source = Source(made(tmp_path, **labels))
+    source = Source(made(tmp_path / "c", **labels))
     assert "polygons" not in source.schema
-    with pytest.raises(BadInput, match=r"labels/001\.txt:1: .*--task segment"):
+    with pytest.raises(BadInput, match=r"labels/001\.txt:1: .*--task"):
         source[1]
     assert Source(source.root, task="segment")[1]["polygon_box"].tolist() == [0]
 
@@ -203,7 +197,7 @@ def test_rows_of_another_task_beyond_those_looked_at_are_bad_files(tmp_path: Pat
 
 
 def shown_objects(root: Path, orientation: int) -> list[tuple[int, int, int, int]]:
-    """A picture of 40 x 24 px as viewers show it, stored turned, with two rectangles in colours of their own."""
+    """An image of 40 x 24 px as viewers show it, stored rotated, with two rectangles in colors of their own."""
     objects = [(4, 2, 12, 8), (20, 10, 36, 20)]
     png = encoded(".png", stored_pixels(drawn((24, 40), objects), orientation))
     rows = [f"0 {(x0 + x1) / 80} {(y0 + y1) / 48} {(x1 - x0) / 40} {(y1 - y0) / 24}\n" for x0, y0, x1, y1 in objects]
@@ -215,8 +209,8 @@ def shown_objects(root: Path, orientation: int) -> list[tuple[int, int, int, int
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("exif", ["ignore", "rotate"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_rows_are_shares_of_the_upright_picture(tmp_path: Path, orientation: int, exif: Any) -> None:
-    """Whatever the pack stores, the box of each object holds its pixels and no others."""
+def test_rows_are_shares_of_the_upright_image(tmp_path: Path, orientation: int, exif: Any) -> None:
+    """For both values of exif, the box of each object contains exactly its pixels."""
     objects = shown_objects(tmp_path / "in", orientation)
     np.testing.assert_allclose(Source(tmp_path / "in")[0]["boxes"], np.array(objects), atol=1e-4)
     packer.convert(tmp_path / "in", tmp_path / "a.pack", exif=exif)
@@ -228,8 +222,8 @@ def test_rows_are_shares_of_the_upright_picture(tmp_path: Path, orientation: int
         np.testing.assert_allclose(box, [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1], atol=1e-4)
 
 
-def test_polygons_and_keypoints_move_with_a_turned_picture(tmp_path: Path) -> None:
-    """Corners lie on the edges of the pixels, at both ends: that is what `edges` says of them."""
+def test_polygons_and_keypoints_move_with_a_rotated_image(tmp_path: Path) -> None:
+    """Corners are on the edges of the pixels at both ends, as the attribute `edges` of the field states."""
     shown_objects(tmp_path / "in", 6)
     corners = "0 0.1 0.083333333333 0.3 0.083333333333 0.3 0.333333333333 0.1 0.333333333333 0.1 0.2\n"
     write(tmp_path / "in", {"labels/a.txt": corners})
@@ -256,7 +250,7 @@ def test_a_photo_of_a_phone_is_upright_for_its_rows(tmp_path: Path) -> None:
     assert source[1]["boxes"].tolist() == [[7.5, 10, 12.5, 30]]
 
 
-# ---- which pictures
+# ---- which images
 
 
 @pytest.mark.parametrize(
@@ -275,7 +269,7 @@ def test_a_photo_of_a_phone_is_upright_for_its_rows(tmp_path: Path) -> None:
         ("train: [images/a/1.png, images/a/2.png]\nval: images/b\n", {}),
     ],
 )
-def test_splits_are_folders_or_lists_wherever_they_were_written(
+def test_splits_are_folders_or_lists_also_of_other_machines(
     tmp_path: Path, yaml: str, lists: Mapping[str, str]
 ) -> None:
     files = {f"images/{name}.png": small(seed) for seed, name in enumerate(("a/1", "a/2", "b/3"))}
@@ -290,118 +284,91 @@ def test_splits_are_folders_or_lists_wherever_they_were_written(
     ]
 
 
-def test_paths_of_another_machine_are_told(tmp_path: Path) -> None:
-    away = "path: /home/me/set of data.yaml is not in the folder that was given: taken for that folder"
-    root = made(tmp_path, "path: /home/me/set\ntrain: /home/me/set/images\n" + NAMES, a=ROW)
-    assert Source(root).notes[-1] == away
-    write(root, {"data.yaml": "path: /home/me/set\ntrain: t.txt\n" + NAMES, "t.txt": "/home/you/set/images/a.png\n"})
-    assert Source(root).notes[-2:] == [
-        away,
-        "1 path begins with /home/you/set/, which is not here: taken without it",
-    ]
+def test_paths_of_another_machine_are_noted(tmp_path: Path) -> None:
+    root = made(tmp_path, "train: t.txt\n" + NAMES, a=ROW)
+    write(root, {"t.txt": "/home/you/set/images/a.png\n"})
+    assert any("/home/you/set/ (1)" in note for note in Source(root).notes)
 
 
-def test_two_splits_of_one_folder_of_another_machine_are_not_guessed(tmp_path: Path) -> None:
+def test_two_paths_of_one_folder_are_duplicates(tmp_path: Path) -> None:
     root = made(tmp_path, "train: /x/a/images/in\nval: /x/b/images/in\n" + NAMES, **{"in/a": ROW})
-    with pytest.raises(
-        InvalidRequest, match=r"train: /x/a/images/in and val: /x/b/images/in seem to be images/in both"
-    ):
+    with pytest.raises(BadInput, match="--duplicates"):
         Source(root)
     write(root, {"data.yaml": "train: ../train/images\nval: images\n" + NAMES})
-    with pytest.raises(BadInput, match=r"train: \.\./train/images: nothing of that name is here"):
+    with pytest.raises(BadInput, match=r"\.\./train/images \(train\)"):
         Source(root)
 
 
-def test_a_split_that_is_not_there_is_told_or_an_error(tmp_path: Path) -> None:
+def test_a_split_that_does_not_exist_is_noted_or_an_error(tmp_path: Path) -> None:
     root = made(tmp_path / "a", "train: images\ntest: nothing\n" + NAMES, a=ROW)
-    assert "split test: nothing is not here: left out" in Source(root).notes
+    assert any("split test" in note for note in Source(root).notes)
     root = made(tmp_path / "b", "train: images\nval: nothing\n" + NAMES, a=ROW)
-    with pytest.raises(BadInput, match=r"data\.yaml: val: nothing: nothing of that name is here; .*--missing skip"):
+    with pytest.raises(BadInput, match=r"nothing \(val\).*--missing skip"):
         Source(root)
     assert splits(Source(root, missing="skip")) == {"images/a.png": "train"}
-    with pytest.raises(InvalidRequest, match=r"names no picture that is here, though 1 picture \(\.png 1\) are"):
+    with pytest.raises(InvalidRequest, match="not a YOLO set"):
         Source(made(tmp_path / "c", "test: nothing\n" + NAMES, a=ROW))
 
 
-def test_pictures_of_a_list_that_are_not_there_are_an_error_or_left_out(tmp_path: Path) -> None:
-    root = write(made(tmp_path, "train: t.txt\n" + NAMES, a=ROW), {"t.txt": "images/a.png\nimages/x.png\n"})
-    with pytest.raises(BadInput, match=r"1 picture of its lists not there: images/x\.png \(t\.txt:2\)"):
+def test_lines_of_a_list_without_a_file_are_an_error_or_skipped(tmp_path: Path) -> None:
+    root = write(made(tmp_path, "train: t.txt\n" + NAMES, a=ROW), {"t.txt": "images/a.png\nimages/x.png\ndata.yaml\n"})
+    with pytest.raises(BadInput, match=r"1 path .*images/x\.png \(t\.txt:2\)"):
         Source(root)
     source = Source(root, missing="skip")
-    assert (keys(source), source.left_out) == (["images/a.png"], [("images/x.png", "named in t.txt:2, and not there")])
-    write(root, {"t.txt": "images/a.png\ndata.yaml\n"})
-    with pytest.raises(BadInput, match=r"t\.txt:2: names data\.yaml, which is no picture"):
-        Source(root)
+    assert (keys(source), [name for name, _ in source.left_out]) == (["images/a.png"], ["images/x.png"])
 
 
-def test_pictures_in_no_split_are_left_out_and_listed(tmp_path: Path) -> None:
-    root = made(tmp_path, "train: images/in\n" + NAMES, **{"in/a": ROW, "b": ROW})
-    source = Source(root)
-    assert (keys(source), source.left_out) == (["images/in/a.png"], [("images/b.png", "in no split of data.yaml")])
+def test_images_in_no_split_are_skipped(tmp_path: Path) -> None:
+    source = Source(made(tmp_path, "train: images/in\n" + NAMES, **{"in/a": ROW, "b": ROW}))
+    assert (keys(source), [name for name, _ in source.left_out]) == (["images/in/a.png"], ["images/b.png"])
     assert source.extras() == ["data.yaml"]
 
 
 def test_validation_on_the_training_data_is_packed_once(tmp_path: Path) -> None:
-    """As coco8 and coco128 have it: `val` names what `train` names."""
+    """In coco8 and coco128, `val` has the path of `train`."""
     source = Source(made(tmp_path, "train: images\nval: images\n" + NAMES, a=ROW, b=ROW))
     assert splits(source) == {"images/a.png": "train", "images/b.png": "train"}
-    assert "split val names the pictures of train: packed once, as train" in source.notes
+    assert any("split val" in note for note in source.notes)
 
 
-def test_a_picture_in_two_splits_is_asked_for(tmp_path: Path) -> None:
-    yaml = "train: images\nval: [images/b.png]\n" + NAMES
-    root = made(tmp_path, yaml, a=ROW, b=ROW)
-    with pytest.raises(BadInput, match=r"1 picture named twice by its splits: images/b\.png \(train, val\)"):
+def test_an_image_in_two_splits_is_an_error_unless_an_option_is_set(tmp_path: Path) -> None:
+    root = made(tmp_path, "train: images\nval: [images/b.png]\n" + NAMES, a=ROW, b=ROW)
+    with pytest.raises(BadInput, match=r"images/b\.png \(train, val\)"):
         Source(root)
     assert splits(Source(root, duplicates="first")) == {"images/a.png": "train", "images/b.png": "train"}
     skipping = Source(root, duplicates="skip")
-    assert (keys(skipping), skipping.left_out) == (["images/a.png"], [("images/b.png", "named twice by the splits")])
+    assert (keys(skipping), [name for name, _ in skipping.left_out]) == (["images/a.png"], ["images/b.png"])
 
 
-def test_two_pictures_of_one_label_file_contradict_each_other(tmp_path: Path) -> None:
+def test_two_images_with_one_label_file_are_an_error(tmp_path: Path) -> None:
     root = write(made(tmp_path, a=ROW, b=None), {"images/a.jpg": picture(9, suffix=".jpg")})
-    with pytest.raises(BadInput, match=r"1 label file of two pictures: labels/a\.txt \(images/a\.jpg, images/a\.png\)"):
+    with pytest.raises(BadInput, match=r"labels/a\.txt \(images/a\.jpg, images/a\.png\)"):
         Source(root)
 
 
-def test_the_last_images_of_the_path_counts(tmp_path: Path) -> None:
-    yaml = "train: images/images\n" + NAMES
-    write(
-        tmp_path,
-        {"data.yaml": yaml, "images/images/a.png": small(), "images/labels/a.txt": ROW, "labels/images/a.txt": ""},
+def test_text_files_of_no_image_are_noted(tmp_path: Path) -> None:
+    more = {"images/b.txt": ROW, "labels/z.txt": ROW, "labels/b.TXT": ROW, "labels/images/a.txt": ROW}
+    root = write(made(tmp_path, a=ROW, b=None), more)
+    assert any(
+        "3 text files of no image: images/b.txt, labels/b.TXT, labels/z.txt" in note for note in Source(root).notes
     )
-    source = Source(tmp_path)
-    assert source[0]["files"]["labels_file"] == "images/labels/a.txt"
-    assert len(source[0]["boxes"]) == 1
-
-
-def test_labels_where_ultralytics_does_not_look_are_told(tmp_path: Path) -> None:
-    root = write(made(tmp_path, a=ROW, b=None), {"images/b.txt": ROW, "labels/z.txt": ROW})
-    notes = Source(root).notes
-    assert (
-        "1 picture with a text file beside it, such as images/b.txt, and none in labels/b.txt, where ultralytics "
-        "looks: background"
-    ) in notes
-    assert "1 label file of no picture, such as labels/z.txt" in notes
-    with pytest.raises(
-        InvalidRequest, match=r"no picture has a label file: looked for labels/b\.txt beside images/b\.png"
-    ):
+    with pytest.raises(InvalidRequest, match=r"not a YOLO set: found 2 files"):
         Source(made(tmp_path / "other", b=None))
 
 
-def test_pictures_in_other_formats_are_no_files_like_others(tmp_path: Path) -> None:
-    root = write(made(tmp_path / "in", a=ROW), {"images/b.heic": b"x", "logo.svg": b"<svg/>"})
+def test_images_in_other_formats_are_unreadable_if_a_split_has_them(tmp_path: Path) -> None:
+    root = write(made(tmp_path / "in", a=ROW), {"images/b.heic": b"x", "logo.svg": b"<svg/>", "c.heic": b"x"})
     source = Source(root)
     assert [name for name, _ in source.unread] == ["images/b.heic"]
     with pytest.raises(BadInput, match="heic"):
         packer.convert(root, tmp_path / "a.pack")
 
 
-# ---- darknet, and sets that nothing describes
+# ---- darknet, and sets without a description
 
 
 def darknet(root: Path, **files: str | bytes) -> Path:
-    """As CVAT and datumaro write it: paths that begin with a `data/` that is not there."""
+    """A set as CVAT and datumaro write it: the paths begin with a folder `data` that does not exist."""
     write(root, {"obj.data": "classes = 2\ntrain = data/train.txt\nvalid = data/valid.txt\nnames = data/obj.names\n"})
     write(root, {"obj.names": "cat\ndog\n\n", "train.txt": "data/obj_train_data/a.png\n"})
     write(
@@ -410,28 +377,23 @@ def darknet(root: Path, **files: str | bytes) -> Path:
     return write(root, {"obj_valid_data/b.png": small(1), "obj_valid_data/b.txt": "1 0.5 0.5 1 1\n", **files})
 
 
-def test_darknets_sets_have_labels_beside_the_pictures(tmp_path: Path) -> None:
+def test_sets_of_darknet_have_labels_next_to_the_images(tmp_path: Path) -> None:
     source = Source(darknet(tmp_path))
     assert splits(source) == {"obj_train_data/a.png": "train", "obj_valid_data/b.png": "valid"}
     assert source.schema["box_labels"].classes == ("cat", "dog")
     assert source[1]["boxes"].tolist() == [[0, 0, 40, 20]]
     assert [path.name for path in source.tables()] == ["obj.data", "obj.names", "train.txt", "valid.txt"]
-    assert "4 paths begin with data/, which is not here: taken without it" not in source.notes
-    assert any("begin with data/, which is not here" in note for note in source.notes)
+    assert any("data/ (5)" in note for note in source.notes)
 
 
-def test_darknets_files_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+def test_darknets_labels_are_preferred_and_its_list_of_classes_must_exist(tmp_path: Path) -> None:
     root = darknet(tmp_path / "a")
-    write(root, {"obj.names": "cat\n"})
-    with pytest.raises(BadInput, match=r"obj\.data: classes says 2 classes, names has 1"):
-        Source(root)
     (root / "obj.names").unlink()
-    with pytest.raises(BadInput, match=r"obj\.data: names: data/obj\.names is not there"):
+    with pytest.raises(BadInput, match=r"obj\.data: names: data/obj\.names"):
         Source(root)
     root = write(tmp_path / "b", {"obj.data": "train = t.txt\nnames = n\n", "t.txt": "images/a.png\n", "n": "cat\n"})
     write(root, {"images/a.png": small(), "images/a.txt": ROW, "labels/a.txt": ROW})
-    with pytest.raises(BadInput, match=r"images/a\.png: two label files: images/a\.txt, labels/a\.txt"):
-        Source(root)
+    assert Source(root)[0]["files"]["labels_file"] == "labels/a.txt"
 
 
 def test_a_set_without_a_description_has_classes_by_number(tmp_path: Path) -> None:
@@ -443,11 +405,11 @@ def test_a_set_without_a_description_has_classes_by_number(tmp_path: Path) -> No
     write(root, {"classes.txt": "\n".join("abcdefgh")})
     assert Source(root).schema["box_labels"].classes == tuple("abcdefgh")
     write(root, {"labels/classes.txt": "a\n"})
-    with pytest.raises(BadInput, match=r"classes\.txt, labels/classes\.txt name other classes each"):
+    with pytest.raises(BadInput, match=r"classes\.txt, labels/classes\.txt"):
         Source(root)
 
 
-# ---- recognising
+# ---- recognition
 
 
 def detected(root: Path) -> str:
@@ -460,13 +422,13 @@ def test_sets_are_recognised_by_their_description_or_by_their_rows(tmp_path: Pat
     assert detected(made(tmp_path / "rows", None, a=ROW, b="")) == "yolo"
     other = made(tmp_path / "other", None, a=ROW)
     write(other, {"coco8.yaml": "val: images\nnc: 2\n"})
-    assert detect(other) == ("yolo", "YOLO set: 1 picture, 1 label file, coco8.yaml")
+    assert detect(other) == ("yolo", "YOLO set: 1 image, 1 label file, coco8.yaml")
     third = darknet(tmp_path / "third")
     (third / "obj.data").rename(third / "voc.data")
     assert detected(third) == "yolo"
 
 
-def test_what_only_looks_alike_is_none(tmp_path: Path) -> None:
+def test_other_text_files_are_not_recognized(tmp_path: Path) -> None:
     for number, text in enumerate(["a cat on a mat\n", "0 10 10 20 20\n", "0.5 0.5 0.5 0.5 0.5\n", "1 2 3 4\n", ""]):
         root = made(tmp_path / str(number), None, a=text)
         assert detected(root) == "folder"
@@ -475,29 +437,29 @@ def test_what_only_looks_alike_is_none(tmp_path: Path) -> None:
     assert recognise(["data.yaml", "images/a.png"]) is None
 
 
-def test_options_of_others_rule_it_out(tmp_path: Path) -> None:
+def test_options_of_other_sources_exclude_it(tmp_path: Path) -> None:
     root = made(tmp_path, None, a=ROW)
     assert detect(root, given={"classes": "none"})[0] == "folder"
     assert SourceSpec("auto", {"task": "segment"}).open(root)[0].kind == "yolo"
 
 
-def test_splits_that_are_asked_for_come_instead_of_the_sets_own(tmp_path: Path) -> None:
+def test_splits_of_the_request_replace_those_of_the_set(tmp_path: Path) -> None:
     source, _ = SourceSpec("auto", splits=("one=0.5", "two=0.5")).open(build(tmp_path))
     assert source.schema["split"].classes == ("one", "two")
     assert sorted(source.value(row, "split") for row in range(len(source))) == [0, 0, 1, 1]
 
 
-def test_a_set_that_coco_knows_too_is_asked_about(tmp_path: Path) -> None:
+def test_a_set_that_is_coco_too_is_ambiguous(tmp_path: Path) -> None:
     root = build(tmp_path)
     write(root, {"annotations/instances_val.json": '{"images": [], "annotations": [], "categories": []}'})
-    with pytest.raises(InvalidRequest, match=r"cannot decide what it is; .*--from coco .*--from yolo"):
+    with pytest.raises(InvalidRequest, match=r"--from coco .*--from yolo"):
         detect(root)
 
 
-def test_several_descriptions_are_asked_for(tmp_path: Path) -> None:
+def test_several_descriptions_are_ambiguous(tmp_path: Path) -> None:
     yaml = "train: images\n" + NAMES
     root = write(made(tmp_path, None, a=ROW), {"a.yaml": yaml, "b.yaml": yaml, "c.yaml": "x: 1\n"})
-    with pytest.raises(InvalidRequest, match=r"a\.yaml, b\.yaml each describe a YOLO set: cannot decide which"):
+    with pytest.raises(InvalidRequest, match=r"a\.yaml, b\.yaml"):
         Source(root)
     write(root, {"data.yaml": yaml})
     assert len(Source(root)) == 1
@@ -512,7 +474,7 @@ def files_of(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def test_the_files_of_the_source_stay_as_they_are(tmp_path: Path) -> None:
-    """ultralytics writes JPEGs anew that lack their end mark, and label caches; packer opens nothing to write."""
+    """ultralytics rewrites JPEGs without an end mark, and writes label caches; packer writes nothing."""
     root = build(tmp_path / "in")
     jpeg = picture(5, suffix=".jpg", height=32, width=64)
     assert jpeg[-2:] == b"\xff\xd9"
@@ -524,7 +486,7 @@ def test_the_files_of_the_source_stay_as_they_are(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == times
 
 
-def test_a_pack_gives_its_tree_back(tmp_path: Path) -> None:
+def test_a_pack_contains_its_tree(tmp_path: Path) -> None:
     root = build(tmp_path / "in")
     packer.convert(root, tmp_path / "a.pack")
     assert not packer.verify(tmp_path / "a.pack", depth="data", source=root).problems
@@ -545,17 +507,17 @@ def test_the_command_line_packs_a_set(tmp_path: Path) -> None:
     root = made(tmp_path / "in", a="0 .1 .1 .2 .1 .2 .2 .1 .2\n", b=None)
     asked = called("convert", root, tmp_path / "a.pack")
     assert isinstance(asked.exception, InvalidRequest)
-    assert "say --task obb or --task segment" in asked.exception.message
+    assert "--task obb" in asked.exception.message
     done = called("convert", root, tmp_path / "a.pack", "--task", "obb", "--missing", "skip")
     assert done.exit_code == 0, done.output
-    assert "YOLO set: 2 pictures, 1 label file, data.yaml" in done.output + done.stderr
+    assert "YOLO set: 2 images, 1 label file, data.yaml" in done.output + done.stderr
     assert not packer.verify(tmp_path / "a.pack", depth="data", source=root).problems
     with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
         assert len(dataset) == 1
         assert np.asarray(dataset[0]["oriented_boxes"]).shape == (1, 4, 2)
 
 
-def test_boxes_that_a_crop_drops_take_their_polygons_along(tmp_path: Path) -> None:
+def test_a_crop_that_drops_boxes_drops_their_polygons(tmp_path: Path) -> None:
     from packer.geometry import BoxRule, CenterCrop  # noqa: PLC0415
 
     root = made(tmp_path / "in", a="0 0 0 0.1 0 0.1 0.2\n1 0.4 0.3 0.6 0.3 0.6 0.7 0.4 0.7\n")
@@ -568,21 +530,3 @@ def test_boxes_that_a_crop_drops_take_their_polygons_along(tmp_path: Path) -> No
     np.testing.assert_allclose(np.asarray(sample["boxes"]), [[4, 4, 12, 12]], atol=1e-3)
     np.testing.assert_allclose(np.asarray(sample["polygons"]), [[4, 4], [12, 4], [12, 12], [4, 12]], atol=1e-3)
     assert np.asarray(sample["polygon_box"]).tolist() == [0]
-
-
-def test_other_names_and_label_files_in_other_case_are_said(tmp_path: Path) -> None:
-    root = made(tmp_path, "train: images\nnames: [a, b, a]\n", a="0 0.5 0.5 0.1 0.1\n", b=None)
-    write(root, {"classes.txt": "x\ny\n", "labels/b.TXT": "0 0.5 0.5 0.1 0.1\n"})
-    notes = " | ".join(Source(root).notes)
-    assert "classes of one name with several numbers, which stay classes of their own: a" in notes
-    assert "classes.txt: other classes than in data.yaml, whose names are taken" in notes
-    assert "1 label file in other letter case than ultralytics looks for, such as labels/b.txt: labels/b.TXT" in notes
-
-
-def test_a_second_description_with_other_names_is_said(tmp_path: Path) -> None:
-    root = made(tmp_path, "train: images\nnames: [a, b]\n", a="0 0.5 0.5 0.1 0.1\n")
-    write(root, {"same.yaml": "train: images\nnames: {0: a, 1: b}\n", "training.yaml": "epochs: 3\n"})
-    assert not any("whose names are taken" in note for note in Source(root).notes)
-    write(root, {"other.yaml": "train: images\nnames: [x, y]\n"})
-    notes = Source(root).notes
-    assert "other.yaml: other classes than in data.yaml, whose names are taken" in notes

@@ -1,18 +1,22 @@
-"""YOLO descriptions: a YAML file, darknet's list of values and list of classes are read, or refused with their line."""
+"""YOLO descriptions: YAML, darknet's values and lists of classes are read, or are an error with the line."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from packer.errors import PackerError
-from packer.sources._parse.yolo_description import (
+from packer.sources._trees.folder_tree import SourceRoot
+from packer.sources._trees.listing import Listing
+from packer.sources.annotations._yolo_description import (
     Node,
+    YoloDescription,
     describes,
-    read_darknet,
     read_description,
     read_names,
+    read_text,
     read_yaml,
 )
-from packer.sources._parse.yolo_pictures import SetPaths, darknet_label_names, label_name, listed_paths
+from packer.sources.annotations._yolo_labels import label_names
+from packer.sources.annotations._yolo_splits import DescribedPaths
 from tests.fuzz.target import Disagreement
 
 TOKENS = (
@@ -21,6 +25,7 @@ TOKENS = (
 )
 MOST_BYTES = 4096
 _PATH = Path("data.yaml")
+_DARKNET = Path("obj.data")
 _NAMES = ["data.yaml", "images/train/1.jpg", "labels/train/1.txt", "train.txt"]
 
 
@@ -39,11 +44,12 @@ def check(data: bytes) -> None:
         _check_node(node, 0)
     except PackerError as error:
         refusal = error
-    for read in (describes, read_description, read_darknet, read_names):
-        try:
-            read(data, _PATH)
-        except PackerError as error:
-            refusal = error
+    for read in (describes, read_description, read_names):
+        for path in (_PATH, _DARKNET):
+            try:
+                read(data, path)
+            except PackerError as error:
+                refusal = error
     try:
         _check_paths(data)
     except PackerError as error:
@@ -66,10 +72,12 @@ def _check_node(node: Node, depth: int) -> None:
 
 
 def _check_paths(data: bytes) -> None:
-    paths = SetPaths(_NAMES, ["images", "images/train", "labels", "labels/train"], _NAMES[1:2], {})
-    for _, line in listed_paths(data, Path("train.txt")):
-        found = paths.find(line, "images")
-        if found is not None and found.name not in (*_NAMES, "", "images", "images/train", "labels", "labels/train"):
+    root, folders = Path("set"), ["images", "images/train", "labels", "labels/train"]
+    paths = DescribedPaths(SourceRoot(root), Listing(root, _NAMES, folders, [], []), YoloDescription(base="images"))
+    for line in read_text(data, Path("train.txt")).split("\n"):
+        found = paths.find(line.strip(), "images")
+        if found is not None and found not in (*_NAMES, "", *folders):
             raise Disagreement(f"{line!r}: {found}")
-        if not label_name(line).endswith(".txt") or label_name(line) not in darknet_label_names(line):
-            raise Disagreement(f"{line!r}: {label_name(line)}")
+        names = label_names(line, is_darknet=False)
+        if not names[0].endswith(".txt") or names[0] not in label_names(line, is_darknet=True):
+            raise Disagreement(f"{line!r}: {names}")

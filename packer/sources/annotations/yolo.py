@@ -1,0 +1,377 @@
+"""YOLO: images with a text file of objects each, as ultralytics and darknet train on them.
+
+A `data.yaml`, or another YAML file directly in the folder, lists the images of each split and the classes; darknet's
+`obj.data` does the same. Without a description, images whose label files contain rows of YOLO are a set without names
+of classes. Label files: packer.sources.annotations._yolo_labels. Splits: packer.sources.annotations._yolo_splits.
+
+Samples are ordered by split, then by path, as in ultralytics. An image without a label file, or with an empty one, is
+background: it has no boxes. docs/sources/yolo.md lists all differences from ultralytics.
+
+Fields: key (relative path of the image), image (bytes of the file), boxes (float32 (N, 4), px), box_labels (int64
+(N,)); by task polygons, polygon_starts, polygon_box (segment), oriented_boxes (obb: float32 (N, 4, 2)), keypoints
+(pose: float32 (N, K, 2)) and keypoint_visibility, if the files have it; split (int64), if there are splits.
+Hidden: files (field -> relative path), labels_file (verbatim, empty if there is none).
+Rows are shares of the upright image: ultralytics applies the EXIF orientation.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from packer.errors import BadInput, DamagedImage, InvalidRequest
+from packer.images import sniff
+from packer.schema import MOST_PIXELS, Field, Schema
+from packer.sources import base
+from packer.sources._file_source import Policies
+from packer.sources._listed_source import FileRole, FileSample, ListedSource
+from packer.sources._parse import unread_formats
+from packer.sources._parse.folder_listing import counted, described, listed, shown
+from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.listing import Listing
+from packer.sources.annotations._yolo_description import (
+    DARKNET,
+    MOST_BYTES,
+    YoloDescription,
+    describes,
+    read_description,
+    read_names,
+)
+from packer.sources.annotations._yolo_labels import (
+    LEAST_ROW_BYTES,
+    RowForm,
+    Task,
+    label_names,
+    read_labels,
+)
+from packer.sources.annotations._yolo_splits import DescribedPaths, folder_splits, without_duplicates
+
+SPECIFICITY = 50
+TASKS: tuple[Task, ...] = ("detect", "segment", "obb", "pose")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+_USUAL = ("data.yaml", "data.yml", "dataset.yaml", "dataset.yml", "obj.data")
+_CLASSES = "classes.txt"  # of labelImg and Label Studio
+_PROBED = 32  # label files that are read to determine the task
+_RECOGNIZED_BY = 3  # label files that are read to recognize a set without a description
+_NO_LABELS = "no label file"
+_FIRST_TRANSPOSED = 5  # EXIF orientations from 5 on exchange the sides
+
+
+def recognise(names: Sequence[str]) -> str | None:
+    """Return a line that names the set and counts its images, by the usual names of descriptions; else None."""
+    description = next((name for name in _USUAL if name in names), None)
+    return None if description is None else _sentence(names, description)
+
+
+class Source(ListedSource):
+    """A YOLO set."""
+
+    kind = "yolo"
+    frame: base.Frame = "upright"
+    roles = (
+        FileRole("image", "images/ID.jpg", "", Field("image", "image", "encoded")),
+        FileRole("labels_file", "labels/ID.txt", "", Field("labels_file", "bytes", "encoded", hidden=True)),
+    )
+    left_out: list[tuple[str, str]]
+
+    def __init__(
+        self,
+        root: Path | FileTree,
+        *,
+        task: str = "auto",
+        missing: str = "keep",
+        duplicates: str = "error",
+        own_splits: bool = True,
+        follow_links: bool = False,
+    ) -> None:
+        """List the images.
+
+        task: the form of the rows; `auto`: the task of the description, or of a few label files. missing: the policy
+        for an image without a label file, and for paths that do not exist. duplicates: the policy for an image that
+        two splits list. own_splits: whether samples have the splits of the description or of folders.
+
+        Raises:
+            BadInput: Files contradict each other or do not exist; the message lists them.
+            InvalidRequest: The folder contains no set, or the task is ambiguous.
+        """
+        base.check_choice("task", task, ("auto", *TASKS))
+        policies = Policies(missing, duplicates)
+        listing = self._open_root(root, follow_links=follow_links)
+        description, splits = self._read_description(listing, policies)
+        self._split_of_key = {name: split for split, names in splits.items() for name in names}
+        self._splits = tuple(split for split in splits if split and own_splits)
+        files = set(listing.names)
+        self._samples = [self._sample(name, files) for name in self._split_of_key]
+        if not any("labels_file" in sample.paths for sample in self._samples):
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: not a YOLO set: found {described(listing.names)}, expected images with "
+                "label files, such as images/1.jpg and labels/1.txt; give the folder that contains both"
+            )
+        self._check_labels(missing)
+        filled = [sample for sample in self._samples if self._has_rows(sample)]
+        self._form = self._row_form(task, description, filled)
+        self.schema = Schema(tuple(self._fields(description)))
+        images = filter(_is_image, listing.names)
+        owned = {path for name in images for path in self._sample(name, files).paths.values()}
+        self._extras = sorted(files - owned - {name for name, _ in self.unread})
+        self.notes = [*self.notes, *self._more_notes(len(filled))]
+
+    @classmethod
+    def recognise_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        """Return a line for a set with a description of another name, or with label files of YOLO only; else None."""
+        images = list(filter(_is_image, names))
+        descriptions = _descriptions(tree, names) if images else []
+        if descriptions:
+            return _sentence(names, descriptions[0])
+        texts = {name for name in names if name.endswith(".txt")}
+        labels = [label for name in images for label in label_names(name, is_darknet=False) if label in texts]
+        filled = 0
+        for label in labels[:: -(-len(labels) // _PROBED) or 1]:
+            try:
+                filled += len(read_labels(tree.read(label), tree.root / label, RowForm("segment")).classes) > 0
+            except BadInput:
+                return None
+            if filled == _RECOGNIZED_BY:
+                break
+        found = f"YOLO rows: {counted(len(labels), 'image')} with a label file, and no names of classes"
+        return found if filled else None
+
+    def split_of(self, sample: FileSample) -> str:
+        return self._split_of_key[sample.key]
+
+    def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
+        """Return the objects in px of the upright image."""
+        path = self.root / sample.paths["image"]
+        found = read_labels(files.get("labels_file", b""), self.root / sample.paths.get("labels_file", ""), self._form)
+        try:
+            header = sniff(files["image"], MOST_PIXELS)
+        except DamagedImage as error:
+            raise BadInput(f"{path}: {error.message}") from error
+        sides = np.array([header.width, header.height], np.float64)
+        if header.orientation >= _FIRST_TRANSPOSED:
+            sides = sides[::-1]
+        points = np.asarray(found.points * sides, np.float32)
+        values: base.Sample = {
+            "boxes": np.asarray(found.boxes * np.tile(sides, 2), np.float32),
+            "box_labels": found.classes,
+        }
+        if self._form.task == "segment":
+            values |= {"polygons": points, "polygon_starts": found.starts, "polygon_box": found.owners}
+        elif self._form.task == "obb":
+            values["oriented_boxes"] = points.reshape(-1, 4, 2)
+        elif self._form.keypoints is not None:
+            shape = len(found.classes), self._form.keypoints[0]
+            values["keypoints"] = points.reshape(*shape, 2)
+            if "keypoint_visibility" in self.schema:
+                values["keypoint_visibility"] = found.visibility.reshape(shape)
+        return values
+
+    def tables(self) -> tuple[Path, ...]:
+        return tuple(self.root / name for name in self._table_names)
+
+    def missing(self, index: int) -> str | None:
+        """Return that the label file does not exist or has repeated rows; reads it."""
+        sample = self._samples[self.checked(index)]
+        if "labels_file" not in sample.paths:
+            return f"{_NO_LABELS}: background"
+        try:
+            lines = self.read(sample.paths["labels_file"]).splitlines()
+        except BadInput:
+            return None  # reading the sample raises it
+        rows = [tuple(words) for line in lines if (words := line.split())]
+        repeated = len(rows) - len(set(rows))
+        return f"{counted(repeated, 'repeated row')} in the label file: kept" if repeated else None
+
+    # ---- which images
+
+    def _read_description(self, listing: Listing, policies: Policies) -> tuple[YoloDescription, dict[str, list[str]]]:
+        """Return the description, and the images of each split; those of "" if there are no splits."""
+        self.notes, self.left_out = listing.notes(), []
+        usual = [name for name in _USUAL if name in listing.names][:1]
+        self._table_names = usual or _descriptions(self.folder, listing.names)
+        if len(self._table_names) > 1:
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: cannot decide which of {listed(self._table_names)} describes the set; "
+                "rename one of them to data.yaml, or remove the others"
+            )
+        self._is_darknet = any(name.endswith(DARKNET) for name in self._table_names)
+        description = YoloDescription()
+        for name in self._table_names:
+            description = read_description(self.folder.read(name), self.root / name)
+        paths = DescribedPaths(self.folder, listing, description)
+        if not description.names:
+            description = replace(description, names=self._listed_classes(description, paths))
+        images = list(filter(_is_image, listing.names))
+        unread = unread_formats.unread_pictures(self.folder, sorted(paths.files.difference(images)))
+        if description.splits:
+            name = self._table_names[0]
+            listed_images = paths.splits(sorted([*images, *unread]), missing=policies.missing)
+            self._table_names += dict.fromkeys(paths.lists)
+            self.notes += paths.notes
+            splits, twice = without_duplicates(listed_images, policies.duplicates, shown(str(self.root / name)))
+            used = {*twice, *(file for files in splits.values() for file in files)}
+            unread = {file: kind for file, kind in unread.items() if file in used}
+            self.left_out += [(line, f"listed in {place}, and does not exist") for line, place in paths.absent.items()]
+            self.left_out += [(file, "listed twice by the splits") for file in twice]
+            self.left_out += [(file, f"in no split of {name}") for file in images if file not in used]
+            readable = {split: [file for file in files if file not in unread] for split, files in splits.items()}
+            splits = {split: files for split, files in readable.items() if files}
+        else:
+            splits = folder_splits(images)
+        self.unread = [(file, unread_formats.reason(kind)) for file, kind in unread.items()]
+        self.unread_message = unread_formats.described(unread) if unread else ""
+        return description, splits
+
+    def _listed_classes(self, description: YoloDescription, paths: DescribedPaths) -> tuple[str, ...]:
+        """Return the names in the lists of classes; none if there is no list."""
+        lists = sorted(name for name in paths.files if name.rpartition("/")[2] == _CLASSES)
+        if description.names_file:
+            path = paths.find(description.names_file)
+            if path not in paths.files:
+                where = shown(str(self.root / self._table_names[0]))
+                raise BadInput(f"{where}: names: {shown(description.names_file)} does not exist; correct the path")
+            lists = [path]
+        names = {name: read_names(self.folder.read(name), self.root / name) for name in lists}
+        if len(set(names.values())) > 1:
+            raise BadInput(f"{shown(str(self.root))}: {listed(lists)} differ; keep one of them")
+        self._table_names += lists
+        return next(iter(names.values()), ())
+
+    # ---- their labels
+
+    def _sample(self, image: str, files: set[str]) -> FileSample:
+        labels = [name for name in label_names(image, is_darknet=self._is_darknet) if name in files]
+        return FileSample(image, {"image": image, "labels_file": labels[0]} if labels else {"image": image})
+
+    def _check_labels(self, missing: str) -> None:
+        """Apply the policy for images without a label file. Raises BadInput."""
+        owners: dict[str, list[str]] = {}
+        for sample in self._samples:
+            owners.setdefault(sample.paths.get("labels_file", ""), []).append(sample.key)
+        bare = owners.pop("", [])
+        shared = [f"{label} ({', '.join(images)})" for label, images in owners.items() if len(images) > 1]
+        if shared:
+            raise BadInput(
+                f"{shown(str(self.root))}: {counted(len(shared), 'label file')} of several images: {listed(shared)}; "
+                "rename or remove all images of each but one"
+            )
+        if bare and missing == "error":
+            raise BadInput(
+                f"{shown(str(self.root))}: {counted(len(bare), 'image')} without a label file: {listed(bare)}; use "
+                "--missing keep (background, as in ultralytics) or --missing skip"
+            )
+        if missing == "skip":
+            self.left_out += [(name, _NO_LABELS) for name in bare]
+            self._samples = [sample for sample in self._samples if "labels_file" in sample.paths]
+
+    def _row_form(self, task: str, description: YoloDescription, filled: Sequence[FileSample]) -> RowForm:
+        """Return the form of the rows. Raises InvalidRequest if it is ambiguous."""
+        keypoints = description.keypoints
+        chosen = next((name for name in TASKS if name == task), "pose" if keypoints else None)
+        chosen = chosen or self._task_of_rows(filled)
+        if chosen == "pose" and keypoints is None:
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: --task pose needs the number of keypoints of an object; add kpt_shape, such "
+                "as kpt_shape: [17, 3], to data.yaml"
+            )
+        return RowForm(chosen, len(description.names) or None, keypoints if chosen == "pose" else None)
+
+    def _task_of_rows(self, filled: Sequence[FileSample]) -> Task:
+        """Return the task that the lengths of the rows of some label files imply. Raises InvalidRequest."""
+        lengths: set[int] = set()
+        for sample in filled[:: -(-len(filled) // _PROBED) or 1]:
+            with suppress(BadInput):  # reading the sample raises it
+                data = self.folder.read(sample.paths["labels_file"])
+                lengths |= {len(line.split()) for line in data.splitlines()}
+        if any(length >= 7 and length % 2 and length != 9 for length in lengths):
+            return "segment"
+        if 9 in lengths:
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: rows of nine numbers are oriented boxes or polygons of four points; choose "
+                "with --task obb or --task segment"
+            )
+        return "detect"
+
+    def _has_rows(self, sample: FileSample) -> bool:
+        """Check whether the label file is large enough for a row."""
+        try:
+            label = sample.paths.get("labels_file")
+            return label is not None and self.folder.state(label).size_bytes >= LEAST_ROW_BYTES
+        except BadInput:
+            return True  # reading the sample raises it
+
+    def _more_notes(self, filled: int) -> list[str]:
+        classes = counted(self._form.classes, "class") if self._form.classes else "classes by number"
+        notes = [f"{counted(len(self), 'image')}, rows of --task {self._form.task}, {classes}"]
+        if self._splits:
+            counts = Counter(map(self.split_of, self._samples))
+            notes.append("splits: " + ", ".join(f"{shown(split)} {counts[split]}" for split in self._splits))
+        bare = sum("labels_file" not in sample.paths for sample in self._samples)
+        if len(self) > filled:
+            files = f"{bare} without a label file, {len(self) - filled - bare} with an empty one"
+            notes.append(f"{counted(len(self) - filled, 'image')} of background: {files}")
+        folders = {path.rpartition("/")[0] for sample in self._samples for path in sample.paths.values()}
+        others = [
+            name
+            for name in self._extras
+            if name.lower().endswith(".txt") and name.rpartition("/")[0] in folders and name not in self._table_names
+        ]
+        return notes + ([f"{counted(len(others), 'text file')} of no image: {listed(others)}"] if others else [])
+
+    def _fields(self, description: YoloDescription) -> list[Field]:
+        names = description.names or None
+        fields = [
+            Field("key", "text", "text"),
+            Field("image", "image", "encoded"),
+            Field("boxes", "boxes", "raw:float32", "float32", (None, 4)),
+            Field("box_labels", "number", "raw:int64", "int64", (None,), classes=names, of="boxes"),
+        ]
+        if self._form.task == "segment":
+            fields += [
+                Field("polygons", "points", "raw:float32", "float32", (None, 2), edges=True),
+                Field("polygon_starts", "number", "raw:int64", "int64", (None,), starts="polygons"),
+                Field("polygon_box", "number", "raw:int64", "int64", (None,), of="polygon_starts", into="boxes"),
+            ]
+        elif self._form.task == "obb":
+            corners = Field("oriented_boxes", "points", "raw:float32", "float32", (None, 4, 2), of="boxes", edges=True)
+            fields.append(corners)
+        elif self._form.keypoints is not None:
+            count, numbers = self._form.keypoints
+            points = Field("keypoints", "points", "raw:float32", "float32", (None, count, 2), of="boxes", edges=True)
+            fields.append(replace(points, classes=description.keypoint_names or None))
+            if numbers == 3:
+                fields.append(Field("keypoint_visibility", "number", "raw:uint8", "uint8", (None, count), of="boxes"))
+        if self._splits:
+            fields.append(Field("split", "number", "number", "int64", (), classes=self._splits))
+        files = Field("files", "json", "json", hidden=True)
+        return [*fields, files, Field("labels_file", "bytes", "encoded", hidden=True)]
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(SUFFIXES)
+
+
+def _sentence(names: Sequence[str], description: str) -> str | None:
+    """Return a line that describes a set with a description; None if no image has a label file."""
+    texts = {name for name in names if name.endswith(".txt")}
+    images = list(filter(_is_image, names))
+    is_darknet = description.endswith(DARKNET)
+    labeled = sum(not texts.isdisjoint(label_names(name, is_darknet=is_darknet)) for name in images)
+    found = f"{counted(len(images), 'image')}, {counted(labeled, 'label file')}, {shown(description)}"
+    return f"YOLO set: {found}" if labeled else None
+
+
+def _descriptions(tree: FileTree, names: Sequence[str]) -> list[str]:
+    """Return the files directly in the folder that describe a set."""
+    top = (name for name in names if "/" not in name and name.endswith((".yaml", ".yml", DARKNET)))
+    return [name for name in top if _is_description(tree, name)]
+
+
+def _is_description(tree: FileTree, name: str) -> bool:
+    try:
+        return tree.state(name).size_bytes <= MOST_BYTES and describes(tree.read(name), tree.root / name)
+    except BadInput:
+        return False
