@@ -1,12 +1,12 @@
 """REGRAD labels: its JSON files of grasps (version 1) and of relations of objects (version 2), as arrays and lists.
 
-A grasp is `[object, [[center x, center y], [width, height], angle], [four scores]]`: the rectangle as cv2.minAreaRect
-gave it, and the scores vertical, center, antipodal, and all of them. Relations are, by scene, for each object
-`name-number` the names of its parents, as the set calls them.
+A grasp is `[object, [[center x, center y], [width, height], angle], [four scores]]`: the rectangle of cv2.minAreaRect,
+and the scores vertical, center, antipodal and total. Relations are, by scene, for each object `name-number` the names
+of its parents.
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,80 +17,65 @@ from packer.sources._parse.folder_listing import shown
 from packer.sources.grasp._label_files import corners
 
 COLUMNS = 10
-_PARTS, _SCORES = 3, 4
-_LARGEST_ID = 1 << 53  # up to which float64 holds every whole number
+_LARGEST_ID = 1 << 53  # float64 represents all smaller whole numbers
 
 Relations = dict[str, list[str]]  # object -> its parents
 
 
-class RegradGrasps(NamedTuple):
-    """rows: float64 (N, 10), finite: object, x, y, width, height, angle, four scores. total: with those left out."""
+def read_regrad_grasps(data: bytes, path: Path, *, strict: bool) -> tuple[npt.NDArray[np.float64], int]:
+    """Return the rows (N, 10) of a file, and how many grasps the file has; grasps beyond float32 are skipped.
 
-    rows: npt.NDArray[np.float64]
-    total: int
-
-    @property
-    def dropped(self) -> int:
-        """How many were left out."""
-        return self.total - len(self.rows)
-
-
-def read_regrad_grasps(data: bytes, path: Path, *, strict: bool) -> RegradGrasps:
-    """The grasps of a file; raises BadInput. Those that are not finite, or have no place in float32, are left out.
-
-    strict: whether a grasp of another form is an error; otherwise it is left out.
+    A row has the object, x, y, width, height, angle and four scores. A grasp of another form is an error if `strict`
+    is set, else it is skipped. Raises BadInput.
     """
-    found = _loaded(data, path)
-    if not isinstance(found, list):
-        raise BadInput(f"{shown(str(path))}: expected a list of grasps, found {type(found).__name__}")
+    grasps = _loaded(data, path)
+    if not isinstance(grasps, list):
+        raise BadInput(f"{shown(str(path))}: expected a list of grasps, found {type(grasps).__name__}")
     rows = []
-    for number, grasp in enumerate(found):
+    for number, grasp in enumerate(grasps):
         row = _row(grasp)
         if row is None and strict:
             raise BadInput(
                 f"{shown(str(path))}: grasp {number}: expected [object, [[x, y], [width, height], angle], [4 scores]]; "
-                "mend the file or say --labels lenient"
+                "correct the file or use --labels lenient"
             )
         rows.append(row or [float("nan")] * COLUMNS)
     values = np.asarray(rows, np.float64).reshape(-1, COLUMNS)
-    with np.errstate(all="ignore"):  # what comes of NaN and of numbers beyond float32 is left out
+    with np.errstate(all="ignore"):  # NaN and numbers beyond float32 are skipped
         kept = np.isfinite(values).all(axis=1) & np.isfinite(rectangles(values)).all(axis=(1, 2))
         kept &= np.isfinite(values[:, -1].astype(np.float32))
-    return RegradGrasps(values[kept], len(values))
+    return values[kept], len(values)
 
 
 def rectangles(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Rows (N, 10) as corners (N, 4, 2), p0 -> p1 the longer side.
+    """Return the corners (N, 4, 2) of rows (N, 10); p0 -> p1 is the longer side.
 
-    The width lies along (cos angle, sin angle), y down, in every version of OpenCV (cv2.boxPoints); which side it calls
-    the width changed with 4.5.1. It is not said which side is the opening. The set's code draws the inner edges of two
-    fingers that are 0.068 m apart and 0.024 m thick, so that the longer side is the opening unless the hand is seen
-    from far aside.
+    The width is along (cos angle, sin angle), y down, in every version of OpenCV (cv2.boxPoints); OpenCV 4.5.1 changed
+    which side is the width. No file states which side is the opening. The code of the set draws the inner edges of two
+    fingers that are 0.068 m apart and 0.024 m thick, so the longer side is the opening, except for very oblique views.
     """
     width, height, angle = rows[:, 3], rows[:, 4], rows[:, 5]
-    is_wide = width >= height
-    degrees = np.where(is_wide, angle, angle + 90)
+    degrees = np.where(width >= height, angle, angle + 90)
     sides = np.maximum(width, height), np.minimum(width, height)
     return corners(np.stack([rows[:, 1], rows[:, 2], degrees, *sides], axis=1))
 
 
 def read_relations(data: bytes, path: Path) -> dict[str, Relations]:
-    """Scene -> relations of its objects; raises BadInput."""
-    found = _loaded(data, path)
-    if isinstance(found, dict) and all(_is_relations(scene) for scene in found.values()):
-        return found
+    """Return the relations of the objects of each scene. Raises BadInput."""
+    scenes = _loaded(data, path)
+    if isinstance(scenes, dict) and all(_is_relations(scene) for scene in scenes.values()):
+        return scenes
     raise BadInput(
-        f"{shown(str(path))}: expected an object of scenes, each with a list of names for every object; get the file "
-        "again"
+        f"{shown(str(path))}: expected an object of scenes, each with a list of names for every object; download the "
+        "file again"
     )
 
 
 def _loaded(data: bytes, path: Path) -> Any:
     try:
         return json_value(data, finite=False)
-    except (ValueError, RecursionError) as error:  # also a number of very many digits, and no UTF-8
-        cause = "is nested too deep" if isinstance(error, RecursionError) else f"is no JSON: {error}"
-        raise BadInput(f"{shown(str(path))}: {shown(cause)}; get the file again, or mend it") from error
+    except (ValueError, RecursionError) as error:  # RecursionError: nested too deep
+        raise BadInput(f"{shown(str(path))}: not valid JSON: {shown(str(error))}; download the file again") from error
 
 
 def _is_relations(scene: Any) -> bool:
@@ -100,24 +85,12 @@ def _is_relations(scene: Any) -> bool:
 
 
 def _row(grasp: Any) -> list[float] | None:
-    """The ten numbers of a grasp; None where it has another form."""
-    if not _is_list(grasp, _PARTS):
-        return None
-    number, rectangle, scores = grasp
-    if not (_is_list(rectangle, _PARTS) and _is_list(scores, _SCORES)):
-        return None
-    center, size, angle = rectangle
-    if not (_is_list(center, 2) and _is_list(size, 2)):
-        return None
-    row = [number, *center, *size, angle, *scores]
-    if not all(type(value) in (int, float) for value in row):
-        return None
+    """Return the ten numbers of a grasp; None if it has another form."""
     try:
-        values = [float(value) for value in row]
-    except OverflowError:
+        number, ((x, y), (width, height), angle), (vertical, center, antipodal, total) = grasp
+        row = [number, x, y, width, height, angle, vertical, center, antipodal, total]
+        values = [float(value) for value in row if type(value) in (int, float)]
+    except (TypeError, ValueError, OverflowError):
         return None
-    return values if values[0].is_integer() and abs(values[0]) <= _LARGEST_ID else None
-
-
-def _is_list(value: Any, length: int) -> bool:
-    return isinstance(value, list) and len(value) == length
+    is_valid = len(values) == COLUMNS and values[0].is_integer() and abs(values[0]) <= _LARGEST_ID
+    return values if is_valid else None

@@ -1,15 +1,15 @@
-"""REGRAD: the pictures of its version 2, with relations of objects, and the planar grasps of version 1.
+"""REGRAD: the images of its version 2, with relations of objects, and the planar grasps of version 1.
 
 A sample is `<split>/RGBImages/<scene>_<view>.jpg`. Its other files are `DepthImages/` and `SegmentationImages/` next to
 these (`.png`), `<split>/mrts.json` (relations by scene), and `2D_Grasp/<split>/<scene>/<view>/<view>.json` in any
 folder. Samples are ordered by split, scene and view.
 
-Fields: key (`train/00001_1`), rgb (bytes of the file), depth (PNG bytes, uint16, millimetres; 0 is no distance), mask
+Fields: key (`train/00001_1`), rgb (bytes of the file), depth (PNG bytes, uint16, millimeters; 0 is no distance), mask
 (PNG bytes: 0 background, 255 the table, else the number of an object), relations (json: object -> names of its
 parents), grasp_rows (float64 (N, 10): object, center x, center y, width, height, angle, and the scores vertical,
-center, antipodal and all of them, as in the file), grasp_scores (float32 (N,): the last score), grasp_objects (int64
+center, antipodal and total, as in the file), grasp_scores (float32 (N,): the last score), grasp_objects (int64
 (N,)), split (int64: names of folders). Hidden: files (field -> relative path), grasps_file (verbatim, empty for a view
-without one). A file that no view has is no field. Labels count the pixels of the file as stored.
+without one). A set in which no view has a file does not have its field. Labels count the pixels of the file as stored.
 
 There is no field `grasps` unless the option `like` states which angles cv2.minAreaRect returned: `cv44` (-90 to 0) or
 `cv45` (0 to 90). The rectangle is the same in both; no file states which of its sides is the opening, see
@@ -18,7 +18,7 @@ packer.sources.grasp._regrad_labels. This source was written without the files o
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,13 +35,7 @@ from packer.sources._listed_source import FileRole, FileSample, LabelFile, Need,
 from packer.sources._parse.folder_listing import listed, shown
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.grasp._label_files import points, verbatim
-from packer.sources.grasp._regrad_labels import (
-    COLUMNS,
-    RegradGrasps,
-    read_regrad_grasps,
-    read_relations,
-    rectangles,
-)
+from packer.sources.grasp._regrad_labels import COLUMNS, read_regrad_grasps, read_relations, rectangles
 
 SPECIFICITY = 100
 _SPLIT = r"(?:(?:.*/)?(?P<split>[^/]+)/)?"
@@ -49,7 +43,6 @@ _NO_SPLIT = "2D_Grasp"  # the folder above scenes of a set without splits
 _RELATIONS = re.compile(_SPLIT + r"mrts\.json", re.DOTALL)
 _ANGLES = {"cv44": (-90.0, 0.0), "cv45": (0.0, 90.0)}  # in degrees, of cv2.minAreaRect before and since OpenCV 4.5.1
 _ANGLE = 5  # its column
-_NO_GRASPS = RegradGrasps(np.zeros((0, COLUMNS)), 0)
 
 
 def _role(name: str, folder: str, suffix: str, field: Field, need: Need) -> FileRole:
@@ -92,9 +85,9 @@ class Source(FileSource):
     ) -> None:
         """List the views, and read the relations.
 
-        like: which OpenCV returned the angles of the grasps, `cv44` or `cv45`: an angle that the other one returns is
-        an error; `none`: there is no field `grasps`. missing, labels: see `Policies`. own_splits: the folders above the
-        pictures are splits. follow_links: follow links out of the folder.
+        like: the OpenCV that returned the angles of the grasps, `cv44` or `cv45`; an angle of the other one is an
+        error. `none`: there is no field `grasps`. own_splits: the folders above the images are splits. Others: see
+        `Policies`.
         """
         base.check_choice("like", like, ("none", *_ANGLES))
         self._like = like
@@ -124,17 +117,15 @@ class Source(FileSource):
         else:
             self.roles = self.roles[:-1]
         splits = {self.split_of(sample) for sample in self._samples}
-        self._tables: dict[str, str] = {}
-        for name in self._extras:
-            match = _RELATIONS.fullmatch(name)
-            if match is not None and (match["split"] or "") in splits:
-                other = self._tables.setdefault(match["split"] or "", name)
-                if other != name:
-                    raise BadInput(f"{shown(str(self.root))}: there twice: {listed([other, name])}; keep one")
-        self._relations = {  # as text, a tenth of the memory of lists: there are tens of thousands of scenes
-            split: {scene: json.dumps(objects) for scene, objects in self._read_relations(name).items()}
-            for split, name in self._tables.items()
-        }
+        matches = [match for match in map(_RELATIONS.fullmatch, self._extras) if match]
+        files = [(match["split"] or "", match[0]) for match in matches if (match["split"] or "") in splits]
+        self._tables = dict(files)
+        if len(files) > len(self._tables):
+            raise BadInput(f"{shown(str(self.root))}: there twice: {listed(name for _, name in files)}; keep one each")
+        self._relations = {}  # as text, a tenth of the memory of lists: there are tens of thousands of scenes
+        for split, name in self._tables.items():
+            scenes = read_relations(self.read(name), self.root / name)
+            self._relations[split] = {scene: json.dumps(objects) for scene, objects in scenes.items()}
 
     def tables(self) -> tuple[Path, ...]:
         return tuple(self.root / name for name in self._tables.values())
@@ -159,27 +150,23 @@ class Source(FileSource):
             () if has_corners else ("no field grasps: --like cv44 or cv45 states what the angles in grasp_rows mean",)
         )
 
-    def _read_relations(self, name: str) -> Mapping[str, Mapping[str, Sequence[str]]]:
-        return read_relations(self.read(name), self.root / name)
-
 
 def _parse(like: str, data: bytes, path: Path, strict: bool) -> Parsed:
     """Parse the label file; the angles must be those of `like`. Raises BadInput."""
-    grasps = read_regrad_grasps(data, path, strict=strict) if data or path.suffix else _NO_GRASPS
-    rows = grasps.rows
+    has_file = data or path.suffix
+    rows, total = read_regrad_grasps(data, path, strict=strict) if has_file else (np.zeros((0, COLUMNS)), 0)
     values = {"grasp_rows": rows, "grasp_scores": rows[:, -1].astype(np.float32)}
     values["grasp_objects"] = rows[:, 0].astype(np.int64)
     if like != "none":
         least, most = _ANGLES[like]
-        angles = rows[:, _ANGLE]
-        strange = angles[(angles < least) | (angles > most)]
-        if len(strange):
+        others = [angle for angle in rows[:, _ANGLE] if not least <= angle <= most]
+        if others:
             raise BadInput(
-                f"{shown(str(path))}: an angle of {strange[0]:g} degrees, expected {least:g} to {most:g} of --like "
-                f"{like}; use the other value, or leave out --like"
+                f"{shown(str(path))}: an angle of {others[0]:g} degrees, expected {least:g} to {most:g} of --like "
+                f"{like}; use the other value, or omit --like"
             )
         values["grasps"] = rectangles(rows)
-    return Parsed(values, grasps.total, grasps.dropped)
+    return Parsed(values, total, total - len(rows))
 
 
 def _grasp_fields(*, has_corners: bool) -> tuple[Field, ...]:
