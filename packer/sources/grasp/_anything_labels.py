@@ -1,9 +1,9 @@
 """Anything labels: the files of Grasp-Anything as arrays and texts: grasps (.pt), descriptions (.pkl), masks (.npy).
 
-A .pt file is a tensor (N, 6): score, x, y, opening, jaw, theta in degrees, in pixels of the picture and with the signs
-of Jacquard; float32 as the authors store it. A .pkl file is a text, or a pair of one and a list of texts. Neither is
-unpickled (packer.layouts.torch_file, packer.layouts.pickled). An .npy file is an array (height, width) that is not 0
-where the object is.
+A .pt file is a tensor (N, 6): score, x, y, opening, jaw, theta in degrees, in pixels of the image and with the signs of
+Jacquard. A .pkl file is a text, or a pair of a text and a list of texts. Neither is unpickled: see
+packer.layouts.torch_file and packer.layouts.pickled. An .npy file is an array (height, width) that is not 0 at the
+object.
 """
 
 from pathlib import Path
@@ -13,22 +13,24 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
-from packer.files.npy_arrays import NpyHeader, read_header
+from packer.files.npy_arrays import read_header
 from packer.layouts.torch_file import read_tensor
 from packer.schema import MOST_PIXELS
 from packer.sources._parse.folder_listing import shown
 from packer.sources.grasp._label_files import corners
 
 COLUMNS = 6
-_ANOTHER = "get the file again, or say --labels lenient"
 _FLOATS = ("float16", "float32", "float64")
-_PAIR = 2
 
 
 class AnythingGrasps(NamedTuple):
-    """rows: float32 (N, 6), finite, as in the file. corners: float32 (N, 4, 2). total: with those left out.
+    """The grasps of a file.
 
-    is_rounded: whether the file says its numbers to more places than float32 has.
+    Attributes:
+        rows: float32 (N, 6), finite, as in the file.
+        corners: float32 (N, 4, 2).
+        total: The number of grasps with those that are not finite.
+        is_rounded: Whether float32 has fewer digits than the file.
     """
 
     rows: npt.NDArray[np.float32]
@@ -36,124 +38,96 @@ class AnythingGrasps(NamedTuple):
     total: int
     is_rounded: bool = False
 
-    @property
-    def dropped(self) -> int:
-        """How many were left out."""
-        return self.total - len(self.rows)
-
 
 NO_GRASPS = AnythingGrasps(np.zeros((0, COLUMNS), np.float32), np.zeros((0, 4, 2), np.float32), 0)
 
 
 class SceneText(NamedTuple):
-    """prompt: what a picture shows. queries: the names of its objects, by their numbers."""
+    """The description of an image, and the names of its objects by number."""
 
-    prompt: str
-    queries: tuple[str, ...]
+    prompt: str = ""
+    queries: tuple[str, ...] = ()
 
 
 def read_grasps(data: bytes, path: Path) -> AnythingGrasps:
-    """The grasps of a file; rows that are no place in a picture (NaN, beyond float32) are left out; raises BadInput."""
+    """Return the grasps of a file; rows that are not finite in float32 are skipped. Raises BadInput."""
     where = shown(str(path))
     try:
         tensor = read_tensor(data)
     except BadInput as error:
-        raise BadInput(f"{where}: cannot read the grasps: {shown(error.message)}; {_ANOTHER}") from error
+        raise BadInput(f"{where}: cannot read the grasps: {shown(error.message)}; use --labels lenient") from error
     name, shape = tensor.dtype.name, tensor.shape
-    is_empty = shape == (0,)  # what torch.tensor([]) gives
-    if name not in _FLOATS or not (is_empty or (len(shape) == 2 and shape[1] == COLUMNS)):
+    if name not in _FLOATS or shape not in ((0,), (*shape[:1], COLUMNS)):  # (0,): torch.tensor([])
         raise BadInput(
             f"{where}: cannot read the grasps: found {name} {shape!s:.60}, expected a tensor (N, {COLUMNS}) of "
-            f"float32; {_ANOTHER}"
+            "float32; use --labels lenient"
         )
-    given = tensor.reshape(-1, COLUMNS)
-    with np.errstate(all="ignore"):  # what comes of NaN and of numbers beyond float32 is left out
-        rows = np.ascontiguousarray(given, np.float32)
-        placed = corners(rows[:, 1:][:, [0, 1, 4, 2, 3]].astype(np.float64))
+    with np.errstate(all="ignore"):  # NaN and numbers beyond float32 are skipped
+        exact = tensor.reshape(-1, COLUMNS)
+        rows = np.ascontiguousarray(exact, np.float32)
+        placed = corners(rows[:, [1, 2, 5, 3, 4]].astype(np.float64))
         kept = np.isfinite(rows).all(axis=1) & np.isfinite(placed).all(axis=(1, 2))
-    is_rounded = bool((rows[kept] != given[kept]).any())
-    return AnythingGrasps(rows[kept], placed[kept], len(rows), is_rounded)
+    return AnythingGrasps(rows[kept], placed[kept], len(rows), bool((rows[kept] != exact[kept]).any()))
 
 
 def read_description(data: bytes, path: Path) -> SceneText:
-    """The pair of a text and the names of objects; raises BadInput."""
-    found = _unpickled(data, path)
-    if isinstance(found, str):
-        return SceneText(found, ())
-    if isinstance(found, (tuple, list)) and len(found) == _PAIR:
-        prompt, queries = found
-        if isinstance(prompt, str) and isinstance(queries, (tuple, list)) and all(type(one) is str for one in queries):
+    """Return the description of an image. Raises BadInput."""
+    match _unpickled(data, path):
+        case str(prompt):
+            return SceneText(prompt)
+        case (str(prompt), list(queries) | tuple(queries)) if all(type(query) is str for query in queries):
             return SceneText(prompt, tuple(queries))
     raise BadInput(f"{shown(str(path))}: cannot read the text: expected a pair of a text and a list of texts")
 
 
 def read_instruction(data: bytes, path: Path) -> str:
-    """The text of a file, alone or first in a list; raises BadInput."""
-    found = _unpickled(data, path)
-    if isinstance(found, (tuple, list)) and found:
-        found = found[0]
-    if not isinstance(found, str):
-        raise BadInput(f"{shown(str(path))}: cannot read the text: expected a text, found {type(found).__name__}")
-    return found
+    """Return the text of a file, alone or first in a list. Raises BadInput."""
+    match _unpickled(data, path):
+        case str(text) | (str(text), *_):
+            return text
+    raise BadInput(f"{shown(str(path))}: cannot read the text: expected a text")
 
 
 def _unpickled(data: bytes, path: Path) -> Any:
-    """The plain value of a pickle, whose texts are Unicode; raises BadInput."""
+    """Return the plain value of a pickle. Raises BadInput, also for a text that is not Unicode."""
     from packer.layouts import pickled  # the table of all opcodes, which looking at a folder does without
 
     try:
-        found = pickled.loads(data)
-        _check_texts(found)
+        value = pickled.loads(data)
+        _check_texts(value)
     except (BadInput, UnicodeEncodeError) as error:
-        said = error.message if isinstance(error, BadInput) else "it is no Unicode"
-        raise BadInput(f"{shown(str(path))}: cannot read the text: {shown(said)}") from error
-    return found
+        cause = error.message if isinstance(error, BadInput) else "not Unicode"
+        raise BadInput(f"{shown(str(path))}: cannot read the text: {shown(cause)}") from error
+    return value
 
 
-def _check_texts(value: Any) -> None:
-    """Raise UnicodeEncodeError for a text with half of a pair of surrogates; looks two lists deep, as texts lie."""
-    for one in value if isinstance(value, (tuple, list)) else (value,):
-        for text in one if isinstance(one, (tuple, list)) else (one,):
-            if isinstance(text, str):
-                text.encode()
+def _check_texts(value: Any, depth: int = 2) -> None:
+    """Raise UnicodeEncodeError for a text with half of a pair of surrogates, in lists of at most this depth."""
+    if isinstance(value, str):
+        value.encode()
+    elif isinstance(value, (tuple, list)) and depth:
+        for inner in value:
+            _check_texts(inner, depth - 1)
 
 
-def read_object_mask(data: bytes, path: Path) -> npt.NDArray[np.bool_]:
-    """Where the object is, (height, width); raises BadInput."""
-    found = _read_array(data, path)
-    return np.asarray(found != 0)
-
-
-def read_whole_mask(data: bytes, path: Path) -> npt.NDArray[np.uint8]:
-    """The mask of a picture as it is in the file, (height, width); raises BadInput."""
-    found = _read_array(data, path)
-    if found.dtype.itemsize != 1:
-        raise BadInput(f"{shown(str(path))}: a mask of {found.dtype.name}, expected uint8; save it as that")
-    return np.asarray(found, np.uint8)
-
-
-def _read_array(data: bytes, path: Path) -> npt.NDArray[Any]:
-    """The numbers of a mask; those of bool as uint8, since any byte may stand there."""
+def read_mask(data: bytes, path: Path) -> npt.NDArray[Any]:
+    """Return the numbers of a mask (height, width); those of bool as uint8. Raises BadInput."""
     where = shown(str(path))
     try:
         header = read_header(data)
     except ValueError as error:
-        raise BadInput(f"{where}: cannot read the mask: {error}; get the file again") from error
-    if header.dtype.kind not in "biu" or len(header.shape) != _PAIR:
+        raise BadInput(f"{where}: cannot read the mask: {error}; download the file again") from error
+    dtype = np.dtype(np.uint8) if header.dtype.kind == "b" else header.dtype  # a bool may have any byte
+    if dtype.kind not in "iu" or len(header.shape) != 2:
         raise BadInput(
             f"{where}: found {header.name} {header.shape!s:.60}, expected a mask (height, width) of whole numbers"
         )
     height, width = header.shape
-    size = height * width * header.dtype.itemsize
+    size = height * width * dtype.itemsize
     if not 0 < height * width <= MOST_PIXELS or len(data) - header.data_at != size:
         raise BadInput(
-            f"{where}: {len(data) - header.data_at} bytes of data, expected {size} for a mask {width}x{height}; get "
-            "the file again"
+            f"{where}: {len(data) - header.data_at} bytes of data, expected {size} for a mask {width}x{height}; "
+            "download the file again"
         )
-    return _shaped(data, header)
-
-
-def _shaped(data: bytes, header: NpyHeader) -> npt.NDArray[Any]:
-    dtype = np.dtype(np.uint8) if header.dtype.kind == "b" else header.dtype
     array = np.frombuffer(data, dtype, offset=header.data_at)
     return array.reshape(header.shape, order="F" if header.is_fortran else "C")

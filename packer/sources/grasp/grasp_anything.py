@@ -1,10 +1,11 @@
-"""Grasp-Anything and Grasp-Anything++: one sample for each picture, however many label files it has.
+"""Grasp-Anything and Grasp-Anything++: one sample for each image, however many label files it has.
 
-A picture is `image/<id>.jpg`. Its other files begin with its name, then `_<k>` for its object number k, or in ++
-`_<k>_<part>`: `grasp_label_positive/<id>_<k>.pt` (also `positive_grasp/`, `grasp_label/`), `grasp_label_negative/`
-(`negative_grasp/`), `mask/<id>_<k>.npy` (`part_mask/`) and `grasp_instructions/<id>_<k>_<part>.pkl`. The description of
-the picture is `scene_description/<id>.pkl` (`prompt/`). Only the last folder of a path and the name count. Numbers have
-one to four digits. Samples are ordered by the name of the picture, label files by their numbers: 10 comes after 9.
+An image is `image/<id>.jpg`. The names of its other files begin with its name, then `_<k>` for its object number k, or
+in ++ `_<k>_<part>`: `grasp_label_positive/<id>_<k>.pt` (also `positive_grasp/`, `grasp_label/`),
+`grasp_label_negative/` (`negative_grasp/`), `mask/<id>_<k>.npy` (`part_mask/`) and
+`grasp_instructions/<id>_<k>_<part>.pkl`. The description of the image is `scene_description/<id>.pkl` (`prompt/`). Only
+the last folder of a path and the name count. Numbers have one to four digits. Samples are ordered by the name of the
+image, label files by their numbers: 10 comes after 9.
 
 Fields: key (`<id>`), rgb (bytes of the file), mask (uint8 or uint16: k + 1 for object k, 0 elsewhere; the smaller of
 two objects is on top), part_mask (the same for parts: 1 + the row in label_keys), grasps (float32 (N, 4, 2), corners
@@ -13,14 +14,14 @@ degrees, as in the files, without rows that are not finite), grasp_scores (float
 grasp_labels (int64: the row in label_keys). label_keys (json: names of the label files without suffix, with those
 without grasps). grasps_negative, grasp_rows_negative, grasp_objects_negative: the same. text and queries (json: names
 of the objects, by k) from scene_description, instructions (json: a text for each of label_keys, null if there is none).
-Hidden: files (field -> relative path). A field that no picture has is not in the schema. Label files are not kept:
-their rows are exact. Labels count the pixels of the file as stored.
+Hidden: files (field -> relative path). A field that no image has is not in the schema. Label files are not kept: their
+rows are float32, as in the files. Labels count the pixels of the file as stored.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,18 +40,17 @@ from packer.sources.grasp._anything_labels import (
     read_description,
     read_grasps,
     read_instruction,
-    read_object_mask,
-    read_whole_mask,
+    read_mask,
 )
 from packer.sources.grasp._label_files import points
 
 SPECIFICITY = 100
 _NUMBERS = r"(?:_[0-9]{1,4}){1,2}"  # of an object, and of a part of it
-_NO_TEXT = SceneText("", ())
 _MOST_OF_UINT8 = 255
 _PART = 2  # numbers in the name of a file of a part
 
 Numbers = tuple[int, ...]
+Content = TypeVar("Content")
 
 
 def _role(name: str, folders: str, file: str, need: Need = "optional", *, numbers: str = _NUMBERS) -> FileRole:
@@ -63,7 +63,7 @@ def _role(name: str, folders: str, file: str, need: Need = "optional", *, number
 class Source(FileSource):
     """Grasp-Anything, and Grasp-Anything++."""
 
-    kind, title = "grasp-anything", "Grasp-Anything"
+    kind, title, noun = "grasp-anything", "Grasp-Anything", "image"
     has_companions = False
     roles: Sequence[FileRole] = (
         _role("rgb", "image|images", "jpg|jpeg|png", "always", numbers=""),
@@ -83,9 +83,9 @@ class Source(FileSource):
         labels: str = "strict",
         follow_links: bool = False,
     ) -> None:
-        """List the pictures. Options: see `Policies`; follow_links: follow links out of the folder.
+        """List the images. Options: see `Policies`.
 
-        A picture needs label files, and masks if other pictures have masks; both are labels for `missing`. With
+        An image needs label files, and masks if other images have masks; both are labels for `missing`. With
         `labels="lenient"`, a label file that is not readable is skipped.
         """
         self._list(root, Policies(missing, labels=labels), follow_links=follow_links)
@@ -96,13 +96,13 @@ class Source(FileSource):
 
     @classmethod
     def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
-        """Group each file with the picture that has the longest name that the name of the file begins with."""
+        """Group each file with the image that has the longest name that the name of the file begins with."""
         by_stem, others = super()._grouped(names, roles)
-        pictures = {stem for (_, stem), files in by_stem.items() if "rgb" in files}
+        images = {stem for (_, stem), files in by_stem.items() if "rgb" in files}
         groups: Groups = {}
         for (_, stem), files in by_stem.items():
             for role, paths in files.items():
-                group = "", _picture_of(stem, role, pictures)
+                group = "", _image_of(stem, role, images)
                 groups.setdefault(group, {}).setdefault(role, []).extend(paths)
         return groups, others
 
@@ -110,16 +110,14 @@ class Source(FileSource):
         present = {role for roles in groups.values() for role in roles}
         if "positive" not in present:
             raise InvalidRequest(
-                f"{shown(str(self.root))}: no picture has {self.roles[1].example}; give the folder that contains both, "
+                f"{shown(str(self.root))}: no image has {self.roles[1].example}; give the folder that contains both, "
                 "or another --from"
             )
         self.roles = [role for role in self.roles if role.name in present]
 
     def prepare(self, present: set[str]) -> None:
-        twice, read = [], set[str]()
-        most_labels, largest = 0, -1
-        self._has, self._dtypes = present, dict[str, str]()
-        lengths = set[int]()  # how many numbers the names of masks have
+        twice, read, fields = [], set[str](), set[str]()
+        largest = {"mask": 0, "part_mask": 0}  # the largest value of each
         for sample in self._samples:
             for role, paths in sample.lists.items():
                 read.update(paths)
@@ -127,20 +125,20 @@ class Source(FileSource):
                 has_whole = role == "mask" and () in numbers and any(len(each) == 1 for each in numbers)
                 twice += [", ".join(paths)] if len(numbers) < len(paths) or has_whole else []
                 if role == "mask":
-                    lengths.update(map(len, numbers))
-                    largest = max(largest, *(each[0] for each in numbers if len(each) == 1), -1)
+                    fields.update("part_mask" if len(each) == _PART else "mask" for each in numbers)
+                    largest["mask"] = max([largest["mask"], *(each[0] + 1 for each in numbers if len(each) == 1)])
                 elif role == "positive":
-                    most_labels = max(most_labels, len(paths))
+                    largest["part_mask"] = max(largest["part_mask"], len(paths))
         if twice:
             raise BadInput(
-                f"{shown(str(self.root))}: {counted(len(twice), self.noun)} with files there twice: {listed(twice)}; "
+                f"{shown(str(self.root))}: {counted(len(twice), 'image')} with files there twice: {listed(twice)}; "
                 "remove all but one"
             )
+        self._has = present
         self._extras = [name for name in self._extras if name not in read]
-        if lengths & {0, 1}:
-            self._dtypes["mask"] = _dtype(largest + 1)
-        if 2 in lengths:
-            self._dtypes["part_mask"] = _dtype(most_labels)
+        self._dtypes = {
+            name: "uint8" if value <= _MOST_OF_UINT8 else "uint16" for name, value in largest.items() if name in fields
+        }
 
     def more_fields(self) -> Sequence[Field]:
         return [
@@ -168,13 +166,7 @@ class Source(FileSource):
 
     def more_notes(self) -> Sequence[str]:
         labels = [len(sample.lists.get("positive", ())) for sample in self._samples]
-        bare = labels.count(0)
-        return [
-            counted(sum(labels), "label file"),
-            *([f"{counted(bare, self.noun)} without label files: kept without grasps"] if bare else []),
-            *([] if "mask" in self._dtypes else ["no mask: no picture has one"]),
-            *([] if "description" in self._has else ["no text: no picture has one"]),
-        ]
+        return [f"{counted(sum(labels), 'label file')}; {counted(labels.count(0), 'image')} without label files"]
 
     def missing(self, index: int) -> str | None:
         """Return which grasps, masks and texts are absent, skipped or rounded; reads the label files."""
@@ -185,20 +177,13 @@ class Source(FileSource):
             return None  # reading the sample raises it
 
     def _reasons(self, sample: FileSample) -> list[str]:
-        labels = _by_numbers(sample, "positive")
         values, reasons = self._grasps(sample, "positive")
-        if not labels:
-            reasons.append("no grasps: no label file")
-        elif not reasons and not len(values["grasps"]):
-            reasons.append(f"no grasps: {counted(len(labels), 'label file')} without any")
+        if not reasons and not len(values["grasps"]):
+            reasons.append("no grasps")
+        if "mask" in self._dtypes and all(len(numbers) == _PART for numbers in _by_numbers(sample, "mask")):
+            reasons.append("no mask: all of it is 0")
         if "negative" in self._has:
             reasons += self._grasps(sample, "negative")[1]
-        masks = _by_numbers(sample, "mask")
-        if "mask" in self._dtypes and not any(len(numbers) < _PART for numbers in masks):
-            reasons.append("no mask: all of it is 0")
-        unlabeled = sum(len(numbers) == _PART and numbers not in labels for numbers in masks)
-        if unlabeled:
-            reasons.append(f"{counted(unlabeled, 'mask')} of parts without a label file: skipped")
         if "description" in self._has:
             reasons += self._description(sample)[1]
         if "instruction" in self._has:
@@ -206,22 +191,15 @@ class Source(FileSource):
         return reasons
 
     def _grasps(self, sample: FileSample, role: str) -> tuple[base.Sample, list[str]]:
-        """Return the grasps of the label files, and which of them are skipped or rounded. Raises BadInput if strict."""
+        """Return the grasps of the label files, and which of them are skipped. Raises BadInput if strict."""
         found, reasons = [], []
         files = _by_numbers(sample, role)
         for path in files.values():
-            data = self.read(path)
-            try:
-                grasps = read_grasps(data, self.root / path)
-            except BadInput as error:
-                if self._is_strict:
-                    raise
-                reasons.append(f"{shown(path)} skipped: {self._cause(error, path)}")
-                grasps = NO_GRASPS
-            if grasps.dropped:
-                reasons.append(f"{grasps.dropped} of {grasps.total} grasps of {shown(path)} skipped: not finite")
-            if grasps.is_rounded:
-                reasons.append(f"{shown(path)} has float64, rows keep float32")
+            grasps, cause = self._parsed_file(path, read_grasps, NO_GRASPS, is_strict=self._is_strict)
+            reasons += [f"skipped: {cause}"] if cause else []
+            skipped = grasps.total - len(grasps.rows)
+            reasons += [f"{skipped} of {grasps.total} grasps of {shown(path)} skipped: not finite"] if skipped else []
+            reasons += [f"{shown(path)} has float64, rows are float32"] if grasps.is_rounded else []
             found.append(grasps)
         counts = [len(grasps.rows) for grasps in found]
         rows = np.concatenate([NO_GRASPS.rows, *(grasps.rows for grasps in found)])
@@ -237,7 +215,7 @@ class Source(FileSource):
         return values, reasons
 
     def _masks(self, sample: FileSample, data: bytes) -> base.Sample:
-        """Return the masks of a picture. Raises BadInput for a mask of another size."""
+        """Return the masks of an image. Raises BadInput for a mask of another size."""
         if not self._dtypes:
             return {}
         from packer.images import sniff  # decoders, which listing a folder does without
@@ -246,38 +224,34 @@ class Source(FileSource):
             header = sniff(data, MOST_PIXELS)
         except DamagedImage as error:
             path = self.root / sample.paths["rgb"]
-            raise BadInput(f"{shown(str(path))}: cannot read the picture: {error}") from error
+            raise BadInput(f"{shown(str(path))}: cannot read the image: {error}") from error
         size = header.height, header.width
         files = _by_numbers(sample, "mask")
         rows = {numbers: row for row, numbers in enumerate(_by_numbers(sample, "positive"), start=1)}
         objects = {numbers[0] + 1: path for numbers, path in files.items() if len(numbers) == 1}
         parts = {rows[each]: path for each, path in files.items() if len(each) == _PART and each in rows}
-        values: base.Sample = {}
-        if "mask" in self._dtypes and () in files:
-            mask = self._sized(files[()], read_whole_mask(self.read(files[()]), self.root / files[()]), size)
-            values["mask"] = mask.astype(self._dtypes["mask"])
-        elif "mask" in self._dtypes:
-            values["mask"] = self._drawn("mask", objects, size)
-        if "part_mask" in self._dtypes:
-            values["part_mask"] = self._drawn("part_mask", parts, size)
+        values = {name: self._drawn(name, parts if name == "part_mask" else objects, size) for name in self._dtypes}
+        if () in files:
+            values["mask"] = self._mask(files[()], size)
+            if values["mask"].dtype.itemsize > 1:
+                raise BadInput(f"{shown(str(self.root / files[()]))}: expected a mask of uint8; save it as uint8")
+            values["mask"] = values["mask"].astype(self._dtypes["mask"])
         return values
 
     def _drawn(self, field: str, paths: Mapping[int, str], size: tuple[int, int]) -> npt.NDArray[Any]:
         """Return one mask for several, each with its value; the smaller are on top."""
-        found = [
-            (value, self._sized(path, read_object_mask(self.read(path), self.root / path), size))
-            for value, path in paths.items()
-        ]
+        found = [(value, self._mask(path, size) != 0) for value, path in paths.items()]
         drawn = np.zeros(size, self._dtypes[field])
         for value, where in sorted(found, key=lambda pair: (-int(pair[1].sum()), pair[0])):
             drawn[where] = value
         return drawn
 
-    def _sized(self, path: str, mask: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any]:
+    def _mask(self, path: str, size: tuple[int, int]) -> npt.NDArray[Any]:
+        mask = read_mask(self.read(path), self.root / path)
         if mask.shape != size:
             raise BadInput(
-                f"{shown(str(self.root / path))}: is {mask.shape[1]}x{mask.shape[0]} px, its picture "
-                f"{size[1]}x{size[0]}; get the files again"
+                f"{shown(str(self.root / path))}: is {mask.shape[1]}x{mask.shape[0]} px, its image "
+                f"{size[1]}x{size[0]}; download the files again"
             )
         return mask
 
@@ -285,12 +259,9 @@ class Source(FileSource):
         """Return the description, empty if it is absent or not readable, and why."""
         path = sample.paths.get("description")
         if path is None:
-            return _NO_TEXT, ["no text: no scene_description"]
-        data = self.read(path)
-        try:
-            return read_description(data, self.root / path), []
-        except BadInput as error:
-            return _NO_TEXT, [f"no text: {shown(path)}: {self._cause(error, path)}"]
+            return SceneText(), ["no text: no scene_description"]
+        text, cause = self._parsed_file(path, read_description, SceneText())
+        return text, [f"no text: {cause}"] if cause else []
 
     def _instructions(self, sample: FileSample) -> tuple[list[str | None], list[str]]:
         """Return the text for each label file, None if it is absent or not readable, and why."""
@@ -298,25 +269,23 @@ class Source(FileSource):
         texts: list[str | None] = []
         reasons = []
         for numbers in _by_numbers(sample, "positive"):
-            text, path = None, files.pop(numbers, None)
-            if path is not None:
-                data = self.read(path)
-                try:
-                    text = read_instruction(data, self.root / path)
-                except BadInput as error:
-                    reasons.append(f"no instruction: {shown(path)}: {self._cause(error, path)}")
+            path = files.get(numbers)
+            text, cause = self._parsed_file(path, read_instruction, None) if path else (None, "")
             texts.append(text)
-        if files:
-            reasons.append(f"{counted(len(files), 'instruction')} without a label file: skipped")
+            reasons += [f"no instruction: {cause}"] if cause else []
         return texts, reasons
 
-    def _cause(self, error: BadInput, path: str) -> str:
-        """Return the message of a parser without the path."""
-        return error.message.removeprefix(f"{shown(str(self.root / path))}: ")
-
-
-def _dtype(largest: int) -> str:
-    return "uint8" if largest <= _MOST_OF_UINT8 else "uint16"
+    def _parsed_file(
+        self, path: str, parse: Callable[[bytes, Path], Content], otherwise: Content, *, is_strict: bool = False
+    ) -> tuple[Content, str]:
+        """Return the content of a file, or `otherwise` and the cause. Raises BadInput if it cannot be read."""
+        data = self.read(path)
+        try:
+            return parse(data, self.root / path), ""
+        except BadInput as error:
+            if is_strict:
+                raise
+            return otherwise, shown(path) + error.message.removeprefix(shown(str(self.root / path)))
 
 
 def _grasp_fields(ending: str) -> list[Field]:
@@ -337,7 +306,7 @@ def _stem(path: str) -> str:
 
 
 def _numbers(path: str, key: str) -> Numbers:
-    """Return the numbers after the name of the picture."""
+    """Return the numbers after the name of the image."""
     return tuple(map(int, _stem(path)[len(key) + 1 :].split("_"))) if _stem(path) != key else ()
 
 
@@ -346,12 +315,12 @@ def _by_numbers(sample: FileSample, role: str) -> dict[Numbers, str]:
     return dict(sorted((_numbers(path, sample.key), path) for path in sample.lists.get(role, ())))
 
 
-def _picture_of(stem: str, role: str, pictures: Collection[str]) -> str:
-    """Return the name of the picture of a file; if there is no such picture, the name without numbers."""
+def _image_of(stem: str, role: str, images: Collection[str]) -> str:
+    """Return the name of the image of a file; if there is no such image, the name without numbers."""
     if role in ("rgb", "description"):
         return stem
     name, numbers = stem, 0
-    while not (name in pictures and (numbers or role == "mask")):
+    while not (name in images and (numbers or role == "mask")):
         above, _, number = name.rpartition("_")
         if numbers == _PART or not re.fullmatch("[0-9]{1,4}", number) or not above:
             return name

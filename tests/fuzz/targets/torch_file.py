@@ -55,7 +55,11 @@ def check(data: bytes) -> None:
             grasps = read_grasps(file, _PATH)
         except BadInput:
             continue
-        if not np.isfinite(grasps.rows).all() or not np.isfinite(grasps.corners).all() or grasps.dropped < 0:
+        if (
+            not np.isfinite(grasps.rows).all()
+            or not np.isfinite(grasps.corners).all()
+            or len(grasps.rows) > grasps.total
+        ):
             raise Disagreement(f"{grasps}")
 
 
