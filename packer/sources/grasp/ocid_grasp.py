@@ -1,17 +1,17 @@
-"""OCID-Grasp: the pictures of OCID with grasps and classes of objects, in folders of any depth.
+"""OCID-Grasp: the images of OCID with grasps and classes of objects, in folders of any depth.
 
 A sequence is a folder with `rgb/` and `Annotations/`, at any depth: ARID20 has `ARID20/table/top/seq01`, ARID10 and
-YCB10 have one more folder. A sample is a picture `<sequence>/rgb/<name>.png`. Its other files have the same name in
+YCB10 have one more folder. A sample is an image `<sequence>/rgb/<name>.png`. Its other files have the same name in
 `depth/`, `seg_mask_labeled_combi/` (classes), `seg_mask_instances_combi/`, `Annotations/<name>.txt` (all grasps) and
 `Annotations_per_class/<name>/<class>/<name>.txt` (the same grasps by class). Samples are ordered by the path of
 `Annotations/<name>.txt`, as in the loaders of the grasp networks.
 
-Fields: key (`<sequence>/<name>`), rgb (PNG bytes), depth (PNG bytes, uint16, millimetres, 0 is no measurement), mask
+Fields: key (`<sequence>/<name>`), rgb (PNG bytes), depth (PNG bytes, uint16, millimeters, 0 is no measurement), mask
 (PNG bytes: 0 background, 1 to 30 classes, 31 objects of no class), instances (PNG bytes), grasps (float32 (N, 4, 2),
 corners x, y; p0 -> p1 is the opening axis), grasp_objects (int64 (N,): the class of the object of each grasp, -1 if no
 file contains it), split (int64, from `data_split/*.txt`). Hidden: files (field -> relative path), grasps_file
-(verbatim, empty for a picture without one). A depth or mask that no picture has is no field, and a set without lists
-has no split. Labels count the pixels of the file as stored: PNG files of this set have no EXIF orientation.
+(verbatim, empty for an image without one). A depth or mask that no image has is not in the schema, and a set without
+lists has no split. Labels count the pixels of the file as stored: PNG files of this set have no EXIF orientation.
 """
 
 import re
@@ -33,7 +33,7 @@ from packer.sources._trees.file_tree import FileTree
 from packer.sources.grasp._label_files import read_rectangles, rectangles, verbatim
 
 SPECIFICITY = 100
-UNLISTED = "unlisted"  # the split of pictures that no list names, if there are lists
+UNLISTED = "unlisted"  # the split of images that are in no list
 _PER_CLASS = "Annotations_per_class"
 _LIST = re.compile(r"(?P<base>(?:.*/)?)data_split/(?P<split>[^/]+?)(?:_(?P<number>[0-9]+))?\.txt", re.DOTALL)
 
@@ -71,10 +71,10 @@ class Source(FileSource):
         own_splits: bool = True,
         follow_links: bool = False,
     ) -> None:
-        """List the pictures.
+        """List the images.
 
-        missing, labels: see `Policies`; with `missing="error"`, a picture that is only in a list is an error, too.
-        own_splits: the samples have the splits of `data_split/`. follow_links: follow links out of the folder.
+        With `missing="error"`, an image that only a list has is an error, too. own_splits: the samples have the splits
+        of `data_split/`. Others: see `Policies`.
         """
         self._missing, self._has_lists = missing, own_splits
         self._list(root, Policies(missing=missing, labels=labels), follow_links=follow_links)
@@ -89,8 +89,8 @@ class Source(FileSource):
 
     def prepare(self, present: set[str]) -> None:
         self._has_classes = "classes" in present
-        self._tables = _lists(self.root, self._extras) if self._has_lists else {}
-        self._split_of, self._absent = self._read_lists()
+        self._tables = self._lists() if self._has_lists else {}
+        self._split_of = self._read_lists()
         self._extras = [name for name in self._extras if not name.endswith(".pcd")]
 
     def split_of(self, sample: FileSample) -> str:
@@ -110,7 +110,7 @@ class Source(FileSource):
         return {"grasp_objects": self._objects(sample, files.get("grasps_file", b""))[0]} if self._has_classes else {}
 
     def missing(self, index: int) -> str | None:
-        """Return which labels are absent, empty or skipped, and whose class is unknown; reads the label files."""
+        """Return which labels are absent, empty or skipped, or have no class; reads the label files."""
         reason = super().missing(index)
         sample = self._samples[self.checked(index)]
         if not self._has_classes or "grasps_file" not in sample.paths:
@@ -120,10 +120,10 @@ class Source(FileSource):
         except BadInput:
             return None  # reading the sample raises it
         unknown = int((objects < 0).sum())
-        reasons = [reason] if reason else []
-        reasons += [f"{unknown} of {len(objects)} grasps in no file of {_PER_CLASS}: class -1"] if unknown else []
-        reasons += [f"{counted(unmatched, 'grasp')} of {_PER_CLASS} not in Annotations/: skipped"] if unmatched else []
-        return "; ".join(reasons) or None
+        if unknown or unmatched:
+            counts = f"{unknown} grasps without a class, {unmatched} only in {_PER_CLASS}"
+            return f"{reason}; {counts}" if reason else counts
+        return reason
 
     def more_notes(self) -> Sequence[str]:
         return self._absent
@@ -132,51 +132,44 @@ class Source(FileSource):
         """Return the class of each grasp, and how many grasps only a file by class contains."""
         name = sample.paths.get("grasps_file", "")
         grasps = read_rectangles(data, self.root / name, strict=self._is_strict)
-        classes: dict[bytes, list[int]] = {}  # one rectangle may be there once for each of several objects
-        for number, path in sorted(
-            ((int(path.split("/")[-2]), path) for path in sample.lists.get("classes", ())), reverse=True
-        ):
+        classes: dict[bytes, list[int]] = {}  # several objects may have the same rectangle
+        files = sorted(((int(path.split("/")[-2]), path) for path in sample.lists.get("classes", ())), reverse=True)
+        for number, path in files:
             for corners in read_rectangles(self.read(path), self.root / path, strict=self._is_strict).values:
                 classes.setdefault(corners.tobytes(), []).append(number)
         of_each = [classes[key].pop() if classes.get(key := each.tobytes()) else -1 for each in grasps.values]
         return np.array(of_each, np.int64), sum(map(len, classes.values()))
 
-    def _read_lists(self) -> tuple[dict[str, str], list[str]]:
-        """Return the split of each listed key, and a note on pictures that only the lists name."""
-        keys = {sample.key for sample in self._samples}
-        skipped = {key for key, _ in self.left_out}
+    def _lists(self) -> dict[str, str]:
+        """Return the list of each split in `data_split/`, the one with the lowest number. Raises BadInput."""
+        matches = [match for match in map(_LIST.fullmatch, self._extras) if match]
+        if len({match["base"] for match in matches}) > 1:
+            raise BadInput(
+                f"{shown(str(self.root))}: several folders data_split: {listed(m[0] for m in matches)}; keep one"
+            )
+        lists: dict[str, str] = {}
+        for match in sorted(matches, key=lambda match: (int(match["number"] or 0), match[0])):
+            lists.setdefault(match["split"], match[0])
+        return lists
+
+    def _read_lists(self) -> dict[str, str]:
+        """Return the split of each listed key. Raises BadInput."""
+        keys = {sample.key for sample in self._samples} | {key for key, _ in self.left_out}
         split_of: dict[str, str] = {}
-        absent, twice = [], []
+        twice = []
         for split, name in self._tables.items():
             above = name.rpartition("data_split/")[0]
             for key in _listed_keys(self.read(name), self.root / name):
-                full = above + key
-                if full not in keys:
-                    absent += [full] if full not in skipped else []
-                elif split_of.setdefault(full, split) != split:
-                    twice.append(f"{full} ({split_of[full]}, {split})")
+                if split_of.setdefault(above + key, split) != split and above + key in keys:
+                    twice.append(f"{above + key} ({split_of[above + key]}, {split})")
         if twice:
-            raise BadInput(
-                f"{shown(str(self.root))}: {counted(len(twice), 'picture')} in two lists of data_split/: "
-                f"{listed(twice)}; correct the lists"
-            )
-        note = f"{counted(len(absent), 'picture')} of the lists in data_split/ not there: {listed(absent)}"
+            raise BadInput(f"{shown(str(self.root))}: images in two lists: {listed(twice)}; correct the lists")
+        absent = [key for key in split_of if key not in keys]
+        note = f"{counted(len(absent), 'image')} of the lists in data_split/ not found: {listed(absent)}"
         if absent and self._missing == "error":
-            raise BadInput(f"{shown(str(self.root))}: {note}; get them, or use --missing keep")
-        return split_of, [note] if absent else []
-
-
-def _lists(root: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return the list of each split in `data_split/`: of several, the one with the lowest number. Raises BadInput."""
-    numbered: dict[str, list[tuple[int, str]]] = {}
-    for name in names:
-        match = _LIST.fullmatch(name)
-        if match is not None:
-            numbered.setdefault(match["split"], []).append((int(match["number"] or 0), name))
-    folders = {name.rpartition("/")[0] for lists in numbered.values() for _, name in lists}
-    if len(folders) > 1:
-        raise BadInput(f"{shown(str(root))}: lists of splits in several folders: {listed(sorted(folders))}; keep one")
-    return {split: min(lists)[1] for split, lists in numbered.items()}
+            raise BadInput(f"{shown(str(self.root))}: {note}; download them, or use --missing keep")
+        self._absent = [note] if absent else []
+        return split_of
 
 
 def _listed_keys(data: bytes, path: Path) -> Iterable[str]:
@@ -185,8 +178,8 @@ def _listed_keys(data: bytes, path: Path) -> Iterable[str]:
         if not line.strip():
             continue
         sequence, comma, file = line.strip().partition(",")
-        name, dot, suffix = file.strip().rpartition(".")
-        if not (comma and sequence.strip("/ ") and name and dot and suffix == "png" and "/" not in name):
+        name, _, suffix = file.strip().rpartition(".")
+        if not (comma and sequence.strip("/ ") and name and suffix == "png" and "/" not in name):
             raise BadInput(
                 f"{shown(str(path))}:{number}: cannot read the list: found {shown(line[:80])!r}, expected "
                 "SEQUENCE,NAME.png; correct the file"
