@@ -27,7 +27,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def loaded(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
-    """A label file as the networks' loader has it."""
+    """A label file as the loader of the networks reads it."""
     with path.open("rb") as file:
         return np.asarray(torch.load(file, weights_only=True).numpy())
 
@@ -60,14 +60,14 @@ def test_values_are_those_of_the_files(root: Path, tmp_path: Path) -> None:
     assert [key for key, _ in summary.incomplete] == [C]
 
 
-def test_one_picture_with_several_label_files_is_one_sample(root: Path) -> None:
+def test_one_image_with_several_label_files_is_one_sample(root: Path) -> None:
     source = Source(root)
     assert len(source) == 3
     assert len(source.files(0)) == 1 + 3 + 1 + 3 + 1  # each of its files is read
     assert len(source[0]["grasps"]) == 8
 
 
-def test_numbers_of_two_digits_are_objects_and_stand_in_their_order(root: Path) -> None:
+def test_numbers_of_two_digits_are_objects_in_order(root: Path) -> None:
     """The loader of Grasp-Anything's authors takes one digit away, so that `_10` names the picture `..._1.jpg`."""
     sample = Source(root)[0]
     assert sample["label_keys"] == [f"{A}_0", f"{A}_2", f"{A}_10"]
@@ -75,7 +75,7 @@ def test_numbers_of_two_digits_are_objects_and_stand_in_their_order(root: Path) 
     assert sample["grasp_labels"].tolist() == [0] * 3 + [1] + [2] * 4
 
 
-def test_a_picture_whose_name_ends_in_a_number_keeps_its_label_files(root: Path) -> None:
+def test_an_image_whose_name_ends_in_a_number_keeps_its_label_files(root: Path) -> None:
     write(
         root, {f"image/{A}_10.jpg": picture(7, suffix=".jpg"), f"grasp_label_positive/{A}_10_4.pt": saved(rows(5, 2))}
     )
@@ -93,8 +93,8 @@ def test_a_grasp_by_hand(root: Path) -> None:
     )
 
 
-def test_the_angle_turns_with_the_clock_on_the_screen(root: Path) -> None:
-    """A bar turned by 30 degrees with the clock is gripped across: the opening ends lie outside, the centre in."""
+def test_the_angle_is_clockwise_on_the_screen(root: Path) -> None:
+    """A bar at 30 degrees is gripped across: the ends of the opening are outside, the center is inside."""
     height, width, turned = 48, 64, np.deg2rad(30)
     y, x = np.mgrid[:height, :width]
     along = (x - 32) * np.cos(turned) + (y - 24) * np.sin(turned)
@@ -124,7 +124,7 @@ def test_a_view_of_a_larger_tensor_is_its_own_rows(root: Path) -> None:
 
 
 class Evil:
-    """Unpickled by pickle, it would make a folder."""
+    """A value that makes a folder if pickle loads it."""
 
     def __reduce__(self) -> Any:
         return os.mkdir, ("evil",)
@@ -174,7 +174,7 @@ def test_a_label_file_without_grasps(root: Path, empty: torch.Tensor) -> None:
     assert source.missing(1) == "no grasps"
 
 
-def test_pictures_without_labels(root: Path) -> None:
+def test_images_without_labels(root: Path) -> None:
     assert Source(root)[2]["label_keys"] == []
     assert any("1 image without label files" in note for note in Source(root).notes)
     source = Source(root, missing="skip")
@@ -206,13 +206,13 @@ def test_a_description_that_is_code_is_skipped(root: Path, monkeypatch: pytest.M
     (root / f"scene_description/{C}.pkl").write_bytes(pickle.dumps((1, 2)))
     source = Source(root)
     assert [source[index]["text"] for index in range(3)] == ["", "", ""] and source[0]["queries"] == []
-    said = [source.missing(index) or "" for index in range(3)]
-    assert f"scene_description/{A}.pkl: " in said[0] and "posix.mkdir" in said[0]
-    assert "Unicode" in said[1] and "expected a pair" in said[2]
+    reasons = [source.missing(index) or "" for index in range(3)]
+    assert f"scene_description/{A}.pkl: " in reasons[0] and "posix.mkdir" in reasons[0]
+    assert "Unicode" in reasons[1] and "expected a pair" in reasons[2]
     assert not (root / "evil").exists()
 
 
-def test_a_picture_without_a_description(root: Path) -> None:
+def test_an_image_without_a_description(root: Path) -> None:
     (root / f"scene_description/{A}.pkl").unlink()
     source = Source(root)
     assert source[0]["text"] == "" and source.missing(0) == "no text: no scene_description"
@@ -220,7 +220,7 @@ def test_a_picture_without_a_description(root: Path) -> None:
 
 
 def plusplus(root: Path) -> Path:
-    """Grasp-Anything++ as its loaders have it: parts of objects, an instruction for each, other names of folders."""
+    """Grasp-Anything++ for its loaders: parts of objects, an instruction for each, other names of folders."""
     files: dict[str, bytes | str] = {f"{A}_{k}_{part}": b"" for k, part in ((0, 0), (0, 1), (10, 0))}
     made = {f"seen/positive_grasp/{stem}.pt": saved(rows(seed, 2)) for seed, stem in enumerate(files)}
     made |= {f"seen/grasp_instructions/{stem}.pkl": pickle.dumps(f"Grasp {stem}") for stem in list(files)[1:]}
@@ -290,7 +290,7 @@ def test_a_mask_that_is_not_valid_is_an_error(root: Path, data: bytes, word: str
         Source(root)[1]
 
 
-def test_where_folders_lie_and_what_they_are_called(root: Path) -> None:
+def test_places_and_names_of_folders(root: Path) -> None:
     before = Source(root)[0]
     (root / "images").mkdir()
     for old, new in (("image", "images/image"), ("grasp_label_positive", "a_0.pt/grasp_label"), ("mask", "image/mask")):
@@ -303,7 +303,7 @@ def test_where_folders_lie_and_what_they_are_called(root: Path) -> None:
         assert np.array_equal(after[name], before[name])
 
 
-def test_pictures_or_labels_alone_are_refused(root: Path) -> None:
+def test_images_or_labels_alone_are_refused(root: Path) -> None:
     for folder in ("image", "grasp_label_positive"):
         with pytest.raises(InvalidRequest, match="grasp_label_positive/ID_K"):
             Source(root / folder)

@@ -1,4 +1,4 @@
-"""OCID-Grasp: what its files say, read here again by a few lines of their own, and the traps of its layout."""
+"""OCID-Grasp: its files read by a few lines of the test, and the traps of its layout."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def corners(path: Path) -> npt.NDArray[np.float32]:
-    """What the fork's loader of Cornell's files reads: four lines each, x and y."""
+    """Rectangles of four lines x y, as the loader of Cornell's files reads them."""
     numbers = [float(word) for word in path.read_text().split()]
     return np.array(numbers, np.float32).reshape(-1, 4, 2)
 
@@ -33,7 +33,7 @@ def by_key(source: Source) -> dict[str, int]:
     return {source.key(index): index for index in range(len(source))}
 
 
-def test_every_sequence_is_found_however_deep_it_lies(root: Path) -> None:
+def test_sequences_are_found_at_any_depth(root: Path) -> None:
     found = sorted(path.relative_to(root) for path in root.rglob("Annotations/*.txt"))
     assert {len(path.parts) - 2 for path in found} == {4, 5, 6}
     assert [source_key(path) for path in found] == [Source(root).key(index) for index in range(4)]
@@ -73,7 +73,7 @@ def test_lists_may_be_incomplete_or_have_images_that_do_not_exist(root: Path) ->
         Source(root, missing="error")
 
 
-def test_a_picture_in_two_lists_is_an_error(root: Path) -> None:
+def test_an_image_in_two_lists_is_an_error(root: Path) -> None:
     path = root / "data_split/training_0.txt"
     (root / "data_split/validation_0.txt").write_text(path.read_text())
     with pytest.raises(BadInput, match="two lists"):
@@ -87,11 +87,11 @@ def test_a_line_that_is_not_an_image_is_an_error(root: Path, line: str) -> None:
         Source(root)
 
 
-def test_the_list_of_the_lowest_number_counts(root: Path) -> None:
-    write(root, {"data_split/training_1.txt": "mended,elsewhere.png\n"})
+def test_the_list_with_the_lowest_number_counts(root: Path) -> None:
+    write(root, {"data_split/training_1.txt": "unused,elsewhere.png\n"})
     source = Source(root)
     assert source.schema["split"].classes == ("training", "validation")
-    assert not any("mended" in note for note in source.notes)
+    assert not any("unused" in note for note in source.notes)
 
 
 def test_ill_formed_labels(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""REGRAD: what its files say, read here again by json, Pillow and OpenCV, and the traps of its layout."""
+"""REGRAD: its files read by json, Pillow and OpenCV, and the traps of its layout."""
 
 import json
 import shutil
@@ -28,8 +28,8 @@ def root(tmp_path: Path) -> Path:
     return regrad.build(tmp_path / "set")
 
 
-def said(root: Path, grasps: Any, **options: Any) -> Source:
-    """The source, where the first view of train has these grasps."""
+def with_grasps(root: Path, grasps: Any, **options: Any) -> Source:
+    """The source, with these grasps in the first view of train."""
     (root / TRAIN).write_text(grasps if isinstance(grasps, str) else json.dumps(grasps), encoding="utf-8")
     return Source(root, **options)
 
@@ -69,12 +69,12 @@ def test_without_like_there_are_rows_and_no_corners(root: Path) -> None:
 
 
 def test_the_first_side_of_a_grasp_is_the_longer(root: Path) -> None:
-    """Both ways in which OpenCV has told of one rectangle give the same corners."""
+    """Both forms in which OpenCV returns one rectangle give the same corners."""
     scores = [1, 1, 1, 1]
-    old = said(root, [[1, [[30, 20], [6, 18], -60], scores]], like="cv44")[1]["grasps"]
+    old = with_grasps(root, [[1, [[30, 20], [6, 18], -60], scores]], like="cv44")[1]["grasps"]
     for path in root.rglob("2D_Grasp/*/*/*/*.json"):
         path.write_text("[]", encoding="utf-8")
-    new = said(root, [[1, [[30, 20], [18, 6], 30], scores]], like="cv45")[1]["grasps"]
+    new = with_grasps(root, [[1, [[30, 20], [18, 6], 30], scores]], like="cv45")[1]["grasps"]
     assert old == pytest.approx(new, abs=1e-4)
     p0, p1, p2, _ = new[0].astype(float)
     assert p1 - p0 == pytest.approx([18 * np.cos(np.pi / 6), 18 * np.sin(np.pi / 6)], abs=1e-4)
@@ -85,21 +85,21 @@ def test_an_angle_of_the_other_opencv_is_an_error(root: Path) -> None:
     with pytest.raises(BadInput, match=r"1\.json: .*-30.*--like cv45"):
         Source(root, like="cv45")[1]
     with pytest.raises(BadInput, match=r"45 degrees.*--like cv44"):
-        said(root, [[1, [[30, 20], [18, 6], 45], [1, 1, 1, 1]]], like="cv44")[1]
-    with pytest.raises(InvalidRequest, match="expected one of none, cv44, cv45"):
+        with_grasps(root, [[1, [[30, 20], [18, 6], 45], [1, 1, 1, 1]]], like="cv44")[1]
+    with pytest.raises(InvalidRequest, match="cv44"):
         Source(root, like="cv46")
 
 
-def test_pictures_without_version_1_have_no_grasps(root: Path) -> None:
+def test_images_without_version_1_have_no_grasps(root: Path) -> None:
     shutil.rmtree(root / "Grasp Part")
     source = Source(root)
     assert source.schema.names == ("key", "rgb", "depth", "mask", "relations", "split", "files")
     assert [source.missing(index) for index in range(4)] == [None] * 4
-    with pytest.raises(InvalidRequest, match="--like cv44: there are no grasps"):
+    with pytest.raises(InvalidRequest, match="--like cv44"):
         Source(root, like="cv44")
 
 
-def test_scenes_of_one_number_are_others_in_other_splits(root: Path) -> None:
+def test_scenes_of_two_splits_may_have_one_number(root: Path) -> None:
     source = Source(root)
     assert source[0]["relations"] == {"lamp-1": []} and source[0]["grasp_rows"][0, 0] == 1
     assert source[1]["relations"]["bowl-3"] == ["mug-2"] and len(source[1]["grasp_rows"]) == 2
@@ -122,43 +122,46 @@ def test_the_order_is_by_number(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("grasps", "words"),
+    "grasp",
     [
-        ([[1, [[1, 2], [3, 4], 5]]], "grasp 0: expected"),
-        ([[1, [[1, 2], [3, 4], 5], [1, 1, 1]]], "grasp 0: expected"),
-        ([[1.5, [[1, 2], [3, 4], 5], [1, 1, 1, 1]]], "grasp 0: expected"),
-        ([[1, [[1, True], [3, 4], 5], [1, 1, 1, 1]]], "grasp 0: expected"),
-        ([[1, [[1, 10**400], [3, 4], 5], [1, 1, 1, 1]]], "grasp 0: expected"),
-        ([[1, [[1, "2"], [3, 4], 5], [1, 1, 1, 1]]], "grasp 0: expected"),
+        7,
+        [1, [[1, 2], [3, 4], 5]],
+        [1, [[1, 2], [3, 4], 5], [1, 1, 1]],
+        [1.5, [[1, 2], [3, 4], 5], [1, 1, 1, 1]],
+        [1, [[1, True], [3, 4], 5], [1, 1, 1, 1]],
+        [1, [[1, 10**400], [3, 4], 5], [1, 1, 1, 1]],
+        [1, [[1, "2"], [3, 4], 5], [1, 1, 1, 1]],
+        [1, ["12", [3, 4], 5], [1, 1, 1, 1]],
+        [1, [{"1": 1, "2": 2}, [3, 4], 5], [1, 1, 1, 1]],
     ],
 )
-def test_a_grasp_of_another_form_is_an_error_or_left_out(root: Path, grasps: Any, words: str) -> None:
-    with pytest.raises(BadInput, match=rf"2D_Grasp/train/00001/1/1\.json: {words}"):
-        said(root, grasps)[1]
+def test_a_grasp_of_another_form_is_an_error_or_skipped(root: Path, grasp: Any) -> None:
+    with pytest.raises(BadInput, match=r"2D_Grasp/train/00001/1/1\.json: grasp 0"):
+        with_grasps(root, [grasp])[1]
     source = Source(root, labels="lenient")
     assert len(source[1]["grasp_rows"]) == 0
     assert str(source.missing(1)).startswith("1 of 1 labels")
 
 
 @pytest.mark.parametrize("text", ["{}", "[1", "[" * 5000, '[{"a": 1, "a": 2}]', "1" * 5000, "\x00"])
-def test_a_file_that_is_no_list_of_grasps_is_an_error_of_one_line(root: Path, text: str) -> None:
+def test_another_file_is_an_error_of_one_line(root: Path, text: str) -> None:
     for labels in ("strict", "lenient"):
         with pytest.raises(BadInput, match=r"2D_Grasp/train/00001/1/1\.json: ") as caught:
-            said(root, text if text[0] != "\x00" else '"\x00"', labels=labels)[1]
+            with_grasps(root, text if text[0] != "\x00" else '"\x00"', labels=labels)[1]
         assert str(caught.value).isprintable()
 
 
-def test_grasps_that_are_not_finite_are_left_out_and_told(root: Path) -> None:
+def test_grasps_that_are_not_finite_are_skipped(root: Path) -> None:
     good = [3, [[1, 2], [3, 4], -5], [1, 1, 1, 1]]
-    source = said(root, [[2, [[float("nan"), 2], [3, 4], -5], [1, 1, 1, 1]], good])
+    source = with_grasps(root, [[2, [[float("nan"), 2], [3, 4], -5], [1, 1, 1, 1]], good])
     assert source[1]["grasp_objects"].tolist() == [3]
     assert str(source.missing(1)).startswith("1 of 2 labels")
 
 
-def test_a_scene_without_relations_is_told(root: Path) -> None:
+def test_a_scene_without_relations_is_incomplete(root: Path) -> None:
     (root / "Relation Part/train/mrts.json").write_text('{"00002": {}}', encoding="utf-8")
     source = Source(root)
-    assert source[1]["relations"] == {} and source.missing(1) == "no relations: mrts.json does not have the scene"
+    assert source[1]["relations"] == {} and "no relations" in str(source.missing(1))
 
 
 @pytest.mark.parametrize("text", ["[]", '{"00001": []}', '{"00001": {"a": [1]}}', '{"00001": {"a": "b"}}', "{"])
@@ -180,14 +183,14 @@ def test_masks_of_16_bit_keep_their_numbers(root: Path) -> None:
     assert Source(root).schema["mask"].dtype == "uint16"
 
 
-def test_an_option_that_pairs_has_too_does_not_make_it_pairs(root: Path, tmp_path: Path) -> None:
+def test_an_option_of_pairs_does_not_select_pairs(root: Path, tmp_path: Path) -> None:
     found = detect(root, given=("like",))
     assert found == ("regrad", "REGRAD: 4 views")
     write(tmp_path / "pairs", {"a/1.png": picture(1)})
     assert detect(tmp_path / "pairs", given=("like",))[0] == "pairs"
 
 
-def test_it_is_recognised(root: Path) -> None:
+def test_it_is_recognized(root: Path) -> None:
     assert detect(root) == ("regrad", "REGRAD: 4 views")
     assert sum(grasps is not None for grasps in GRASPS.values()) == 3
     with pytest.raises(InvalidRequest, match="REGRAD.*RGBImages"):

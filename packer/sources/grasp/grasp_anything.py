@@ -191,7 +191,7 @@ class Source(FileSource):
         return reasons
 
     def _grasps(self, sample: FileSample, role: str) -> tuple[base.Sample, list[str]]:
-        """Return the grasps of the label files, and which of them are skipped. Raises BadInput if strict."""
+        """Return the grasps of the label files, and remarks on them. Raises BadInput if strict."""
         found, reasons = [], []
         files = _by_numbers(sample, role)
         for path in files.values():
@@ -232,10 +232,10 @@ class Source(FileSource):
         parts = {rows[each]: path for each, path in files.items() if len(each) == _PART and each in rows}
         values = {name: self._drawn(name, parts if name == "part_mask" else objects, size) for name in self._dtypes}
         if () in files:
-            values["mask"] = self._mask(files[()], size)
-            if values["mask"].dtype.itemsize > 1:
+            mask = self._mask(files[()], size)
+            if mask.dtype.itemsize > 1:
                 raise BadInput(f"{shown(str(self.root / files[()]))}: expected a mask of uint8; save it as uint8")
-            values["mask"] = values["mask"].astype(self._dtypes["mask"])
+            values["mask"] = mask.astype(np.uint8).astype(self._dtypes["mask"])
         return values
 
     def _drawn(self, field: str, paths: Mapping[int, str], size: tuple[int, int]) -> npt.NDArray[Any]:
