@@ -104,7 +104,8 @@ class Source(ListedSource):
         self._split_of_key = {name: split for split, names in splits.items() for name in names}
         self._splits = tuple(split for split in splits if split and own_splits)
         files = set(listing.names)
-        self._samples = [self._sample(name, files) for name in self._split_of_key]
+        samples = {name: self._sample(name, files) for name in listing.names if _is_image(name)}
+        self._samples = [samples[name] for name in self._split_of_key]
         if not any("labels_file" in sample.paths for sample in self._samples):
             raise InvalidRequest(
                 f"{shown(str(self.root))}: not a YOLO set: found {described(listing.names)}, expected images with "
@@ -114,8 +115,7 @@ class Source(ListedSource):
         filled = [sample for sample in self._samples if self._has_rows(sample)]
         self._form = self._row_form(task, description, filled)
         self.schema = Schema(tuple(self._fields(description)))
-        images = filter(_is_image, listing.names)
-        owned = {path for name in images for path in self._sample(name, files).paths.values()}
+        owned = {path for sample in samples.values() for path in sample.paths.values()}
         self._extras = sorted(files - owned - {name for name, _ in self.unread})
         self.notes = [*self.notes, *self._more_notes(len(filled))]
 
@@ -366,12 +366,10 @@ def _sentence(names: Sequence[str], description: str) -> str | None:
 
 def _descriptions(tree: FileTree, names: Sequence[str]) -> list[str]:
     """Return the files directly in the folder that describe a set."""
-    top = (name for name in names if "/" not in name and name.endswith((".yaml", ".yml", DARKNET)))
-    return [name for name in top if _is_description(tree, name)]
-
-
-def _is_description(tree: FileTree, name: str) -> bool:
-    try:
-        return tree.state(name).size_bytes <= MOST_BYTES and describes(tree.read(name), tree.root / name)
-    except BadInput:
-        return False
+    found = []
+    for name in names:
+        if "/" not in name and name.endswith((".yaml", ".yml", DARKNET)):
+            with suppress(BadInput):
+                is_small = tree.state(name).size_bytes <= MOST_BYTES
+                found += [name] if is_small and describes(tree.read(name), tree.root / name) else []
+    return found
