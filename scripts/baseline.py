@@ -32,6 +32,7 @@ HEAVY = ("torch", "cv2", "h5py", "lmdb", "numpy")
 INTENDED: tuple[tuple[str, str], ...] = (
     (r"ocid-grasp --missing skip, .*", "grasps by class of a skipped picture are extras, as its other files are"),
     (r"batches coco .*|coco --resize .*", "box_areas scale with the picture"),
+    (r"(n5|npy|npz) --max-pixels 100", "arrays with more pixels are refused: no reader opens such a pack"),
     (r"signature PackDataset\.(check_transform|stored_rows)", "methods that Loader and convert call"),
     (r"signature PackDataset\.fetch_ahead", "rank and world_size: ranks share the cache"),
     (r"signature convert", "the options of sources are keywords of SourceOptions, an Unpack[TypedDict]"),

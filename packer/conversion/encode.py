@@ -322,11 +322,17 @@ class SampleEncoder(Encoder):
     def _computed(self, field: Field, codec: Codec, value: Any, picture: _Picture) -> bytes:
         from packer.geometry.warp import warp  # brings OpenCV, which packing kept bytes does without
 
-        self._look_at_companion(field, value.shape[0], value.shape[1], picture)
+        height, width = value.shape[:2]
+        limit = self._plan.options.pixel_limit
+        if height * width > limit:
+            raise BadInput(
+                f"field {field.name!r}: {width}x{height} px, the limit is {limit} px; raise it: --max-pixels N"
+            )
+        self._look_at_companion(field, height, width, picture)
         if field.name in self._may_have_holes:
             picture.findings.extend(suspect_values.of_depth(field.name, value))
-        view = self._view(value.shape[0], value.shape[1], picture, field)
-        if not view.is_identity(value.shape[0], value.shape[1]):
+        view = self._view(height, width, picture, field)
+        if not view.is_identity(height, width):
             value = np.ascontiguousarray(warp(value, view, field.kind, invalid=field.invalid))
         return stored_bytes(field, codec, value, lossy=False, plan=self._plan)
 

@@ -438,6 +438,15 @@ def test_verify_finds_values_that_changed_in_the_source(tmp_path: Path) -> None:
         assert all("differs: the pack has" in problem for problem in problems)
 
 
+@pytest.mark.parametrize("options", [{}, {"resize": 8}, {"codecs": {"image": "raw"}}])
+def test_arrays_beyond_the_limit_of_pixels_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    np.savez(tmp_path / "a.npz", images=PIXELS)
+    with pytest.raises(BadInput, match="--max-pixels"):
+        packer.convert(tmp_path / "a.npz", tmp_path / "a.pack", max_pixels=12 * 14 - 1, **options)
+    packer.convert(tmp_path / "a.npz", tmp_path / "a.pack", max_pixels=12 * 14, **options)
+    assert len(packer.open(tmp_path / "a.pack")[8]["image"])
+
+
 # ---- files of one set that do not fit
 
 
