@@ -75,13 +75,29 @@ def npy_file(array: npt.NDArray[Any]) -> bytes:
 
 
 class NpyHeader(NamedTuple):
-    """What a header says. dtype: as it is stored; name: of that in native byte order. data_at: offset of the data."""
+    """Contents of a header.
+
+    Attributes:
+        dtype: As stored.
+        name: The dtype in native byte order.
+        data_at: Offset of the data.
+    """
 
     dtype: np.dtype[Any]
     name: str
     is_fortran: bool
     shape: tuple[int, ...]
     data_at: int
+
+    @property
+    def data_bytes(self) -> int:
+        """Size of the data."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def array(self, buffer: Buffer | mmap.mmap) -> npt.NDArray[Any]:
+        """Return the array of the file, a view of the buffer in the stored dtype and order."""
+        values = np.frombuffer(buffer, self.dtype, math.prod(self.shape), self.data_at)
+        return values.reshape(self.shape, order="F" if self.is_fortran else "C")
 
 
 def read_header(buffer: Buffer | mmap.mmap, *, texts: bool = False) -> NpyHeader:
@@ -139,11 +155,10 @@ def _array(path: Path, mapped: mmap.mmap) -> npt.NDArray[Any]:
     plain = len(shape) in (1, 2) and dtype.str[0] in "<|"
     if not plain or not _is_as_written(mapped[: found.data_at], npy_header(dtype, shape)):
         raise CorruptPack(f"{path}: not an index file: unexpected .npy header; copy or pack it again")
-    count = math.prod(shape)
-    # an empty array of huge lengths would fit the size, and NumPy would stumble over it
-    if count * dtype.itemsize != len(mapped) - found.data_at or (count == 0 and max(shape) > _MOST_OF_NONE):
+    # an empty array of huge lengths would fit the size, and NumPy would fail
+    if found.data_bytes != len(mapped) - found.data_at or (not found.data_bytes and max(shape) > _MOST_OF_NONE):
         raise CorruptPack(f"{path}: not an index file: shape {shape} does not fit its size; copy or pack it again")
-    return np.frombuffer(mapped, dtype, count, found.data_at).reshape(shape)
+    return found.array(mapped)
 
 
 def _is_as_written(stored: bytes, expected: bytes) -> bool:

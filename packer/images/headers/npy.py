@@ -38,6 +38,4 @@ def check_end(buffer: Buffer, found: Header) -> None:
 def decode(buffer: Buffer, found: Header) -> np.ndarray[tuple[int, ...], np.dtype[Value]]:
     """The array, (H, W) or (H, W, C), in native byte order; a view of `buffer` where nothing had to be converted."""
     check_end(buffer, found)
-    stored = _read(buffer)
-    values = np.frombuffer(buffer, stored.dtype, offset=stored.data_at)
-    return values.reshape(stored.shape, order="F" if stored.is_fortran else "C").astype(found.dtype, copy=False)
+    return _read(buffer).array(buffer).astype(found.dtype, copy=False)

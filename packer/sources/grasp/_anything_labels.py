@@ -123,11 +123,9 @@ def read_mask(data: bytes, path: Path) -> npt.NDArray[Any]:
             f"{where}: found {header.name} {header.shape!s:.60}, expected a mask (height, width) of whole numbers"
         )
     height, width = header.shape
-    size = height * width * dtype.itemsize
-    if not 0 < height * width <= MOST_PIXELS or len(data) - header.data_at != size:
+    if not 0 < height * width <= MOST_PIXELS or len(data) - header.data_at != header.data_bytes:
         raise BadInput(
-            f"{where}: {len(data) - header.data_at} bytes of data, expected {size} for a mask {width}x{height}; "
-            "download the file again"
+            f"{where}: {len(data) - header.data_at} bytes of data, expected {header.data_bytes} for a mask "
+            f"{width}x{height}; get the file again"
         )
-    array = np.frombuffer(data, dtype, offset=header.data_at)
-    return array.reshape(header.shape, order="F" if header.is_fortran else "C")
+    return header._replace(dtype=dtype).array(data)
