@@ -75,13 +75,7 @@ def npy_file(array: npt.NDArray[Any]) -> bytes:
 
 
 class NpyHeader(NamedTuple):
-    """Contents of a header.
-
-    Attributes:
-        dtype: As stored.
-        name: The dtype in native byte order.
-        data_at: Offset of the data.
-    """
+    """Contents of a header. dtype: as stored. name: of the dtype in native byte order. data_at: offset of the data."""
 
     dtype: np.dtype[Any]
     name: str

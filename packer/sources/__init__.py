@@ -2,8 +2,7 @@
 
 _trees holds where their files lie, in a folder or in an archive; _parse holds what they read with, _extend what can be
 added to any of them (sidecar files, splits), _records what those share whose samples are records in large files,
-_arrays what those share whose samples are rows of large arrays. objects holds the samples of Python objects: all of its
-files begin with `_`, so they are not members of the registry.
+objects holds the samples of Python objects: all of its files begin with `_`, so they are not members of the registry.
 
 A source module has `class Source(base.Source)`, made by `Source(root, **options)`, and
 `recognise(names) -> str | None`: given the relative POSIX paths found under a folder, a line that says what was

@@ -17,9 +17,9 @@ import pytest
 
 import packer
 from packer.errors import BadInput, InvalidRequest, PackerError
-from packer.sources._arrays import hdf5_arrays
 from packer.sources._detection import detect
-from packer.sources.hdf5 import Source
+from packer.sources.arrays import _hdf5_arrays as hdf5_arrays
+from packer.sources.arrays.hdf5 import Source
 from tests.support.audit_events import watched
 from tests.support.child_processes import child
 from tests.support.source_trees import picture, write
@@ -114,17 +114,12 @@ def test_encoded_pictures_keep_their_bytes(tmp_path: Path) -> None:
     assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
 
 
-def test_blanks_at_the_ends_of_texts_are_theirs(tmp_path: Path) -> None:
-    """As h5py and NumPy give them: what is padded is padded with zeros."""
-    source = Source(made(tmp_path / "a.h5", x=PIXELS[:3], y=np.array([b"cat", b"cat ", b"cat"])))
-    assert source.schema["label"].classes == ("cat", "cat ")
-
-
-def test_names_of_classes_of_a_fixed_length(tmp_path: Path) -> None:
-    names = np.array([name.encode() for name in ("dog", "ünï", "cat", "dog")])
+def test_texts_of_a_fixed_length_are_classes(tmp_path: Path) -> None:
+    """Blanks at their ends are part of them: what is padded is padded with zeros, as in h5py and NumPy."""
+    names = np.array([name.encode() for name in ("dog", "ünï", "dog ", "dog")])
     source = Source(made(tmp_path / "a.h5", x=PIXELS[:4], y=names))
-    assert source.schema["label"].classes == ("cat", "dog", "ünï")
-    assert [int(source[row]["label"]) for row in range(4)] == [1, 2, 0, 1]
+    assert source.schema["label"].classes == ("dog", "dog ", "ünï")
+    assert [int(source[row]["label"]) for row in range(4)] == [0, 2, 1, 0]
 
 
 def test_lists_of_numbers_are_of_any_length(tmp_path: Path) -> None:
@@ -156,7 +151,7 @@ def gg_cnn(path: Path) -> Path:
 
 def test_files_of_gg_cnn_give_grasps_as_x_y_without_padding(tmp_path: Path) -> None:
     root = gg_cnn(tmp_path / "dataset.hdf5")
-    with pytest.raises(InvalidRequest, match=r"several splits \(test 2, train 3\); say --layout split"):
+    with pytest.raises(InvalidRequest, match=r"test 2, train 3.*--layout split"):
         Source(root)
     source = Source(root, layout="split")
     assert source.schema["split"].classes == ("train", "test")
@@ -224,36 +219,35 @@ def test_names_of_an_enumeration_are_the_classes(tmp_path: Path) -> None:
     assert [int(source[row]["label"]) for row in range(6)] == [1, 0, 1] * 2
     packer.convert(tmp_path / "in", tmp_path / "a.pack")
     assert packer.open(tmp_path / "a.pack").schema["label"].classes == ("CAT", "DOG")
-    turned = h5py.enum_dtype({"DOG": 0, "CAT": 1}, basetype="i1")
-    made(tmp_path / "in/1.h5", images=PIXELS[:3], labels={**labels, "dtype": turned})
-    with pytest.raises(BadInput, match=r"1.h5/labels: its enumeration names the labels 0 DOG, 1 CAT, that of 0.h5"):
-        Source(tmp_path / "in")
+    other = h5py.enum_dtype({"DOG": 0, "CAT": 1}, basetype="i1")
+    for dtype in (other, np.dtype("i1")):
+        made(tmp_path / "in/1.h5", images=PIXELS[:3], labels={**labels, "dtype": dtype})
+        with pytest.raises(BadInput, match="1.h5/labels.*enumeration"):
+            Source(tmp_path / "in")
 
 
-@pytest.mark.parametrize(
-    ("names", "values", "reason"),
-    [
-        ({"CAT": 3, "DOG": 7}, [7, 3, 7], "classes are the names of 0, 1, 2 ..., each with one; the numbers stay"),
-        ({"CAT": 0, "DOG": 1}, [0, 9, 1], "row 1 of a.h5/labels is 9, which has none"),
-    ],
-)
-def test_names_that_are_no_classes_are_said(
-    names: dict[str, int], values: list[int], reason: str, tmp_path: Path
-) -> None:
-    labels = {"data": np.array(values), "dtype": h5py.enum_dtype(names, basetype="u1")}
+def test_names_of_other_numbers_are_noted(tmp_path: Path) -> None:
+    labels = {"data": np.array([7, 3, 7]), "dtype": h5py.enum_dtype({"CAT": 3, "DOG": 7}, basetype="u1")}
     source = Source(made(tmp_path / "a.h5", images=PIXELS[:3], labels=labels))
     assert source.schema["label"].classes is None
-    assert [int(source[row]["label"]) for row in range(3)] == values
-    assert any(f"are left out: {reason}" in note for note in source.notes)
+    assert [int(source[row]["label"]) for row in range(3)] == [7, 3, 7]
+    assert any("2 names of its enumeration skipped" in note for note in source.notes)
+
+
+def test_a_number_without_a_name_is_a_bad_sample(tmp_path: Path) -> None:
+    labels = {"data": np.array([0, 9, 1]), "dtype": h5py.enum_dtype({"CAT": 0, "DOG": 1}, basetype="u1")}
+    source = Source(made(tmp_path / "a.h5", images=PIXELS[:3], labels=labels))
+    assert (source[0]["label"], source[2]["label"]) == (0, 1)
+    with pytest.raises(BadInput, match="row 1 .*label 9"):
+        source[1]
 
 
 def test_the_guess_is_what_to_type(tmp_path: Path) -> None:
     root = made(tmp_path / "a.h5", x=PIXELS, y=LABELS, score=np.linspace(0, 1, 11), mask=PIXELS[..., 0], mean=PIXELS[0])
     source = Source(root)
     said = next(note for note in source.notes if note.startswith("--features"))
-    assert "guessed" in said
     assert Source(root, features=tuple(said.split()[1].split(","))).schema == source.schema
-    assert "arrays left out: a.h5/mean (is uint8 (20, 24, 3): a.h5/mean has 20 rows, a.h5/x 11)" in source.notes
+    assert any("skipped: a.h5/mean uint8 (20, 24, 3)" in note for note in source.notes)
     assert [(field.name, field.kind) for field in source.schema][:5] == [
         ("key", "text"),
         ("image", "image"),
@@ -278,13 +272,13 @@ def test_arrays_are_named_by_the_user(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"image_key": "c"}, r"option image_key: no array 'c'; there are: a.h5/x, a.h5/y"),
-        ({"features": ("image=z",)}, r"option features: no array 'z'"),
-        ({"image_key": "y"}, r"image=y: a.h5/y int64 \(11,\) is no image"),
-        ({"features": ("image=x:text",)}, "holds numbers"),
+        ({"image_key": "c"}, "no array 'c'.*a.h5/x, a.h5/y"),
+        ({"features": ("image=z",)}, "no array 'z'"),
+        ({"image_key": "y"}, r"image=y: a.h5/y int64 \(11,\)"),
+        ({"features": ("image=x:text",)}, "image=x:text: a.h5/x"),
         ({"features": ("image=x:number",)}, "more than one number"),
         ({"features": ("key=x",)}, "packer's own"),
-        ({"features": ("mask=x:mask",)}, "is no mask"),
+        ({"features": ("mask=x:mask",)}, "mask=x:mask: a.h5/x"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -295,7 +289,7 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: s
 
 def test_rows_that_may_be_in_either_order_are_asked_for(tmp_path: Path) -> None:
     root = made(tmp_path / "a.h5", images=np.arange(4 * 3 * 20 * 3, dtype=np.uint8).reshape(4, 3, 20, 3))
-    with pytest.raises(InvalidRequest, match="--axes hwc or --axes chw"):
+    with pytest.raises(InvalidRequest, match="--axes hwc.*--axes chw"):
         Source(root)
     assert Source(root, axes="hwc")[0]["image"].shape == (3, 20, 3)
     assert Source(root, axes="chw")[0]["image"].shape == (20, 3, 3)
@@ -330,19 +324,18 @@ def test_links_and_bytes_elsewhere_are_left_out(tmp_path: Path) -> None:
         file.create_virtual_dataset("virtual", target)
         file.create_dataset("outside", data=PIXELS, external=[(str(tmp_path / "raw"), 0, h5py.h5f.UNLIMITED)])
     source = Source(root)
-    notes = "\n".join(source.notes)
     assert len(source.schema.names) == 3
-    assert "a.h5/linked (is a link)" in notes
-    assert "a.h5/soft (is a link)" in notes
-    assert "a.h5/virtual (its bytes lie in other files, which are not followed)" in notes
-    assert "a.h5/outside (its bytes lie in other files, which are not followed)" in notes
+    (note,) = (note for note in source.notes if note.startswith("arrays skipped: "))
+    assert {name.partition(" (")[0] for name in note.partition(": ")[2].split(", a.h5/")} == {
+        "a.h5/linked", "soft", "virtual", "outside",
+    }  # fmt: skip
 
 
 def test_other_compressions_are_named(tmp_path: Path) -> None:
     root = tmp_path / "a.h5"
     with h5py.File(root, "w") as file:
         file.create_dataset("x", data=PIXELS, chunks=(1, 20, 24, 3), scaleoffset=0)
-    with pytest.raises(InvalidRequest, match="scaleoffset; packer reads gzip and lzf: h5repack -f GZIP=4"):
+    with pytest.raises(InvalidRequest, match="scaleoffset.*h5repack"):
         Source(root)
 
 
@@ -413,7 +406,7 @@ def test_a_damaged_chunk_is_named(tmp_path: Path) -> None:
     changed(root, PIXELS[4].tobytes()[:99], bytes(99))
     source = Source(root)
     assert np.array_equal(source[3]["image"], PIXELS[3])
-    with pytest.raises(BadInput, match=r"a.h5: row 4 of x \(00000004\): .*is damaged: checksum"):
+    with pytest.raises(BadInput, match=r"a.h5: row 4 of x \(00000004\): .*checksum"):
         source[4]
     packer.convert(root, tmp_path / "a.pack", on_error="skip")
     assert len(packer.open(tmp_path / "a.pack")) == 10
@@ -422,8 +415,8 @@ def test_a_damaged_chunk_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "key, at, value, reason",
     [
-        (0, 0, 0, r"the index of an array's blocks has a block of no bytes at \(0, 0, 0\)"),
-        (1, 24, 0, r"the index of an array's blocks has two blocks at \(0, 0, 0\)"),
+        (0, 0, 0, "block of no bytes"),
+        (1, 24, 0, "two blocks"),
         (1, 24, 3, "bad coordinate offset"),  # HDF5's own
     ],
 )
@@ -450,7 +443,7 @@ def test_an_array_that_is_shorter_than_its_shape_is_left_out(tmp_path: Path) -> 
     data = path.read_bytes()
     assert data.count(layout) == 1
     path.write_bytes(data.replace(layout, struct.pack("<QQ", offset, size - 7)))
-    with pytest.raises(InvalidRequest, match=f"x .is damaged: {size} bytes by its shape, {size - 7} by its layout"):
+    with pytest.raises(InvalidRequest, match=f"x .*{size} bytes by its shape, {size - 7} by its layout"):
         Source(path)
 
 
@@ -459,10 +452,10 @@ def test_references_that_do_not_fit_are_damage(tmp_path: Path) -> None:
     data = root.read_bytes()
     place = data.index(b"GCOL")
     for at, new, message in (
-        (place, b"XCOL", "no heap begins"),
-        (place + 8, b"\xff" * 8, "no heap begins"),
-        (place + 24, b"\xff" * 8, "of a heap; damaged"),
-        (place + 16, b"\x77", "no value of"),
+        (place, b"XCOL", "no heap"),
+        (place + 8, b"\xff" * 8, "no heap"),
+        (place + 24, b"\xff" * 8, "of a heap"),
+        (place + 16, b"\x77", "no value"),
     ):
         root.write_bytes(data[:at] + new + data[at + len(new) :])
         source = Source(root)
@@ -480,15 +473,15 @@ def test_what_is_no_hdf5_is_said(tmp_path: Path) -> None:
         tmp_path,
         {"a.h5": b"GIF89a", "b.h5": b"version https://git-lfs.github.com/spec/v1\noid", "c.h5": b"\x89HDF\r\n\x1a\n"},
     )
-    with pytest.raises(InvalidRequest, match="is no HDF5 file: it begins with 47 49 46"):
+    with pytest.raises(InvalidRequest, match="is no HDF5 file"):
         Source(tmp_path / "a.h5")
     with pytest.raises(BadInput, match="git lfs pull"):
         Source(tmp_path / "b.h5")
-    with pytest.raises(BadInput, match="c.h5: is damaged, or no HDF5 file"):
+    with pytest.raises(BadInput, match="c.h5: is damaged"):
         Source(tmp_path / "c.h5")
-    with pytest.raises(InvalidRequest, match="no array looks like pictures.*a.h5/y int64"):
+    with pytest.raises(InvalidRequest, match="a.h5/y int64"):
         Source(made(tmp_path / "d/a.h5", y=LABELS))
-    with pytest.raises(InvalidRequest, match="no array with rows"):
+    with pytest.raises(InvalidRequest, match="found none"):
         Source(made(tmp_path / "e/a.h5"))
 
 
@@ -579,7 +572,7 @@ def test_a_user_block_is_named_with_what_takes_it_off(tmp_path: Path, size: int)
     with h5py.File(tmp_path / "user.h5", "w", userblock_size=size) as file:
         file["images"] = pixels
     for kind in ("auto", "hdf5"):
-        with pytest.raises(InvalidRequest, match=rf"a user block of {size} bytes.*tail -c \+{size + 1} "):
+        with pytest.raises(InvalidRequest, match=rf"tail -c \+{size + 1} "):
             packer.convert(tmp_path / "user.h5", tmp_path / "a.pack", kind=kind)
     (tmp_path / "plain.h5").write_bytes((tmp_path / "user.h5").read_bytes()[size:])  # as tail gives it
     source = Source(tmp_path / "plain.h5")

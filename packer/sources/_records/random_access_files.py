@@ -57,12 +57,27 @@ def check_magic(start: bytes, magic: bytes, path: Path, *, what: str) -> None:
         )
 
 
+class PackedSpan(NamedTuple):
+    """A piece of a file that is compressed with bare deflate, as a member of a zip file is."""
+
+    offset: int
+    size: int
+
+
 class RecordFile(NamedTuple):
-    """One file as it was listed. name: relative path. size: bytes on disk. is_packed: by gzip or zlib."""
+    """One file as it was listed.
+
+    Attributes:
+        name: Relative path.
+        size: Bytes on disk.
+        is_packed: The file is compressed with gzip or zlib, or its `span` with deflate.
+        span: The piece to read; None for the complete file.
+    """
 
     name: str
     size: int
     is_packed: bool = False
+    span: PackedSpan | None = None
 
 
 class RecordFiles:
@@ -116,7 +131,7 @@ class RecordFiles:
             with self._lock:
                 if number not in self._unpacked:
                     self._unpacked.clear()  # one at a time: files are read one after the other
-                    self._unpacked[number] = UnpackedFile(self.open(number))
+                    self._unpacked[number] = UnpackedFile(self.open(number), file.span)
                 data = self._unpacked[number].read(offset, size)
         else:
             last: tuple[int, OpenFile] | None = getattr(self._mine, "last", None)
@@ -200,13 +215,6 @@ class HeaderReader:
             self._start, self._window = offset, self._file.read(offset, max(size, self._window_bytes))
             at = 0
         return self._window[at : at + size]
-
-
-class PackedSpan(NamedTuple):
-    """A piece of a file that is compressed with bare deflate, as a member of a zip file is."""
-
-    offset: int
-    size: int
 
 
 class UnpackedFile:

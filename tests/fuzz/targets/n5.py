@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from packer.errors import PackerError
-from packer.sources.n5 import Source
+from packer.sources.arrays.n5 import Source
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 from tests.support import foreign_files as foreign

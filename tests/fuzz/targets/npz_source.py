@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from packer.errors import PackerError
-from packer.sources import npy, npz
-from packer.sources._arrays.array_source import ArraySource
+from packer.sources.arrays import npy, npz
+from packer.sources.arrays._array_source import ArraySource
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 
@@ -45,17 +45,16 @@ def check(data: bytes) -> None:
 
 
 def _compare(data: bytes, source: ArraySource, *, is_archive: bool) -> None:
-    for table in source.tables_read():
-        for array in table.values():
-            try:
-                expected: Any = np.load(io.BytesIO(data), allow_pickle=False)
-                if is_archive:
-                    expected = expected[array.path.partition("/")[2]]
-            except (ValueError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, SyntaxError):
-                continue
-            found, wanted = array.row(0), expected[0]
-            if array.is_text:
-                if isinstance(wanted, np.str_) and found != str(wanted):
-                    raise Disagreement(f"{found!r}, and of NumPy {wanted!r}")
-            elif np.asarray(found).tobytes() != wanted.astype(wanted.dtype.newbyteorder("=")).tobytes():
-                raise Disagreement(f"{found}, and of NumPy {wanted}")
+    for array in source.arrays():
+        try:
+            expected: Any = np.load(io.BytesIO(data), allow_pickle=False)
+            if is_archive:
+                expected = expected[array.path.partition("/")[2]]
+        except (ValueError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, SyntaxError):
+            continue
+        found, wanted = array.row(0), expected[0]
+        if array.is_text:
+            if isinstance(wanted, np.str_) and found != str(wanted):
+                raise Disagreement(f"{found!r}, and of NumPy {wanted!r}")
+        elif np.asarray(found).tobytes() != wanted.astype(wanted.dtype.newbyteorder("=")).tobytes():
+            raise Disagreement(f"{found}, and of NumPy {wanted}")

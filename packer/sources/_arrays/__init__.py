@@ -1,1 +1,0 @@
-"""Arrays: data sets whose samples are the rows of large arrays, as in HDF5, .npz, .npy and N5."""

@@ -1,0 +1,1 @@
+"""Arrays whose rows are samples. One source per file format."""

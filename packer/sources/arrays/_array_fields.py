@@ -1,0 +1,342 @@
+"""Array fields: how the rows of one array become a field, by its dtype, shape and name.
+
+| rows                                             | field                                               |
+|--------------------------------------------------|-----------------------------------------------------|
+| uint8 (H, W, 3), (3, H, W), (H, W) or (H, W, 1)  | image in RGB or gray; a mask if named as labels     |
+| floats and uint16 (H, W)                         | depth                                               |
+| bytes of any length                              | encoded images, else texts or bytes                 |
+| whole numbers or texts, as label                 | int64, with texts or names of an enumeration as     |
+|                                                  | classes                                             |
+| bounding_boxes (k, 4, 2), as GG-CNN stores them  | grasps                                              |
+| other numbers                                    | numbers                                             |
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput, InvalidRequest
+from packer.files.terminal_output import shell_word
+from packer.schema import PIXEL_KINDS, Field
+from packer.sources._parse.folder_layout import DEPTH_WORDS, is_picture_role, says_labels, words
+from packer.sources._parse.folder_listing import counted, shown
+from packer.sources._records.record_fields import RecordField, decoded, escaped, kind_of_bytes
+from packer.sources.arrays._stored_array import StoredArray
+
+AXES = ("auto", "hwc", "chw")
+IMAGE_NAMES = ("image", "images", "img", "imgs", "x", "rgb", "data", "pixels", "picture", "pictures", "photos")
+LABEL_NAMES = ("label", "labels", "y", "target", "targets", "class", "classes", "category")
+LEAST_SIDE = 8  # of rows that are images without an option
+WHOLE_NUMBERS: tuple[Any, ...] = ("whole numbers", ())
+_LABEL_MAPS = ("y", "target", "targets", "class", "classes", "sal")  # says_labels knows the others
+_RECTANGLES = "bounding_boxes"  # of GG-CNN: corners as (y, x), zeros behind the last rectangle
+_DEPTHS = ("uint16", "float16", "float32", "float64")
+_PLANES = ("uint8", "uint16")  # of images, masks or depth
+_MOST_CHANNELS = 4
+_MOST_COLUMN = 16  # numbers of a sample that are in the index
+_MOST_CLASSES = 100_000
+_PROBES = 16
+
+Axes = Literal["hw", "hwc", "chw"]
+
+
+class ArrayColumn(NamedTuple):
+    """How the rows of an entry become a field.
+
+    Attributes:
+        field: As in the schema.
+        entry: Name of the arrays.
+        value: Converts a row.
+        kind: What the user types behind the entry.
+        note: For the user.
+        readings: Kinds that are as likely as this one.
+    """
+
+    field: Field
+    entry: str
+    value: Callable[[Any], Any]
+    kind: str = ""
+    note: str | None = None
+    readings: tuple[str, ...] = ()
+
+    def typed(self, *, kind: str | None = None, invalid: float | None = None) -> str:
+        """Return the field as the user types it, or with another kind or invalid value."""
+        words = [self.kind if kind is None else kind]
+        number = self.field.invalid if invalid is None else invalid
+        words += [] if number is None else [f"{number:g}"]
+        return f"{self.field.name}={':'.join([escaped(self.entry), *filter(None, words)])}"
+
+
+def described(array: StoredArray) -> str:
+    """Return path, type and shape of an array for a message."""
+    noun = "texts" if array.is_text else f"lists of {array.dtype.name}" if array.is_ragged else array.dtype.name
+    return f"{array.path} {noun} {array.shape}"
+
+
+def form(array: StoredArray, *, is_label: bool = False) -> tuple[Any, ...]:
+    """Return the properties that all arrays of one field share. Labels of any whole numbers become int64."""
+    if array.is_text or array.is_ragged:
+        return array.is_text, array.is_ragged, "" if array.is_text else array.dtype.name
+    if is_label and array.dtype.kind in "iu" and math.prod(array.shape[1:]) == 1:
+        return WHOLE_NUMBERS
+    return array.dtype.newbyteorder("=").name, array.shape[1:]
+
+
+def is_label_map(entry: str) -> bool:
+    """Check whether a name is one of images whose values are labels."""
+    return says_labels(entry) or entry.lower() in _LABEL_MAPS
+
+
+def may_be_images(array: StoredArray, *, is_main: bool) -> bool:
+    """Check whether rows have the shape and type of images or depth of at least 8 px. is_main: of the first field."""
+    if array.is_text or array.is_ragged:
+        return array.is_ragged and array.dtype.name == "uint8"
+    shape = array.shape[1:]
+    sides = sorted(length for length in shape if length not in (1, 3))
+    is_flat = len(shape) in (2, 3) and len(sides) == 2 and sides[0] >= LEAST_SIDE
+    is_narrow = len(shape) == 3 and len(sides) < 2 and max(shape) >= LEAST_SIDE
+    return array.dtype.name in ("uint8", *_DEPTHS) and (is_flat or (is_main and is_narrow))
+
+
+def usual_name(array: StoredArray, entry: str, *, is_main: bool, is_label: bool) -> str:
+    """Return the name of the field that arrays of this name and form usually become; empty for their own name."""
+    if is_label:
+        return "label"
+    if entry.lower() == _RECTANGLES and _are_rectangles(array):
+        return "grasps"
+    if is_main and array.dtype.name == "uint8" and entry != "rgb" and not is_label_map(entry):  # rgb, as grasp sets do
+        return "image"
+    return "depth" if entry.lower() == "depth_inpainted" else ""
+
+
+def column_of(
+    field: RecordField, arrays: Sequence[StoredArray], *, is_main: bool, is_declared: bool, axes: str, color_note: str
+) -> ArrayColumn:
+    """Return the column of a field.
+
+    Args:
+        field: Name, entry, and maybe a kind.
+        arrays: Of the entry, one in each table, of one form.
+        is_main: Samples are the rows of this entry, or the field is `image`.
+        is_declared: The user named the field.
+        axes: One of AXES.
+        color_note: Added to the note of images in color.
+
+    Raises:
+        InvalidRequest: Rows do not fit the kind, or may be (H, W, C) or (C, H, W).
+        BadInput: Names of an enumeration differ.
+    """
+    entry, array = field.entries[0], arrays[0]
+    if array.is_text:
+        return _text_column(field, arrays)
+    if array.is_ragged:
+        return _ragged_column(field, array)
+    if field.kind in ("text", "json", "bytes"):
+        raise _misfit(field, array, "numbers")
+    if field.kind is None and entry.lower() == _RECTANGLES and _are_rectangles(array):
+        points = Field(field.name, "points", "raw", dtype="float32", shape=(None, 4, 2))
+        return ArrayColumn(points, entry, _rectangles, note=f"{entry}: corners are (y, x) in GG-CNN: stored as (x, y)")
+    must_be_image = field.kind in PIXEL_KINDS or (is_declared and field.name == "image" and field.kind is None)
+    if must_be_image or (field.kind is None and (is_main or may_be_images(array, is_main=False))):
+        is_open = not (is_main or is_declared)
+        column = _image_column(field, array, is_open=is_open, axes=axes, color_note=color_note)
+        if column is not None:
+            return column
+    if must_be_image:
+        is_one = len(array.shape) == 3 and array.shape[2] <= _MOST_CHANNELS
+        instead = "numpy.stack makes rows of single images" if is_one else f"{field.name}={escaped(entry)}:numbers"
+        if field.kind == "mask" and array.dtype.name == "uint16":
+            instead = f"{field.name}={escaped(entry)}:mask:uint16 packs masks of 16 bit"
+        raise _misfit(field, array, f"uint8 (H, W), (H, W, 3) or (3, H, W), depth uint16 or floats (H, W); {instead}")
+    if field.name == "label" and form(array, is_label=True) == WHOLE_NUMBERS:
+        return _label_column(entry, arrays)
+    return _number_column(field, array)
+
+
+def _misfit(field: RecordField, array: StoredArray, expected: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"option features: {field.shown()}: {described(array)} is not {field.kind or field.name}; expected {expected}"
+    )
+
+
+# ---- images
+
+
+def _image_column(
+    field: RecordField, array: StoredArray, *, is_open: bool, axes: str, color_note: str
+) -> ArrayColumn | None:
+    """Return the column of images, masks or depth; None if rows do not fit. is_open: the kind depends on the name."""
+    entry, dtype = field.entries[0], array.dtype.newbyteorder("=").name
+    order = _axes_of(array, axes)
+    channels = 0 if order is None else 1 if order == "hw" else array.shape[1 if order == "chw" else 3]
+    is_map = channels == 1 and field.name != "image" and is_label_map(entry)
+    kind = field.kind or ("mask" if is_map else "depth" if dtype in _DEPTHS else "image")
+    dtypes = {"image": ("uint8",), "mask": ("uint8", field.dtype), "depth": _DEPTHS}
+    if order is None or dtype not in dtypes[kind] or (kind != "image" and channels != 1):
+        return None
+    notes = ["stored as (3, H, W)"] if order == "chw" and channels > 1 else []
+    if kind == "image":
+        notes.append(color_note if channels > 1 else "gray: three equal channels")
+        if channels > 1 and is_label_map(entry):
+            notes.append("named as labels, taken as an image, whose values geometries mix; a mask has one channel")
+    shape = (None, None, 3) if kind == "image" else (None, None)
+    dtype = field.dtype or dtype if kind == "mask" else dtype
+    codec = "npy" if kind == "depth" else "png"
+    made = Field(field.name, kind, codec, dtype=dtype, shape=shape, invalid=field.invalid)
+    is_named = (
+        is_map or entry.lower() in IMAGE_NAMES or is_picture_role(entry) or DEPTH_WORDS.intersection(words(entry))
+    )
+    is_unclear = is_open and channels == 1 and dtype in _PLANES and not is_named
+    return ArrayColumn(
+        made,
+        entry,
+        partial(_pixels, axes=order, is_gray=channels == 1, is_image=kind == "image"),
+        "mask:uint16" if made.is_wide_mask else kind,
+        f"{entry}: {', '.join(notes)}" if notes else None,
+        (kind, "mask" if dtype == "uint8" else "mask:uint16") if is_unclear else (),
+    )
+
+
+def _axes_of(array: StoredArray, axes: str) -> Axes | None:
+    """Return the order of a row's axes, None if rows are not images. Raises InvalidRequest if two orders fit."""
+    shape = array.shape[1:]
+    if len(shape) == 2:
+        return "hw" if shape[1] > _MOST_CHANNELS else None  # the rows of one image in color
+    fits: list[Axes] = []
+    if len(shape) == 3:
+        fits += ["hwc"] if shape[2] in (1, 3) and axes != "chw" else []
+        fits += ["chw"] if shape[0] in (1, 3) and axes != "hwc" else []
+    if len(fits) > 1:
+        raise ambiguous(described(array), {"(H, W, C)": "--axes hwc", "(C, H, W)": "--axes chw"})
+    return fits[0] if fits else None
+
+
+def ambiguous(subject: str, readings: Mapping[str, str]) -> InvalidRequest:
+    """Return the error for arrays that names and shapes do not decide. readings: meaning -> what to do for it."""
+    return InvalidRequest(
+        f"{subject} may be {' or '.join(readings)}: " + "; ".join(f"for {one}: {do}" for one, do in readings.items())
+    )
+
+
+def _pixels(row: npt.NDArray[Any], *, axes: Axes, is_gray: bool, is_image: bool) -> npt.NDArray[Any]:
+    """Return pixels as (H, W, 3), or as (H, W) for masks and depth."""
+    pixels = row.transpose(1, 2, 0) if axes == "chw" else row
+    if is_gray:
+        pixels = pixels.reshape(pixels.shape[:2])
+        pixels = np.broadcast_to(pixels[:, :, None], (*pixels.shape, 3)) if is_image else pixels
+    return np.ascontiguousarray(pixels)
+
+
+# ---- labels, texts and numbers
+
+
+def _label_column(entry: str, arrays: Sequence[StoredArray]) -> ArrayColumn:
+    """Return whole numbers of any width as int64; names of an enumeration from 0 on are the classes."""
+    names = arrays[0].value_names
+    other = next((array for array in arrays if array.value_names != names), None)
+    if other is not None:
+        raise BadInput(
+            f"{shown(other.path)} and {shown(arrays[0].path)} have different enumerations of the labels; write them "
+            "with one enumeration, or make a pack of each"
+        )
+    is_counted = list(names) == list(range(len(names)))
+    classes = tuple(names.values()) if names and is_counted else None
+    note = None
+    if names:
+        note = f"{entry}: {counted(len(names), 'name')} of its enumeration" + (
+            ", the classes" if classes else " skipped: classes have the numbers 0, 1, 2 ..."
+        )
+    field = Field("label", "number", "number", dtype="int64", shape=(), classes=classes)
+    return ArrayColumn(field, entry, partial(_class_number, count=len(classes or ())), note=note)
+
+
+def _class_number(row: Any, *, count: int = 0) -> np.int64:
+    """Return a whole number as int64; raises BadInput if it is not one of the classes. count: of these, 0 for none."""
+    number = int(np.asarray(row).reshape(-1)[0])
+    if number >= 1 << 63 or (count and not 0 <= number < count):
+        raise BadInput(f"label {number} is not one of {count or 1 << 63} classes")
+    return np.int64(number)
+
+
+def _text_number(row: str, *, numbers: Mapping[str, int]) -> np.int64:
+    if row not in numbers:
+        raise BadInput(f"label {row!r:.60} was not there when the file was listed; the file changed, run again")
+    return np.int64(numbers[row])
+
+
+def _text_column(field: RecordField, arrays: Sequence[StoredArray]) -> ArrayColumn:
+    entry = field.entries[0]
+    if field.kind not in (None, "text"):
+        raise _misfit(field, arrays[0], "texts")
+    if field.name != "label" or field.kind == "text":
+        return ArrayColumn(Field(field.name, "text", "text"), entry, _unchanged, "text")
+    found: set[str] = set()
+    for array in arrays:
+        found.update(array.row(index) for index in range(array.shape[0]))
+        if len(found) > _MOST_CLASSES:
+            typed = shell_word(f"label={escaped(entry)}:text")
+            raise InvalidRequest(
+                f"{array.path}: more than {_MOST_CLASSES} different labels; pack texts: --features {typed}"
+            )
+    classes = tuple(sorted(found))
+    numbers = {name: number for number, name in enumerate(classes)}
+    made = Field(field.name, "number", "number", dtype="int64", shape=(), classes=classes)
+    note = f"{entry}: {counted(len(classes), 'class')} by name, numbered in the order of the names"
+    return ArrayColumn(made, entry, partial(_text_number, numbers=numbers), note=note)
+
+
+def _ragged_column(field: RecordField, array: StoredArray) -> ArrayColumn:
+    entry, dtype = field.entries[0], array.dtype.newbyteorder("=").name
+    if (field.kind in ("number", "numbers")) if dtype == "uint8" else (field.kind not in (None, "numbers")):
+        raise _misfit(field, array, "bytes" if dtype == "uint8" else f"lists of {dtype}")
+    if dtype != "uint8":
+        return ArrayColumn(RecordField(field.name, (entry,), "numbers", dtype).field, entry, _unchanged, "numbers")
+    values = []
+    for index in range(0, array.shape[0], max(1, array.shape[0] // _PROBES)):
+        try:
+            values.append(array.row(index))
+        except BadInput:  # packing the sample raises it
+            continue
+    kind = field.kind or kind_of_bytes(values, entry)
+    record = RecordField(field.name, (entry,), kind, field.dtype if kind == "mask" else None)
+    typed = "mask:uint16" if record.field.is_wide_mask else kind
+    return ArrayColumn(record.field, entry, partial(decoded, record), typed)
+
+
+def _number_column(field: RecordField, array: StoredArray) -> ArrayColumn:
+    """Return one number, or several: up to 16 in the index, more with the record."""
+    shape = tuple(length for length in array.shape[1:] if length != 1)
+    entry, dtype = field.entries[0], array.dtype.newbyteorder("=").name
+    if field.kind == "number" and shape:
+        raise _misfit(field, array, "one number per row; more than one number are numbers")
+    if not shape:
+        made = Field(field.name, "number", "number", dtype=dtype, shape=())
+        return ArrayColumn(made, entry, partial(_numbers, shape=()), "number")
+    is_short = math.prod(shape) <= _MOST_COLUMN
+    made = Field(field.name, "number", f"raw:{dtype}", dtype=dtype, shape=shape if is_short else (None, *shape[1:]))
+    return ArrayColumn(made, entry, partial(_numbers, shape=shape), "numbers")
+
+
+def _numbers(row: npt.NDArray[Any], *, shape: tuple[int, ...]) -> Any:
+    """Return numbers without dimensions of length 1."""
+    return row.reshape(shape) if shape else row.reshape(-1)[0]
+
+
+def _unchanged(row: Any) -> Any:
+    return row
+
+
+def _are_rectangles(array: StoredArray) -> bool:
+    return len(array.shape) == 4 and array.shape[2:] == (4, 2) and array.dtype.kind in "iuf"
+
+
+def _rectangles(row: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Return grasps (n, 4, 2) as x, y from GG-CNN's (k, 4, 2) as y, x, up to the first one of zeros."""
+    # source: dougsm/ggcnn, dataset_processing/grasp.py of 2018: _bb_text_to_no, to_array, load_from_array
+    empty = np.flatnonzero(row.reshape(len(row), -1).max(axis=1) == 0)
+    found = row[: int(empty[0]) if len(empty) else len(row)]
+    return np.ascontiguousarray(found[:, :, ::-1], np.float32)

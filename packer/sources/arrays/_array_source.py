@@ -1,0 +1,598 @@
+"""Array source: base of the sources whose samples are the rows of large arrays, one array per field.
+
+Positions and names decide which arrays belong together, unless the user names them:
+
+| what there is                                          | what it is                                               |
+|--------------------------------------------------------|----------------------------------------------------------|
+| `x` and `y` in one file or group                       | a table: row i of each is sample i                       |
+| `train_images`, `x_val`, `test/rgb`, train.h5          | the word is the split, the rest the entry: images        |
+| train_x.h5 with `x`, train_y.h5 with `y`               | one table, since the arrays have other names             |
+| a.h5 and b.h5, each with `x` and `y`                   | two tables, one after the other                          |
+
+Arrays of one entry become one field: packer.sources.arrays._array_fields. The key of a sample is its row, behind the
+table's name if there are several. The constructor reads no image, but texts that are labels, and a few rows of bytes.
+
+A source of files declares their suffixes and first bytes, and `_arrays_in` lists the arrays of one; `_list` of n5 lists
+a folder. Each array is a StoredArray.
+"""
+
+import re
+import sys
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from packer.errors import BadInput, InvalidRequest
+from packer.files.terminal_output import shell_word
+from packer.images import file_suffixes
+from packer.schema import DTYPES, KEY, PIXEL_KINDS, Field, Schema
+from packer.sources import base
+from packer.sources._parse.field_names import FieldNames
+from packer.sources._parse.folder_layout import ordered_splits, split_rank
+from packer.sources._parse.folder_listing import are_empty, counted, described, listed, shown
+from packer.sources._records.random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
+from packer.sources._records.record_fields import RecordField, about_unmoved, escaped, parse_fields
+from packer.sources._records.record_source import FILES, LAYOUTS, beside_first_picture, is_path, opened
+from packer.sources._trees.folder_tree import SourceRoot
+from packer.sources.arrays import _array_fields as fields
+from packer.sources.arrays._array_fields import LABEL_NAMES, ArrayColumn, ambiguous, form
+from packer.sources.arrays._stored_array import StoredArray, Unread
+
+START_BYTES = (1 << 13) + 8  # that tell what a file is: those of HDF5 may follow 8 KiB of the user
+_ONE_PER_IMAGE = ("label", "labels", "target", "targets")  # and `y` next to `x`; elsewhere it may be an axis
+_MOST_DIMENSIONS = 8
+_MOST_ROWS = 1 << 31
+
+
+class _Table(NamedTuple):
+    """Arrays of the same samples, by entry."""
+
+    name: str
+    split: str | None
+    arrays: dict[str, StoredArray]
+
+
+class ArraySource(base.Source):
+    """See the module."""
+
+    holds_records = True
+    noun: ClassVar[str]  # for a file, such as `HDF5 file`
+    title: ClassVar[str]  # for the format
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    magic: ClassVar[bytes] = b""
+    most_files: ClassVar[int] = sys.maxsize  # that are recognized
+    color_note: ClassVar[str]  # assumption about images in color
+    notes: list[str]
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        image_key: str = "",
+        label_key: str = "",
+        features: Sequence[str] = (),
+        axes: str = "auto",
+        layout: str = "auto",
+        follow_links: bool = False,
+    ) -> None:
+        """List the arrays.
+
+        Args:
+            root: A file, or a folder.
+            image_key: Name or path of the array of the images.
+            label_key: Name or path of the array of the labels.
+            features: FIELD=ARRAY or FIELD=ARRAY:KIND for each field.
+            axes: Order of the axes of a row with three: one of AXES.
+            layout: `split` adds the field split.
+            follow_links: Follow links out of the folder.
+
+        Raises:
+            InvalidRequest: There is no file of this format, no such array, or several readings.
+            BadInput: A file is damaged, or was left by git-lfs; or files contradict each other.
+        """
+        base.check_choice("layout", layout, LAYOUTS)
+        base.check_choice("axes", axes, fields.AXES)
+        self.root, self.follow_links = root, follow_links
+        self._axes = axes
+        self._folder, names, self.notes = opened(root, follow_links=follow_links)
+        self.left_out = []
+        found, used = self._list(names)
+        self._extras = [name for name in names if name not in used]
+        skipped = [one if isinstance(one, Unread) else _why_unread(one) for one in found]
+        declared = [RecordField(name, (key,)) for name, key in (("image", image_key), ("label", label_key)) if key]
+        self._select(
+            [one for one, reason in zip(found, skipped, strict=True) if isinstance(one, StoredArray) and not reason],
+            [one for one in skipped if one is not None],
+            [*declared, *parse_fields(features)],
+            layout=layout,
+            is_complete=bool(features),
+        )
+
+    # ---- what a format implements
+
+    def _arrays_in(self, files: RecordFiles, number: int) -> Iterator[StoredArray | Unread]:
+        """List the arrays of one file; raises BadInput. A source of folders overrides `_list` instead."""
+        return iter(())
+
+    def _list(self, names: Sequence[str]) -> tuple[list[StoredArray | Unread], set[str]]:
+        """Return the arrays, and the files that they use; raises InvalidRequest, BadInput."""
+        own = names if self.root.is_file() else self.own_files(names)
+        if not own:
+            raise self._none_found(names, f"names that end in {' or '.join(self.suffixes[:2])}")
+        files = RecordFiles(self._folder, [self._file(name) for name in own])
+        return [one for number in range(len(own)) for one in self._arrays_in(files, number)], set(own)
+
+    def _file(self, name: str) -> RecordFile:
+        start = self._folder.start(name, START_BYTES)
+        check_magic(start, self.magic, self._folder.root / name, what=self.noun.removesuffix(" file"))
+        return RecordFile(name, self._folder.status(name).st_size)
+
+    def _none_found(self, names: Sequence[str], expected: str) -> InvalidRequest:
+        found = f"found {described(names)}" if names else "there is no file in it"
+        found += ", all empty" if are_empty(self._folder, names) else ""
+        return InvalidRequest(f"{shown(str(self.root))}: no {self.noun}s: {found}; expected {expected}")
+
+    @classmethod
+    def own_files(cls, names: Sequence[str]) -> Sequence[str]:
+        """Return the files with a suffix of the format; of one file, that file."""
+        return names if len(names) == 1 else [name for name in names if name.lower().endswith(cls.suffixes)]
+
+    @classmethod
+    def begins(cls, start: bytes, path: Path) -> bool:
+        """Check whether the first bytes of a file are those of the format."""
+        return start.startswith(cls.magic)
+
+    @staticmethod
+    def recognise(names: Sequence[str]) -> str | None:
+        """Return None: the first bytes decide, not names."""
+        return None
+
+    @classmethod
+    def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
+        """Count the files if the first of them begins as one of the format."""
+        own = cls.own_files(names)
+        if not 0 < len(own) <= cls.most_files:
+            return None
+        start = folder.start(own[0], START_BYTES)
+        is_pointed = is_pointer(start) and own[0].lower().endswith(cls.suffixes)
+        is_own = is_pointed or cls.begins(start, folder.root / own[0])
+        return f"{cls.title}: {counted(len(own), 'file')}" if is_own else None
+
+    # ---- tables
+
+    def _select(
+        self,
+        arrays: Sequence[StoredArray],
+        skipped: Sequence[Unread],
+        declared: Sequence[RecordField],
+        *,
+        layout: str,
+        is_complete: bool,
+    ) -> None:
+        """Choose the table and field of each array. is_complete: the user declares all fields."""
+        placed = [_placed(array) for array in arrays]
+        for field in declared:
+            placed = _renamed(placed, field.entries[0])
+        tables = _tables(placed)
+        main = declared[0].entries[0] if declared else _main_entry(tables)
+        if main is None:
+            there = [fields.described(one.array) for one in placed] + [f"{path} ({reason})" for path, reason in skipped]
+            raise self._error(
+                f"no array looks like images of at least {fields.LEAST_SIDE} px, one per row: found "
+                f"{listed(there) or 'none'}; name it with --image-key, or all fields with --features; numpy.stack "
+                "makes rows of single images"
+            )
+        self._main = main
+        self._tables = self._in_splits([table for table in tables if main in table.arrays], layout)
+        self._counts = [table.arrays[main].shape[0] for table in self._tables]
+        self._ends = list(accumulate(self._counts))
+        if self._ends[-1] > _MOST_ROWS:
+            raise BadInput(f"{shown(str(self.root))}: {self._ends[-1]} rows, expected at most {_MOST_ROWS}")
+        if declared:
+            self._check_no_table_lacks(tables)
+        if fault := self._fault(main, is_label=bool(declared) and declared[0].name == "label"):
+            raise BadInput(f"{shown(str(self.root))}: {fault}; give one of them with --image-key")
+        self._columns = self._columns_of(declared, is_complete=is_complete)
+        self._set_schema()
+        self._note_all(tables, skipped, is_complete=is_complete)
+        for array in arrays:
+            array.forget()
+
+    def _error(self, text: str) -> InvalidRequest:
+        return InvalidRequest(f"{shown(str(self.root))}: {text}")
+
+    def _ambiguous(self, subject: str, readings: Mapping[str, str]) -> InvalidRequest:
+        return ambiguous(f"{shown(str(self.root))}: {subject}", readings)
+
+    def _in_splits(self, tables: list[_Table], layout: str) -> list[_Table]:
+        """Return the tables in the order of their splits, and set the names of these."""
+        self._split_names: tuple[str, ...] = ()
+        counts: Counter[str] = Counter()
+        for table in tables:
+            counts[table.split or "other"] += table.arrays[self._main].shape[0]
+        named = sorted(counts.keys() - {"other"})
+        if layout == "unchecked" or (layout == "auto" and len(named) <= 1):
+            return tables
+        if layout == "auto":
+            rows = ", ".join(f"{word} {counts[word]}" for word in named)
+            one = f"--image-key {shell_word(tables[0].arrays[self._main].path)}"
+            raise self._ambiguous(
+                f"arrays of several splits ({rows})",
+                {"one pack with the field split": "--layout split", "a pack of each split": one},
+            )
+        self._split_names = ordered_splits(set(counts))
+        return sorted(tables, key=lambda table: self._split_names.index(table.split or "other"))
+
+    def _check_no_table_lacks(self, tables: Sequence[_Table]) -> None:
+        """Raise InvalidRequest if a table has other arrays of the samples, but not the one that the user named.
+
+        A name that is a path (`a/labels`) expects nothing in other groups.
+        """
+        common = {entry for table in self._tables for entry in table.arrays}
+        group = self._main.rpartition("/")[0]
+        for table in tables:
+            there = [] if self._main in table.arrays else [table.arrays[name] for name in common & table.arrays.keys()]
+            for array in there:
+                if not group or f"/{array.container}".endswith(f"/{group}"):
+                    raise self._error(
+                        f"no array {self._main!r} beside {fields.described(array)}, expected one with as many rows; "
+                        f"add it, or name one place: {shell_word(self._tables[0].arrays[self._main].path)}"
+                    )
+
+    def arrays(self, entries: set[str] | None = None) -> Iterator[StoredArray]:
+        """Return every array of the samples. entries: names without the split; None for all."""
+        for table in self._tables:
+            yield from (array for entry, array in table.arrays.items() if entries is None or entry in entries)
+
+    def _fault(self, entry: str, *, is_label: bool = False) -> str | None:
+        """Return why arrays of an entry are not one field: an array is missing, or has other rows; None if they are."""
+        first: StoredArray | None = None
+        for table, count in zip(self._tables, self._counts, strict=True):
+            main, array = table.arrays[self._main], table.arrays.get(entry)
+            if array is None:
+                return f"no array {entry!r} beside {main.path}"
+            if array.shape[0] != count:
+                return f"{array.path} has {counted(array.shape[0], 'row')}, {main.path} {count}"
+            first = first or array
+            if form(array, is_label=is_label) != form(first, is_label=is_label):
+                return f"{fields.described(array)} and {fields.described(first)} cannot be one field"
+        return None
+
+    # ---- fields
+
+    def _columns_of(self, declared: Sequence[RecordField], *, is_complete: bool) -> list[ArrayColumn]:
+        """Return the columns of declared fields, and unless these are complete, of the others."""
+        columns = [self._column(field, is_declared=True) for field in declared]
+        if is_complete:
+            return columns
+        first, main = self._tables[0].arrays, self._main
+        if not declared:
+            self._check_pieces(main)
+        names = FieldNames(column.field.name for column in columns)
+        label = None if "label" in names.taken else self._label_entry()
+        common = sorted(entry for entry in first if self._fault(entry) is None)
+        images = _main_entry(self._tables)  # of --label-key alone: images that do not fit the labels are an error
+        for entry in dict.fromkeys(filter(None, [main, label, *common, images])):
+            if any(column.entry == entry for column in columns):
+                continue
+            usual = fields.usual_name(first[entry], entry, is_main=entry == main, is_label=entry == label)
+            columns.append(self._column(RecordField(names.of_entry(entry, usual), (entry,)), is_declared=False))
+        unclear = [column for column in columns if column.readings]
+        if unclear:
+            readings = zip(*(column.readings for column in unclear), strict=True)
+            typed = [dict(zip((column.entry for column in unclear), kinds, strict=True)) for kinds in readings]
+            lines = [_features(column.typed(kind=kinds.get(column.entry)) for column in columns) for kinds in typed]
+            kinds = [" and ".join(dict.fromkeys(kinds.values())) for kinds in typed]
+            raise self._ambiguous(
+                listed(fields.described(first[column.entry]) for column in unclear),
+                dict(zip(kinds, lines, strict=True)),
+            )
+        return columns
+
+    def _column(self, field: RecordField, *, is_declared: bool) -> ArrayColumn:
+        entry = field.entries[0]
+        if fault := self._fault(entry, is_label=field.name == "label"):
+            raise InvalidRequest(
+                f"option features: {field.shown()}: {fault}; expected in every file and split a row for each of "
+                f"{self._main!r}, of one type"
+            )
+        return fields.column_of(
+            field,
+            [table.arrays[entry] for table in self._tables],
+            is_main=entry == self._main or field.name == "image",
+            is_declared=is_declared,
+            axes=self._axes,
+            color_note=self.color_note,
+        )
+
+    def _check_pieces(self, main: str) -> None:
+        """Raise InvalidRequest if the images may be one array in numbered pieces."""
+        arrays = self._tables[0].arrays
+        pattern = re.sub("[0-9]+", "#", main)
+        names = [entry for entry in arrays if re.sub("[0-9]+", "#", entry) == pattern]
+        names = [entry for entry in names if form(arrays[entry]) == form(arrays[main])]
+        if len(names) > 1:
+            raise self._ambiguous(
+                listed(names),
+                {
+                    "several images of each row": _features(f"{name}={escaped(name)}" for name in names),
+                    "pieces of one array": "write each with the arrays of its rows into a file, such as 0.npz",
+                },
+            )
+
+    def _label_entry(self) -> str | None:
+        """Return the entry of the labels, None if there are none; raises InvalidRequest if their number differs."""
+        main = self._main
+        for name in LABEL_NAMES:
+            if name != main and self._fault(name, is_label=True) is None:
+                return name
+        for table, count in zip(self._tables, self._counts, strict=True):
+            for name in (*_ONE_PER_IMAGE, *(("y",) if main.lower() == "x" else ())):
+                array = table.arrays.get(name)
+                if array is None or name == main or array.shape[0] == count:
+                    continue
+                if form(array, is_label=True) == fields.WHOLE_NUMBERS:
+                    others = f"leave them out: {_features([f'image={escaped(main)}'])}"
+                    raise self._ambiguous(
+                        f"{fields.described(array)} next to {fields.described(table.arrays[main])}",
+                        {"labels of other samples": others, "labels of these": "write one per row (numpy.moveaxis)"},
+                    )
+        return None
+
+    def _set_schema(self) -> None:
+        found = [Field(KEY, "text", "text"), *(column.field for column in self._columns)]
+        if self._split_names:
+            found.append(Field("split", "number", "number", dtype="int64", shape=(), classes=self._split_names))
+        if any(map(_is_file, found)):
+            found.append(FILES)
+        self.schema = Schema(tuple(found))
+        images = [column for column in self._columns if column.field.kind in PIXEL_KINDS]
+        self.decodes = any(column.field.codec != "encoded" for column in images)
+        self.companions = beside_first_picture(self.schema)
+        self._first_image = images[0].field.name if images else None
+        # the sizes of samples are those of images, whatever the user named first
+        self._sized_entry = images[0].entry if images else self._main
+
+    def _note_all(self, tables: Sequence[_Table], unread: Sequence[Unread], *, is_complete: bool) -> None:
+        used = {column.entry for column in self._columns}
+        arrays = list(self.arrays(used))
+        self.notes.append(counted(len(self), "row"))
+        if self._split_names:
+            counts = Counter[str]()
+            for table, count in zip(self._tables, self._counts, strict=True):
+                counts[table.split or "other"] += count
+            self.notes.append("splits: " + ", ".join(f"{name} {counts[name]}" for name in self._split_names))
+        self.notes.extend(shown(column.note) for column in self._columns if column.note)
+        self.notes.extend(
+            f"{shown(array.path)}: {counted(array.missing_blocks, 'block')} never written: zeros"
+            for array in arrays
+            if array.missing_blocks
+        )
+        skipped = [f"{path} ({reason})" for path, reason in unread]
+        for table in tables:
+            for entry, array in table.arrays.items():
+                has_main = self._main in table.arrays
+                reason = self._fault(entry) if has_main else f"without {self._main!r} beside it"
+                if entry not in used or not has_main:
+                    skipped.append(f"{fields.described(array)}: {reason or 'not in --features'}")
+        if skipped:
+            self.notes.append(f"arrays skipped: {listed(skipped)}")
+        if self._first_image is None:
+            main = self._tables[0].arrays[self._main]
+            self.notes.append(
+                f"no image: {shown(fields.described(main))} is packed otherwise; images are rows of uint8 (H, W, 3), "
+                "(3, H, W) or (H, W), depth those of floats and uint16 (H, W)"
+            )
+        if not is_complete and "label" not in self.schema:
+            self.notes.append("no labels")
+        how = "as declared" if is_complete else "from names and shapes; --features changes it"
+        self.notes.append(f"{_features(column.typed() for column in self._columns)} ({how})")
+        if self._first_image is not None:
+            self.notes += about_unmoved(
+                self.schema,
+                "a mask is moved where it is uint8 (N, H, W), or uint16 and named as FIELD=ENTRY:mask:uint16",
+            )
+
+    # ---- the contract of sources
+
+    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
+        depths = {column.field.name for column in self._columns if column.field.kind == "depth"}
+        numbers = {each: float(value) for each, value in values.items() if each in depths}
+        typed = (column.typed(invalid=numbers.get(column.field.name)) for column in self._columns)
+        return _features(typed) if name in depths else None
+
+    @property
+    def folder(self) -> SourceRoot:
+        return self._folder
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def _row(self, index: int) -> tuple[int, int]:
+        """Return the number of the table, and the row in it."""
+        number = bisect_right(self._ends, self.checked(index))
+        return number, index - (self._ends[number] - self._counts[number])
+
+    def key(self, index: int) -> str:
+        number, row = self._row(index)
+        return f"{row:08d}" if len(self._tables) == 1 else f"{self._stems[number]}/{row:08d}"
+
+    @cached_property
+    def _stems(self) -> list[str]:
+        """A name for each table: that of its split if no other table has it, else of its file."""
+        for names in ([table.split or table.name for table in self._tables], [table.name for table in self._tables]):
+            if len(set(names)) == len(names):
+                return names
+        return [f"{number:05d}" for number in range(len(self._tables))]
+
+    def __getitem__(self, index: int) -> base.Sample:
+        sample: base.Sample = {KEY: self.key(index)}
+        for column in self._columns:
+            sample[column.field.name] = self._value(index, column)
+        if self._split_names:
+            split = self._tables[self._row(index)[0]].split or "other"
+            sample["split"] = np.int64(self._split_names.index(split))
+        if FILES in self.schema.fields:
+            sample[FILES.name] = self._paths(index, sample)
+        return sample
+
+    def _value(self, index: int, column: ArrayColumn) -> Any:
+        number, row = self._row(index)
+        try:
+            return column.value(self._tables[number].arrays[column.entry].row(row))
+        except BadInput as error:
+            raise BadInput(f"{self.where(index)}: {column.entry}: {error.message}") from error
+
+    def value(self, index: int, name: str) -> Any:
+        column = next((column for column in self._columns if column.field.name == name), None)
+        if name == KEY:
+            return self.key(index)
+        return self[index][name] if column is None else self._value(index, column)
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        number, row = self._row(index)
+        entries = dict.fromkeys([self._main, *(column.entry for column in self._columns)])
+        names = dict.fromkeys(name for entry in entries for name in self._tables[number].arrays[entry].files(row))
+        return tuple(self._folder.root / name for name in names)
+
+    def extent(self, index: int) -> base.Extent:
+        number, row = self._row(index)
+        return self._tables[number].arrays[self._sized_entry].extent(row)
+
+    def more_files(self) -> Sequence[str]:
+        used = {self._main, *(column.entry for column in self._columns)}
+        return sorted({name for array in self.arrays(used) for name in array.files()})
+
+    def stem(self, index: int) -> Path:
+        return self._folder.root / self.key(index)
+
+    def where(self, index: int, path: str | None = None) -> str:
+        number, row = self._row(index)
+        array = self._tables[number].arrays[self._main]
+        file = self._folder.root / array.extent(row).name
+        return f"{file}: row {row} of {shown(array.name)} ({shown(self.key(index))})"
+
+    def content(self, index: int, name: str, path: str) -> Any:
+        return self.value(index, name)
+
+    def extras(self) -> Sequence[str]:
+        return self._extras
+
+    def _paths(self, index: int, sample: base.Sample) -> dict[str, str]:
+        """Return the paths that `extract` gives to values that are files."""
+        key = self.key(index)
+        stem = key if is_path(key) else f"{index:08d}"
+        paths = {}
+        for field in filter(_is_file, self.schema):
+            middle = "" if field.name == self._first_image else f".{field.name}"
+            paths[field.name] = f"{stem}{middle}{_suffix(field, sample[field.name])}"
+        return paths
+
+
+def _why_unread(array: StoredArray) -> Unread | None:
+    """Return why no field can contain the rows of an array; None if one can."""
+    dtype = array.dtype.newbyteorder("=").name
+    is_text_array = array.is_text and not array.is_ragged and len(array.shape) > 1
+    if is_text_array or len(array.shape) > _MOST_DIMENSIONS or not (array.is_text or dtype in DTYPES):
+        return Unread(array.path, f"is {dtype} {array.shape}, which no field can contain")
+    return None if array.shape and array.shape[0] else Unread(array.path, "has no rows")
+
+
+# ---- names
+
+
+class _NamedArray(NamedTuple):
+    """An array with what its path says. entry: its name without the split."""
+
+    array: StoredArray
+    entry: str
+    split: str | None
+
+
+def _words(name: str) -> list[str]:
+    return name.replace("-", "_").replace(".", "_").split("_")
+
+
+def _placed(array: StoredArray) -> _NamedArray:
+    """Find the split in the array's own name, else in the last part of its path that says one."""
+    own = _words(array.name)
+    found = [word for word in own if split_rank(word) is not None][:1]
+    rest = "_".join(word for word in own if word and word not in found)
+    if found and rest:
+        return _NamedArray(array, rest, found[0].lower())
+    above = (word for part in reversed(PurePosixPath(array.container).parts) for word in _words(part))
+    split = next((word.lower() for word in above if split_rank(word) is not None), None)
+    return _NamedArray(array, array.name, split)
+
+
+def _renamed(placed: list[_NamedArray], key: str) -> list[_NamedArray]:
+    """Return the arrays of the splits with an array of that name, which becomes its entry; raises InvalidRequest."""
+    if any(one.entry == key for one in placed):
+        return placed
+    found = [one for one in placed if one.array.name == key or f"/{one.array.path}".endswith(f"/{key}")]
+    if not found:
+        there = listed(dict.fromkeys(one.array.path for one in placed))
+        raise InvalidRequest(f"options image_key, label_key, features: no array {key!r}; there are: {there or 'none'}")
+    splits = {one.split for one in found}
+    return [one._replace(entry=key) if one in found else one for one in placed if one.split in splits]
+
+
+def _tables(placed: Sequence[_NamedArray]) -> list[_Table]:
+    """Group arrays by split and container; the containers of a split are one table if no entry comes twice."""
+    groups: dict[tuple[str | None, str], dict[str, StoredArray]] = {}
+    for one in placed:
+        group = groups.setdefault((one.split, one.array.container), {})
+        group[one.entry if one.entry not in group else one.array.name] = one.array
+    tables = []
+    for split in dict.fromkeys(split for split, _ in groups):
+        mine = {container: arrays for (word, container), arrays in groups.items() if word == split}
+        joined = {entry: array for arrays in mine.values() for entry, array in arrays.items()}
+        if len(joined) == sum(map(len, mine.values())):
+            tables.append(_Table(split or next(iter(mine)), split, joined))
+        else:
+            tables.extend(_Table(_stem(container), split, arrays) for container, arrays in mine.items())
+    return tables
+
+
+def _stem(container: str) -> str:
+    return "/".join(PurePosixPath(part).stem or part for part in PurePosixPath(container).parts) or "arrays"
+
+
+def _main_entry(tables: Sequence[_Table]) -> str | None:
+    """Return the entry of the images: by its name, else uint8 before other types, more rows before fewer."""
+    ranks = [
+        (
+            fields.is_label_map(entry),
+            fields.IMAGE_NAMES.index(entry.lower()) if entry.lower() in fields.IMAGE_NAMES else len(fields.IMAGE_NAMES),
+            array.dtype.name != "uint8",
+            -array.shape[0],
+            entry,
+        )
+        for table in tables
+        for entry, array in table.arrays.items()
+        if fields.may_be_images(array, is_main=True)
+    ]
+    return min(ranks)[-1] if ranks else None
+
+
+# ---- fields
+
+
+def _features(typed: "Iterator[str] | Sequence[str]") -> str:
+    return f"--features {shell_word(','.join(typed))}"
+
+
+def _is_file(field: Field) -> bool:
+    return field.kind in (*PIXEL_KINDS, "bytes")
+
+
+def _suffix(field: Field, value: Any) -> str:
+    if isinstance(value, bytes):
+        return (file_suffixes(value) or (".bin",))[0]
+    return ".npy" if field.kind == "depth" else ".png"

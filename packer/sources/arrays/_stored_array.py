@@ -1,0 +1,232 @@
+"""Stored array: one array of a file or folder, whose first dimension counts the samples.
+
+A subclass implements `read`, which returns some rows as they are stored. Arrays may be shared by threads and used after
+a fork. Pickled, they contain names and positions, and none of the rows that they keep in memory.
+"""
+
+import math
+import os
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput
+from packer.sources._records.random_access_files import RecordFiles
+from packer.sources.base import Extent
+
+MOST_STRETCH_BYTES = 512 << 20  # of the rows that are read together from blocks
+_MOST_FORTRAN_BYTES = 1 << 30
+_STRETCHES = 3  # that are kept in memory
+_MOST_MISSING = 1000  # missing blocks for each block of an array
+_Value = TypeVar("_Value")
+
+
+class Unread(NamedTuple):
+    """An array that the source skips. path: its name in messages."""
+
+    path: str
+    reason: str
+
+
+class Kept(Generic[_Value]):
+    """The last few values of a function, each computed once for all threads; empty after a fork or unpickling."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.forget()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Kept, (self._most,)
+
+    def forget(self) -> None:
+        """Remove all values."""
+        self._values: OrderedDict[int, _Value] = OrderedDict()
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+
+    def get(self, key: int, make: Callable[[], _Value]) -> _Value:
+        """Return the value of a key."""
+        if self._pid != os.getpid():  # forked, maybe while a thread had the lock
+            self.forget()
+        with self._lock:
+            if key not in self._values:
+                while len(self._values) >= self._most:  # before the next value is made: values may be large
+                    self._values.popitem(last=False)
+                self._values[key] = make()
+            self._values.move_to_end(key)
+            return self._values[key]
+
+
+class ArrayForm(NamedTuple):
+    """Position and type of an array.
+
+    Attributes:
+        path: Relative path of the file, group in it, and name of the array.
+        files: Files that contain the rows.
+        number: Of the file in `files`.
+        dtype: As stored; texts are `S` (UTF-8) or `U`.
+        shape: The first length is the number of rows.
+        offset: Offset of the first row in the file.
+    """
+
+    path: str
+    files: RecordFiles
+    number: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int = 0
+
+
+class StoredArray(ABC):
+    """One array of a container; its rows belong to the samples.
+
+    Attributes:
+        container: Relative path of the file, and of the group in it.
+        name: Name in the container.
+        dtype: As in the form.
+        shape: As in the form.
+        stretch: Number of rows that are read together.
+        is_text: Each row is a str.
+        is_ragged: Each row is bytes, or numbers of `dtype`, of any length.
+        missing_blocks: Number of blocks that are not in the file, and are zeros.
+        value_names: Of an enumeration: number -> name, in the order of the numbers.
+    """
+
+    stretch = 1
+    is_ragged = False
+    missing_blocks = 0
+    value_names: Mapping[int, str] = MappingProxyType({})
+
+    def __init__(self, form: ArrayForm) -> None:
+        self.container, _, self.name = form.path.rpartition("/")
+        self.dtype, self.shape, self.is_text = form.dtype, form.shape, form.dtype.kind in "SU"
+        self._files, self._number, self._offset = form.files, form.number, form.offset
+        self._kept: Kept[npt.NDArray[Any]] = Kept(_STRETCHES)
+
+    @property
+    def path(self) -> str:
+        """Name in messages."""
+        return f"{self.container}/{self.name}" if self.container else self.name
+
+    @property
+    def row_bytes(self) -> int:
+        """Size of a row in memory."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    @abstractmethod
+    def read(self, first: int, count: int) -> npt.NDArray[Any]:
+        """Return consecutive rows as stored, at most one stretch; raises BadInput."""
+
+    def row(self, index: int) -> Any:
+        """Return one row: an array in native byte order, or a str; raises BadInput."""
+        number, within = divmod(index, self.stretch)
+        first = number * self.stretch
+        if self.stretch == 1:
+            rows = self.read(first, 1)
+        else:
+            count = min(self.stretch, self.shape[0] - first)
+            rows = self._kept.get(number, lambda: self.read(first, count))
+        row = rows[within : within + 1].reshape(self.shape[1:])
+        row = row.astype(self.dtype.newbyteorder("="), order="C", copy=self.stretch > 1)
+        return self._text(index, row.tobytes()) if self.is_text else row
+
+    def _text(self, index: int, data: bytes) -> str:
+        try:
+            if self.dtype.kind == "U":  # NumPy raises SystemError for what is not a code point
+                return data.decode("utf-32-le" if sys.byteorder == "little" else "utf-32-be").rstrip("\0")
+            return data.rstrip(b"\0").decode("utf-8")
+        except ValueError as error:
+            raise BadInput(f"{self.path}: row {index} is not a text: {error}") from error
+
+    def extent(self, index: int) -> Extent:
+        """Return the position of a row. If the file is compressed, offsets count unpacked bytes."""
+        return Extent(self.files(index)[0], self._offset + index * self.row_bytes, self.row_bytes)
+
+    def files(self, index: int | None = None) -> tuple[str, ...]:
+        """Return the relative paths of the files that contain a row, or all rows."""
+        return (self._files.files[self._number].name,)
+
+    def forget(self) -> None:
+        """Close all files and remove all rows that are kept."""
+        self._kept.forget()
+        self._files.forget()
+
+
+class SpanArray(StoredArray):
+    """Rows that follow each other in one piece of a file; in Fortran order, columns."""
+
+    def __init__(self, form: ArrayForm, *, is_fortran: bool = False) -> None:
+        """Raises BadInput if the array is not inside the file, or is in Fortran order and larger than 1 GiB."""
+        super().__init__(form)
+        size, file = self.shape[0] * self.row_bytes, self._files.files[self._number]
+        if not file.is_packed and not 0 <= self._offset <= file.size - size:
+            raise BadInput(
+                f"{self._files.path(self._number)}: {self.path} is not inside the file: {size} bytes at "
+                f"{self._offset}, the file has {file.size}; get the file again"
+            )
+        self._is_fortran = is_fortran and len(self.shape) > 1
+        if self._is_fortran:
+            self.stretch = self.shape[0]
+            if size > _MOST_FORTRAN_BYTES:
+                raise BadInput(
+                    f"{self.path}: {size} bytes in Fortran order, which have to be read together, expected at most "
+                    f"{_MOST_FORTRAN_BYTES}: save numpy.ascontiguousarray of it"
+                )
+
+    def read(self, first: int, count: int) -> npt.NDArray[Any]:
+        data = self._files.read(self._number, self._offset + first * self.row_bytes, count * self.row_bytes)
+        values = np.frombuffer(data, self.dtype)
+        return values.reshape((count, *self.shape[1:]), order="F" if self._is_fortran else "C")
+
+
+class BlockedArray(StoredArray):
+    """Rows in blocks, each with some rows of some columns."""
+
+    def __init__(self, form: ArrayForm, *, block: tuple[int, ...], present: int) -> None:
+        """Check the blocks.
+
+        Args:
+            block: Shape of a block.
+            present: Number of blocks that the files contain.
+
+        Raises:
+            BadInput: The blocks of one row have too many bytes, or almost all blocks are missing.
+        """
+        super().__init__(form)
+        self.block, self.stretch = block, block[0]
+        self.grid = tuple(-(-length // step) for length, step in zip(self.shape, block, strict=True))
+        size, total = min(block[0], self.shape[0]) * self.row_bytes, math.prod(self.grid)
+        if size > MOST_STRETCH_BYTES:
+            raise BadInput(
+                f"{self.path}: the blocks of one row have {size} bytes, expected at most {MOST_STRETCH_BYTES}: write "
+                "blocks of fewer rows"
+            )
+        self.missing_blocks = total - present
+        if self.missing_blocks > _MOST_MISSING * present:
+            raise BadInput(f"{self.path}: {self.missing_blocks} of {total} blocks were never written; the array is cut")
+
+    def places(self, number: int) -> Iterator[tuple[int, ...]]:
+        """Return the places in the grid of the blocks of one stretch."""
+        return product((number,), *map(range, self.grid[1:]))
+
+    @abstractmethod
+    def _block(self, place: tuple[int, ...]) -> npt.NDArray[Any] | None:
+        """Return the block at a place in the grid, complete or cut at the edge; None if it is missing."""
+
+    def read(self, first: int, count: int) -> npt.NDArray[Any]:
+        out = np.zeros((count, *self.shape[1:]), self.dtype)
+        for place in self.places(first // self.block[0]):
+            block = self._block(place)
+            if block is not None:
+                starts = (0, *(at * step for at, step in zip(place[1:], self.block[1:], strict=True)))
+                target = out[tuple(slice(start, start + step) for start, step in zip(starts, self.block, strict=True))]
+                target[...] = block[tuple(slice(0, length) for length in target.shape)]
+        return out

@@ -1,0 +1,154 @@
+"""N5: containers of arrays in blocks, as Java's N5, zarr-python 2, z5py and tensorstore write them; none is needed.
+
+A data set is a folder with attributes.json and a file for each block. Dimensions are column-major: an array
+[C, W, H, N] has N rows of (H, W, C). Fields, tables and splits: packer.sources.arrays._array_source. Layout:
+packer.layouts.n5_blocks.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from packer.errors import BadInput, InvalidRequest
+from packer.layouts import n5_blocks
+from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._records.random_access_files import RecordFile, RecordFiles
+from packer.sources._trees.folder_tree import SourceRoot
+from packer.sources.arrays._array_source import ArraySource
+from packer.sources.arrays._stored_array import MOST_STRETCH_BYTES, ArrayForm, BlockedArray, StoredArray, Unread
+from packer.sources.base import Extent
+
+SPECIFICITY = -1  # a folder that contains images is a folder of images
+_ATTRIBUTES = "attributes.json"
+_MOST_ATTRIBUTES_BYTES = 1 << 20
+_MOST_FILE_BYTES = MOST_STRETCH_BYTES + (1 << 20)
+_PROBES = 100  # attributes.json
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
+
+
+class Source(ArraySource):
+    """One N5 container, a group in it, or one of its data sets."""
+
+    kind, noun, title = "n5", "N5 data set", "N5"
+    color_note = "taken as RGB, which N5 does not say"
+
+    def _list(self, names: Sequence[str]) -> tuple[list[StoredArray | Unread], set[str]]:
+        if self.root.is_file():
+            raise InvalidRequest(f"{shown(str(self.root))}: is a file; an N5 container is a folder: give that")
+        found: list[StoredArray | Unread] = []
+        self._attributes = [name for name in names if name.rpartition("/")[2] == _ATTRIBUTES]
+        used = set(self._attributes)
+        for name in self._attributes:
+            parent = name.rpartition("/")[0]
+            path = parent or self.root.resolve().name
+            try:
+                is_small = self.folder.status(name).st_size <= _MOST_ATTRIBUTES_BYTES
+                members = n5_blocks.as_dataset(self.folder.read(name)) if is_small else None
+                if members is None:
+                    continue
+                blocks = _block_names(names, f"{parent}/" if parent else "")
+                used.update(blocks.values())
+                attributes = n5_blocks.attributes(members)
+            except BadInput as error:
+                found.append(Unread(path, error.message))
+            else:
+                found.append(N5Array(path, self.folder, name, attributes=attributes, blocks=blocks))
+        if not found:
+            raise self._none_found(names, f"{_ATTRIBUTES} with dimensions, blockSize and dataType")
+        return found, used
+
+    def tables(self) -> tuple[Path, ...]:
+        return tuple(self.folder.root / name for name in sorted(self._attributes))
+
+    @classmethod
+    def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
+        """Count the data sets of a folder."""
+        found = [name for name in names if name.rpartition("/")[2] == _ATTRIBUTES][:_PROBES]
+        count = sum(_is_dataset(folder.read(name)) for name in found) if len(names) > 1 else 0
+        return f"N5: {counted(count, 'data set')}" if count else None
+
+
+def _is_dataset(text: bytes) -> bool:
+    try:
+        return n5_blocks.as_dataset(text) is not None
+    except BadInput:  # maybe the attributes of something else
+        return False
+
+
+def _block_names(names: Sequence[str], prefix: str) -> dict[tuple[int, ...], str]:
+    """Return place in the grid, in the order of N5's dimensions -> path, of the blocks below a folder."""
+    found = {}
+    for name in names:
+        parts = name[len(prefix) :].split("/") if name.startswith(prefix) else [""]
+        if all(map(_NUMBER.fullmatch, parts)):
+            found[tuple(map(int, parts))] = name
+    return found
+
+
+class N5Array(BlockedArray):
+    """One data set."""
+
+    def __init__(
+        self,
+        path: str,
+        folder: SourceRoot,
+        attributes_name: str,
+        *,
+        attributes: n5_blocks.Attributes,
+        blocks: dict[tuple[int, ...], str],
+    ) -> None:
+        """Take the blocks that are in the grid; raises BadInput.
+
+        Args:
+            path: Container and name.
+            folder: Contains the files.
+            attributes_name: Relative path of attributes.json.
+            attributes: Its contents.
+            blocks: Place in the order of N5's dimensions -> relative path.
+        """
+        lengths = [-(-length // step) for length, step in zip(attributes.shape, attributes.block, strict=True)]
+        inside = {
+            place[::-1]: name
+            for place, name in sorted(blocks.items())
+            if len(place) == len(lengths) and all(at < count for at, count in zip(place[::-1], lengths, strict=True))
+        }
+        files = RecordFiles(folder, [RecordFile(name, folder.status(name).st_size) for name in inside.values()])
+        form = ArrayForm(path, files, 0, attributes.dtype, attributes.shape)
+        super().__init__(form, block=attributes.block, present=len(inside))
+        self._attributes, self._attributes_name = attributes, attributes_name
+        self._numbers = {place: number for number, place in enumerate(inside)}
+        large = [file.name for file in files.files if file.size > _MOST_FILE_BYTES]
+        if large:
+            raise BadInput(f"{self.path}: blocks of more than {_MOST_FILE_BYTES} bytes: {listed(large)}")
+
+    def _block(self, place: tuple[int, ...]) -> npt.NDArray[Any] | None:
+        number = self._numbers.get(place)
+        if number is None:
+            return None
+        data = self._files.read(number, 0, self._files.files[number].size)
+        try:
+            return n5_blocks.numbers(data, self._attributes, place)
+        except BadInput as error:
+            raise BadInput(f"{self._files.path(number)}: is damaged: {error.message}; get the file again") from error
+
+    def _present(self, index: int | None) -> Iterator[RecordFile]:
+        """Return the files of the blocks of a row, or of all."""
+        places = self._numbers if index is None else self.places(index // self.block[0])
+        return (self._files.files[self._numbers[place]] for place in places if place in self._numbers)
+
+    def extent(self, index: int) -> Extent:
+        """Return the row's share of the first of its blocks."""
+        file, within, step = next(self._present(index), None), index % self.block[0], self.block[0]
+        if file is None:
+            return Extent(self._attributes_name, 0, 0)
+        first = file.size * within // step
+        return Extent(file.name, first, file.size * (within + 1) // step - first)
+
+    def files(self, index: int | None = None) -> tuple[str, ...]:
+        return tuple(file.name for file in self._present(index)) or (self._attributes_name,)
+
+
+recognise = Source.recognise
