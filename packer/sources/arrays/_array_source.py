@@ -181,7 +181,8 @@ class ArraySource(base.Source):
             placed = _renamed(placed, field.entries[0])
         tables = _tables(placed)
         main = declared[0].entries[0] if declared else _main_entry(tables)
-        if main is None:
+        with_main = [table for table in tables if main in table.arrays]
+        if main is None or not with_main:
             there = [fields.described(one.array) for one in placed] + [f"{path} ({reason})" for path, reason in skipped]
             raise self._error(
                 f"no array looks like images of at least {fields.LEAST_SIDE} px, one per row: found "
@@ -189,7 +190,7 @@ class ArraySource(base.Source):
                 "makes rows of single images"
             )
         self._main = main
-        self._tables = self._in_splits([table for table in tables if main in table.arrays], layout)
+        self._tables = self._in_splits(with_main, layout)
         self._counts = [table.arrays[main].shape[0] for table in self._tables]
         self._ends = list(accumulate(self._counts))
         if self._ends[-1] > _MOST_ROWS:
@@ -213,7 +214,7 @@ class ArraySource(base.Source):
     def _in_splits(self, tables: list[_Table], layout: str) -> list[_Table]:
         """Return the tables in the order of their splits, and set the names of these."""
         self._split_names: tuple[str, ...] = ()
-        counts: Counter[str] = Counter()
+        self._split_rows = counts = Counter[str]()
         for table in tables:
             counts[table.split or "other"] += table.arrays[self._main].shape[0]
         named = sorted(counts.keys() - {"other"})
@@ -236,10 +237,9 @@ class ArraySource(base.Source):
         """
         common = {entry for table in self._tables for entry in table.arrays}
         group = self._main.rpartition("/")[0]
-        for table in tables:
-            there = [] if self._main in table.arrays else [table.arrays[name] for name in common & table.arrays.keys()]
-            for array in there:
-                if not group or f"/{array.container}".endswith(f"/{group}"):
+        for table in (table for table in tables if self._main not in table.arrays):
+            for entry, array in table.arrays.items():
+                if entry in common and (not group or f"/{array.container}".endswith(f"/{group}")):
                     raise self._error(
                         f"no array {self._main!r} beside {fields.described(array)}, expected one with as many rows; "
                         f"add it, or name one place: {shell_word(self._tables[0].arrays[self._main].path)}"
@@ -277,7 +277,8 @@ class ArraySource(base.Source):
         names = FieldNames(column.field.name for column in columns)
         label = None if "label" in names.taken else self._label_entry()
         common = sorted(entry for entry in first if self._fault(entry) is None)
-        images = _main_entry(self._tables)  # of --label-key alone: images that do not fit the labels are an error
+        # of --label-key alone: images that do not fit the labels are an error
+        images = _main_entry(self._tables[:1]) if names.taken == {"label"} else None
         for entry in dict.fromkeys(filter(None, [main, label, *common, images])):
             if any(column.entry == entry for column in columns):
                 continue
@@ -364,10 +365,7 @@ class ArraySource(base.Source):
         arrays = list(self.arrays(used))
         self.notes.append(counted(len(self), "row"))
         if self._split_names:
-            counts = Counter[str]()
-            for table, count in zip(self._tables, self._counts, strict=True):
-                counts[table.split or "other"] += count
-            self.notes.append("splits: " + ", ".join(f"{name} {counts[name]}" for name in self._split_names))
+            self.notes.append("splits: " + ", ".join(f"{name} {self._split_rows[name]}" for name in self._split_names))
         self.notes.extend(shown(column.note) for column in self._columns if column.note)
         self.notes.extend(
             f"{shown(array.path)}: {counted(array.missing_blocks, 'block')} never written: zeros"
@@ -375,12 +373,14 @@ class ArraySource(base.Source):
             if array.missing_blocks
         )
         skipped = [f"{path} ({reason})" for path, reason in unread]
+        entries = {entry for table in tables for entry in table.arrays}
+        reasons = {entry: self._fault(entry) for entry in entries - used}
         for table in tables:
             for entry, array in table.arrays.items():
-                has_main = self._main in table.arrays
-                reason = self._fault(entry) if has_main else f"without {self._main!r} beside it"
-                if entry not in used or not has_main:
-                    skipped.append(f"{fields.described(array)}: {reason or 'not in --features'}")
+                if self._main not in table.arrays:
+                    skipped.append(f"{fields.described(array)}: without {self._main!r} beside it")
+                elif entry not in used:
+                    skipped.append(f"{fields.described(array)}: {reasons[entry] or 'not in --features'}")
         if skipped:
             self.notes.append(f"arrays skipped: {listed(skipped)}")
         if self._first_image is None:
