@@ -437,7 +437,7 @@ ROWS = np.arange(4)
 )
 def test_a_file_that_lacks_the_named_array_is_an_error(options: dict[str, Any], tmp_path: Path) -> None:
     root = parts(tmp_path / "in", ROWS, None, ROWS)
-    with pytest.raises(InvalidRequest, match="'labels' beside p1.npz/images"):
+    with pytest.raises(InvalidRequest, match="'labels' next to p1.npz/images"):
         Source(root, **options)
 
 
@@ -482,7 +482,7 @@ def test_whole_numbers_of_any_width_are_one_label(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        (None, "no array 'labels' beside p1.npz/images"),
+        (None, "no array 'labels' next to p1.npz/images"),
         (ROWS / 2, "p1.npz/labels float64 (4,) and p0.npz/labels int64 (4,) cannot be one field"),
     ],
 )

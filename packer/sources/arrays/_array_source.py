@@ -241,7 +241,7 @@ class ArraySource(base.Source):
             for entry, array in table.arrays.items():
                 if entry in common and (not group or f"/{array.container}".endswith(f"/{group}")):
                     raise self._error(
-                        f"no array {self._main!r} beside {fields.described(array)}, expected one with as many rows; "
+                        f"no array {self._main!r} next to {fields.described(array)}, expected one with as many rows; "
                         f"add it, or name one place: {shell_word(self._tables[0].arrays[self._main].path)}"
                     )
 
@@ -256,7 +256,7 @@ class ArraySource(base.Source):
         for table, count in zip(self._tables, self._counts, strict=True):
             main, array = table.arrays[self._main], table.arrays.get(entry)
             if array is None:
-                return f"no array {entry!r} beside {main.path}"
+                return f"no array {entry!r} next to {main.path}"
             if array.shape[0] != count:
                 return f"{array.path} has {counted(array.shape[0], 'row')}, {main.path} {count}"
             first = first or array
@@ -378,7 +378,7 @@ class ArraySource(base.Source):
         for table in tables:
             for entry, array in table.arrays.items():
                 if self._main not in table.arrays:
-                    skipped.append(f"{fields.described(array)}: without {self._main!r} beside it")
+                    skipped.append(f"{fields.described(array)}: without {self._main!r} next to it")
                 elif entry not in used:
                     skipped.append(f"{fields.described(array)}: {reasons[entry] or 'not in --features'}")
         if skipped:
