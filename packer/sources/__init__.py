@@ -1,8 +1,8 @@
 """Sources: original data sets on disk -> samples. One file each; see base.py for the contract.
 
-_trees holds where their files lie, in a folder or in an archive; _parse holds what they read with, _extend what can be
-added to any of them (sidecar files, splits), _records what those share whose samples are records in large files,
-_arrays what those share whose samples are rows of large arrays, _objects the samples of Python objects.
+Sources of one subject share a folder: grasp, annotations, records (files of many records). Files and folders that begin
+with `_` are no sources: _trees opens folders and archives, _parse holds parsers, _extend adds sidecar files and splits,
+_arrays reads samples that are rows of large arrays, _objects reads Python objects.
 
 A source module has `class Source(base.Source)`, made by `Source(root, **options)`, and
 `recognise(names) -> str | None`: given the relative POSIX paths found under a folder, a line that says what was

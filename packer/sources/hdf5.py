@@ -17,7 +17,7 @@ from packer.sources._arrays.array_source import ArraySource, LeftOut
 from packer.sources._arrays.stored_array import StoredArray
 from packer.sources._parse.folder_listing import counted, shown
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
+from packer.sources.records._random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _NAME = re.compile(r"\.(?:h5|hdf5|hdf|he5|h5py)$", re.IGNORECASE)

@@ -15,7 +15,7 @@ from packer.sources._arrays import npy_members
 from packer.sources._arrays.array_source import ArraySource
 from packer.sources._parse.folder_listing import counted
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
+from packer.sources.records._random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _NAME = re.compile(r"\.npy$", re.IGNORECASE)

@@ -17,8 +17,8 @@ from packer.layouts import lmdb_page_walk
 from packer.layouts.datum import parse
 from packer.sources._detection import detect
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import OpenFile
-from packer.sources.caffe_lmdb import Source
+from packer.sources.records._random_access_files import OpenFile
+from packer.sources.records.caffe_lmdb import Source
 from tests.support.conversions import packed
 from tests.support.foreign_files import datum, delimited, lmdb_environment, varint
 from tests.support.source_trees import caffe_lmdb, encoded, picture, tree, write

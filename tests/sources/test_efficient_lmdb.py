@@ -14,7 +14,7 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest, MissingPackage
 from packer.pack import manifest
 from packer.sources._detection import detect
-from packer.sources.efficient_lmdb import Source
+from packer.sources.records.efficient_lmdb import Source
 from tests.sources.test_pickled import Evil
 from tests.support.arrow_payloads import VERSIONS, of_picture, recorded
 from tests.support.foreign_files import datum, lmdb_environment

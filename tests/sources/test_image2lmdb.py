@@ -10,7 +10,7 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest
 from packer.sources._detection import detect
-from packer.sources.image2lmdb import Source
+from packer.sources.records.image2lmdb import Source
 from tests.support.arrow_payloads import VERSIONS, built, of_picture, recorded
 from tests.support.conversions import packed
 from tests.support.foreign_files import lmdb_environment

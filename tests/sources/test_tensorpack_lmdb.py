@@ -12,7 +12,7 @@ import pytest
 import packer
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.sources._detection import detect
-from packer.sources.tensorpack_lmdb import Source
+from packer.sources.records.tensorpack_lmdb import Source
 from tests.sources.test_pickled import Evil
 from tests.support.arrow_payloads import VERSIONS, built, recorded
 from tests.support.counted_steps import at_most

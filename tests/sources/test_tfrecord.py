@@ -22,9 +22,9 @@ from packer.layouts import tfrecord_frames
 from packer.layouts.tfrecord_frames import crc32c, masked_crc32c
 from packer.pack import manifest
 from packer.sources._detection import detect
-from packer.sources._records import random_access_files
-from packer.sources._records.record_fields import split_fields
-from packer.sources.tfrecord import Source
+from packer.sources.records import _random_access_files
+from packer.sources.records._record_fields import split_fields
+from packer.sources.records.tfrecord import Source
 from packer.system.parallel import ordered_map
 from tests.support.child_processes import child
 from tests.support.counted_steps import at_most
@@ -289,7 +289,7 @@ def test_a_record_of_more_than_a_gibibyte_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("made", ["gzip", "zlib", "two members"])
 def test_compressed_files_are_read_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str) -> None:
-    monkeypatch.setattr(random_access_files, "_BLOCK_BYTES", 5000)
+    monkeypatch.setattr(_random_access_files, "_BLOCK_BYTES", 5000)
     data = tfrecord(records(12))
     pack: dict[str, Callable[[bytes], bytes]] = {
         "gzip": gzip.compress,

@@ -21,8 +21,8 @@ from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.pack import manifest
 from packer.sources import base
 from packer.sources._detection import detect
-from packer.sources._records import random_access_files
-from packer.sources.webdataset import Source
+from packer.sources.records import _random_access_files
+from packer.sources.records.webdataset import Source
 from tests.support.counted_steps import at_most
 from tests.support.foreign_files import (
     bytes_list,
@@ -342,7 +342,7 @@ def test_a_size_in_base_256_and_in_pax_is_read(tmp_path: Path) -> None:
 def test_compressed_files_are_read_and_other_compressions_are_not_recognised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(random_access_files, "_BLOCK_BYTES", 5000)
+    monkeypatch.setattr(_random_access_files, "_BLOCK_BYTES", 5000)
     root = write(tmp_path, {"a.tar.gz": gzip.compress(tar_archive(members()))})
     assert detect(root)[0] == "webdataset"
     assert [Source(root)[row]["image"] for row in (2, 0, 1)] == [picture(2), picture(0), picture(1)]

@@ -35,7 +35,7 @@ from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
 from packer.sources._parse.folder_listing import are_empty, counted, described, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.record_fields import (
+from packer.sources.records._record_fields import (
     RecordField,
     about_unmoved,
     decoded,
@@ -44,7 +44,7 @@ from packer.sources._records.record_fields import (
     parse_fields,
     shows_labels,
 )
-from packer.sources._records.record_source import FILES, LAYOUTS, beside_first_picture, is_path, opened
+from packer.sources.records._record_source import FILES, LAYOUTS, beside_first_picture, is_path, opened
 
 AXES = ("auto", "hwc", "chw")
 _IMAGES = ("image", "images", "img", "imgs", "x", "rgb", "data", "pixels", "picture", "pictures", "photos")

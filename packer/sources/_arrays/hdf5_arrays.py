@@ -33,8 +33,8 @@ from packer.sources._arrays.stored_array import (
     TextArray,
 )
 from packer.sources._parse.folder_listing import shown
-from packer.sources._records.random_access_files import RecordFiles
 from packer.sources.base import Extent
+from packer.sources.records._random_access_files import RecordFiles
 
 _REFERENCE = np.dtype([("length", "<u4"), ("address", "<u8"), ("index", "<u4")])
 _HEAP = struct.Struct("<4sB3xQ")

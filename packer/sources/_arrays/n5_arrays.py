@@ -16,8 +16,8 @@ from packer.sources._arrays.array_source import LeftOut
 from packer.sources._arrays.stored_array import MOST_BLOCK_BYTES, BlockedArray
 from packer.sources._parse.folder_listing import listed
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import RecordFile, RecordFiles
 from packer.sources.base import Extent
+from packer.sources.records._random_access_files import RecordFile, RecordFiles
 
 ATTRIBUTES = "attributes.json"
 _MOST_ATTRIBUTES_BYTES = 1 << 20

@@ -20,7 +20,7 @@ from packer.sources._arrays.stored_array import (
     TextArray,
 )
 from packer.sources._parse.folder_listing import shown
-from packer.sources._records.random_access_files import FileBytes, OpenFile, PackedSpan, RecordFiles, UnpackedFile
+from packer.sources.records._random_access_files import FileBytes, OpenFile, PackedSpan, RecordFiles, UnpackedFile
 
 ZIP_MAGIC = b"PK\x03\x04"
 _SUFFIX = ".npy"

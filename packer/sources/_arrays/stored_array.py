@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
-from packer.sources._records.random_access_files import PackedSpan, RecordFiles, UnpackedFile
 from packer.sources.base import Extent
+from packer.sources.records._random_access_files import PackedSpan, RecordFiles, UnpackedFile
 
 MOST_BLOCK_BYTES = 512 << 20  # of the blocks that hold one row, unpacked
 _MOST_WHOLE_BYTES = 1 << 30

@@ -23,7 +23,7 @@ from packer.sources._objects.object_values import Axes, as_array, is_picture_obj
 from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
 from packer.sources._parse.folder_listing import listed, shown
-from packer.sources._records.record_fields import kind_of_bytes
+from packer.sources.records._record_fields import kind_of_bytes
 
 FieldsAsked = Mapping[str, str | Field] | Sequence[str] | None
 _OWN = (KEY, "files", "orientation", "matrix", "source_size")  # fields that packer makes

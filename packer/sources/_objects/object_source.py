@@ -33,7 +33,7 @@ from packer.sources._objects.object_rows import ObjectRows
 from packer.sources._objects.object_values import Axes, is_picture_object
 from packer.sources._parse.folder_layout import ordered_splits
 from packer.sources._parse.folder_listing import counted, listed
-from packer.sources._records.record_source import beside_first_picture, is_path
+from packer.sources.records._record_source import beside_first_picture, is_path
 
 KIND = "object"
 _FILES = Field("files", "json", "json", hidden=True)

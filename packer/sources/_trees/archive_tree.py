@@ -19,8 +19,8 @@ from packer.errors import BadInput, InvalidRequest, printable
 from packer.files.safe_paths import components, folded
 from packer.sources._parse.folder_listing import clutter_kind
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import OpenFile, RecordFile, RecordFiles
 from packer.sources._trees.file_tree import Contents, FileState, FileTree
+from packer.sources.records._random_access_files import OpenFile, RecordFile, RecordFiles
 
 ENDINGS = (".tar.gz", ".tgz", ".tar", ".zip")
 _FINDER = ("__MACOSX",)  # beside what the Finder packs: one folder is what was meant, whatever the archive is called

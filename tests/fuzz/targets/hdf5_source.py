@@ -9,7 +9,7 @@ import numpy as np
 from packer.errors import PackerError
 from packer.sources._arrays import hdf5_arrays
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import RecordFile, RecordFiles
+from packer.sources.records._random_access_files import RecordFile, RecordFiles
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 

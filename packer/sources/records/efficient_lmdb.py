@@ -17,7 +17,7 @@ from packer.errors import BadInput
 from packer.layouts import serialized
 from packer.schema import Field
 from packer.sources import base
-from packer.sources._records.numbered_lmdb import NumberedLMDB
+from packer.sources.records._numbered_lmdb import NumberedLMDB
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 

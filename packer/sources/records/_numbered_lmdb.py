@@ -10,9 +10,9 @@ from pathlib import Path
 from packer.errors import BadInput
 from packer.layouts import serialized
 from packer.sources._parse.folder_listing import counted, listed, shown
-from packer.sources._records.lmdb_layout import KEYS, LENGTH
-from packer.sources._records.lmdb_source import LMDBSource
-from packer.sources._records.random_access_files import RecordFile
+from packer.sources.records._lmdb_layout import KEYS, LENGTH
+from packer.sources.records._lmdb_source import LMDBSource
+from packer.sources.records._random_access_files import RecordFile
 
 _MOST_DIGITS = 19
 

@@ -19,8 +19,8 @@ from packer.layouts.datum import Datum, parse
 from packer.schema import MOST_PIXELS, Field
 from packer.sources import base
 from packer.sources._parse.folder_listing import counted
-from packer.sources._records.lmdb_source import LMDBSource
-from packer.sources._records.record_source import is_path
+from packer.sources.records._lmdb_source import LMDBSource
+from packer.sources.records._record_source import is_path
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _NUMBERED = re.compile(r"[0-9]{8}_(.+)", re.DOTALL)

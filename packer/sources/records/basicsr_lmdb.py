@@ -28,10 +28,10 @@ from packer.images import file_suffixes, sniff
 from packer.schema import MOST_PIXELS, Field
 from packer.sources import base
 from packer.sources._parse.folder_listing import counted, listed, shown
-from packer.sources._records.lmdb_layout import META, SIDE_FILES, side_files
-from packer.sources._records.lmdb_source import LMDBSource
-from packer.sources._records.record_fields import RecordField, parse_fields
-from packer.sources._records.record_source import is_path
+from packer.sources.records._lmdb_layout import META, SIDE_FILES, side_files
+from packer.sources.records._lmdb_source import LMDBSource
+from packer.sources.records._record_fields import RecordField, parse_fields
+from packer.sources.records._record_source import is_path
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 VALUE = "value"  # what `features` calls the one entry of a record

@@ -38,8 +38,8 @@ from packer.schema import Field
 from packer.sources import base
 from packer.sources._parse.folder_listing import counted, shown
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import HeaderReader, OpenFile, RecordFile, check_no_pointer, is_pointer
-from packer.sources._records.record_source import RecordSource
+from packer.sources.records._random_access_files import HeaderReader, OpenFile, RecordFile, check_no_pointer, is_pointer
+from packer.sources.records._record_source import RecordSource
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _SUFFIX = ".rec"

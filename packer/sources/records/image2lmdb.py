@@ -21,9 +21,9 @@ from packer.layouts import serialized
 from packer.schema import Field
 from packer.sources import base
 from packer.sources._parse.folder_listing import counted, listed, scan, shown
-from packer.sources._records.numbered_lmdb import NumberedLMDB
-from packer.sources._records.record_source import is_path
 from packer.sources._trees.open_tree import open_tree
+from packer.sources.records._numbered_lmdb import NumberedLMDB
+from packer.sources.records._record_source import is_path
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _LIST = "_images_idx.txt"

@@ -1,7 +1,7 @@
 """LMDB source: base of the sources that read other tools' LMDBs, each value a record.
 
 An LMDB is a folder with data.mdb, or one file, as LMDB's own option `subdir` has it. Which tool wrote it is for
-packer.sources._records.lmdb_layout to tell; one that the user says is of another's layout is named.
+packer.sources.records._lmdb_layout to tell; one that the user says is of another's layout is named.
 """
 
 from abc import abstractmethod
@@ -13,9 +13,9 @@ from packer.errors import BadInput, InvalidRequest
 from packer.layouts import lmdb_page_walk
 from packer.sources._parse.folder_listing import counted, shown
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records import lmdb_layout
-from packer.sources._records.random_access_files import OpenFile, RecordFile, check_no_pointer, check_not_empty
-from packer.sources._records.record_source import RecordSource
+from packer.sources.records import _lmdb_layout
+from packer.sources.records._random_access_files import OpenFile, RecordFile, check_no_pointer, check_not_empty
+from packer.sources.records._record_source import RecordSource
 
 _START_BYTES = 64
 
@@ -40,12 +40,12 @@ class LMDBSource(RecordSource):
     @classmethod
     def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
         """How many LMDBs there are, if the first one has this layout."""
-        chosen = names if len(names) == 1 else lmdb_layout.environments(names)
+        chosen = names if len(names) == 1 else _lmdb_layout.environments(names)
         for name in chosen:
-            if not lmdb_layout.may_be_one(folder, name):
+            if not _lmdb_layout.may_be_one(folder, name):
                 continue
             try:
-                found = lmdb_layout.layout_of(folder, name)
+                found = _lmdb_layout.layout_of(folder, name)
             except BadInput:
                 return None  # the source that the user names says so
             if found == cls.kind:
@@ -55,7 +55,7 @@ class LMDBSource(RecordSource):
     def _list_all(self, root: Path, *, follow_links: bool, layout: str) -> list[RecordFile]:
         """Find every entry of every LMDB; raises InvalidRequest, BadInput."""
         names = self._open(root, follow_links=follow_links, layout=layout)
-        chosen = names if root.is_file() else lmdb_layout.environments(names)
+        chosen = names if root.is_file() else _lmdb_layout.environments(names)
         files, keys = [], list[bytes]()
         self._metadata: dict[tuple[int, bytes], bytes] = {}
         for number, name in enumerate(chosen):
@@ -74,12 +74,12 @@ class LMDBSource(RecordSource):
             raise self._none_found(names, "data.mdb, or a name that ends in .lmdb")
         self._raw_keys = keys
         taken = set(chosen)
-        self._others = [name for name in names if name not in taken and not lmdb_layout.is_lock(name)]
+        self._others = [name for name in names if name not in taken and not _lmdb_layout.is_lock(name)]
         return files
 
     def _check_layout(self, name: str) -> None:
         """Raise InvalidRequest for an LMDB of another tool, saying whose it seems to be."""
-        found = lmdb_layout.first_entries(self.folder, name, lmdb_layout.LOOKED_AT)
+        found = _lmdb_layout.first_entries(self.folder, name, _lmdb_layout.LOOKED_AT)
         path = shown(str(self.folder.root / name))
         if found is None:
             check_not_empty(self.folder.start(name, 1), self.folder.root / name)
@@ -91,5 +91,5 @@ class LMDBSource(RecordSource):
             except BadInput as error:
                 raise InvalidRequest(
                     f"{path}: its values are no {self.layout}: under {shown(repr(key[:40]))}: {error.message}; "
-                    f"{lmdb_layout.guess(self.folder, name)}"
+                    f"{_lmdb_layout.guess(self.folder, name)}"
                 ) from error

@@ -25,8 +25,8 @@ from packer.sources import base
 from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_layout import says_labels
 from packer.sources._parse.folder_listing import listed, shown
-from packer.sources._records.numbered_lmdb import NumberedLMDB
-from packer.sources._records.record_fields import (
+from packer.sources.records._numbered_lmdb import NumberedLMDB
+from packer.sources.records._record_fields import (
     PhotoSizes,
     RecordField,
     decoded,

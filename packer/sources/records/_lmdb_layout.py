@@ -23,7 +23,7 @@ from packer.layouts import arrow_payload, datum, lmdb_page_walk, serialized
 from packer.layouts.lmdb_page_walk import MAGIC, MAGIC_AT
 from packer.sources._parse.folder_listing import shown
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import OpenFile, is_pointer
+from packer.sources.records._random_access_files import OpenFile, is_pointer
 
 Layout = Literal["basicsr-lmdb", "tensorpack-lmdb", "image2lmdb", "efficient-lmdb", "caffe-lmdb"]
 KEYS, LENGTH, META = b"__keys__", b"__len__", b".meta"

@@ -29,7 +29,7 @@ from packer.sources import base
 from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import (
+from packer.sources.records._random_access_files import (
     HeaderReader,
     RecordFile,
     check_no_pointer,
@@ -37,7 +37,7 @@ from packer.sources._records.random_access_files import (
     is_pointer,
     open_records,
 )
-from packer.sources._records.record_fields import (
+from packer.sources.records._record_fields import (
     KINDS,
     STARTS,
     PhotoSizes,
@@ -51,7 +51,7 @@ from packer.sources._records.record_fields import (
     number_of,
     parse_fields,
 )
-from packer.sources._records.record_source import RecordSource
+from packer.sources.records._record_source import RecordSource
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _NAME = re.compile(

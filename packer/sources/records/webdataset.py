@@ -26,7 +26,7 @@ from packer.sources import base
 from packer.sources._parse.field_names import FieldNames, check_gaps
 from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources._records.random_access_files import (
+from packer.sources.records._random_access_files import (
     HeaderReader,
     RecordFile,
     check_no_pointer,
@@ -34,7 +34,7 @@ from packer.sources._records.random_access_files import (
     is_pointer,
     open_records,
 )
-from packer.sources._records.record_fields import (
+from packer.sources.records._record_fields import (
     PhotoSizes,
     RecordField,
     are_pictures,
@@ -45,7 +45,7 @@ from packer.sources._records.record_fields import (
     kind_of_bytes,
     parse_fields,
 )
-from packer.sources._records.record_source import RecordSource, is_path
+from packer.sources.records._record_source import RecordSource, is_path
 
 SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
 _NAME = re.compile(r"\.tar(?:\.gz)?$|\.tgz$", re.IGNORECASE)

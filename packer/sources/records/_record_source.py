@@ -39,8 +39,8 @@ from packer.sources import base
 from packer.sources._parse.folder_layout import ordered_splits, says_labels, split_rank
 from packer.sources._parse.folder_listing import are_empty, counted, described, listed, scan, shown
 from packer.sources._parse.source_file_access import EMPTY, SourceRoot
-from packer.sources._records.random_access_files import RecordFile, RecordFiles
-from packer.sources._records.record_fields import (
+from packer.sources.records._random_access_files import RecordFile, RecordFiles
+from packer.sources.records._record_fields import (
     RecordField,
     about_few_colours,
     about_gray,
