@@ -1,16 +1,17 @@
-"""Image2LMDB: pictures alone under numbers, as Fangyh09/Image2LMDB writes them; the labels are lost in it.
+"""Image2LMDB: images under numbers, as Fangyh09/Image2LMDB writes them; it does not store labels.
 
-Fields: key (the file's name where its list has each once, else the number), image (its bytes as they are), and with
-`labels_from` label (int64), in the order of the numbers, which is that of ImageFolder when they were written.
+Fields: key (the name of the file if the list next to the LMDB has each name once, otherwise the number), image (its
+bytes) and, with `labels_from`, label (int64), in the order of the numbers, which is that of ImageFolder.
 Layout: key = the number in decimal digits; value = the bytes by pyarrow.serialize (packer.layouts.arrow_payload);
-`__keys__` and `__len__` alike besides; NAME_images_idx.txt beside NAME.lmdb: lines of a file's name without its
-folders, a space, its number.
+`__keys__` and `__len__` have the same form; NAME_images_idx.txt next to NAME.lmdb has a line for each file: its name
+without folders, a space, its number.
 """
 
 import hashlib
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,140 +20,128 @@ import numpy as np
 from packer.errors import BadInput, InvalidRequest
 from packer.layouts import serialized
 from packer.schema import Field
-from packer.sources import base
 from packer.sources._parse.folder_listing import counted, listed, scan, shown
 from packer.sources._trees.open_tree import open_tree
-from packer.sources.records._numbered_lmdb import NumberedLMDB
-from packer.sources.records._record_source import is_path
+from packer.sources.records._lmdb_source import LMDBSource
+from packer.sources.records._random_access_files import OpenFile, UnpackedFile
+from packer.sources.records._record_source import IMAGE, LABEL, is_path
 
-SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
+SPECIFICITY = -1
 _LIST = "_images_idx.txt"
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's IMG_EXTENSIONS
 
 
-def recognise(names: Sequence[str]) -> str | None:
-    """None: the content tells, see recognise_content."""
-    return None
-
-
-class Source(NumberedLMDB):
+class Source(LMDBSource):
     """One LMDB of Image2LMDB, or a folder of them."""
 
     kind = "image2lmdb"
-    layout = "pictures without labels, by pyarrow"
+    title = "LMDB of images without labels, by pyarrow"
 
     def __init__(self, root: Path, *, labels_from: str = "", layout: str = "auto", follow_links: bool = False) -> None:
-        """Find every entry.
+        """Find every record.
 
-        Raises InvalidRequest where there is no such LMDB, and for a folder that is not the one that was packed,
-        BadInput for a damaged LMDB or list, MissingPackage without pyarrow.
+        Args:
+            root: The LMDB, or a folder of some.
+            labels_from: The folder that was packed, or an archive of it, which restores the labels.
+            layout: How names of splits in the files are read.
+            follow_links: Follow links out of the folder.
+
+        Raises:
+            InvalidRequest: There is no such LMDB, or `labels_from` is not the folder that was packed.
+            BadInput: The LMDB or its list is damaged.
+            MissingPackage: pyarrow is absent.
         """
-        originals = _Originals(Path(labels_from), follow_links=follow_links) if labels_from else None
-        self._lists: list[str] = []
-        files = self._list_numbered(root, follow_links=follow_links, layout=layout)
-        if originals is not None and len(files) != 1:
-            raise InvalidRequest(f"--labels-from is for one LMDB, found {len(files)}; pack them one by one")
-        lists = [self._list_of(file.name) for file in files]
-        self._names = self._settled_names(lists)
-        self._labels: list[int] | None = None
-        self._places: dict[str, str] = {}
-        fields = [Field("image", "image", "encoded")]
-        if originals is not None:
-            self._labels = self._restored(originals, lists[0])
-            self._places = {"labels_from": originals.digest}
-            fields.append(Field("label", "number", "number", dtype="int64", shape=(), classes=tuple(originals.classes)))
-            self.notes.append(f"labels of {shown(labels_from)}: {counted(len(originals.classes), 'class')}")
-        else:
-            self.notes.append(
-                "no labels: Image2LMDB does not store them; --labels-from DIR restores them from the folder that was "
-                "packed"
-            )
-        self._settle(fields, [name for name in self._others if name not in self._lists])
+        self._originals = _Originals(Path(labels_from), follow_links=follow_links) if labels_from else None
+        self._labels: list[int] = []
+        self._lists: list[dict[int, str]] = []
+        self._list(root, layout=layout, follow_links=follow_links)
+        self._places = {"labels_from": self._originals.digest} if self._originals else {}
+        self._originals = None  # its lists
 
     @classmethod
-    def _check_record(cls, key: bytes, value: bytes) -> None:
-        if not key.isdigit():
-            raise BadInput("the key is no number")
-        _picture(value)
+    def parse(cls, value: bytes) -> dict[str, Any]:
+        found: Any = serialized.loads(value)
+        if not isinstance(found, bytes):
+            raise BadInput(f"expected bytes alone, found {type(found).__name__}")
+        return {"image": found}
 
-    # ---- names and labels
+    def find(self, name: str, file: OpenFile | UnpackedFile, size: int | None) -> None:
+        super().find(name, file, size)
+        self._lists.append(self._listed_names(f"{name.removesuffix(PurePosixPath(name).suffix)}{_LIST}"))
 
-    def _list_of(self, name: str) -> dict[int, str]:
-        """What the list beside an LMDB calls its numbers; empty where there is none. Raises BadInput."""
-        beside = f"{name.removesuffix(PurePosixPath(name).suffix)}{_LIST}"
-        path = self.folder.root / beside
-        if not path.is_file():
-            return {}
-        self._lists.append(beside)
+    def _listed_names(self, name: str) -> dict[int, str]:
+        """Return the names that the list next to an LMDB has for its numbers; raises BadInput."""
         found: dict[int, str] = {}
-        for at, line in enumerate(self.folder.read(beside).decode("utf-8", "surrogateescape").splitlines(), 1):
-            called, space, number = line.rstrip().rpartition(" ")
+        lines = (self._table(name) or b"").decode("utf-8", "surrogateescape").splitlines()
+        for at, line in enumerate(lines, 1):
+            file, space, number = line.rstrip().rpartition(" ")
             if not line.strip():
                 continue
-            if not space or not called or not number.isdecimal() or int(number) in found:
-                raise BadInput(f"{path}: line {at}: expected a name and a number that comes once, found {line[:80]!r}")
-            found[int(number)] = called
+            if not space or not file or not number.isdecimal() or int(number) in found:
+                raise BadInput(
+                    f"{self.folder.root / name}: line {at}: expected a name and a number that comes once, found "
+                    f"{line[:80]!r}"
+                )
+            found[int(number)] = file
         return found
 
-    def _settled_names(self, lists: Sequence[dict[int, str]]) -> list[str]:
-        """A name for each sample; empty where lists have none for some, or one for several."""
-        names = [lists[self._numbers[row]].get(self._ids[row], "") for row in range(len(self))]
+    def choose_fields(self) -> Sequence[Field]:
+        names = [self._lists[number].get(at, "") for number, at in zip(self._numbers, self._ids, strict=True)]
         twice = sorted(name for name, count in Counter(names).items() if count > 1 and name)
+        absent = names.count("")
         if twice:
             self.notes.append(
                 f"names of several files, which came from several folders: {listed(twice)}; keys are numbers"
             )
-        lacking = names.count("")
-        if lacking and any(lists):
-            self.notes.append(f"{counted(lacking, 'record')} without a name in the list; keys are numbers")
-        return [] if twice or lacking or len(lists) != 1 else names
+        if absent and any(self._lists):
+            self.notes.append(f"{counted(absent, 'record')} without a name in the list; keys are numbers")
+        if self._originals is None:
+            label = []
+            self.notes.append(
+                "no labels: Image2LMDB does not store them; --labels-from DIR restores them from the folder that was "
+                "packed"
+            )
+        else:
+            self._labels = self._restored(self._originals)
+            label = [replace(LABEL, classes=tuple(self._originals.classes))]
+            self.notes.append(
+                f"labels of {shown(str(self._originals.folder.root))}: {counted(len(label[0].classes or ()), 'class')}"
+            )
+        self._names = [] if twice or absent or len(self._lists) != 1 else names
+        return [IMAGE, *label]
 
-    def _restored(self, originals: "_Originals", names: dict[int, str]) -> list[int]:
-        """The label of each sample; raises InvalidRequest where the folder is not the one that was packed."""
-        where = shown(str(originals.folder.root))
-        highest = max(self._ids, default=-1)
-        expected = max(len(self), highest + 1)
+    def _restored(self, originals: "_Originals") -> list[int]:
+        """Return the label of each sample; raises InvalidRequest if the folder is not the one that was packed."""
+        where, advice = shown(str(originals.folder.root)), "--labels-from needs the folder that was packed, unchanged"
+        if len(self._lists) != 1:
+            raise InvalidRequest(f"--labels-from is for one LMDB, found {len(self._lists)}; pack them one by one")
+        expected = max(len(self), max(self._ids, default=-1) + 1)
         if len(originals.names) != expected:
             raise InvalidRequest(
-                f"{where}: holds {counted(len(originals.names), 'picture')}, the LMDB {expected}; "
-                "--labels-from takes the folder that was packed, with nothing added or removed"
+                f"{where}: contains {counted(len(originals.names), 'image')}, the LMDB {expected}; {advice}"
             )
         for number in self._ids:
             original = PurePosixPath(originals.names[number]).name
-            if names.get(number, original) != original:
+            name = self._lists[0].get(number, original)
+            if name != original:
                 raise InvalidRequest(
-                    f"{where}: picture {number} is {shown(original)}, the list of the LMDB says "
-                    f"{shown(names[number])}; --labels-from takes the folder that was packed"
+                    f"{where}: image {number} is {shown(original)}, in the list of the LMDB {shown(name)}; {advice}"
                 )
         for index, record in self._probes():
             name = originals.names[self._ids[index]]
-            if originals.folder.read(name) != _picture(record):
-                raise InvalidRequest(
-                    f"{where}/{name}: is not what the LMDB holds under {self._ids[index]}; --labels-from takes the "
-                    "folder that was packed"
-                )
+            if originals.folder.read(name) != self.parse(record)["image"]:
+                raise InvalidRequest(f"{where}/{name}: differs from number {self._ids[index]} of the LMDB; {advice}")
         return [originals.labels[number] for number in self._ids]
-
-    # ---- samples
-
-    def key(self, index: int) -> str:
-        at = self.checked(index)
-        return self._names[at] if self._names else super().key(at)
 
     def places(self) -> Mapping[str, str]:
         return self._places
 
-    def tables(self) -> tuple[Path, ...]:
-        return tuple(self.folder.root / name for name in self._lists)
+    def entries(self, index: int, record: bytes) -> dict[str, Any]:
+        values = super().entries(index, record)
+        return {**values, "label": np.int64(self._labels[index])} if self._labels else values
 
-    def _values(self, index: int, record: bytes) -> base.Sample:
-        try:
-            sample: base.Sample = {"image": _picture(record)}
-        except BadInput as error:
-            raise BadInput(f"{self.where(index)}: {error.message}") from error
-        if self._labels is not None:
-            sample["label"] = np.int64(self._labels[index])
-        return sample
+
+recognise = Source.recognise
 
 
 class _Originals:
@@ -160,7 +149,11 @@ class _Originals:
 
     Source: torchvision.datasets.folder (find_classes, make_dataset).
 
-    names: relative paths. labels: the number of the class of each. classes: their names. digest: of the paths.
+    Attributes:
+        names: The relative paths.
+        labels: The number of the class of each.
+        classes: The names of the classes.
+        digest: The sha256 of the paths.
     """
 
     def __init__(self, root: Path, *, follow_links: bool) -> None:
@@ -182,14 +175,6 @@ class _Originals:
 
 
 def _order(name: str) -> tuple[str, str, str]:
-    """Class by class, in it folder by folder and file by file."""
+    """Order by class, then by folder and file."""
     folder, _, last = name.rpartition("/")
     return name.partition("/")[0], folder, last
-
-
-def _picture(value: bytes) -> bytes:
-    """The bytes of a value; raises BadInput."""
-    found: Any = serialized.loads(value)
-    if not isinstance(found, bytes):
-        raise BadInput(f"expected bytes alone, found {type(found).__name__}")
-    return found

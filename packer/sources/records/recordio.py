@@ -1,26 +1,23 @@
 """RecordIO: the .rec files of MXNet's im2rec and of InsightFace; mxnet is not needed.
 
-Fields: key (the path that a .lst beside the file gives the record, else its number in the .idx, else in the file; with
-a .lst and no .idx that of its header, as im2rec writes it), image (its bytes as they are) and label: int64 where every
-label is one whole number, float32 where not, an array where records have several. Of InsightFace's records those that
-are images; label is the first of theirs, label_vector all.
-Of the layout see packer.layouts.recordio_frames.
-An .idx beside the file has a line `number<TAB>offset` for each record; those that it does not name are left out.
+Fields: key (the path that a .lst next to the file has for the record, otherwise its number in the .idx, otherwise in
+the file; with a .lst and no .idx the number in its header, as im2rec writes it), image (its bytes) and label: int64 if
+every label is one whole number, otherwise float32, an array if records have several. InsightFace's records that are not
+images are skipped; label is the first of their labels, label_vector all.
+packer.layouts.recordio_frames has the layout. An .idx next to the file has a line `number<TAB>offset` for each record;
+records that it does not name are skipped.
 """
 
 import math
 import re
 import struct
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from packer.errors import BadInput, InvalidRequest
+from packer.errors import InvalidRequest
 from packer.layouts.recordio_frames import (
     FIRST,
     HEADER,
@@ -35,128 +32,96 @@ from packer.layouts.recordio_frames import (
     unpacked,
 )
 from packer.schema import Field
-from packer.sources import base
 from packer.sources._parse.folder_listing import counted, shown
-from packer.sources._parse.source_file_access import SourceRoot
-from packer.sources.records._random_access_files import HeaderReader, OpenFile, RecordFile, check_no_pointer, is_pointer
-from packer.sources.records._record_source import RecordSource
+from packer.sources.records._random_access_files import HeaderReader, OpenFile, UnpackedFile
+from packer.sources.records._record_source import IMAGE, MOST_BYTES, RecordSource
 
-SPECIFICITY = -1  # a folder that holds pictures is a folder of pictures
-_SUFFIX = ".rec"
-_START_BYTES = 64
-_MOST_BYTES = 1 << 30  # of one record
+SPECIFICITY = -1
+_OLD_KEY = struct.pack("<I", OLD_MAGIC)
+_HEAD_BYTES = 64  # of a record, with its first label
 _MOST_WHOLE = 1 << 63  # of a label that is a whole number
-_EXACT_FLOAT = 1 << 24  # float32 holds every whole number up to it
+_EXACT_FLOAT = 1 << 24  # float32 stores every whole number up to it
 
 
-def recognise(names: Sequence[str]) -> str | None:
-    """None: the content tells, see recognise_content."""
-    return None
+class _RecordPlace(NamedTuple):
+    """The place of a record, and its first bytes."""
 
+    offset: int
+    size: int
+    head: bytes
 
-@dataclass
-class _LabelsSeen:
-    """What the labels of all records have in common. widths: how many labels a record has, 0 for one in its header."""
+    @property
+    def number(self) -> int:
+        """The number in its header."""
+        return int(HEADER.unpack_from(self.head)[2]) if len(self.head) >= HEADER.size else -1
 
-    widths: set[int] = field(default_factory=set)
-    is_whole: bool = True
-    largest: float = 0.0
+    @property
+    def width(self) -> int:
+        """How many labels it has; 0 for one in the header, -1 if it is too short."""
+        return int(HEADER.unpack_from(self.head)[0]) if len(self.head) >= HEADER.size else -1
 
-
-class _Listed(NamedTuple):
-    """A line of a .lst: the path, and the labels as they stand there."""
-
-    path: str
-    labels: tuple[str, ...]
+    @property
+    def label(self) -> float | None:
+        """Its first label; None if it is too short."""
+        if self.width <= 0:
+            return float(HEADER.unpack_from(self.head)[1]) if self.width == 0 else None
+        has_label = len(self.head) >= HEADER.size + 4
+        return float(struct.unpack_from("<f", self.head, HEADER.size)[0]) if has_label else None
 
 
 class Source(RecordSource):
     """One .rec file, or a folder of them."""
 
     kind = "recordio"
+    title = "RecordIO"
     noun = "RecordIO file"
+    expected = "names that end in .rec, with at least one record of an image"
+    file_name = re.compile(r"\.rec$", re.IGNORECASE)
 
     def __init__(self, root: Path, *, layout: str = "auto", follow_links: bool = False) -> None:
-        """Find every record.
-
-        Raises InvalidRequest where there is no RecordIO file, BadInput for what git-lfs left.
-        """
-        names = self._open(root, follow_links=follow_links, layout=layout)
-        chosen = names if root.is_file() else [name for name in names if name.lower().endswith(_SUFFIX)]
-        self._ids = array("q")  # number of each record in its index, else in its file
-        self._named: list[dict[int, str]] = []  # of each file, the paths that its list gives to numbers
-        self._tables: list[str] = []
-        self._seen = _LabelsSeen()
-        self._is_faces = False
-        files = [self._list(name, number, names) for number, name in enumerate(chosen)]
-        if not len(self) and not self.unread:
-            raise self._none_found(names, "names that end in .rec, with at least one record that holds an image")
-        self._take(files)
-        self._names = self._settled_names()
-        taken = {*chosen, *self._tables}
-        self._settle([Field("image", "image", "encoded"), *self._labels()], [n for n in names if n not in taken])
-        self.notes.append(f"{counted(len(self), 'record')} in {counted(len(files), self.noun)}")
-        if self._seen.largest >= _EXACT_FLOAT:
-            self.notes.append(f"labels up to {self._seen.largest:.0f}: float32 does not hold every number above 2**24")
+        """Find every record; raises InvalidRequest, BadInput."""
+        self._paths: list[str] = []  # of each record, empty for none
+        self._widths: set[int] = set()
+        self._is_whole, self._largest, self._is_faces = True, 0.0, False
+        self._list(root, layout=layout, follow_links=follow_links)
 
     @classmethod
-    def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
-        """How many files there are, if the first of them begins with a record."""
-        chosen = names if len(names) == 1 else [name for name in names if name.lower().endswith(_SUFFIX)]
-        for name in chosen:
-            start = folder.start(name, _START_BYTES)
-            named = name.lower().endswith(_SUFFIX)
-            if start.startswith(KEY) or (named and (is_pointer(start) or _is_old(start))):
-                return f"RecordIO: {counted(len(chosen), 'file')}"
-        return None
+    def begins(cls, start: bytes) -> bool:
+        return start.startswith((KEY, _OLD_KEY))
 
     # ---- finding records
 
-    def _list(self, name: str, number: int, names: Sequence[str]) -> RecordFile:
-        file = OpenFile(self.folder, name)
-        start = file.read(0, _START_BYTES)
-        check_no_pointer(start, file.path)
-        if _is_old(start):
+    def find(self, name: str, file: OpenFile | UnpackedFile, size: int | None) -> None:
+        if file.read(0, len(_OLD_KEY)) == _OLD_KEY:
             raise InvalidRequest(
-                f"{file.path}: has the magic 0x3ed7230a of early dmlc files; write it anew with im2rec"
+                f"{self.folder.root / name}: has the magic 0x3ed7230a of early dmlc files; write it again with im2rec"
             )
-        found = list(self._walk(HeaderReader(file), name, file.size))
-        index = self._index(name, names, {offset for offset, _, _ in found})
-        listed = self._list_file(name, names)
-        self._named.append({key: entry.path for key, entry in listed.items()})
-        faces = _faces(found[0][2]) if found else None
-        first = faces if faces is not None and (index is None or index.get(0) == 0) else None
-        self._is_faces |= first is not None
-        numbers = None if index is None else {offset: key for key, offset in index.items()}
-        if numbers is None and listed:
-            numbers = _listed_numbers(found, listed)
-        unnamed = dropped = differing = 0
-        for position, (offset, size, head) in enumerate(found):
-            key = position if numbers is None else numbers.get(offset)
-            if key is None:
+        records = list(self._walk(HeaderReader(file), name, size or 0))
+        index = self._index(name, {record.offset for record in records})
+        paths = self._listed_paths(name)
+        images = _face_images(records[0]) if records and (index is None or index.get(records[0].offset) == 0) else None
+        self._is_faces |= images is not None
+        numbers = _listed_numbers(records, list(paths)) if index is None else index
+        unnamed = others = 0
+        for record in records:
+            number = numbers.get(record.offset)
+            if number is None:
                 unnamed += 1
-            elif first is not None and not 1 <= key < first:
-                dropped += 1
+            elif images is not None and not 1 <= number < images:
+                others += 1
             else:
-                self._add(number, offset, size)
-                self._ids.append(key)
-                _note_label(head, self._seen)
-                differing += key in listed and not _has_labels(head, listed[key].labels)
+                self._add(record.offset, record.size, number)
+                self._note_labels(record)
+                self._paths.append(paths.get(number, ""))
         if unnamed:
             self.left_out.append((name, f"{counted(unnamed, 'record')} that the index does not name"))
-            self.notes.append(f"{shown(name)}: {counted(unnamed, 'record')} that the index does not name left out")
-        if differing:
-            self.notes.append(
-                f"{shown(name)}: {counted(differing, 'record')} with other labels than its .lst says: the records' own "
-                "are taken; im2rec writes them anew from the list"
-            )
-        if dropped:
-            self.left_out.append((name, f"{counted(dropped, 'record')} of InsightFace's identities, without images"))
-            self.notes.append(f"{shown(name)}: InsightFace: {counted(dropped, 'record')} of identities hold no image")
-        return RecordFile(name, file.size)
+            self.notes.append(f"{shown(name)}: {counted(unnamed, 'record')} skipped that the index does not name")
+        if others:
+            self.left_out.append((name, f"{counted(others, 'record')} of InsightFace's identities, without images"))
+            self.notes.append(f"{shown(name)}: InsightFace: {counted(others, 'record')} of identities have no image")
 
-    def _walk(self, file: HeaderReader, name: str, size: int) -> Iterator[tuple[int, int, bytes]]:
-        """Offset, size and first bytes of each record, up to the end, or to the first bytes that are none."""
+    def _walk(self, file: HeaderReader, name: str, size: int) -> Iterator[_RecordPlace]:
+        """Yield each record up to the end, or up to the first bytes that are not a record."""
         at = records = 0
         while at < size:
             start, head, part = at, b"", -1
@@ -170,167 +135,105 @@ class Source(RecordSource):
                 before, part, length = part, word >> 29, word & LENGTH
                 follows = part in (MIDDLE, LAST)
                 if magic != MAGIC or part > LAST or follows != (before in (FIRST, MIDDLE)):
-                    self._end(
-                        name, start, f"{where} is none: {frame.hex(' ')} where a frame should begin", is_cut=False
-                    )
+                    self._end(name, start, f"{where} is none: {frame.hex(' ')} is not a frame", is_cut=False)
                     return
                 if at + 8 + length > size:
-                    self._end(name, start, f"{where} is cut: it goes on behind the end of the file", is_cut=True)
+                    self._end(name, start, f"{where} is cut: it goes on after the end of the file", is_cut=True)
                     return
-                if len(head) < _START_BYTES:
-                    head += (KEY if follows else b"") + file.read(at + 8, min(length, _START_BYTES))
+                if len(head) < _HEAD_BYTES:
+                    head += (KEY if follows else b"") + file.read(at + 8, min(length, _HEAD_BYTES))
                 at += 8 + (length + 3 & ~3)
-                if at - start > _MOST_BYTES:
+                if at - start > MOST_BYTES:
                     self._end(name, start, f"{where} has more than a GiB", is_cut=False)
                     return
-            yield start, min(at, size) - start, head[:_START_BYTES]
+            yield _RecordPlace(start, min(at, size) - start, head[:_HEAD_BYTES])
             records += 1
 
-    def _beside(self, name: str, suffix: str, names: Sequence[str]) -> str | None:
-        """The file of the same stem with another suffix, if it is there."""
-        other = str(PurePosixPath(name).with_suffix(suffix))
-        if other in names or (self.root.is_file() and (self.folder.root / other).is_file()):
-            self._tables.append(other)
-            return other
-        return None
-
-    def _index(self, name: str, names: Sequence[str], starts: set[int]) -> dict[int, int] | None:
-        """Offsets by number; None where there is no index, or one of another file."""
-        other = self._beside(name, ".idx", names)
-        if other is None:
+    def _index(self, name: str, starts: set[int]) -> dict[int, int] | None:
+        """Return the numbers of records by offset; None without an index, or with one of another file."""
+        place = str(PurePosixPath(name).with_suffix(".idx"))
+        data = self._table(place)
+        if data is None:
             return None
         found: dict[int, int] = {}
-        for line in self.folder.read(other).decode("latin1").splitlines():
+        for line in data.decode("latin1").splitlines():
             match = re.fullmatch(r"\s*([0-9]{1,18})\t([0-9]{1,18})\s*", line)
-            if match is None or int(match[2]) not in starts or int(match[1]) in found:
-                if line.strip():
-                    self.notes.append(f"{shown(other)}: is not of this file (line {line[:40]!r}): not used")
-                    return None
-                continue
-            found[int(match[1])] = int(match[2])
-        if len(set(found.values())) < len(found):
-            self.notes.append(f"{shown(other)}: names a record twice: not used")
-            return None
+            number, offset = (int(match[1]), int(match[2])) if match else (-1, -1)
+            if line.strip() and (offset not in starts or offset in found or number in found.values()):
+                self.notes.append(f"{shown(place)}: is not of this file (line {line[:40]!r}): not used")
+                return None
+            if line.strip():
+                found[offset] = number
         return found
 
-    def _list_file(self, name: str, names: Sequence[str]) -> dict[int, _Listed]:
-        """What the .lst beside the file says by number, in the order of its lines."""
-        other = self._beside(name, ".lst", names)
-        found: dict[int, _Listed] = {}
-        if other is None:
-            return found
-        for line in self.folder.read(other).decode("utf-8", "surrogateescape").splitlines():
-            cells = line.split("\t")
-            if len(cells) > 1 and re.fullmatch(r"[0-9]{1,18}", cells[0]) and cells[-1].strip():
-                found[int(cells[0])] = _Listed(cells[-1].strip(), tuple(cells[1:-1]))
-        return found
+    def _listed_paths(self, name: str) -> dict[int, str]:
+        """Return the paths that the .lst next to the file has for numbers, in the order of its lines."""
+        data = self._table(str(PurePosixPath(name).with_suffix(".lst"))) or b""
+        lines = [line.split("\t") for line in data.decode("utf-8", "surrogateescape").splitlines()]
+        return {
+            int(cells[0]): cells[-1].strip()
+            for cells in lines
+            if len(cells) > 1 and re.fullmatch(r"[0-9]{1,18}", cells[0]) and cells[-1].strip()
+        }
 
-    def _settled_names(self) -> list[str]:
-        """The keys that lists give; none where a record has none, or two have one."""
-        if not any(self._named):
-            return []
-        found = [self._named[number].get(key, "") for number, key in zip(self._numbers, self._ids, strict=True)]
-        if not all(found) or len(set(found)) < len(found):
+    def _note_labels(self, record: _RecordPlace) -> None:
+        """Update what the labels of all records have in common."""
+        if record.width >= 0:
+            self._widths.add(record.width)
+        if record.label is not None:
+            is_whole = math.isfinite(record.label) and record.label == int(record.label)
+            if is_whole and abs(record.label) < _MOST_WHOLE:
+                self._largest = max(self._largest, abs(record.label))
+            else:
+                self._is_whole = False
+
+    # ---- what records contain
+
+    def choose_fields(self) -> Sequence[Field]:
+        if any(self._paths) and all(self._paths) and len(set(self._paths)) == len(self._paths):
+            self._names = self._paths
+        elif any(self._paths):
             self.notes.append("the .lst does not give every record a path of its own: records are named by number")
-            return []
-        return found
-
-    def tables(self) -> tuple[Path, ...]:
-        return tuple(self.folder.root / name for name in self._tables)
-
-    # ---- what records hold
-
-    def _labels(self) -> list[Field]:
-        """The fields of the labels."""
-        seen = self._seen
-        self._dtype = "int64" if seen.is_whole and (self._is_faces or seen.widths <= {0}) else "float32"
+        if self._largest >= _EXACT_FLOAT:
+            self.notes.append(f"labels up to {self._largest:.0f}: float32 does not store every number above 2**24")
+        is_single = self._widths <= {0}
+        self._dtype = "int64" if self._is_whole and (self._is_faces or is_single) else "float32"
         scalar = Field("label", "number", "number", dtype=self._dtype, shape=())
-        if seen.widths <= {0}:
-            return [scalar]
-        width = None if len(seen.widths) > 1 else next(iter(seen.widths))
+        if is_single:
+            self._vector = ""
+            return [IMAGE, scalar]
+        width = None if len(self._widths) > 1 else next(iter(self._widths))
+        self._vector = "label_vector" if self._is_faces else "label"
         codec = "raw:float32" if width is None else "number"
-        name = "label_vector" if self._is_faces else "label"
-        vector = Field(name, "number", codec, dtype="float32", shape=(width,))
-        return [scalar, vector] if self._is_faces else [vector]
+        vector = Field(self._vector, "number", codec, dtype="float32", shape=(width,))
+        return [IMAGE, scalar, vector] if self._is_faces else [IMAGE, vector]
 
-    def key(self, index: int) -> str:
-        if self._names:
-            return self._names[self.checked(index)]
-        at = self.checked(index)
-        number = f"{self._ids[at]:08d}"
-        return number if len(self._firsts) == 1 else f"{self._stems[self._numbers[at]]}/{number}"
-
-    def _values(self, index: int, record: bytes) -> base.Sample:
-        try:
-            data = unframed(record)
-            labels, image = unpacked(data)
-        except BadInput as error:
-            raise BadInput(f"{self.where(index)}: {error.message}") from error
-        sample: base.Sample = {"image": image}
-        for described in self.schema:
-            if described.name == "label_vector" or (described.name == "label" and described.shape):
-                sample[described.name] = labels
-            elif described.name == "label":
-                sample["label"] = self._one(labels)
-        return sample
-
-    def _one(self, labels: npt.NDArray[np.float32]) -> np.int64 | np.float32:
-        first: np.float32 = labels[0]
-        return np.int64(first) if self._dtype == "int64" else first
+    def entries(self, index: int, record: bytes) -> dict[str, Any]:
+        labels, image = unpacked(unframed(record))
+        values: dict[str, Any] = {"image": image}
+        if self._vector != "label":
+            values["label"] = np.int64(labels[0]) if self._dtype == "int64" else labels[0]
+        return {**values, self._vector: labels} if self._vector else values
 
 
-def _is_old(start: bytes) -> bool:
-    return start.startswith(struct.pack("<I", OLD_MAGIC))
+recognise = Source.recognise
 
 
-def _faces(head: bytes) -> int | None:
-    """Of InsightFace's first record, which is labels alone, the number behind that of the last image; else None."""
-    if len(head) < HEADER.size + 4 or len(head) >= _START_BYTES:
+def _face_images(first: _RecordPlace) -> int | None:
+    """Return the number after that of the last image in InsightFace's first record, which is labels only; else None."""
+    if not 0 < first.width == (len(first.head) - HEADER.size) / 4 or len(first.head) >= _HEAD_BYTES:
         return None
-    flag = HEADER.unpack_from(head)[0]
-    if len(head) != HEADER.size + 4 * flag:
-        return None
-    (first,) = struct.unpack_from("<f", head, HEADER.size)
-    return int(first) if math.isfinite(first) and first >= 1 and first == int(first) else None
+    images = first.label or 0.0
+    return int(images) if math.isfinite(images) and images >= 1 and images == int(images) else None
 
 
-def _listed_numbers(found: Sequence[tuple[int, int, bytes]], listed: Mapping[int, _Listed]) -> dict[int, int]:
-    """Numbers of records by their offsets, where there is no index: those in their headers, if the list has them all.
+def _listed_numbers(records: Sequence[_RecordPlace], listed: Sequence[int]) -> dict[int, int]:
+    """Return the numbers of records by offset if there is no index.
 
-    Else the list's lines in their order, in which im2rec writes records; else their places.
+    With a list: the numbers in their headers if the list has them all, otherwise those of the lines in their order, in
+    which im2rec writes records. Else the positions.
     """
-    numbers = [HEADER.unpack_from(head)[2] if len(head) >= HEADER.size else -1 for _, _, head in found]
-    if len(set(numbers)) < len(numbers) or not listed.keys() >= set(numbers):
-        numbers = list(listed) if len(listed) == len(found) else list(range(len(found)))
-    return {offset: number for (offset, _, _), number in zip(found, numbers, strict=True)}
-
-
-def _has_labels(head: bytes, texts: Sequence[str]) -> bool:
-    """Whether a record begins with the labels that a list has, as far as these are numbers and were looked at."""
-    if len(head) < HEADER.size or not texts:
-        return True
-    flag, label, _, _ = HEADER.unpack_from(head)
-    count = min(flag, (len(head) - HEADER.size) // 4)
-    there = struct.unpack_from(f"<{count}f", head, HEADER.size) if flag else (label,)
-    try:
-        said = np.array(texts, np.float64).astype(np.float32)
-    except ValueError:
-        return True
-    return len(said) == max(flag, 1) and np.array_equal(np.array(there, np.float32), said[: len(there)], equal_nan=True)
-
-
-def _note_label(head: bytes, seen: _LabelsSeen) -> None:
-    """Take the labels that a record begins with into account."""
-    if len(head) < HEADER.size:
-        return  # reading it says what it lacks
-    flag, label, _, _ = HEADER.unpack_from(head)
-    seen.widths.add(flag)
-    value = float(label)
-    if flag:
-        if len(head) < HEADER.size + 4:
-            return
-        (value,) = struct.unpack_from("<f", head, HEADER.size)
-    if math.isfinite(value) and value == int(value) and abs(value) < _MOST_WHOLE:
-        seen.largest = max(seen.largest, abs(value))
-    else:
-        seen.is_whole = False
+    numbers = [record.number for record in records]
+    if len(set(numbers)) < len(numbers) or not set(listed) >= set(numbers):
+        numbers = list(listed) if len(listed) == len(records) else list(range(len(records)))
+    return {record.offset: number for record, number in zip(records, numbers, strict=True)}
