@@ -170,16 +170,6 @@ def test_a_folder_and_a_single_file_are_read_and_named_as_typed(tmp_path: Path) 
         sources.load("caffe_lmdb")
 
 
-def test_folders_of_several_splits_are_refused_or_become_a_field(tmp_path: Path) -> None:
-    for name in ("train_lmdb", "val_lmdb"):
-        opened(tmp_path / "in" / name, [datum(picture(number), number) for number in range(2)])
-    with pytest.raises(InvalidRequest, match="train 1, val 1.*--layout split"):
-        Source(tmp_path / "in")
-    source = Source(tmp_path / "in", layout="split")
-    assert [int(source[row]["split"]) for row in range(4)] == [0, 0, 1, 1]
-    assert source.key(3) == "val_lmdb/data/00000001"
-
-
 @pytest.mark.parametrize("count", [1, 2, 300, 5000])
 def test_every_entry_is_found_in_order_whatever_the_depth(tmp_path: Path, count: int) -> None:
     drawn = random.Random(count)
@@ -215,7 +205,7 @@ def test_files_that_are_no_lmdb_and_pointers_are_named(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match=r"data.mdb: is a git-lfs pointer"):
             SourceSpec().open(place)
     root = write(tmp_path / "none", {"data.mdb": bytes(9000)})
-    with pytest.raises(InvalidRequest, match="data.mdb: is no LMDB: expected magic 0xbeefc0de"):
+    with pytest.raises(InvalidRequest, match="data.mdb: is not an LMDB"):
         Source(root)
     with pytest.raises(InvalidRequest, match=r"no LMDBs: found .*expected data.mdb"):
         Source(write(tmp_path / "text", {"a.txt": ""}))

@@ -137,7 +137,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         Source(root, features=("image=9",))
     with pytest.raises(InvalidRequest, match="several numbers of dimensions"):
         Source(root)
-    with pytest.raises(InvalidRequest, match="the records looked at hold no numbers there"):
+    with pytest.raises(InvalidRequest, match="contain no numbers"):
         Source(root, features=("image=0:number",))
     with pytest.raises(InvalidRequest, match="option pixel_order: unknown value 'xyz'"):
         Source(root, pixel_order="xyz")
@@ -184,7 +184,7 @@ def test_keys_of_dicts_that_are_no_texts_are_bad(tmp_path: Path) -> None:
     source = Source(written(tmp_path / "a.lmdb", [(picture(0), {"a": [{"b": 1}]}), (picture(1), {"a": [{2: 1}]})]))
     (name,) = (field.name for field in source.schema if field.kind == "json" and not field.hidden)
     assert source[0][name] == {"a": [{"b": 1}]}
-    with pytest.raises(BadInput, match="keys that are no texts"):
+    with pytest.raises(BadInput, match="not texts"):
         source[1]
 
 

@@ -211,7 +211,7 @@ def test_suffixes_are_fields_by_what_they_mean(tmp_path: Path) -> None:
 
 def test_a_key_that_stands_twice_in_a_json_is_refused(tmp_path: Path) -> None:
     source = opened(tmp_path, {"0.jpg": picture(0, suffix=".jpg"), "0.json": b'{"a": {"b": 1, "b": 2}}'})
-    said = r"record at byte 0 \(0\): \.json: .*a key stands twice in one object.*say json=...:bytes"
+    said = r"record at byte 0 \(0\): \.json: .*a key stands twice.*json=...:bytes"
     with pytest.raises(BadInput, match=said):
         source[0]
 
@@ -235,8 +235,7 @@ def test_the_guess_is_said_as_what_to_type(tmp_path: Path) -> None:
 
 def test_that_there_are_no_labels_is_said(tmp_path: Path) -> None:
     found = {f"{top}/{number}.png": picture(number) for top in ("cat", "dog") for number in range(2)}
-    said = "no labels: folders in a tar, such as cat, dog, are no classes; unpack them for that"
-    assert said in opened(tmp_path / "a", found).notes
+    assert any("no labels" in note and "cat, dog" in note for note in opened(tmp_path / "a", found).notes)
     assert "no labels" in opened(tmp_path / "b", {"0.png": picture(1)}).notes
     assert not any(note.startswith("no labels") for note in opened(tmp_path / "c", members()).notes)
 
@@ -406,13 +405,6 @@ def test_what_follows_the_end_mark_is_said(tmp_path: Path) -> None:
     assert not padded.unread
 
 
-def test_a_flipped_byte_of_a_picture_is_found_by_its_decoder(tmp_path: Path) -> None:
-    data = bytearray(tar_archive(members()))
-    data[3000] ^= 0xFF
-    with pytest.raises(BadInputs, match="1 of 3 samples cannot be packed"):
-        packer.convert(write(tmp_path / "in", {"a.tar": bytes(data)}), tmp_path / "a.pack")
-
-
 def test_other_tar_files_and_pointers_are_named(tmp_path: Path) -> None:
     root = write(tmp_path / "docs", {"a.tar": tar_archive({"README": b"text"})})
     with pytest.raises(InvalidRequest, match="no tar files: found .*expected names that end in .tar"):
@@ -430,14 +422,6 @@ def test_a_pack_lists_what_was_left_out(tmp_path: Path) -> None:
     packer.convert(root, tmp_path / "a.pack", missing="skip")
     assert list(manifest.read(tmp_path / "a.pack").skipped) == [("0003", "no member .cls")]
     assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
-
-
-def test_a_red_picture_stays_red(tmp_path: Path) -> None:
-    red = np.zeros((8, 8, 3), np.uint8)
-    red[:, :, 2] = 255  # OpenCV's order
-    packer.convert(write(tmp_path / "in", {"a.tar": tar_archive({"0.png": encoded(".png", red)})}), tmp_path / "a.pack")
-    pixels = np.asarray(packer.open(tmp_path / "a.pack", output="numpy")[0]["image"])
-    assert pixels.tolist() == red[:, :, ::-1].tolist()
 
 
 # ---- what an entry is, by what lies beside it

@@ -102,13 +102,13 @@ class LMDBSource(RecordSource):
         found = _first_entries(self.folder, name, _LOOKED_AT)
         if found is None:
             check_not_empty(self.folder.start(name, 1), self.folder.root / name)
-            raise InvalidRequest(f"{path}: is no LMDB: expected magic 0xbeefc0de of a little-endian 64-bit machine")
+            raise InvalidRequest(f"{path}: is not an LMDB: expected magic 0xbeefc0de of a little-endian 64-bit machine")
         for key, value in found:
             try:
                 if self.is_metadata(key):
                     continue
                 if self.is_numbered and not key.isdigit():
-                    raise BadInput("the key is no number")
+                    raise BadInput("the key is not a number")
                 self.parse(value)
             except BadInput as error:
                 other = layout_of(self.folder, name)
@@ -146,7 +146,7 @@ class LMDBSource(RecordSource):
         except BadInput as error:
             raise BadInput(f"{self.root}: __keys__: {error.message}") from error
         if not isinstance(found, (list, tuple)):
-            raise BadInput(f"{self.root}: __keys__ is no list of keys")
+            raise BadInput(f"{self.root}: __keys__ is not a list of keys")
         keys = (key.encode() if isinstance(key, str) else key for key in found)
         return {bytes(key) for key in keys if isinstance(key, bytes)}
 
@@ -178,14 +178,14 @@ def layout_of(folder: SourceRoot, name: str) -> str | None:
 
 
 def other_layout(folder: SourceRoot, names: Sequence[str]) -> str | None:
-    """Return what to report of an LMDB that no source reads; None if there is no LMDB. Raises BadInput."""
+    """Return what to report about an LMDB that no source reads; None without an LMDB. Raises BadInput."""
     for name in names if len(names) == 1 else filter(LMDBSource.file_name.search, names):
         found = _first_entries(folder, name, 1)
         if found:
             ((key, value),) = found
             return (
                 f"{shown(name)} is an LMDB of a layout that no source reads: the first key is "
-                f"{shown(repr(key[:40]))}, its value has {len(value)} bytes; expected {_LAYOUTS}; say which with --from"
+                f"{shown(repr(key[:40]))}, its value has {len(value)} bytes; expected {_LAYOUTS}; choose with --from"
             )
     return None
 

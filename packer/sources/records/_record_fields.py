@@ -1,7 +1,7 @@
 """Record fields: which entry of a record becomes which field, as the user declares it or as names and headers show it.
 
 The user types FIELD=ENTRY or FIELD=ENTRY:KIND, such as `image=image/encoded` or `mask=seg.png:mask`. `image=jpg;png`
-names two entries of which each sample has one. An entry is a feature of a tf.train.Example, a suffix in a tar file, or
+names two entries; each sample has one of them. An entry is a feature of a tf.train.Example, a suffix in a tar file, or
 a component of a datapoint. A `,`, `;` or backslash in its name follows a backslash: `x_y=x\\;y`.
 """
 
@@ -67,8 +67,8 @@ class RecordField:
         if not equals or not all(entries):
             raise InvalidRequest(
                 f"option features: {text!r}: expected FIELD=FEATURE or FIELD=FEATURE:KIND, such as "
-                f"image=image/encoded, depth=FEATURE:depth:0, where 0 is no measurement, or mask=FEATURE:mask:uint16 "
-                f"for 16 bits; kinds are {', '.join(kinds)}; type \\, and \\; in the name of a feature"
+                f"image=image/encoded, depth=FEATURE:depth:0 if 0 means no measurement, mask=FEATURE:mask:uint16 for "
+                f"16 bits; kinds are {', '.join(kinds)}; type \\, and \\; in the name of a feature"
             )
         if name in RESERVED:
             raise InvalidRequest(f"option features: {text!r}: the field {name!r} is packer's own; choose another name")
@@ -95,7 +95,7 @@ class RecordField:
 
     @property
     def is_named(self) -> bool:
-        """Whether a name says what kind of picture the field has: an image, labels or a depth."""
+        """Whether a name shows the kind of the pictures: images, labels or depth."""
         return _is_picture_name(self.name) or any(says_labels(each) or says_depth(each) for each in self.entries)
 
 
@@ -126,18 +126,18 @@ def parse_fields(texts: Sequence[str], kinds: Sequence[str] = KINDS) -> list[Rec
     names = [field.name for field in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InvalidRequest(f"option features: the field {twice[0]!r} stands there twice; rename one")
+        raise InvalidRequest(f"option features: the field {twice[0]!r} comes twice; rename one")
     return found
 
 
 def in_order(fields: Sequence[RecordField]) -> list[RecordField]:
-    """Sort fields that no user declared: first those whose names say images."""
+    """Sort fields that no user declared: first those with names of images."""
     return sorted(fields, key=lambda field: (field.name != "image", not _is_picture_name(field.name)))
 
 
 def _is_picture_name(name: str) -> bool:
-    said = set(words(name)) - _FORMS
-    return bool(said) and said <= PICTURES
+    found = set(words(name)) - _FORMS
+    return bool(found) and found <= PICTURES
 
 
 # ---- what values are
@@ -152,7 +152,7 @@ class _PictureFacts(NamedTuple):
 
 
 def says_depth(entry: str) -> bool:
-    """Whether the name of an entry says depth."""
+    """Whether the name of an entry names a depth."""
     return not DEPTH_WORDS.isdisjoint(words(entry))
 
 
@@ -160,8 +160,8 @@ def kind_of_bytes(values: Sequence[bytes], entry: str) -> str:
     """Return the kind of some values of one entry: image, mask, depth, text or bytes.
 
     If most values are pictures, the others are bad samples. Pictures of one channel whose entry is named as labels,
-    such as `seg.png`, are masks, or bytes if they have 16 bits. An array file (.npy) is a depth only if its name says
-    so: boxes and embeddings are arrays, too. Text is UTF-8 without control characters.
+    such as `seg.png`, are masks, or bytes if they have 16 bits. An array file (.npy) is a depth only if it is
+    named so: boxes and embeddings are arrays, too. Text is UTF-8 without control characters.
     """
     pictures = _pictures(values)
     if pictures and len({each.is_wide for each in pictures}) == 1:
@@ -228,7 +228,7 @@ def decoded(field: RecordField, data: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         raise BadInput(
             f"field {field.name!r}: {data[:20]!r} is not {'UTF-8' if field.kind == 'text' else 'JSON'}: "
-            f"{error}; say {field.name}=...:bytes in --features"
+            f"{error}; type {field.name}=...:bytes in --features"
         ) from error
 
 

@@ -90,7 +90,7 @@ class RecordSource(base.Source):
     may_be_packed: ClassVar[bool] = False
     fields: ClassVar[Sequence[Field]] = ()
     kinds: ClassVar[Sequence[str]] = KINDS
-    guessed: ClassVar[str] = "guessed from a few records; --features says it otherwise"
+    guessed: ClassVar[str] = "guessed from a few records; --features declares it"
     notes: list[str]
     left_out: list[tuple[str, str]]
     unread: list[tuple[str, str]]
@@ -196,7 +196,7 @@ class RecordSource(base.Source):
         """Find every record and build the schema.
 
         Raises:
-            InvalidRequest: There is no such file, or an option does not fit.
+            InvalidRequest: No file has this layout, or an option does not fit.
             BadInput: A file cannot be read, or is what git-lfs left.
         """
         base.check_choice("layout", layout, LAYOUTS)
@@ -217,7 +217,7 @@ class RecordSource(base.Source):
             self.find(name, file, None if packed else on_disk.size)
             files.append(RecordFile(name, on_disk.size, packed))
         if not len(self) and not self.unread:
-            found = f"found {described(names)}" if names else "there is no file in it"
+            found = f"found {described(names)}" if names else "the folder is empty"
             found += ", all empty" if are_empty(self._folder, names) else ""
             raise InvalidRequest(f"{shown(str(root))}: no {self.noun}s: {found}; expected {self.expected}")
         self._check_files(files, layout)
@@ -304,7 +304,7 @@ class RecordSource(base.Source):
                 raise BadInput(f"{shown(str(self.root))}: {self.unread_message}")
 
     def _split_numbers(self, names: Sequence[str], layout: str) -> list[int]:
-        """Return the number of the split of each file; empty if there are no splits."""
+        """Return the number of the split of each file; empty without splits."""
         tops = [PurePosixPath(name).name if len({*map(_top, names)}) == 1 else _top(name) for name in names]
         found = [_split_word(top) for top in tops]
         there = sorted({word for word in found if word})
@@ -314,7 +314,7 @@ class RecordSource(base.Source):
             counts = ", ".join(f"{word} {found.count(word)}" for word in there)
             raise InvalidRequest(
                 f"{shown(str(self.root))}: the files seem to be of several splits ({counts}); give a folder or a file "
-                "of one, or say --layout split, which packs all with the field split"
+                "of one, or use --layout split, which packs all with the field split"
             )
         splits = [word or "other" for word in found]
         self._split_names = ordered_splits(set(splits))
@@ -376,7 +376,7 @@ class RecordSource(base.Source):
             lines.append(f"--features {shell_word(','.join(shown_fields))}")
         kinds = listed(f"{name} ({' or '.join(each)})" for name, each in undecided.items())
         return (
-            f"{shown(str(self.root))}: cannot decide what pictures of one channel next to others are: {kinds}; say "
+            f"{shown(str(self.root))}: cannot decide what pictures of one channel next to others are: {kinds}; use "
             f"{' or '.join(lines)}"
         )
 

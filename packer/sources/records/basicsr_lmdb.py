@@ -48,7 +48,7 @@ class Source(LMDBSource):
     kind = "basicsr-lmdb"
     title = "LMDB of BasicSR's images under names"
     is_numbered = False
-    guessed = "by their sizes; --features says it otherwise"
+    guessed = "by their sizes; --features declares it"
 
     def __init__(
         self, root: Path, *, features: Sequence[str] = (), layout: str = "auto", follow_links: bool = False
@@ -183,7 +183,7 @@ class Source(LMDBSource):
             return np.ascontiguousarray(np.broadcast_to(pixels, (height, width, _COLOUR)))
         if kind != "image" and channels == _GRAY and (dtype == expected or (kind == "mask" and dtype == "uint8")):
             return np.ascontiguousarray(pixels[:, :, 0])
-        raise BadInput(f"{_shown((dtype, channels))}, which is no {kind} of this set")
+        raise BadInput(f"{_shown((dtype, channels))}: not a {kind} of this set")
 
     def path_stem(self, index: int) -> str:
         """Return the key without the suffix of the file that the writer read."""

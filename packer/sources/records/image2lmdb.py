@@ -47,7 +47,7 @@ class Source(LMDBSource):
             follow_links: Follow links out of the folder.
 
         Raises:
-            InvalidRequest: There is no such LMDB, or `labels_from` is not the folder that was packed.
+            InvalidRequest: No LMDB has this layout, or `labels_from` is not the folder that was packed.
             BadInput: The LMDB or its list is damaged.
             MissingPackage: pyarrow is absent.
         """

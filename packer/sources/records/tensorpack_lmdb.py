@@ -59,7 +59,7 @@ class Source(LMDBSource):
             follow_links: Follow links out of the folder.
 
         Raises:
-            InvalidRequest: There is no such LMDB, or no record has a component of `features`.
+            InvalidRequest: No LMDB has this layout, or no record has a component of `features`.
             BadInput: The LMDB is damaged.
             MissingPackage: pyarrow is needed and absent.
         """
@@ -82,7 +82,7 @@ class Source(LMDBSource):
         self.decodes = bool(self._pixel_fields)
         if self.decodes:
             order = "blue, green, red" if self._is_bgr else "red, green, blue"
-            self.notes.append(f"arrays of pixels, taken as {order}: stored as PNG; --pixel-order says otherwise")
+            self.notes.append(f"arrays of pixels, taken as {order}: stored as PNG; --pixel-order changes it")
         return fields
 
     def guess(self, found: Mapping[str, Sequence[Any]], count: int) -> Sequence[RecordField]:
@@ -184,7 +184,7 @@ def _typed_numbers(field: RecordField, values: Sequence[Any]) -> RecordField:
     arrays = [np.asarray(value) for value in values if isinstance(value, _NUMBER_TYPES)]
     arrays = [array for array in arrays if array.dtype.kind in "biuf"]
     if not arrays:
-        raise InvalidRequest(f"option features: {field.shown()}: the records looked at hold no numbers there")
+        raise InvalidRequest(f"option features: {field.shown()}: the records that were parsed contain no numbers there")
     dtype = np.result_type(*{array.dtype for array in arrays})
     if field.kind == "number":
         return replace(field, dtype="int64" if dtype.kind in "biu" else dtype.name)
@@ -216,7 +216,7 @@ def _numbers(value: Any, field: RecordField) -> Any:
 def _plain(value: Any) -> Any:
     """Return the value as JSON has it; raises BadInput."""
     if not _are_keys_texts(value):
-        raise BadInput("a dict with keys that are no texts, which JSON does not have")
+        raise BadInput("a dict with keys that are not texts, which JSON does not have")
     try:
         return json_value(json.dumps(value), finite=False)
     except (TypeError, ValueError) as error:

@@ -126,19 +126,13 @@ class Source(RecordSource):
     def choose_fields(self) -> Sequence[Field]:
         fields = super().choose_fields()
         owners = {field.entries[0]: field.name for field in self._fields if field.kind == "numbers"}
-        starts = {field.entries[0]: field.name for field in self._fields if field.kind == STARTS}
+        have_starts = {field.entries[0] for field in self._fields if field.kind == STARTS}
         for field in self._fields:
             name = field.entries[0]
-            if field.kind != STARTS and name in starts:
+            if name in self._lists - have_starts:
+                line = shell_word(f"{field.name}_starts={escaped(name)}:{STARTS}")
                 self.notes.append(
-                    f"feature list {shown(name)}: {field.name} are the numbers of all steps, {starts[name]} where each "
-                    f"begins: numpy.split({field.name}, {starts[name]})[1:] gives them"
-                )
-            elif field.kind != STARTS and name in self._lists:
-                self.notes.append(
-                    f"feature list {shown(name)}: its steps are joined; "
-                    f"{shell_word(f'{field.name}_starts={escaped(name)}:{STARTS}')} in --features keeps where a step "
-                    "begins"
+                    f"feature list {shown(name)}: its steps are joined; {line} in --features keeps where they begin"
                 )
         return [
             replace(made, starts=owners[field.entries[0]]) if field.kind == STARTS else made
@@ -222,13 +216,13 @@ class Source(RecordSource):
         name = field.entries[0]
         if name not in self._lists:
             raise InvalidRequest(
-                f"option features: {field.shown()}: {name!r} is no feature list of numbers; there are: "
+                f"option features: {field.shown()}: {name!r} is not a feature list of numbers; there are: "
                 f"{listed(sorted(self._lists)) or 'none'}"
             )
         kinds = [other.kind for other in self._asked if other.entries[0] == name and other != field]
         if self._asked and kinds != ["numbers"]:
             raise InvalidRequest(
-                f"option features: {field.shown()}: starts need the numbers of the list in one field: say {name}=... "
+                f"option features: {field.shown()}: starts need the numbers of the list in one field: type {name}=... "
                 f"once as numbers, such as x={escaped(name)}:numbers"
             )
 
@@ -254,14 +248,9 @@ class Source(RecordSource):
         if field.kind != "number":
             return numbers
         if len(numbers) != 1:
-            instead = (
-                f"{field.name}=...:numbers in --features takes lists of any length"
-                if len(numbers)
-                else f"--features without {field.name} packs them"  # a list would make lists of all labels, too
-            )
             raise BadInput(
-                f"field {field.name!r}: expected one number, found {len(numbers) or 'none'}; --on-error skip leaves "
-                f"such records out, {instead}"
+                f"field {field.name!r}: expected one number, found {len(numbers) or 'none'}; use --on-error skip, "
+                f"declare {field.name}=...:numbers in --features, or leave {field.name} out there"
             )
         return numbers[0]
 

@@ -51,7 +51,7 @@ class Source(RecordSource):
     noun, row = "tar file", "sample"
     expected = "names that end in .tar, with members such as 0001.jpg and 0001.cls"
     file_name = re.compile(r"\.tar(?:\.gz)?$|\.tgz$", re.IGNORECASE)
-    guessed = "every suffix that there is; --features says it otherwise"
+    guessed = "every suffix that there is; --features declares it"
     may_be_packed = True
     reads_tars = True
 
@@ -247,7 +247,7 @@ class Source(RecordSource):
             self.left_out.append(("__members__", f"{counted(count, kind)} of no sample in the tar files"))
         if not any(field.name == "label" for field in self._fields):
             way = "--from folder takes them as classes" if self.root.is_file() else "unpack them for that"
-            folders = f": folders in a tar, such as {listed(tops[:2])}, are no classes; {way}"
+            folders = f": folders in a tar, such as {listed(tops[:2])}, are not classes; {way}"
             self.notes.append(f"no labels{folders if len(tops) > 1 else ''}")
 
     def entries(self, index: int, record: bytes) -> dict[str, Any]:
@@ -306,6 +306,6 @@ def _kind(suffix: str) -> str | None:
 def _number(data: bytes) -> np.int64:
     text = data.strip()
     if not re.fullmatch(rb"[+-]?[0-9]{1,19}", text) or not -(1 << 63) <= int(text) < 1 << 63:
-        raise BadInput(f"expected a whole number, found {data[:40]!r}; say ...:text in --features to keep it as text")
+        raise BadInput(f"expected a whole number, found {data[:40]!r}; type ...:text in --features to keep it as text")
     number: np.int64 = np.int64(int(text))
     return number
