@@ -87,14 +87,12 @@ class LMDBSource(RecordSource):
         for entry in lmdb_page_walk.entries(lmdb):
             if self.is_metadata(entry.key):
                 self._metadata[entry.key] = lmdb.read(entry.offset, entry.size)
-            else:
+            elif self.is_numbered:
                 entries.append(entry)
-        if self.is_numbered:
-            for number, entry in self._in_order(entries):
-                self._add(entry.offset, entry.size, number)
-            return
-        for entry in entries:
-            self._add(entry.offset, entry.size, entry.key.decode("utf-8", "surrogateescape"))
+            else:
+                self._add(entry.offset, entry.size, entry.key.decode("utf-8", "surrogateescape"))
+        for number, entry in self._in_order(entries) if self.is_numbered else ():
+            self._add(entry.offset, entry.size, number)
 
     def _check_layout(self, name: str) -> None:
         """Raise InvalidRequest if the first entries of an LMDB have another layout."""

@@ -166,7 +166,7 @@ class RecordSource(base.Source):
 
     def unused(self, entries: Mapping[str, Any]) -> list[str]:
         """Return the entries that none of the records had that were parsed for the schema."""
-        return [name for name in entries if self._parsed_entries is not None and name not in self._parsed_entries]
+        return [] if self._parsed_entries is None else list(entries.keys() - self._parsed_entries)
 
     def path_stem(self, index: int) -> str:
         """Return the path that `extract` gives the files of a sample, without a suffix."""

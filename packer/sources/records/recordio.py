@@ -156,14 +156,16 @@ class Source(RecordSource):
         if data is None:
             return None
         found: dict[int, int] = {}
+        numbers: set[int] = set()
         for line in data.decode("latin1").splitlines():
             match = re.fullmatch(r"\s*([0-9]{1,18})\t([0-9]{1,18})\s*", line)
             number, offset = (int(match[1]), int(match[2])) if match else (-1, -1)
-            if line.strip() and (offset not in starts or offset in found or number in found.values()):
+            if line.strip() and (offset not in starts or offset in found or number in numbers):
                 self.notes.append(f"{shown(place)}: is not of this file (line {line[:40]!r}): not used")
                 return None
             if line.strip():
                 found[offset] = number
+                numbers.add(number)
         return found
 
     def _listed_paths(self, name: str) -> dict[int, str]:

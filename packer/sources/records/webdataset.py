@@ -10,7 +10,7 @@ e0953f9 (base_plus_ext, group_by_keys). packer.layouts.tar has the layout of tar
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -289,9 +289,8 @@ def _split(name: str) -> tuple[str, str] | None:
     return (match[1], match[2].lower()) if match else None
 
 
-def _present(field: RecordField, suffixes: Iterable[str]) -> str | None:
-    there = set(suffixes)
-    return next((entry for entry in field.entries if entry in there), None)
+def _present(field: RecordField, suffixes: Container[str]) -> str | None:
+    return next((entry for entry in field.entries if entry in suffixes), None)
 
 
 def _suffix_list(field: RecordField) -> str:
