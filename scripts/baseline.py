@@ -42,6 +42,7 @@ INTENDED: tuple[tuple[str, str], ...] = (
         r"grasp-anything --missing skip, (removed|renamed) image/.*",
         "skipped pictures are listed in the order of their keys, also those whose image file is absent",
     ),
+    (r"basicsr-lmdb, halved meta_info.txt", "only lists with sizes are read: values of meta_info.txt are image files"),
     (
         r"vmrd.*, (doubled|renamed) Grasps/.*",
         "grasps without a picture are reported as skipped, as annotation files are",

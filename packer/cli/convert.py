@@ -51,7 +51,7 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
 def _split_fields(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
     if not value:
         return ()
-    from packer.sources._records.record_fields import split_fields  # which brings NumPy
+    from packer.sources.records._record_fields import split_fields  # which brings NumPy
 
     return tuple(split_fields(value))
 

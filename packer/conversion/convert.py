@@ -655,7 +655,7 @@ def _warnings(plan: Plan) -> list[str]:
     moves = _moving([asked.to_json()])
     moved = "" if moves else _moving(_earlier(source))
     if (moves or moved) and _is_pack_of_records(source):  # whose source said so, if anyone listened
-        from packer.sources._records.record_fields import about_unmoved  # only what moves needs it
+        from packer.sources.records._record_fields import about_unmoved  # only what moves needs it
 
         found += about_unmoved(plan.schema)
     elif moves and not source.holds_records:  # which says it of all that is no picture

@@ -1,6 +1,6 @@
 """LMDB page walk: every key of an LMDB of another tool, in order, with the place and size of its value in the file.
 
-Sources take records from them (sources/_records/lmdb_source.py), and packs that other tools open are read by them
+Sources take records from them (sources/records/_lmdb_source.py), and packs that other tools open are read by them
 (formats/_foreign_lmdb.py). The tree is walked once, page by page, and nothing that a page says is believed; `find`
 walks to one key.
 

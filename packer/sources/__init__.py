@@ -1,8 +1,8 @@
 """Sources: original data sets on disk -> samples. One file each; see base.py for the contract.
 
-_trees holds where their files lie, in a folder or in an archive; _parse holds what they read with, _extend what can be
-added to any of them (sidecar files, splits), _records what those share whose samples are records in large files,
-objects holds the samples of Python objects: all of its files begin with `_`, so they are not members of the registry.
+Sources of one subject share a folder: grasp, annotations, records (files of many records), arrays. Files and folders
+that begin with `_` are not sources: _trees opens folders and archives, _parse holds parsers, _extend adds sidecar files
+and splits. objects reads Python objects: all of its files begin with `_`.
 
 A source module has `class Source(base.Source)`, made by `Source(root, **options)`, and
 `recognise(names) -> str | None`: given the relative POSIX paths found under a folder, a line that says what was

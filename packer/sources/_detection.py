@@ -231,9 +231,9 @@ def _may_be_picture(name: str) -> bool:
 
 def _other_records(folder: SourceRoot, names: Sequence[str]) -> str | None:
     """What an LMDB is that no source reads; None where there is none."""
-    from packer.sources._records import lmdb_layout  # only an error needs it
+    from packer.sources.records import _lmdb_source  # only an error needs it
 
-    return lmdb_layout.other_layout(folder, names)
+    return _lmdb_source.other_layout(folder, names)
 
 
 def recognise_records(root: Path) -> tuple[str, str] | None:

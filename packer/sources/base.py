@@ -92,7 +92,7 @@ class Source(ABC):
     # as stored, or as viewers show them; "stated": a label file says the size of the picture, see `stated_size`
     frame: Frame = "stored"
     outside: Sequence[str] = ()  # folders above the root that an option names, such as ../masks
-    holds_records: bool = False  # whether samples are records in large files, see packer.sources._records.record_source
+    holds_records: bool = False  # whether samples are records in large files, see packer.sources.records._record_source
     is_encoded: bool = False  # whether samples are there as `schema` stores them, checked when they were packed
     # whether links out of the folder are followed, see packer.sources._trees.folder_tree
     follow_links: bool = False

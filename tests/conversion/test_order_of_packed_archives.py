@@ -6,7 +6,7 @@ import pytest
 
 from packer.conversion.convert import convert
 from packer.errors import InvalidRequest
-from packer.sources._records import random_access_files
+from packer.sources.records import _random_access_files
 from tests.support.archives import packed, pax
 from tests.support.source_trees import photos
 
@@ -18,7 +18,7 @@ def test_what_is_kept_unpacked_is_shuffled_and_what_is_not_is_refused(
     folder = photos(tmp_path / "in", 12)
     archive = packed(folder, tmp_path / "x")
     assert convert(archive, tmp_path / "a.pack", kind=kind, order="shuffled").samples == 12
-    monkeypatch.setattr(random_access_files, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(_random_access_files, "_BLOCK_BYTES", 1000)
     with pytest.raises(InvalidRequest, match=r"x\.tar\.gz: .*--order stored"):
         convert(archive, tmp_path / "b.pack", kind=kind, order="shuffled")
     with pytest.raises(InvalidRequest, match="--order stored"):

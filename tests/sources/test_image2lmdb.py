@@ -10,7 +10,7 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest
 from packer.sources._detection import detect
-from packer.sources.image2lmdb import Source
+from packer.sources.records.image2lmdb import Source
 from tests.support.arrow_payloads import VERSIONS, built, of_picture, recorded
 from tests.support.conversions import packed
 from tests.support.foreign_files import lmdb_environment
@@ -93,15 +93,15 @@ def test_a_folder_that_is_not_the_one_that_was_packed_is_refused(tmp_path: Path)
     folder = originals(tmp_path / "train")
     root = made(tmp_path / "in")
     (folder / "a/2.png").rename(folder / "a/22.png")
-    with pytest.raises(InvalidRequest, match=r"picture 1 is 22.png, the list of the LMDB says 2.png"):
+    with pytest.raises(InvalidRequest, match=r"image 1 is 22.png, in the list of the LMDB 2.png"):
         Source(root, labels_from=str(folder))
     unlisted = made(tmp_path / "other", lists=False)
     assert len(Source(unlisted, labels_from=str(folder))) == len(NAMES)
     (folder / "a/22.png").write_bytes(picture(99))
-    with pytest.raises(InvalidRequest, match="a/22.png: is not what the LMDB holds under 1"):
+    with pytest.raises(InvalidRequest, match="a/22.png: differs from number 1"):
         Source(unlisted, labels_from=str(folder))
     (folder / "a/22.png").unlink()
-    with pytest.raises(InvalidRequest, match="holds 4 pictures, the LMDB 5"):
+    with pytest.raises(InvalidRequest, match="contains 4 images, the LMDB 5"):
         Source(root, labels_from=str(folder))
     with pytest.raises(InvalidRequest, match="option labels_from: .*no such folder"):
         Source(root, labels_from=str(tmp_path / "nowhere"))

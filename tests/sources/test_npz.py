@@ -15,10 +15,10 @@ import pytest
 import packer
 from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.sources._detection import detect
-from packer.sources._records import random_access_files
 from packer.sources.arrays import _stored_array as stored_array
 from packer.sources.arrays.npy import Source as NpySource
 from packer.sources.arrays.npz import Source
+from packer.sources.records import _random_access_files
 from tests.support.audit_events import watched
 from tests.support.source_trees import write
 
@@ -107,7 +107,7 @@ def test_arrays_in_fortran_order(is_compressed: bool, tmp_path: Path, monkeypatc
 
 
 def test_members_larger_than_what_is_kept_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random_access_files, "_BLOCK_BYTES", 700)
+    monkeypatch.setattr(_random_access_files, "_BLOCK_BYTES", 700)
     np.savez_compressed(tmp_path / "a.npz", x=PIXELS, y=LABELS)
     source = Source(tmp_path / "a.npz")
     assert all(np.array_equal(source[row]["image"], PIXELS[row]) for row in (8, 0, 4, *range(9), 2))

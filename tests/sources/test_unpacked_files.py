@@ -11,11 +11,11 @@ import pytest
 
 from packer import sources
 from packer.layouts import tar
-from packer.sources._records import random_access_files
-from packer.sources._records.random_access_files import open_records
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.open_tree import open_tree
 from packer.sources._trees.tar_tree import first_names
+from packer.sources.records import _random_access_files
+from packer.sources.records._random_access_files import open_records
 from tests.support.archives import tar_of
 from tests.support.source_trees import picture
 
@@ -54,8 +54,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return data
 
     monkeypatch.setattr(Decoder, "given", 0)
-    monkeypatch.setattr(random_access_files.os, "pread", counted)
-    monkeypatch.setattr(random_access_files.zlib, "decompressobj", lambda *form: Decoder(decompressobj(*form)))
+    monkeypatch.setattr(_random_access_files.os, "pread", counted)
+    monkeypatch.setattr(_random_access_files.zlib, "decompressobj", lambda *form: Decoder(decompressobj(*form)))
     return sizes
 
 
@@ -77,8 +77,8 @@ def test_input_of_many_gzip_members_is_read_and_decoded_once(tmp_path: Path, rea
 
 def test_bytes_of_gzip_members_stay_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(1)
-    monkeypatch.setattr(random_access_files, "_BLOCK_BYTES", 5_000)
-    monkeypatch.setattr(random_access_files, "_INPUT_BYTES", 700)
+    monkeypatch.setattr(_random_access_files, "_BLOCK_BYTES", 5_000)
+    monkeypatch.setattr(_random_access_files, "_INPUT_BYTES", 700)
     pieces = [random.bytes(int(size)) * 3 for size in (0, 1, 4, 300, 5_000, 0, 9_000, 0, 0, 20_000, 3)]
     (tmp_path / "x.gz").write_bytes(b"".join(gzip.compress(piece) for piece in pieces))
     _, file = open_records(SourceRoot(tmp_path), "x.gz", is_packed=True)

@@ -13,7 +13,7 @@ from packer import sources
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field
 from packer.sources._extend.sidecars import Sidecar
-from packer.sources._records.record_fields import RecordField
+from packer.sources.records._record_fields import RecordField
 from tests.support.foreign_files import bytes_list, example, lmdb_environment, tar_archive, tfrecord
 from tests.support.id_masks import ID, SIZE, ids, mask_of
 from tests.support.source_trees import encoded, picture, write

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from packer.errors import BadInput, printable
 from packer.layouts import tar
-from packer.sources._records.random_access_files import HeaderReader, check_no_pointer, open_records
 from packer.sources._trees.archive_tree import ArchiveTree, Members, place_of
+from packer.sources.records._random_access_files import HeaderReader, check_no_pointer, open_records
 
 _SUFFIX = ".tar"
 _GZIP = b"\x1f\x8b"

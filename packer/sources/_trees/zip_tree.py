@@ -10,8 +10,8 @@ from pathlib import Path
 
 from packer.errors import BadInput, printable
 from packer.files.zip_archive import ZIP_ERRORS, Archive
-from packer.sources._records.random_access_files import FileBytes, OpenFile
 from packer.sources._trees.archive_tree import ArchiveTree, Members, place_of
+from packer.sources.records._random_access_files import FileBytes, OpenFile
 
 _MAGICS = (b"PK\x03\x04", b"PK\x05\x06")  # of a file with members, and without
 _MOST_DIRECTORY_BYTES = 256 << 20  # two million names like those of ImageNet

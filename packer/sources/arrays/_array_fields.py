@@ -24,8 +24,8 @@ from packer.files.terminal_output import shell_word
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources._parse.folder_layout import DEPTH_WORDS, is_picture_role, says_labels, words
 from packer.sources._parse.folder_listing import counted, shown
-from packer.sources._records.record_fields import RecordField, decoded, escaped, kind_of_bytes
 from packer.sources.arrays._stored_array import StoredArray
+from packer.sources.records._record_fields import RecordField, decoded, escaped, kind_of_bytes
 
 AXES = ("auto", "hwc", "chw")
 IMAGE_NAMES = ("image", "images", "img", "imgs", "x", "rgb", "data", "pixels", "picture", "pictures", "photos")

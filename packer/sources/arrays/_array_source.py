@@ -36,14 +36,14 @@ from packer.sources import base
 from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_layout import ordered_splits, split_rank
 from packer.sources._parse.folder_listing import counted, described, listed, shown
-from packer.sources._records.random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
-from packer.sources._records.record_fields import RecordField, about_unmoved, escaped, parse_fields
-from packer.sources._records.record_source import FILES, LAYOUTS, beside_first_picture, is_path, opened
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.listing import are_empty
 from packer.sources.arrays import _array_fields as fields
 from packer.sources.arrays._array_fields import LABEL_NAMES, ArrayColumn, ambiguous, form
 from packer.sources.arrays._stored_array import StoredArray, Unread
+from packer.sources.records._random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
+from packer.sources.records._record_fields import RecordField, about_unmoved, escaped, parse_fields
+from packer.sources.records._record_source import FILES, LAYOUTS, beside_first_picture, is_path, opened
 
 START_BYTES = (1 << 13) + 8  # that tell what a file is: those of HDF5 may follow 8 KiB of the user
 _ONE_PER_IMAGE = ("label", "labels", "target", "targets")  # and `y` next to `x`; elsewhere it may be an axis

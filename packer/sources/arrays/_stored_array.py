@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
-from packer.sources._records.random_access_files import RecordFiles
 from packer.sources.base import Extent
+from packer.sources.records._random_access_files import RecordFiles
 
 MOST_STRETCH_BYTES = 512 << 20  # of the rows that are read together from blocks
 _MOST_FORTRAN_BYTES = 1 << 30

@@ -9,9 +9,9 @@ from pathlib import Path
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.sources._parse.folder_listing import shown
-from packer.sources._records.random_access_files import RecordFile, RecordFiles
 from packer.sources.arrays._array_source import START_BYTES, ArraySource
 from packer.sources.arrays._stored_array import StoredArray, Unread
+from packer.sources.records._random_access_files import RecordFile, RecordFiles
 
 SPECIFICITY = -1  # a folder that contains images is a folder of images
 

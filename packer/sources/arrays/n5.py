@@ -15,11 +15,11 @@ import numpy.typing as npt
 from packer.errors import BadInput, InvalidRequest
 from packer.layouts import n5_blocks
 from packer.sources._parse.folder_listing import counted, listed, shown
-from packer.sources._records.random_access_files import RecordFile, RecordFiles
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.arrays._array_source import ArraySource
 from packer.sources.arrays._stored_array import MOST_STRETCH_BYTES, ArrayForm, BlockedArray, StoredArray, Unread
 from packer.sources.base import Extent
+from packer.sources.records._random_access_files import RecordFile, RecordFiles
 
 SPECIFICITY = -1  # a folder that contains images is a folder of images
 _ATTRIBUTES = "attributes.json"

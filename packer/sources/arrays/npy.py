@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from packer.errors import BadInput
 from packer.files.npy_arrays import MAGIC, read_header
-from packer.sources._records.random_access_files import RecordFiles
 from packer.sources.arrays._array_source import ArraySource
 from packer.sources.arrays._stored_array import ArrayForm, SpanArray, StoredArray, Unread
+from packer.sources.records._random_access_files import RecordFiles
 
 SPECIFICITY = -1  # a folder that contains images is a folder of images
 _HEADER_BYTES = 8192

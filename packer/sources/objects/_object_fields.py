@@ -19,7 +19,6 @@ from packer.schema import DTYPES, KEY, KINDS, PIXEL_KINDS, ROW_KINDS, Field
 from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
 from packer.sources._parse.folder_listing import counted, listed, shown
-from packer.sources._records.record_fields import kind_of_bytes
 from packer.sources.objects._class_names import type_name
 from packer.sources.objects._object_values import (
     DEEP_MODES,
@@ -32,6 +31,7 @@ from packer.sources.objects._object_values import (
     number_array,
     sound_values,
 )
+from packer.sources.records._record_fields import kind_of_bytes
 
 FieldsRequest = Mapping[str, str | Field] | Sequence[str] | None
 Entry = str | int | None  # a name, a position, or None for the sample itself

@@ -28,10 +28,10 @@ from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
 from packer.sources._parse.folder_layout import ordered_splits
 from packer.sources._parse.folder_listing import counted, listed
-from packer.sources._records.record_source import beside_first_picture, is_path
 from packer.sources.objects._object_fields import FieldsRequest, ObjectField, described, entry_of, fields_of
 from packer.sources.objects._object_rows import ObjectRows
 from packer.sources.objects._object_values import Axes, is_pil_image, sound_values
+from packer.sources.records._record_source import beside_first_picture, is_path
 
 KIND = "object"
 KeyRequest = str | Sequence[str] | Callable[[int], str] | None

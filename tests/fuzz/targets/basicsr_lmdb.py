@@ -4,7 +4,7 @@ import pickle
 from collections.abc import Iterator
 
 from packer.errors import PackerError
-from packer.sources.basicsr_lmdb import Source
+from packer.sources.records.basicsr_lmdb import Source
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 from tests.support.foreign_files import lmdb_environment

@@ -9,9 +9,9 @@ from packer.errors import PackerError
 from packer.formats.lmdb import BTree
 from packer.layouts import lmdb_page_walk
 from packer.layouts.datum import parse
-from packer.sources._records.random_access_files import OpenFile
 from packer.sources._trees.folder_tree import SourceRoot
-from packer.sources.caffe_lmdb import Source, pixels
+from packer.sources.records._random_access_files import OpenFile
+from packer.sources.records.caffe_lmdb import Source, pixels
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 from tests.support import foreign_files as foreign

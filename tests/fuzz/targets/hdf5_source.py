@@ -7,10 +7,10 @@ import h5py
 import numpy as np
 
 from packer.errors import PackerError
-from packer.sources._records.random_access_files import RecordFile, RecordFiles
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.arrays import _hdf5_arrays
 from packer.sources.arrays._stored_array import StoredArray
+from packer.sources.records._random_access_files import RecordFile, RecordFiles
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 

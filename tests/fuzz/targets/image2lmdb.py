@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from packer.errors import PackerError
-from packer.sources.image2lmdb import Source
+from packer.sources.records.image2lmdb import Source
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 from tests.support.arrow_payloads import JPEG, VERSIONS, recorded

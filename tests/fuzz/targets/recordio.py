@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from packer.errors import PackerError
 from packer.layouts.recordio_frames import unframed
-from packer.sources.recordio import Source
+from packer.sources.records.recordio import Source
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 from tests.support import foreign_files as foreign

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from packer.errors import PackerError
 from packer.layouts import tar
-from packer.sources.webdataset import Source
+from packer.sources.records.webdataset import Source
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 from tests.support import foreign_files as foreign

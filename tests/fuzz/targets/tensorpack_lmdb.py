@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from packer.errors import PackerError
-from packer.sources.tensorpack_lmdb import Source
+from packer.sources.records.tensorpack_lmdb import Source
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 from tests.support.arrow_payloads import VERSIONS, recorded

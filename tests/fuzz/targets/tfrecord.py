@@ -6,7 +6,7 @@ import numpy as np
 
 from packer.errors import BadInput, PackerError
 from packer.layouts import example, protobuf
-from packer.sources.tfrecord import Source
+from packer.sources.records.tfrecord import Source
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement
 from tests.support import foreign_files as foreign

@@ -1,10 +1,8 @@
-"""Random access files: pieces of some large files, by file, offset and size.
+"""Random access files: pieces of large files, by file, offset and size.
 
-Each thread keeps the file open that it read from last, so that records which follow each other cost one pread(2) each,
-and is asked for again once per file; nothing is mapped, so that a file that is cut meanwhile is an error and no
-signal. Pickled, it is names alone.
-A file that is compressed with gzip or zlib, or a piece of one with deflate, is read through `UnpackedFile`: offsets
-count its unpacked bytes.
+Each thread keeps open the file that it read last: consecutive records cost one pread(2) each. Nothing is mapped: a file
+that is cut meanwhile is an error, not a signal. A pickled `RecordFiles` contains only names.
+`UnpackedFile` reads a file that gzip or zlib compressed, or a piece of deflate; offsets count unpacked bytes.
 """
 
 import errno
@@ -20,34 +18,34 @@ from packer.errors import BadInput, InvalidRequest, printable
 from packer.sources._trees.folder_tree import EMPTY, SourceRoot
 
 _POINTER = b"version https://git-lfs.github.com/spec/v1"
-_WINDOW_BYTES = 1 << 16  # of what is read at once while headers are looked at
-_BLOCK_BYTES = 16 << 20  # of unpacked bytes between two places to begin at again
+_WINDOW_BYTES = 1 << 16  # read at once for headers
+_BLOCK_BYTES = 16 << 20  # unpacked, between two states of the decoder
 _BLOCKS = 4  # kept unpacked
 _INPUT_BYTES = 1 << 18
-_FIRST_INPUT_BYTES = 1 << 8  # of a gzip member, which may be as short
-_EITHER = 32 + zlib.MAX_WBITS  # gzip or zlib, as the first bytes say
+_FIRST_INPUT_BYTES = 1 << 8  # the shortest members have no more
+_EITHER = 32 + zlib.MAX_WBITS  # gzip or zlib, by the first bytes
 _BARE = -zlib.MAX_WBITS  # deflate without a header, as in zip files
 
 
 def is_pointer(start: bytes) -> bool:
-    """Whether a file that begins so only stands for one that git-lfs has not fetched."""
+    """Whether a file that begins with these bytes is a pointer of git-lfs to a file that it has not fetched."""
     return start.startswith(_POINTER)
 
 
 def check_no_pointer(start: bytes, path: Path) -> None:
-    """Raise BadInput for what git-lfs left in the place of a file."""
+    """Raise BadInput for a pointer of git-lfs."""
     if is_pointer(start):
         raise BadInput(f"{path}: is a git-lfs pointer, not the file itself; fetch it: git lfs pull")
 
 
 def check_not_empty(start: bytes, path: Path) -> None:
-    """Raise InvalidRequest for a file without a byte."""
+    """Raise InvalidRequest for an empty file."""
     if not start:
         raise InvalidRequest(f"{printable(str(path))}: {EMPTY}")
 
 
 def check_magic(start: bytes, magic: bytes, path: Path, *, what: str) -> None:
-    """Raise InvalidRequest for a file that does not begin with some bytes, and BadInput for what git-lfs left."""
+    """Raise InvalidRequest for a file that does not begin with the magic, BadInput for a pointer of git-lfs."""
     check_no_pointer(start, path)
     check_not_empty(start, path)
     if not start.startswith(magic):
@@ -81,7 +79,7 @@ class RecordFile(NamedTuple):
 
 
 class RecordFiles:
-    """Reads pieces of files below a folder; shared by threads."""
+    """Pieces of files below a folder; thread-safe."""
 
     def __init__(self, folder: SourceRoot, files: Sequence[RecordFile]) -> None:
         self._folder = folder
@@ -102,30 +100,30 @@ class RecordFiles:
         self._pid = os.getpid()
 
     def forget(self) -> None:
-        """Close what is open; it is opened again when it is read."""
+        """Close all files; the next read opens them again."""
         self._begin()
 
     def unpacks_again(self, ends: Iterable[tuple[int, int]]) -> bool:
-        """Whether reading pieces in another order than theirs unpacks a file again and again.
+        """Whether reading pieces in another order unpacks a file many times.
 
-        ends: number of the file and end in it, of each piece.
+        ends: The number of the file and the end in it, for each piece.
         """
         packed = {number for number, file in enumerate(self.files) if file.is_packed}
         most = _BLOCKS * _BLOCK_BYTES if len(packed) == 1 else 0
         return bool(packed) and any(number in packed and end > most for number, end in ends)
 
     def path(self, number: int) -> Path:
-        """Where a file lies."""
+        """Return the path of a file."""
         return self._folder.root / self.files[number].name
 
     def open(self, number: int) -> "OpenFile":
-        """A file, for the caller alone; raises BadInput where it cannot be read, or has changed since it was listed."""
+        """Open a file for the caller; raises BadInput if it cannot be read, or changed since it was listed."""
         return OpenFile(self._folder, self.files[number].name)
 
     def read(self, number: int, offset: int, size: int) -> bytes:
-        """So many bytes; raises BadInput where the file cannot be read, or has changed since it was listed."""
+        """Return a piece; raises BadInput if the file cannot be read, or changed since it was listed."""
         file = self.files[number]
-        if self._pid != os.getpid():  # forked, maybe while a thread had the lock
+        if self._pid != os.getpid():  # after a fork, maybe while a thread had the lock
             self._begin()
         if file.is_packed:
             with self._lock:
@@ -147,10 +145,10 @@ class RecordFiles:
 
 
 class OpenFile:
-    """A regular file that is read by offset; closed when nothing refers to it."""
+    """A regular file, read by offset; closed when nothing refers to it."""
 
     def __init__(self, folder: SourceRoot, name: str) -> None:
-        """Raises BadInput where it cannot be read, or has changed since the folder met it first."""
+        """Open the file; raises BadInput if it cannot be read, or changed since the folder listed it."""
         self.folder, self.name, self.path = folder, name, folder.root / name
         self._descriptor = -1
         self._descriptor = folder.open(name)
@@ -159,7 +157,7 @@ class OpenFile:
 
     @property
     def descriptor(self) -> int:
-        """Of the open file, for as long as this object lives."""
+        """Return the descriptor, which is valid as long as this object."""
         return self._descriptor
 
     def __del__(self) -> None:
@@ -167,15 +165,15 @@ class OpenFile:
             os.close(self._descriptor)
 
     def data_from(self, offset: int) -> int:
-        """The first place from `offset` on that is not in a hole of a sparse file; the end where there is none."""
+        """Return the first byte from `offset` on that is not in a hole of a sparse file; the size if there is none."""
         try:
             return os.lseek(self._descriptor, offset, os.SEEK_DATA)
         except OSError as error:
             return self.size if error.errno == errno.ENXIO else offset
 
     def read(self, offset: int, size: int) -> bytes:
-        """So many bytes, fewer at the end of the file; raises BadInput, also where the file has changed meanwhile."""
-        if offset >= self.size:  # what a damaged file says may be no offset at all
+        """Return `size` bytes, fewer at the end; raises BadInput, also if the file changed."""
+        if offset >= self.size:  # a damaged file can contain any offset
             return b""
         try:
             data = os.pread(self._descriptor, size, offset)
@@ -188,7 +186,7 @@ class OpenFile:
 
 
 class FileBytes:
-    """The bytes of an open file as of a mapped one."""
+    """An open file with the slices of a mapped one."""
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file
@@ -199,17 +197,17 @@ class FileBytes:
 
 
 class HeaderReader:
-    """Short pieces of a file in rising order, such as the headers of records; reads ahead a little."""
+    """Short pieces of a file in rising order, such as the headers of records; reads ahead."""
 
     def __init__(self, file: "OpenFile | UnpackedFile", *, window_bytes: int = _WINDOW_BYTES) -> None:
-        """window_bytes: of what is read at once."""
+        """Read from a file. window_bytes: how many bytes to read at once."""
         self._file = file
         self._window_bytes = window_bytes
         self._start = 0
         self._window = b""
 
     def read(self, offset: int, size: int) -> bytes:
-        """So many bytes, fewer at the end of the file; raises BadInput."""
+        """Return `size` bytes, fewer at the end of the file; raises BadInput."""
         at = offset - self._start
         if at < 0 or at + size > len(self._window):
             self._start, self._window = offset, self._file.read(offset, max(size, self._window_bytes))
@@ -218,28 +216,28 @@ class HeaderReader:
 
 
 class UnpackedFile:
-    """The bytes of a gzip or zlib file, or of a piece that is bare deflate, by offset.
+    """The unpacked bytes of a gzip or zlib file, or of a piece of bare deflate, by offset.
 
-    It can be unpacked from its beginning only. The state of the decoder is kept every 16 MiB (40 KB each), to begin at
-    again, and so are the blocks that were read last.
+    Unpacking begins at the start, or at a state of the decoder, which is kept every 16 MiB (40 KB each). The last
+    blocks are kept, too.
     """
 
     def __init__(self, file: OpenFile, span: PackedSpan | None = None) -> None:
-        """span: the piece; None for the whole file, of which one member may follow another."""
+        """Unpack a file. span: the piece; None for the complete file, in which one member may follow another."""
         self._file = file
         self._input = HeaderReader(file, window_bytes=_INPUT_BYTES)
         self._span = span
         start, self._end = (span.offset, span.offset + span.size) if span else (0, file.size)
         decoder = zlib.decompressobj(_BARE if span else _EITHER)
-        self._states = [(start, decoder)]  # place in the file, and the decoder there
+        self._states = [(start, decoder)]  # offset in the file, and the decoder there
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
 
     def data_from(self, offset: int) -> int:
-        """As of an open file; no byte is known to be in a hole."""
+        """Return the offset: compressed files have no holes."""
         return offset
 
     def read(self, offset: int, size: int) -> bytes:
-        """So many bytes, fewer at the end; raises BadInput."""
+        """Return `size` bytes, fewer at the end; raises BadInput."""
         pieces = []
         while size > 0:
             number, at = divmod(offset, _BLOCK_BYTES)
@@ -262,7 +260,7 @@ class UnpackedFile:
         return self._unpack(number)
 
     def _unpack(self, number: int) -> bytes:
-        """A block, kept, and the state behind it."""
+        """Unpack and keep a block, and the state after it."""
         place, state = self._states[number]
         decoder = state.copy()
         pieces: list[bytes] = []
@@ -277,7 +275,7 @@ class UnpackedFile:
             if not given:
                 given = self._input.read(place, max(0, min(step, self._end - place)))
                 place += len(given)
-                step = min(2 * step, _INPUT_BYTES)  # in proportion to what the member has: the rest is given again
+                step = min(2 * step, _INPUT_BYTES)  # small for short members: the rest is read again
             try:
                 piece = decoder.decompress(given, missing)
             except zlib.error as error:
@@ -298,13 +296,13 @@ class UnpackedFile:
 def open_records(
     folder: SourceRoot, name: str, *, is_packed: bool = False
 ) -> "tuple[OpenFile, OpenFile | UnpackedFile]":
-    """A file, and its bytes as records lie in them."""
+    """Return a file, and its unpacked bytes."""
     file = OpenFile(folder, name)
     return file, UnpackedFile(file) if is_packed else file
 
 
 def is_packed(start: bytes) -> bool:
-    """Whether a file that begins so is compressed with gzip, or with zlib as TFRecord's other choice is."""
+    """Whether a file that begins with these bytes was compressed by gzip or zlib."""
     return start[:2] == b"\x1f\x8b" or (
         len(start) > 1 and start[0] & 15 == 8 and start[0] >> 4 <= 7 and int.from_bytes(start[:2], "big") % 31 == 0
     )

@@ -1,1 +1,0 @@
-"""What the sources share whose samples are records in large files."""

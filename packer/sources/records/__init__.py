@@ -1,0 +1,1 @@
+"""Sources of records in large files: TFRecord, RecordIO, WebDataset, and the LMDBs of other tools."""

@@ -1,0 +1,257 @@
+"""Record fields: which entry of a record becomes which field, as the user declares it or as names and headers show it.
+
+The user types FIELD=ENTRY or FIELD=ENTRY:KIND, such as `image=image/encoded` or `mask=seg.png:mask`. `image=jpg;png`
+names two entries; each sample has one of them. An entry is a feature of a tf.train.Example, a suffix in a tar file, or
+a component of a datapoint. A `,`, `;` or backslash in its name follows a backslash: `x_y=x\\;y`.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import BadInput, DamagedImage, InvalidRequest
+from packer.images import sniff
+from packer.layouts.json_text import json_value
+from packer.schema import MASK_DTYPES, MOST_PIXELS, Field
+from packer.sources._parse.coordinate_words import says_coordinates
+from packer.sources._parse.field_names import RESERVED
+from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
+from packer.sources._parse.folder_listing import listed
+
+KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
+STARTS = "starts"  # a kind of feature lists only: where each step begins
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
+_FORMS = {"png", "jpg", "jpeg", "webp", "bmp", "encoded", "bytes", "raw"}
+_WIDE = ("uint16", "float32", "float64")
+_FEW_VALUES = 16  # of a mask
+_COLOUR = 3  # channels, and dimensions of their array
+
+
+@dataclass(frozen=True)
+class RecordField:
+    """A field and its entries.
+
+    Attributes:
+        name: The name of the field.
+        entries: The entries that contain it; each record has one of them.
+        kind: One of `KINDS`; None if the records show it.
+        dtype: The dtype of numbers, or uint16 for a mask that can have 16 bits.
+        invalid: The value of depth pixels without a measurement.
+        dimensions: The number of dimensions of `numbers`.
+    """
+
+    name: str
+    entries: tuple[str, ...]
+    kind: str | None = None
+    dtype: str | None = None
+    invalid: float | None = None
+    dimensions: int = 1
+
+    @classmethod
+    def parse(cls, text: str, kinds: Sequence[str] = KINDS) -> "RecordField":
+        """Read what the user typed; raises InvalidRequest. kinds: the kinds that the source has."""
+        name, equals, rest = text.partition("=")
+        entry, colon, kind = rest.rpartition(":")
+        invalid = dtype = None
+        if colon and entry.endswith(":mask") and kind in MASK_DTYPES:
+            dtype, entry, kind = kind, entry.removesuffix(":mask"), "mask"
+        if colon and entry.endswith(":depth") and _NUMBER.fullmatch(kind):
+            invalid, entry, kind = float(kind), entry.removesuffix(":depth"), "depth"
+        if not colon or kind not in kinds:
+            entry, kind = rest, ""
+        entries = tuple(re.sub(r"\\([\\,;])", r"\1", piece) for piece in _pieces(entry, ";"))
+        if not equals or not all(entries):
+            raise InvalidRequest(
+                f"option features: {text!r}: expected FIELD=FEATURE or FIELD=FEATURE:KIND, such as "
+                f"image=image/encoded, depth=FEATURE:depth:0 if 0 means no measurement, mask=FEATURE:mask:uint16 for "
+                f"16 bits; kinds are {', '.join(kinds)}; type \\, and \\; in the name of a feature"
+            )
+        if name in RESERVED:
+            raise InvalidRequest(f"option features: {text!r}: the field {name!r} is packer's own; choose another name")
+        return cls(name, entries, kind or None, dtype, invalid)
+
+    def shown(self) -> str:
+        """Return the text that the user would type."""
+        kind = f":{self.kind}" if self.kind else ""
+        dtype = f":{self.dtype}" if self.kind == "mask" and self.dtype else ""
+        invalid = f":{self.invalid:g}" if self.invalid is not None else ""
+        return f"{self.name}={';'.join(map(escaped, self.entries))}{kind}{dtype}{invalid}"
+
+    @property
+    def field(self) -> Field:
+        """Return the field of the schema; raises InvalidRequest if its name is not valid."""
+        if self.kind == "number":
+            return Field(self.name, "number", "number", dtype=self.dtype, shape=())
+        if self.kind in ("numbers", STARTS):
+            shape = (None,) * self.dimensions
+            return Field(self.name, "number", f"raw:{self.dtype}", dtype=self.dtype, shape=shape)
+        codec = self.kind if self.kind in ("text", "json") else "encoded"
+        dtype = self.dtype if self.kind == "mask" else None
+        return Field(self.name, self.kind or "bytes", codec, dtype=dtype, invalid=self.invalid)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether a name shows the kind of the pictures: images, labels or depth."""
+        return _is_picture_name(self.name) or any(says_labels(each) or says_depth(each) for each in self.entries)
+
+
+def split_fields(text: str) -> list[str]:
+    """Split a line FIELD=ENTRY,FIELD=ENTRY."""
+    return [piece.strip() for piece in _pieces(text, ",") if piece.strip()]
+
+
+def _pieces(text: str, mark: str) -> list[str]:
+    """Split a text at each mark that does not follow a backslash."""
+    pieces = [""]
+    for piece in re.findall(r"\\.|[^\\]|\\$", text, re.DOTALL):
+        if piece == mark:
+            pieces.append("")
+        else:
+            pieces[-1] += piece
+    return pieces
+
+
+def escaped(entry: str) -> str:
+    """Return the name of an entry as the user types it."""
+    return re.sub(r"[\\,;]", r"\\\g<0>", entry)
+
+
+def parse_fields(texts: Sequence[str], kinds: Sequence[str] = KINDS) -> list[RecordField]:
+    """Read all fields that the user typed; raises InvalidRequest, also for a name that comes twice."""
+    found = [RecordField.parse(text, kinds) for text in texts]
+    names = [field.name for field in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidRequest(f"option features: the field {twice[0]!r} comes twice; rename one")
+    return found
+
+
+def in_order(fields: Sequence[RecordField]) -> list[RecordField]:
+    """Sort fields that no user declared: first those with names of images."""
+    return sorted(fields, key=lambda field: (field.name != "image", not _is_picture_name(field.name)))
+
+
+def _is_picture_name(name: str) -> bool:
+    found = set(words(name)) - _FORMS
+    return bool(found) and found <= PICTURES
+
+
+# ---- what values are
+
+
+class _PictureFacts(NamedTuple):
+    """Facts in the header of a picture: one channel or a palette; 16 bits or floats in one channel; an array file."""
+
+    is_gray: bool
+    is_wide: bool
+    is_npy: bool
+
+
+def says_depth(entry: str) -> bool:
+    """Whether the name of an entry names a depth."""
+    return not DEPTH_WORDS.isdisjoint(words(entry))
+
+
+def kind_of_bytes(values: Sequence[bytes], entry: str) -> str:
+    """Return the kind of some values of one entry: image, mask, depth, text or bytes.
+
+    If most values are pictures, the others are bad samples. Pictures of one channel whose entry is named as labels,
+    such as `seg.png`, are masks, or bytes if they have 16 bits. An array file (.npy) is a depth only if it is
+    named so: boxes and embeddings are arrays, too. Text is UTF-8 without control characters.
+    """
+    pictures = _pictures(values)
+    if pictures and len({each.is_wide for each in pictures}) == 1:
+        if pictures[0].is_wide:
+            is_depth = says_depth(entry) or not all(each.is_npy for each in pictures)
+            return "depth" if is_depth and not says_labels(entry) else "bytes"
+        return "mask" if says_labels(entry) and all(each.is_gray for each in pictures) else "image"
+    return "text" if all(map(_is_text, values)) and any(values) else "bytes"
+
+
+def readings(values: Sequence[Any]) -> tuple[str, ...]:
+    """Return the two kinds that pictures of one channel can have; empty for all other values."""
+    pictures = _pictures(values)
+    if not pictures or not all(each.is_gray for each in pictures):
+        return ()
+    return ("depth", "mask:uint16") if pictures[0].is_wide else ("image", "mask")
+
+
+def are_pictures(values: Sequence[bytes]) -> bool:
+    """Whether most values are pictures that packer reads, by their headers."""
+    return bool(_pictures(values)) or not values
+
+
+def _pictures(values: Sequence[Any]) -> list[_PictureFacts]:
+    """Return the facts of all values that are pictures, if most are; otherwise nothing."""
+    found = [each for each in map(_picture, values) if each]
+    return found if 2 * len(found) > len(values) else []
+
+
+def _picture(value: Any) -> _PictureFacts | None:
+    """Return the facts of a picture file or of an array of pixels; None for anything else."""
+    if isinstance(value, np.ndarray):
+        is_gray = value.ndim == _COLOUR - 1 or (value.ndim == _COLOUR and value.shape[2] == 1)
+        is_image = is_gray or (value.ndim == _COLOUR and value.shape[2] == _COLOUR)
+        return _PictureFacts(is_gray, is_wide=False, is_npy=False) if is_image and value.dtype == np.uint8 else None
+    try:
+        header = sniff(value, MOST_PIXELS)
+    except (DamagedImage, TypeError):
+        return None
+    is_wide = header.channels == 1 and header.dtype in _WIDE
+    return _PictureFacts(header.channels == 1 or header.palette, is_wide, header.format == "npy")
+
+
+def shows_labels(pixels: npt.NDArray[Any]) -> bool:
+    """Whether pixels of one channel have at most 16 values."""
+    return len(np.unique(pixels)) <= _FEW_VALUES
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return all(character.isprintable() or character in "\n\r\t" for character in text)
+
+
+def decoded(field: RecordField, data: bytes) -> Any:
+    """Return the value of the bytes of an entry: a str for text, the value of JSON, else the bytes; raises BadInput."""
+    if field.kind not in ("text", "json"):
+        return data
+    try:
+        text = data.decode("utf-8")
+        return text if field.kind == "text" else json_value(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(
+            f"field {field.name!r}: {data[:20]!r} is not {'UTF-8' if field.kind == 'text' else 'JSON'}: "
+            f"{error}; type {field.name}=...:bytes in --features"
+        ) from error
+
+
+def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
+    """Return the note that geometries move pictures only. else_moved: what packer would move under other names."""
+    found = [
+        field
+        for field in fields
+        if field.kind in ("number", "text", "json", "bytes")
+        and not field.hidden
+        and field.starts is None
+        and field.into is None
+        and (not _is_single(field) or says_coordinates(field.name))
+    ]
+    has_x = any(field.name == "x" for field in found)
+    names = [field.name for field in found if has_x or field.name != "y" or not _is_single(field)]  # y alone: a label
+    if not names:
+        return []
+    return [
+        f"{listed(names)}: stored as they are: no geometry moves them, nor --resize: boxes, points or pixels among "
+        f"them stay behind their picture{f'; {else_moved}' if else_moved else ''}"
+    ]
+
+
+def _is_single(field: Field) -> bool:
+    return field.kind == "text" or (field.kind == "number" and field.shape == ())

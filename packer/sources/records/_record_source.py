@@ -1,0 +1,561 @@
+"""Record source: the base of all sources whose samples are records in large files: TFRecord, RecordIO, tar, LMDB.
+
+A subclass declares which files contain records (`file_name`, `begins`), finds the records of a file (`find`), and
+returns the values that the bytes of a record contain (`entries`). Its constructor calls `_list`.
+
+The contract of sources means this for records:
+
+| member                 | for a folder of small files  | for files of records                                  |
+|------------------------|------------------------------|-------------------------------------------------------|
+| `root`                 | the folder                   | one file, or a folder that contains some              |
+| `files(index)`         | the sample's files           | the one file that contains the record                 |
+| `extent(index)`        | None                         | that file, the first byte and the size of the record  |
+| sizes, resuming        | size and time of each file   | bytes of the record; size and time of each large file |
+| `where(index)`         | the file                     | the file and the first byte of the record             |
+| the field `files`      | paths in the folder          | paths that `extract` writes: the key and a suffix     |
+| `content(index, name)` | the bytes of that path       | the bytes in the record                               |
+
+The constructor reads each file once, for the places of its records, then parses a few records for the schema. It keeps
+20 bytes per record. Bytes that are not a record end a file. A tail that a killed writer left is skipped; anything else
+is unreadable, and an error unless bad samples are skipped.
+"""
+
+import re
+from abc import abstractmethod
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+import numpy as np
+
+from packer.errors import BadInput, InvalidRequest
+from packer.files.safe_paths import components
+from packer.files.terminal_output import shell_word
+from packer.images import file_suffixes
+from packer.schema import KEY, PIXEL_KINDS, Field, Schema, check_field_count
+from packer.sources import base
+from packer.sources._parse.folder_layout import ordered_splits, says_labels, split_rank
+from packer.sources._parse.folder_listing import counted, described, listed, shown
+from packer.sources._trees.folder_tree import EMPTY, SourceRoot
+from packer.sources._trees.listing import are_empty, scan
+from packer.sources.records._random_access_files import (
+    OpenFile,
+    RecordFile,
+    RecordFiles,
+    UnpackedFile,
+    check_no_pointer,
+    is_packed,
+    is_pointer,
+    open_records,
+)
+from packer.sources.records._record_fields import KINDS, RecordField, about_unmoved, parse_fields, readings
+
+FILES = Field("files", "json", "json", hidden=True)
+IMAGE = Field("image", "image", "encoded")
+LABEL = Field("label", "number", "number", dtype="int64", shape=())
+LAYOUTS = ("auto", "split", "unchecked")
+MOST_BYTES = 1 << 30  # of one record
+_START_BYTES = 512
+_PROBES = 32
+
+
+class RecordSource(base.Source):
+    """A source of records; subclasses declare the class attributes.
+
+    Attributes:
+        title: The name of the layout, for messages.
+        noun: What messages call one of its files.
+        row: What messages call a sample.
+        entry: What messages call a named value of a record.
+        expected: What a folder should contain, for messages.
+        file_name: The pattern that names of its files in a folder match.
+        ignored: The pattern of file names that belong to no data set.
+        may_be_packed: Whether gzip or zlib can compress its files.
+        fields: The fields of every data set; empty if names or the option `features` choose them.
+        kinds: The kinds that the option `features` has.
+        guessed: How the fields are chosen without the option `features`, for messages.
+    """
+
+    holds_records = True
+    title: ClassVar[str]
+    noun: ClassVar[str]
+    row: ClassVar[str] = "record"
+    entry: ClassVar[str] = "feature"
+    expected: ClassVar[str]
+    file_name: ClassVar[re.Pattern[str]]
+    ignored: ClassVar[re.Pattern[str]] = re.compile(r"(?!)")
+    may_be_packed: ClassVar[bool] = False
+    fields: ClassVar[Sequence[Field]] = ()
+    kinds: ClassVar[Sequence[str]] = KINDS
+    guessed: ClassVar[str] = "guessed from a few records; --features declares it"
+    notes: list[str]
+    left_out: list[tuple[str, str]]
+    unread: list[tuple[str, str]]
+
+    _folder: SourceRoot
+    _files: RecordFiles
+    _asked: Sequence[RecordField] = ()  # the option `features`
+    _fields: Sequence[RecordField] = ()  # which entries become fields; empty: all values are fields
+    _splits: Sequence[int]  # the number of the split of each file
+    _split_names: Sequence[str] = ()
+    _firsts: "array[int]"  # the index of the first record of each file
+    _parsed_entries: frozenset[str] | None = None  # the entries of the records that were parsed for the schema
+
+    # ---- hooks of subclasses
+
+    @classmethod
+    @abstractmethod
+    def begins(cls, start: bytes) -> bool:
+        """Whether a file of this layout begins with these bytes, at most 512."""
+
+    @classmethod
+    def is_own(cls, folder: SourceRoot, name: str) -> bool:
+        """Whether a file that begins so has this layout."""
+        return True
+
+    @abstractmethod
+    def find(self, name: str, file: OpenFile | UnpackedFile, size: int | None) -> None:
+        """Call `_add` for each record of a file, and `_end` if the file does not end with one.
+
+        Args:
+            name: The relative path of the file.
+            file: Its bytes, unpacked.
+            size: How many these are; None for a compressed file.
+
+        Raises:
+            BadInput: The file cannot be read.
+            InvalidRequest: The file has another layout.
+        """
+
+    @abstractmethod
+    def entries(self, index: int, record: bytes) -> dict[str, Any]:
+        """Return the named values of a record; raises BadInput."""
+
+    def choose_fields(self) -> Sequence[Field]:
+        """Return the fields; raises InvalidRequest, BadInput."""
+        if self.fields:
+            return self.fields
+        found, count = self._parse_some()
+        for field in self._asked:
+            if field.entries[0] not in found:
+                raise InvalidRequest(
+                    f"option features: no {self.entry} {field.entries[0]!r} in the records looked at; there are: "
+                    f"{listed(sorted(found)) or 'none'}"
+                )
+        self._parsed_entries = None if self._asked else frozenset(found)
+        return self._typed(self._asked or self.guess(found, count), found)
+
+    def guess(self, found: Mapping[str, Sequence[Any]], count: int) -> Sequence[RecordField]:
+        """Return the fields that no user declared, for the entries of `count` records; raises InvalidRequest."""
+        return ()
+
+    def typed(self, field: RecordField, values: Sequence[Any]) -> RecordField:
+        """Return the field with its kind and dtype; raises InvalidRequest if the values do not have that kind."""
+        return field
+
+    def pictures(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Return those of some values that may be pictures: bytes of files, or arrays of pixels."""
+        return [value for value in values if isinstance(value, bytes)]
+
+    def value_of(self, field: RecordField, entries: Mapping[str, Any]) -> Any:
+        """Return the value of a field; raises BadInput."""
+        return entries[field.entries[0]]
+
+    def unused(self, entries: Mapping[str, Any]) -> list[str]:
+        """Return the entries that none of the records had that were parsed for the schema."""
+        return [] if self._parsed_entries is None else list(entries.keys() - self._parsed_entries)
+
+    def path_stem(self, index: int) -> str:
+        """Return the path that `extract` gives the files of a sample, without a suffix."""
+        return self.key(index)
+
+    # ---- recognition
+
+    @classmethod
+    def recognise(cls, names: Sequence[str]) -> str | None:
+        """Return None: names do not show it; see `recognise_content`."""
+        return None
+
+    @classmethod
+    def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
+        """Return how many files there are if one of them begins as a file of this layout."""
+        chosen = names if len(names) == 1 else list(filter(cls.file_name.search, names))
+        for name in chosen:
+            start = folder.start(name, _START_BYTES)
+            may_be = is_pointer(start) or (cls.may_be_packed and is_packed(start))
+            if (cls.begins(start) or (may_be and cls.file_name.search(name))) and cls.is_own(folder, name):
+                return f"{cls.title}: {counted(len(chosen), cls.noun)}"
+        return None
+
+    # ---- listing
+
+    def _list(self, root: Path, *, features: Sequence[str] = (), layout: str, follow_links: bool) -> None:
+        """Find every record and build the schema.
+
+        Raises:
+            InvalidRequest: No file has this layout, or an option does not fit.
+            BadInput: A file cannot be read, or is what git-lfs left.
+        """
+        base.check_choice("layout", layout, LAYOUTS)
+        self._asked = parse_fields(features, self.kinds)
+        self.root, self.follow_links = root, follow_links
+        self._folder, names, self.notes = opened(root, follow_links=follow_links)
+        self.left_out, self.unread = [], []
+        self._numbers, self._offsets, self._sizes, self._ids = array("i"), array("q"), array("q"), array("q")
+        self._names: list[str] = []
+        self._tables: list[str] = []
+        chosen = names if root.is_file() else list(filter(self.file_name.search, names))
+        files: list[RecordFile] = []
+        for self._number, name in enumerate(chosen):
+            start = self._folder.start(name, _START_BYTES)
+            check_no_pointer(start, self._folder.root / name)
+            packed = self.may_be_packed and is_packed(start) and not self.begins(start)
+            on_disk, file = open_records(self._folder, name, is_packed=packed)
+            self.find(name, file, None if packed else on_disk.size)
+            files.append(RecordFile(name, on_disk.size, packed))
+        if not len(self) and not self.unread:
+            found = f"found {described(names)}" if names else "the folder is empty"
+            found += ", all empty" if are_empty(self._folder, names) else ""
+            raise InvalidRequest(f"{shown(str(root))}: no {self.noun}s: {found}; expected {self.expected}")
+        self._check_files(files, layout)
+        fields = [Field(KEY, "text", "text"), *self.choose_fields()]
+        if self._splits:
+            fields.append(Field("split", "number", "number", dtype="int64", shape=(), classes=tuple(self._split_names)))
+        if any(map(_is_file, fields)):
+            fields.append(FILES)
+        self.schema = Schema(tuple(fields))
+        self._files = RecordFiles(self._folder, files)  # closes the files that were read for the schema
+        used = {*chosen, *self._tables}
+        self._extras = [name for name in names if name not in used and not self.ignored.search(name)]
+        self.companions = beside_first_picture(self.schema)
+        self._main = next((field.name for field in self.schema if field.kind in PIXEL_KINDS), None)
+        self.notes.append(f"{counted(len(self), self.row)} in {counted(len(files), self.noun)}")
+        self.notes += self._about_fields()
+
+    def _add(self, offset: int, size: int, key: str | int | None = None) -> None:
+        """Add a record. key: its name or its number; None if it has neither."""
+        self._numbers.append(self._number)
+        self._offsets.append(offset)
+        self._sizes.append(size)
+        if isinstance(key, str):
+            self._names.append(key)
+        elif key is not None:
+            self._ids.append(key)
+
+    def _end(self, name: str, at: int, reason: str, *, is_cut: bool) -> None:
+        """Note that the records of a file end at a byte before its end. is_cut: as a killed writer leaves it."""
+        key = f"{name}@{at}"
+        if is_cut:
+            self.left_out.append((key, reason))
+            self.notes.append(f"{shown(name)}: {reason}; the records before it are packed")
+        else:
+            self.unread.append((key, reason))
+
+    def _table(self, name: str) -> bytes | None:
+        """Return the bytes of a file next to the records, and list it as a table; None if it is absent."""
+        if not (self._folder.root / name).is_file():
+            return None
+        self._tables.append(name)
+        return self._folder.read(name)
+
+    def _keep(self, rows: Sequence[int]) -> None:
+        """Skip all records but these."""
+        columns = (self._numbers, self._offsets, self._sizes, self._ids)
+        self._numbers, self._offsets, self._sizes, self._ids = (
+            array(column.typecode, (column[row] for row in rows)) if column else column for column in columns
+        )
+        self._names = [self._names[row] for row in rows] if self._names else []
+        self._firsts = _firsts(self._numbers, len(self._firsts))
+
+    def _name_by_file(self) -> None:
+        """Put the file before the names of records if two files have a record of one name."""
+        if len(set(self._names)) < len(self._names) and len(self._stems) > 1:
+            self._names = [
+                f"{self._stems[number]}/{name}" for number, name in zip(self._numbers, self._names, strict=True)
+            ]
+
+    def _check_files(self, files: Sequence[RecordFile], layout: str) -> None:
+        """Begin to read the records; raises BadInput, InvalidRequest."""
+        self._files = RecordFiles(self._folder, files)
+        totals: Counter[int] = Counter()
+        for number, size in zip(self._numbers, self._sizes, strict=True):
+            totals[number] += size
+        for number, total in totals.items():  # records that overlap could make a small file an endless pack
+            if total > files[number].size and not files[number].is_packed:
+                raise BadInput(
+                    f"{self._folder.root / files[number].name}: damaged: its records have {total} bytes together, "
+                    f"the file {files[number].size}"
+                )
+        ends = zip(self._numbers, map(sum, zip(self._offsets, self._sizes, strict=True)), strict=True)
+        self._folder.unpacks_again = self._files.unpacks_again(ends)
+        names = [file.name for file in files]
+        self._firsts = _firsts(self._numbers, len(files))
+        self._stems = _stems(names)
+        self._splits = self._split_numbers(names, layout)
+        if self.unread:
+            reasons = listed(f"{key.rpartition('@')[0]}: {reason}" for key, reason in self.unread)
+            self.unread_message = (
+                f"{counted(len(self.unread), 'place')} with bytes that are not a record: {reasons}; get the files again"
+            )
+            if not len(self):
+                raise BadInput(f"{shown(str(self.root))}: {self.unread_message}")
+
+    def _split_numbers(self, names: Sequence[str], layout: str) -> list[int]:
+        """Return the number of the split of each file; empty without splits."""
+        tops = [PurePosixPath(name).name if len({*map(_top, names)}) == 1 else _top(name) for name in names]
+        found = [_split_word(top) for top in tops]
+        there = sorted({word for word in found if word})
+        if layout == "unchecked" or (layout == "auto" and len(there) <= 1):
+            return []
+        if layout == "auto":
+            counts = ", ".join(f"{word} {found.count(word)}" for word in there)
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: the files seem to be of several splits ({counts}); give a folder or a file "
+                "of one, or use --layout split, which packs all with the field split"
+            )
+        splits = [word or "other" for word in found]
+        self._split_names = ordered_splits(set(splits))
+        return [self._split_names.index(name) for name in splits]
+
+    # ---- which fields
+
+    def _probes(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the first records and some between them and the last."""
+        total, half = len(self), _PROBES // 2
+        for index in sorted({*range(min(half, total)), *(number * total // half for number in range(half))}):
+            if self._sizes[index] <= self._folder.most_bytes:
+                yield index, self.record(index)
+
+    def _parse_some(self) -> tuple[dict[str, list[Any]], int]:
+        """Return the values of a few records by entry, and how many records these are; raises BadInput."""
+        found: dict[str, list[Any]] = {}
+        count, damage = 0, ""
+        for index, record in self._probes():
+            try:
+                entries = self.entries(index, record)
+            except BadInput as error:
+                damage = damage or error.message
+                continue
+            count += 1
+            for name, value in entries.items():
+                found.setdefault(name, []).append(value)
+            if not self._asked:
+                check_field_count(len(found))
+        if not count:
+            raise BadInput(f"{shown(str(self.root))}: no {self.row} can be read: {damage}; get the files again")
+        return found, count
+
+    def _typed(self, fields: Sequence[RecordField], found: Mapping[str, Sequence[Any]]) -> list[Field]:
+        """Take the fields with the kinds that names and headers show; raises InvalidRequest if they do not."""
+        values = [[value for entry in field.entries for value in found.get(entry, ())] for field in fields]
+        typed = [self.typed(field, each) for field, each in zip(fields, values, strict=True)]
+        if sum(field.kind in PIXEL_KINDS for field in typed) > 1:
+            undecided = {
+                field.name: kinds
+                for declared, field, each in zip(fields, typed, values, strict=True)
+                if declared.kind is None and field.kind in ("image", "depth") and not field.is_named
+                if (kinds := readings(self.pictures(each)))
+            }
+            if undecided:
+                raise InvalidRequest(self._about_undecided(undecided, typed))
+        self._fields = typed
+        return [field.field for field in typed]
+
+    def _about_undecided(self, undecided: Mapping[str, Sequence[str]], fields: Sequence[RecordField]) -> str:
+        lines = []
+        for number in range(2):
+            shown_fields = [
+                f"{replace(field, kind=None).shown()}:{undecided[field.name][number]}"
+                if field.name in undecided
+                else field.shown()
+                for field in fields
+            ]
+            lines.append(f"--features {shell_word(','.join(shown_fields))}")
+        kinds = listed(f"{name} ({' or '.join(each)})" for name, each in undecided.items())
+        return (
+            f"{shown(str(self.root))}: cannot decide what pictures of one channel next to others are: {kinds}; use "
+            f"{' or '.join(lines)}"
+        )
+
+    def _about_fields(self) -> Iterator[str]:
+        """Yield the notes on the fields."""
+        for field in self._fields:
+            if field.kind == "image" and any(map(says_labels, field.entries)):
+                yield (
+                    f"{shown(field.name)}: named as labels, taken as an image: geometries and --resize mix its "
+                    "colors; pack class numbers (one channel, or a palette) for a mask, or take "
+                    f"{shown(field.entries[0])} as bytes"
+                )
+            if (field.name, field.kind) == ("image", "depth"):
+                yield (
+                    "image: pictures of one channel of 16 bits or floats: taken as a depth, float32 of shape "
+                    "(1, H, W), and not as an image, which has 8 bits"
+                )
+        if self._main is not None:
+            yield from about_unmoved(self.schema)
+        if self._fields:
+            line = shell_word(",".join(field.shown() for field in self._fields))
+            yield f"--features {line} ({'as asked' if self._asked else self.guessed})"
+
+    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
+        if not any(field.name == name for field in self._fields):
+            return None
+        fields = [
+            replace(field, invalid=float(values[field.name])) if field.name in values else field
+            for field in self._fields
+        ]
+        return f"--features {shell_word(','.join(field.shown() for field in fields))}"
+
+    # ---- the contract of sources
+
+    @property
+    def folder(self) -> SourceRoot:
+        return self._folder
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def record(self, index: int) -> bytes:
+        """Return the bytes of a sample's record; raises BadInput."""
+        at = self.checked(index)
+        self._folder.check_size(self._files.files[self._numbers[at]].name, self._sizes[at])
+        return self._files.read(self._numbers[at], self._offsets[at], self._sizes[at])
+
+    def __getitem__(self, index: int) -> base.Sample:
+        values = self._values(index, self.record(index))
+        sample: base.Sample = {KEY: self.key(index), **values}
+        if self._splits:
+            sample["split"] = np.int64(self._splits[self._numbers[index]])
+        if FILES in self.schema.fields:
+            sample[FILES.name] = self.file_paths(index, values)
+        return sample
+
+    def _values(self, index: int, record: bytes) -> base.Sample:
+        """Return the fields of a record; raises BadInput."""
+        try:
+            entries = self.entries(index, record)
+            if not self._fields:
+                return entries
+            values = {field.name: self.value_of(field, entries) for field in self._fields}
+        except BadInput as error:
+            raise BadInput(f"{self.where(index)}: {error.message}") from error
+        if unused := self.unused(entries):
+            values[base.UNTAKEN] = unused
+        return values
+
+    def value(self, index: int, name: str) -> Any:
+        return self.key(index) if name == KEY else super().value(index, name)
+
+    def key(self, index: int) -> str:
+        at = self.checked(index)
+        if self._names:
+            return self._names[at]
+        number = self._numbers[at]
+        within = f"{self._ids[at] if self._ids else at - self._firsts[number]:08d}"
+        return within if len(self._firsts) == 1 else f"{self._stems[number]}/{within}"
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        return (self._files.path(self._numbers[self.checked(index)]),)
+
+    def stem(self, index: int) -> Path:
+        return self._folder.root / self.key(index)
+
+    def extent(self, index: int) -> base.Extent:
+        at = self.checked(index)
+        return base.Extent(self._files.files[self._numbers[at]].name, self._offsets[at], self._sizes[at])
+
+    def where(self, index: int, path: str | None = None) -> str:
+        return f"{self.files(index)[0]}: record at byte {self._offsets[index]} ({shown(self.key(index))})"
+
+    def content(self, index: int, name: str, path: str) -> Any:
+        return self.value(index, name)
+
+    def tables(self) -> tuple[Path, ...]:
+        return tuple(self._folder.root / name for name in self._tables)
+
+    def extras(self) -> Sequence[str]:
+        return self._extras
+
+    def file_paths(self, index: int, values: base.Sample) -> dict[str, str]:
+        """Return the paths that `extract` gives the values that are files."""
+        stem = self.path_stem(index)
+        stem = stem if is_path(stem) else f"{index:08d}"
+        paths = {}
+        for field in self.schema:
+            value = values.get(field.name)
+            if value is None or not _is_file(field):
+                continue
+            suffixes = _suffixes(field, value)
+            has_suffix = field.name == self._main and stem.lower().endswith(suffixes)
+            middle = "" if field.name == self._main else f".{field.name}"
+            paths[field.name] = stem if has_suffix else f"{stem}{middle}{suffixes[0]}"
+        return paths
+
+
+def opened(root: Path, *, follow_links: bool) -> tuple[SourceRoot, list[str], list[str]]:
+    """Return the folder, the relative paths of its files, and notes; for a file, its folder and its name alone.
+
+    Raises InvalidRequest if there is neither.
+    """
+    if root.is_file():
+        if not root.stat().st_size:
+            raise InvalidRequest(f"{shown(str(root))}: {EMPTY}")
+        place = root.resolve() if root.is_symlink() else root  # a link that the user names means its target
+        return SourceRoot(place.parent, follow_links), [place.name], []
+    if not root.is_dir():
+        raise InvalidRequest(f"{shown(str(root))}: no such folder or file; give the data set")
+    listing = scan(root, follow_links=follow_links)
+    return SourceRoot(root, follow_links), listing.names, listing.notes()
+
+
+def beside_first_picture(schema: Schema) -> tuple[str, ...]:
+    """Return the names of all picture fields but the first."""
+    return tuple(field.name for field in schema if field.kind in PIXEL_KINDS)[1:]
+
+
+def is_path(key: str) -> bool:
+    """Whether `extract` would write a file of that name."""
+    try:
+        components(key)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _firsts(numbers: "array[int]", count: int) -> "array[int]":
+    """Return the index of the first record of each file; files come in order."""
+    return array("q", (bisect_right(numbers, number - 1) for number in range(count)))
+
+
+def _stems(names: Sequence[str]) -> list[str]:
+    """Return paths without their suffixes if they stay different."""
+    stems = [name[: -len("".join(PurePosixPath(name).suffixes)) or None] or name for name in names]
+    return stems if len(set(stems)) == len(stems) else list(names)
+
+
+def _top(name: str) -> str:
+    return name.partition("/")[0] if "/" in name else ""
+
+
+def _split_word(name: str) -> str | None:
+    """Return the word of a file name that names a split: `train` of `train-00000-of-00010.tfrecord`; None for none."""
+    for word in re.split(r"[-_.]", PurePosixPath(name).name):
+        if word and split_rank(word) is not None:
+            return word.lower()
+    return None
+
+
+def _is_file(field: Field) -> bool:
+    return field.kind in (*PIXEL_KINDS, "text", "bytes") and field.name != KEY
+
+
+def _suffixes(field: Field, value: Any) -> tuple[str, ...]:
+    """Return the file suffixes that fit a value, the usual one first."""
+    if field.kind in ("text", "bytes"):
+        return (".txt",) if field.kind == "text" else (".bin",)
+    found = file_suffixes(value) if isinstance(value, bytes) else (".png",)
+    return tuple(found) or (".bin",)

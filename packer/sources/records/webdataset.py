@@ -1,0 +1,310 @@
+"""WebDataset: tar files whose members of one name are a sample, as webdataset, wids and DALI read them.
+
+Fields: key (the common name of the members), and one for each suffix that `features` names, otherwise for every suffix:
+images are the field image, cls is label (int64), txt a text, json its value, and anything else bytes. Pickled members
+(pkl, pth ...) are refused unless `features` names them as bytes, or leaves them out.
+The members of a sample follow each other; their name ends at the first dot after the last slash. Source: webdataset
+e0953f9 (base_plus_ext, group_by_keys). packer.layouts.tar has the layout of tar.
+"""
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from packer.errors import BadInput, InvalidRequest
+from packer.files.terminal_output import shell_word
+from packer.layouts import tar
+from packer.schema import Field
+from packer.sources import base
+from packer.sources._parse.field_names import FieldNames, check_gaps
+from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources.records._random_access_files import HeaderReader, OpenFile, UnpackedFile
+from packer.sources.records._record_fields import RecordField, are_pictures, decoded, in_order, kind_of_bytes
+from packer.sources.records._record_source import RecordSource, is_path
+
+SPECIFICITY = -1
+_BASE = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
+_META = re.compile(r"__[^/]*__(?:$|/)")
+_KINDS = {
+    "image": ("jpg", "jpeg", "png", "webp", "bmp", "tif", "tiff", "ppm", "pgm", "pnm"),
+    "number": ("cls", "cls2", "index", "inx", "id"),
+    "text": ("txt", "text", "transcript"),
+    "json": ("json", "jsn"),
+    "pickle": ("pkl", "pickle", "pyd", "pth", "pt"),
+}
+_KIND_OF = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes}
+_USUAL = {"cls": "label", "txt": "text", "jsn": "json"}
+
+
+class Source(RecordSource):
+    """One tar file, or a folder of them."""
+
+    kind = "webdataset"
+    title = "WebDataset"
+    noun, row = "tar file", "sample"
+    expected = "names that end in .tar, with members such as 0001.jpg and 0001.cls"
+    file_name = re.compile(r"\.tar(?:\.gz)?$|\.tgz$", re.IGNORECASE)
+    guessed = "every suffix that there is; --features declares it"
+    may_be_packed = True
+    reads_tars = True
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        features: Sequence[str] = (),
+        missing: str = "error",
+        layout: str = "auto",
+        follow_links: bool = False,
+    ) -> None:
+        """Find every sample.
+
+        Args:
+            root: The tar file, or a folder of some.
+            features: The fields, each FIELD=SUFFIX or FIELD=SUFFIX:KIND.
+            missing: `skip` samples without the member of a field, or raise an `error`.
+            layout: How names of splits in the files are read.
+            follow_links: Follow links out of the folder.
+
+        Raises:
+            InvalidRequest: There are no samples, a member is pickled, or no sample has a suffix of `features`.
+            BadInput: A sample has no member for a field, or a file cannot be read.
+        """
+        base.check_choice("missing", missing, ("error", "skip"))
+        self._skips = missing == "skip"
+        self._kinds = array("i")  # of each sample: the position of its suffixes in _suffixes
+        self._suffixes: dict[tuple[str, ...], int] = {}
+        self._others: Counter[str] = Counter()  # members of no sample
+        self._list(root, features=features, layout=layout, follow_links=follow_links)
+
+    @classmethod
+    def begins(cls, start: bytes) -> bool:
+        return tar.is_header(start)
+
+    @classmethod
+    def is_surely(cls, names: Sequence[str]) -> bool:
+        members = filter(None, map(_split, names))
+        return any(first[0] == second[0] and first[1] != second[1] for first, second in pairwise(members))
+
+    @classmethod
+    def are_whole(cls, names: Sequence[str], *, is_cut: bool) -> bool:
+        members = [_split(name) or (name, "") for name in names if not _META.match(name)]
+        samples = [{suffix for _, suffix in group} for _, group in groupby(members, key=lambda member: member[0])]
+        last = samples.pop() if is_cut and len(samples) > 1 else set()
+        return all(suffixes == samples[0] for suffixes in samples) and last <= samples[0]
+
+    # ---- finding samples
+
+    def find(self, name: str, file: OpenFile | UnpackedFile, size: int | None) -> None:
+        found: list[tuple[str, str, tar.Member]] = []
+        try:
+            for member in tar.members(HeaderReader(file).read, skip=file.data_from):
+                parts = _split(member.name) if member.is_file else None
+                if parts is None:
+                    if member.kind != "folder":
+                        self._others["member" if member.is_file else member.kind] += 1
+                    continue
+                if found and parts[0] != found[0][0]:
+                    self._add_sample(name, found)
+                    found = []
+                found.append((*parts, member))
+        except tar.CutArchive as error:
+            self._end(name, error.at, error.message, is_cut=not isinstance(error, tar.DamagedArchive))
+        if found:
+            self._add_sample(name, found)
+
+    def _add_sample(self, name: str, found: Sequence[tuple[str, str, tar.Member]]) -> None:
+        stem, _, first = found[0]
+        suffixes = Counter(suffix for _, suffix, _ in found)
+        ((most, count),) = suffixes.most_common(1)
+        if count > 1:
+            self.unread.append((f"{name}@{first.start}", f"sample {stem!r} has two members .{most}"))
+            return
+        self._add(first.start, found[-1][2].end - first.start, stem)
+        self._kinds.append(self._suffixes.setdefault(tuple(sorted(suffixes)), len(self._suffixes)))
+
+    def _number_names(self) -> None:
+        """Number the names that two samples of one file have."""
+        seen: Counter[str] = Counter()
+        keys, taken = [], set(self._names)
+        for name in self._names:
+            seen[name] += 1
+            key = name
+            while seen[name] > 1 and key in taken:
+                key = f"{name}~{seen[name]}"
+                seen[name] += key in taken
+            taken.add(key)
+            keys.append(key)
+        self._names = keys
+        self.notes.append("names that come again after other samples are numbered: a, a~2")
+
+    # ---- what samples contain
+
+    def choose_fields(self) -> Sequence[Field]:
+        suffixes = sorted({suffix for each in self._suffixes for suffix in each})
+        for field in self._asked:
+            if not set(field.entries) & set(suffixes):
+                raise InvalidRequest(
+                    f"option features: no member ends in .{';.'.join(field.entries)}; there are: {listed(suffixes)}"
+                )
+        fields = self._asked or self._fields_of(suffixes)
+        pickled = [field for field in fields if field.kind is None and _kind(field.entries[0]) == "pickle"]
+        if pickled:
+            suffix = pickled[0].entries[0]
+            others = ",".join(field.shown() for field in fields if field not in pickled)
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: members .{suffix} are pickled, and packer reads no pickle; leave them out: "
+                f"--features {shell_word(others or 'image=jpg')}; or keep their bytes: {pickled[0].name}={suffix}:bytes"
+            )
+        self._skip_incomplete(fields)
+        self._sets = list(self._suffixes)
+        tops = sorted({top for name in self._names if (top := name.rpartition("/")[0])})
+        self._name_by_file()
+        if len(set(self._names)) < len(self._names):
+            self._number_names()
+        chosen = self._typed(fields, self._members_of_some())
+        self._note(tops)
+        return chosen
+
+    def _fields_of(self, suffixes: Sequence[str]) -> list[RecordField]:
+        """Return a field for each suffix; those of images are one field unless a sample has two of them."""
+        check_gaps(
+            self.root,
+            len(self._suffixes),
+            names=len(suffixes),
+            values=sum(map(len, self._suffixes)),
+            advice="a key ends at its first dot; rename the members, or name some in --features, such as image=jpg",
+        )
+        pictures = tuple(suffix for suffix in _KINDS["image"] if suffix in suffixes)
+        if any(sum(suffix in pictures for suffix in each) > 1 for each in self._suffixes):
+            pictures = pictures[:1]
+        fields = [RecordField("image", pictures)] if pictures else []
+        names = FieldNames(field.name for field in fields)
+        for suffix in suffixes:
+            if suffix not in pictures:
+                name = suffix.rpartition(".")[0] if _kind(suffix) == "image" and "." in suffix else suffix
+                fields.append(RecordField(names.of_entry(name, _USUAL.get(suffix, "")), (suffix,)))
+        return in_order(fields)
+
+    def _members_of_some(self) -> dict[str, list[bytes]]:
+        """Return the data of the members of a few samples by suffix."""
+        found: dict[str, list[bytes]] = {}
+        for index, record in self._probes():
+            try:
+                for suffix, data in self.entries(index, record).items():
+                    found.setdefault(suffix, []).append(data)
+            except BadInput:
+                continue  # packing the sample reports it
+        return found
+
+    def typed(self, field: RecordField, values: Sequence[Any]) -> RecordField:
+        kind = field.kind or _kind(field.entries[0])
+        if kind == "numbers":
+            raise InvalidRequest(f"option features: {field.shown()}: a member of a tar has one number, or is json")
+        if kind in (None, "image") and field.kind is None:
+            found = kind_of_bytes(values, field.entries[0]) if values else "bytes"
+            is_wide_mask = found == "bytes" and bool(values) and are_pictures(values)
+            kind = found if is_wide_mask or found in ("depth", "mask") else kind or "bytes"
+        return replace(field, kind=kind, dtype="int64" if kind == "number" else field.dtype)
+
+    def _skip_incomplete(self, fields: Sequence[RecordField]) -> None:
+        """Skip samples without a member of a field; raises BadInput, InvalidRequest if these are errors, or all."""
+        absent = [
+            ", ".join(_suffix_list(field) for field in fields if not set(field.entries) & set(suffixes))
+            for suffixes in self._suffixes
+        ]
+        rows = [row for row, kind in enumerate(self._kinds) if absent[kind]]
+        if not rows:
+            return
+        if not self._skips or len(rows) == len(self):
+            groups = Counter(absent[self._kinds[row]] for row in rows)
+            firsts = {absent[self._kinds[row]]: self._names[row] for row in reversed(rows)}
+            reasons = listed(f"{count} such as {firsts[each]} ({each})" for each, count in groups.most_common(5))
+            complete = [field for field in fields if all(set(field.entries) & set(each) for each in self._suffixes)]
+            line = shell_word(",".join(field.shown() for field in complete) or "FIELD=SUFFIX")
+            skip = "leave them out with --missing skip, or " if len(rows) < len(self) else ""
+            error = InvalidRequest if self._skips else BadInput
+            raise error(
+                f"{shown(str(self.root))}: {counted(len(rows), 'sample')} of {len(self)} lack a member: {reasons}; "
+                f"{skip}take what all have: --features {line}"
+            )
+        self.left_out += [(self._names[row], f"no member {absent[self._kinds[row]]}") for row in rows]
+        self._keep([row for row, kind in enumerate(self._kinds) if not absent[kind]])
+        self._kinds = array("i", (kind for kind in self._kinds if not absent[kind]))
+
+    def _note(self, tops: Sequence[str]) -> None:
+        """Note the members of no sample, and samples without labels. tops: the folders of the samples."""
+        for kind, count in sorted(self._others.items()):
+            what = "without a suffix, or named __such__, " if kind == "member" else "of no sample, "
+            self.notes.append(f"{counted(count, kind)} {what}passed over")
+            self.left_out.append(("__members__", f"{counted(count, kind)} of no sample in the tar files"))
+        if not any(field.name == "label" for field in self._fields):
+            way = "--from folder takes them as classes" if self.root.is_file() else "unpack them for that"
+            folders = f": folders in a tar, such as {listed(tops[:2])}, are not classes; {way}"
+            self.notes.append(f"no labels{folders if len(tops) > 1 else ''}")
+
+    def entries(self, index: int, record: bytes) -> dict[str, Any]:
+        try:
+            members = list(tar.members(lambda offset, size: record[offset : offset + size], until=len(record)))
+        except tar.CutArchive as error:
+            raise BadInput(f"{error.message}; it changed, run again") from error
+        found = ((_split(member.name), member) for member in members if member.is_file)
+        return {parts[1]: record[member.offset : member.end] for parts, member in found if parts}
+
+    def value_of(self, field: RecordField, entries: Mapping[str, Any]) -> Any:
+        suffix = _present(field, entries)
+        if suffix is None:
+            raise BadInput(f"it has no member {_suffix_list(field)}")
+        try:
+            return _number(entries[suffix]) if field.kind == "number" else decoded(field, entries[suffix])
+        except BadInput as error:
+            raise BadInput(f".{suffix}: {error.message}") from error
+
+    def content(self, index: int, name: str, path: str) -> Any:
+        field = next(field for field in self._fields if field.name == name)
+        found = self.entries(index, self.record(index))
+        return found[_present(field, found) or ""]
+
+    def file_paths(self, index: int, values: base.Sample) -> dict[str, str]:
+        """Return the names of the members, except those of numbers."""
+        suffixes = self._sets[self._kinds[index]]
+        key = self.key(index)
+        stem = key if is_path(key) else f"{index:08d}"
+        return {field.name: f"{stem}.{_present(field, suffixes)}" for field in self._fields if field.kind != "number"}
+
+
+recognise = Source.recognise
+
+
+def _split(name: str) -> tuple[str, str] | None:
+    """Return the name of the sample and the suffix of a member; None for a member of no sample."""
+    match = None if _META.match(name) else _BASE.fullmatch(name)
+    return (match[1], match[2].lower()) if match else None
+
+
+def _present(field: RecordField, suffixes: Container[str]) -> str | None:
+    return next((entry for entry in field.entries if entry in suffixes), None)
+
+
+def _suffix_list(field: RecordField) -> str:
+    return f".{';.'.join(field.entries)}"
+
+
+def _kind(suffix: str) -> str | None:
+    """Return what members of a suffix are; None if only their bytes show it."""
+    return _KIND_OF.get(suffix.rpartition(".")[2])
+
+
+def _number(data: bytes) -> np.int64:
+    text = data.strip()
+    if not re.fullmatch(rb"[+-]?[0-9]{1,19}", text) or not -(1 << 63) <= int(text) < 1 << 63:
+        raise BadInput(f"expected a whole number, found {data[:40]!r}; type ...:text in --features to keep it as text")
+    number: np.int64 = np.int64(int(text))
+    return number
