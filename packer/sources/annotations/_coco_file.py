@@ -107,17 +107,13 @@ class CocoObject(NamedTuple):
         category, keypoint_bytes, point_bytes = header[0], header[-2], header[-1]
         numbers = data[_CATEGORY.size : _CATEGORY.size + NUMBERS.itemsize]
         points = _HEADER.size + keypoint_bytes
-        runs = points + point_bytes
-        counts = data[runs + _SIZE.size :]
-        is_text, height, width = _SIZE.unpack_from(data, runs) if len(data) > runs else (False, 0, 0)
-        found = counts.decode("ascii") if is_text else array("I", counts)
-        return cls(
-            category,
-            numbers,
-            data[_HEADER.size : points],
-            data[points:runs],
-            (found, (height, width)) if height else None,
-        )
+        end = points + point_bytes
+        runs = None
+        if len(data) > end:
+            is_text, height, width = _SIZE.unpack_from(data, end)
+            counts = data[end + _SIZE.size :]
+            runs = (counts.decode("ascii") if is_text else array("I", counts), (height, width))
+        return cls(category, numbers, data[_HEADER.size : points], data[points:end], runs)
 
 
 @dataclass
