@@ -41,13 +41,13 @@ _LARGEST = float(np.finfo(np.float32).max)
 _END = array("f", (math.nan, math.nan)).tobytes()  # of a polygon
 _SHOWN_PROBLEMS = 20
 _IMAGE_MEMBERS = {"id", "file_name", "width", "height"}
-_MEMBERS = {
-    "objects": {"bbox", "iscrowd", "area", "segmentation", "keypoints", "num_keypoints"},
-    "panoptic": {"file_name", "segments_info"},
-    "captions": {"caption"},
-    "labels": {"category_id"},
-}
 _COMMON = {"id", "image_id", "category_id"}
+_MEMBERS = {
+    "objects": _COMMON | {"bbox", "iscrowd", "area", "segmentation", "keypoints", "num_keypoints"},
+    "panoptic": _COMMON | {"file_name", "segments_info"},
+    "captions": _COMMON | {"caption"},
+    "labels": _COMMON,
+}
 _Element = Mapping[str, object]
 
 Id = int | str
@@ -254,8 +254,8 @@ def _add_annotation(file: AnnotationFile, element: _Element, ids: "array[int]") 
         if value is None or (kind == "captions" and not _is_text(value)):
             raise _invalid(element, member, expected)
     file.values[kind].setdefault(image, []).append(value)
-    if not element.keys() <= _MEMBERS[kind] | _COMMON:
-        file.unread |= {f"annotations.{member}" for member in element.keys() - _MEMBERS[kind] - _COMMON}
+    if not element.keys() <= _MEMBERS[kind]:
+        file.unread |= {f"annotations.{member}" for member in element.keys() - _MEMBERS[kind]}
 
 
 def _kind(element: _Element) -> str:

@@ -139,7 +139,9 @@ class Source(ListedSource):
         self._sizes = [each.size for each in images]
         self._labels_of_kinds = self._collect_labels()
         self._bare_segments = np.full(len(images), -1, np.int32)  # segments without a pixel; -1: not read yet
+        self._is_text = any(isinstance(image, str) for image in self._image_ids)
         self.schema = self._schema()
+        self._has_runs = "run_lengths" in self.schema
         used = {path for each in images for path in each.paths.values()}
         self._extras = [name for name in listing.names if name not in used]
         self.notes = [*listing.notes(), *self._notes(set(names) - {file.name for file in self._files})]
@@ -287,13 +289,12 @@ class Source(ListedSource):
     # ---- samples
 
     def _schema(self) -> Schema:
-        is_text = any(isinstance(image, str) for image in self._image_ids)
         fields = [Field("key", "text", "text"), Field("image", "image", "encoded")]
         if "panoptic" in self._labels_of_kinds:
             fields.append(Field("mask", "mask", "png", "uint16", (None, None)))
         fields += [field for labels in self._labels_of_kinds.values() for field in labels.fields]
         number = Field("image_id", "number", "number", "int64", ())
-        fields.append(Field("image_id", "text", "text") if is_text else number)
+        fields.append(Field("image_id", "text", "text") if self._is_text else number)
         if self._splits:
             fields.append(Field("split", "number", "number", "int64", (), classes=self._splits))
         if "panoptic" in self._labels_of_kinds:
@@ -305,7 +306,7 @@ class Source(ListedSource):
 
     def listed_values(self, sample: FileSample) -> base.Sample:
         image = self._image_ids[sample.row]
-        values: base.Sample = {"image_id": str(image) if self.schema["image_id"].kind == "text" else np.int64(image)}
+        values: base.Sample = {"image_id": str(image) if self._is_text else np.int64(image)}
         try:
             for labels in self._labels_of_kinds.values():
                 values |= labels.values(sample.row)
@@ -314,9 +315,9 @@ class Source(ListedSource):
         return values
 
     def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
-        if "run_lengths" in self.schema and any(each.runs for each in self._annotations("objects", sample)):
+        if self._has_runs and any(each.runs for each in self._annotations("objects", sample)):
             self._check_runs(sample, files["image"])
-        if "mask" not in self.schema:
+        if "panoptic" not in self._labels_of_kinds:
             return {}
         stored, stated = self._size(sample, files["image"]), self._sizes[sample.row]
         if _PNG not in sample.paths:
