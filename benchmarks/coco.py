@@ -13,7 +13,7 @@ _POLYGON_POINTS = 23
 _SOURCE = """
 import resource, sys, time
 from pathlib import Path
-from packer.sources.coco import Source
+from packer.sources.annotations.coco import Source
 begun = time.perf_counter()
 source = Source(Path(sys.argv[1]))
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

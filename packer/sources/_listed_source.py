@@ -97,11 +97,19 @@ class LabelFile:
 
 
 class FileSample(NamedTuple):
-    """A sample: its key, the relative path of its file of each role, and the paths of roles with many files."""
+    """A sample.
+
+    Attributes:
+        key: Its key.
+        paths: The relative path of its file of each role.
+        lists: The relative paths of roles with many files.
+        row: Its number in the source, for labels of many samples in one file.
+    """
 
     key: str
     paths: Mapping[str, str]
     lists: Mapping[str, Sequence[str]] = NO_LISTS
+    row: int = 0
 
     def has(self, role: str) -> bool:
         """Whether the sample has a file of the role."""

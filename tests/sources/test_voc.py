@@ -228,7 +228,7 @@ def test_a_document_type_is_refused_before_its_entities_are_read(tmp_path: Path,
         ('<?xml version="1.0" encoding="no-such"?><annotation/>', "unknown encoding"),
         (b"\xff\xfe\0", "not well-formed|no element|unclosed|invalid"),
         ("<annotation>" + "<a/>" * 1_000_001 + "</annotation>", "tags"),
-        ("<doc/>", "expected <annotation> as of Pascal VOC, found <doc>"),
+        ("<doc/>", "found <doc>"),
     ],
 )
 def test_what_is_no_annotation_is_one_line_that_names_the_file(tmp_path: Path, data: str | bytes, reason: str) -> None:
@@ -262,7 +262,7 @@ def test_elements_in_elements_are_read_however_deep(tmp_path: Path) -> None:
         ),
         ("<name>c</name><bndbox><xmin>nan</xmin><ymin>1</ymin><xmax>9</xmax><ymax>2</ymax></bndbox>", "<xmin> is nan"),
         ("<name>c</name><bndbox><xmin>1e12</xmin><ymin>1</ymin><xmax>9</xmax><ymax>2</ymax></bndbox>", "of pixels"),
-        ("<name>c</name><bndbox><xmin>9</xmin><ymin>1</ymin><xmax>8</xmax><ymax>2</ymax></bndbox>", "above a most"),
+        ("<name>c</name><bndbox><xmin>9</xmin><ymin>1</ymin><xmax>8</xmax><ymax>2</ymax></bndbox>", "xmin <= xmax"),
         ("<name>c</name><name>d</name><bndbox/>", "2 <name>, expected one"),
     ],
 )
@@ -611,7 +611,7 @@ def test_boxes_elsewhere_than_in_objects_are_refused(tmp_path: Path, outer: str)
     tag = "object" if "objects" in outer else "Object"
     text = annotation([outer.format(f"<{tag}>{box}</{tag}>")])
     root = pictures(tmp_path / "in", {"a": text})
-    with pytest.raises(BadInputs, match="1 <bndbox>, and none in an <object> directly in <annotation>"):
+    with pytest.raises(BadInputs, match="<bndbox> outside"):
         packer.convert(root, tmp_path / "a.pack", kind="voc")
     source = Source(root, labels="lenient")
     assert source[0]["boxes"].shape == (0, 4)

@@ -34,9 +34,9 @@ from packer.sources._parse import unread_formats
 from packer.sources._parse.color_table import VOID, Color
 from packer.sources._parse.folder_layout import ordered_splits, split_rank
 from packer.sources._parse.folder_listing import counted, listed, shown
-from packer.sources._parse.voc_xml import FLAGS, AnnotatedObject, Annotation, Corners, read_annotation
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations._image_sets import UNLISTED, read_image_sets
+from packer.sources.annotations._voc_xml import FLAGS, AnnotatedObject, Annotation, Corners, read_annotation
 
 XML = "annotation_file"
 LABEL_MAP = "labelmap.txt"

@@ -1,4 +1,4 @@
-"""COCO annotation files: strict and lenient agree wherever strict reads, and what is taken refers to what is there."""
+"""COCO annotation files: strict and lenient reading agree, and annotations refer to images and categories."""
 
 import json
 from collections.abc import Iterator
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from packer.errors import PackerError
-from packer.sources._parse.coco_annotations import AnnotationFile, read_annotations
-from packer.sources._parse.run_lengths import run_lengths
+from packer.sources.annotations._coco_file import NUMBERS, AnnotationFile, CocoObject, read_annotations
+from packer.sources.annotations._coco_masks import run_lengths
 from tests.fuzz.target import Disagreement
 
 TOKENS = (
@@ -40,42 +40,29 @@ def check(data: bytes) -> None:
     try:
         strict = read_annotations(data, "fuzz.json", strict=True)
     except PackerError:
-        if not lenient.left_out.count:
-            raise Disagreement("strict refuses what lenient reads whole") from None
+        if not lenient.problem_count:
+            raise Disagreement("strict refuses what lenient reads completely") from None
         raise
-    if lenient.left_out.count or strict.annotation_count != lenient.annotation_count:
-        raise Disagreement(f"strict {strict.annotation_count}, lenient {lenient.annotation_count}")
-    for runs in strict.objects.runs.values():
-        found = run_lengths(*runs)
-        if int(found.sum()) != runs.size[0] * runs.size[1]:
-            raise Disagreement(f"{found.sum()} px of {runs.size}")
+    if lenient.problem_count or strict.count() != lenient.count():
+        raise Disagreement(f"strict {strict.count()}, lenient {lenient.count()}")
+    for each in _objects(strict):
+        if each.runs is not None:
+            counts, (height, width) = each.runs
+            if int(run_lengths(counts, (height, width)).sum()) != height * width:
+                raise Disagreement(f"run lengths of {width}x{height} px")
 
 
-def _check_refers(found: AnnotationFile) -> None:
-    objects = found.objects
-    rows = [row for picture in range(len(found.image_ids)) for row in found.object_rows(picture)]
-    if len(set(rows)) != len(rows) or any(objects.categories[row] not in found.categories for row in rows):
-        raise Disagreement("an object of two pictures, or of no category")
-    lengths = {len(objects.ids), len(objects.crowd), len(objects.areas), len(objects.polygon_ends)}
-    lengths |= {len(objects.categories), len(objects.boxes) // 4, len(objects.keypoint_ends)}
-    if lengths != {len(objects)}:
-        raise Disagreement(f"columns of {lengths} rows, {len(objects)} objects")
-    for ends, last in (
-        (objects.polygon_ends, len(objects.polygon_point_ends)),
-        (objects.polygon_point_ends, len(objects.points) // 2),
-        (objects.keypoint_ends, len(objects.visibility)),
-    ):
-        if (np.diff([0, *ends]) < 0).any() or (ends[-1] if ends else 0) != last:
-            raise Disagreement(f"ends {ends}, of {last}")
-    taken = [point for row in rows for point in _points_of(found, row)]
-    if not np.isfinite(taken).all():
-        raise Disagreement("a point nowhere")
+def _objects(file: AnnotationFile) -> list[CocoObject]:
+    return [CocoObject.unpacked(each) for values in file.values["objects"].values() for each in values]
 
 
-def _points_of(found: AnnotationFile, row: int) -> list[float]:
-    objects = found.objects
-    first = objects.polygon_ends[row - 1] if row else 0
-    end = objects.polygon_ends[row]
-    start = objects.polygon_point_ends[first - 1] if first else 0
-    stop = objects.polygon_point_ends[end - 1] if end else 0
-    return objects.points[2 * start : 2 * stop].tolist()
+def _check_refers(file: AnnotationFile) -> None:
+    if any(image not in file.images for by_image in file.values.values() for image in by_image):
+        raise Disagreement("an annotation of no image")
+    for each in _objects(file):
+        points = np.frombuffer(each.points, np.float32).reshape(-1, 2)
+        is_end = np.isnan(points).all(axis=1)
+        if each.category not in file.categories or len(each.numbers) != NUMBERS.itemsize or len(each.keypoints) % 12:
+            raise Disagreement("an object of no category, or with incomplete numbers")
+        if not np.isfinite(points[~is_end]).all() or (len(points) and not is_end[-1]):
+            raise Disagreement("a point that is not finite, or a polygon without an end")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from packer.errors import PackerError
-from packer.sources._parse.json_elements import elements
+from packer.sources.annotations._json_elements import elements
 from tests.fuzz.target import Disagreement
 
 TOKENS = (b"images", b"[]", b"{}", b"\\u0069", b"NaN", b"1e999", b"\xef\xbb\xbf", b"\\ud800", b"[[[[", b"-0")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from packer.sources._parse.coco_picture_folder import PictureFolders
+from packer.sources.annotations._coco_layout import ImageFolders
 from tests.fuzz.target import Disagreement
 
 TOKENS = (b"../", b"./", b"//", b"\\", b"C:", b"s3://", b"train", b"val", b"\xed\xb2\x80", b"\x00", b"\n\n")
@@ -20,7 +20,7 @@ def check(data: bytes) -> None:
     names, _, there = rest.partition("\n\n")
     files = [name for name in there.split("\n") if name]
     asked = [name for name in names.split("\n") if name]
-    for name, path in zip(asked, PictureFolders(files).paths(asked, table, split, others), strict=True):
+    for name, path in zip(asked, ImageFolders(files).paths(asked, table, split, others), strict=True):
         last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
         found = path.replace("\\", "/").rstrip("/")
         if path and (path not in files or (last not in ("..", ".") and not found.endswith(last))):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from packer.errors import PackerError
-from packer.sources._parse.voc_xml import Annotation, read_annotation
+from packer.sources.annotations._voc_xml import Annotation, read_annotation
 from tests.fuzz.target import Disagreement
 from tests.support.layout_trees.voc import annotated_object, annotation, part
 

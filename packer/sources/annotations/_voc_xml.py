@@ -1,10 +1,10 @@
 """VOC XML: the annotation file of one image, as Pascal VOC, labelImg, CVAT and VMRD write it.
 
-The name of an element counts, never its place: VOC2007 writes xmin, ymin, xmax, ymax, VOC2012 xmax before ymin. Only
-elements directly in an object describe it, so that the box of a `<part>` is never the box of its object.
+Elements are found by name, in any order: VOC2007 writes xmin, ymin, xmax, ymax, VOC2012 xmax before ymin. Only elements
+directly in an object describe it, so that the box of a `<part>` is never the box of its object.
 
-The file may be hostile: a document type is refused before any of its entities is declared, and the number of elements
-is bounded.
+The file may be hostile: a document type is an error before any of its entities is declared, and the number of elements
+is limited.
 """
 
 import xml.etree.ElementTree as ET
@@ -36,10 +36,15 @@ class ObjectPart(NamedTuple):
 
 
 class AnnotatedObject(NamedTuple):
-    """What stands in one `<object>`.
+    """The content of one `<object>`.
 
-    box: xmin, ymin, xmax, ymax as written. flags: those of FLAGS that it states. number, fathers, children: of VMRD,
-    the `<index>` of the object, and the numbers of those that lie under and on it; None and none elsewhere.
+    Attributes:
+        name: Its class.
+        box: xmin, ymin, xmax, ymax as written.
+        flags: Those of FLAGS that it has.
+        parts: Its parts.
+        number: VMRD's `<index>` of the object; None in other data sets.
+        fathers, children: The numbers of the objects under it and on it (VMRD).
     """
 
     name: str
@@ -52,10 +57,13 @@ class AnnotatedObject(NamedTuple):
 
 
 class Annotation(NamedTuple):
-    """What an annotation file says.
+    """The content of an annotation file.
 
-    size: height and width of the picture; None where it says none. filename: of the picture, as whoever annotated it
-    had it, "" for none. dropped: how many objects were left out because they could not be read.
+    Attributes:
+        size: Height and width of the image in px; None if they are absent.
+        filename: The name of the image on the disk of the annotator, "" for none.
+        objects: The objects.
+        dropped: The number of objects that are skipped because they are not valid.
     """
 
     size: tuple[int, int] | None
@@ -69,49 +77,46 @@ class _TreeBuilder(ET.TreeBuilder):
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
         """Raise ValueError. The parser calls this method before it reads any entity."""
-        raise ValueError("a document type (<!DOCTYPE>), which can declare entities: packer reads none")
+        raise ValueError("a document type (<!DOCTYPE>), which can declare entities, is not allowed")
 
 
 def read_annotation(data: bytes, path: Path, *, strict: bool) -> Annotation:
     """Read the objects of one annotation file, and the size and name of its image.
 
-    strict: raise BadInput for an object that cannot be read; otherwise leave it out and count it. Raises BadInput in
-    both cases if the file is not XML, or not an annotation.
+    Args:
+        data: Its bytes.
+        path: The file, for messages.
+        strict: Whether an object that is not valid is an error. Otherwise it is skipped and counted.
+
+    Raises:
+        BadInput: The file is not XML, is not an annotation, or, with `strict`, has an object that is not valid.
     """
+    where = shown(str(path))
     try:
         if data.count(b"<") > _MOST_TAGS:
             raise ValueError(f"more than {_MOST_TAGS} tags")
         root = ET.fromstring(data, ET.XMLParser(target=_TreeBuilder()))
     except (ET.ParseError, ValueError, LookupError) as error:  # the last for an unknown encoding
-        raise BadInput(f"{shown(str(path))}: cannot read the XML: {shown(str(error))}; fix the file") from error
+        raise BadInput(f"{where}: cannot read the XML: {shown(str(error))}; correct the file") from error
     if root.tag != "annotation":
-        raise BadInput(
-            f"{shown(str(path))}: expected <annotation> as of Pascal VOC, found <{_cut(root.tag)}>; move the file away"
-        )
-    objects, dropped = [], 0
+        raise BadInput(f"{where}: expected <annotation> as in Pascal VOC, found <{_cut(root.tag)}>; move the file away")
+    objects, problems = [], []
     for number, element in enumerate(root.findall("object"), start=1):
         try:
             objects.append(_object(element))
         except ValueError as error:
-            if strict:
-                raise BadInput(
-                    f"{shown(str(path))}: object {number}{_named(element)}: {shown(str(error))}; fix the file, or give "
-                    "--labels lenient, which leaves such objects out"
-                ) from error
-            dropped += 1
-    strays = 0 if objects or dropped else sum(element.tag.lower() == "bndbox" for element in root.iter())
-    if strays and strict:
-        raise BadInput(
-            f"{shown(str(path))}: {strays} <bndbox>, and none in an <object> directly in <annotation>, where Pascal "
-            "VOC has them; fix the file, or give --labels lenient, which leaves them out"
-        )
-    dropped += strays
+            name = element.findtext("name", "").strip()
+            problems.append(f"object {number}{f' ({_cut(name)})' if name else ''}: {error}")
+    if not objects and not problems:
+        problems = ["<bndbox> outside of an <object>" for each in root.iter() if each.tag.lower() == "bndbox"]
+    if problems and strict:
+        raise BadInput(f"{where}: {shown(problems[0])}; correct the file, or skip such objects with --labels lenient")
     filename = root.findtext("filename", "").strip()
-    return Annotation(_size(root), filename, tuple(objects), dropped)
+    return Annotation(_size(root), filename, tuple(objects), len(problems))
 
 
 def _only(element: ET.Element, tag: str) -> ET.Element | None:
-    """The one element of that name directly in this one, None for none; raises ValueError for several."""
+    """Return the child element with this name, None for none. Raises ValueError for several."""
     found = element.findall(tag)
     if len(found) > 1:
         raise ValueError(f"{len(found)} <{tag}>, expected one")
@@ -119,12 +124,12 @@ def _only(element: ET.Element, tag: str) -> ET.Element | None:
 
 
 def _text(element: ET.Element) -> str:
-    """The text before the first inner element."""
+    """Return the text before the first child element."""
     return (element.text or "").strip()
 
 
 def _object(element: ET.Element) -> AnnotatedObject:
-    """Raises ValueError, saying what is wrong."""
+    """Return the content of an `<object>`. Raises ValueError."""
     name = _stated(element, "name")
     box = _box(element)
     flags = {flag: _flag(flag, _text(found)) for flag in FLAGS if (found := _only(element, flag)) is not None}
@@ -155,12 +160,14 @@ def _box(element: ET.Element) -> Corners:
         raise ValueError(f"no <bndbox>, found {others or 'nothing'}")
     xmin, ymin, xmax, ymax = (_number(tag, _stated(found, tag)) for tag in _CORNERS)
     if xmin > xmax or ymin > ymax:
-        raise ValueError(f"xmin, ymin, xmax, ymax are {xmin:g}, {ymin:g}, {xmax:g}, {ymax:g}: a least is above a most")
+        raise ValueError(
+            f"xmin, ymin, xmax, ymax are {xmin:g}, {ymin:g}, {xmax:g}, {ymax:g}: expected xmin <= xmax and ymin <= ymax"
+        )
     return xmin, ymin, xmax, ymax
 
 
 def _number(tag: str, text: str) -> float:
-    if not text.isascii() or "_" in text:  # Python's float() takes more than label files mean
+    if not text.isascii() or "_" in text:  # float() accepts more than label files contain
         raise ValueError(f"<{tag}> is {_cut(text)!r}, expected a number")
     try:
         value = float(text)
@@ -188,7 +195,7 @@ def _index(element: ET.Element) -> int:
 
 
 def _whole(text: str, most: int) -> int | None:
-    """A whole number from 0 to `most`, written as such or with zeros behind a point; None for anything else."""
+    """Return a whole number from 0 to `most`, with or without zeros after a point; None for other texts."""
     digits, _, rest = text.partition(".")
     if not (digits.isascii() and digits.isdecimal()) or rest.strip("0") or len(digits) > len(str(most)):
         return None
@@ -197,17 +204,12 @@ def _whole(text: str, most: int) -> int | None:
 
 
 def _size(root: ET.Element) -> tuple[int, int] | None:
-    """Height and width that the file states; None if either is missing, 0 or not a number."""
+    """Return height and width of the image; None if either is absent, 0 or not a number."""
     size = root.find("size")
     if size is None:
         return None
     height, width = (_whole(size.findtext(tag, "").strip(), _MOST_SIDE) for tag in ("height", "width"))
     return (height, width) if height and width else None
-
-
-def _named(element: ET.Element) -> str:
-    name = element.findtext("name", "").strip()
-    return f" ({shown(_cut(name))})" if name else ""
 
 
 def _cut(text: str) -> str:

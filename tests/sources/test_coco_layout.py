@@ -3,13 +3,13 @@
 import pytest
 
 from packer.errors import BadInput
-from packer.sources._parse.coco_picture_folder import PictureFolders
+from packer.sources.annotations._coco_layout import ImageFolders
 
 A, B, C = "a.jpg", "b.jpg", "c.jpg"
 
 
 def found(files: list[str], names: list[str], table: str, split: str = "", others: tuple[str, ...] = ()) -> list[str]:
-    return PictureFolders(files).paths(names, table, split, others)
+    return ImageFolders(files).paths(names, table, split, others)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_folder_with_the_most_of_them_is_taken_and_no_other() -> None:
 
 
 def test_two_folders_that_hold_all_are_asked_for() -> None:
-    with pytest.raises(BadInput, match="may be those in images or small: cannot decide"):
+    with pytest.raises(BadInput, match="images and small"):
         found(["images/a.jpg", "small/a.jpg"], [A], "annotations/x.json")
 
 
@@ -71,17 +71,12 @@ def test_names_that_go_up_count_from_the_annotation_file() -> None:
     assert found(files, ["../images/train/b.jpg"], "annotations/x.json") == [""]
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "../../../a.jpg", "x/../../../a.jpg"])
-def test_names_that_lead_out_are_refused(name: str) -> None:
-    with pytest.raises(BadInput, match="1 picture outside of the data set"):
-        found(["a.jpg", "etc/passwd"], [name], "annotations/x.json")
-
-
 @pytest.mark.parametrize(
     "name",
-    ["/data/a.jpg", "C:\\data\\a.jpg", "c:/a.jpg", "http://x/a.jpg", "s3://x/a.jpg", "\\\\host\\a.jpg", "a\0.jpg"],
+    ["../../etc/passwd", "../../../a.jpg", "x/../../../a.jpg", "/data/a.jpg", "C:\\data\\a.jpg", "c:/a.jpg"]
+    + ["http://x/a.jpg", "s3://x/a.jpg", "\\\\host\\a.jpg", "a\0.jpg"],
 )
-def test_names_that_are_no_relative_paths_are_refused(name: str) -> None:
-    with pytest.raises(BadInput, match="1 picture whose file_name is no relative path") as caught:
-        found(["a.jpg"], [A, name], "annotations/x.json")
+def test_names_that_are_not_relative_paths_in_the_data_set_are_refused(name: str) -> None:
+    with pytest.raises(BadInput, match="1 file_name outside") as caught:
+        found(["a.jpg", "etc/passwd"], [A, name], "annotations/x.json")
     assert "\n" not in str(caught.value)

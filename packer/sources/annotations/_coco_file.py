@@ -1,0 +1,420 @@
+"""COCO file: one annotation file in COCO's layout, as columns of numbers.
+
+Layout (cocodataset.org, "Data format"): an object with `images` (id, file_name, width, height), `categories` (id, name,
+keypoints) and `annotations`. An annotation has an image_id; its other members give its kind:
+
+| kind     | members                                                                                           |
+|----------|---------------------------------------------------------------------------------------------------|
+| objects  | category_id, bbox [x, y, width, height]; optional: id, iscrowd, area, segmentation and keypoints  |
+| captions | caption                                                                                           |
+| panoptic | file_name, segments_info (id, category_id, iscrowd)                                               |
+| labels   | category_id without a bbox: datumaro's labels, iNaturalist                                        |
+
+A segmentation is a list of polygons [x0, y0, x1, y1, ...] or run lengths (packer.sources.annotations._coco_masks). An
+id is a whole number of 64 bits; ids of images may be text. The file is read one element at a time, and the numbers of
+an object are kept as bytes, so that an annotation file of 448 MB needs little more memory than its text.
+"""
+
+import math
+import reprlib
+import struct
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from packer.errors import BadInput
+from packer.sources._parse.folder_listing import counted, shown
+from packer.sources.annotations._json_elements import elements
+
+MOST_KEYPOINTS = 1000  # of one object; 294 is the most that a known set has
+NUMBERS = np.dtype([("id", "<i8"), ("box", "<f8", 4), ("area", "<f8"), ("crowd", "u1")])
+_HEADER = struct.Struct("<qq4ddBHI")  # category, NUMBERS, bytes of keypoints, bytes of points
+_CATEGORY = struct.Struct("<q")
+_SIZE = struct.Struct("<?II")  # whether counts are a text, height, width
+_INT64 = 1 << 63
+NO_ID = struct.pack("<q", -_INT64)
+_LARGEST = float(np.finfo(np.float32).max)
+_END = array("f", (math.nan, math.nan)).tobytes()  # of a polygon
+_SHOWN_PROBLEMS = 20
+_IMAGE_MEMBERS = {"id", "file_name", "width", "height"}
+_COMMON = {"id", "image_id", "category_id"}
+_MEMBERS = {
+    "objects": _COMMON | {"bbox", "iscrowd", "area", "segmentation", "keypoints", "num_keypoints"},
+    "panoptic": _COMMON | {"file_name", "segments_info"},
+    "captions": _COMMON | {"caption"},
+    "labels": _COMMON,
+}
+_Element = Mapping[str, object]
+
+Id = int | str
+RunLengths = tuple[str | Sequence[int], tuple[int, int]]  # as in the file, and the height and width of the mask in px
+
+
+class CocoImage(NamedTuple):
+    """The file name of an image, and its height and width in px, None if they are not in the file."""
+
+    name: str
+    size: tuple[int, int] | None
+
+
+class Category(NamedTuple):
+    """The name of a category, and the names of its keypoints, in order."""
+
+    name: str
+    keypoints: tuple[str, ...]
+
+
+class Segment(NamedTuple):
+    """A segment of an image of segments."""
+
+    id: int
+    category: int
+    is_crowd: int
+
+
+class Panoptic(NamedTuple):
+    """An image of segments."""
+
+    file_name: str
+    segments: tuple[Segment, ...]
+
+
+class CocoObject(NamedTuple):
+    """An annotation with a box.
+
+    Attributes:
+        category: The id of its category.
+        numbers: One element of NUMBERS: id (NO_ID for none), box (x, y, width, height), area (NaN for none) and crowd.
+        keypoints: float32 (K, 3): x, y, visibility.
+        points: float32 (P, 2): x, y of the points of polygons; NaN, NaN after each polygon.
+        runs: Run lengths, None for none.
+    """
+
+    category: int
+    numbers: bytes
+    keypoints: bytes
+    points: bytes
+    runs: RunLengths | None
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> "CocoObject":
+        """Return an object as `AnnotationFile.values` stores it."""
+        header = _HEADER.unpack_from(data)
+        category, keypoint_bytes, point_bytes = header[0], header[-2], header[-1]
+        numbers = data[_CATEGORY.size : _CATEGORY.size + NUMBERS.itemsize]
+        points = _HEADER.size + keypoint_bytes
+        end = points + point_bytes
+        runs = None
+        if len(data) > end:
+            is_text, height, width = _SIZE.unpack_from(data, end)
+            counts = data[end + _SIZE.size :]
+            runs = (counts.decode("ascii") if is_text else array("I", counts), (height, width))
+        return cls(category, numbers, data[_HEADER.size : points], data[points:end], runs)
+
+
+@dataclass
+class AnnotationFile:
+    """The content of an annotation file.
+
+    Attributes:
+        path: The file, for messages.
+        images: Id -> image.
+        categories: Id -> category.
+        values: Kind -> image id -> annotations: packed `CocoObject`, `Panoptic`, captions, ids of categories.
+        kinds: The kinds of its annotations, also of those that are skipped.
+        optional: What any of its objects has: `box_areas`, `polygons`, `run_lengths`.
+        lacks_ids: Whether an object has no id that is a whole number.
+        most_keypoints: The most keypoints of an object.
+        problems: Annotations that are not valid: the first ones, each with the reason.
+        problem_count: The number of annotations that are not valid.
+        remarks: What is unusual -> how often it occurs.
+        unread: Members of images and annotations that are not read.
+    """
+
+    path: str
+    images: dict[Id, CocoImage] = field(default_factory=dict)
+    categories: dict[int, Category] = field(default_factory=dict)
+    values: dict[str, dict[Id, list[Any]]] = field(default_factory=lambda: {kind: {} for kind in _MEMBERS})
+    kinds: set[str] = field(default_factory=set)
+    optional: set[str] = field(default_factory=set)
+    lacks_ids: bool = False
+    most_keypoints: int = 0
+    problems: list[str] = field(default_factory=list)
+    problem_count: int = 0
+    remarks: Counter[str] = field(default_factory=Counter)
+    unread: set[str] = field(default_factory=set)
+
+    def count(self) -> int:
+        """Return the number of annotations."""
+        return sum(len(values) for by_image in self.values.values() for values in by_image.values())
+
+    def add_problem(self, text: str) -> None:
+        """Count an annotation that is not valid."""
+        self.problem_count += 1
+        if len(self.problems) < _SHOWN_PROBLEMS:
+            self.problems.append(text)
+
+    def shown_problems(self) -> str:
+        """Return the number of problems, and the first ones."""
+        more = self.problem_count - len(self.problems)
+        shown_count = counted(self.problem_count, "annotation")
+        return f"{shown_count} not valid: {'; '.join(self.problems)}{f' and {more} more' if more else ''}"
+
+
+def read_annotations(data: bytes, path: str, *, strict: bool = True) -> AnnotationFile:
+    """Read an annotation file.
+
+    Args:
+        data: Its bytes.
+        path: The file, for messages.
+        strict: Whether an annotation that is not valid, or of an unknown image or category, is an error. Otherwise it
+            is skipped.
+
+    Raises:
+        BadInput: The file or one of its elements is not valid; the message names the first 20 annotations.
+    """
+    file = AnnotationFile(path)
+    ids = array("q")  # of objects
+    number = 0
+    for member, element in elements(data, ("images", "categories", "annotations"), path):
+        if not isinstance(element, dict):
+            raise BadInput(f"{shown(path)}: {member}: {_text(element)}: expected objects, as in COCO")
+        if member == "images":
+            _add_image(file, element)
+        elif member == "categories":
+            _add_category(file, element)
+        else:
+            try:
+                _add_annotation(file, element, ids)
+            except ValueError as error:
+                file.add_problem(f"annotation {number} (id {_text(element.get('id'))}): {error}")
+            number += 1
+    file.remarks["objects with the id of another"] += len(ids) - len(np.unique(np.asarray(ids)))
+    _check_references(file)
+    if strict and file.problem_count:
+        raise BadInput(f"{shown(path)}: {file.shown_problems()}; correct the file, or skip them with --labels lenient")
+    return file
+
+
+def _add_image(file: AnnotationFile, element: _Element) -> None:
+    image, name = _id(element.get("id")), element.get("file_name")
+    if image is None or not _is_text(name) or not name:
+        raise BadInput(
+            f"{shown(file.path)}: image {len(file.images)}: id {_text(element.get('id'))}, file_name {_text(name)}: "
+            "expected a number or a text, and the name of a file"
+        )
+    if image in file.images:
+        file.remarks["images that are there twice"] += 1
+        if file.images[image].name != name:
+            raise BadInput(
+                f"{shown(file.path)}: image id {_text(image)} is there twice, for {_text(file.images[image].name)} and "
+                f"{_text(name)}; correct the file"
+            )
+        return
+    sides = [element.get("height"), element.get("width")]
+    height, width = map(_side, sides)
+    file.images[image] = CocoImage(str(name), (height, width) if height and width else None)
+    if any(side is not None and not _side(side) for side in sides):
+        file.remarks["images with a width or height that is not a whole number above 0"] += 1
+    if not element.keys() <= _IMAGE_MEMBERS:
+        file.unread |= {f"images.{member}" for member in element.keys() - _IMAGE_MEMBERS}
+
+
+def _add_category(file: AnnotationFile, element: _Element) -> None:
+    category, name, keypoints = _whole(element.get("id")), element.get("name"), element.get("keypoints", [])
+    if category is None or not _is_text(name) or not isinstance(keypoints, list) or not all(map(_is_text, keypoints)):
+        raise BadInput(
+            f"{shown(file.path)}: category {len(file.categories)}: {_text(element)}: expected a whole number as id, a "
+            "name, and names of keypoints if any"
+        )
+    new = Category(str(name), tuple(keypoints))
+    if file.categories.setdefault(category, new) != new:
+        raise BadInput(f"{shown(file.path)}: category id {category} is there twice, with other names; correct the file")
+
+
+def _add_annotation(file: AnnotationFile, element: _Element, ids: "array[int]") -> None:
+    """Add an annotation, and the id of an object. Raises ValueError."""
+    kind = _kind(element)
+    image = _id(element.get("image_id"))
+    if image is None:
+        raise _invalid(element, "image_id", "the id of an image")
+    file.kinds.add(kind)
+    value: object
+    if kind == "objects":
+        value = _object(file, element, ids)
+    elif kind == "panoptic":
+        value = _panoptic(element)
+    else:
+        member, expected = ("caption", "a text") if kind == "captions" else ("category_id", "the id of a category")
+        value = element.get(member) if kind == "captions" else _whole(element.get(member))
+        if value is None or (kind == "captions" and not _is_text(value)):
+            raise _invalid(element, member, expected)
+    file.values[kind].setdefault(image, []).append(value)
+    if not element.keys() <= _MEMBERS[kind]:
+        file.unread |= {f"annotations.{member}" for member in element.keys() - _MEMBERS[kind]}
+
+
+def _kind(element: _Element) -> str:
+    if "bbox" in element or "segmentation" in element or "keypoints" in element:
+        return "objects"
+    for member, kind in (("segments_info", "panoptic"), ("caption", "captions"), ("category_id", "labels")):
+        if member in element:
+            return kind
+    raise ValueError("has no bbox, category_id, caption or segments_info")
+
+
+def _object(file: AnnotationFile, element: _Element, ids: "array[int]") -> bytes:
+    box = _numbers(element.get("bbox"))
+    if box is None or len(box) != 4 or max(box[0] + box[2], box[1] + box[3]) > _LARGEST or min(box[2:]) < 0:
+        raise _invalid(element, "bbox", "x, y, width, height, the last two not negative")
+    category, crowd, area = _whole(element.get("category_id")), element.get("iscrowd", 0), element.get("area")
+    if category is None:
+        raise _invalid(element, "category_id", "the id of a category")
+    if crowd not in (0, 1):
+        raise _invalid(element, "iscrowd", "0 or 1")
+    if area is not None and not _is_number(area):
+        raise _invalid(element, "area", "a number")
+    keypoints = _numbers(element.get("keypoints", []))
+    count = 0 if keypoints is None else len(keypoints) // 3
+    if keypoints is None or len(keypoints) % 3 or count > MOST_KEYPOINTS or not {*keypoints[2::3]} <= {0, 1, 2}:
+        raise _invalid(element, "keypoints", f"x, y and visibility 0, 1 or 2, at most {MOST_KEYPOINTS} times")
+    points, runs = _segmentation(element)
+    number = _whole(element.get("id"))
+    if number is None:
+        file.lacks_ids = True
+        file.remarks["objects without an id that is a whole number: no annotation_ids"] += 1
+    else:
+        ids.append(number)
+    if not box[2] or not box[3]:
+        file.remarks["boxes without width or height"] += 1
+    if area is not None:
+        file.optional.add("box_areas")
+    if points:
+        file.optional.add("polygons")
+    if runs:
+        file.optional.add("run_lengths")
+    file.most_keypoints = max(file.most_keypoints, count)
+    kept = array("f", keypoints).tobytes()
+    numbers = (-_INT64 if number is None else number, *box, math.nan if area is None else area, bool(crowd))
+    return _HEADER.pack(category, *numbers, len(kept), len(points)) + kept + points + runs
+
+
+def _segmentation(element: _Element) -> tuple[bytes, bytes]:
+    """Return the points and the run lengths of an object, packed. Raises ValueError."""
+    value = element.get("segmentation")
+    try:
+        if value is None or isinstance(value, list):
+            points = b""
+            for each in value or ():
+                polygon = array("f", each)
+                if len(polygon) % 2 or not math.isfinite(sum(polygon)):
+                    raise TypeError
+                points += polygon.tobytes() + _END if polygon else b""
+            return points, b""
+        if isinstance(value, dict):
+            counts, size = value.get("counts"), value.get("size")
+            sides = [*map(_side, size)] if isinstance(size, list) else []
+            if len(sides) == 2 and all(sides):
+                if isinstance(counts, str) and counts.isascii():
+                    return b"", _SIZE.pack(True, *sides) + counts.encode()
+                if isinstance(counts, list) and all(type(count) is int for count in counts):
+                    return b"", _SIZE.pack(False, *sides) + array("I", counts).tobytes()
+    except (TypeError, OverflowError):
+        pass
+    raise _invalid(element, "segmentation", "polygons of finite numbers, or run lengths with size and counts")
+
+
+def _panoptic(element: _Element) -> Panoptic:
+    name, infos = element.get("file_name"), element.get("segments_info")
+    if not _is_text(name) or not name or not isinstance(infos, list):
+        raise _invalid(element, "file_name", "the name of a PNG file, and a list segments_info")
+    segments = []
+    for info in infos:
+        values = info if isinstance(info, dict) else {}
+        number, category, crowd = _whole(values.get("id")), _whole(values.get("category_id")), values.get("iscrowd", 0)
+        if number is None or category is None or crowd not in (0, 1) or not 0 < number < 1 << 24:
+            raise ValueError(f"segments_info {_text(info)}: expected an id from 1 to 2^24 - 1, category_id and iscrowd")
+        segments.append(Segment(number, category, int(bool(crowd))))
+    if len({each.id for each in segments}) < len(segments):
+        raise _invalid(element, "segments_info", "ids that are all different")
+    return Panoptic(str(name), tuple(segments))
+
+
+def _check_references(file: AnnotationFile) -> None:
+    """Remove annotations of unknown images and categories, which may follow the annotations in the file."""
+    for kind, by_image in file.values.items():
+        for image, values in [*by_image.items()]:
+            size = file.images[image].size if image in file.images else None
+            by_image[image] = []
+            for value in values:
+                unknown = [each for each in _categories(kind, value) if each not in file.categories]
+                if image not in file.images:
+                    file.add_problem(f"{kind}: image_id {_text(image)}: no such image")
+                elif unknown:
+                    file.add_problem(f"{kind} of image {_text(image)}: category_id {unknown[0]}: no such category")
+                elif kind == "panoptic" and by_image[image]:
+                    file.add_problem(f"{kind} of image {_text(image)}: several lists of segments")
+                else:
+                    by_image[image].append(value)
+                if kind == "objects" and "run_lengths" in file.optional:
+                    runs = CocoObject.unpacked(value).runs
+                    file.remarks["run lengths of another size than their image"] += bool(
+                        runs and size not in (None, runs[1])
+                    )
+            if not by_image[image]:
+                del by_image[image]
+
+
+def _categories(kind: str, value: Any) -> Sequence[int]:
+    if kind == "objects":
+        found: tuple[int] = _CATEGORY.unpack_from(value)
+        return found
+    if kind == "panoptic":
+        return [each.category for each in value.segments]
+    return (value,) if kind == "labels" else ()
+
+
+def _invalid(element: _Element, member: str, expected: str) -> ValueError:
+    return ValueError(f"{member} {_text(element.get(member))}: expected {expected}")
+
+
+def _text(value: object) -> str:
+    """Return a value for a message, shortened."""
+    return shown(reprlib.repr(value)[:80])
+
+
+def _is_text(value: object) -> bool:
+    """Return whether a value is a text that UTF-8 can encode; JSON can contain halves of characters."""
+    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= each <= "\udfff" for each in value))
+
+
+def _whole(value: object) -> int | None:
+    """Return a whole number of 64 bits, which may be written as 1.0; None for other values."""
+    if type(value) is float and value.is_integer() and abs(value) < 1 << 53:
+        return int(value)
+    return value if type(value) is int and -_INT64 <= value < _INT64 else None
+
+
+def _id(value: object) -> Id | None:
+    if isinstance(value, str):
+        return value if value and _is_text(value) else None
+    return _whole(value)
+
+
+def _side(value: object) -> int:
+    """Return the px of a side, 0 if it is not valid."""
+    side = _whole(value)
+    return side if side is not None and 0 < side < 1 << 31 else 0
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is a number within float32."""
+    return type(value) in (int, float) and abs(value) <= _LARGEST  # type: ignore[arg-type]
+
+
+def _numbers(value: object) -> list[float] | None:
+    return [*map(float, value)] if isinstance(value, list) and all(map(_is_number, value)) else None
