@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
-from packer import formats, sources
+from packer import formats
 from packer.conversion import engines
 from packer.conversion.build_part import Progress
 from packer.conversion.engines.base import Engine, EngineOptions
@@ -28,14 +28,12 @@ from packer.conversion.options import (
     preset_options,
 )
 from packer.conversion.pack_builder import Estimate, PackBuilder, estimate
-from packer.conversion.plan import ORIENTATION, Plan, make_plan
+from packer.conversion.plan import ORIENTATION, Plan, kept_files, make_plan
 from packer.conversion.source_spec import SourceSpec, check_source, parameters
-from packer.conversion.unmoved_coordinates import about_files_left_out, about_unmoved_coordinates, kept_files
 from packer.conversion.work_folder_names import NAMES
-from packer.errors import InvalidRequest, PackerError, PackExists, WrongType, printable
+from packer.errors import InvalidRequest, PackerError, PackExists, WrongType
 from packer.files.npy_arrays import map_file
 from packer.files.progress_bar import ProgressBar
-from packer.files.safe_paths import folded
 from packer.files.storage_errors import failing, free_bytes
 from packer.files.terminal_output import shell_word
 from packer.files.work_folder import beside, work_folder
@@ -48,7 +46,7 @@ from packer.sources._extend.source_wrapper import subset
 from packer.sources._objects.object_class import is_a
 from packer.sources._objects.object_rows import Indexable
 from packer.sources._options import OPTIONS, SourceOptions
-from packer.sources._parse.folder_listing import counted
+from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources.base import Source
 from packer.stores.url import URLPath, path_or_url
 from packer.system.argument_types import check_arguments, check_switches
@@ -636,7 +634,7 @@ def _with_preset(name: PresetName, asked: ConversionOptions, schema: Schema) -> 
 
 
 def _warnings(plan: Plan) -> list[str]:
-    """What may surprise: pictures that grow, texts whose coordinates no longer fit, what another tool will find."""
+    """Return notes on images that grow, fields that do not move, and what another tool reads."""
     source, asked = plan.source, plan.options
     found = list(formats.load(asked.to).Writer.notes(plan.schema))
     if asked.order is None and asked.settled_order == "shuffled":
@@ -652,80 +650,40 @@ def _warnings(plan: Plan) -> list[str]:
             f"--resize {asked.resize} enlarges: {larger} of {looked} pictures looked at are smaller; "
             "these take more room, and show no more"
         )
-    moves = _moving([asked.to_json()])
-    moved = "" if moves else _moving(_earlier(source))
-    if (moves or moved) and _is_pack_of_records(source):  # whose source said so, if anyone listened
-        from packer.sources._records.record_fields import about_unmoved  # only what moves needs it
-
-        found += about_unmoved(plan.schema)
-    elif moves and not source.holds_records:  # which says it of all that is no picture
-        found += about_unmoved_coordinates((field for field in plan.schema if field.name not in source.sidecars), moves)
-    elif moved:
-        found += about_unmoved_coordinates(plan.schema, moved, before=True)
-    if moves:
-        wanted = (field for field in source.schema if asked.fields is None or field.name in asked.fields)
-        found += about_files_left_out(kept_files(wanted), moves)
-    texts = [name for name in source.sidecars if source.schema[name].kind in ("text", "json", "bytes")]
-    if moves and texts and asked.sidecar_frame != "upright":
-        found.append(
-            f"{', '.join(texts)}: kept as they are: coordinates in them are of the source's pixels, which {moves} "
-            "moves; kind boxes moves along"
-        )
-    alike = _alike_names(source)
-    if alike:
-        first, second = map(printable, alike[0])
-        found.append(
-            f"{counted(len(alike), 'file')} named as another but for case or the spelling of accents, such as "
-            f"{second!r} and {first!r}: packer extract, which writes what every file system can hold, will refuse "
-            "them; rename one"
-        )
+    if moves := _moving(asked):
+        wanted = [field for field in source.schema if asked.fields is None or field.name in asked.fields]
+        found += _about_moves(source, [field for field in wanted if not field.hidden], moves)
+        if kept := kept_files(wanted):
+            found.append(f"{_names(kept)}: left out, since {moves} moves the pixels that these files describe")
     return found
 
 
-def _moving(asked: Sequence[Mapping[str, Any]]) -> str:
-    """The options of conversions that move pixels, as the user types them; empty for none."""
-    words = ["--resize"] * any(each.get("resize") for each in asked)
-    words += ["--exif rotate"] * any(each.get("exif") == "rotate" for each in asked)
-    return " and ".join(words)
+def _moving(asked: ConversionOptions) -> str:
+    """Return the options that move pixels, as the user types them; empty for none."""
+    return " and ".join(["--resize"] * (asked.resize is not None) + ["--exif rotate"] * (asked.exif == "rotate"))
 
 
-def _earlier(source: Source) -> list[dict[str, Any]]:
-    """The options of the conversions that made a pack; none of another source."""
-    if not source.is_encoded:
-        return []
-    from packer.pack.source_paths import conversions  # only a pack as the source needs it
-
-    known = source.provenance()
-    before = None if known is None else known.asked.get("options")
-    return conversions(before) if isinstance(before, dict) else []
-
-
-def _is_pack_of_records(source: Source) -> bool:
-    """Whether it is a pack that was made of another tool's records or arrays, whose numbers may be places."""
-    known = source.provenance() if source.is_encoded else None
-    kind = None if known is None else known.origin.get("kind")
-    return kind in sources.names() and sources.load(str(kind)).Source.holds_records
+def _about_moves(source: Source, fields: Sequence[Field], moves: str) -> Iterator[str]:
+    """Yield what moved pixels mean for the other fields and for missing depth."""
+    unmoved = [field for field in fields if _may_describe_pixels(source, field)]
+    if unmoved and not source.holds_records:  # a source of records lists them itself
+        yield f"{_names(unmoved)}: stored as they are: {moves} moves images, masks, depth, boxes and points only"
+    depths = [field for field in fields if field.kind == "depth" and field.invalid is None]
+    if depths and "--resize" in moves:
+        yield (
+            f"{_names(depths)}: no value for missing pixels is set, so --resize mixes all values; if one means "
+            "missing, such as 0, name it: depth:0"
+        )
 
 
-def _alike_names(source: Source) -> list[tuple[str, str]]:
-    """Pairs of files that some file system takes for one, so that they cannot be extracted; none of a pack."""
-    if source.is_encoded:
-        return []
-    seen, twice = set[int](), set[int]()  # hashes: a million names are a third of what they are as text
-    for name in _file_names(source):
-        key = hash(folded(name))
-        (twice if key in seen else seen).add(key)
-    names: dict[str, str] = {}
-    found = []
-    for name in _file_names(source) if twice else ():
-        text = folded(name)
-        if hash(text) in twice and names.setdefault(text, name) != name:
-            found.append((names[text], name))
-    return found
+def _may_describe_pixels(source: Source, field: Field) -> bool:
+    """Whether a field that no geometry moves holds arrays, JSON, or a sidecar's text."""
+    is_array = field.kind == "number" and len(field.shape or ()) > 1
+    return is_array or field.kind == "json" or (field.kind in ("text", "bytes") and field.name in source.sidecars)
 
 
-def _file_names(source: Source) -> Iterator[str]:
-    return (name for row in range(len(source)) for name in source.file_names(row))
+def _names(fields: Iterable[Field]) -> str:
+    return listed(shown(field.name) for field in fields)
 
 
 # ---- the target

@@ -14,17 +14,17 @@ import numpy as np
 
 from packer import codecs, formats, images
 from packer.codecs.base import Codec
-from packer.conversion import suspect_values
 from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
 from packer.errors import BadInput, DamagedImage, PackerError, naming_memory
 from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_values, upright
-from packer.images import MAX_PIXELS, Header, restart_interval_table
+from packer.images import MAX_PIXELS, Header, loses_alpha, restart_interval_table
 from packer.images.field_decoder import HeaderCache
 from packer.pack.label_orientation import PictureFrame, lies_upright
 from packer.pack.related_rows import check_rows
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources._parse.box_check import check_boxes
+from packer.sources._parse.folder_listing import shown
 from packer.sources.base import UNTAKEN, Sample
 
 _LOSSY = "jpeg:95"
@@ -68,6 +68,8 @@ class _Picture(NamedTuple):
 
 
 _SHAPE_TOLERANCE = 0.02  # of the sides' ratio: pictures of other sizes round theirs
+_TOLERANCE_PX = 1.0  # boxes are rounded
+_NAME_LENGTH = 80  # of an entry of a record in a note
 _Step = Callable[[Sample, _Picture], bytes]
 
 
@@ -115,13 +117,6 @@ class SampleEncoder(Encoder):
         self._headers = {
             field.name: HeaderCache(plan.options.pixel_limit) for field in plan.schema if field.kind in PIXEL_KINDS
         }
-        self._may_have_holes = {
-            field.name
-            for field in plan.source.schema
-            if field.kind == "depth"
-            and field.invalid is None
-            and plan.source.invalid_option(field.name, {field.name: "0"})
-        }
         self._is_stated = plan.source.frame == "stated"
         self._has_relations = any(field.relations for field in plan.schema)
         self._steps: list[tuple[str, _Step]] = [(field.name, self._step(field)) for field in plan.schema]
@@ -141,7 +136,11 @@ class SampleEncoder(Encoder):
             raise BadInput(
                 f"{where}: cannot pack (sample {index}, field {name!r}): {error.message}; --on-error skip leaves it out"
             ) from error
-        picture.findings.extend(suspect_values.of_untaken(sample.get(UNTAKEN, ())))
+        picture.findings.extend(
+            f"{shown(name[:_NAME_LENGTH])}: not packed, since no record that was read for the fields has an entry of "
+            "that name"
+            for name in sample.get(UNTAKEN, ())
+        )
         return record, picture.notes, picture.findings
 
     def encode_fields(
@@ -233,7 +232,7 @@ class SampleEncoder(Encoder):
         is_upright = self._is_upright(field, picture)
         if field.kind == "boxes":
             height, width = picture.frame.upright if is_upright else picture.frame.stored
-            picture.findings.extend(suspect_values.of_boxes(field.name, values, height, width))
+            picture.findings.extend(_box_findings(field.name, values, height, width))
         return move_values(field, values, picture.frame.from_upright) if is_upright else values
 
     def _look_at_companion(self, field: Field, height: int, width: int, picture: _Picture) -> None:
@@ -256,7 +255,9 @@ class SampleEncoder(Encoder):
                 "stretch over it"
             )
         elif (height, width) != here:
-            picture.findings.extend(suspect_values.of_size(field.name))
+            picture.findings.append(
+                f"{field.name}: another size than the image; --resize and geometries store all fields in one size"
+            )
 
     def _look(self, field: str, value: bytes) -> Header:
         header = self._headers[field].of(value)
@@ -288,56 +289,41 @@ class SampleEncoder(Encoder):
             if header.orientation == picture.orientation:
                 picture.turned_alike.add(field.name)
         self._look_at_companion(field, header.height, header.width, picture)
-        if field.kind == "mask":
-            picture.findings.extend(suspect_values.of_mask(field.name, value, header))
+        if field.kind == "mask" and loses_alpha(value, header):
+            picture.findings.append(f"{field.name}: the alpha channel, which is dropped, differs within one gray value")
         if field.kind == "depth":
             _check_invalid(field, header)
         view = self._view(header.height, header.width, picture, field) if self._plan.moves_pixels else None
         if view is not None and view.is_identity(header.height, header.width):
             view = None
-        depth = self._depth(field, value, header, picture)
         if codec.keeps_files and view is None:
-            is_full = self._full and depth is None
-            images.validate(value, field.kind, wide=field.is_wide_mask, full=is_full, header=header)
+            images.validate(value, field.kind, wide=field.is_wide_mask, full=self._full, header=header)
             if note := _false_table(field, value, header):
                 picture.notes.append(note)
             return codec.encode(value)
         if view is None and (stored := codec.encode_file(value, header)) is not None:
             return stored
-        array = codec.pixels(value, view, header=header) if depth is None else _shown(depth, view)
-        array = np.ascontiguousarray(array)  # a turned picture is a view of the decoded one
+        array = np.ascontiguousarray(codec.pixels(value, view, header=header))  # a turned image is a view
         return stored_bytes(field, codec, array, lossy=header.lossy, plan=self._plan)
-
-    def _depth(self, field: Field, value: bytes, header: Header, picture: _Picture) -> Any:
-        """The pixels of a depth whose holes the user may name, looked at for some; None where nothing is looked for."""
-        if field.name not in self._may_have_holes:
-            return None
-        if not self._full:
-            picture.findings.append(suspect_values.of_unread_depth(field.name))
-            return None
-        depth = images.decode(value, "depth", header=header)
-        picture.findings.extend(suspect_values.of_depth(field.name, depth))
-        return depth
 
     def _computed(self, field: Field, codec: Codec, value: Any, picture: _Picture) -> bytes:
         from packer.geometry.warp import warp  # brings OpenCV, which packing kept bytes does without
 
         self._look_at_companion(field, value.shape[0], value.shape[1], picture)
-        if field.name in self._may_have_holes:
-            picture.findings.extend(suspect_values.of_depth(field.name, value))
         view = self._view(value.shape[0], value.shape[1], picture, field)
         if not view.is_identity(value.shape[0], value.shape[1]):
             value = np.ascontiguousarray(warp(value, view, field.kind, invalid=field.invalid))
         return stored_bytes(field, codec, value, lossy=False, plan=self._plan)
 
 
-def _shown(depth: Any, view: View | None) -> Any:
-    """The pixels that a view shows."""
-    if view is None:
-        return depth
-    from packer.geometry.warp import warp  # as above
-
-    return warp(depth, view, "depth")
+def _box_findings(name: str, boxes: Any, height: int, width: int) -> Iterator[str]:
+    """Yield what is unusual about the boxes (N, 4) of an image, in px of that image."""
+    if not len(boxes):
+        return
+    if boxes.min() >= 0 and boxes.max() <= 1:
+        yield f"{name}: all boxes lie within 0 to 1; kind boxes is x0 y0 x1 y1 in px: multiply shares by the size"
+    if boxes.min() < -_TOLERANCE_PX or (boxes[:, 2:] > (width + _TOLERANCE_PX, height + _TOLERANCE_PX)).any():
+        yield f"{name}: boxes reach out of the image"
 
 
 def _check_orientation(header: Header, picture: _Picture) -> None:

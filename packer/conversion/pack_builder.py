@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packer import __version__, formats
-from packer.conversion import suspect_values
 from packer.conversion.build_part import FinishedPart, PartSpec, Progress, encoder_of
 from packer.conversion.done_records import DoneRecords
 from packer.conversion.encode import Encoded
@@ -27,6 +26,7 @@ from packer.pack.index import merge
 from packer.pack.manifest import Manifest, Part
 from packer.pack.unlisted_files import check_replaceable, check_whole
 from packer.schema import PIXEL_KINDS
+from packer.sources._parse.folder_listing import counted
 
 if TYPE_CHECKING:  # the client of the stores, which folders do without
     from packer.conversion.stored_parts import StoredParts
@@ -273,11 +273,11 @@ class PackBuilder:
         ).sealed()
 
     def findings(self) -> list[str]:
-        """What is to be said of all samples once they are packed."""
+        """Return a note for each finding, with the number of samples that have it."""
         total: Counter[str] = Counter()
         for done in self.records.finished.values():
             total.update(done.findings)
-        return suspect_values.notes(total, self.plan.source.invalid_option)
+        return [f"{finding} ({counted(count, 'sample')})" for finding, count in sorted(total.items())]
 
     def _describe_source(self) -> dict[str, object]:
         source, left = self.plan.source, self.plan.extras.left

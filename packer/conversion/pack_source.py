@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from packer import codecs
 from packer.codecs.base import Codec
-from packer.conversion import suspect_values
 from packer.conversion.encode import Encoder, stored_bytes
 from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
 from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest
@@ -122,10 +121,6 @@ class PackSource(base.Source):
     def missing(self, index: int) -> str | None:
         return self._incomplete.get(self.key(index))
 
-    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
-        """A pack's fields are what they are: it is said where the pack is made of its source."""
-        return f"so where the source is packed, such as {name}=...:depth:{values[name]}"
-
     def picture_size(self, index: int, name: str) -> tuple[int, int]:
         shape = self.codecs[name].shape(self.values(index, (name,))[name])
         return int(shape[0] or 0), int(shape[1] or 0)
@@ -178,10 +173,6 @@ class RecordEncoder(Encoder):
         self._old = source.schema
         self._needed = [name for name in source.schema.names if name in plan.schema]
         self._steps = {field.name: self._step(field) for field in plan.schema}
-        is_moved = plan.moves_pixels
-        self._may_have_holes = [
-            field.name for field in plan.schema if is_moved and field.kind == "depth" and field.invalid is None
-        ]
 
     def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:
         record = {}
@@ -196,16 +187,10 @@ class RecordEncoder(Encoder):
         except BadInput as error:
             where = f"{self._where(index, name)}: cannot pack (sample {index}, field {name!r})"
             raise BadInput(f"{where}: {error.message}; --on-error skip leaves it out") from error
-        return record, [], list(self._holes(record, values))
+        return record, [], []
 
     def _where(self, index: int, name: str) -> str:
         return self._source.pack.where(self._source.row(index), name)
-
-    def _holes(self, record: _Values, values: _Values) -> Iterator[str]:
-        """Findings on depth that was moved, of which nobody said what a missing pixel is; it is decoded for a look."""
-        for name in self._may_have_holes:
-            if record[name] != values[name]:
-                yield from suspect_values.of_depth(name, np.asarray(self._source.codecs[name].decode(values[name])))
 
     def _step(self, field: Field) -> _FromPack:
         """How one field's bytes come about."""

@@ -6,7 +6,7 @@ A plan depends on the source and the options alone, never on threads, time or ma
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +19,6 @@ from packer import __version__, codecs, formats
 from packer.conversion.foreign_record_slots import with_slots
 from packer.conversion.one_shape import with_one_shape
 from packer.conversion.options import ConversionOptions
-from packer.conversion.unmoved_coordinates import kept_files
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackerError
 from packer.geometry import Resize
 from packer.geometry.random import shuffled
@@ -249,6 +248,11 @@ def _stored_schema(
     if (reason := writer.refusal(settled)) is not None:
         raise InvalidRequest(reason)
     return settled, frozenset(defaulted)
+
+
+def kept_files(fields: Iterable[Field]) -> list[Field]:
+    """Return the hidden fields of files kept verbatim, which contradict pixels that a conversion moves."""
+    return [field for field in fields if field.hidden and field.kind == "bytes"]
 
 
 def _check_repacking(source: Source, options: ConversionOptions) -> None:

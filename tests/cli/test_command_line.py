@@ -193,7 +193,7 @@ def test_json_has_every_note_that_the_screen_gets(tmp_path: Path, dry: tuple[str
         "may belong to others",
         "split val has no image of 1 class: b",
         "enlarges",
-        "t: kept as they are",
+        "t: stored as they are",
     ):
         assert note in said
         assert sum(note in each for each in notes) == 1

@@ -1202,7 +1202,7 @@ def test_what_no_geometry_moves_is_said_where_one_is_asked_for(tmp_path: Path) -
     boxes = np.float32([[1, 2, 3, 4]])
     given = [{"image": rgb(seed), "boxes": boxes, "mask": rgb(seed)[:, :, 0] > 9, "weight": 0.5} for seed in range(2)]
     moved = packer.convert(given, tmp_path / "a.pack", resize=16)
-    assert any(note.startswith("boxes, mask: stored as they are: --resize moves pictures") for note in moved.notes)
+    assert any(note.startswith("boxes, mask: stored as they are: --resize moves") for note in moved.notes)
     assert not any("stored as they are" in note for note in packer.convert(given, tmp_path / "b.pack").notes)
 
 

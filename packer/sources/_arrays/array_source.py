@@ -657,14 +657,6 @@ class ArraySource(base.Source):
 
     # ---- what packer asks
 
-    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
-        fields = {column.field.name: column.field for column in self._columns if column.field.kind == "depth"}
-        if name not in fields:
-            return None
-        named = {each: replace(fields[each], invalid=float(value)) for each, value in values.items() if each in fields}
-        said = [column._replace(field=named.get(column.field.name, column.field)) for column in self._columns]
-        return f"--features {shell_word(','.join(map(_shown_field, said)))}"
-
     @property
     def folder(self) -> SourceRoot:
         return self._folder

@@ -32,10 +32,6 @@ class AddedFields(ABC):
         """The files that `values` reads."""
         return ()
 
-    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
-        """As of a source, for the added fields."""
-        return None
-
     def asked(self, of_source: dict[str, Any]) -> dict[str, Any]:
         """As of a source, whose own is given: with what was asked of this, too."""
         return of_source
@@ -124,9 +120,6 @@ class DerivedSource(base.Source):
 
     def stem(self, index: int) -> Path:
         return self._source.stem(self._row(index))
-
-    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
-        return self._addition.invalid_option(name, values) or self._source.invalid_option(name, values)
 
     def asked(self) -> dict[str, Any]:
         return self._addition.asked(self._source.asked())

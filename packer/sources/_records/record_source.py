@@ -23,8 +23,7 @@ from abc import abstractmethod
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
@@ -104,15 +103,6 @@ class RecordSource(base.Source):
             self.notes.append(f"{shown(name)}: {reason}; what is before it is taken")
         else:
             self.unread.append((key, reason))
-
-    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
-        if not any(field.name == name for field in self._fields):
-            return None
-        fields = [
-            replace(field, invalid=float(values[field.name])) if field.name in values else field
-            for field in self._fields
-        ]
-        return f"--features {shell_word(','.join(field.shown() for field in fields))}"
 
     def _take(self, files: Sequence[RecordFile]) -> None:
         """The files that the records lie in, from here on to be read; raises BadInput, InvalidRequest."""
