@@ -22,7 +22,6 @@ from packer.cli._shared_options import (
     size_text,
 )
 from packer.conversion import engines
-from packer.errors import InvalidRequest
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo, shell_word
 from packer.schema import PIXEL_KINDS
@@ -251,21 +250,18 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     Bytes are kept as they are unless --resize, --codec or --exif ask for something else. Nothing is dropped in
     silence, an interrupted run is taken up by the same command, and PACK appears complete or not at all.
     """
-    from packer.conversion.convert import ConversionRequest, convert  # keeps `packer --help` light
+    from packer.conversion.convert import convert, dry_run  # keeps `packer --help` light
     from packer.geometry import Resize  # as above
 
-    quiet, dry_run = (options.pop(name) for name in ("as_json", "dry_run"))
+    quiet, is_dry = (options.pop(name) for name in ("as_json", "dry_run"))
     where = {name: options.pop(name) for name in ("threads", "engine", "address", "nodes_scratch", "scratch")}
     if options["resize"] is not None:
         options["resize"] = Resize.parse(options["resize"]).size
     notes: list[str] = []
     on_note = notes.append if quiet else _note
-    if dry_run and isinstance(pack, URLPath):
-        raise InvalidRequest(f"{pack}: --dry-run says what a pack in a folder would be; give one")
-    if dry_run:
+    if is_dry:
         of_source = {name: options.pop(name) for name in OPTIONS}
-        request = ConversionRequest(source, pack, **options, source_options=of_source)
-        _tell_dry_run(request.dry_run(on_note), notes, as_json=quiet)
+        _tell_dry_run(dry_run(source, pack, {**options, "source_options": of_source}, on_note), notes, as_json=quiet)
         return
     with ProgressBar(quiet=quiet) as progress:
         summary = convert(source, pack, **options, **where, progress=progress, on_note=on_note)

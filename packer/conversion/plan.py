@@ -6,7 +6,7 @@ A plan depends on the source and the options alone, never on threads, time or ma
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -119,8 +119,13 @@ class Plan:
         return int(self.sizes.sum())
 
     def part_name(self, number: int) -> str:
-        """File name of a part."""
+        """Return the file name of a part."""
         return f"part-{number:05d}{formats.load(self.options.to).SUFFIX}"
+
+    @cached_property
+    def part_samples(self) -> Mapping[str, int]:
+        """The number of samples of each part by its file name."""
+        return {self.part_name(number): len(part) for number, part in enumerate(self.parts)}
 
 
 def make_plan(source: Source, options: ConversionOptions) -> Plan:

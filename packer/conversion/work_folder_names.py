@@ -3,7 +3,7 @@
 `.<name>.partial/` beside the target, a work folder (files/work_folder.py):
     plan.json              the plan's fingerprint and options; there from before the first part on
     done/part-00000.json   of a finished part, there once the part and its index entries are on disk
-    attempts/<try>/        a part that another process builds, see remote_part.py; with record.json once complete
+    attempts/<attempt>/    a part that another process builds; with record.json once complete
     pieces/<part>          the index entries of a part
     pack/                  the parts; becomes the target by one rename
     pack.old/              the pack that is replaced, for a moment, on a system that cannot exchange two folders at once

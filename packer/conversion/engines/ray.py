@@ -14,9 +14,16 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from packer.conversion.build_versions import build_versions, check_versions, compares_pixels
-from packer.conversion.engines._cluster_engine import Cluster, ClusterEngine, Lost
+from packer.conversion.engines._cluster_engine import (
+    Cluster,
+    ClusterEngine,
+    Lost,
+    Outcome,
+    Task,
+    Workplace,
+    build_remotely,
+)
 from packer.conversion.engines.base import EngineOptions
-from packer.conversion.remote_part import Outcome, Task, Workplace, build_remotely
 from packer.errors import InvalidRequest
 
 _PORT_SECONDS = 20.0
