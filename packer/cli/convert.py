@@ -1,4 +1,4 @@
-"""packer convert: a data set (a folder of pictures, records or arrays of another tool, a pack) into a pack."""
+"""packer convert: packs a data set (a folder of images, records or arrays of another tool, a pack)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -292,7 +292,7 @@ def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, sourc
 
 
 def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
-    """What to do with the pack: the Python that opens it, and where it keeps files' bytes, what makes it fast."""
+    """Yield the Python that opens the pack, and, if it keeps files, the option that makes reading fast."""
     from packer.pack import manifest as manifests  # keeps `packer --help` light
 
     name = repr(str(pack))
@@ -300,10 +300,10 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
         yield f'open it:  import packer; dataset = packer.open({name}, cache="DIR", cache_limit="100GB")'
         return
     made = manifests.read(pack)
-    wanted = f"{made.format.replace('-', '')}dataset"
+    name_of_class = f"{made.format.replace('-', '')}dataset"
     if preset is not None:
         yield f"open it:  from packer import GraspDataset; dataset = GraspDataset({name}, style={preset!r})"
-    elif maker := next((maker for maker in packer.__all__ if maker.lower() == wanted), None):
+    elif maker := next((maker for maker in packer.__all__ if maker.lower() == name_of_class), None):
         yield f"open it:  from packer import {maker}; dataset = {maker}({name})"
     else:
         yield f"open it:  import packer; dataset = packer.open({name})"
@@ -316,7 +316,7 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
 
 
 def _tell_dry_run(found: "DryRun", notes: list[str], *, as_json: bool) -> None:
-    """Say what would be packed, then raise what the real run would. notes: on the source, for JSON."""
+    """Print what would be packed, then raise what the real run would. notes: on the source, for JSON."""
     plan, size = found.plan, found.size
     verdict = "would be refused" if found.refused is not None else "can be packed, as far as was looked"
     if as_json:

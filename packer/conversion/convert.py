@@ -30,9 +30,10 @@ from packer.conversion.options import (
     Validate,
     preset_options,
 )
-from packer.conversion.plan import ORIENTATION, Plan, kept_files, make_plan
+from packer.conversion.plan import Plan, make_plan
 from packer.conversion.publication import FolderPublication, Publication, check_outside, check_target
 from packer.conversion.source_spec import SourceSpec, check_source, parameters
+from packer.conversion.stored_schema import ORIENTATION, kept_files
 from packer.conversion.work_folder_names import NAMES
 from packer.errors import InvalidRequest, PackerError, WrongType
 from packer.files.npy_arrays import map_file
@@ -596,7 +597,7 @@ def _notes(plan: Plan) -> list[str]:
     """Return notes on images that grow, fields that do not move, and what another tool reads."""
     source, options = plan.source, plan.options
     found = list(formats.load(options.to).Writer.notes(plan.schema))
-    if options.order is None and options.settled_order == "shuffled":
+    if options.order is None and options.effective_order == "shuffled":
         found.append(
             f"samples are packed in a shuffled order, since {options.to} is read in that of the file; "
             "--order stored keeps the source's"
@@ -610,9 +611,9 @@ def _notes(plan: Plan) -> list[str]:
             "these take more room, and show no more"
         )
     if moves := _moving(options):
-        wanted = [field for field in source.schema if options.fields is None or field.name in options.fields]
-        found += _about_moves(source, [field for field in wanted if not field.hidden], moves)
-        if kept := kept_files(wanted):
+        packed = [field for field in source.schema if options.fields is None or field.name in options.fields]
+        found += _about_moves(source, [field for field in packed if not field.hidden], moves)
+        if kept := kept_files(packed):
             found.append(f"{_names(kept)}: left out, since {moves} moves the pixels that these files describe")
     return found
 

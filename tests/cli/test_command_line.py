@@ -320,7 +320,7 @@ def test_what_is_no_folder_of_images_is_said(tmp_path: Path) -> None:
         ("file", "is a file; give the folder"),
         ("nothing", "the file is empty"),
         ("empty", "the folder is empty"),
-        ("link", "is a link that leads nowhere"),
+        ("link", "is a broken link"),
         ("absent", "does not exist"),
     ):
         result = called("convert", tmp_path / name, tmp_path / "out.pack")
