@@ -1,4 +1,4 @@
-"""packer convert: a data set (a folder of pictures, records or arrays of another tool, a pack) into a pack."""
+"""packer convert: packs a data set (a folder of images, records or arrays of another tool, a pack)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +22,6 @@ from packer.cli._shared_options import (
     size_text,
 )
 from packer.conversion import engines
-from packer.errors import InvalidRequest
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo, shell_word
 from packer.schema import PIXEL_KINDS
@@ -251,21 +250,18 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     Bytes are kept as they are unless --resize, --codec or --exif ask for something else. Nothing is dropped in
     silence, an interrupted run is taken up by the same command, and PACK appears complete or not at all.
     """
-    from packer.conversion.convert import ConversionRequest, convert  # keeps `packer --help` light
+    from packer.conversion.convert import convert, dry_run  # keeps `packer --help` light
     from packer.geometry import Resize  # as above
 
-    quiet, dry_run = (options.pop(name) for name in ("as_json", "dry_run"))
+    quiet, is_dry = (options.pop(name) for name in ("as_json", "dry_run"))
     where = {name: options.pop(name) for name in ("threads", "engine", "address", "nodes_scratch", "scratch")}
     if options["resize"] is not None:
         options["resize"] = Resize.parse(options["resize"]).size
     notes: list[str] = []
     on_note = notes.append if quiet else _note
-    if dry_run and isinstance(pack, URLPath):
-        raise InvalidRequest(f"{pack}: --dry-run says what a pack in a folder would be; give one")
-    if dry_run:
+    if is_dry:
         of_source = {name: options.pop(name) for name in OPTIONS}
-        request = ConversionRequest(source, pack, **options, source_options=of_source)
-        _tell_dry_run(request.dry_run(on_note), notes, as_json=quiet)
+        _tell_dry_run(dry_run(source, pack, {**options, "source_options": of_source}, on_note), notes, as_json=quiet)
         return
     with ProgressBar(quiet=quiet) as progress:
         summary = convert(source, pack, **options, **where, progress=progress, on_note=on_note)
@@ -296,7 +292,7 @@ def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, sourc
 
 
 def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
-    """What to do with the pack: the Python that opens it, and where it keeps files' bytes, what makes it fast."""
+    """Yield the Python that opens the pack, and, if it keeps files, the option that makes reading fast."""
     from packer.pack import manifest as manifests  # keeps `packer --help` light
 
     name = repr(str(pack))
@@ -304,10 +300,10 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
         yield f'open it:  import packer; dataset = packer.open({name}, cache="DIR", cache_limit="100GB")'
         return
     made = manifests.read(pack)
-    wanted = f"{made.format.replace('-', '')}dataset"
+    name_of_class = f"{made.format.replace('-', '')}dataset"
     if preset is not None:
         yield f"open it:  from packer import GraspDataset; dataset = GraspDataset({name}, style={preset!r})"
-    elif maker := next((maker for maker in packer.__all__ if maker.lower() == wanted), None):
+    elif maker := next((maker for maker in packer.__all__ if maker.lower() == name_of_class), None):
         yield f"open it:  from packer import {maker}; dataset = {maker}({name})"
     else:
         yield f"open it:  import packer; dataset = packer.open({name})"
@@ -320,7 +316,7 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
 
 
 def _tell_dry_run(found: "DryRun", notes: list[str], *, as_json: bool) -> None:
-    """Say what would be packed, then raise what the real run would. notes: on the source, for JSON."""
+    """Print what would be packed, then raise what the real run would. notes: on the source, for JSON."""
     plan, size = found.plan, found.size
     verdict = "would be refused" if found.refused is not None else "can be packed, as far as was looked"
     if as_json:

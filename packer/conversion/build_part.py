@@ -1,8 +1,7 @@
-"""Build part: one part of a plan becomes a file of the format, its index entries, and what a done-record says of it.
+"""Build part: writes one part of a plan as a file of the format, with its index entries and its record.
 
-`build_part` is a function of its spec and the part's number alone: where it runs, when, how often, and what runs beside
-it change no byte of what it writes. So a part may be built anew after a failure, or twice at once in two folders.
-It has two halves, so that one part may be hashed and synced while the next one is written.
+The bytes of a part depend on its spec and its number alone. So a part may be built again after a failure, or twice at
+once in two folders. The work has two halves, so that one part is hashed and synced while the next one is written.
 """
 
 import hashlib
@@ -32,9 +31,14 @@ _CHUNK_SAMPLES = 32
 
 @dataclass(frozen=True)
 class FinishedPart:
-    """A finished part, and what became of its samples. findings: how many of them have each, see suspect_values.py.
+    """A finished part and its samples, as a record stores them.
 
-    etag: of the object that it is, where the pack lies behind a URL.
+    Attributes:
+        part: name, size, and checksum.
+        bytes_in, bytes_out: read and written.
+        skipped, incomplete: (key, reason) of each such sample.
+        findings: number of samples by finding.
+        etag: of the object, if the pack is behind a URL.
     """
 
     part: Part
@@ -48,11 +52,13 @@ class FinishedPart:
 
 @dataclass(frozen=True)
 class PartSpec:
-    """All that parts are built of, and where; it pickles, and holds nothing open but what the plan's source does.
+    """The input of a part; pickles.
 
-    pack, pieces: folders that are there, of parts and of their index entries; neither holds anything of the part.
-    threads: that make records; the caller writes them. only_reads: nothing will be packed, since a sample of another
-    part is bad: samples are read to name every bad one.
+    Attributes:
+        plan: the plan.
+        pack, pieces: existing folders for parts and for index entries; neither contains this part yet.
+        threads: threads that encode samples; the caller writes them.
+        only_reads: a sample of another part is bad, so samples are only read to name every bad one.
     """
 
     plan: Plan
@@ -63,7 +69,7 @@ class PartSpec:
 
 
 class BuiltPart(NamedTuple):
-    """finished: None where nothing will be packed. reasons: of samples that cannot be packed, a line each."""
+    """A built part. finished: None if nothing is packed. reasons: a line for each sample that cannot be packed."""
 
     finished: FinishedPart | None
     reasons: Sequence[str]
@@ -71,7 +77,7 @@ class BuiltPart(NamedTuple):
 
 @dataclass
 class WrittenPart:
-    """A part whose file is complete but not yet hashed and synced. is_refused: nothing will be packed."""
+    """A part whose file is complete but not yet hashed and synced. is_refused: nothing is packed."""
 
     name: str
     bytes_in: int
@@ -85,7 +91,7 @@ class WrittenPart:
 
 
 def build_part(spec: PartSpec, number: int) -> BuiltPart:
-    """Build a part; raises StorageError, and what a source raises beside BadInput."""
+    """Build a part; raises StorageError, and any error of a source other than BadInput."""
     written = write_part(spec, number)
     return BuiltPart(None if written.is_refused else finish_part(spec, written), written.reasons)
 
@@ -98,10 +104,14 @@ def write_part(
     progress: Progress | None = None,
     noted: Noted | None = None,
 ) -> WrittenPart:
-    """Write a part's file, unsynced.
+    """Write the file of a part, unsynced.
 
-    encoder: of the spec's plan; one for all parts spares making it for each. progress: told of samples that are done.
-    noted: told of what the manifest will list; may raise, which ends it.
+    Args:
+        spec: the input.
+        number: of the part.
+        encoder: of the plan; None makes one.
+        progress: receives the samples that are done.
+        noted: receives each entry of the manifest; an error that it raises ends the conversion.
     """
     plan = spec.plan
     samples = plan.parts[number]
@@ -110,17 +120,17 @@ def write_part(
     name, make_writer = plan.part_name(number), formats.load(plan.options.to).Writer
     written = WrittenPart(name, payload, PartIndex(plan.schema), spec.only_reads)
     encode, chunks = encoder or encoder_of(plan), _chunks(samples, sizes.tolist())
-    taker = _Taker(plan, written, noted or _unheard)
+    result_writer = _ResultWriter(plan, written, noted)
 
     def encoded(chunk: range) -> list[Encoded | Failure]:
         return [encode(index) for index in chunk]
 
-    # one thread reads on while its samples are written, unless the writer has a thread for that
+    # a second thread reads while samples are written, unless the writer has a thread of its own
     apart = usable_cores() > 1 and not make_writer.has_thread
     with make_writer(spec.pack / name, plan.schema, payload_bytes=payload) as writer:
         for results in ordered_map(encoded, chunks, threads=spec.threads, apart=apart):
             for result in results:
-                taker.take(result, writer)
+                result_writer.write(result, writer)
             if progress is not None:
                 progress(len(results), sum(_size(result) for result in results))
         writer.finish()
@@ -128,7 +138,7 @@ def write_part(
 
 
 def finish_part(spec: PartSpec, written: WrittenPart) -> FinishedPart:
-    """Hash a part and bring it to disk with its index entries, both at once; the names are for the caller to sync."""
+    """Hash a part and sync it with its index entries, both at once. The caller syncs the names."""
     path, piece = spec.pack / written.name, spec.pieces / written.name
     work: list[Callable[[], str | None]] = [lambda: _sha256(path), lambda: _save(path, piece, written.piece)]
     digest, _ = ordered_map(_call, work, threads=2)
@@ -139,7 +149,7 @@ def finish_part(spec: PartSpec, written: WrittenPart) -> FinishedPart:
 
 
 def encoder_of(plan: Plan) -> Encoder:
-    """What makes the records of a plan."""
+    """Return the encoder of a plan."""
     if not plan.source.is_encoded:
         return SampleEncoder(plan)
     from packer.conversion.pack_source import RecordEncoder  # readers of parts, which other sources do without
@@ -147,15 +157,15 @@ def encoder_of(plan: Plan) -> Encoder:
     return RecordEncoder(plan)
 
 
-class _Taker:
-    """Writes what was encoded, and notes what it says of the samples."""
+class _ResultWriter:
+    """Writes encoded samples to a part, and collects the facts about them."""
 
-    def __init__(self, plan: Plan, written: WrittenPart, noted: Noted) -> None:
+    def __init__(self, plan: Plan, written: WrittenPart, noted: Noted | None) -> None:
         self._skips = plan.options.on_error == "skip"
         self._written = written
-        self._noted = noted
+        self._noted = noted or (lambda item: None)
 
-    def take(self, result: Encoded | Failure, writer: Writer) -> None:
+    def write(self, result: Encoded | Failure, writer: Writer) -> None:
         written = self._written
         if isinstance(result, Failure):
             written.reasons.append(result.reason)
@@ -171,17 +181,13 @@ class _Taker:
             if result.findings:
                 written.findings.update(result.findings)
             if result.incomplete:
-                said = shortened(result.incomplete)
-                written.incomplete.append([result.key.decode("utf-8", "surrogateescape"), said])
+                key = result.key.decode("utf-8", "surrogateescape")
+                written.incomplete.append([key, shortened(result.incomplete)])
                 self._noted(written.incomplete[-1])
 
 
-def _unheard(item: Sequence[str]) -> None:
-    """Where nobody listens."""
-
-
 def _chunks(samples: range, sizes: list[int]) -> Iterator[range]:
-    """Runs of samples of about 1 MiB: large enough to make a thread's work cheap to hand out, small for memory."""
+    """Yield runs of samples of about 1 MiB, the work that a thread gets at once."""
     first, filled = samples.start, 0
     for index, size in zip(samples, sizes, strict=True):
         if index > first and (filled + size > _CHUNK_BYTES or index - first >= _CHUNK_SAMPLES):

@@ -1,7 +1,8 @@
-"""Build versions: of all that decides a pack's bytes on one machine, so that another one with others is refused.
+"""Build versions: all that decides the bytes of a part on one machine. A machine with other versions is refused.
 
-Packages by their names are not enough: one may be built against another library of C, and OpenCV computes pixels with
-what the processor has. So libraries are asked themselves, and where pixels are computed, a small picture is.
+The versions of packages are not enough: a package may be built against another C library, and OpenCV computes pixels
+with the instructions of the processor. So the libraries report their own versions, and if pixels are computed, the
+checksum of a small computed image is one of the versions.
 """
 
 import platform
@@ -30,8 +31,8 @@ _PIXELS = "pixels"
 
 
 def build_versions(*, pixels: bool) -> dict[str, str]:
-    """Of this machine. pixels: whether any are computed, so that they are compared too."""
-    from packer.images.backends import strict_jpeg  # what nobody asks does not decode a picture
+    """Return the versions of this machine. pixels: also compute the small image."""
+    from packer.images.backends import strict_jpeg  # most conversions do without
 
     found = {"packer": __version__, "Python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
     for name in _PACKAGES:
@@ -51,12 +52,12 @@ def build_versions(*, pixels: bool) -> dict[str, str]:
 
 
 def compares_pixels(versions: Mapping[str, str]) -> bool:
-    """Whether the machine that has these versions computed a picture."""
+    """Whether the machine with these versions computed the image."""
     return _PIXELS in versions
 
 
 def check_versions(node: str, expected: Mapping[str, str], found: Mapping[str, str]) -> None:
-    """Raise InvalidRequest where another machine has other versions than the one that converts."""
+    """Raise InvalidRequest if a machine has other versions than the one that converts."""
     differing = [
         f"{name} {found.get(name)}, here {expected[name]}" for name in expected if found.get(name) != expected[name]
     ]
@@ -72,16 +73,16 @@ def check_versions(node: str, expected: Mapping[str, str], found: Mapping[str, s
 
 
 def _pixels() -> str:
-    """What the processor makes of a small picture: made smaller, larger, turned, and encoded."""
-    import cv2  # only whoever computes pixels
+    """Return the checksum of a small image that is made smaller, larger, turned, and encoded."""
+    import cv2  # only computed pixels need it
 
     rows, columns, channels = np.indices((93, 131, 3))
-    picture = ((rows * 37 + columns * 101 + channels * 59 + rows * columns) % 256).astype(np.uint8)
+    image = ((rows * 37 + columns * 101 + channels * 59 + rows * columns) % 256).astype(np.uint8)
     turned = cv2.getRotationMatrix2D((60.5, 40.25), 33.0, 1.3)
-    made = [cv2.resize(picture, (61, 47), interpolation=how) for how in (cv2.INTER_AREA, cv2.INTER_LINEAR)]
-    made.append(cv2.resize(picture, (201, 147), interpolation=cv2.INTER_CUBIC))
-    made.append(cv2.warpAffine(picture, turned, (131, 93), flags=cv2.INTER_LINEAR))
-    made += [cv2.imencode(suffix, picture)[1] for suffix in (".jpg", ".png")]
+    made = [cv2.resize(image, (61, 47), interpolation=how) for how in (cv2.INTER_AREA, cv2.INTER_LINEAR)]
+    made.append(cv2.resize(image, (201, 147), interpolation=cv2.INTER_CUBIC))
+    made.append(cv2.warpAffine(image, turned, (131, 93), flags=cv2.INTER_LINEAR))
+    made += [cv2.imencode(suffix, image)[1] for suffix in (".jpg", ".png")]
     made.append(cv2.imdecode(made[-2], cv2.IMREAD_COLOR))
     total = 0
     for each in made:

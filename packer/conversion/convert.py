@@ -1,21 +1,24 @@
-"""Convert: packs a source into a new pack: checks what is asked, plans, builds every part, publishes by one rename.
+"""Convert: checks a request, plans it, builds every part, and publishes the pack.
 
-What can be refused is refused before a million files are listed.
+Requests that cannot be fulfilled are refused before a million files are listed.
 """
 
+import inspect
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from packer import formats, sources
+from packer import formats
 from packer.conversion import engines
 from packer.conversion.build_part import Progress
+from packer.conversion.conversion_run import ConversionRun, Estimate, estimate
 from packer.conversion.engines.base import Engine, EngineOptions
 from packer.conversion.options import (
     MOST_EXTRAS_BYTES,
@@ -27,26 +30,22 @@ from packer.conversion.options import (
     Validate,
     preset_options,
 )
-from packer.conversion.pack_builder import Estimate, PackBuilder, estimate
-from packer.conversion.plan import ORIENTATION, Plan, make_plan
+from packer.conversion.plan import Plan, make_plan
+from packer.conversion.publication import FolderPublication, Publication, check_outside, check_target
 from packer.conversion.source_spec import SourceSpec, check_source, parameters
-from packer.conversion.unmoved_coordinates import about_files_left_out, about_unmoved_coordinates, kept_files
+from packer.conversion.stored_schema import ORIENTATION, kept_files
 from packer.conversion.work_folder_names import NAMES
-from packer.errors import InvalidRequest, PackerError, PackExists, WrongType, printable
+from packer.errors import InvalidRequest, PackerError, WrongType
 from packer.files.npy_arrays import map_file
 from packer.files.progress_bar import ProgressBar
-from packer.files.safe_paths import folded
-from packer.files.storage_errors import failing, free_bytes
-from packer.files.terminal_output import shell_word
+from packer.files.storage_errors import free_bytes
 from packer.files.work_folder import beside, work_folder
 from packer.formats.base import Order
-from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, Manifest
-from packer.pack.unlisted_files import check_replaceable
 from packer.schema import Field, Schema
 from packer.sources._extend.source_wrapper import subset
 from packer.sources._options import OPTIONS, SourceOptions
-from packer.sources._parse.folder_listing import counted
+from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources.base import Source
 from packer.sources.objects._class_names import is_a
 from packer.sources.objects._object_rows import Indexable
@@ -55,17 +54,21 @@ from packer.system.argument_types import check_arguments, check_switches
 from packer.system.parallel import usable_cores
 from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
-if TYPE_CHECKING:
-    from packer.conversion.stored_parts import StoredParts
-
 
 @dataclass(frozen=True)
 class ConversionSummary:
-    """What a conversion did. bytes_in were read, bytes_out are on disk.
+    """The result of a conversion.
 
-    skipped: (key, reason) of samples that are not in the pack. incomplete: (key, what is missing) of samples that are.
-    notes: what is worth knowing of the source, what became of the files that are of no sample, what may not be
-    meant of masks and boxes, and how many pictures are not upright.
+    Attributes:
+        samples, parts: in the pack.
+        bytes_in: of the source.
+        bytes_out: of the pack.
+        seconds: the duration.
+        pack_id: the id of the pack.
+        resumed_samples: samples that an earlier run had packed.
+        skipped: (key, reason) of samples that are not in the pack.
+        incomplete: (key, what is missing) of samples in the pack.
+        notes: lines for the user on the source and the values.
     """
 
     samples: int
@@ -120,180 +123,102 @@ def convert(
     on_note: Callable[[str], object] | None = None,
     **source_options: Unpack[SourceOptions],
 ) -> ConversionSummary:
-    """Pack an image folder, another tool's pack, a pack or a Python object into the new folder `pack`, complete or not
-    at all.
+    """Pack an image folder, another tool's pack, a pack or a Python object into the new folder `pack`.
 
-    source: a folder, also behind a URL such as "s3://bucket/photos", a pack, a table such as train.csv, another tool's
-    file such as data.tfrecord, or a Source object, which then has its options, sidecars and splits already. For a
-    packer data set, or a torch Subset of one, the pack's records are copied. to: the
-    format; None for what the name of the pack says
-    (out.h5, out.pth, ...), else lmdb. kind: what the folder is, the name of a source or "pack". codecs: field -> codec,
-    such as {"rgb": "jpeg:95"}. resize: px of the shorter side, or (height, width). sidecars: name -> "SUFFIX:KIND",
-    such as {"depth": "_d.tiff:depth"}. splits: name -> a file that lists the samples, or a share of 0 to 1.
-    mask_colours: a file, or field -> file, that says which value of a mask each colour is, such as CamVid's
-    label_colors.txt; "voc" is Pascal VOC's palette.
-    slots: what the records of another tool's format call a field, such as {"image": "rgb", "label": "object_id"}.
-    order: "stored", as the source has the samples, or "shuffled", which the formats of sequential readers default to.
-    threads: None for all usable cores; the
-    pack does not depend on it. engine: what builds the parts, "local" or "ray", a cluster whose machines see source and
-    pack under the same paths; address: of the cluster, None for what Ray finds; nodes_scratch: a folder on the disk of
-    each machine, where parts are built before they are copied. scratch: of a pack at a URL, such as
-    "s3://bucket/photos.pack", a folder of this machine, for the index and the parts that wait to be uploaded; with an
-    engine of many machines these upload their parts themselves, from nodes_scratch. overwrite: replace a pack that is
-    there.
-    restart: throw unfinished work of an earlier run away. progress: called with a
-    packer.system.progress_callback.Progress before the first sample and after each; its bytes are those read. on_note:
-    called with lines that are worth knowing, those on the source before the first sample is read; the summary's notes
-    are the same lines.
-    progress=True shows a bar, in a notebook too. Of an object that gives samples (a torch or Hugging Face Dataset, a
-    sequence, an iterable), fields: name -> kind ("image", "number", ...) or Field, in the order of a sample that is a
-    tuple. key: the field that names a sample, a text for each, or a function of its number. length: how many samples an
-    iterable has. fingerprint: a text that changes whenever the samples do, so that an interrupted conversion goes on.
-    source_options: the options of sources, such as depth_from="pcd"; these and all other arguments are options of
-    `packer convert`, in docs/commands.md.
-    Raises InvalidRequest, PackExists, BadInputs (all bad samples), StorageError, Locked.
+    The pack appears complete or not at all. All keyword arguments are options of `packer convert`, described in
+    docs/commands.md; these differ in Python:
+
+    Args:
+        source: a folder, pack, label file or file of another tool, also behind a URL such as "s3://bucket/photos"; a
+            Source object, which has its own options, sidecars and splits; or a Python object that contains samples (a
+            torch or Hugging Face Dataset, a sequence, an iterable). For a packer dataset, or a torch Subset of one, the
+            pack's records are copied.
+        pack: the folder, or a URL.
+        to: the format; None for the format of the suffix of `pack` (out.h5, out.pth), else lmdb.
+        kind: the name of a source, "pack", or "auto".
+        fields: the fields to pack. For a Python object: name -> kind ("image", "number", ...) or Field, in the order of
+            a sample that is a tuple.
+        key: for a Python object, the field that names a sample, a text for each, or a function of its number.
+        length: the number of samples of an iterable.
+        fingerprint: a text that changes whenever the samples of a Python object do, so that an interrupted conversion
+            can continue.
+        codecs: field -> codec, such as {"rgb": "jpeg:95"}.
+        resize: px of the shorter side, or (height, width).
+        sidecars: name -> "SUFFIX:KIND", such as {"depth": "_d.tiff:depth"}.
+        mask_colours: a file, or field -> file, with the value of a mask for each color; "voc" is Pascal VOC's palette.
+        slots: the field of each slot of another tool's format, such as {"image": "rgb", "label": "object_id"}.
+        splits: name -> a file that lists the samples, or a share of 0 to 1.
+        threads: None for all usable cores; the pack does not depend on it.
+        engine: "local", or "ray", a cluster whose machines see source and pack under the same paths.
+        nodes_scratch: for a cluster, a folder on the disk of each machine.
+        scratch: for a pack at a URL, a folder of this machine.
+        progress: called with a packer.system.progress_callback.Progress before the first sample and after each; True
+            shows a bar.
+        on_note: called with each note, those on the source before the first sample is read.
+        source_options: the options of sources, such as depth_from="pcd".
+
+    Returns:
+        The summary, with all notes.
+
+    Raises:
+        InvalidRequest: the request cannot be fulfilled.
+        PackExists: the place of the pack is taken.
+        BadInputs: samples are bad; all are listed.
+        StorageError: a disk or store fails.
+        Locked: another process converts to this place.
     """
     # the readers of the source check it
-    check_arguments(locals(), {**convert.__annotations__, "source": object, "source_options": object})
-    _check_options(source_options)
-    target = path_or_url(pack)
-    request = ConversionRequest(
-        source=path_or_url(source) if isinstance(source, str | PathLike) else source,
-        pack=target,
-        to=to,
-        kind=kind,
-        preset=preset,
-        fields=fields,
-        key=key,
-        length=length,
-        fingerprint=fingerprint,
-        codecs=codecs or {},
-        resize=resize,
-        exif=exif,
-        validate=validate,
-        on_error=on_error,
-        sidecars=sidecars,
-        sidecar_frame=sidecar_frame,
-        mask_colours=mask_colours,
-        unknown_colours=unknown_colours,
-        slots=slots or {},
-        order=order,
-        order_seed=order_seed,
-        splits=splits,
-        split_seed=split_seed,
-        split_by=split_by,
-        source_options=source_options,
-        part_bytes=part_bytes,
-        extras_bytes=extras_bytes,
-        max_pixels=max_pixels,
-        overwrite=overwrite,
-        restart=restart,
-    )
-    note = on_note or _unheard
+    given = dict(locals())
+    check_arguments(given, {**convert.__annotations__, "source": object, "source_options": object})
+    request = _request(given)
     notes: list[str] = []
 
-    def take(line: str) -> None:
+    def note(line: str) -> None:
         notes.append(line)
-        note(line)
+        if on_note is not None:
+            on_note(line)
 
     started = time.monotonic()
     nodes = None if nodes_scratch is None else path_or_url(nodes_scratch)
-    builds: Engine = engines.load(engine).Engine(
-        EngineOptions(address, nodes, threads, to_store=isinstance(target, URLPath))
-    )
-    wanted = _Wanted(request, builds, threads, started, progress)
-    if isinstance(target, URLPath):
-        summary = _published(wanted, target, None if scratch is None else path_or_url(scratch), take)
-    elif scratch is not None:
-        raise InvalidRequest(f"{target}: --scratch is for a pack at a URL; a folder is built beside its place")
-    else:
-        summary = wanted.build(request.plan(take), target, overwrite=overwrite)
+    to_store = isinstance(request.pack, URLPath)
+    builder: Engine = engines.load(engine).Engine(EngineOptions(address, nodes, threads, to_store=to_store))
+    with ProgressBar(quiet=progress is not True) as bar:
+        tell = bar if isinstance(progress, bool) else progress
+        if isinstance(request.pack, URLPath):
+            summary = _converted_to_store(request, request.pack, builder, threads, tell, note)
+        elif scratch is not None:
+            raise InvalidRequest(f"{request.pack}: --scratch is for a pack at a URL; leave it out")
+        else:
+            plan = request.plan(note)
+            with _folder_publication(plan, request.pack, overwrite=overwrite) as publication:
+                summary = _run(publication, builder, threads=threads, restart=restart, tell=tell)
     for line in summary.notes:
         note(line)
-    return replace(summary, notes=(*notes, *summary.notes))
+    return replace(summary, seconds=time.monotonic() - started, notes=notes)
 
 
-def _check_options(given: Mapping[str, object]) -> None:
-    """Raise WrongType for an option that no source has, and for a value of another type."""
-    unknown = sorted(given.keys() - OPTIONS.keys())
-    if unknown:
-        raise WrongType(f"{unknown[0]}: convert has no such argument, and no source such an option")
-    check_arguments(given, {name: OPTIONS[name].type for name in given})
-
-
-def _published(
-    wanted: "_Wanted", path: URLPath, scratch: Path | None, note: Callable[[str], object]
+def _converted_to_store(
+    request: "ConversionRequest",
+    target: URLPath,
+    engine: Engine,
+    threads: int | None,
+    tell: ProgressCallback | None,
+    note: Callable[[str], object],
 ) -> ConversionSummary:
-    """Build a pack whose parts go to the store, unless an earlier run has, and publish it."""
-    from packer.conversion.store_target import StoreTarget, is_of  # the client of the stores, which folders do without
+    """Convert to a URL, or complete what an earlier run has published there."""
+    from packer.conversion import store_publication  # the client of the stores, which folders do without
 
-    target = StoreTarget.of(path, scratch=scratch, overwrite=wanted.request.overwrite)
-    with target.opened() as publication:
-        there = publication.check()
-        # what an earlier run has put together there makes way where it is of another pack
-        request = replace(wanted.request, pack=publication.folder, overwrite=publication.is_built)
+    with store_publication.scratch_folder(target, request.scratch, overwrite=request.overwrite) as work:
+        published = store_publication.published_pack(target, work)
         plan = request.plan(note)
-        target.check_format(plan.options.to)
-        if there is not None:
-            publication.end(complete=is_of(there, plan))
-            note(f"{target.url}: complete since an earlier run, whose work is removed")
-            return _summary(there, plan, wanted.started)
-        parts = publication.parts_of(plan)
-        built = None if request.restart else publication.built()
-        if built is not None and is_of(built, plan):
-            note(f"{target.url}: built by an earlier run; only what is missing there is uploaded")
-            summary = _summary(built, plan, wanted.started)
-        else:
-            publication.forget()
-            summary = wanted.build(plan, publication.folder, overwrite=False, stored=parts)
-        publication.publish(parts)
-    return replace(summary, seconds=time.monotonic() - wanted.started)
-
-
-def _summary(manifest: Manifest, plan: Plan, started: float) -> ConversionSummary:
-    """Of a pack that an earlier run has built."""
-    return ConversionSummary(
-        samples=manifest.samples,
-        parts=len(manifest.parts),
-        bytes_in=plan.source_bytes,
-        bytes_out=_pack_bytes(manifest),
-        seconds=time.monotonic() - started,
-        pack_id=manifest.pack_id,
-        resumed_samples=manifest.samples,
-        skipped=manifest.skipped,
-        incomplete=manifest.incomplete,
-        notes=tuple(plan.extras.notes),
-    )
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """A conversion, and how it is run."""
-
-    request: "ConversionRequest"
-    engine: Engine
-    threads: int | None
-    started: float
-    progress: ProgressCallback | bool | None
-
-    def build(
-        self, plan: Plan, target: Path, *, overwrite: bool, stored: "StoredParts | None" = None
-    ) -> ConversionSummary:
-        """Build the planned pack at `target`, telling `progress` of it; its parts go to a store, if one is given."""
-        with ProgressBar(quiet=self.progress is not True) as bar:
-            counter = ProgressCounter(len(plan.source), bar if isinstance(self.progress, bool) else self.progress)
-            return _build(
-                plan,
-                target,
-                started=self.started,
-                threads=self.threads,
-                engine=self.engine,
-                overwrite=overwrite,
-                restart=self.request.restart,
-                progress=counter.add,
-                earlier=counter.add_resumed,
-                stored=stored,
-            )
+        if published is None:
+            publication = store_publication.StorePublication(plan, target, work)
+            return _run(publication, engine, threads=threads, restart=request.restart, tell=tell)
+        is_same = published.options == plan.options.to_json() and published.source.get("digest") == plan.digest
+        if not is_same or plan.source.resume_reason is not None:
+            raise store_publication.already_there(target)
+        note(f"{target}: an earlier run has completed it")
+        return _summary(published, plan, resumed=published.samples, notes=plan.extras.notes)
 
 
 def convert_source(
@@ -307,84 +232,92 @@ def convert_source(
     progress: Progress | None = None,
     engine: Engine | None = None,
 ) -> ConversionSummary:
-    """As `convert`, of a Source with its ConversionOptions. engine: None for the local one.
+    """Convert a Source with its options, as `convert` does.
 
-    progress: told of samples and source bytes that are done.
+    Args:
+        source, target, options, threads, overwrite, restart: see `convert`.
+        progress: receives the numbers of samples and source bytes done since its last call.
+        engine: None for the local one.
     """
     check_switches({"overwrite": overwrite, "restart": restart})
     started = time.monotonic()
     check_target(_place_of(source), target, overwrite=overwrite)
-    return _build(
-        make_plan(source, options),
-        target,
-        started=started,
-        threads=threads,
-        overwrite=overwrite,
-        restart=restart,
-        progress=progress,
-        engine=engine or engines.load("local").Engine(EngineOptions()),
-    )
+    engine = engine or engines.load("local").Engine(EngineOptions())
+    with _folder_publication(make_plan(source, options), target, overwrite=overwrite) as publication:
+        summary = _run(publication, engine, threads=threads, restart=restart, progress=progress)
+    return replace(summary, seconds=time.monotonic() - started)
 
 
-def _build(
-    plan: Plan,
-    target: Path,
-    *,
-    started: float,
-    threads: int | None,
-    engine: Engine,
-    overwrite: bool,
-    restart: bool,
-    progress: Progress | None,
-    earlier: Progress | None = None,
-    stored: "StoredParts | None" = None,
-) -> ConversionSummary:
-    """Build and publish a planned pack, whose target was checked.
-
-    threads: None for as many as this process may use, or one where bytes are kept and only headers are looked at: then
-    there is too little to do per file for more than the one beside the writer to be worth their switching.
-    started: by time.monotonic. earlier: told, instead of progress, of samples that an earlier run did.
-    """
-    root = _place_of(plan.source)
+@contextmanager
+def _folder_publication(plan: Plan, target: Path, *, overwrite: bool) -> Iterator[FolderPublication]:
+    """Lock the work folder of a pack on disk."""
     with work_folder(beside(target), NAMES) as work:
-        _check_still_free(root, target, overwrite=overwrite)  # another run may have ended while this one planned
-        wanted = threads or max(plan.source.folder.reads_at_once, 1 if plan.only_copies else usable_cores())
-        job = PackBuilder(
-            plan,
-            target,
-            work,
-            threads=wanted,
-            progress=progress or (lambda samples, size: None),
-            earlier=earlier,
-            stored=stored,
-        )
-        with job.saying_what_is_needed():
-            job.begin(restart=restart)
-        job.check_manifest()
-        job.check_space()
-        with job.saying_what_is_needed():
-            resumed = sum(done.part.samples for done in job.records.finished.values())
-            manifest = job.build(engine)
-            found = job.findings()
-            orientations = _about_orientations(job.records.pack / INDEX, manifest, plan)
-            _check_still_free(root, target, overwrite=overwrite)  # a conversion takes hours
-            job.publish(manifest, overwrite=overwrite)
+        publication = FolderPublication(plan, target, work, overwrite=overwrite)
+        publication.check_free()  # another run may have ended while this one planned
+        yield publication
+
+
+def _run(
+    publication: Publication,
+    engine: Engine,
+    *,
+    threads: int | None,
+    restart: bool,
+    progress: Progress | None = None,
+    tell: ProgressCallback | None = None,
+) -> ConversionSummary:
+    """Build and publish a planned pack.
+
+    Args:
+        publication: the place of its parts.
+        engine: builds the parts.
+        threads: None for all usable cores, or one if bytes are kept and only headers are read: then a file is too
+            little work for more than one thread besides the writer.
+        restart: remove the work of an earlier run.
+        progress: see `convert_source`.
+        tell: see `convert`.
+    """
+    plan = publication.plan
+    counter = ProgressCounter(len(plan.source), tell)
+    count = threads or max(plan.source.folder.reads_at_once, 1 if plan.only_copies else usable_cores())
+    run = ConversionRun(
+        publication,
+        threads=count,
+        progress=progress or counter.add,
+        resumed=progress or counter.add_resumed,
+    )
+    with run.naming_needed_space():
+        publication.begin(restart=restart)
+    run.check_manifest()
+    run.check_space()
+    with run.naming_needed_space():
+        resumed = sum(done.part.samples for done in publication.finished.values())
+        manifest = run.build(engine.build)
+        notes = [*plan.extras.notes, *run.findings(), *_about_orientations(publication.pack / INDEX, manifest, plan)]
+        manifest.check()
+        publication.publish(manifest)
+    return _summary(manifest, plan, resumed=resumed, notes=(*notes, *engine.notes))
+
+
+def _summary(manifest: Manifest, plan: Plan, *, resumed: int, notes: Sequence[str]) -> ConversionSummary:
+    size = sum(part.bytes for part in manifest.parts)
+    size += sum(file.bytes for file in (*manifest.index, *manifest.extras))
     return ConversionSummary(
         samples=manifest.samples,
         parts=len(manifest.parts),
         bytes_in=plan.source_bytes,
-        bytes_out=_pack_bytes(manifest),
-        seconds=time.monotonic() - started,
+        bytes_out=size + len(manifest.to_bytes()),
+        seconds=0.0,
         pack_id=manifest.pack_id,
         resumed_samples=resumed,
         skipped=manifest.skipped,
         incomplete=manifest.incomplete,
-        notes=(*plan.extras.notes, *found, *orientations, *engine.notes),
+        notes=tuple(notes),
     )
 
 
 def _about_orientations(index: Path, manifest: Manifest, plan: Plan) -> list[str]:
-    """How many pictures lie otherwise than their EXIF orientation says; from the index, which has it of each."""
+    """Return a note with the number of images that EXIF rotates, counted in the index."""
     name = f"number-{ORIENTATION.name}.npy"
     files = [file for file in manifest.index if file.name == name]
     if not files or plan.source.is_encoded:
@@ -399,141 +332,124 @@ def _about_orientations(index: Path, manifest: Manifest, plan: Plan) -> list[str
     return [f"{pictures}: left as they are; --exif rotate turns them"]
 
 
-def _pack_bytes(manifest: Manifest) -> int:
-    parts = sum(part.bytes for part in manifest.parts)
-    return parts + sum(file.bytes for file in (*manifest.index, *manifest.extras)) + len(manifest.to_bytes())
-
-
-# ---- what is asked
+# ---- the request
 
 
 @dataclass(frozen=True)
 class ConversionRequest:
-    """What the user asks for; see `convert`, whose arguments these are."""
+    """All that the user asked for; see `convert`.
+
+    Attributes:
+        source, pack, preset, scratch, overwrite, restart: as the user gave them.
+        options: all that decides the bytes of the pack, besides the source.
+        spec: the options of the source.
+        fields, key, length, fingerprint: the options of a Python object.
+        rows: of a pack, in this order; None for all.
+    """
 
     source: Path | Source | Indexable | Iterable[Any]
     pack: Path
-    to: str | None = None
-    kind: str = "auto"
-    preset: PresetName | None = None
-    fields: Sequence[str] | Mapping[str, str | Field] | None = None
-    key: str | Sequence[str] | Callable[[int], str] | None = None
-    length: int | None = None
-    fingerprint: str | None = None
-    codecs: Mapping[str, str] = field(default_factory=dict)
-    resize: int | tuple[int, int] | None = None
-    exif: Exif = "ignore"
-    validate: Validate = "full"
-    on_error: OnError = "raise"
-    sidecars: Mapping[str, str] | Sequence[str] = ()
-    sidecar_frame: SidecarFrame | None = None
-    mask_colours: str | PathLike[str] | Mapping[str, str | PathLike[str]] | Sequence[str] = ()
-    unknown_colours: str | None = None
-    slots: Mapping[str, str] = field(default_factory=dict)
-    order: Order | None = None
-    order_seed: int = 0
-    splits: Mapping[str, str | PathLike[str] | float] | Sequence[str] = ()
-    split_seed: int | None = None
-    split_by: str | None = None
-    source_options: Mapping[str, object] = field(default_factory=dict)
-    part_bytes: int | None = None
-    extras_bytes: int = MOST_EXTRAS_BYTES
-    max_pixels: int | None = None
-    overwrite: bool = False
-    restart: bool = False
-    rows: Sequence[int] | None = None  # of a pack, in this order; None for all
+    options: ConversionOptions
+    spec: SourceSpec
+    preset: PresetName | None
+    fields: Sequence[str] | Mapping[str, str | Field] | None
+    key: str | Sequence[str] | Callable[[int], str] | None
+    length: int | None
+    fingerprint: str | None
+    scratch: Path | None
+    overwrite: bool
+    restart: bool
+    rows: Sequence[int] | None = None
 
-    def plan(self, on_note: Callable[[str], object] | None) -> Plan:
-        """The plan of the conversion, once its target is checked; raises InvalidRequest, PackExists, BadInput."""
-        if self._is_object and (packed := self._of_pack()) is not None:
-            return packed.plan(on_note)
-        said = named_format(self.pack)
-        asked = ConversionOptions(
-            to=format_of(self.pack, self.to, said=said),
-            fields=tuple(self.fields) if self.fields and not self._is_object else None,
-            codecs=tuple(self.codecs.items()),
-            resize=_resize_text(self.resize),
-            exif=self.exif,
-            validate=self.validate,
-            on_error=self.on_error,
-            part_bytes=self.part_bytes,
-            extras_bytes=self.extras_bytes,
-            max_pixels=self.max_pixels,
-            sidecar_frame=self.sidecar_frame,
-            slots=tuple(self.slots.items()),
-            order=self.order,
-            order_seed=self.order_seed,
-        )
-        note = on_note or _unheard
-        self._check_place()
-        if said is not None:
-            note(f"{self.pack}: format {asked.to}; a pack is a folder, which this name will be of")
-        spec = self._spec()
-        if isinstance(self.source, Path):
-            spec = spec.preset(self.source) if self.preset else spec
-            opened, found = spec.open(self.source)
-            opened = opened if self.rows is None else subset(opened, self.rows)
-        elif isinstance(self.source, Source):
-            if spec != SourceSpec():
-                raise InvalidRequest(
-                    f"{self.source.root}: {', '.join(spec.flags) or 'kind'}: for a folder; give them to the Source "
-                    "object, or give the folder"
-                )
-            opened, found = self.source, f"read as {self.source.kind}"
-        else:
-            opened, spec = self._open_object(self.source, spec)
-            found = f"read as {opened.kind}"
+    def plan(self, note: Callable[[str], object]) -> Plan:
+        """Check the target, open the source, and plan; raises InvalidRequest, PackExists, BadInput."""
+        packed = self._of_pack()
+        if packed is not None:
+            return packed.plan(note)
+        self._check_arguments()
+        self._check_places(self._place)
+        options = self.options
+        if not isinstance(self.pack, URLPath) and named_format(self.pack) is not None:
+            note(f"{self.pack}: format {options.to}; a pack is a folder, which gets this name")
+        opened, found, asked = self._open()
         if self.preset:
-            asked = _with_preset(self.preset, asked, opened.schema)
-        asked = replace(asked, source=_asked_of(opened) if isinstance(self.source, Source) else spec.to_json(opened))
+            options = _with_preset(self.preset, options, opened.schema)
         place = self.source if isinstance(self.source, Path) else _place_of(opened)
         for line in (f"{place or opened.root}: {found}", *opened.notes):
             note(line)
-        plan = make_plan(opened, asked)
-        for line in _warnings(plan):
+        plan = make_plan(opened, replace(options, source=asked))
+        for line in _notes(plan):
             note(line)
         return plan
 
     @property
-    def _is_object(self) -> bool:
-        """Whether samples come of a Python object that is neither a path nor a Source."""
-        return not isinstance(self.source, Path | Source)
-
-    def _check_place(self) -> None:
-        """Raise InvalidRequest, PackExists for a source or a target that cannot be, or arguments of another source."""
-        given = [name for name in ("key", "length", "fingerprint") if getattr(self, name) is not None]
-        if not self._is_object and (given or isinstance(self.fields, Mapping)):
-            raise InvalidRequest(
-                f"{given[0] if given else 'a mapping for fields'} is for Python objects; what a path or a Source holds "
-                "says its keys and fields itself"
-            )
-        place = self.source if isinstance(self.source, Path) else None
+    def _place(self) -> Path | None:
+        """The folder or file of the source on this machine."""
         if isinstance(self.source, Source):
-            place = _place_of(self.source)
-        if isinstance(place, URLPath):
-            place = None  # what is there its listing tells, and no folder of this machine lies in it
+            return _place_of(self.source)
+        return self.source if isinstance(self.source, Path) and not isinstance(self.source, URLPath) else None
+
+    def _check_arguments(self) -> None:
+        """Raise InvalidRequest for arguments of Python objects with another source."""
+        if not isinstance(self.source, Path | Source):
+            return
+        given = [name for name in ("key", "length", "fingerprint") if getattr(self, name) is not None]
+        if given or isinstance(self.fields, Mapping):
+            raise InvalidRequest(
+                f"{given[0] if given else 'a mapping for fields'} is for Python objects; a path or a Source has "
+                "its own keys and fields"
+            )
+
+    def _check_places(self, place: Path | None) -> None:
+        """Raise InvalidRequest, PackExists for a source or a target that cannot be."""
         if place is not None:
             check_source(place)
-        check_target(place, self.pack, overwrite=self.overwrite)
+        if not isinstance(self.pack, URLPath):
+            check_target(place, self.pack, overwrite=self.overwrite)
+        elif place is not None and self.scratch is not None:
+            check_outside(place, self.scratch)
 
     def _of_pack(self) -> "ConversionRequest | None":
-        """The same request of the pack that a packer data set, or a Subset of one, reads; None for other objects."""
+        """Return this request for the pack of a packer dataset, or of a Subset of one; None for other sources."""
+        if isinstance(self.source, Path | Source):
+            return None
         from packer.sources.objects._open_object import without_subsets  # folders do without
 
         data, indices = without_subsets(self.source)
         if not is_a(data, "packer.datasets.pack_dataset", "PackDataset"):
             return None
         rows, fields = data.stored_rows(indices), self.fields or data.fields
-        return replace(self, source=path_or_url(str(data.path)), rows=rows, fields=fields)
+        options = replace(self.options, fields=tuple(fields) if fields else None)
+        return replace(self, source=path_or_url(str(data.path)), rows=rows, fields=fields, options=options)
 
-    def _open_object(self, data: Indexable | Iterable[Any], spec: SourceSpec) -> tuple[Source, SourceSpec]:
-        """The source that a Python object is, and what the manifest says of it; raises InvalidRequest."""
+    def _open(self) -> tuple[Source, str, Mapping[str, Any]]:
+        """Return the source, a line on what was recognised, and what the manifest keeps of its options."""
+        if isinstance(self.source, Path):
+            spec = self.spec.preset(self.source) if self.preset else self.spec
+            opened, found = spec.open(self.source)
+            opened = opened if self.rows is None else subset(opened, self.rows)
+            return opened, found, spec.to_json(opened)
+        if isinstance(self.source, Source):
+            if self.spec != SourceSpec():
+                raise InvalidRequest(
+                    f"{self.source.root}: {', '.join(self.spec.flags) or 'kind'}: for a folder; give them to the "
+                    "Source object, or give the folder"
+                )
+            provenance = self.source.provenance()
+            asked = self.source.asked() if provenance is None else provenance.asked
+            return self.source, f"read as {self.source.kind}", asked
+        opened, spec = self._open_object(self.source)
+        return opened, f"read as {opened.kind}", spec.to_json(opened)
+
+    def _open_object(self, data: Indexable | Iterable[Any]) -> tuple[Source, SourceSpec]:
+        """Return the source of a Python object, and its options; raises InvalidRequest."""
         from packer.sources.objects._open_object import ObjectOptions, open_object  # folders do without
 
         if isinstance(data, type):
             raise InvalidRequest(f"{data.__module__}.{data.__qualname__}: is a class; give an object of it")
-        taken = {name: spec.options[name] for name in ("axes", "follow_links") if name in spec.options}
-        other = replace(spec, options={name: value for name, value in spec.options.items() if name not in taken})
+        own = {name: value for name, value in self.spec.options.items() if name in ("axes", "follow_links")}
+        others = {name: value for name, value in self.spec.options.items() if name not in own}
+        other = replace(self.spec, options=others)
         if other != SourceSpec():
             raise InvalidRequest(
                 f"<{type(data).__name__}>: {', '.join(other.flags) or 'kind'}: for the files of a folder; describe the "
@@ -541,45 +457,76 @@ class ConversionRequest:
             )
         source, options = open_object(
             data,
-            ObjectOptions(fields=self.fields, key=self.key, length=self.length, fingerprint=self.fingerprint, **taken),
+            ObjectOptions(fields=self.fields, key=self.key, length=self.length, fingerprint=self.fingerprint, **own),
         )
-        place = _place_of(source)
-        if place is not None:
-            check_target(place, self.pack, overwrite=self.overwrite)
+        self._check_places(_place_of(source))
         return source, SourceSpec(options=options)
 
-    def _spec(self) -> SourceSpec:
-        return SourceSpec(
-            self.kind,
-            parameters(self.source_options),
-            _texts(self.sidecars),
-            _texts(self.splits),
-            split_seed=self.split_seed,
-            split_by=self.split_by,
-            mask_colours=_places(self.mask_colours),
-            unknown_colours=self.unknown_colours,
-        )
 
-    def dry_run(self, on_note: Callable[[str], object] | None = None) -> "DryRun":
-        """What `convert` would do, as far as that is known before samples are read; nothing is written."""
-        plan = self.plan(on_note)
-        free = free_bytes(self.pack.absolute().parent)
-        size = estimate(plan)
-        refused: PackerError | None = None
-        if (plan.links and plan.options.on_error == "raise") or plan.unread:
-            refused = plan.refusal(plan.links)
-        try:  # the work folder is made as the real run makes it, and removed again
-            with work_folder(beside(self.pack), NAMES) as work:
-                job = PackBuilder(plan, self.pack, work, threads=1, progress=lambda samples, size: None, estimate=size)
-                job.rehearse(restart=self.restart)
-        except PackerError as error:
-            refused = refused or error
-        return DryRun(plan, size, free, refused)
+def _request(given: Mapping[str, Any]) -> ConversionRequest:
+    """Make the request from all arguments of `convert`; raises InvalidRequest, WrongType."""
+    _check_options(given["source_options"])
+    source, pack, fields = given["source"], path_or_url(given["pack"]), given["fields"]
+    source = path_or_url(source) if isinstance(source, str | PathLike) else source
+    is_object = not isinstance(source, Path | Source)
+    options = ConversionOptions(
+        to=format_of(pack, given["to"]),
+        fields=tuple(fields) if fields and not is_object else None,
+        codecs=tuple((given["codecs"] or {}).items()),
+        resize=_resize_text(given["resize"]),
+        exif=given["exif"],
+        validate=given["validate"],
+        on_error=given["on_error"],
+        part_bytes=given["part_bytes"],
+        extras_bytes=given["extras_bytes"],
+        max_pixels=given["max_pixels"],
+        sidecar_frame=given["sidecar_frame"],
+        slots=tuple((given["slots"] or {}).items()),
+        order=given["order"],
+        order_seed=given["order_seed"],
+    )
+    spec = SourceSpec(
+        given["kind"],
+        parameters(given["source_options"]),
+        _texts(given["sidecars"]),
+        _texts(given["splits"]),
+        split_seed=given["split_seed"],
+        split_by=given["split_by"],
+        mask_colours=_places(given["mask_colours"]),
+        unknown_colours=given["unknown_colours"],
+    )
+    return ConversionRequest(
+        source=source,
+        pack=pack,
+        options=options,
+        spec=spec,
+        preset=given["preset"],
+        fields=fields,
+        key=given["key"],
+        length=given["length"],
+        fingerprint=given["fingerprint"],
+        scratch=None if given["scratch"] is None else path_or_url(given["scratch"]),
+        overwrite=given["overwrite"],
+        restart=given["restart"],
+    )
+
+
+def _check_options(given: Mapping[str, object]) -> None:
+    """Raise WrongType for an option that no source has, and for a value of another type."""
+    unknown = sorted(given.keys() - OPTIONS.keys())
+    if unknown:
+        raise WrongType(f"{unknown[0]}: convert has no such argument, and no source such an option")
+    check_arguments(given, {name: OPTIONS[name].type for name in given})
+
+
+def _place_of(source: Source) -> Path | None:
+    """Return the folder or file of a source on this machine; None if it has none."""
+    return source.named if source.is_on_disk and source.folder.is_local else None
 
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a conversion would do. free_bytes: on the disk of the pack. refused: what the conversion would raise."""
+    """The expected result of a conversion. free_bytes: on the disk of the pack. refused: the error it would raise."""
 
     plan: Plan
     size: Estimate
@@ -587,30 +534,41 @@ class DryRun:
     refused: PackerError | None
 
 
-def _asked_of(source: Source) -> Mapping[str, Any]:
-    """What the manifest says of a source that the user has made: what it was made with."""
-    known = source.provenance()
-    return source.asked() if known is None else known.asked
+def dry_run(
+    source: object, pack: str | PathLike[str], given: Mapping[str, object], on_note: Callable[[str], object]
+) -> DryRun:
+    """Return what `convert` would do with these arguments, as far as it is known before samples are read.
 
-
-def _place_of(source: Source) -> Path | None:
-    """The folder or file of a source; None for a Python object, which lies nowhere."""
-    return source.named if source.is_on_disk and source.folder.is_local else None
-
-
-def _unheard(line: str) -> None:
-    """Where nobody listens."""
+    Nothing is written. Raises the errors of planning.
+    """
+    defaults = {name: each.default for name, each in inspect.signature(convert).parameters.items()}
+    request = _request({**defaults, "source_options": {}, **given, "source": source, "pack": pack})
+    if isinstance(request.pack, URLPath):
+        raise InvalidRequest(f"{pack}: --dry-run is for a pack in a folder; give one")
+    plan = request.plan(on_note)
+    size, free = estimate(plan), free_bytes(request.pack.absolute().parent)
+    refused: PackerError | None = None
+    if (plan.links and plan.options.on_error == "raise") or plan.unread:
+        refused = plan.refusal(plan.links)
+    try:  # the work folder is made as for a conversion, and removed again
+        with work_folder(beside(request.pack), NAMES) as work:
+            publication = FolderPublication(plan, request.pack, work)
+            publication.check(restart=request.restart)
+            ConversionRun(publication, threads=1, progress=lambda samples, size: None, estimate=size).rehearse()
+    except PackerError as error:
+        refused = refused or error
+    return DryRun(plan, size, free, refused)
 
 
 def _texts(given: Mapping[str, Any] | Sequence[str]) -> tuple[str, ...]:
-    """NAME=VALUE each, as the user would type it."""
+    """Return NAME=VALUE texts as the user would type them."""
     if isinstance(given, Mapping):
         return tuple(f"{name}={value}" for name, value in given.items())
     return tuple(given)
 
 
 def _places(given: str | PathLike[str] | Mapping[str, str | PathLike[str]] | Sequence[str]) -> tuple[str, ...]:
-    """A file alone, or NAME=FILE each, as the user would type it."""
+    """Return a lone file, or NAME=FILE texts, as the user would type them."""
     if isinstance(given, str | PathLike):
         return (os.fspath(given),)
     if isinstance(given, Mapping):
@@ -619,29 +577,29 @@ def _places(given: str | PathLike[str] | Mapping[str, str | PathLike[str]] | Seq
 
 
 def _resize_text(resize: int | tuple[int, int] | None) -> str | None:
-    """As options and manifests have it: N, or WxH."""
+    """Return N or WxH, the form of options and manifests."""
     if resize is None or isinstance(resize, int):
         return None if resize is None else str(resize)
     height, width = resize
     return f"{width}x{height}"
 
 
-def _with_preset(name: PresetName, asked: ConversionOptions, schema: Schema) -> ConversionOptions:
-    """The options with those of the preset where the user did not say another."""
-    preset = preset_options(name, schema, formats.load(asked.to).Writer.codecs)
-    fields = asked.fields or preset["fields"]
-    typed = dict(asked.codecs)
+def _with_preset(name: PresetName, options: ConversionOptions, schema: Schema) -> ConversionOptions:
+    """Return the options with those of the preset that the user did not set."""
+    preset = preset_options(name, schema, formats.load(options.to).Writer.codecs)
+    fields = options.fields or preset["fields"]
+    typed = dict(options.codecs)
     codecs = {field: codec for field, codec in dict(preset.get("codecs", ())).items() if field in fields} | typed
-    return replace(asked, fields=fields, codecs=tuple(codecs.items()), resize=asked.resize or preset.get("resize"))
+    return replace(options, fields=fields, codecs=tuple(codecs.items()), resize=options.resize or preset.get("resize"))
 
 
-def _warnings(plan: Plan) -> list[str]:
-    """What may surprise: pictures that grow, texts whose coordinates no longer fit, what another tool will find."""
-    source, asked = plan.source, plan.options
-    found = list(formats.load(asked.to).Writer.notes(plan.schema))
-    if asked.order is None and asked.settled_order == "shuffled":
+def _notes(plan: Plan) -> list[str]:
+    """Return notes on images that grow, fields that do not move, and what another tool reads."""
+    source, options = plan.source, plan.options
+    found = list(formats.load(options.to).Writer.notes(plan.schema))
+    if options.order is None and options.effective_order == "shuffled":
         found.append(
-            f"samples are packed in a shuffled order, since {asked.to} is read in that of the file; "
+            f"samples are packed in a shuffled order, since {options.to} is read in that of the file; "
             "--order stored keeps the source's"
         )
     if plan.unread:
@@ -649,157 +607,75 @@ def _warnings(plan: Plan) -> list[str]:
     larger, looked = plan.enlarged
     if larger:
         found.append(
-            f"--resize {asked.resize} enlarges: {larger} of {looked} pictures looked at are smaller; "
+            f"--resize {options.resize} enlarges: {larger} of {looked} pictures looked at are smaller; "
             "these take more room, and show no more"
         )
-    moves = _moving([asked.to_json()])
-    moved = "" if moves else _moving(_earlier(source))
-    if (moves or moved) and _is_pack_of_records(source):  # whose source said so, if anyone listened
-        from packer.sources.records._record_fields import about_unmoved  # only what moves needs it
-
-        found += about_unmoved(plan.schema)
-    elif moves and not source.holds_records:  # which says it of all that is no picture
-        found += about_unmoved_coordinates((field for field in plan.schema if field.name not in source.sidecars), moves)
-    elif moved:
-        found += about_unmoved_coordinates(plan.schema, moved, before=True)
-    if moves:
-        wanted = (field for field in source.schema if asked.fields is None or field.name in asked.fields)
-        found += about_files_left_out(kept_files(wanted), moves)
-    texts = [name for name in source.sidecars if source.schema[name].kind in ("text", "json", "bytes")]
-    if moves and texts and asked.sidecar_frame != "upright":
-        found.append(
-            f"{', '.join(texts)}: kept as they are: coordinates in them are of the source's pixels, which {moves} "
-            "moves; kind boxes moves along"
-        )
-    alike = _alike_names(source)
-    if alike:
-        first, second = map(printable, alike[0])
-        found.append(
-            f"{counted(len(alike), 'file')} named as another but for case or the spelling of accents, such as "
-            f"{second!r} and {first!r}: packer extract, which writes what every file system can hold, will refuse "
-            "them; rename one"
-        )
+    if moves := _moving(options):
+        packed = [field for field in source.schema if options.fields is None or field.name in options.fields]
+        found += _about_moves(source, [field for field in packed if not field.hidden], moves)
+        if kept := kept_files(packed):
+            found.append(f"{_names(kept)}: left out, since {moves} moves the pixels that these files describe")
     return found
 
 
-def _moving(asked: Sequence[Mapping[str, Any]]) -> str:
-    """The options of conversions that move pixels, as the user types them; empty for none."""
-    words = ["--resize"] * any(each.get("resize") for each in asked)
-    words += ["--exif rotate"] * any(each.get("exif") == "rotate" for each in asked)
-    return " and ".join(words)
+def _moving(options: ConversionOptions) -> str:
+    """Return the options that move pixels, as the user types them; empty for none."""
+    return " and ".join(["--resize"] * (options.resize is not None) + ["--exif rotate"] * (options.exif == "rotate"))
 
 
-def _earlier(source: Source) -> list[dict[str, Any]]:
-    """The options of the conversions that made a pack; none of another source."""
-    if not source.is_encoded:
-        return []
-    from packer.pack.source_paths import conversions  # only a pack as the source needs it
-
-    known = source.provenance()
-    before = None if known is None else known.asked.get("options")
-    return conversions(before) if isinstance(before, dict) else []
-
-
-def _is_pack_of_records(source: Source) -> bool:
-    """Whether it is a pack that was made of another tool's records or arrays, whose numbers may be places."""
-    known = source.provenance() if source.is_encoded else None
-    kind = None if known is None else known.origin.get("kind")
-    return kind in sources.names() and sources.load(str(kind)).Source.holds_records
+def _about_moves(source: Source, fields: Sequence[Field], moves: str) -> Iterator[str]:
+    """Yield what moved pixels mean for the other fields and for missing depth."""
+    unmoved = [field for field in fields if _may_describe_pixels(source, field)]
+    if unmoved and not source.holds_records:  # a source of records lists them itself
+        yield f"{_names(unmoved)}: stored as they are: {moves} moves images, masks, depth, boxes and points only"
+    depths = [field for field in fields if field.kind == "depth" and field.invalid is None]
+    if depths and "--resize" in moves:
+        yield (
+            f"{_names(depths)}: no value for missing pixels is set, so --resize mixes all values; if one means "
+            "missing, such as 0, name it: depth:0"
+        )
 
 
-def _alike_names(source: Source) -> list[tuple[str, str]]:
-    """Pairs of files that some file system takes for one, so that they cannot be extracted; none of a pack."""
-    if source.is_encoded:
-        return []
-    seen, twice = set[int](), set[int]()  # hashes: a million names are a third of what they are as text
-    for name in _file_names(source):
-        key = hash(folded(name))
-        (twice if key in seen else seen).add(key)
-    names: dict[str, str] = {}
-    found = []
-    for name in _file_names(source) if twice else ():
-        text = folded(name)
-        if hash(text) in twice and names.setdefault(text, name) != name:
-            found.append((names[text], name))
-    return found
+def _may_describe_pixels(source: Source, field: Field) -> bool:
+    """Whether a field that no geometry moves holds arrays, JSON, or a sidecar's text."""
+    is_array = field.kind == "number" and len(field.shape or ()) > 1
+    return is_array or field.kind == "json" or (field.kind in ("text", "bytes") and field.name in source.sidecars)
 
 
-def _file_names(source: Source) -> Iterator[str]:
-    return (name for row in range(len(source)) for name in source.file_names(row))
+def _names(fields: Iterable[Field]) -> str:
+    return listed(shown(field.name) for field in fields)
 
 
-# ---- the target
+# ---- the format
 
 _FILES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".npz", ".npy", ".pkl", ".db")  # of one file each
 _NO_FORMAT = ("", "pack")  # suffixes of most packs: no need to ask the packages that bring formats
-_FURTHER = {"h5": "hdf5", "pt": "pth"}  # suffixes that are not a format's name
+_FURTHER = {"h5": "hdf5", "pt": "pth"}  # suffixes that are not the name of a format
 
 
 def named_format(target: Path) -> str | None:
-    """The format that the target's suffix says; None where it says none."""
+    """Return the format of the target's suffix; None if the suffix names none."""
     suffix = target.suffix.lower().removeprefix(".")
-    said = _FURTHER.get(suffix, suffix)
-    return said if suffix not in _NO_FORMAT and said in formats.registry else None
+    name = _FURTHER.get(suffix, suffix)
+    return name if suffix not in _NO_FORMAT and name in formats.registry else None
 
 
-def format_of(target: Path, asked: str | None, *, said: str | None) -> str:
-    """The format of a pack: as asked, else as the target's suffix says (out.h5, out.pth), else lmdb.
+def format_of(target: Path, to: str | None) -> str:
+    """Return the format of a pack: `to`, else that of the target's suffix (out.h5, out.pth), else lmdb.
 
-    said: what `named_format` gives. Raises InvalidRequest where the two contradict each other, and for the suffix of a
-    file of another kind without --to.
+    Raises InvalidRequest if the two differ, and without `to` for the suffix of an archive.
     """
-    if said is None:
-        if asked is None and target.suffix.lower() in _FILES:
+    named = None if isinstance(target, URLPath) else named_format(target)
+    if named is None:
+        if to is None and target.suffix.lower() in _FILES and not isinstance(target, URLPath):
             raise InvalidRequest(
                 f"{target}: a pack is a folder, not a {target.suffix} file; give another name, such as "
                 f"{target.stem}.pack, or say --to"
             )
-        return asked or "lmdb"
-    if asked is not None and asked != said:
+        return to or "lmdb"
+    if to is not None and to != named:
         raise InvalidRequest(
-            f"{target}: its name says {said}, --to says {asked}; leave --to out, or give another name, such as "
+            f"{target}: its name says {named}, --to says {to}; leave --to out, or give another name, such as "
             f"{target.stem}.pack"
         )
-    return said
-
-
-def check_target(root: Path | None, target: Path, *, overwrite: bool) -> None:
-    """Raise InvalidRequest where the pack cannot be put there, PackExists where something is there already.
-
-    root: the folder of the source; None where it lies nowhere.
-    """
-    if root is not None:
-        with failing(target, "ask for the folder"):  # links that change while they are followed
-            source, place = root.resolve(), target.resolve()
-        if place == source:
-            raise InvalidRequest(f"{target}: is the source itself; give the pack another name")
-        if source in place.parents:
-            raise InvalidRequest(f"{target}: lies inside the source {root}; choose a folder beside it")
-    if not os.path.lexists(target):
-        if not target.parent.is_dir():
-            raise InvalidRequest(f"{target}: its parent folder does not exist; make it first")
-        return
-    if target.is_symlink():
-        raise InvalidRequest(f"{target}: is a link; give the folder itself, or another name")
-    with failing(target, "list the folder"):
-        is_empty = target.is_dir() and not any(target.iterdir())
-    if is_empty and not overwrite:
-        raise PackExists(f"{target}: an empty folder is there; remove it: rmdir {shell_word(str(target))}")
-    if not overwrite:
-        hint = "--overwrite replaces it, or" if _is_pack(target) else "it is no pack, so it is never replaced;"
-        raise PackExists(f"{target}: already there; {hint} choose another name")
-    check_replaceable(target)
-
-
-def _is_pack(target: Path) -> bool:
-    try:
-        manifests.read(target)
-    except PackerError:
-        return os.path.lexists(target / manifests.NAME)  # a damaged one is told by --overwrite
-    return True
-
-
-def _check_still_free(root: Path | None, target: Path, *, overwrite: bool) -> None:
-    """Raise PackExists where something has come there since; what --overwrite replaces is checked as it is replaced."""
-    if not overwrite and os.path.lexists(target):
-        check_target(root, target, overwrite=False)
+    return named

@@ -1,6 +1,6 @@
-"""Encode: one sample of a source becomes the record of a pack, with everything that the index needs to know of it.
+"""Encode: makes the record of a pack from one sample of a source, with all that the index stores about it.
 
-Records of another pack become records of a new one in pack_source.
+See pack_source for the records of another pack.
 """
 
 import zlib
@@ -14,25 +14,33 @@ import numpy as np
 
 from packer import codecs, formats, images
 from packer.codecs.base import Codec
-from packer.conversion import suspect_values
-from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
+from packer.conversion.plan import Plan
+from packer.conversion.stored_schema import MATRIX, ORIENTATION, SOURCE_SIZE
 from packer.errors import BadInput, DamagedImage, PackerError, naming_memory
 from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_values, upright
-from packer.images import MAX_PIXELS, Header, restart_interval_table
+from packer.images import MAX_PIXELS, Header, loses_alpha, restart_interval_table
 from packer.images.field_decoder import HeaderCache
 from packer.pack.label_orientation import PictureFrame, lies_upright
 from packer.pack.related_rows import check_rows
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources._parse.box_check import check_boxes
+from packer.sources._parse.folder_listing import shown
 from packer.sources.base import UNTAKEN, Sample
 
 _LOSSY = "jpeg:95"
 
 
 class Encoded(NamedTuple):
-    """A sample ready to be written. crc32s are in schema order; source_bytes is what was read for it;
-    incomplete says what its files lack; findings is what is counted over all samples, see suspect_values.py."""
+    """A sample ready to be written.
+
+    Attributes:
+        key, record: the encoded sample.
+        crc32s: of its values, in schema order.
+        source_bytes: read for it.
+        incomplete: what is missing in its files.
+        findings: sentences that are counted over all samples.
+    """
 
     key: bytes
     record: Mapping[str, bytes]
@@ -43,18 +51,22 @@ class Encoded(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A sample that cannot be packed, and why, in one line that begins with the file."""
+    """A sample that cannot be packed, and the reason, a line that begins with the file."""
 
     key: str
     reason: str
 
 
 class _Picture(NamedTuple):
-    """What the sample's first pixel field says: its size, EXIF orientation, and header where it is a file.
+    """The main image of a sample, and facts that are collected while the sample is encoded.
 
-    notes: what its files say of themselves that is not true, put in while they are encoded. findings: as of Encoded.
-    turned_alike: fields of the sample whose files have that orientation, too, put in while they are encoded.
-    frame: its size and orientation again, and what its labels say of them.
+    Attributes:
+        height, width, orientation: of the image.
+        header: None if the image is an array.
+        notes: facts that make the sample incomplete.
+        findings: see Encoded.
+        turned_alike: other fields whose files have the same orientation.
+        frame: size and orientation, and the size that the labels state.
     """
 
     height: int
@@ -67,12 +79,14 @@ class _Picture(NamedTuple):
     frame: PictureFrame
 
 
-_SHAPE_TOLERANCE = 0.02  # of the sides' ratio: pictures of other sizes round theirs
+_SHAPE_TOLERANCE = 0.02  # of the ratio of the sides: images of other sizes round it
+_TOLERANCE_PX = 1.0  # boxes are rounded
+_NAME_LENGTH = 80  # of an entry of a record in a note
 _Step = Callable[[Sample, _Picture], bytes]
 
 
 class Encoder(ABC):
-    """Makes the records of one plan; shared by threads. What it makes them of is for the two below to say."""
+    """Encodes the samples of one plan. Thread-safe. Subclasses: SampleEncoder, RecordEncoder."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -80,7 +94,7 @@ class Encoder(ABC):
         self._misfit = formats.load(plan.options.to).Writer.misfit
 
     def __call__(self, index: int) -> Encoded | Failure:
-        """The record of one sample; a damaged or unfitting one becomes a Failure, anything unexpected is raised."""
+        """Return the record of one sample, or a Failure if the sample is bad; other errors are raised."""
         source = self._plan.source
         try:
             with naming_memory(lambda: source.where(index)):
@@ -97,12 +111,12 @@ class Encoder(ABC):
         return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), incomplete, found)
 
     def _where(self, index: int, name: str) -> str:
-        """What a message names a sample by."""
+        """Return the name of a sample for messages."""
         return self._plan.source.where(index)
 
     @abstractmethod
     def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:
-        """The encoded values in schema order, what is to be noted of the sample, and findings; raises BadInput."""
+        """Return the encoded values in schema order, notes on the sample, and findings; raises BadInput."""
 
 
 class SampleEncoder(Encoder):
@@ -114,13 +128,6 @@ class SampleEncoder(Encoder):
         self._full = plan.options.validate == "full"
         self._headers = {
             field.name: HeaderCache(plan.options.pixel_limit) for field in plan.schema if field.kind in PIXEL_KINDS
-        }
-        self._may_have_holes = {
-            field.name
-            for field in plan.source.schema
-            if field.kind == "depth"
-            and field.invalid is None
-            and plan.source.invalid_option(field.name, {field.name: "0"})
         }
         self._is_stated = plan.source.frame == "stated"
         self._has_relations = any(field.relations for field in plan.schema)
@@ -141,7 +148,11 @@ class SampleEncoder(Encoder):
             raise BadInput(
                 f"{where}: cannot pack (sample {index}, field {name!r}): {error.message}; --on-error skip leaves it out"
             ) from error
-        picture.findings.extend(suspect_values.of_untaken(sample.get(UNTAKEN, ())))
+        picture.findings.extend(
+            f"{shown(name[:_NAME_LENGTH])}: not packed, since no record that was read for the fields has an entry of "
+            "that name"
+            for name in sample.get(UNTAKEN, ())
+        )
         return record, picture.notes, picture.findings
 
     def encode_fields(
@@ -169,7 +180,7 @@ class SampleEncoder(Encoder):
                     yield name, value
 
     def _first_picture(self, index: int, sample: Sample) -> _Picture:
-        """Look at the picture that labels refer to; raises BadInput."""
+        """Return the image that labels refer to; raises BadInput."""
         picture = self._picture(sample[self._main]) if self._main else _no_picture()
         return self._with_stated_size(index, picture) if self._is_stated and self._main else picture
 
@@ -178,7 +189,7 @@ class SampleEncoder(Encoder):
         return self._source.where(index, files.get(name) if isinstance(files, dict) else None)
 
     def _step(self, field: Field) -> _Step:
-        """How one field's bytes come about."""
+        """Return the function that encodes one field."""
         codec = codecs.make(field)
         if field.kind in PIXEL_KINDS:
             return partial(self._pixel, field, codec)
@@ -196,48 +207,48 @@ class SampleEncoder(Encoder):
         return lambda sample, picture: codec.encode(sample[name])
 
     def _with_stated_size(self, index: int, picture: _Picture) -> _Picture:
-        """The picture with the size that its labels state, and a note where that is another one's."""
+        """Return the image with the size that its labels state, and note a difference."""
         frame = picture.frame._replace(stated=self._source.stated_size(index))
         if frame.doubt is not None:
             picture.notes.append(frame.doubt)
         return picture._replace(frame=frame)
 
     def _boxes(self, field: Field, values: Any, picture: _Picture) -> Any:
-        """Boxes of whichever source, which are boxes, in px of the picture as stored; raises BadInput."""
-        check_boxes(values, may_be_exchanged=True)  # whoever reads labels refuses those; packs may hold them
+        """Return boxes in px of the stored image; raises BadInput for invalid boxes."""
+        check_boxes(values, may_be_exchanged=True)  # sources refuse exchanged corners; packs may contain them
         return self._placed(field, values, picture) if self._is_placed(field) else values
 
     def _is_placed(self, field: Field) -> bool:
-        """Whether points or boxes may lie over the upright picture, or are to be looked at."""
+        """Whether points or boxes may describe the upright image, or have to be checked."""
         return bool(self._main) and (
             field.kind == "boxes" or field.name in self._source.companions or self._source.frame != "stored"
         )
 
     def _is_upright(self, field: Field, picture: _Picture) -> bool:
-        """Whether a field's values lie over the upright picture; raises BadInput where it matters and nobody said."""
+        """Whether the values of a field describe the upright image; raises BadInput if it matters and is unknown."""
         if picture.orientation == 1 or field.name in picture.turned_alike:
             return False
         frame = self._plan.options.sidecar_frame
         is_upright = lies_upright(self._source, field, picture.frame, main=self._main, sidecar_frame=frame)
         if is_upright and field.kind in PIXEL_KINDS and self._plan.options.exif != "rotate":
             raise BadInput(
-                f"its picture has EXIF orientation {picture.orientation}, and it lies over the upright one: --exif "
+                f"its image has EXIF orientation {picture.orientation}, and it describes the upright image: --exif "
                 "rotate stores both upright"
             )
         return is_upright
 
     def _placed(self, field: Field, values: Any, picture: _Picture) -> Any:
-        """Points or boxes in px of the picture as stored."""
+        """Return points or boxes in px of the stored image."""
         if not len(values) and field.name not in self._source.companions:
             return values
         is_upright = self._is_upright(field, picture)
         if field.kind == "boxes":
             height, width = picture.frame.upright if is_upright else picture.frame.stored
-            picture.findings.extend(suspect_values.of_boxes(field.name, values, height, width))
+            picture.findings.extend(_box_findings(field.name, values, height, width))
         return move_values(field, values, picture.frame.from_upright) if is_upright else values
 
     def _look_at_companion(self, field: Field, height: int, width: int, picture: _Picture) -> None:
-        """Note a picture beside the main one that has another shape; raise BadInput where it is the turned one's."""
+        """Note an image of another shape than the main image; raise BadInput if it has the shape of the other frame."""
         is_upright = self._is_upright(field, picture)  # which refuses what could only be packed turned
         if field.name == self._main or not picture.height:
             return
@@ -247,8 +258,8 @@ class SampleEncoder(Encoder):
         is_ours = field.name in self._source.companions  # in the frame that --sidecar-frame says
         if is_ours and is_turned and here[0] != here[1] and (height, width) == other:
             raise BadInput(
-                f"it is {width}x{height}, its picture {here[1]}x{here[0]} in the frame of --sidecar-frame "
-                f"{self._plan.options.sidecar_frame}: it lies in the other frame; say that, or mend the file"
+                f"it is {width}x{height}, its image {here[1]}x{here[0]} in the frame of --sidecar-frame "
+                f"{self._plan.options.sidecar_frame}: it has the other frame; give that, or fix the file"
             )
         if abs(height * here[1] - width * here[0]) > _SHAPE_TOLERANCE * max(height * here[1], width * here[0]):
             picture.notes.append(
@@ -256,11 +267,13 @@ class SampleEncoder(Encoder):
                 "stretch over it"
             )
         elif (height, width) != here:
-            picture.findings.extend(suspect_values.of_size(field.name))
+            picture.findings.append(
+                f"{field.name}: another size than the image; --resize and geometries store all fields in one size"
+            )
 
     def _look(self, field: str, value: bytes) -> Header:
         header = self._headers[field].of(value)
-        if header.height * header.width > MAX_PIXELS:  # is looked at anew: memory may be scarcer by now
+        if header.height * header.width > MAX_PIXELS:  # checked each time: memory may have become scarce
             header.check_limits(self._plan.options.pixel_limit)
         return header
 
@@ -288,39 +301,25 @@ class SampleEncoder(Encoder):
             if header.orientation == picture.orientation:
                 picture.turned_alike.add(field.name)
         self._look_at_companion(field, header.height, header.width, picture)
-        if field.kind == "mask":
-            picture.findings.extend(suspect_values.of_mask(field.name, value, header))
+        if field.kind == "mask" and loses_alpha(value, header):
+            picture.findings.append(f"{field.name}: the alpha channel, which is dropped, differs within one gray value")
         if field.kind == "depth":
             _check_invalid(field, header)
         view = self._view(header.height, header.width, picture, field) if self._plan.moves_pixels else None
         if view is not None and view.is_identity(header.height, header.width):
             view = None
-        depth = self._depth(field, value, header, picture)
         if codec.keeps_files and view is None:
-            is_full = self._full and depth is None
-            images.validate(value, field.kind, wide=field.is_wide_mask, full=is_full, header=header)
+            images.validate(value, field.kind, wide=field.is_wide_mask, full=self._full, header=header)
             if note := _false_table(field, value, header):
                 picture.notes.append(note)
             return codec.encode(value)
         if view is None and (stored := codec.encode_file(value, header)) is not None:
             return stored
-        array = codec.pixels(value, view, header=header) if depth is None else _shown(depth, view)
-        array = np.ascontiguousarray(array)  # a turned picture is a view of the decoded one
+        array = np.ascontiguousarray(codec.pixels(value, view, header=header))  # a turned image is a view
         return stored_bytes(field, codec, array, lossy=header.lossy, plan=self._plan)
 
-    def _depth(self, field: Field, value: bytes, header: Header, picture: _Picture) -> Any:
-        """The pixels of a depth whose holes the user may name, looked at for some; None where nothing is looked for."""
-        if field.name not in self._may_have_holes:
-            return None
-        if not self._full:
-            picture.findings.append(suspect_values.of_unread_depth(field.name))
-            return None
-        depth = images.decode(value, "depth", header=header)
-        picture.findings.extend(suspect_values.of_depth(field.name, depth))
-        return depth
-
     def _computed(self, field: Field, codec: Codec, value: Any, picture: _Picture) -> bytes:
-        from packer.geometry.warp import warp  # brings OpenCV, which packing kept bytes does without
+        from packer.geometry.warp import warp  # loads OpenCV, which kept bytes do not need
 
         height, width = value.shape[:2]
         limit = self._plan.options.pixel_limit
@@ -329,34 +328,33 @@ class SampleEncoder(Encoder):
                 f"field {field.name!r}: {width}x{height} px, the limit is {limit} px; raise it: --max-pixels N"
             )
         self._look_at_companion(field, height, width, picture)
-        if field.name in self._may_have_holes:
-            picture.findings.extend(suspect_values.of_depth(field.name, value))
         view = self._view(height, width, picture, field)
         if not view.is_identity(height, width):
             value = np.ascontiguousarray(warp(value, view, field.kind, invalid=field.invalid))
         return stored_bytes(field, codec, value, lossy=False, plan=self._plan)
 
 
-def _shown(depth: Any, view: View | None) -> Any:
-    """The pixels that a view shows."""
-    if view is None:
-        return depth
-    from packer.geometry.warp import warp  # as above
-
-    return warp(depth, view, "depth")
+def _box_findings(name: str, boxes: Any, height: int, width: int) -> Iterator[str]:
+    """Yield what is unusual about the boxes (N, 4) of an image, in px of that image."""
+    if not len(boxes):
+        return
+    if boxes.min() >= 0 and boxes.max() <= 1:
+        yield f"{name}: all boxes lie within 0 to 1; kind boxes is x0 y0 x1 y1 in px: multiply shares by the size"
+    if boxes.min() < -_TOLERANCE_PX or (boxes[:, 2:] > (width + _TOLERANCE_PX, height + _TOLERANCE_PX)).any():
+        yield f"{name}: boxes reach out of the image"
 
 
 def _check_orientation(header: Header, picture: _Picture) -> None:
-    """Raise BadInput where a picture beside another one is not upright in a way of its own."""
+    """Raise BadInput if a companion image has an EXIF orientation of its own."""
     if header.orientation not in (1, picture.orientation):
         raise BadInput(
-            f"it has EXIF orientation {header.orientation}, the sample's first picture {picture.orientation}, by which "
-            "all of a sample are turned: turn the files upright, or pack one of them as bytes"
+            f"it has EXIF orientation {header.orientation}, the sample's first image {picture.orientation}, which "
+            "turns all images of the sample: turn the files upright, or pack one of them as bytes"
         )
 
 
 def _check_invalid(field: Field, header: Header) -> None:
-    """Raise BadInput where the samples of a file cannot hold the value that means none."""
+    """Raise BadInput if the dtype of a file cannot hold the value for missing pixels."""
     if field.invalid is not None and np.dtype(header.dtype).kind in "iu":
         bounds = np.iinfo(header.dtype)
         if field.invalid != int(field.invalid) or not bounds.min <= field.invalid <= bounds.max:
@@ -367,7 +365,7 @@ def _check_invalid(field: Field, header: Header) -> None:
 
 
 def _false_table(field: Field, value: bytes, header: Header) -> str | None:
-    """What to note of a kept JPEG whose table of restart intervals is not that of its data; nobody decodes by it."""
+    """Return a note on a kept JPEG whose table of restart intervals does not fit its data and is not used."""
     try:
         restart_interval_table.check_table(value, header)
     except DamagedImage:
@@ -380,10 +378,16 @@ def _no_picture() -> _Picture:
 
 
 def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: Plan) -> bytes:
-    """Pixels that were decoded, as the field stores them. lossy: whether the picture that they come from was.
+    """Return decoded pixels as the field stores them.
 
-    A codec that keeps files gets one. So does a lossy codec that nobody asked for, where the picture was lossless.
-    A mask of 8 bit is widened where the field has 16.
+    A codec that keeps files gets a file. So does a lossy codec that the user did not choose, if the image was lossless.
+    A mask of 8 bits is widened if the field has 16.
+
+    Args:
+        field, codec: of the pixels.
+        array: the pixels.
+        lossy: the image they come from was lossy.
+        plan: the plan.
     """
     if field.is_wide_mask and array.dtype == np.uint8:
         array = array.astype(np.uint16)
@@ -394,7 +398,7 @@ def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: P
 
 
 def as_file(field: Field, array: Any, *, lossy: bool) -> bytes:
-    """The array as an ordinary image file: jpeg where an image's source was lossy, else png; depth as .npy."""
+    """Return the array as an image file: jpeg for an image from a lossy source, else png; depth as .npy."""
     if field.kind == "depth":
         return npy_file(np.ascontiguousarray(array))
     codec = _LOSSY if lossy and field.kind == "image" else "png"

@@ -1,6 +1,6 @@
-"""Options: what the user asked of a conversion, and presets of it.
+"""Options: all that decides the bytes of a pack besides the source, and presets.
 
-They are stored in the manifest, and compared when a conversion is resumed.
+The manifest stores them, and a resumed conversion compares them.
 """
 
 from collections.abc import Mapping
@@ -28,22 +28,25 @@ SidecarFrame = Literal["stored", "upright"]
 
 @dataclass(frozen=True)
 class ConversionOptions:
-    """Everything that decides a pack's bytes, besides the source. All JSON.
+    """All that decides the bytes of a pack, besides the source. All JSON.
 
-    to: format. fields: names to pack, None for all. codecs: (field, codec) pairs as typed.
-    resize: "N" or "WxH", see geometry.Resize. exif: "ignore" keeps pixels as stored, "rotate" bakes the orientation in.
-    validate: "full" decodes every image strictly once, "header" looks at its header and end only.
-    on_error: "raise" packs nothing when anything is bad, "skip" leaves bad samples out and lists them.
-    part_bytes: source bytes per part, 0 for one part, None for a sixteenth of the source, but 32 to 256 MiB.
-    extras_bytes: the files that are of no sample go along, all of them up to so many bytes together, else none.
-    max_pixels: the most of one picture; None for schema.USUAL_PIXELS.
-    sidecar_frame: over which pixels the files of --sidecar, and the pictures beside another in one record, lie where
-        that one is not upright by its EXIF orientation: "stored", as they are in its file, "upright", as viewers show
-        them; None refuses such samples.
-    slots: (slot, field) pairs: which field another tool's records hold under which name, see formats.base.Slot.
-    order: in which samples are packed, "stored" as the source has them, or "shuffled"; None for the format's own.
-    order_seed: another draw of the shuffled order.
-    source: what was asked of the source, see SourceSpec.to_json.
+    Attributes:
+        to: the format.
+        fields: names to pack; None for all.
+        codecs: (field, codec) pairs as typed.
+        resize: "N" or "WxH", see geometry.Resize.
+        exif: "ignore" keeps pixels as stored, "rotate" applies the orientation.
+        validate: "full" decodes every image strictly once, "header" reads its header and end only.
+        on_error: "raise" packs nothing if a sample is bad, "skip" skips bad samples and lists them.
+        part_bytes: source bytes per part; 0 for one part; None for a sixteenth of the source, but 32 to 256 MiB.
+        extras_bytes: extras are packed if all together have at most so many bytes.
+        max_pixels: the largest image; None for schema.USUAL_PIXELS.
+        sidecar_frame: the pixels that sidecars of an image with an EXIF rotation describe: "stored" in its file, or
+            "upright" as viewers show it; None refuses such samples.
+        slots: (slot, field) pairs, see formats.base.Slot.
+        order: "stored" as in the source, or "shuffled"; None for that of the format.
+        order_seed: the seed of the shuffled order.
+        source: the options of the source, see SourceSpec.to_json.
     """
 
     to: str = "lmdb"
@@ -63,7 +66,7 @@ class ConversionOptions:
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.order_seed and self.settled_order == "stored":
+        if self.order_seed and self.effective_order == "stored":
             raise InvalidRequest("--order-seed is for --order shuffled")
         if self.sidecar_frame == "upright" and self.exif != "rotate":
             raise InvalidRequest(
@@ -83,70 +86,63 @@ class ConversionOptions:
             raise InvalidRequest(f"part_bytes={self.part_bytes}: expected 0 (one part) or a number of bytes")
 
     @property
-    def settled_order(self) -> Order:
-        """As asked, else as the format has it."""
+    def effective_order(self) -> Order:
+        """The order of the user, else that of the format."""
         order: Order = self.order or formats.load(self.to).Writer.order
         return order
 
     @property
     def pixel_limit(self) -> int:
-        """The most pixels of one picture of the source."""
+        """The largest number of pixels of an image of the source."""
         return USUAL_PIXELS if self.max_pixels is None else self.max_pixels
 
     def part_limit(self, source_bytes: int) -> int:
-        """Source bytes per part for a source of that size; 0 for one part."""
+        """Return the source bytes per part for a source of that size; 0 for one part."""
         if self.part_bytes is not None:
             return self.part_bytes
         return min(MOST_PART_BYTES, max(LEAST_PART_BYTES, source_bytes // PARTS))
 
     def to_json(self) -> dict[str, Any]:
-        """All options, in JSON's types; later ones only where they were given: packs without them keep their bytes."""
+        """Return all options as JSON; later ones only if they are set, so that packs without them keep their bytes."""
         out = {**asdict(self), "codecs": dict(self.codecs), "fields": list(self.fields) if self.fields else None}
         out["slots"] = dict(self.slots)
-        orders = (self.settled_order, formats.load(self.to).Writer.order)
-        out["order"] = self.settled_order if "shuffled" in orders else None
+        orders = (self.effective_order, formats.load(self.to).Writer.order)
+        out["order"] = self.effective_order if "shuffled" in orders else None
         for name in ("max_pixels", "sidecar_frame", "slots", "order", "order_seed"):
             if not out[name]:
                 del out[name]
         return out
 
 
-# ---- presets: what a kind of training wants, so that a pack loses nothing that it needs
+# ---- presets: options with which a pack loses nothing that a kind of training needs
 #
-# A grasp network's items show between half and all of a window at the size of its output. Cornell's window has that
-# size in px of the picture and is turned about the grasps: the picture stays whole and as large as it is. Jacquard's
-# window is the whole picture: at the least zoom, half of it fills the output, so that twice the output keeps a pixel
-# for each. Every other set is stored as Cornell is.
+# The items of a grasp network show between half of a window and all of it, at the size of the network's output.
+# Cornell's window has that size in px of the image, so the image keeps its size. Jacquard's window is the complete
+# image: at the smallest zoom, half of it fills the output, so twice the size of the output is enough. All other sets
+# are stored like Cornell.
 
 _FIELDS = ("rgb", "depth", "grasps", "grasp_rows", "grasp_labels", "label_keys", "object_id", "category", "split")
-_JACQUARD_COLUMNS = 5  # of its rows; those of other sets have a score, too
+_JACQUARD_COLUMNS = 5  # the rows of other sets also have a score
 _LEAST_ZOOM = 0.5
 
 
-@dataclass(frozen=True)
-class Preset:
-    """jacquard_px: the network's output on Jacquard."""
-
-    jacquard_px: int
-
-
+_JACQUARD_PX = 300  # the output of both networks
 PresetName = Literal["ggcnn", "grconvnet"]
-PRESETS: dict[PresetName, Preset] = {"ggcnn": Preset(300), "grconvnet": Preset(300)}
 
 
 def preset_source_options(kind: str) -> dict[str, Any]:
-    """What a preset asks of a source of that kind: of Jacquard, as the networks' loaders, the labelled views alone."""
+    """Return the options of a preset for a kind of source: only labeled views of Jacquard."""
     return {"missing": "skip"} if kind == "jacquard" else {}
 
 
 def preset_options(name: PresetName, schema: Schema, preferred: Mapping[str, str]) -> dict[str, Any]:
-    """The options of a preset for a source with that schema; raises InvalidRequest where it has no grasps.
+    """Return the options of a preset for a source with that schema; raises InvalidRequest if it has no grasps.
 
     preferred: kind -> codec of fields that the format stores in its own way.
     """
     fields = tuple(field for field in _FIELDS if field in schema and not _has_holes(schema[field]))
     if "grasp_rows" in fields and (schema["grasp_rows"].shape or ())[-1:] == (_JACQUARD_COLUMNS,):
-        side = round(PRESETS[name].jacquard_px / _LEAST_ZOOM)
+        side = round(_JACQUARD_PX / _LEAST_ZOOM)
         return {"fields": fields, "resize": f"{side}x{side}"}
     if "grasps" not in fields:
         raise InvalidRequest(f"--preset {name} is for sets of grasps; the source has no field grasps")
@@ -155,5 +151,5 @@ def preset_options(name: PresetName, schema: Schema, preferred: Mapping[str, str
 
 
 def _has_holes(field: Field) -> bool:
-    """Whether it is a depth with missing pixels, which these networks do not take."""
+    """Whether it is a depth with missing pixels, which these networks cannot use."""
     return field.kind == "depth" and field.invalid is not None

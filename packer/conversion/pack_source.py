@@ -1,11 +1,10 @@
-"""Pack source: a pack as the source of another one, for `packer convert a.pack b.pack`.
+"""Pack source: a pack as the source of another pack, for `packer convert a.pack b.pack`.
 
-It stands here and not among the sources, because these know nothing of packs: imports point one way, from pack to
-sources. `--from pack` names it, and `--from auto` takes a folder with a manifest for one before it asks any source.
+It is not in packer/sources, which does not import packer/pack. `--from auto` reads a folder with a manifest as a pack.
 
-RecordEncoder makes the records of the new pack: a value whose field keeps its codec is copied as it is, its crc32
-checked on the way; what --resize moves and what --codec names is decoded and encoded anew. Labels in pixels stay in
-source pixels. The matrix of the new pack leads from there to the new stored pixels: the old one, then the new step.
+RecordEncoder copies a value whose field keeps its codec, and checks its crc32. It decodes and encodes values that
+--resize moves or --codec names. Labels in pixels stay in source pixels; the matrix of the new pack maps them to the new
+stored pixels: the old matrix, then the new step.
 """
 
 import hashlib
@@ -20,9 +19,9 @@ import numpy.typing as npt
 
 from packer import codecs
 from packer.codecs.base import Codec
-from packer.conversion import suspect_values
 from packer.conversion.encode import Encoder, stored_bytes
-from packer.conversion.plan import MATRIX, ORIENTATION, SOURCE_SIZE, Plan
+from packer.conversion.plan import Plan
+from packer.conversion.stored_schema import MATRIX, ORIENTATION, SOURCE_SIZE
 from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest
 from packer.geometry import View, identity
 from packer.images import sniff
@@ -36,18 +35,24 @@ from packer.sources._parse.folder_listing import counted, listed
 
 
 class PackSource(base.Source):
-    """The samples of a pack, every value checked against its crc32 whenever it is read.
+    """The samples of a pack; each read checks the crc32 of the value.
 
-    Unlike other sources it holds mapped files while it lives; pickled, it is the folder alone.
+    Unlike other sources it holds mapped files; its pickle is the folder and the rows.
     """
 
     kind = PACK_KIND
     is_encoded = True
 
     def __init__(self, root: Path, rows: Sequence[int] | None = None) -> None:
-        """rows: only these samples of the pack, in this order; None for all.
+        """Open the pack.
 
-        Raises InvalidRequest where `root` is no pack, CorruptPack where a file is missing, cut or damaged.
+        Args:
+            root: the folder of the pack.
+            rows: only these samples, in this order; None for all.
+
+        Raises:
+            InvalidRequest: `root` is not a pack.
+            CorruptPack: a file is missing, cut, or damaged.
         """
         self.root = root
         self.pack = Pack(root, verify="always", apart=True)
@@ -57,7 +62,7 @@ class PackSource(base.Source):
         self.notes = [f"made of: {self.manifest.source.get('kind')}; pack id {self.manifest.pack_id}"]
         self.codecs = {field.name: codecs.make(field) for field in self.schema}
         for name, codec in self.codecs.items():
-            if codec.has_table:  # what is copied is as true in the new pack
+            if codec.has_table:  # the table is copied with the value
                 self.pack.add_check(name, codec.check)
         self._incomplete = dict(self.manifest.incomplete)
         self._rows = range(len(self.pack)) if rows is None else rows
@@ -74,7 +79,7 @@ class PackSource(base.Source):
         return len(self._rows)
 
     def row(self, index: int) -> int:
-        """The sample's place in the pack."""
+        """Return the row of a sample in the pack."""
         return self._rows[self.checked(index)]
 
     def __getitem__(self, index: int) -> base.Sample:
@@ -88,11 +93,11 @@ class PackSource(base.Source):
         return value if self.holds_files(name) else self.codecs[name].decode(value)
 
     def holds_files(self, name: str) -> bool:
-        """Whether the field's values are picture files that packer.images reads, as those of other sources are."""
+        """Whether the values of a field are image files, as those of other sources are."""
         return self.codecs[name].file_decoder is not None
 
     def values(self, index: int, names: Sequence[str]) -> dict[str, bytes]:
-        """The named encoded values of a sample, copied; raises BadInput where one is damaged."""
+        """Return copies of the named encoded values of a sample; raises BadInput if one is damaged."""
         try:
             with self.pack.record(self.row(index), names) as record:
                 return {name: bytes(record[name]) for name in names}
@@ -122,10 +127,6 @@ class PackSource(base.Source):
     def missing(self, index: int) -> str | None:
         return self._incomplete.get(self.key(index))
 
-    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
-        """A pack's fields are what they are: it is said where the pack is made of its source."""
-        return f"so where the source is packed, such as {name}=...:depth:{values[name]}"
-
     def picture_size(self, index: int, name: str) -> tuple[int, int]:
         shape = self.codecs[name].shape(self.values(index, (name,))[name])
         return int(shape[0] or 0), int(shape[1] or 0)
@@ -135,7 +136,7 @@ class PackSource(base.Source):
         if repeated:
             raise InvalidRequest(
                 f"{self.root}: {counted(len(repeated), 'sample')} selected more than once: {listed(repeated)}; a pack "
-                "has each once: repeat them in training, by a sampler"
+                "contains each once: repeat them with a sampler in training"
             )
         return PackSource(self.root, [self._rows[row] for row in rows])
 
@@ -149,12 +150,12 @@ class PackSource(base.Source):
             files=len(found.parts),
             digest=found.pack_id,
             identity=found.to_bytes(),
-            origin=found.source,  # where the samples come from does not change on the way
+            origin=found.source,
             asked=asked,
         )
 
     def _sizes(self) -> npt.NDArray[np.int64]:
-        """Bytes of each sample: its equal share of its part, since a part does not tell more without being read."""
+        """Return the bytes of each sample: an equal share of its part."""
         parts = [part for part in self.manifest.parts if part.samples]
         shares = np.asarray([part.bytes // part.samples for part in parts], np.int64)
         return np.repeat(shares, [part.samples for part in parts])[np.asarray(self._rows, np.int64)]
@@ -167,21 +168,17 @@ _FromPack = Callable[[_Values], bytes]
 
 
 class RecordEncoder(Encoder):
-    """Makes records of the records of a pack."""
+    """Encodes records of a pack as records of a new one."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         source = plan.source
         if not isinstance(source, PackSource):
-            raise InvalidRequest(f"{source.root}: holds encoded values, but is no pack: {source.kind}")
+            raise InvalidRequest(f"{source.root}: has encoded values, but is not a pack: {source.kind}")
         self._source = source
         self._old = source.schema
         self._needed = [name for name in source.schema.names if name in plan.schema]
         self._steps = {field.name: self._step(field) for field in plan.schema}
-        is_moved = plan.moves_pixels
-        self._may_have_holes = [
-            field.name for field in plan.schema if is_moved and field.kind == "depth" and field.invalid is None
-        ]
 
     def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:
         record = {}
@@ -196,19 +193,13 @@ class RecordEncoder(Encoder):
         except BadInput as error:
             where = f"{self._where(index, name)}: cannot pack (sample {index}, field {name!r})"
             raise BadInput(f"{where}: {error.message}; --on-error skip leaves it out") from error
-        return record, [], list(self._holes(record, values))
+        return record, [], []
 
     def _where(self, index: int, name: str) -> str:
         return self._source.pack.where(self._source.row(index), name)
 
-    def _holes(self, record: _Values, values: _Values) -> Iterator[str]:
-        """Findings on depth that was moved, of which nobody said what a missing pixel is; it is decoded for a look."""
-        for name in self._may_have_holes:
-            if record[name] != values[name]:
-                yield from suspect_values.of_depth(name, np.asarray(self._source.codecs[name].decode(values[name])))
-
     def _step(self, field: Field) -> _FromPack:
-        """How one field's bytes come about."""
+        """Return the function that makes the bytes of one field."""
         moved = self._plan.moves_pixels
         codec = codecs.make(field)
         if field == MATRIX and (moved or field.name not in self._old):
@@ -217,9 +208,9 @@ class RecordEncoder(Encoder):
             return lambda values: codec.encode(np.asarray(self._size(self._main, values), np.int64))
         if field == ORIENTATION and field.name not in self._old:
             return lambda values: codec.encode(self._orientation(values))
-        if field.kind in PIXEL_KINDS and (moved or not _lies_alike(field, self._old[field.name])):
+        if field.kind in PIXEL_KINDS and (moved or not _is_stored_alike(field, self._old[field.name])):
             return partial(self._pixels, field, codec)
-        if not _lies_alike(field, self._old[field.name]):
+        if not _is_stored_alike(field, self._old[field.name]):
             return lambda values: codec.encode(self._source.codecs[field.name].decode(values[field.name]))
         return lambda values: values[field.name]
 
@@ -229,7 +220,7 @@ class RecordEncoder(Encoder):
         resize = self._plan.resize
         view = resize.view(*size) if resize is not None else identity(*size)
         stays = view.is_identity(*size)
-        if stays and _lies_alike(field, old):
+        if stays and _is_stored_alike(field, old):
             return value
         is_file = self._source.holds_files(field.name)
         header = sniff(value, old.pixel_limit) if is_file else None
@@ -240,7 +231,7 @@ class RecordEncoder(Encoder):
         return stored_bytes(field, codec, array, lossy=lossy, plan=self._plan)
 
     def _matrix(self, values: _Values) -> View:
-        """Source pixels -> new stored pixels."""
+        """Return the view from source pixels to the new stored pixels."""
         size = self._size(self._main, values)
         view = identity(*size)
         if MATRIX.name in self._old:
@@ -249,17 +240,17 @@ class RecordEncoder(Encoder):
         return view if self._plan.resize is None else view.then(self._plan.resize.view(*size))
 
     def _size(self, name: str, values: _Values) -> tuple[int, int]:
-        """Height and width in px of a stored picture, from its header."""
+        """Return height and width in px of a stored image, from its header."""
         shape = self._source.codecs[name].shape(values[name])
         return int(shape[0] or 0), int(shape[1] or 0)
 
     def _orientation(self, values: _Values) -> int:
-        """Of a pack that another program made, without the field."""
+        """Return the EXIF orientation, for a pack of another program that lacks the field."""
         name = self._main
         old = self._old[name]
         return sniff(values[name], old.pixel_limit).orientation if self._source.holds_files(name) else 1
 
 
-def _lies_alike(field: Field, old: Field) -> bool:
-    """Whether a value's bytes are the same for both: of raw numbers the lengths are stored where the shape is open."""
+def _is_stored_alike(field: Field, old: Field) -> bool:
+    """Whether both fields store a value as the same bytes; raw numbers of an open shape also store lengths."""
     return (field.codec, field.dtype, field.shape) == (old.codec, old.dtype, old.shape)

@@ -1,7 +1,7 @@
-"""Reopened source: the source of a pack, opened again with the options that the manifest keeps.
+"""Reopened source: the source of a pack, opened again with the options in the manifest.
 
-Samples are found by their keys. A source that does not open as it was packed is opened as far as possible: a file that
-is missing or unreadable does not keep the other samples from being compared.
+Samples are found by their keys. If the source does not open as it was packed, it is opened with options that skip bad
+files, so that the other samples can be compared.
 """
 
 import json
@@ -36,33 +36,40 @@ from packer.sources.base import Sample, Source, place
 
 _TOLERANT = {"missing": "skip", "labels": "lenient", "duplicates": "first"}
 _ELSEWHERE_OPTIONS = ("labels_from",)  # name a folder outside of the source
-_DRAWN = "drawn at random by --split when the source was packed"
-_LISTED = "its lists were given by --split, and a pack keeps only their digests"
-_ELSEWHERE = "is made of files outside of the source, and no pack says where these lie"
-_NO_SOURCE = "the pack names no source that packer knows, only the files of its samples"
 
 
 class ReopenedSource:
     """The source of one pack.
 
-    folder: the tree of its files. source: None if it cannot be opened; problem: why it does not open as it was packed,
-    or "". given: the options in the manifest. sidecars: those of --sidecar, by name. holds_records: as in a source.
+    Attributes:
+        folder: the tree of its files.
+        source: None if it cannot be opened.
+        problem: why it does not open as it was packed, or empty.
+        given: the options in the manifest.
+        sidecars: by name.
+        holds_records: see Source.
     """
 
     def __init__(self, pack: Pack, root: Path) -> None:
-        """root: the folder, archive or file. Raises PackerError where the source is one of records and does not open,
-        or where there is no such folder.
+        """Open the source.
+
+        Args:
+            pack: the pack.
+            root: the folder, archive, or file.
+
+        Raises:
+            PackerError: there is no such folder, or the source is one of records and does not open.
         """
         self.problem = ""
         self.source: Source | None = None
         self._pack = pack
         self._root = root
         self._conversions = conversions(pack.manifest.options)
-        self._asked = asked_of_source(pack.manifest.options)
-        given = self._asked.get("options")
+        self._recorded = asked_of_source(pack.manifest.options)
+        given = self._recorded.get("options")
         self.given: dict[str, Any] = given if isinstance(given, dict) else {}
-        asked = self._asked.get("sidecars")
-        parsed = [Sidecar.parse(str(text)) for text in asked] if isinstance(asked, list) else []
+        recorded = self._recorded.get("sidecars")
+        parsed = [Sidecar.parse(str(text)) for text in recorded] if isinstance(recorded, list) else []
         self.sidecars = {sidecar.name: sidecar for sidecar in parsed}
         kind = pack.manifest.source.get("kind")
         self._maker = sources.load(str(kind)).Source if kind in sources.names() else None
@@ -78,14 +85,14 @@ class ReopenedSource:
     # ---- opening it
 
     def _opened(self) -> FileTree:
-        """Open the source, and say where its files lie."""
+        """Open the source and return the tree of its files."""
         if self._maker is not None and self._maker.holds_records:
             self.source = self._maker(self._root, **self._options(self._maker))
             return self.source.folder
         takes_files = self._maker is not None and self._maker.takes_files
         follow_links = self.given.get("follow_links") is True
         folder = open_tree(self._root, follow_links=follow_links, takes_files=takes_files)
-        if self._maker is None or self._asked.get("places"):
+        if self._maker is None or self._recorded.get("places"):
             return folder
         # a lone file names the others
         place = self._root if self._root.is_file() and folder.contents is None else folder
@@ -100,9 +107,9 @@ class ReopenedSource:
         return folder
 
     def _options(self, maker: type[Source]) -> dict[str, Any]:
-        """The options that the manifest keeps, and those that follow from it; raises CorruptPack for ill-formed ones.
+        """Return the options of the source in the manifest; raises CorruptPack for ill-formed ones.
 
-        A manifest may be anybody's: it names no file outside of the source.
+        A manifest is untrusted: paths in it must stay inside of the source.
         """
         options: dict[str, Any] = {}
         for name, default in maker.defaults().items():
@@ -121,17 +128,17 @@ class ReopenedSource:
                 components(path.removeprefix("./"))
             options[name] = value
         if "layout" in maker.defaults():
-            options.setdefault("layout", folder_layout.UNCHECKED)  # what was packed is packed
+            options.setdefault("layout", folder_layout.UNCHECKED)  # convert has accepted the layout
         if "ignore_suffixes" in maker.defaults():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in self.sidecars.values())
-        if "own_splits" in maker.defaults() and self._asked.get("splits"):
+        if "own_splits" in maker.defaults() and self._recorded.get("splits"):
             options["own_splits"] = False
         return options
 
     @property
     def _places(self) -> dict[str, Any]:
-        """Options that named files elsewhere."""
-        places = self._asked.get("places")
+        """Options that named files outside of the source."""
+        places = self._recorded.get("places")
         return places if isinstance(places, dict) else {}
 
     def _with_sidecars(self) -> None:
@@ -149,8 +156,8 @@ class ReopenedSource:
                 self.source = add_mask_colors(self.source, list(self._colours.values()))
 
     def _mask_colours(self) -> dict[str, MaskColors]:
-        """The tables of masks in colours, which the manifest keeps whole; raises CorruptPack for ill-formed ones."""
-        kept = self._asked.get("mask_colours", {})
+        """Return the color tables of masks in the manifest; raises CorruptPack for ill-formed ones."""
+        kept = self._recorded.get("mask_colours", {})
         if not isinstance(kept, dict):
             raise CorruptPack(f"{self._pack.folder}: the manifest has ill-formed mask_colours; pack again")
         try:
@@ -159,7 +166,7 @@ class ReopenedSource:
             raise CorruptPack(f"{self._pack.folder}: the manifest: {error.message}; pack again") from error
 
     def _found_rows(self) -> "np.ndarray[Any, np.dtype[np.int64]]":
-        """For each sample of the pack its row in the source, -1 for none."""
+        """Return the row in the source for each sample of the pack; -1 for none."""
         rows = np.full(len(self._pack), -1, np.int64)
         for row, key in _keys(self.source):
             if (found := self._pack.index.find(key)) is not None:
@@ -169,13 +176,13 @@ class ReopenedSource:
     # ---- its samples
 
     def row(self, index: int) -> int | None:
-        """The row in the source of a sample of the pack; None where the source has no such sample."""
+        """Return the row in the source of a sample of the pack; None if the source does not have it."""
         found = int(self._rows[index])
         return None if found < 0 else found
 
     def further(self) -> Iterator[str]:
-        """Keys of the samples that the pack neither has nor lists as skipped; none where rows were selected."""
-        if any(SELECTED in asked.get("source", {}) for asked in self._conversions):
+        """Yield keys of samples that the pack neither has nor lists as skipped; none if rows were selected."""
+        if any(SELECTED in recorded.get("source", {}) for recorded in self._conversions):
             return
         skipped = {key for key, _ in self._pack.manifest.skipped}
         for _, key in _keys(self._listed):
@@ -185,39 +192,34 @@ class ReopenedSource:
     # ---- its fields
 
     def why_not(self, field: Field) -> str:
-        """Why a field cannot be compared with what the source makes."""
-        splits = self._asked.get("splits")
-        if field.name == "split" and isinstance(splits, dict) and splits:
-            return _DRAWN if "shares" in splits else _LISTED
-        if self._places:
-            return _ELSEWHERE
-        if self._maker is None:
-            return _NO_SOURCE
+        """Return why a field cannot be compared with the source."""
+        if (field.name == "split" and self._recorded.get("splits")) or self._places:
+            return "is made of an option or of files that a pack does not contain"
         if self.source is None:
             return "the source cannot be opened as it was packed"
         return "no sample of it could be read from the source"
 
     def is_ours(self, field: Field) -> bool:
-        """Whether the source is what makes a field, so that one which it does not make is amiss."""
+        """Whether the field comes from the source itself, so that its absence there is a difference."""
         if self.source is None or self._places or field.name in self.sidecars:
             return False
-        return not (field.name == "split" and self._asked.get("splits"))
+        return not (field.name == "split" and self._recorded.get("splits"))
 
     def is_left_out(self, field: Field) -> bool:
-        """Whether a conversion leaves a field of the source out of the pack as it was asked to."""
-        is_chosen = any(asked.get("fields") for asked in self._conversions)
+        """Whether the options of a conversion exclude a field from the pack."""
+        is_chosen = any(recorded.get("fields") for recorded in self._conversions)
         return is_chosen or (field.hidden and field.kind == "bytes" and self.moves_pixels)
 
     # ---- where its pixels went
 
     @property
     def moves_pixels(self) -> bool:
-        """Whether a conversion on the way moved pixels."""
-        return any(asked.get("resize") or asked.get("exif") == "rotate" for asked in self._conversions)
+        """Whether one of the conversions moved pixels."""
+        return any(recorded.get("resize") or recorded.get("exif") == "rotate" for recorded in self._conversions)
 
     @property
     def is_one_step(self) -> bool:
-        """Whether one conversion made the pack, so that its pixels moved at most once."""
+        """Whether a single conversion made the pack, so that pixels moved at most once."""
         return len(self._conversions) == 1
 
     # ---- encoding its samples again
@@ -237,7 +239,7 @@ class ReopenedSource:
         """
         first = self._conversions[0]
         frame = first.get("sidecar_frame")
-        sizes = [str(asked["resize"]) for asked in self._conversions if asked.get("resize")]
+        sizes = [str(recorded["resize"]) for recorded in self._conversions if recorded.get("resize")]
         options = ConversionOptions(
             to=self._pack.manifest.format,
             resize=sizes[-1] if sizes else None,
@@ -292,7 +294,7 @@ class _Replayed(Plan):
 
 
 class NamedFiles(Source):
-    """The files that a pack names, as a source: for samples that the real source does not give."""
+    """The files that a pack names, as a source, for samples that the reopened source does not have."""
 
     kind = "files"
 
@@ -345,10 +347,10 @@ class NamedFiles(Source):
         try:
             return json.loads(data.decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
-            raise BadInput(f"the file is no JSON: {error}") from error
+            raise BadInput(f"the file is not JSON: {error}") from error
 
 
 def _keys(source: Source | None) -> Iterator[tuple[int, str]]:
-    """The row and the key of each sample."""
+    """Yield the row and the key of each sample."""
     if source is not None:
         yield from ((row, source.key(row)) for row in range(len(source)))

@@ -214,13 +214,13 @@ class Comparison:
                 encoded.append(name)  # another version of Pillow writes other bytes
             elif not is_equal:
                 yield name, f"differs: the file has {len(sample[name])} bytes, the pack {size}, expected the same"
-        for name, wanted in encoder.encode_fields(row, sample, encoded) if encoded else ():
-            if isinstance(wanted, PackerError):
-                yield name, f"differs: the source's value cannot be packed: {wanted}"
+        for name, expected in encoder.encode_fields(row, sample, encoded) if encoded else ():
+            if isinstance(expected, PackerError):
+                yield name, f"differs: the source's value cannot be packed: {expected}"
                 continue
             try:
                 with self._pack.record(index, (name,)) as record:
-                    problem = self._difference(index, source.schema[name], record[name], wanted)
+                    problem = self._difference(index, source.schema[name], record[name], expected)
                     if problem and self._reopened.is_one_step and self._pack.schema[name].kind in PIXEL_KINDS:
                         again = dict(as_packed.encode_fields(row, sample, (name,)))
                         problem = None if again.get(name) == record[name] else problem
@@ -229,38 +229,38 @@ class Comparison:
             if problem:
                 yield name, problem
 
-    def _difference(self, index: int, of_source: Field, value: Buffer, wanted: bytes) -> str | None:
+    def _difference(self, index: int, of_source: Field, value: Buffer, expected: bytes) -> str | None:
         """Describe the difference between a stored value and the re-encoded one; None if they agree."""
         field = self._pack.schema[of_source.name]
         codec = self._codecs[field.name]
         if field.kind in PIXEL_KINDS:
-            original = codecs.make(self._reopened.exact_field(field)).decode(wanted)
+            original = codecs.make(self._reopened.exact_field(field)).decode(expected)
             return self._pixel_difference(index, field, codec, original, codec.decode(value))
-        if value == wanted and (field.classes or ()) == (of_source.classes or ()):
+        if value == expected and (field.classes or ()) == (of_source.classes or ()):
             return None
-        return difference(field, codec.decode(value), codec.decode(wanted), classes=of_source.classes)
+        return difference(field, codec.decode(value), codec.decode(expected), classes=of_source.classes)
 
     def _pixel_difference(
-        self, index: int, field: Field, codec: Codec, wanted: npt.NDArray[Any], stored: npt.NDArray[Any]
+        self, index: int, field: Field, codec: Codec, expected: npt.NDArray[Any], stored: npt.NDArray[Any]
     ) -> str | None:
         """Describe how stored pixels differ from the original ones; note the loss in `worst`."""
-        if wanted.shape != stored.shape:
-            return f"differs: the source gives shape {wanted.shape}, the pack {stored.shape}"
+        if expected.shape != stored.shape:
+            return f"differs: the source gives shape {expected.shape}, the pack {stored.shape}"
         with np.errstate(invalid="ignore", over="ignore"):
-            narrowed = wanted.astype(stored.dtype)
-            is_held = np.array_equal(narrowed.astype(wanted.dtype), wanted, equal_nan=True)
+            narrowed = expected.astype(stored.dtype)
+            is_held = np.array_equal(narrowed.astype(expected.dtype), expected, equal_nan=True)
         is_equal = np.array_equal(narrowed, stored, equal_nan=True)
         moves = self._reopened.moves_pixels
         if not moves and not codec.lossy and is_held:
             return None if is_equal else "differs: other pixels than the source's, although nothing was to be lost"
-        found = psnr_db(wanted, stored)
+        found = psnr_db(expected, stored)
         if field.name not in self.worst or found < self.worst[field.name].psnr_db:
             self.worst[field.name] = Worst(found, index, self._pack.index.key(index))
         if codec.lossy or is_equal or not self._reopened.is_one_step:
             return None
         if field.kind == "mask":
             return "differs: other numbers than the source's, moved as the pack's pixels are"
-        if found < _LEAST_PSNR_DB or np.mean(np.isfinite(wanted) != np.isfinite(stored)) > _MOST_OTHER_HOLES:
+        if found < _LEAST_PSNR_DB or np.mean(np.isfinite(expected) != np.isfinite(stored)) > _MOST_OTHER_HOLES:
             return f"differs: PSNR {found:.1f} dB, expected {_LEAST_PSNR_DB:.0f} dB of pixels that no codec changes"
         return None
 
@@ -287,10 +287,13 @@ class Comparison:
 
 
 def difference(field: Field, found: Any, expected: Any, *, classes: Sequence[str] | None = None) -> str | None:
-    """None where the two are equal: numbers to the bit but for their byte order, points and boxes but for rounding.
+    """Describe how two values differ; None if they are equal. Points and boxes may differ by rounding.
 
-    field: of the pack. expected: as the source makes it. classes: the names of the source's numbers; a number of each
-    stands for the same where their names are the same.
+    Args:
+        field: of the pack.
+        found: the value in the pack.
+        expected: the value of the source.
+        classes: class names of the source; numbers are equal if their names are.
     """
     if field.kind not in ROW_KINDS:
         if bool(found == expected):
@@ -314,14 +317,14 @@ def difference(field: Field, found: Any, expected: Any, *, classes: Sequence[str
     )
 
 
-def renumbered(values: npt.NDArray[Any], given: Sequence[str], wanted: Sequence[str]) -> npt.NDArray[Any]:
-    """Numbers of classes of one list of names as those of the other; a class that was renamed keeps its number."""
-    if tuple(given) == tuple(wanted) or not given or values.dtype.kind not in "iu":
+def renumbered(values: npt.NDArray[Any], given: Sequence[str], expected: Sequence[str]) -> npt.NDArray[Any]:
+    """Return class numbers of one list of names as numbers of the other; a renamed class keeps its number."""
+    if tuple(given) == tuple(expected) or not given or values.dtype.kind not in "iu":
         return values
-    places = {name: number for number, name in enumerate(wanted)}
+    places = {name: number for number, name in enumerate(expected)}
     there = set(given)
     table = [
-        places.get(name, number if number < len(wanted) and wanted[number] not in there else -1)
+        places.get(name, number if number < len(expected) and expected[number] not in there else -1)
         for number, name in enumerate(given)
     ]
     is_class = (values >= 0) & (values < len(given))
@@ -329,15 +332,15 @@ def renumbered(values: npt.NDArray[Any], given: Sequence[str], wanted: Sequence[
 
 
 def class_difference(found: Sequence[str] | None, expected: Sequence[str] | None) -> str | None:
-    """None where the names of classes are the same; found: the pack's, expected: the source's."""
+    """Describe how the class names of a pack and of its source differ; None if they are equal."""
     ours, theirs = found or (), expected or ()
     if tuple(ours) == tuple(theirs):
         return None
     gone = [name for name in ours if name not in set(theirs)]
     new = [name for name in theirs if name not in set(ours)]
-    said = [f"the pack has {listed(gone)}, which the source has not"] if gone else []
-    said += [f"the source has {listed(new)}, which the pack has not"] if new else []
-    return "; ".join(said) or "the source has the same names in another order"
+    lines = [f"the pack has {listed(gone)}, which the source does not have"] if gone else []
+    lines += [f"the source has {listed(new)}, which the pack does not have"] if new else []
+    return "; ".join(lines) or "the source has the same names in another order"
 
 
 def _equal(field: Field, one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -353,7 +356,7 @@ def _equal(field: Field, one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.
 
 
 def _named(number: Any, classes: Sequence[str] | None) -> str:
-    """A number, and the class that it stands for."""
+    """Return a number with its class."""
     is_class = classes and isinstance(number, int) and 0 <= number < len(classes)
     return f"{number} ({shown(classes[number])})" if is_class and classes else f"{number}"
 
@@ -362,15 +365,15 @@ def _shown(value: object) -> str:
     return printable(repr(value)[:_SHOWN])
 
 
-def psnr_db(wanted: npt.NDArray[Any], found: npt.NDArray[Any]) -> float:
+def psnr_db(expected: npt.NDArray[Any], found: npt.NDArray[Any]) -> float:
     """Return 10 log10(peak^2 / mean squared error); infinite if nothing differs.
 
-    The peak is 255 for uint8, else the largest magnitude in `wanted`. Values that are not finite in either are ignored.
+    The peak is 255 for uint8, else the largest magnitude in `expected`. Values that are not finite are ignored.
     """
-    left, right = wanted.astype(np.float64), found.astype(np.float64)
+    left, right = expected.astype(np.float64), found.astype(np.float64)
     valid = np.isfinite(left) & np.isfinite(right)
     if not valid.any():
         return math.inf
     error = float(np.mean((left[valid] - right[valid]) ** 2))
-    peak = 255.0 if wanted.dtype == np.uint8 else float(np.abs(left[valid]).max())
+    peak = 255.0 if expected.dtype == np.uint8 else float(np.abs(left[valid]).max())
     return math.inf if not error else 10 * math.log10(max(peak * peak, 1e-300) / error)

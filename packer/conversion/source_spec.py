@@ -1,4 +1,4 @@
-"""Source spec: what the user says of the source, made into a Source with its sidecars and splits."""
+"""Source spec: the options of a source, and the Source with its sidecars, colors and splits that they open."""
 
 import os
 from collections.abc import Mapping
@@ -48,33 +48,38 @@ def _classes_of(pack: Path) -> tuple[str, ...]:
 
 
 def check_source(root: Path) -> None:
-    """Raise InvalidRequest where there is neither a folder to pack nor a file, saying what there is."""
-    if not root.is_file():  # which source reads it is for its first bytes to say
+    """Raise InvalidRequest if there is neither a folder to pack nor a file."""
+    if not root.is_file():  # its first bytes decide which source reads it
         check_folder(root)
 
 
 def check_folder(root: Path) -> None:
-    """Raise InvalidRequest where there is no folder to pack, saying what there is."""
+    """Raise InvalidRequest if there is no folder to pack."""
     is_empty = False
     if root.is_dir():
-        with suppress(OSError), os.scandir(root) as entries:  # one that cannot be listed is told by the source
+        with suppress(OSError), os.scandir(root) as entries:  # the source reports a folder that cannot be listed
             is_empty = not any(entries)
         if is_empty:
             raise InvalidRequest(f"{root}: the folder is empty; give the folder that holds the images")
         return
     if root.is_file():
         raise InvalidRequest(f"{root}: is a file; give the folder of the data set")
-    what = "is a link that leads nowhere" if root.is_symlink() else "does not exist"
-    raise InvalidRequest(f"{root}: {what if not root.exists() else 'is no folder'}; give the folder of the data set")
+    what = "is not a folder" if root.exists() else "is a broken link" if root.is_symlink() else "does not exist"
+    raise InvalidRequest(f"{root}: {what}; give the folder of the data set")
 
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """kind: a source's name, or "auto". options: parameters of its constructor, see `parameters`.
+    """The options of a source.
 
-    sidecars: NAME=SUFFIX:KIND each. mask_colours: FILE or NAME=FILE each. unknown_colours: what other colours are, an
-    `error` or `void`. splits: NAME=FILE each, or NAME=SHARE each, then with split_seed and split_by.
-    checks_layout: False where nothing is packed to train on, so that folders of any name may be classes.
+    Attributes:
+        kind: the name of a source, "pack", or "auto".
+        options: parameters of its constructor, see `parameters`.
+        sidecars: NAME=SUFFIX:KIND each.
+        splits: NAME=FILE each, or NAME=SHARE each with split_seed and split_by.
+        mask_colours: FILE or NAME=FILE each.
+        unknown_colours: "error" or "void" for other colors.
+        checks_layout: False if nothing is packed to train on; then folders of any name may be classes.
     """
 
     kind: str = "auto"
@@ -89,7 +94,7 @@ class SourceSpec:
 
     @property
     def flags(self) -> list[str]:
-        """Return the options of the command line that this sets."""
+        """Return the options of the command line that are set."""
         kind = None if self.kind in ("auto", manifests.PACK_KIND) else self.kind
         colors = {"mask_colours": self.mask_colours, "unknown_colours": self.unknown_colours}
         splits = {"split": self.splits, "split_seed": self.split_seed, "split_by": self.split_by}
@@ -105,7 +110,7 @@ class SourceSpec:
         return parse_splits(self.splits, seed=self.split_seed, by=self.split_by)
 
     def open(self, root: Path) -> tuple[Source, str]:
-        """The source, and a line that says what was recognised; raises InvalidRequest, BadInput."""
+        """Open the source; return it and a line on what was recognized. Raises InvalidRequest, BadInput."""
         with naming_memory(lambda: root):
             if isinstance(root, URLPath):
                 return self._open_url(root)
@@ -113,7 +118,7 @@ class SourceSpec:
             return self._open(root, root)
 
     def _open_url(self, root: URLPath) -> tuple[Source, str]:
-        """The source of what lies below a URL."""
+        """Open a source below a URL."""
         if self.kind == manifests.PACK_KIND:
             raise InvalidRequest(f"{root}: {_PACK_AT_URL}")
         tree = open_tree(root)
@@ -122,7 +127,7 @@ class SourceSpec:
         return self._open(root, tree)
 
     def _open(self, root: Path, listed: Path | FileTree) -> tuple[Source, str]:
-        """listed: the root itself, or what lies below its URL."""
+        """Open a source. listed: the root, or the tree below its URL."""
         splits, colours = self._parsed_splits, self._parsed_colours
         if self.kind == manifests.PACK_KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
             return self._open_pack(root)
@@ -136,7 +141,7 @@ class SourceSpec:
         layout = self.options.get("layout")
         if splits and layout in ("split", "split/class"):
             raise InvalidRequest(
-                f"--layout {layout} and --split: the folders are the splits already; leave one of them out"
+                f"--layout {layout} and --split: the folders are the splits; leave one of the options out"
             )
         sidecars = self._parsed_sidecars
         module = sources.load(kind)
@@ -145,7 +150,7 @@ class SourceSpec:
             raise InvalidRequest(f"{root}: {found}: files of many records are read from a disk; download them first")
         if root.is_file() and not (module.Source.holds_records or module.Source.takes_files):
             place = open_tree(place)
-        options = self._options(module.Source, kind, place)
+        options = self._options(module.Source, kind)
         if not self.checks_layout and "layout" in module.Source.options():
             options.setdefault("layout", folder_layout.UNCHECKED)
         if sidecars and "ignore_suffixes" in module.Source.options():
@@ -170,7 +175,7 @@ class SourceSpec:
         return [Sidecar.parse(text) for text in self.sidecars]
 
     def _with_sidecars(self, source: Source, sidecars: "list[Sidecar]", *, keeps_missing: bool) -> Source:
-        """keeps_missing: whether the source itself knows --missing keep."""
+        """Add sidecars. keeps_missing: the source itself has --missing keep."""
         from packer.sources._extend.sidecars import add_sidecars  # as above
 
         policy = self.options.get("missing", "error")
@@ -202,14 +207,14 @@ class SourceSpec:
         return add_shares(source, splits) if isinstance(splits, Shares) else add_splits(source, splits)
 
     def _check_records(self, maker: type[Source], root: Path) -> None:
-        """Raise InvalidRequest for what is asked of files of many records as of small ones."""
+        """Raise InvalidRequest for options of small files with files of many records."""
         if maker.holds_records and self.sidecars:
-            raise InvalidRequest(f"{root}: --sidecar is for files beside those of each sample; records have none")
+            raise InvalidRequest(f"{root}: --sidecar is for files next to those of each sample; records have none")
         if maker.holds_records and self.mask_colours:
             raise InvalidRequest(f"{root}: --mask-colours is for masks that are files of their own, not for records")
 
     def preset(self, root: Path) -> "SourceSpec":
-        """The same with what a preset asks of the source, where the user did not say it."""
+        """Return the same with the options of a preset that the user did not set."""
         place: Path | FileTree = open_tree(root) if isinstance(root, URLPath) else root
         if isinstance(place, Path) and (
             not root.exists() or self.kind == manifests.PACK_KIND or os.path.lexists(root / manifests.NAME)
@@ -219,7 +224,7 @@ class SourceSpec:
         return replace(self, kind=kind, options={**preset_source_options(kind), **self.options})
 
     def _source(self, module: ModuleType, root: Path | FileTree, options: Mapping[str, Any]) -> Source:
-        """The source; InvalidRequest, not BadInput, where the user named a kind that nothing there is of."""
+        """Make the source; raises InvalidRequest, not BadInput, if the user named a kind of which there is nothing."""
         try:
             made: Source = module.Source(root, **options)
         except (BadInput, InvalidRequest) as error:
@@ -247,7 +252,7 @@ class SourceSpec:
 
     @property
     def _missing_of_sidecars(self) -> set[str]:
-        """The option that sidecars have, whatever the source is."""
+        """The option that sidecars have with every source."""
         return {"missing"} if self.sidecars else set()
 
     def _open_pack(self, root: Path) -> tuple[Source, str]:
@@ -255,49 +260,28 @@ class SourceSpec:
 
         source = PackSource(root)
         if self.flags:
-            raise InvalidRequest(
-                f"{root}: is a pack, whose fields are what they are; {', '.join(self.flags)}: for the original data; "
-                "pack that again"
-            )
+            raise InvalidRequest(f"{root}: is a pack; {', '.join(self.flags)}: for the original data; pack that again")
         return source, f"pack of {len(source)} samples, format {source.manifest.format}"
 
-    def _options(self, maker: type[Source], kind: str, place: Path | FileTree) -> dict[str, Any]:
-        """The options that the source takes; raises InvalidRequest for one that it does not have."""
-        taken = set(maker.options())
-        unfit = sorted(set(self.options) - taken - self._missing_of_sidecars)
+    def _options(self, maker: type[Source], kind: str) -> dict[str, Any]:
+        """Return the options of the constructor; raises InvalidRequest for an option that the source does not have."""
+        own = set(maker.options())
+        unfit = sorted(set(self.options) - own - self._missing_of_sidecars)
         if unfit:
-            self._refuse_what_was_ruled_out(kind, unfit[0], place)
-            known = ", ".join(flag(name) for name in sorted(taken - {*INTERNAL}))
+            names = ", ".join(flag(name) for name in sorted(own - {*INTERNAL}))
             raise InvalidRequest(
-                f"source {kind!r} has no option {flag(unfit[0])}; it has: {known or 'none'}{_of_others(unfit[0])}"
+                f"source {kind!r} has no option {flag(unfit[0])}; it has: {names or 'none'}{_of_others(unfit[0])}"
             )
-        return {name: value for name, value in self.options.items() if name in taken}
-
-    def _refuse_what_was_ruled_out(self, kind: str, option: str, place: Path | FileTree) -> None:
-        """Raise InvalidRequest where the data are plainly of another source, which does not have the option either."""
-        if self.kind != "auto" or kind == manifests.PACK_KIND:
-            return
-        typed = flag(option)
-        try:
-            found, sentence = _detection.detect(place, follow_links=bool(self.options.get("follow_links")))
-        except InvalidRequest as error:  # two know it
-            raise InvalidRequest(
-                f"{error.message}; none of these has the option {typed}{_of_others(option)}"
-            ) from error
-        if found != kind:
-            root = place if isinstance(place, Path) else place.root
-            raise InvalidRequest(
-                f"{root}: {sentence}: --from {found}, which has no option {typed}; leave it out{_of_others(option)}"
-            )
+        return {name: value for name, value in self.options.items() if name in own}
 
     def to_json(self, source: Source) -> dict[str, Any]:
-        """For the manifest and for resuming: list files by their content, nothing of the machine.
+        """Return the options for the manifest: lists by their content, nothing of the machine.
 
-        Of a pack: its id, and the options that it was made with.
+        For a pack, return its id and the options it was made with.
         """
-        packed = source.provenance()
-        if packed is not None:
-            return dict(packed.asked)
+        provenance = source.provenance()
+        if provenance is not None:
+            return dict(provenance.asked)
         splits = self._parsed_splits
         places = dict(source.places())
         given = {name: value for name, value in self.options.items() if name not in places}
@@ -317,6 +301,6 @@ class SourceSpec:
 
 
 def _of_others(option: str) -> str:
-    """Which sources have an option, for a message on one that does not."""
+    """Return the sources that have an option, for a message on a source that does not."""
     others = sources.having(option)
     return f"; {flag(option)} is of --from {' or '.join(others)}" if 0 < len(others) <= _NAMED else ""

@@ -1,12 +1,12 @@
-"""What the work folder of a conversion holds; staging knows an unfinished copy by it, and loads nothing that converts.
+"""File names in the work folder of a conversion. `staging` imports this module to recognize unfinished copies.
 
-`.<name>.partial/` beside the target, a work folder (files/work_folder.py):
-    plan.json              the plan's fingerprint and options; there from before the first part on
-    done/part-00000.json   of a finished part, there once the part and its index entries are on disk
-    attempts/<try>/        a part that another process builds, see remote_part.py; with record.json once complete
+`.<name>.partial/` next to the target, a work folder (files/work_folder.py):
+    plan.json              fingerprint and options of the plan, written before the first part
+    done/part-00000.json   the record of a finished part, written when the part and its index entries are on disk
+    attempts/<attempt>/    a part that another process builds; with record.json once complete
     pieces/<part>          the index entries of a part
     pack/                  the parts; becomes the target by one rename
-    pack.old/              the pack that is replaced, for a moment, on a system that cannot exchange two folders at once
+    pack.old/              the replaced pack, for a moment, on a system that cannot exchange two folders at once
 """
 
 import re

@@ -219,13 +219,6 @@ class Source(ABC):
         """What lies in the source where a pack's field `files` names `path` for a field, to compare with; BadInput."""
         return self.read(path)
 
-    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
-        """What to type so that this value of a depth field is no measurement; None where nothing can be typed.
-
-        values: of this field and of others, whose values one option says together.
-        """
-        return None
-
     @classmethod
     def is_surely(cls, names: Sequence[str]) -> bool:
         """Whether the first files in a tar are samples of this source by their names, and no folder of small files."""

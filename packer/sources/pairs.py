@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from packer.errors import BadInput, DamagedImage, InvalidRequest
-from packer.files.terminal_output import shell_word
 from packer.layouts.json_text import json_value
 from packer.schema import PIXEL_KINDS, Field, Schema
 from packer.sources import base
@@ -157,12 +156,6 @@ class Source(base.Source):
 
     def extras(self) -> Sequence[str]:
         return self._extras
-
-    def invalid_option(self, name: str, values: Any) -> str | None:
-        role = next((role for role in self._roles if role.name == name), None)
-        if role is None:
-            return None
-        return f"--role {shell_word(f'{name}={role.pattern.text}:depth:{values[name]}')}"
 
     @property
     def _has_class_colours(self) -> bool:

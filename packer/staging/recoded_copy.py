@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from packer import codecs, formats
+from packer.conversion.conversion_run import Estimate, estimate
 from packer.conversion.convert import convert_source
-from packer.conversion.done_records import DoneRecords
 from packer.conversion.options import MOST_EXTRAS_BYTES, ConversionOptions
-from packer.conversion.pack_builder import Estimate, estimate
 from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import Plan, make_plan
+from packer.conversion.publication import read_plan
 from packer.conversion.work_folder_names import NAMES
 from packer.errors import CorruptPack, InvalidRequest, PackerError, StorageError
 from packer.files.work_folder import work_folder
@@ -169,5 +169,6 @@ class _Making:
             self.check(0.0, _REFUSED)
             return
         with work_folder(copy.partial, NAMES) as work:
-            if not DoneRecords(work).is_of(self._plan.fingerprint):
+            earlier = read_plan(work)
+            if earlier is not None and earlier.get("fingerprint") != self._plan.fingerprint:
                 work.clear()

@@ -122,7 +122,7 @@ def test_a_dry_run_ends_as_the_real_run_would(tmp_path: Path, monkeypatch: pytes
     told = called("convert", root, target, "--dry-run", "--json")
     assert json.loads(told.stdout) | {"ok": True, "images_checked": False} == json.loads(told.stdout)
     with monkeypatch.context() as patch:
-        patch.setattr("packer.conversion.pack_builder.free_bytes", lambda path: 1000)
+        patch.setattr("packer.conversion.conversion_run.free_bytes", lambda path: 1000)
         full = called("convert", root, target, "--dry-run")
         assert isinstance(full.exception, StorageError)
         assert "bytes are needed while packing, 1,000 are free" in str(full.exception)
@@ -193,7 +193,7 @@ def test_json_has_every_note_that_the_screen_gets(tmp_path: Path, dry: tuple[str
         "may belong to others",
         "split val has no image of 1 class: b",
         "enlarges",
-        "t: kept as they are",
+        "t: stored as they are",
     ):
         assert note in said
         assert sum(note in each for each in notes) == 1
@@ -320,7 +320,7 @@ def test_what_is_no_folder_of_images_is_said(tmp_path: Path) -> None:
         ("file", "is a file; give the folder"),
         ("nothing", "the file is empty"),
         ("empty", "the folder is empty"),
-        ("link", "is a link that leads nowhere"),
+        ("link", "is a broken link"),
         ("absent", "does not exist"),
     ):
         result = called("convert", tmp_path / name, tmp_path / "out.pack")
@@ -360,7 +360,7 @@ def test_target_and_options_are_checked_before_the_source_is_read(
     monkeypatch.setattr("packer.sources._detection.detect", read)
     target = tmp_path / "out.pack"
     for words, text in (
-        ((tmp_path / "there",), "it is no pack, so it is never replaced; choose another name"),
+        ((tmp_path / "there",), "never replaced"),
         ((tmp_path / "there", "--overwrite"), "--overwrite replaces packs only"),
         ((root / "x.pack",), "inside the source"),
         ((target, "--resize", "0"), "expected sides of at least 1 px"),

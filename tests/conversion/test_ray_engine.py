@@ -267,7 +267,7 @@ def test_other_versions_are_refused_before_anything_is_built(said: dict[str, Any
 def test_an_address_where_no_cluster_is_ends_at_once_and_says_so(said: dict[str, Any]) -> None:
     (silent, silent_text), (client, client_text) = said["nobody"]
     assert (silent, client) == (2, 2)
-    assert "--address 127.0.0.1:9: no Ray cluster answers there: " in silent_text
+    assert "--address 127.0.0.1:9: no Ray cluster answers: " in silent_text
     assert "ray://127.0.0.1:10001: run the command on a machine of the cluster" in client_text
 
 

@@ -18,8 +18,8 @@ from packer import formats
 from packer.conversion import encode
 from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
-from packer.conversion.pack_builder import PackBuilder
 from packer.conversion.plan import make_plan
+from packer.conversion.publication import FolderPublication
 from packer.conversion.work_folder_names import NAMES
 from packer.errors import CorruptPack, Interrupted, InvalidRequest, StorageError
 from packer.files.work_folder import work_folder
@@ -242,8 +242,8 @@ def test_the_option_that_is_another_is_named(tmp_path: Path) -> None:
     before = digest(tmp_path / ".out.pack.partial")
     with work_folder(tmp_path / ".out.pack.partial", NAMES) as work:
         plan = make_plan(opened(root), options)
-        job = PackBuilder(plan, tmp_path / "out.pack", work, threads=1, progress=lambda samples, size: None)
+        publication = FolderPublication(plan, tmp_path / "out.pack", work)
         with pytest.raises(InvalidRequest, match="files of the source changed"):
-            job.rehearse(restart=False)
-        job.rehearse(restart=True)
+            publication.check(restart=False)
+        publication.check(restart=True)
     assert digest(tmp_path / ".out.pack.partial") == before

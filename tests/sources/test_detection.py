@@ -94,7 +94,6 @@ def trees() -> dict[str, Callable[[Path], Path]]:
 
 
 NOT = "has no option"  # and which sources have it
-NONE = "none of these has the option"  # of two, which are named
 BOTH = "cannot decide what it is"  # and both are named
 TREES = ("photos", "coco", "voc", "yolo", "table", "pairs", "voc+yolo", "coco+yolo", "coco+voc")
 NOTHING, NO_TABLE, NO_PAIRS, NO_FILE = "matches nothing", "no table", "no pictures with masks", "no such file"
@@ -105,7 +104,7 @@ OUTCOMES: dict[tuple[str, str | tuple[str, ...]], tuple[str, ...]] = {
     ("task", "segment"):         (NOT, "unknown value 'segment'", "voc", "yolo", NOT, NOT, BOTH, BOTH, BOTH),
     ("task", "keypoints"):       (NOT, "for --task keypoints", "unknown value", "unknown value", NOT, NOT, BOTH, BOTH,
                                   BOTH),
-    ("origin", "zero"):          (NOT, NOT, "voc", NOT, NOT, NOT, "voc", NONE, "voc"),
+    ("origin", "zero"):          (NOT, NOT, "voc", NOT, NOT, NOT, "voc", NOT, "voc"),
     ("label_frame", "stored"):   (NOT, "coco", "voc", NOT, "table", NOT, "voc", "coco", BOTH),
     ("like", "duts"):            (NO_PAIRS, NO_PAIRS, NO_PAIRS, NO_PAIRS, NO_PAIRS, "pairs", NO_PAIRS, NO_PAIRS,
                                   NO_PAIRS),
@@ -131,16 +130,10 @@ def test_what_an_option_makes_of_a_tree(tmp_path: Path, place: int) -> None:
         with pytest.raises(PackerError, match=re.escape(wanted)) as caught:
             spec.open(root)
         said = str(caught.value)
-        if wanted in (NOT, NONE):
+        if wanted == NOT:
             assert f"--{option.replace('_', '-')} is of --from {' or '.join(sources.having(option))}" in said
-        if wanted in (BOTH, NONE):
+        if wanted == BOTH:
             assert all(f"--from {kind} (" in said for kind in TREES[place].split("+")), said
-
-
-def test_what_no_option_decides_is_said_with_what_was_found(tmp_path: Path) -> None:
-    root = layout_trees.builders()["yolo"](tmp_path / "data")
-    with pytest.raises(InvalidRequest, match="YOLO set: .*--origin is of --from vmrd or voc"):
-        SourceSpec(options={"origin": "zero"}).open(root)
 
 
 def test_a_tar_of_two_layouts_is_asked_about_too(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 import packer
-from packer.conversion.convert import ConversionRequest
+from packer.conversion.convert import dry_run
 from packer.conversion.options import Exif, OnError
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import BadInput, BadInputs, Interrupted, InvalidRequest, PackerError
@@ -422,7 +422,7 @@ def test_other_rows_do_not_go_on_with_unfinished_work(tmp_path: Path) -> None:
         first, second = Subset(dataset, range(1, 12)), Subset(dataset, range(11))
         with pytest.raises(Interrupted):
             packer.convert(first, tmp_path / "out.pack", part_bytes=1, progress=StopAfter(4), threads=1)
-        with pytest.raises(InvalidRequest, match="interrupted conversion lies here"):
+        with pytest.raises(InvalidRequest, match="interrupted conversion"):
             packer.convert(second, tmp_path / "out.pack", part_bytes=1)
         assert packer.convert(first, tmp_path / "out.pack", part_bytes=1).resumed_samples > 0
 
@@ -759,7 +759,7 @@ def test_another_object_does_not_go_on(tmp_path: Path) -> None:
     changed = samples(60)
     changed[0]["label"] = 2
     for data, options in ((changed, given), (samples(61), given), (samples(60), {**given, "fingerprint": "v2"})):
-        with pytest.raises(InvalidRequest, match="interrupted conversion lies here"):
+        with pytest.raises(InvalidRequest, match="interrupted conversion"):
             packer.convert(data, tmp_path / "out.pack", **options)
 
 
@@ -780,7 +780,7 @@ def test_without_keys_a_run_that_is_interrupted_leaves_nothing_and_says_so(tmp_p
 
 def test_work_that_a_kill_left_is_not_taken_up_without_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:  # as a kill, which nobody cleans up after
-        patch.setattr("packer.conversion.done_records.DoneRecords.remove", lambda self: None)
+        patch.setattr("packer.conversion.publication.FolderPublication.remove", lambda self: None)
         with pytest.raises(Interrupted):
             packer.convert(samples(60), tmp_path / "out.pack", part_bytes=20_000, progress=StopAfter(40), threads=1)
     with pytest.raises(InvalidRequest, match=r"cannot go on: .*key= or fingerprint=.*restart=True"):
@@ -792,7 +792,7 @@ def test_work_that_a_kill_left_is_not_taken_up_without_keys(tmp_path: Path, monk
 
 def test_a_dry_run_says_what_would_be_done_and_writes_nothing(tmp_path: Path) -> None:
     notes: list[str] = []
-    found = ConversionRequest(samples(), tmp_path / "out.pack").dry_run(notes.append)
+    found = dry_run(samples(), tmp_path / "out.pack", {}, notes.append)
     assert (found.size.samples, found.refused) == (5, None)
     assert "5 samples: image (image), label (number), text (text)" in notes
     assert list(tmp_path.iterdir()) == []
@@ -1168,7 +1168,7 @@ def test_what_no_geometry_moves_is_said_where_one_is_asked_for(tmp_path: Path) -
     boxes = np.float32([[1, 2, 3, 4]])
     given = [{"image": rgb(seed), "boxes": boxes, "mask": rgb(seed)[:, :, 0] > 9, "weight": 0.5} for seed in range(2)]
     moved = packer.convert(given, tmp_path / "a.pack", resize=16)
-    assert any(note.startswith("boxes, mask: stored as they are: --resize moves pictures") for note in moved.notes)
+    assert any(note.startswith("boxes, mask: stored as they are: --resize moves") for note in moved.notes)
     assert not any("stored as they are" in note for note in packer.convert(given, tmp_path / "b.pack").notes)
 
 

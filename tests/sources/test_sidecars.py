@@ -25,7 +25,6 @@ from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._parse.sidecar_pattern import Pattern
 from packer.sources._trees.folder_tree import LinkLeadsOut
 from packer.sources.grasp import cornell as cornell_source
-from tests.support.command_line import run
 from tests.support.foreign_files import bytes_list, example, lmdb_environment, tar_archive, tfrecord
 from tests.support.source_trees import cornell, depth, encoded, mask, picture, write
 
@@ -503,15 +502,6 @@ def test_a_mask_of_another_shape_is_listed(tmp_path: Path) -> None:
     (listed,) = summary.incomplete
     assert listed[0] == "b.jpg"
     assert "mask is 48x64, its picture 64x48: another shape" in listed[1]
-
-
-def test_texts_that_no_resize_moves_are_told(tmp_path: Path) -> None:
-    files = {"a.jpg": picture(1, suffix=".jpg"), "a.xml": "<a/>"}
-    write(tmp_path / "in", files)
-    words = ("convert", tmp_path / "in", tmp_path / "out", "--sidecar", "xml=.xml:text", "--dry-run")
-    said = "xml: kept as they are: coordinates in them are of the source's pixels, which --resize moves"
-    assert said in run(*words, "--resize", "20").stderr
-    assert said not in run(*words).stderr
 
 
 @pytest.mark.parametrize("suffix", [".jpg", ".JPEG", ".png"])

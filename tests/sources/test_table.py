@@ -832,16 +832,6 @@ def test_what_is_no_box_is_refused_and_names_its_line(tmp_path: Path, box: str) 
         source[0]
 
 
-def test_columns_that_no_geometry_moves_are_said_with_one(tmp_path: Path) -> None:
-    head = "file_name,x,y,w,h,left_eye_x,left_eye_y,bbox,age,label,width_class"
-    write(tmp_path, {"a.png": picture(1), "t.csv": f'{head}\na.png,1,2,3,4,5,6,"1 2 3 4",7,cat,8\n'})
-    moved = convert(tmp_path / "t.csv", tmp_path / "a.pack", resize=16)
-    said = next(note for note in moved.notes if "stored as they are: --resize moves" in note)
-    assert said.startswith("x, y, w, h, left_eye_x") and "bbox" in said and "age" not in said and "label" not in said
-    plain = convert(tmp_path / "t.csv", tmp_path / "b.pack")
-    assert not any("stored as they are" in note for note in plain.notes)
-
-
 def test_a_label_that_is_nan_is_no_label(tmp_path: Path) -> None:
     rows = "file_name,label\na.png,0.5\nb.png,nan\n"
     write(tmp_path, {"a.png": picture(1), "b.png": picture(2), "t.csv": rows})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from packer.conversion.convert import ConversionRequest, ConversionSummary, convert_source
+from packer.conversion.convert import ConversionSummary, convert_source, dry_run
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
@@ -67,7 +67,7 @@ def test_they_are_refused_with_counts_per_suffix_and_what_to_do(mixed: Path, tmp
     ):
         packed(mixed, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    dry = ConversionRequest(mixed, tmp_path / "out").dry_run()
+    dry = dry_run(mixed, tmp_path / "out", {}, print)
     assert "2 pictures in formats that packer does not read" in str(dry.refused)
 
 

@@ -351,7 +351,7 @@ def test_a_tmpfs_that_is_full(tmp_path: Path) -> None:
     def others_take_it() -> None:
         fault_injection.in_one_thread()
         capacity.check = lambda *_, **__: None
-        recoded_copy.convert_source.__globals__["PackBuilder"].check_space = lambda _: None
+        recoded_copy.convert_source.__globals__["ConversionRun"].check_space = lambda _: None
 
     def work() -> dict[str, Any]:
         resize(disk, 1 << 20)

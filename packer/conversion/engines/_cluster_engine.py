@@ -1,67 +1,186 @@
-"""Cluster engine: parts as tasks of a cluster, submitted anew where a machine, a worker or its memory gave way.
+"""Cluster engine: builds each part as a task of a cluster, and again if its machine, process or memory was lost.
 
-A cluster is five calls: connect, submit, wait, drop, close. Retries are counted here, since clusters count them in ways
-of their own: a part is tried four times, then the error names it and the machines. At most twice as many tasks are
-under way as the cluster builds at once, so that the last ones to be submitted are not the last to be known. A try that
-takes far longer than any other has hung, and is given up: what it still does is done in a folder of its own.
+A cluster is five calls: connect, submit, wait, drop, close. The engine counts attempts itself, since each cluster
+counts in its own way: after four lost attempts the error names the part and the machines. At most twice as many tasks
+are under way as the cluster builds at once. An attempt that takes far longer than all others is given up; it can only
+write to a folder of its own.
+
+`build_remotely` builds a part in a process that does not hold the work folder, on this machine or on another one, and
+hands it over by the `Delivery` of the publication.
 """
 
+import os
+import platform
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 from packer import errors
-from packer.conversion.build_versions import build_versions
+from packer.conversion.build_part import PartSpec, build_part
+from packer.conversion.build_versions import build_versions, check_versions, compares_pixels
+from packer.conversion.conversion_run import ConversionRun
 from packer.conversion.engines import base
-from packer.conversion.engines.base import EngineOptions, Job
-from packer.conversion.remote_part import NODE, Outcome, Task, Workplace
-from packer.conversion.work_folder_names import ATTEMPTS
-from packer.errors import InvalidRequest, PackerError, StorageError
+from packer.conversion.engines.base import EngineOptions
+from packer.conversion.plan import Plan
+from packer.conversion.publication import Delivery
+from packer.conversion.work_folder_names import PACK, PIECES
+from packer.errors import InvalidRequest, Locked, PackerError, StorageError, UnsafePath
+from packer.files.folder_handle import FolderHandle
+from packer.files.storage_errors import failing
+from packer.files.work_folder import ANYTHING, work_folder
 
-_TRIES = 4
+_MOST_ATTEMPTS = 4
 _PATIENCE_SECONDS = 300.0  # without a machine that could build a part
-_LEAST_LIMIT_SECONDS = 600.0  # of a try, which also has eight times what the longest one took
+_LEAST_LIMIT_SECONDS = 600.0  # of an attempt, which also has eight times what the longest one took
 _LIMIT = 8.0
-_SEEN_SECONDS = 60.0  # until every machine sees what another one wrote: NFS asks anew after as many
+_SEEN_SECONDS = 60.0  # until every machine sees what another one wrote: NFS asks again after as many
+_NEEDS_SCRATCH = (
+    "each machine uploads the parts that it builds: give --nodes-scratch, a folder on the disk of every machine with "
+    "room for one part for each CPU"
+)
+_SCRATCH = {PACK: ANYTHING, PIECES: ANYTHING}
+
+
+# ---- on the machine that builds a part
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """All that the parts of a conversion share; sent to each machine once.
+
+    Attributes:
+        plan: the plan.
+        cpus: CPUs that an attempt occupies.
+        threads: threads that encode samples; more than `cpus` if each waits for a store.
+        scratch: a folder on the disk of each machine; None builds in the attempt's folder.
+        versions: of the machine that converts.
+        delivery: how parts are handed over.
+    """
+
+    plan: Plan
+    cpus: int
+    threads: int
+    scratch: Path | None
+    versions: Mapping[str, str]
+    delivery: Delivery
+
+
+class Task(NamedTuple):
+    """One attempt to build a part. attempt: its name."""
+
+    number: int
+    attempt: str
+    only_reads: bool
+
+
+class Outcome(NamedTuple):
+    """The result of an attempt. failure: class and message of an error that another attempt would meet too."""
+
+    node: str
+    finished: bool
+    reasons: list[str]
+    failure: tuple[str, str] | None = None
+
+
+def build_remotely(place: Workplace, task: Task) -> Outcome:
+    """Build a part and hand it over."""
+    node = platform.node()
+    try:
+        check_versions(node, place.versions, build_versions(pixels=compares_pixels(place.versions)))
+        _check_seen(place)
+        with (
+            place.delivery.begun(task.attempt, f"{node}, process {os.getpid()}") as folder,
+            _build_folder(place, task, folder) as scratch,
+        ):
+            for name in (PACK, PIECES):
+                scratch.make_folder(name).close()
+            spec = PartSpec(place.plan, scratch.inside / PACK, scratch.inside / PIECES, place.threads, task.only_reads)
+            built = build_part(spec, task.number)
+            if built.finished is not None:
+                place.delivery.deliver(built.finished, scratch, scratch if folder is None else folder)
+            return Outcome(node, built.finished is not None, list(built.reasons))
+    except PackerError as error:
+        return Outcome(node, False, [], (type(error).__name__, f"{node}: {error.message}"))
+
+
+def _build_folder(place: Workplace, task: Task, folder: FolderHandle | None) -> AbstractContextManager[FolderHandle]:
+    """Return the folder in which a part is built: the scratch folder, else the attempt's own."""
+    if place.scratch is not None:
+        return _scratch_folder(place.scratch, task.attempt)
+    if folder is None:
+        raise InvalidRequest(_NEEDS_SCRATCH)
+    return nullcontext(folder)
+
+
+def _check_seen(place: Workplace) -> None:
+    """Raise InvalidRequest if this machine does not see the source or the folder that all machines share."""
+    place.delivery.check_shared()
+    source = place.plan.source
+    if source.is_on_disk and source.folder.is_local and not source.folder.root.exists():
+        raise InvalidRequest(f"{source.folder.root}: not found; every machine must see the source")
+
+
+@contextmanager
+def _scratch_folder(above: Path, attempt: str) -> Iterator[FolderHandle]:
+    """Yield a folder on this machine's disk, which is empty before and after.
+
+    Folders of killed attempts are removed, unless they are another user's or in use.
+    """
+    with failing(above, "list the folder"):
+        left = [above / name for name in os.listdir(above) if name.startswith(".packer-part-")]
+    for path in left:
+        with suppress(Locked, UnsafePath, StorageError), work_folder(path, _SCRATCH) as old:
+            old.clear()
+    # another attempt on this machine may lock it for a moment while it removes folders of killed ones
+    with work_folder(above / f".packer-{attempt}", _SCRATCH, waiting=lambda: None) as scratch:
+        try:
+            yield scratch
+        finally:
+            scratch.clear()
+
+
+# ---- on the machine that converts
 
 
 class Lost(NamedTuple):
-    """A try whose end nobody knows: its machine or its process is gone."""
+    """An attempt whose end is unknown: its machine or its process is gone."""
 
     reason: str
 
 
 class Cluster(ABC):
-    """Machines that build parts. A handle is whatever `submit` returns; it can be a key of a dict."""
+    """Machines that build parts. A handle is whatever `submit` returns; it is hashable."""
 
     @abstractmethod
     def connect(self, place: Workplace) -> None:
-        """Make ready, and compare versions; raises InvalidRequest where a machine has others, or there is none."""
+        """Connect, and compare versions; raises InvalidRequest if they differ or there is no machine."""
 
     @abstractmethod
     def submit(self, task: Task) -> Any:
-        """Have `build_remotely` run somewhere; returns a handle at once."""
+        """Start `build_remotely` somewhere; return a handle at once."""
 
     @abstractmethod
     def wait(self, handles: list[Any], seconds: float) -> tuple[dict[Any, Outcome | Lost], int]:
-        """What has ended of these, maybe nothing after so many seconds, and how many parts are built at once now."""
+        """Return those that ended within so many seconds, and how many parts the cluster builds at once now."""
 
     @abstractmethod
     def drop(self, handle: Any) -> None:
-        """End a try that is not waited for any more, if it can be ended."""
+        """End an attempt that was given up, if possible."""
 
     @abstractmethod
     def close(self) -> None:
-        """End what is still under way, and disconnect."""
+        """End all attempts that are under way, and disconnect."""
 
 
 @dataclass
 class _Part:
-    """begun: when its try was seen on disk; None before. lost: machine and reason of each try that was lost."""
+    """A part that is being built. begun: when its attempt was seen. lost: machine and reason of each lost attempt."""
 
     number: int
     attempt: str = ""
@@ -77,42 +196,38 @@ class ClusterEngine(base.Engine):
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
         if options.to_store and options.nodes_scratch is None:
-            raise InvalidRequest(
-                "each machine uploads the parts that it builds: give --nodes-scratch, a folder on the disk of every "
-                "machine with room for one part for each CPU"
-            )
+            raise InvalidRequest(_NEEDS_SCRATCH)
 
-    def build(self, job: Job, numbers: Iterator[int]) -> None:
-        plan, work, stored = job.spec.plan, job.records.work, job.records.stored
+    def build(self, run: ConversionRun, numbers: Iterator[int]) -> None:
+        plan = run.plan
         versions = build_versions(pixels=not plan.keeps_bytes)
         cpus = self.options.threads or 1
         threads = self.options.threads or max(1, plan.source.folder.reads_at_once)
-        tries = _Tries(self.cluster, job, numbers)
-        if stored is None:
-            work.make_folder(ATTEMPTS).close()
-        place = Workplace(plan, work.path.absolute(), cpus, threads, self.options.nodes_scratch, versions, stored)
+        scratch, delivery = self.options.nodes_scratch, run.publication.delivery
+        attempts = _Attempts(self.cluster, run, numbers)
         try:
-            self.cluster.connect(place)
-            tries.run()
+            self.cluster.connect(Workplace(plan, cpus, threads, scratch, versions, delivery))
+            attempts.build_all()
         finally:
             self.cluster.close()
-            self.notes += tries.notes()
+            self.notes += attempts.notes()
 
 
-class _Tries:
-    """What is under way on the cluster for one conversion."""
+class _Attempts:
+    """The attempts that are under way on the cluster for one conversion."""
 
-    def __init__(self, cluster: Cluster, job: Job, numbers: Iterator[int]) -> None:
+    def __init__(self, cluster: Cluster, run: ConversionRun, numbers: Iterator[int]) -> None:
         self._cluster = cluster
-        self._job = job
+        self._run = run
+        self._publication = run.publication
         self._todo = (_Part(number) for number in numbers)
         self._again: deque[_Part] = deque()
         self._running: dict[Any, _Part] = {}
-        self._longest: float | None = None  # seconds of a try that ended well
+        self._longest: float | None = None  # seconds of a finished attempt
         self._lost: list[str] = []
 
-    def run(self) -> None:
-        """Until every part is there."""
+    def build_all(self) -> None:
+        """Build every part; raises StorageError if that is not possible."""
         slots, seen = 1, time.monotonic()
         while self._submit(2 * max(1, slots)):
             ended, slots = self._cluster.wait(list(self._running), 1.0)
@@ -120,7 +235,7 @@ class _Tries:
             seen = now if slots or ended else seen
             if now - seen > _PATIENCE_SECONDS:
                 raise StorageError(
-                    f"{self._job.records.work.path}: for {_PATIENCE_SECONDS:.0f} s no machine was there to build parts"
+                    f"{self._publication.work.path}: for {_PATIENCE_SECONDS:.0f} s no machine was there to build parts"
                 )
             self._look(now)
             for handle, outcome in ended.items():
@@ -131,27 +246,27 @@ class _Tries:
             self._give_up(now)
 
     def notes(self) -> list[str]:
-        """A line where tries were lost."""
+        """Return a line on lost attempts, if there were any."""
         if not self._lost:
             return []
         more = f"; and {len(self._lost) - 1} more" if len(self._lost) > 1 else ""
-        return [f"tries that were lost, whose parts were built again: {self._lost[0]}{more}"]
+        return [f"attempts were lost and their parts built again: {self._lost[0]}{more}"]
 
     def _submit(self, most: int) -> bool:
-        """Have so many under way, or all that are left; False where there is none."""
+        """Submit tasks until so many are under way; return whether any is."""
         while len(self._running) < most:
             part = self._again.popleft() if self._again else next(self._todo, None)
             if part is None:
                 break
             part.attempt, part.begun = f"part-{part.number:05d}-{uuid4().hex}", None
-            task = Task(part.number, part.attempt, self._job.spec.only_reads)
+            task = Task(part.number, part.attempt, self._run.spec.only_reads)
             self._running[self._cluster.submit(task)] = part
         return bool(self._running)
 
     def _look(self, now: float) -> None:
-        """Note which tries have begun."""
+        """Note which attempts have begun."""
         waiting = {part.attempt: part for part in self._running.values() if part.begun is None}
-        for attempt in self._job.records.attempts() if waiting else ():
+        for attempt in self._publication.attempts() if waiting else ():
             if attempt in waiting:
                 waiting[attempt].begun = now
 
@@ -171,53 +286,53 @@ class _Tries:
             if issubclass(getattr(errors, name, PackerError), StorageError):
                 outcome = Lost(message)  # of one machine's disk or line, maybe
         if isinstance(outcome, Lost):
-            if self._job.spec.only_reads or not self._adopted(part):
+            if self._run.spec.only_reads or not self._adopted(part):
                 self._note_lost(part, outcome)
             return
         if outcome.failure is not None:
             name, message = outcome.failure
             raise getattr(errors, name, PackerError)(f"{self._name(part)}: {message}")
-        self._job.refuse(part.number, outcome.reasons)
-        if outcome.finished and not self._job.spec.only_reads:
+        self._run.refuse(part.number, outcome.reasons)
+        if outcome.finished and not self._run.spec.only_reads:
             self._adopt_when_seen(part)
         else:
             self._progress(part)
 
     def _note_lost(self, part: _Part, outcome: Lost) -> None:
-        """To be tried again; raises StorageError after the last try."""
-        node = self._job.records.node_of(part.attempt, NODE)
+        """Queue the part again; raises StorageError after the last attempt."""
+        node = self._publication.node_of(part.attempt)
         part.lost.append(f"{node or 'before it began'}: {outcome.reason}")
         self._lost.append(f"{self._name(part)}, {part.lost[-1]}")
-        if len(part.lost) == _TRIES:
-            raise StorageError(f"{self._name(part)}: {_TRIES} tries to build it were lost: {'; '.join(part.lost)}")
+        if len(part.lost) == _MOST_ATTEMPTS:
+            raise StorageError(
+                f"{self._name(part)}: {_MOST_ATTEMPTS} attempts to build it were lost: {'; '.join(part.lost)}"
+            )
         self._again.append(part)
 
     def _adopt_when_seen(self, part: _Part) -> None:
-        """Take what a machine says to have built; raises StorageError where it is not seen here."""
+        """Adopt a part that another machine has built; raises StorageError if it does not become visible here."""
         until = time.monotonic() + _SEEN_SECONDS
         while not self._adopted(part):
             if time.monotonic() > until:
-                where = self._job.records.place_of(part.attempt)
+                where = self._publication.place_of(part.attempt)
                 raise StorageError(
-                    f"{where}: the part that was built there is not seen here after {_SEEN_SECONDS:.0f} s"
+                    f"{where}: the part that was built there is not visible here after {_SEEN_SECONDS:.0f} s"
                 )
             time.sleep(0.2)
 
     def _adopted(self, part: _Part) -> bool:
-        """Take a part into its place if it is complete, whoever said so."""
-        plan = self._job.spec.plan
-        samples = {self._name(part): len(plan.parts[part.number])}
-        done = self._job.records.adopt(part.attempt, samples, plan.fingerprint)
+        """Adopt a part if it is complete."""
+        done = self._publication.adopt(part.attempt)
         if done is None:
             return False
         for item in (*done.skipped, *done.incomplete):
-            self._job.note(item)
+            self._run.note(item)
         self._progress(part)
         return True
 
     def _progress(self, part: _Part) -> None:
-        samples, sizes = self._job.spec.plan.parts[part.number], self._job.spec.plan.sizes
-        self._job.progress(len(samples), int(sizes[samples.start : samples.stop].sum()))
+        samples, sizes = self._run.plan.parts[part.number], self._run.plan.sizes
+        self._run.progress(len(samples), int(sizes[samples.start : samples.stop].sum()))
 
     def _name(self, part: _Part) -> str:
-        return self._job.spec.plan.part_name(part.number)
+        return self._run.plan.part_name(part.number)

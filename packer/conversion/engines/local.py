@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 
 from packer.conversion.build_part import WrittenPart, finish_part, write_part
+from packer.conversion.conversion_run import ConversionRun
 from packer.conversion.engines import base
-from packer.conversion.engines.base import EngineOptions, Job
+from packer.conversion.engines.base import EngineOptions
 from packer.errors import InvalidRequest
 from packer.system.parallel import ordered_map
 
 
 class Engine(base.Engine):
-    """Each part is finished (hashed, synced) while the next one is written."""
+    """Finishes each part (hashes and syncs it) while the next one is written."""
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
@@ -18,18 +19,18 @@ class Engine(base.Engine):
             given = "--nodes-scratch" if options.address is None else "--address"
             raise InvalidRequest(f"{given} is for an engine of several machines, such as --engine ray; leave it out")
 
-    def build(self, job: Job, numbers: Iterator[int]) -> None:
-        spec = job.spec
+    def build(self, run: ConversionRun, numbers: Iterator[int]) -> None:
+        spec = run.spec
 
         def written() -> Iterator[WrittenPart]:
             for number in numbers:
-                part = write_part(job.spec, number, encoder=job.encoder, progress=job.progress, noted=job.note)
-                job.refuse(number, part.reasons)
+                part = write_part(run.spec, number, encoder=run.encoder, progress=run.progress, noted=run.note)
+                run.refuse(number, part.reasons)
                 yield part
 
         def finish(part: WrittenPart) -> None:
-            if not job.spec.only_reads:
-                job.add(finish_part(spec, part))
+            if not run.spec.only_reads:
+                run.publication.finish(finish_part(spec, part))
 
         for _ in ordered_map(finish, written(), threads=2, window=2):
             pass

@@ -1,6 +1,6 @@
-"""Ray engine: parts as tasks of a Ray cluster, whose machines share source and target.
+"""Ray engine: builds parts as tasks of a Ray cluster.
 
-Ray itself tries nothing again (max_retries=0): its own count has exceptions, such as tasks that ran out of memory.
+Ray itself repeats nothing (max_retries=0), because it does not count all failures, such as lack of memory.
 """
 
 import signal
@@ -14,13 +14,20 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from packer.conversion.build_versions import build_versions, check_versions, compares_pixels
-from packer.conversion.engines._cluster_engine import Cluster, ClusterEngine, Lost
+from packer.conversion.engines._cluster_engine import (
+    Cluster,
+    ClusterEngine,
+    Lost,
+    Outcome,
+    Task,
+    Workplace,
+    build_remotely,
+)
 from packer.conversion.engines.base import EngineOptions
-from packer.conversion.remote_part import Outcome, Task, Workplace, build_remotely
 from packer.errors import InvalidRequest
 
 _PORT_SECONDS = 20.0
-_ANSWER_SECONDS = 120.0  # for a machine to say its versions, which starts a process there
+_ANSWER_SECONDS = 120.0  # until a machine reports its versions, which starts a process there
 
 
 class _RayCluster(Cluster):
@@ -39,10 +46,10 @@ class _RayCluster(Cluster):
                 ray.init(address=self._address, log_to_driver=False)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 reason = str(error).partition("\n")[0]
-                raise InvalidRequest(f"--address {self._address}: no Ray cluster answers there: {reason}") from error
+                raise InvalidRequest(f"--address {self._address}: no Ray cluster answers: {reason}") from error
             finally:
                 if threading.current_thread() is threading.main_thread() and handler is not None:
-                    signal.signal(signal.SIGTERM, handler)  # Ray takes it over
+                    signal.signal(signal.SIGTERM, handler)  # Ray replaces it
             self._is_own = True
         self._cpus = place.cpus
         if not self._slots():
@@ -52,8 +59,8 @@ class _RayCluster(Cluster):
         self._remote = ray.remote(_build).options(num_cpus=place.cpus, max_retries=0, scheduling_strategy="SPREAD")
 
     def _compare(self, place: Workplace) -> None:
-        """Ask every machine that there is; one that comes later is asked before it builds its first part."""
-        asked = {
+        """Compare the versions of every machine; a machine that joins later is compared before it builds a part."""
+        handles = {
             ray.remote(build_versions)
             .options(
                 num_cpus=0,
@@ -64,14 +71,16 @@ class _RayCluster(Cluster):
             for node in ray.nodes()
             if node["Alive"] and node["Resources"].get("CPU", 0) >= place.cpus
         }
-        for handle, node in asked.items():
+        for handle, node in handles.items():
             try:
                 found = ray.get(handle, timeout=_ANSWER_SECONDS)
-            except RayTaskError as error:  # packer is not there, or does not work
-                raise InvalidRequest(f"{node}: cannot say its versions: {error.cause}; install packer there") from error
+            except RayTaskError as error:  # packer is missing or broken there
+                raise InvalidRequest(
+                    f"{node}: cannot report its versions: {error.cause}; install packer there"
+                ) from error
             except GetTimeoutError as error:
-                raise InvalidRequest(f"{node}: has not said its versions for {_ANSWER_SECONDS:.0f} s") from error
-            except RayError:  # it is gone by now
+                raise InvalidRequest(f"{node}: no report of its versions for {_ANSWER_SECONDS:.0f} s") from error
+            except RayError:  # the machine is gone
                 continue
             check_versions(node, place.versions, found)
 
@@ -79,7 +88,7 @@ class _RayCluster(Cluster):
         return sum(int(node["Resources"].get("CPU", 0)) // self._cpus for node in ray.nodes() if node["Alive"])
 
     def submit(self, task: Task) -> Any:
-        handle = self._remote.remote([self._place], task)  # in a list, Ray does not unpack it for each task anew
+        handle = self._remote.remote([self._place], task)  # in a list, so that Ray does not unpack it for each task
         self._under_way.add(handle)
         return handle
 
@@ -102,14 +111,14 @@ class _RayCluster(Cluster):
 
 
 def _check_port(address: str) -> None:
-    """Raise InvalidRequest where nobody listens at a HOST:PORT, which Ray itself waits minutes for."""
+    """Raise InvalidRequest if nothing listens at HOST:PORT; Ray itself would wait for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal():
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PORT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise InvalidRequest(f"--address {address}: no Ray cluster answers there: {error}") from error
+        raise InvalidRequest(f"--address {address}: no Ray cluster answers: {error}") from error
 
 
 def _build(place: list[Any], task: Task) -> Outcome:
@@ -118,7 +127,7 @@ def _build(place: list[Any], task: Task) -> Outcome:
 
 @lru_cache(maxsize=1)
 def _unpacked(handle: Any) -> Workplace:
-    """Once in each process: what a million samples are takes longer to unpack than a part to build."""
+    """Unpack once per process: a plan of a million samples takes longer to unpack than a part to build."""
     found: Workplace = ray.get(handle)
     return found
 
@@ -126,15 +135,15 @@ def _unpacked(handle: Any) -> Workplace:
 def _outcome(handle: Any) -> Outcome | Lost:
     try:
         found: Outcome = ray.get(handle)
-    except RayTaskError:  # a mistake in the code, which another try would meet too
+    except RayTaskError:  # a bug, which another attempt would meet too
         raise
-    except RayError as error:  # the machine, the process or its memory
+    except RayError as error:  # machine, process, or memory
         return Lost(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
     return found
 
 
 class Engine(ClusterEngine):
-    """Parts as tasks of Ray."""
+    """Builds parts as tasks of Ray."""
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)

@@ -12,7 +12,7 @@ the user asks for that, as those of the source are. Text is UTF-8; bytes are kep
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from packer.errors import BadInput, DamagedImage, InvalidRequest
-from packer.files.terminal_output import shell_word
 from packer.images.backends import pillow
 from packer.layouts.json_text import json_value
 from packer.schema import MASK_DTYPES, Field
@@ -328,10 +327,6 @@ class _Files(AddedFields):
             if sidecar.name == name:
                 return self._value(source, row, sidecar)
         return super().value(source, row, name)
-
-    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
-        found = next((sidecar for sidecar in self._sidecars if sidecar.name == name), None)
-        return f"--sidecar {shell_word(f'{name}={found.suffix}:depth:{values[name]}')}" if found else None
 
     def asked(self, of_source: dict[str, Any]) -> dict[str, Any]:
         return {**of_source, "sidecars": [*of_source["sidecars"], *(sidecar.text for sidecar in self._sidecars)]}

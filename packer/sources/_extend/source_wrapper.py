@@ -39,10 +39,6 @@ class AddedFields(ABC):
         """Return the files that `values` reads."""
         return ()
 
-    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
-        """See `Source.invalid_option`, for the added fields."""
-        return None
-
     def asked(self, of_source: dict[str, Any]) -> dict[str, Any]:
         """Return the inner source's entries for the manifest, with those of the addition."""
         return of_source
@@ -124,11 +120,6 @@ class DerivedSource(base.Source):
 
     def asked(self) -> dict[str, Any]:
         return self._addition.asked(self._source.asked())
-
-    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
-        return self._addition.invalid_option(name, values) or self._source.invalid_option(name, values)
-
-    # ---- the inner source alone
 
     def key(self, index: int) -> str:
         return self._source.key(self._row(index))

@@ -402,12 +402,6 @@ class ArraySource(base.Source):
 
     # ---- the contract of sources
 
-    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
-        depths = {column.field.name for column in self._columns if column.field.kind == "depth"}
-        numbers = {each: float(value) for each, value in values.items() if each in depths}
-        typed = (column.typed(invalid=numbers.get(column.field.name)) for column in self._columns)
-        return _features(typed) if name in depths else None
-
     @property
     def folder(self) -> SourceRoot:
         return self._folder

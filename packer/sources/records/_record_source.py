@@ -401,15 +401,6 @@ class RecordSource(base.Source):
             line = shell_word(",".join(field.shown() for field in self._fields))
             yield f"--features {line} ({'as asked' if self._asked else self.guessed})"
 
-    def invalid_option(self, name: str, values: Mapping[str, str]) -> str | None:
-        if not any(field.name == name for field in self._fields):
-            return None
-        fields = [
-            replace(field, invalid=float(values[field.name])) if field.name in values else field
-            for field in self._fields
-        ]
-        return f"--features {shell_word(','.join(field.shown() for field in fields))}"
-
     # ---- the contract of sources
 
     @property

@@ -5,9 +5,12 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from packer.conversion.build_part import FinishedPart
-from packer.conversion.done_records import DoneRecords
+from packer.conversion.options import ConversionOptions
+from packer.conversion.publication import FolderPublication
 from packer.conversion.work_folder_names import NAMES
 from packer.files.work_folder import work_folder
 from packer.pack.manifest import Part
@@ -27,6 +30,13 @@ TOKENS = (
 TOKENS += (b'"name":"a/../b"', b'"name":[]', b'"name":"a\\u0000"', b"[[[[[[[[", b"true", b"\\ud800")
 MOST_BYTES = 6000
 NAME = "part-00000.lmdb"
+
+_PLAN: Any = SimpleNamespace(
+    fingerprint="f",
+    part_samples={NAME: 3, "part-00007.lmdb": 3},
+    source=SimpleNamespace(resume_reason=None),
+    options=ConversionOptions(),
+)
 
 
 def seeds() -> Iterator[bytes]:
@@ -48,9 +58,9 @@ def check(data: bytes) -> None:
                 (folder / name / "part-00007.lmdb").write_bytes(b"")  # unfinished: swept away
             (folder / "done/part-00000.json").write_bytes(record)
             (folder / "plan.json").write_bytes(plan)
-            records = DoneRecords(work)
+            records = FolderPublication(_PLAN, folder, work)
             try:
-                records.begin("f", {NAME: 3, "part-00007.lmdb": 3}, restart=False)
+                records.begin(restart=False)
             finally:
                 if not (Path(above) / "kept").exists():
                     raise Disagreement("a file outside of the work folder is gone")

@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from packer.conversion.done_records import DoneRecords
+from packer.conversion.options import ConversionOptions
+from packer.conversion.publication import FolderPublication
 from packer.conversion.work_folder_names import NAMES
 from packer.errors import CorruptPack, UnsafePath
 from packer.files.work_folder import work_folder
@@ -14,9 +16,15 @@ from packer.files.work_folder import work_folder
 PART: dict[str, Any] = {"name": "part-00000.lmdb", "samples": 2, "bytes": 4, "sha256": "0" * 64}
 SOUND: dict[str, Any] = {"bytes_in": 9, "bytes_out": 9, "skipped": [["a", "b"]], "incomplete": [], "findings": {"f": 1}}
 PARTS = {PART["name"]: 3, "part-00001.lmdb": 3}
+_PLAN: Any = SimpleNamespace(
+    fingerprint="f",
+    part_samples=PARTS,
+    source=SimpleNamespace(resume_reason=None),
+    options=ConversionOptions(),
+)
 
 
-def begun(folder: Path, record: str, *, name: str = "part-00000.json") -> DoneRecords:
+def begun(folder: Path, record: str, *, name: str = "part-00000.json") -> FolderPublication:
     """The state of a conversion of two parts, with that record of the first, which is there."""
     with work_folder(folder / "work", NAMES) as work:
         for inner in ("pack", "pieces"):
@@ -25,8 +33,8 @@ def begun(folder: Path, record: str, *, name: str = "part-00000.json") -> DoneRe
         (folder / "work/done").mkdir()
         (folder / "work/done" / name).write_text(record)
         (folder / "work/plan.json").write_text(json.dumps({"fingerprint": "f"}))
-        records = DoneRecords(work)
-        records.begin("f", PARTS, restart=False)
+        records = FolderPublication(_PLAN, folder, work)
+        records.begin(restart=False)
     return records
 
 
@@ -105,5 +113,5 @@ def test_a_record_is_read_from_a_file_of_one_name_alone(tmp_path: Path, kind: st
         work_folder(tmp_path / "work", NAMES) as work,
         pytest.raises(UnsafePath, match=r"part-00000\.json: expected a file that packer made"),
     ):
-        DoneRecords(work).begin("f", PARTS, restart=False)
+        FolderPublication(_PLAN, tmp_path, work).begin(restart=False)
     assert mine.read_bytes() == before

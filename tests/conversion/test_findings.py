@@ -1,7 +1,6 @@
-"""What is counted over all samples and said once: masks of 1 bit, boxes that are no pixels of their pictures."""
+"""Findings that are counted over all samples and noted once, and values that are refused."""
 
 import json
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -12,39 +11,14 @@ import packer
 from packer.conversion.convert import ConversionSummary
 from packer.errors import BadInputs, Interrupted, InvalidRequest
 from packer.system.progress_callback import Progress
-from tests.support import foreign_files
 from tests.support.command_line import run
-from tests.support.source_trees import mask, picture, write
-
-
-def one_bit(seed: int, form: str) -> bytes:
-    data = BytesIO()
-    Image.fromarray(np.random.default_rng(seed).integers(0, 2, (48, 64)).astype(bool)).save(data, form)
-    return data.getvalue()
-
-
-@pytest.mark.parametrize(("form", "suffix"), [("PNG", ".png"), ("BMP", ".bmp"), ("TIFF", ".tif")])
-def test_masks_of_one_bit_are_told(tmp_path: Path, form: str, suffix: str) -> None:
-    root = write(tmp_path / "in", {f"{n}.jpg": picture(n, suffix=".jpg") for n in range(3)})
-    write(root, {f"{n}_mask{suffix}": one_bit(n, form) for n in range(3)})
-    made = packer.convert(root, tmp_path / "a.pack", sidecars={"mask": f"_mask{suffix}:mask"})
-    (note,) = (note for note in made.notes if note.startswith("mask:"))
-    assert "1-bit pictures, values 0 and 255 (3 samples)" in note
-    with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
-        assert set(np.unique(dataset[0]["mask"])) == {0, 255}
-
-
-def test_masks_of_eight_bit_are_not(tmp_path: Path) -> None:
-    root = write(tmp_path / "in", {f"{n}.jpg": picture(n, suffix=".jpg") for n in range(3)})
-    write(root, {f"{n}_mask.png": mask(n) for n in range(3)})
-    made = packer.convert(root, tmp_path / "a.pack", sidecars={"mask": "_mask.png:mask"})
-    assert not any(note.startswith("mask:") for note in made.notes)
+from tests.support.source_trees import picture, write
 
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(("boxes", "said"), [
-    (["0.1 0.2 0.5 0.6", "0 0 1 1\n0.2 0.2 0.3 0.3", ""], "boxes: all boxes lie within 0 to 1 (2 samples)"),
-    (["-5 -5 200 300", "1 1 5 5", "0 0 64 48"], "boxes: boxes reach out of their pictures in 1 sample of 3 with boxes"),
+    (["0.1 0.2 0.5 0.6", "0 0 1 1\n0.2 0.2 0.3 0.3", ""], "boxes: all boxes lie within 0 to 1"),
+    (["-5 -5 200 300", "1 1 5 5", "0 0 64 48"], "boxes: boxes reach out of the image (1 sample)"),
     (["0 0 1 1", "1 1 5 5", "0.5 0.5 64.4 48.2"], ""),
     (["", "", ""], ""),
 ], ids=["shares", "outside", "px", "none"])  # fmt: skip
@@ -74,7 +48,7 @@ def test_boxes_of_a_turned_picture_are_seen_in_their_frame(tmp_path: Path) -> No
             exif="rotate" if frame == "upright" else "ignore",
             sidecar_frame=frame,  # type: ignore[arg-type]
         )
-        assert any("reach out of their pictures in 3 samples of 3" in note for note in made.notes) == is_said
+        assert any("reach out of the image (3 samples)" in note for note in made.notes) == is_said
 
 
 def test_a_run_that_goes_on_counts_what_the_earlier_one_did(tmp_path: Path) -> None:
@@ -94,17 +68,7 @@ def test_a_run_that_goes_on_counts_what_the_earlier_one_did(tmp_path: Path) -> N
         pack(stop)
     made = pack(None)
     assert made.resumed_samples
-    assert any("all boxes lie within 0 to 1 (6 samples)" in note for note in made.notes)
-
-
-def test_names_that_extract_will_refuse_are_told(tmp_path: Path) -> None:
-    names = ("\u00e9/0.png", "e\u0301/0.png", "Cat/0.png", "cat/0.png", "b/0.png")
-    root = write(tmp_path / "in", {name: picture(n) for n, name in enumerate(names)})
-    made = packer.convert(root, tmp_path / "a.pack")
-    (note,) = (note for note in made.notes if "packer extract" in note)
-    assert note.startswith("2 files named as another but for case or the spelling of accents")
-    with pytest.raises(InvalidRequest, match="collides with"):
-        packer.extract(tmp_path / "a.pack", tmp_path / "out")
+    assert any("all boxes lie within 0 to 1" in note and "(6 samples)" in note for note in made.notes)
 
 
 def test_the_summary_has_every_note_that_the_listener_gets(tmp_path: Path) -> None:
@@ -133,27 +97,6 @@ def _depth_tree(root: Path, hole: float, dtype: str) -> Path:
     return root
 
 
-_HOLES = [(0, "uint16"), (0, "float32"), (-1, "float32"), (65535, "uint16")]
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize(("hole", "dtype"), _HOLES)
-def test_depth_with_holes_that_nobody_named_is_told_with_the_line_to_type(
-    tmp_path: Path, hole: int, dtype: str
-) -> None:
-    root = _depth_tree(tmp_path / "in", hole, dtype)
-    for options in ((), ("--resize", "37")):
-        pack = tmp_path / f"a{len(options)}.pack"
-        done = run("convert", root, pack, "--sidecar", "d=_d.tif:depth", "--json", *options)
-        (note,) = (note for note in json.loads(done.stdout)["notes"] if note.startswith("d: "))
-        assert note.startswith(f"d: 3 samples with pixels of {hole} beside others: geometries and --resize mix")
-        assert note.endswith(f"say --sidecar d=_d.tif:depth:{hole}")
-        named = run("convert", root, pack, "--overwrite", "--json", *note.partition("say ")[2].split(), *options)
-        assert not any(note.startswith("d: ") for note in json.loads(named.stdout)["notes"])
-        with packer.open(pack, output="numpy", geometry=packer.geometry.Resize((33, 51))) as dataset:
-            assert set(np.unique(dataset[0]["d"])) == {hole, 1000}
-
-
 @pytest.mark.parametrize("geometry", [
     packer.geometry.RandomRotation(10), packer.geometry.RandomZoom(0.5, 0.7), packer.geometry.RandomResizedCrop(24),
 ], ids=str)  # fmt: skip
@@ -165,53 +108,6 @@ def test_a_named_hole_is_mixed_into_nothing(tmp_path: Path, geometry: packer.geo
     with packer.open(tmp_path / "a.pack", output="numpy", geometry=geometry) as dataset:
         assert dataset.schema["d"].invalid == 0
         assert all(set(np.unique(sample["d"])) <= {0, 1000} for sample in dataset)
-
-
-@pytest.mark.parametrize("depth", [
-    np.full((48, 64), 7, np.uint16), np.zeros((48, 64), np.uint16),
-    np.linspace(0, 1, 48 * 64, dtype=np.float32).reshape(48, 64),
-], ids=["without", "nothing else", "scaled"])  # fmt: skip
-def test_depth_without_holes_is_not_told(
-    tmp_path: Path, depth: np.ndarray[tuple[int, int], np.dtype[np.generic]]
-) -> None:
-    root = write(tmp_path / "in", {f"{n}.jpg": picture(n, suffix=".jpg") for n in range(3)})
-    for n in range(3):
-        Image.fromarray(depth).save(root / f"{n}_d.tif")
-    made = packer.convert(root, tmp_path / "a.pack", sidecars={"d": "_d.tif:depth"})
-    assert not any(note.startswith("d: ") for note in made.notes)
-
-
-def test_what_was_not_looked_at_for_holes_is_told(tmp_path: Path) -> None:
-    root = _depth_tree(tmp_path / "in", 0, "uint16")
-    made = packer.convert(root, tmp_path / "a.pack", sidecars={"d": "_d.tif:depth"}, validate="header")
-    (note,) = (note for note in made.notes if note.startswith("d: "))
-    assert note.startswith("d: not looked at for holes (--validate header)")
-    assert note.endswith("such as 0 by --sidecar d=_d.tif:depth:0")
-
-
-@pytest.mark.parametrize("kind", ["tfrecord", "webdataset"])
-def test_holes_of_a_depth_in_records_are_told_with_the_features_to_type(tmp_path: Path, kind: str) -> None:
-    tree = _depth_tree(tmp_path / "files", 0, "uint16")
-    pairs = [((tree / f"{n}.jpg").read_bytes(), (tree / f"{n}_d.tif").read_bytes()) for n in range(3)]
-    if kind == "tfrecord":
-        records = [
-            foreign_files.example({"i": foreign_files.bytes_list(image), "d": foreign_files.bytes_list(depth)})
-            for image, depth in pairs
-        ]
-        data = {"a.tfrecord": foreign_files.tfrecord(records)}
-    else:
-        members = {f"{n}.{end}": data for n, pair in enumerate(pairs) for end, data in zip("id", pair, strict=True)}
-        data = {"a.tar": foreign_files.tar_archive(members)}
-    root = write(tmp_path / "in", data)
-    made = packer.convert(root, tmp_path / "a.pack", features=["image=i:image", "d=d:depth"])
-    (note,) = (note for note in made.notes if note.startswith("d: "))
-    assert note.endswith("where 0 is no measurement, say --features image=i:image,d=d:depth:0")
-    features = note.rpartition(" ")[2].split(",")
-    named = packer.convert(root, tmp_path / "a.pack", features=features, overwrite=True)
-    assert not any(note.startswith("d: ") for note in named.notes)
-    with packer.open(tmp_path / "a.pack", output="numpy", geometry=packer.geometry.Resize((33, 51))) as dataset:
-        assert dataset.schema["d"].invalid == 0
-        assert set(np.unique(dataset[0]["d"])) == {0, 1000}
 
 
 def test_a_value_that_the_files_cannot_have_is_refused(tmp_path: Path) -> None:
@@ -270,7 +166,7 @@ def test_alpha_that_says_more_than_the_grays_is_told(tmp_path: Path) -> None:
     root = _alpha_masks(tmp_path / "in", "RGBA", None)
     made = packer.convert(root, tmp_path / "a.pack", sidecars={"m": "_m.png:mask"})
     (note,) = (note for note in made.notes if note.startswith("m: "))
-    assert note.startswith("m: alpha channels are dropped, and in 3 samples of 3 pixels of one gray differ in it")
+    assert "alpha channel" in note and note.endswith("(3 samples)")
 
 
 @pytest.mark.parametrize("alpha", ["opaque", "clear where 0"])
@@ -286,16 +182,6 @@ def test_alpha_that_says_no_more_is_not(tmp_path: Path, alpha: str) -> None:
         assert np.array_equal(dataset[0]["m"], values)
 
 
-def test_masks_of_one_bit_among_others_are_told_so(tmp_path: Path) -> None:
-    root = write(tmp_path / "in", {f"{n}.jpg": picture(n, suffix=".jpg") for n in range(4)})
-    write(root, {f"{n}_mask.png": one_bit(n, "PNG") if n < 2 else mask(n) for n in range(4)})
-    made = packer.convert(root, tmp_path / "a.pack", sidecars={"mask": "_mask.png:mask"})
-    (note,) = (note for note in made.notes if note.startswith("mask:"))
-    assert "1-bit pictures, values 0 and 255, in 2 of 4 samples" in note
-    assert "the others are of more bits" in note
-    assert "divide by 255" not in note
-
-
 @pytest.mark.parametrize("options", [(), ("--resize", "32")])
 def test_pictures_of_two_sizes_are_told(tmp_path: Path, options: tuple[str, ...]) -> None:
     root = write(tmp_path / "in", {f"hr/{n}.png": picture(n, height=96, width=96) for n in range(3)})
@@ -303,21 +189,4 @@ def test_pictures_of_two_sizes_are_told(tmp_path: Path, options: tuple[str, ...]
     asked = ("--classes", "none", "--sidecar", "lr=lr/{stem}.png:image", "--json", *options)
     done = run("convert", root, tmp_path / "a.pack", *asked)
     (note,) = (note for note in json.loads(done.stdout)["notes"] if note.startswith("lr: "))
-    assert note.startswith(
-        "lr: of another size than its picture in 3 samples: geometries (a flip too) and --resize give"
-    )
-
-
-def test_what_records_would_say_is_said_of_their_pack_when_it_is_made_smaller(tmp_path: Path) -> None:
-    depth = np.stack([_with_holes(0, "uint16")] * 3)
-    boxes = np.array([[10, 5, 30, 20]] * 3, np.float32)
-    pixels = np.random.default_rng(1).integers(0, 255, (3, 48, 64, 3), np.uint8)
-    np.savez(tmp_path / "a.npz", image=pixels, depth=depth, boxes=boxes)
-    features = ["image=image:image", "depth=depth:depth", "boxes=boxes:numbers"]
-    packer.convert(tmp_path / "a.npz", tmp_path / "a.pack", features=features)
-    as_it_is = packer.convert(tmp_path / "a.pack", tmp_path / "b.pack")
-    smaller = packer.convert(tmp_path / "a.pack", tmp_path / "c.pack", resize=20)
-    for start, said in (("boxes: stored as they are", "--resize"), ("depth: 3 samples with pixels of 0", ":depth:0")):
-        assert not any(note.startswith(start) for note in as_it_is.notes)
-        (note,) = (note for note in smaller.notes if note.startswith(start))
-        assert said in note
+    assert "another size" in note and note.endswith("(3 samples)")

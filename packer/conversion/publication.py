@@ -1,0 +1,520 @@
+"""Publication: where the parts of one plan are collected until they become a pack, and the kind for folders.
+
+The parts of a pack on disk lie in a work folder next to the target (see work_folder_names.py). Each finished part has a
+record, a file that is written under another name, synced and renamed: it is complete or absent. A later run continues
+after the recorded parts. Records count only in the folder they were written in: a copied folder lacks the marker of a
+work folder and is refused.
+
+A part may also be built by another process, in a folder of its own below `attempts`. `adopt` moves a complete part to
+its place, in this run or in a later one. So a process that was given up changes nothing.
+"""
+
+import json
+import os
+import re
+import shutil
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from packer import __version__
+from packer.conversion.build_part import FinishedPart
+from packer.conversion.plan import Plan
+from packer.conversion.work_folder_names import ATTEMPTS, BEING_WRITTEN, DONE, PACK, PIECES, PLAN, RECORD
+from packer.errors import CorruptPack, InvalidRequest, PackerError, PackExists, StorageError
+from packer.files.digest import part_bytes
+from packer.files.folder_handle import FolderHandle
+from packer.files.fsync import sync_part
+from packer.files.storage_errors import failing
+from packer.files.terminal_output import shell_word
+from packer.files.work_folder import WorkFolder
+from packer.pack import manifest as manifests
+from packer.pack.manifest import Manifest, Part
+from packer.pack.unlisted_files import check_replaceable, check_whole
+from packer.stores.url import StoreURL
+
+_NODE = "node"
+_OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "--codec"}  # others have their own name
+
+
+class Delivery(Protocol):
+    """How another process hands over the parts that it builds; pickles."""
+
+    def check_shared(self) -> None:
+        """Raise InvalidRequest if this machine does not see the folder that all machines share."""
+
+    def begun(self, attempt: str, node: str) -> AbstractContextManager[FolderHandle | None]:
+        """Announce an attempt; the context is its folder, or None if parts do not go to a folder."""
+
+    def deliver(self, done: FinishedPart, scratch: FolderHandle, folder: FolderHandle) -> object:
+        """Hand over a finished part from `scratch` to the attempt's folder or the store, then its record."""
+
+
+class Publication(ABC):
+    """The parts of one plan on their way to a pack.
+
+    Attributes:
+        plan: the plan.
+        target: the place of the pack.
+        work: the locked work folder.
+        pack, pieces: folders of parts and of their index entries; valid while the work folder is open.
+        finished: the recorded parts by name.
+        keeps_parts: finished parts stay on this disk.
+    """
+
+    keeps_parts = True
+
+    def __init__(self, plan: Plan, target: Path, work: WorkFolder) -> None:
+        self.plan = plan
+        self.target = target
+        self.work = work
+        self.pack = work.inside / PACK
+        self.pieces = work.inside / PIECES
+        self.finished: dict[str, FinishedPart] = {}
+
+    @abstractmethod
+    def begin(self, *, restart: bool) -> None:
+        """Continue an earlier run or start; raises InvalidRequest if the earlier run had another plan."""
+
+    @abstractmethod
+    def finish(self, done: FinishedPart) -> None:
+        """Record a part whose file and index entries are on disk in `pack` and `pieces`; any thread may call it."""
+
+    @abstractmethod
+    def publish(self, manifest: Manifest) -> None:
+        """Make the parts a pack, the manifest last, and remove the work; raises PackExists, StorageError."""
+
+    def remove(self) -> None:
+        """Remove all work, the plan first: without it nothing else counts."""
+        self.work.check()
+        self.work.remove(PLAN)
+        self.work.sync()
+        self.work.clear()
+
+    def sweep(self) -> None:
+        """Remove unfinished work; raises UnsafePath, StorageError."""
+        self.work.check()
+        self._keep(PACK, self.finished if self.keeps_parts else ())
+        self._keep(PIECES, self.finished)
+
+    # ---- parts that other processes build
+
+    @property
+    @abstractmethod
+    def delivery(self) -> Delivery:
+        """How another process delivers a part."""
+
+    @abstractmethod
+    def attempts(self) -> list[str]:
+        """Return the attempts that have begun, sorted."""
+
+    @abstractmethod
+    def adopt(self, attempt: str) -> FinishedPart | None:
+        """Record the part of an attempt; None if it is unfinished. Raises CorruptPack, UnsafePath, StoreError."""
+
+    @abstractmethod
+    def node_of(self, attempt: str) -> str:
+        """Return the machine of an attempt; empty if it has not begun."""
+
+    @abstractmethod
+    def place_of(self, attempt: str) -> str:
+        """Return the place of an attempt's part, for messages."""
+
+    # ---- the work folder
+
+    def _start(self, *folders: str) -> None:
+        """Empty the work folder and write the plan."""
+        self.work.clear()
+        for name in (PACK, PIECES, *folders):
+            self.work.make_folder(name).close()
+        options = self.plan.options.to_json()
+        _put(self.work, PLAN, {"fingerprint": self.plan.fingerprint, "options": options, "version": __version__})
+
+    def _keep(self, name: str, kept: Container[str]) -> bool:
+        """Remove all other files of a folder; return whether there were any."""
+        with self.work.folder(name) as folder:
+            others = [inner for inner in folder.names() if inner not in kept]
+            for inner in others:
+                folder.remove(inner)
+        return bool(others)
+
+
+class FolderPublication(Publication):
+    """A pack in a folder, which becomes visible by one rename."""
+
+    def __init__(self, plan: Plan, target: Path, work: WorkFolder, *, overwrite: bool = False) -> None:
+        super().__init__(plan, target, work)
+        self._overwrite = overwrite
+
+    # ---- continuing an earlier run
+
+    def check(self, *, restart: bool) -> None:
+        """Raise what `begin` would, and find the finished parts; nothing is changed."""
+        earlier = None if restart else read_plan(self.work)
+        if earlier is not None and self._record_names():
+            self._compare(earlier)
+            if self.work.status(PACK) is not None and self.work.status(PIECES) is not None:
+                self._find_finished(self._records())
+
+    def begin(self, *, restart: bool) -> None:
+        earlier = None if restart else read_plan(self.work)
+        if earlier is None or (earlier.get("fingerprint") != self.plan.fingerprint and not self._record_names()):
+            self._start(DONE)
+            return
+        self._compare(earlier)
+        records = self._records()
+        for name in (PACK, PIECES, DONE):
+            self.work.make_folder(name).close()  # `pack` is absent if a run ended right after the rename
+        if not self._is_replaced(records):
+            self._find_finished(records)
+            for attempt in self.attempts():
+                self.adopt(attempt)
+        self.sweep()
+
+    def _find_finished(self, records: list[FinishedPart]) -> None:
+        self.finished = {done.part.name: done for done in records if self._is_present(done)}
+
+    def _compare(self, earlier: dict[str, Any]) -> None:
+        """Raise InvalidRequest, with the difference, if the work folder has another plan."""
+        reason = self.plan.source.resume_reason
+        if reason is not None:
+            raise InvalidRequest(
+                f"{self.work.path}: an interrupted conversion, which cannot go on: {reason}; --restart (restart=True) "
+                "removes its work"
+            )
+        if earlier.get("fingerprint") != self.plan.fingerprint:
+            raise InvalidRequest(
+                f"{self.work.path}: an interrupted conversion, and since then "
+                f"{_difference(earlier, self.plan.options.to_json())}; --restart removes its work"
+            )
+
+    def _is_replaced(self, records: list[FinishedPart]) -> bool:
+        """Whether `pack` is the replaced pack: a run ended between the swap and `remove`."""
+        try:
+            found = manifests.read(self.pack)
+        except PackerError:  # absent or incomplete
+            return False
+        sums = {done.part.name: done.part.sha256 for done in records}
+        return {part.name: part.sha256 for part in found.parts} != sums
+
+    def _is_present(self, done: FinishedPart) -> bool:
+        """Whether a part and its entries exist; a disk may lose them at a power failure."""
+        with self.work.folder(PACK) as pack, self.work.folder(PIECES) as pieces:
+            part, piece = pack.status(done.part.name), pieces.status(done.part.name)
+        if part is None or piece is None or not stat.S_ISREG(piece.st_mode):
+            return False
+        is_real = stat.S_ISREG(part.st_mode) or stat.S_ISDIR(part.st_mode)
+        return is_real and part_bytes(self.pack / done.part.name) == done.part.bytes
+
+    def _record_names(self) -> list[str]:
+        """Return the sorted names of all records; raises UnsafePath if their folder is a link."""
+        if self.work.status(DONE) is None:
+            return []
+        with self.work.folder(DONE) as folder:
+            return [name for name in folder.names() if not name.endswith(BEING_WRITTEN)]
+
+    def _records(self) -> list[FinishedPart]:
+        names = self._record_names()
+        if not names:
+            return []
+        with self.work.folder(DONE) as folder:
+            return [self._record(folder, name) for name in names]
+
+    def _record(self, folder: FolderHandle, name: str) -> FinishedPart:
+        """Read one record; raises CorruptPack if it is damaged or names another part."""
+        found = parse_record(_read_json(folder, name), self.plan)
+        if found is None or name not in (RECORD, record_name(found.part.name)):
+            raise damaged(folder.path / name)
+        return found
+
+    def sweep(self) -> None:
+        self.work.check()
+        if self._keep(DONE, {record_name(name) for name in self.finished}):
+            with self.work.folder(DONE) as folder:
+                folder.sync()  # before its part goes, whose name the next attempt uses
+        super().sweep()
+        if self.attempts():
+            self._keep(ATTEMPTS, ())
+
+    def finish(self, done: FinishedPart) -> None:
+        for name in (PACK, PIECES):
+            with self.work.folder(name) as folder:
+                folder.sync()
+        with self.work.folder(DONE) as folder:
+            _put(folder, record_name(done.part.name), asdict(done))
+        self.finished[done.part.name] = done
+
+    # ---- parts that other processes build
+
+    @property
+    def delivery(self) -> "FolderDelivery":
+        self.work.make_folder(ATTEMPTS).close()
+        return FolderDelivery(self.work.path.absolute(), self.plan.fingerprint)
+
+    def attempts(self) -> list[str]:
+        if self.work.status(ATTEMPTS) is None:
+            return []
+        with self.work.folder(ATTEMPTS) as attempts:
+            return attempts.names()
+
+    def adopt(self, attempt: str) -> FinishedPart | None:
+        with self.work.folder(ATTEMPTS) as attempts:
+            if attempts.status(attempt) is None:
+                return None
+            with attempts.folder(attempt) as folder:
+                if (
+                    folder.status(RECORD) is None
+                    or _read_json(folder, RECORD).get("fingerprint") != self.plan.fingerprint
+                ):
+                    return None
+                done = self._record(folder, RECORD)
+                if done.part.name not in self.finished:
+                    for name in (PACK, PIECES):
+                        with folder.folder(name) as inner, self.work.folder(name) as place:
+                            if inner.status(done.part.name) is not None:  # absent if a kill came between the two
+                                place.remove(done.part.name)
+                                inner.replace(done.part.name, place, done.part.name)
+                    if not self._is_present(done):
+                        return None
+                    self.finish(done)
+            attempts.remove(attempt)
+        return done
+
+    def node_of(self, attempt: str) -> str:
+        with self.work.folder(ATTEMPTS) as attempts:
+            if attempts.status(attempt) is None:
+                return ""
+            with attempts.folder(attempt) as folder:
+                return folder.read_file(_NODE).decode(errors="replace")
+
+    def place_of(self, attempt: str) -> str:
+        return str(self.work.path / ATTEMPTS / attempt)
+
+    # ---- the end
+
+    def check_free(self) -> None:
+        """Raise PackExists if the target was taken since the conversion was planned."""
+        if not self._overwrite and os.path.lexists(self.target):
+            check_target(None, self.target, overwrite=False)
+
+    def publish(self, manifest: Manifest) -> None:
+        self.check_free()  # a conversion takes hours
+        with self.work.folder(PACK) as pack:
+            pack.write_file(manifests.NAME, manifest.to_bytes())
+        if self._overwrite and os.path.lexists(self.target):
+            self._replace()
+        else:
+            self.work.publish(PACK, self.work.above, self.target.name)
+        self.remove()
+
+    def _replace(self) -> None:
+        """Swap with the existing pack, then check the replaced pack: it may change until the swap."""
+        check_replaceable(self.target)
+        self.work.swap(PACK, self.work.above, self.target.name)
+        try:
+            check_whole(self.pack)
+        except PackerError as error:
+            self.work.swap(PACK, self.work.above, self.target.name)
+            check_replaceable(self.target)  # under its own name again
+            raise InvalidRequest(f"{self.target}: changed while it was replaced; run again") from error
+
+
+@dataclass(frozen=True)
+class FolderDelivery:
+    """Delivers parts to the attempt's folder in the work folder, which all machines see."""
+
+    work: Path
+    fingerprint: str
+
+    def check_shared(self) -> None:
+        if not (self.work / PLAN).exists():
+            raise InvalidRequest(f"{self.work}: not found; every machine must see the folder of the pack")
+
+    @contextmanager
+    def begun(self, attempt: str, node: str) -> Iterator[FolderHandle]:
+        with FolderHandle.at(self.work) as work:
+            if _read_json(work, PLAN).get("fingerprint") != self.fingerprint:
+                raise StorageError(f"{self.work}: another conversion uses this folder now")
+            with work.folder(ATTEMPTS) as attempts, attempts.make_folder(attempt) as folder:
+                folder.write_file(_NODE, node.encode())
+                attempts.sync()
+                yield folder
+
+    def deliver(self, done: FinishedPart, scratch: FolderHandle, folder: FolderHandle) -> None:
+        for name in (PACK, PIECES):
+            if scratch is not folder:
+                folder.make_folder(name).close()
+                _copy(scratch.inside / name / done.part.name, folder.inside / name / done.part.name)
+            with folder.folder(name) as inner:
+                inner.sync()
+        _put(folder, RECORD, {**asdict(done), "fingerprint": self.fingerprint})
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a part, a file or a folder, to disk."""
+    with failing(target, "copy"):
+        if source.is_dir():
+            target.mkdir()
+            for inner in sorted(source.rglob("*")):  # a folder comes before its files
+                place = target / inner.relative_to(source)
+                place.mkdir() if inner.is_dir() else _copy_file(inner, place)
+        else:
+            _copy_file(source, target)
+    sync_part(target)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    with source.open("rb") as read, target.open("xb") as written:
+        shutil.copyfileobj(read, written, 4 << 20)
+
+
+# ---- records
+
+
+def read_plan(work: FolderHandle) -> dict[str, Any] | None:
+    """Return the plan of the conversion in a work folder; None if there is none."""
+    return None if work.status(PLAN) is None else _read_json(work, PLAN)
+
+
+def record_name(part: str) -> str:
+    """Return the name of a part's record: the part's name without the suffix of its format."""
+    found = re.match(r"part-[0-9]+", part)
+    return f"{found.group() if found else part}.json"
+
+
+def parse_record(content: Mapping[str, Any], plan: Plan) -> FinishedPart | None:
+    """Return the part of a record; None if the record is damaged or its part is not in the plan."""
+    try:
+        part = Part.from_json(content["part"])
+        sizes = _count(content["bytes_in"]), _count(content["bytes_out"])
+        skipped, incomplete = _pairs(content["skipped"]), _pairs(content["incomplete"])
+        etag = content.get("etag", "")
+        found = FinishedPart(part, *sizes, skipped, incomplete, _counts(content["findings"]), etag)
+    except (KeyError, TypeError, ValueError):
+        return None
+    is_planned = part.samples + len(skipped) == plan.part_samples.get(part.name)
+    return found if is_planned and isinstance(etag, str) else None
+
+
+def _put(folder: FolderHandle, name: str, content: Mapping[str, Any]) -> None:
+    """Write a synced file that is complete or absent."""
+    folder.remove(name + BEING_WRITTEN)
+    folder.write_file(name + BEING_WRITTEN, json.dumps(content).encode() + b"\n")
+    folder.replace(name + BEING_WRITTEN, folder, name)
+
+
+def _read_json(folder: FolderHandle, name: str) -> dict[str, Any]:
+    return parse_object(folder.read_file(name), folder.path / name)
+
+
+def parse_object(text: bytes, place: Path | StoreURL) -> dict[str, Any]:
+    """Return the JSON object in a file that packer wrote; raises CorruptPack."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise damaged(place) from error
+    if not isinstance(found, dict):
+        raise damaged(place)
+    return found
+
+
+def damaged(place: Path | StoreURL) -> CorruptPack:
+    """Return the error for a file of an unfinished conversion that packer did not write like this."""
+    return CorruptPack(f"{place}: damaged: not what packer writes; --restart removes the unfinished work")
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"expected a count, found {value!r:.40}")
+    return value
+
+
+def _counts(value: Any) -> dict[str, int]:
+    if not isinstance(value, dict):
+        raise TypeError(f"expected counts, found {value!r:.40}")
+    return {name: _count(count) for name, count in value.items()}
+
+
+def _pairs(value: Any) -> list[list[str]]:
+    pairs = isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value)
+    if not (pairs and all(isinstance(text, str) for pair in value for text in pair)):
+        raise TypeError(f"expected keys with reasons, found {value!r:.40}")
+    return list(value)
+
+
+def _difference(plan: dict[str, Any], now: Mapping[str, Any]) -> str:
+    """Describe what changed since the run with that plan."""
+    then = plan.get("options")
+    if not isinstance(then, dict) or not then:
+        return "the source, the options or packer's version changed"
+    changed = [
+        f"{_OPTIONS.get(name, '--' + name.replace('_', '-'))} was {_shown(then.get(name))}, now {_shown(now.get(name))}"
+        for name in sorted({*then, *now} - {"source"})
+        if then.get(name) != now.get(name)
+    ]
+    if then.get("source") != now.get("source"):
+        changed.append("the options of the source (--from, --split, --sidecar, --missing ...) changed")
+    if plan.get("version") != __version__:
+        changed.append(f"packer was {plan.get('version')!s:.20}, now {__version__}")
+    return "; ".join(changed) or "files of the source changed"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={inner}" for name, inner in value.items()) or "not given"
+    return ",".join(map(str, value)) if isinstance(value, list) else "not given" if value is None else f"{value}"
+
+
+# ---- the target
+
+
+def check_target(root: Path | None, target: Path, *, overwrite: bool) -> None:
+    """Check the place of a pack.
+
+    Args:
+        root: the folder of the source; None if it has none.
+        target: the folder of the pack.
+        overwrite: an existing pack is replaced.
+
+    Raises:
+        InvalidRequest: the pack cannot be put there.
+        PackExists: the place is taken.
+    """
+    if root is not None:
+        check_outside(root, target)
+    if not os.path.lexists(target):
+        if not target.parent.is_dir():
+            raise InvalidRequest(f"{target}: its parent folder does not exist; make it first")
+        return
+    if target.is_symlink():
+        raise InvalidRequest(f"{target}: is a link; give the folder itself, or another name")
+    with failing(target, "list the folder"):
+        is_empty = target.is_dir() and not any(target.iterdir())
+    if is_empty and not overwrite:
+        raise PackExists(f"{target}: an empty folder; remove it: rmdir {shell_word(str(target))}")
+    if not overwrite:
+        advice = "--overwrite replaces it, or" if _is_pack(target) else "it is not a pack and is never replaced;"
+        raise PackExists(f"{target}: already there; {advice} choose another name")
+    check_replaceable(target)
+
+
+def check_outside(root: Path, target: Path) -> None:
+    """Raise InvalidRequest if a target is the source or lies inside it."""
+    with failing(target, "resolve"):  # links that change meanwhile
+        source, place = root.resolve(), target.resolve()
+    if place == source:
+        raise InvalidRequest(f"{target}: is the source itself; give the pack another name")
+    if source in place.parents:
+        raise InvalidRequest(f"{target}: lies inside the source {root}; choose a folder next to it")
+
+
+def _is_pack(target: Path) -> bool:
+    try:
+        manifests.read(target)
+    except PackerError:
+        return os.path.lexists(target / manifests.NAME)  # --overwrite reports a damaged pack
+    return True

@@ -1,0 +1,394 @@
+"""Store publication: a pack behind a URL. Each part goes there when it is finished, from the machine that built it.
+
+Below the URL, until the pack is published:
+
+    .partial/plan.json             the plan and the versions of its parts; created, so that only one of two plans has it
+    .partial/attempts/<attempt>    the machine that builds a part
+    .partial/pieces/part-00000...  the index entries of a part
+    .partial/done/<name>.json      the record of a finished part, or of an uploaded file of extras and index
+    part-00000..., extras/, index/ the files of the pack under their final names
+
+Plan and versions decide the bytes of a part. So conversions with the same plan and versions continue each other's work
+from any machine, and another conversion is refused. A finished part counts while the object has the size and the ETag
+of its record. `packer.json` is created last: from then on it is a pack. The next `convert` to the URL removes what a
+kill left below `.partial`. Nothing is replaced: a store cannot swap a pack that others read.
+
+The scratch folder holds the index of all parts, and each part until it is uploaded. It may be lost.
+"""
+
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from packer import formats
+from packer.conversion.build_part import FinishedPart
+from packer.conversion.build_versions import build_versions
+from packer.conversion.plan import Plan
+from packer.conversion.publication import (
+    Publication,
+    damaged,
+    parse_object,
+    parse_record,
+    read_plan,
+    record_name,
+)
+from packer.conversion.work_folder_names import NAMES, PACK, PIECES
+from packer.errors import InvalidRequest, NoObject, PackExists, StorageError, printable
+from packer.files.folder_handle import FolderHandle
+from packer.files.storage_errors import failing
+from packer.files.work_folder import WorkFolder, work_folder
+from packer.pack import manifest as manifests
+from packer.pack.manifest import EXTRAS, INDEX, Manifest
+from packer.stores.store import Store, StoredObject
+from packer.stores.url import URLPath
+
+_PARTIAL = ".partial"
+_DONE = f"{_PARTIAL}/done"
+_PLAN = f"{_PARTIAL}/plan.json"
+_ATTEMPTS = f"{_PARTIAL}/attempts"
+_PIECES = f"{_PARTIAL}/pieces"
+_MOST_RECORD_BYTES = manifests.MOST_BYTES  # a record lists the skipped samples of a part, as the manifest does of all
+_MOST_ENTRIES_BYTES = 1 << 30
+# the files of a conversion; a pack of another name may lie deeper
+_OWN_NAMES = re.compile(rf"({re.escape(_PARTIAL)}|{EXTRAS}|{INDEX})/.*|part-[0-9]+(\.[a-z0-9]+)?")
+
+
+@contextmanager
+def scratch_folder(target: URLPath, scratch: Path | None, *, overwrite: bool) -> Iterator[WorkFolder]:
+    """Lock the work folder of a pack behind a URL, in the folder that the user named.
+
+    Raises InvalidRequest for what a store cannot do, Locked, UnsafePath.
+    """
+    if target.url.is_web:
+        raise InvalidRequest(f"{target}: a web server cannot be written; give s3://, gs:// or az://")
+    if not target.url.key:
+        raise InvalidRequest(f"{target}: a pack cannot be a whole bucket; give a name in it, {target}/NAME")
+    if overwrite:
+        raise InvalidRequest(
+            f"{target}: --overwrite is for folders: a store cannot swap a pack that others read; give another name, "
+            "and remove the old pack later"
+        )
+    if scratch is None:
+        raise InvalidRequest(
+            f"{target}: give --scratch, a folder of this machine with room for the index and for a few parts, which "
+            "are built there before they are uploaded"
+        )
+    if not scratch.is_dir():
+        raise InvalidRequest(f"{scratch}: --scratch: no such folder; make it first")
+    name = f".packer-{hashlib.sha256(str(target.url).encode()).hexdigest()[:32]}"
+    with work_folder(scratch / name, NAMES) as work:
+        yield work
+
+
+def published_pack(target: URLPath, work: WorkFolder) -> Manifest | None:
+    """Return the pack that a run published that was killed before it removed its work; remove that work.
+
+    Returns None if there is no pack. Raises PackExists if there is a pack without such work, InvalidRequest if the
+    store ignores conditions, StoreError.
+    """
+    store = Store(target.url)
+    try:
+        content = store.read(manifests.NAME, most=manifests.MOST_BYTES)
+    except NoObject:
+        if store.keeps_conditions(f"{_PARTIAL}/probe-{uuid.uuid4().hex}"):
+            return None
+        raise InvalidRequest(
+            f"{target}: the store overwrites objects that it is asked to create (If-None-Match), so that two "
+            "conversions would destroy each other's pack; build the pack in a folder and copy it with the store's tool"
+        ) from None
+    has_work = bool(work.content())
+    work.clear()
+    if not _remove_partial(store) and not has_work:
+        raise already_there(target)
+    return manifests.parse(str(target.url / manifests.NAME), content)
+
+
+def already_there(target: URLPath) -> PackExists:
+    """Return the error for a URL that has a pack."""
+    return PackExists(f"{target}: already there; choose another name")
+
+
+class StorePublication(Publication):
+    """A pack behind a URL, which becomes visible when its manifest is created."""
+
+    keeps_parts = False
+
+    def __init__(self, plan: Plan, target: URLPath, work: WorkFolder) -> None:
+        super().__init__(plan, target, work)
+        if formats.load(plan.options.to).Reader.is_folder:
+            raise InvalidRequest(
+                f"{target}: parts of the format {plan.options.to} are folders of files, which are slow to read from a "
+                "store; say --to lmdb"
+            )
+        run = "" if plan.source.resume_reason is None else uuid.uuid4().hex
+        self._store = Store(target.url)
+        self._delivery = StoreDelivery(self._store, plan.fingerprint, build_versions(pixels=not plan.keeps_bytes), run)
+        self._objects: dict[str, StoredObject] = {}  # below the URL, as far as they are known
+
+    def begin(self, *, restart: bool) -> None:
+        earlier = (read_plan(self.work) or {}).get("fingerprint", "")
+        self._delivery.claim(giving_way={self.plan.fingerprint, earlier} if restart else ())
+        self._start()
+        self._objects = self._delivery.objects()
+        for name in self.plan.part_samples:
+            if f"{_DONE}/{record_name(name)}" in self._objects:
+                self._take_up(name)
+
+    def _take_up(self, name: str) -> FinishedPart | None:
+        """Fetch the index entries of a part if its record and its object agree; raises CorruptPack, StoreError."""
+        record = self._delivery.record(name)
+        if record is None:
+            return None
+        done = parse_record(record, self.plan)
+        if done is None or done.part.name != name:
+            raise damaged(self._store.url / name)
+        found = self._objects.get(name)
+        if found is None or (found.bytes, found.etag) != (done.part.bytes, done.etag):
+            return None
+        if name not in self.finished:
+            entries = self._delivery.entries(name, record)
+            with self.work.folder(PIECES) as pieces:
+                pieces.remove(name)
+                pieces.write_file(name, entries)
+            self.finished[name] = done
+        return done
+
+    def finish(self, done: FinishedPart) -> None:
+        name = done.part.name
+        self.finished[name] = self._delivery.put(self.pack / name, self.pieces / name, done)
+        with self.work.folder(PACK) as pack:
+            pack.remove(name)
+
+    def remove(self) -> None:
+        self._delivery.remove()
+        super().remove()
+
+    # ---- parts that other machines build
+
+    @property
+    def delivery(self) -> "StoreDelivery":
+        return self._delivery
+
+    def attempts(self) -> list[str]:
+        return sorted(found.name.rpartition("/")[2] for found in self._store.objects(_ATTEMPTS))
+
+    def adopt(self, attempt: str) -> FinishedPart | None:
+        name = self.plan.part_name(int(attempt.split("-")[1]))
+        found = self._store.state(name)
+        if found is not None:
+            self._objects[name] = found
+        done = self._take_up(name)
+        if done is not None:
+            self._store.remove(f"{_ATTEMPTS}/{attempt}")
+        return done
+
+    def node_of(self, attempt: str) -> str:
+        try:
+            return self._store.read(f"{_ATTEMPTS}/{attempt}", most=_MOST_RECORD_BYTES).decode(errors="replace")
+        except NoObject:
+            return ""
+
+    def place_of(self, attempt: str) -> str:
+        return str(self._store.url)
+
+    # ---- the end
+
+    def publish(self, manifest: Manifest) -> None:
+        if self._store.state(manifests.NAME) is None:  # another machine with this plan may have published it
+            self._delivery.claim()
+            objects = self._delivery.objects()
+            for part in manifest.parts:
+                if part.name not in objects or objects[part.name].bytes != part.bytes:
+                    raise StorageError(
+                        f"{self._store.url / part.name}: removed or replaced since it was uploaded; --restart builds "
+                        "all parts again"
+                    )
+            for folder, files in ((EXTRAS, manifest.extras), (INDEX, manifest.index)):  # the index shows completeness
+                for file in files:
+                    self._upload(f"{folder}/{file.name}", file.sha256, file.bytes)
+        if not self._store.create(manifests.NAME, manifest.to_bytes()):
+            raise PackExists(f"{self.target}: another pack was put there meanwhile; choose another name")
+        _remove_partial(self._store)
+        self.work.clear()
+
+    def _upload(self, name: str, sha256: str, size: int) -> None:
+        """Upload a file, unless its record shows that the object has its content."""
+        record = f"{_DONE}/{name}.json"
+        try:
+            known: dict[str, Any] = json.loads(self._store.read(record, most=_MOST_RECORD_BYTES))
+        except NoObject:
+            known = {}
+        if known.get("sha256") == sha256:
+            found = self._store.state(name)
+            if found is not None and (found.bytes, found.etag) == (size, known.get("etag")):
+                return
+        etag = self._store.upload(name, self.pack / name)
+        self._store.write(record, manifests.canonical({"bytes": size, "etag": etag, "sha256": sha256}))
+
+
+@dataclass(frozen=True)
+class StoreDelivery:
+    """The parts of one plan below a URL; pickles, and is shared by threads and machines.
+
+    Attributes:
+        store: the store.
+        fingerprint: of the plan.
+        versions: of all that decides the bytes of a part.
+        run: the name of this run if its source cannot be compared with an earlier one, else empty.
+    """
+
+    store: Store
+    fingerprint: str
+    versions: Mapping[str, str]
+    run: str = ""
+
+    @property
+    def _claim(self) -> bytes:
+        """The content of `plan.json`."""
+        return manifests.canonical({"fingerprint": self.fingerprint, "versions": dict(self.versions), "run": self.run})
+
+    def claim(self, *, giving_way: Collection[str] = ()) -> None:
+        """Claim the URL for this plan.
+
+        Args:
+            giving_way: fingerprints of plans whose unfinished work is removed.
+
+        Raises:
+            InvalidRequest: another plan has the URL, or something else lies there.
+            StoreError: the store fails.
+        """
+        there = self._claimed()
+        if there and there.get("fingerprint") in giving_way:
+            self._remove_all()
+        elif not there:
+            self._check_empty()
+        if not self.store.create(_PLAN, self._claim):
+            raise InvalidRequest(
+                f"{self.store.url}: another pack is on its way there{self._difference(self._claimed())}; choose "
+                f"another name, or, if its conversion was killed, remove what is below {self.store.url}"
+            )
+
+    def _check_empty(self) -> None:
+        there = self.objects()
+        others = [name for name in there if not name.startswith(f"{_PARTIAL}/")]
+        if others and _PLAN not in there:  # else another machine has begun with this plan
+            raise InvalidRequest(
+                f"{self.store.url}: {printable(others[0])} lies there already; choose another name, or remove what is "
+                "below it"
+            )
+
+    def _claimed(self) -> dict[str, Any]:
+        """Return the content of `plan.json`; empty if it is absent or damaged."""
+        try:
+            found = json.loads(self.store.read(_PLAN, most=_MOST_RECORD_BYTES))
+        except (NoObject, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _difference(self, there: Mapping[str, Any]) -> str:
+        """Describe the different versions if the plan is the same."""
+        versions = there.get("versions")
+        if there.get("fingerprint") != self.fingerprint or not isinstance(versions, dict):
+            return ""
+        differing = [
+            f"{name} {versions.get(name)!s:.40}, here {here}"
+            for name, here in self.versions.items()
+            if versions.get(name) != here
+        ]
+        return f" (of the same plan, by a machine with {'; '.join(differing)})" if differing else ""
+
+    def remove(self) -> None:
+        """Remove all work of this plan and give the URL up."""
+        if self._claimed() == json.loads(self._claim):
+            self._remove_all()
+
+    def _remove_all(self) -> None:
+        own = [name for name in self.objects() if _OWN_NAMES.fullmatch(name)]
+        _remove(self.store, (name for name in own if name.startswith(f"{_DONE}/")))
+        _remove(self.store, (name for name in own if not name.startswith(f"{_DONE}/")))
+
+    def _check_claim(self) -> None:
+        """Raise PackExists if the pack is published, StorageError if the URL was given up or is another plan's."""
+        try:
+            there = self.store.read(_PLAN, most=_MOST_RECORD_BYTES)
+        except NoObject:
+            there = b""
+        if there == self._claim:
+            return
+        if self.store.state(manifests.NAME) is not None:
+            raise PackExists(f"{self.store.url}: another machine has put a pack there meanwhile")
+        raise StorageError(f"{self.store.url}: the conversion was given up meanwhile, or another one has the URL now")
+
+    # ---- parts
+
+    def check_shared(self) -> None:
+        """Machines share the store alone."""
+
+    @contextmanager
+    def begun(self, attempt: str, node: str) -> Iterator[FolderHandle | None]:
+        self._check_claim()
+        self.store.write(f"{_ATTEMPTS}/{attempt}", node.encode())
+        yield None
+
+    def deliver(self, done: FinishedPart, scratch: FolderHandle, folder: FolderHandle) -> None:
+        self.put(scratch.inside / PACK / done.part.name, scratch.inside / PIECES / done.part.name, done)
+
+    def put(self, path: Path, piece: Path, done: FinishedPart) -> FinishedPart:
+        """Upload a finished part, its index entries, then its record; return the part with its ETag."""
+        name = done.part.name
+        with failing(piece, "read"):
+            entries = piece.read_bytes()
+        self._check_claim()  # a late machine must not change a published pack
+        etag = self.store.upload(name, path)
+        self.store.write(f"{_PIECES}/{name}", entries)
+        found = replace(done, etag=etag)
+        self._check_claim()  # nor leave a record: an upload takes long
+        record = {**asdict(found), "entries": _summary(entries)}
+        self.store.write(f"{_DONE}/{record_name(name)}", manifests.canonical(record))
+        return found
+
+    def objects(self) -> dict[str, StoredObject]:
+        """Return all objects below the URL by name."""
+        return {found.name: found for found in self.store.objects()}
+
+    def record(self, part: str) -> dict[str, Any] | None:
+        """Return the record of a part; None if it is not finished. Raises CorruptPack."""
+        name = f"{_DONE}/{record_name(part)}"
+        try:
+            return parse_object(self.store.read(name, most=_MOST_RECORD_BYTES), self.store.url / name)
+        except NoObject:
+            return None
+
+    def entries(self, part: str, record: Mapping[str, Any]) -> bytes:
+        """Return the index entries of a part; raises CorruptPack if its record describes others."""
+        name = f"{_PIECES}/{part}"
+        try:
+            data = self.store.read(name, most=_MOST_ENTRIES_BYTES)
+        except NoObject:
+            data = b""
+        if record.get("entries") != _summary(data):
+            raise damaged(self.store.url / name)
+        return data
+
+
+def _summary(data: bytes) -> dict[str, Any]:
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _remove_partial(store: Store) -> bool:
+    """Remove everything below `.partial`; return whether there was anything."""
+    left = [found.name for found in store.objects(_PARTIAL)]
+    _remove(store, left)
+    return bool(left)
+
+
+def _remove(store: Store, names: Iterable[str]) -> None:
+    """Remove objects, the claim last: it keeps other conversions away."""
+    for name in sorted(names, key=lambda name: (name == _PLAN, name)):
+        store.remove(name)
