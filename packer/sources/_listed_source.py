@@ -97,11 +97,16 @@ class LabelFile:
 
 
 class FileSample(NamedTuple):
-    """A sample: its key, the relative path of its file of each role, and the paths of roles with many files."""
+    """A sample: its key, the relative path of its file of each role, and the paths of roles with many files.
+
+    Attributes:
+        number: Its position in a source that is built from a list, for `ListedSource.listed_values`.
+    """
 
     key: str
     paths: Mapping[str, str]
     lists: Mapping[str, Sequence[str]] = NO_LISTS
+    number: int = 0
 
     def has(self, role: str) -> bool:
         """Whether the sample has a file of the role."""
@@ -168,9 +173,11 @@ class ListedSource(base.Source):
         return self._samples[self.checked(index)].key
 
     def files(self, index: int) -> tuple[Path, ...]:
+        return tuple(self.root / name for name in self.file_names(index))
+
+    def file_names(self, index: int) -> tuple[str, ...]:
         sample = self._samples[self.checked(index)]
-        many = (path for paths in sample.lists.values() for path in paths)
-        return tuple(self.root / path for path in (*sample.paths.values(), *many))
+        return (*sample.paths.values(), *(path for paths in sample.lists.values() for path in paths))
 
     def stem(self, index: int) -> Path:
         return (self.root / self._samples[self.checked(index)].paths[self.roles[0].name]).with_suffix("")
