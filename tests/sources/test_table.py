@@ -255,7 +255,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
         table.Source(tmp_path / "in/metadata.csv")[0]
 
 
-def test_paths_are_taken_as_tools_write_them(tmp_path: Path) -> None:
+def test_paths_with_other_separators_are_read(tmp_path: Path) -> None:
     source = listed(tmp_path, "file_name\n./a/b.png\na\\c.png\na//d.png\n12:30.png\n", *PATHS)
     assert [source.key(row) for row in range(4)] == list(PATHS)
     assert checked_path("a.png", "train/x") == "train/x/a.png"
@@ -380,7 +380,7 @@ def test_a_key_column(tmp_path: Path) -> None:
     assert source.file_names(1) == ("b.png",) and "id" not in source.schema
 
 
-def test_shares_are_no_boxes(tmp_path: Path) -> None:
+def test_shares_are_not_boxes(tmp_path: Path) -> None:
     source = listed(tmp_path, "file_name,XMin,XMax,YMin,YMax\na.png,0.1,0.5,0,1\n", "a.png")
     assert "boxes" not in source.schema and source[0]["XMax"] == 0.5
     assert any("shares" in note for note in source.notes)
@@ -415,7 +415,7 @@ def test_the_option_image_key_names_a_column_or_a_pattern(tmp_path: Path) -> Non
         table.Source(tmp_path / "labels.csv", image_key="train/{idd}.jpg")
 
 
-def test_pictures_beside_the_first(tmp_path: Path) -> None:
+def test_columns_of_other_images(tmp_path: Path) -> None:
     write(tmp_path, {"a.png": picture(1), "m.png": mask(1), "d.tiff": depth(1), "n.png": picture(2)})
     write(tmp_path, {"metadata.csv": "image,mask,depth_file_name,night_file_name\na.png,m.png,d.tiff,n.png\n"})
     source = table.Source(tmp_path)
@@ -453,7 +453,7 @@ def test_a_column_of_splits(tmp_path: Path) -> None:
     assert source.schema["split"].classes == ("train", "val") and column(source, "split") == [1, 0]
 
 
-def test_labels_are_numbers_as_they_are_and_texts_by_their_place(tmp_path: Path) -> None:
+def test_labels_are_numbers_or_positions_of_texts(tmp_path: Path) -> None:
     numbers = listed(tmp_path / "a", "file_name,label\na.png,10\nb.png,9\n", "a.png", "b.png")
     assert column(numbers, "label") == [10, 9] and numbers.schema["label"].classes is None
     texts = listed(tmp_path / "b", "file_name,label\na.png,010\nb.png,9\n", "a.png", "b.png")
@@ -474,7 +474,7 @@ def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
 # ---- where the table lies
 
 
-def test_folders_are_no_classes_beside_metadata(tmp_path: Path) -> None:
+def test_folders_with_a_table_are_not_classes(tmp_path: Path) -> None:
     write(photos(tmp_path, 6), {"metadata.csv": "file_name,n\nclass0/0000.jpg,1\nclass1/0001.jpg,2\n"})
     assert detect(tmp_path)[0] == "table"
     source, _ = SourceSpec().open(tmp_path)
@@ -482,12 +482,12 @@ def test_folders_are_no_classes_beside_metadata(tmp_path: Path) -> None:
     assert any("4 other files (.jpg 4) that no row names" in note for note in source.notes)
 
 
-def test_a_metadata_file_of_something_else_is_no_table_of_pictures(tmp_path: Path) -> None:
+def test_metadata_without_paths_is_not_this_source(tmp_path: Path) -> None:
     write(photos(tmp_path, 6), {"metadata.csv": "camera,lens\na,b\n"})
     assert detect(tmp_path)[0] == "folder"
 
 
-def test_tables_in_folders_that_are_no_splits(tmp_path: Path) -> None:
+def test_tables_in_folders_that_are_not_splits(tmp_path: Path) -> None:
     for name in ("cat", "dog"):
         write(pictures(tmp_path / name, "a.png"), {"metadata.csv": f"file_name,{name}\na.png,1\n"})
     source = table.Source(tmp_path)
@@ -495,7 +495,7 @@ def test_tables_in_folders_that_are_no_splits(tmp_path: Path) -> None:
     assert np.array_equal(column(source, "cat"), [1, np.nan], equal_nan=True)
 
 
-def test_which_of_two_tables_counts_is_asked(tmp_path: Path) -> None:
+def test_two_tables_in_one_folder_are_refused(tmp_path: Path) -> None:
     write(tmp_path, {"metadata.csv": "file_name\na.png\n", "metadata.jsonl": '{"file_name": "a.png"}\n'})
     with pytest.raises(BadInput, match=r"several tables.*metadata\.csv, metadata\.jsonl"):
         table.Source(tmp_path)
@@ -526,7 +526,7 @@ def test_a_table_is_a_root(tmp_path: Path, options: dict[str, str]) -> None:
     convert(table.Source(path, **options), path.with_name("c.pack"))
 
 
-def test_nothing_but_what_the_table_names_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_as_root_lists_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = raccoons(tmp_path)
     (tmp_path / "others").mkdir()
     (tmp_path / "others").chmod(0)
@@ -632,7 +632,7 @@ def test_a_damaged_json_lines_names_the_line(tmp_path: Path, text: bytes, keywor
         listed(tmp_path, text, "x.png", name="metadata.jsonl")
 
 
-def test_a_picture_that_is_none_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_image_is_named(tmp_path: Path) -> None:
     write(tmp_path / "in", {"a.png": picture(1), "b.png": b"GIF89a", "metadata.csv": "file_name\na.png\nb.png\n"})
     with pytest.raises(BadInputs) as caught:
         convert(tmp_path / "in", tmp_path / "out.pack")
@@ -796,7 +796,7 @@ def test_classes_of_rows_without_a_box_are_classes_and_counted(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("box", ["nan,2,3,4", "1,2,inf,4", "1,2,1e39,4", "30,20,3,4"])
-def test_what_is_no_box_is_refused_and_names_its_line(tmp_path: Path, box: str) -> None:
+def test_a_box_that_is_not_valid_names_its_line(tmp_path: Path, box: str) -> None:
     header = "file_name,xmin,ymin,xmax,ymax\n"
     write(tmp_path, {"a.png": picture(1), "t.csv": f"{header}a.png,1,2,30,4\na.png,{box}\n"})
     source = table.Source(tmp_path / "t.csv", group_by="file_name")
@@ -804,7 +804,7 @@ def test_what_is_no_box_is_refused_and_names_its_line(tmp_path: Path, box: str) 
         source[0]
 
 
-def test_columns_that_no_geometry_moves_are_said_with_one(tmp_path: Path) -> None:
+def test_a_note_lists_columns_that_a_geometry_does_not_move(tmp_path: Path) -> None:
     head = "file_name,x,y,w,h,left_eye_x,left_eye_y,bbox,age,label,width_class"
     write(tmp_path, {"a.png": picture(1), "t.csv": f'{head}\na.png,1,2,3,4,5,6,"1 2 3 4",7,cat,8\n'})
     moved = convert(tmp_path / "t.csv", tmp_path / "a.pack", resize=16)
@@ -834,5 +834,5 @@ def test_a_column_split_in_capitals_makes_splits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("rows", "place"), [(",file_name\n0,a.png\n", 1), ("file_name,\na.png,\n", 2)])
-def test_a_column_without_a_name_is_told_by_its_place(tmp_path: Path, rows: str, place: int) -> None:
+def test_a_note_has_the_position_of_a_column_without_a_name(tmp_path: Path, rows: str, place: int) -> None:
     assert f"column: column {place}" in listed(tmp_path, rows, "a.png").notes
