@@ -17,7 +17,7 @@ def peak():
 _OPENED = """
 import sys, time
 from pathlib import Path
-from packer.sources import table
+from packer.sources.annotations import table
 from packer.sources._trees.file_tree import Contents, FileState, FileTree
 
 class Listed(FileTree):  # a folder with the table and the pictures that it names, which nobody has to make

@@ -176,9 +176,11 @@ class ListedSource(base.Source):
         return self._samples[self.checked(index)].key
 
     def files(self, index: int) -> tuple[Path, ...]:
+        return tuple(self.root / name for name in self.file_names(index))
+
+    def file_names(self, index: int) -> tuple[str, ...]:
         sample = self._samples[self.checked(index)]
-        many = (path for paths in sample.lists.values() for path in paths)
-        return tuple(self.root / path for path in (*sample.paths.values(), *many))
+        return (*sample.paths.values(), *(path for paths in sample.lists.values() for path in paths))
 
     def stem(self, index: int) -> Path:
         return (self.root / self._samples[self.checked(index)].paths[self.roles[0].name]).with_suffix("")

@@ -4,14 +4,14 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from packer.errors import BadInput
-from packer.sources._parse.table_cell_types import ColumnOfText, ColumnOfValues, value_of
-from packer.sources._parse.table_paths import PathPattern, checked
-from packer.sources._parse.table_rows import TableRows, first_columns, read_csv, read_json_lines
+from packer.errors import InvalidRequest
+from packer.sources.annotations._table_columns import ColumnCells, PathPattern, checked_path, value_of
+from packer.sources.annotations._table_rows import FileRows, first_columns
 from tests.fuzz.target import Disagreement
 
 TOKENS = (
@@ -51,26 +51,29 @@ def seeds() -> Iterator[bytes]:
 def check(data: bytes) -> None:
     if not data:
         return
-    name = ("x.csv", "x.tsv", "x.jsonl")[data[0] % 3]
+    path = Path(("x.csv", "x.tsv", "x.jsonl")[data[0] % 3])
     data = data[1:]
-    first = first_columns(name, data)
-    table = read_json_lines(Path(name), data) if name == "x.jsonl" else read_csv(Path(name), data)
-    rows = list(table.all_cells())
-    if rows != [table.cells(row) for row in range(len(table))] and "nan" not in repr(rows):
+    first = first_columns(path.name, data)
+    cells: dict[str, ColumnCells] = {}
+    table = FileRows(path, data, cells)
+    rows = list(table)
+    if rows != [table[row] for row in range(len(table))] and "nan" not in repr(rows):
         raise Disagreement("a row by its bytes is another than in its order")
-    expected = _json(data) if name == "x.jsonl" else _csv(table, data)
+    expected = _json(data) if path.suffix == ".jsonl" else _csv(data, path.suffix)
     if repr(expected) != repr([list(row) for row in rows]):
         raise Disagreement(f"{expected!r:.200}, found {rows!r:.200}")
-    if name != "x.jsonl" and first and first != table.columns and not data.startswith(b'"'):
-        _check_first(first, table)
-    _check_columns(table, rows)
+    if first != table.columns[: len(first)] or (path.suffix != ".jsonl" and first != table.columns):
+        raise Disagreement(f"{first} in the first line, {table.columns} in the table")
+    _check_columns(cells, table, rows)
     _check_paths(table, rows)
 
 
-def _csv(table: TableRows, data: bytes) -> list[list[str]]:
+def _csv(data: bytes, suffix: str) -> list[list[str]]:
     text = io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline="\n")
-    rows = [row for row in csv.reader(text, delimiter=table.separator or ",", strict=True) if row]
-    return rows[1:]
+    line = data.partition(b"\n")[0]
+    found = next((separator for separator in ",;\t" if separator.encode() in line), ",")
+    rows = csv.reader(text, delimiter="\t" if suffix == ".tsv" else found, strict=True)
+    return [row for row in rows if row][1:]
 
 
 def _json(data: bytes) -> list[list[Any]]:
@@ -79,20 +82,10 @@ def _json(data: bytes) -> list[list[Any]]:
     return [[value.get(name) for name in columns] for value in values]
 
 
-def _check_first(first: Sequence[str], table: TableRows) -> None:
-    """The header by its first line is the header, unless that goes on in the next."""
-    if b"\n" not in table.data[: table.starts[0] - 1 if len(table) else len(table.data)].rstrip(b"\r\n"):
-        raise Disagreement(f"{first} in the first line, {table.columns} in the table")
-
-
-def _check_columns(table: TableRows, rows: Sequence[Sequence[Any]]) -> None:
-    for at, name in enumerate(table.columns):
-        cells = [row[at] for row in rows]
-        column: ColumnOfText | ColumnOfValues = ColumnOfText(name) if table.separator else ColumnOfValues(name)
-        column.take(cells[:1])
-        column.take(cells[1:])
-        kind = column.found().kind
-        for cell in cells:
+def _check_columns(found: Mapping[str, ColumnCells], table: FileRows, rows: Sequence[Sequence[Any]]) -> None:
+    for place, name in enumerate(table.columns):
+        kind = found[name].column(name, rows=len(table)).kind if rows else "text"
+        for cell in (row[place] for row in rows):
             value = value_of(cell, kind)
             if kind == "int" and int(value) != int(cell):
                 raise Disagreement(f"{cell!r} became {value}")
@@ -100,13 +93,15 @@ def _check_columns(table: TableRows, rows: Sequence[Sequence[Any]]) -> None:
                 raise Disagreement(f"{cell!r} became {value}")
 
 
-def _check_paths(table: TableRows, rows: Sequence[Sequence[Any]]) -> None:
+def _check_paths(table: FileRows, rows: Sequence[Sequence[Any]]) -> None:
     pattern = PathPattern("a/{" + table.columns[0] + "}.jpg", table.columns)
     for row in rows:
-        for found in (*(checked(cell, "in") for cell in row), pattern.path(row[:1], "")):
-            if bool(found.name) == bool(found.refused):
-                raise Disagreement(f"{found}")
-            if found.name and (found.name.startswith("/") or ".." in found.name.split("/") or "\0" in found.name):
-                raise Disagreement(f"{found} leads out")
-            if not found.refused.isprintable():
-                raise BadInput(found.refused)  # which the judge takes for a finding
+        for make in (*(partial(checked_path, cell, "in") for cell in row), partial(pattern.path, row[:1], "")):
+            try:
+                found = make()
+            except InvalidRequest as error:
+                if not error.message.isprintable():
+                    raise Disagreement(ascii(error.message)) from error
+                continue
+            if not found or found.startswith("/") or ".." in found.split("/") or "\0" in found:
+                raise Disagreement(f"{found!r} leads out")

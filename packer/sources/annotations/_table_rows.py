@@ -1,0 +1,337 @@
+"""Table rows: the rows of CSV, TSV, JSON Lines and Parquet files, each parsed when it is read.
+
+The bytes of each file stay in memory, with 16 bytes per row, because parsed rows need ten times as much.
+
+CSV is what Python's csv module reads with `strict`: cells in double quotes contain separators, newlines and doubled
+quotes; lines end in LF or CRLF; blank lines are ignored; a BOM does not belong to the first name. The separator is a
+tab in a .tsv. In a .csv it is a comma or, if the first line has none, a semicolon or a tab. The first line names the
+columns. JSON Lines is one object per line, whose members are the columns.
+
+pyarrow reads Parquet, and its rows become lists in JSON: dates, times and decimals are texts, categories are their
+values, and columns of bytes are skipped. Do not read Parquet from a person whose programs you would not run.
+"""
+
+import csv
+import io
+import json
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import Any
+
+from packer.errors import BadInput, printable
+from packer.layouts.json_text import json_value
+from packer.registry import import_or_explain
+from packer.sources._parse.field_names import check_gaps
+from packer.sources._parse.folder_listing import suffix_of
+from packer.sources._trees.file_tree import FileTree
+from packer.sources.annotations._table_columns import Cell, ColumnCells
+
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+_CSV = (".csv", ".tsv")
+_BOM = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_MOST_COLUMNS = 10_000
+_MOST_BYTES = 4 << 30  # of the rows of a Parquet file as JSON
+_BLOCK_ROWS = 4096
+
+
+class Texts:
+    """Texts by their number. One array contains them, because a million str need ten times as much."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._ends = array("q", [0])
+
+    def append(self, text: str) -> None:
+        """Add a text at the end."""
+        self._data += text.encode("utf-8", "surrogatepass")
+        self._ends.append(len(self._data))
+
+    def __getitem__(self, number: int) -> str:
+        return self._data[self._ends[number] : self._ends[number + 1]].decode("utf-8", "surrogatepass")
+
+
+class FileRows:
+    """The rows of one file.
+
+    Attributes:
+        columns: The names of the columns.
+        skipped_columns: The columns of bytes, which rows do not have.
+        cell_count: How many cells the rows have.
+    """
+
+    def __init__(self, path: Path, data: bytes, cells: dict[str, ColumnCells]) -> None:
+        """Find the rows of a file.
+
+        Args:
+            path: The path, for messages. Its suffix tells the format.
+            data: The content of the file.
+            cells: The cells of each column are added to these.
+
+        Raises:
+            BadInput: The file is not such a table; the message names the line.
+            MissingPackage: The file is Parquet, and pyarrow is not installed.
+        """
+        self._path = path
+        self._starts, self._ends = array("q"), array("q")
+        self._separator: str | None = None
+        self.columns: tuple[str, ...] = ()
+        self.skipped_columns: tuple[str, ...] = ()
+        self.cell_count = 0
+        rows: Iterator[tuple[int, int, Any]]
+        if suffix_of(path.name) in _CSV:
+            self._separator = _separator(path, data)
+            rows = _csv_rows(path, data, self._separator, at=_text_start(path, data))
+            self.columns = tuple(name.strip() for name in next(rows, (0, 0, []))[2])
+        elif suffix_of(path.name) == ".parquet":
+            self.columns, self.skipped_columns, data = _parquet_as_json(path, data)
+            rows = _json_rows(path, data, list, at=0)
+        else:
+            rows = _json_rows(path, data, dict, at=_text_start(path, data))
+        self._data = data
+        _check_columns(path, self.columns)
+        columns = dict.fromkeys(self.columns)
+        while block := list(islice(rows, _BLOCK_ROWS)):
+            starts, ends, values = zip(*block, strict=True)
+            self._starts.extend(starts)
+            self._ends.extend(ends)
+            is_list = bool(self.columns)
+            by_column = zip(self.columns, zip(*values, strict=True), strict=True) if is_list else _by_name(values)
+            for name, column in by_column:
+                columns[name] = None
+                cells.setdefault(name, ColumnCells(is_csv=self._separator is not None)).add(column)
+                self.cell_count += len(column)
+            _check_columns(path, columns)
+        self.columns = tuple(columns)
+        if not columns and not self.skipped_columns:
+            raise BadInput(f"{printable(str(path))}: is empty; expected rows with named columns")
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, row: int) -> Sequence[Cell]:
+        """The cells of a row, in the order of the columns."""
+        text = self._data[self._starts[row] : self._ends[row]].decode()
+        if self._separator is not None:
+            return next(csv.reader([text], delimiter=self._separator, strict=True))
+        found = json_value(text, finite=False)
+        return [found.get(name) for name in self.columns] if isinstance(found, dict) else found
+
+    def __iter__(self) -> Iterator[Sequence[Cell]]:
+        """The cells of all rows, in order; faster than one by one."""
+        if self._separator is None:
+            return (self[row] for row in range(len(self)))
+        file = io.BytesIO(self._data)
+        file.seek(self._starts[0] if len(self) else len(self._data))
+        return filter(None, csv.reader((line.decode() for line in file), delimiter=self._separator, strict=True))
+
+    def where(self, row: int) -> str:
+        """Return the file and the line of a row, for messages."""
+        return _line(self._path, self._data, self._starts[row])
+
+
+class TableRows:
+    """The rows of the tables of a data set, in order, with the columns of all tables.
+
+    Attributes:
+        names: The relative paths of the tables.
+        headers: The names of the columns. A column is empty in the rows of tables that do not have it.
+        columns: The columns.
+        skipped_columns: The columns of bytes, which are not read.
+    """
+
+    def __init__(self, tree: FileTree, names: Sequence[str]) -> None:
+        """Read the tables.
+
+        Raises:
+            BadInput: A file is not a table, the tables have several formats, or most of their cells are empty.
+            MissingPackage: A table is Parquet, and pyarrow is not installed.
+        """
+        self.names = tuple(names)
+        self._folders = [name.rpartition("/")[0] for name in names]
+        suffixes = sorted(set(map(suffix_of, names)))
+        if len(suffixes) > 1:
+            raise BadInput(f"{tree.root}: tables of several formats ({', '.join(suffixes)}); keep the tables of one")
+        cells: dict[str, ColumnCells] = {}
+        self._files = [FileRows(tree.root / name, tree.read(name, is_table=True), cells) for name in names]
+        self._firsts = [0, *accumulate(map(len, self._files))]
+        self.headers = tuple(dict.fromkeys(name for file in self._files for name in file.columns))
+        self.skipped_columns = tuple(dict.fromkeys(name for file in self._files for name in file.skipped_columns))
+        _check_columns(tree.root, self.headers)
+        count = sum(file.cell_count for file in self._files)
+        advice = "write rare columns as one column of objects"
+        check_gaps(tree.root, len(self), names=len(self.headers), values=count, advice=advice)
+        self._empty = "" if suffixes[0] in _CSV else None
+        self._places = [_places(self.headers, file.columns) for file in self._files]
+        none = ColumnCells(is_csv=self._empty == "")
+        self.columns = tuple(cells.get(name, none).column(name, rows=len(self)) for name in self.headers)
+
+    def __len__(self) -> int:
+        return self._firsts[-1]
+
+    def __getitem__(self, row: int) -> Sequence[Cell]:
+        """The cells of a row, in the order of the columns."""
+        number = self._file_of(row)
+        return self._placed(number, self._files[number][row - self._firsts[number]])
+
+    def __iter__(self) -> Iterator[tuple[str, Sequence[Cell]]]:
+        """The folder of its table and the cells of each row, in order."""
+        for number, (folder, file) in enumerate(zip(self._folders, self._files, strict=True)):
+            for cells in file:
+                yield folder, self._placed(number, cells)
+
+    def folder_of(self, row: int) -> str:
+        """Return the folder of the table that contains a row."""
+        return self._folders[self._file_of(row)]
+
+    def where(self, row: int) -> str:
+        """Return the file and the line of a row, for messages."""
+        number = self._file_of(row)
+        return self._files[number].where(row - self._firsts[number])
+
+    def _file_of(self, row: int) -> int:
+        return bisect_right(self._firsts, row) - 1
+
+    def _placed(self, number: int, cells: Sequence[Cell]) -> Sequence[Cell]:
+        places = self._places[number]
+        return cells if places is None else [self._empty if place is None else cells[place] for place in places]
+
+
+def _places(headers: Sequence[str], columns: Sequence[str]) -> list[int | None] | None:
+    """Return the position of each header in the rows of a file; None if all are in order."""
+    places = {name: place for place, name in enumerate(columns)}
+    return None if tuple(headers) == tuple(columns) else [places.get(name) for name in headers]
+
+
+def first_columns(name: str, start: bytes) -> tuple[str, ...]:
+    """Return the names of the columns in the first bytes of a file; empty if they are not a table."""
+    path = Path(name)
+    try:
+        if suffix_of(name) in _CSV:
+            rows = _csv_rows(path, start, _separator(path, start), at=_text_start(path, start))
+            return tuple(column.strip() for column in next(rows, (0, 0, []))[2])
+        return tuple(next(_json_rows(path, start, dict, at=_text_start(path, start)), (0, 0, {}))[2])
+    except BadInput:  # reading the table raises it again
+        return ()
+
+
+def _csv_rows(path: Path, data: bytes, separator: str, *, at: int) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield the first byte, the last byte + 1 and the cells of each row that begins at a byte or later."""
+    file = io.BytesIO(data)  # shares the bytes
+    file.seek(at)
+    reader = csv.reader((line.decode() for line in file), delimiter=separator, strict=True)
+    width = 0
+    try:
+        for cells in reader:
+            end = file.tell()
+            if cells:
+                width = width or len(cells)
+                if len(cells) != width:
+                    raise BadInput(
+                        f"{_line(path, data, at)}: {len(cells)} cells, expected {width} as in the first line; a cell "
+                        f"that contains {separator!r} needs double quotes"
+                    )
+                yield at, end, cells
+            at = end
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{_line(path, data, at)}: is not UTF-8; save the file as UTF-8") from error
+    except csv.Error as error:
+        advice = "correct its double quotes and the ends of its lines (LF or CRLF)"
+        raise BadInput(f"{_line(path, data, at)}: is not CSV: {printable(str(error))}; {advice}") from error
+
+
+def _json_rows(path: Path, data: bytes, kind: type, *, at: int) -> Iterator[tuple[int, int, Any]]:
+    """Yield the first byte, the last byte + 1 and the value of each line that is not blank."""
+    while at < len(data):
+        newline = data.find(b"\n", at)
+        end = newline if newline >= 0 else len(data)
+        if data[at:end].strip():
+            try:
+                found = json_value(data[at:end].decode(), finite=False)
+            except UnicodeDecodeError as error:
+                raise BadInput(f"{_line(path, data, at)}: is not UTF-8; save the file as UTF-8") from error
+            except (ValueError, RecursionError) as error:
+                raise BadInput(f"{_line(path, data, at)}: is not JSON: {printable(str(error))}") from error
+            if not isinstance(found, kind):
+                raise BadInput(f"{_line(path, data, at)}: expected one object {{...}} per line")
+            yield at, end, found
+        at = end + 1
+
+
+def _by_name(objects: Iterable[dict[str, Cell]]) -> Iterable[tuple[str, list[Cell]]]:
+    """Return the members of some objects by their names."""
+    found: dict[str, list[Cell]] = {}
+    for members in objects:
+        for name, cell in members.items():
+            found.setdefault(name, []).append(cell)
+    return found.items()
+
+
+def _line(path: Path, data: bytes, at: int) -> str:
+    """Return the file and the line of a byte, for messages. The rows of Parquet are lines of JSON."""
+    line = data.count(b"\n", 0, at) + 1
+    return f"{printable(str(path))}: line {line}"
+
+
+def _text_start(path: Path, data: bytes) -> int:
+    if data.startswith(_UTF_16):
+        raise BadInput(f"{printable(str(path))}: is UTF-16; save it as UTF-8")
+    return len(_BOM) if data.startswith(_BOM) else 0
+
+
+def _separator(path: Path, data: bytes) -> str:
+    line = data[: data.find(b"\n") + 1] or data
+    found = "," if b"," in line else ";" if b";" in line else "\t" if b"\t" in line else ","
+    return "\t" if suffix_of(path.name) == ".tsv" else found
+
+
+def _check_columns(path: Path, columns: Iterable[str]) -> None:
+    """Raise BadInput for more columns than a table may have, or for two with one name."""
+    names = list(columns)
+    if len(names) > _MOST_COLUMNS:
+        raise BadInput(f"{printable(str(path))}: {len(names)} columns, expected at most {_MOST_COLUMNS}")
+    if len(set(names)) < len(names):
+        name = next(name for place, name in enumerate(names) if name in names[:place])
+        raise BadInput(f"{printable(str(path))}: two columns are called {printable(name)[:40]!r}; rename one of them")
+
+
+def _parquet_as_json(path: Path, data: bytes) -> tuple[tuple[str, ...], tuple[str, ...], bytes]:
+    """Return the columns of a Parquet file, its columns of bytes, and a line of JSON for each row."""
+    pyarrow: Any = import_or_explain("pyarrow", "a table in a Parquet file")
+    parquet: Any = import_or_explain("pyarrow.parquet", "a table in a Parquet file")
+    found = bytearray()
+    try:
+        file = parquet.ParquetFile(pyarrow.BufferReader(data))
+        skipped = tuple(field.name for field in file.schema_arrow if _has_bytes(pyarrow.types, field.type))
+        names = tuple(name for name in file.schema_arrow.names if name not in skipped)
+        _check_columns(path, names)
+        for batch in file.iter_batches(batch_size=_BLOCK_ROWS // 4, columns=list(names)):
+            for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
+                found += json.dumps(row, default=str, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+            if len(found) > _MOST_BYTES:
+                raise BadInput(f"{printable(str(path))}: more than {_MOST_BYTES >> 30} GiB as text; split the file")
+    except BadInput:
+        raise
+    except (
+        OSError,
+        ValueError,
+        OverflowError,
+        KeyError,
+        TypeError,
+        pyarrow.ArrowException,
+        pyarrow.ArrowInvalid,
+    ) as error:
+        cause = printable(" ".join(str(error).split())[:200])
+        raise BadInput(f"{printable(str(path))}: pyarrow cannot read this Parquet file: {cause}") from error
+    return names, skipped, bytes(found)
+
+
+def _has_bytes(types: Any, kind: Any) -> bool:
+    if types.is_dictionary(kind):
+        return _has_bytes(types, kind.value_type)
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+        return True
+    return any(_has_bytes(types, kind.field(place).type) for place in range(kind.num_fields))

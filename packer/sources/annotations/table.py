@@ -1,0 +1,642 @@
+"""Table: images that a CSV, TSV, JSON Lines or Parquet table lists by the paths in one of its columns.
+
+SOURCE is the table, or a folder or an archive that contains `metadata.csv`, `.tsv`, `.jsonl` or `.parquet`, as Hugging
+Face's imagefolder does. The paths begin in the folder of their table. If all folders with tables are named as splits
+(`train/metadata.csv`), they are the field `split`. Other folders have no meaning.
+
+Fields: key (the relative path of the image, or the text of `key_column`), image, and one more image, mask or depth for
+each column `NAME_file_name` and for each column of paths that is named as masks or depth are; label (the column `label`
+or `class`: numbers as they are, texts by their position among all, sorted); split (folders, or a column `split`); one
+field for each other column (packer.sources.annotations._table_columns: number, text or json). Columns xmin, ymin, xmax,
+ymax are boxes (float32 (N, 4)), and box_labels replaces label. Hidden: files.
+
+A sample is one row, in the order of the table. With `group_by` it is all rows with one value in that column, in the
+order in which the values first occur. A column that is equal in all rows of each sample has one value per sample, and
+each other column has one per row: numbers `of` boxes if there are boxes. A row whose four cells of a box are empty has
+no box.
+
+EXIF: boxes are in pixels of the image whose size the columns width and height state; without them `label_frame` states
+the frame. Masks and depth follow --sidecar-frame, as sidecars do.
+Not read: URLs, files outside the folder, lists of files (`file_names`), bytes in Parquet.
+"""
+
+import math
+import os
+import re
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, chain
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from packer.errors import BadInput, InvalidRequest
+from packer.schema import Field, Schema
+from packer.sources import base
+from packer.sources._listed_source import FileRole, FileSample, ListedSource
+from packer.sources._parse.box_check import box_edges
+from packer.sources._parse.field_names import FieldNames
+from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
+from packer.sources._parse.folder_listing import counted, described, listed, shown, suffix_of
+from packer.sources._parse.other_spelling import other_spelling
+from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.folder_tree import SourceRoot
+from packer.sources._trees.listing import scan
+from packer.sources._trees.open_tree import open_tree
+from packer.sources.annotations._table_columns import (
+    NUMBERS,
+    Cell,
+    Kind,
+    PathPattern,
+    column_place,
+    is_empty,
+    value_of,
+)
+from packer.sources.annotations._table_rows import SUFFIXES, TableRows, Texts, first_columns
+
+SPECIFICITY = 40
+_NAMES = ("metadata.csv", "metadata.tsv", "metadata.jsonl", "metadata.parquet")
+_IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+_OTHER_IMAGES = (".gif", ".heic", ".avif", ".jp2", ".tga", ".jxl")  # convert refuses these by their names
+_PATHS = ("file_name", "filename", "image", "image_path", "img_path", "path", "filepath", "file_path", "file", "img")
+_LABELS = ("label", "class")
+_BOXES = (("xmin", "ymin", "xmax", "ymax"), ("x_min", "y_min", "x_max", "y_max"), ("x1", "y1", "x2", "y2"))
+_RESERVED = (
+    *("key", "image", "label", "labels", "split", "boxes", "box_labels"),
+    *("files", "orientation", "matrix", "source_size"),
+)
+_DTYPES: Mapping[Kind, str] = {"int": "int64", "float": "float64", "bool": "bool"}
+_PROBED = 100  # rows that tell which columns contain paths
+_START_BYTES = 1 << 16
+_MOST_CLASSES = 100_000
+_SHOWN = 20
+_FILES = Field("files", "json", "json", hidden=True)
+
+
+def recognise(names: Sequence[str]) -> str | None:
+    """Return None: `Source.recognise_tables` reads the columns."""
+    return None
+
+
+class _ValueColumn(NamedTuple):
+    """A field with the values of a column. classes: the number of each text, for labels and splits."""
+
+    field: Field
+    place: int
+    kind: Kind
+    classes: Mapping[str, int]
+    is_per_row: bool
+
+    def value(self, rows: Sequence[Sequence[Cell]]) -> Any:
+        """Return the value of a sample with these rows."""
+        if not self.is_per_row:
+            return self._value(rows[0][self.place])
+        values = [self._value(cells[self.place]) for cells in rows]
+        return values if self.field.dtype is None else np.array(values, self.field.dtype).reshape(-1)
+
+    def _value(self, cell: Cell) -> Any:
+        return np.int64(self.classes[cell]) if self.classes else value_of(cell, self.kind)
+
+
+class _Samples(Sequence[FileSample]):
+    """The samples of a table, built when they are read.
+
+    Attributes:
+        others: The paths of each field of files but the image.
+        paths: The path of the image of each row.
+        keys: The key of each row.
+        rows: The rows, sorted by sample.
+        starts: The position in `rows` of the first row of each sample, and the end.
+    """
+
+    def __init__(self, table: TableRows, others: Mapping[str, PathPattern]) -> None:
+        self.table = table
+        self.others = others
+        self.paths = Texts()
+        self.keys = self.paths
+        self.rows: Sequence[int] = range(len(table))
+        self.starts: Sequence[int] = range(len(table) + 1)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, number: int) -> FileSample:  # type: ignore[override]
+        row = self.rows[self.starts[number]]
+        paths = {"image": self.paths[row]}
+        if self.others:
+            cells, folder = self.table[row], self.table.folder_of(row)
+            paths |= {name: pattern.path(cells, folder) for name, pattern in self.others.items()}
+        return FileSample(self.keys[row], paths, row=number)
+
+    def members(self, number: int) -> list[int]:
+        """Return the rows of a sample."""
+        return list(self.rows[self.starts[number] : self.starts[number + 1]])
+
+    def group(self, numbers: "array[int]") -> None:
+        """Make one sample of all rows with the same number. numbers: 0 ... N - 1, one per row."""
+        found = np.frombuffer(numbers, np.int64)
+        self.rows = array("q", np.argsort(found, kind="stable").tobytes())
+        self.starts = array("q", accumulate(np.bincount(found).tolist(), initial=0))
+
+    def keep(self, numbers: Sequence[int]) -> None:
+        """Remove all other samples. numbers: sorted."""
+        members = list(map(self.members, numbers))
+        self.rows = array("q", chain.from_iterable(members))
+        self.starts = array("q", accumulate(map(len, members), initial=0))
+
+    def first_double(self, texts: Texts) -> tuple[int, int] | None:
+        """Return the first rows of two samples with the same text; None if all texts differ."""
+        rows = [self.rows[start] for start in self.starts[:-1]]
+        hashes = np.fromiter((hash(texts[row]) for row in rows), np.int64, len(rows))  # smaller than the texts
+        hashes.sort()
+        seen: dict[str, int] = {}
+        for row in rows if (hashes[1:] == hashes[:-1]).any() else ():
+            first = seen.setdefault(texts[row], row)
+            if first != row:
+                return first, row
+        return None
+
+
+class Source(ListedSource):
+    """Images that a table lists."""
+
+    kind = "table"
+    takes_files: ClassVar[bool] = True
+    telling_options = ("key_column", "group_by")
+    _samples: _Samples
+    _listing: Sequence[str] | None = None  # the files of the folder, while the table is read
+    _values: Sequence[_ValueColumn] = ()
+
+    def __init__(
+        self,
+        root: Path | FileTree,
+        *,
+        image_key: str = "",
+        label_key: str = "",
+        key_column: str = "",
+        group_by: str = "",
+        missing: str = "error",
+        label_frame: str = "auto",
+        known_classes: Sequence[str] = (),
+        own_splits: bool = True,
+        follow_links: bool = False,
+    ) -> None:
+        """Read the table, or the tables of a folder.
+
+        Args:
+            root: The table, or a folder or an archive with tables.
+            image_key: The column of the image paths, or a pattern of columns, such as `train/{id}.jpg`.
+            label_key: The column of the labels.
+            key_column: The column of the keys.
+            group_by: The column whose equal values make one sample of several rows.
+            missing: `error`, or `skip` samples without a file or a label.
+            label_frame: The frame of boxes: `stored`, `upright`, or `auto`: the columns width and height tell.
+            known_classes: The names of the labels in the order of their numbers. Default: the found ones, sorted.
+            own_splits: Whether samples have the splits of the folders or of the column `split`.
+            follow_links: Whether links out of the folder are followed.
+
+        Raises:
+            InvalidRequest: A column does not exist.
+            BadInput: A table is not valid (the message names the line), a path leads out of the folder, a file is
+                absent, or two samples have the same image.
+            MissingPackage: A table is Parquet, and pyarrow is not installed.
+        """
+        base.check_choice("missing", missing, ("error", "skip"))
+        base.check_choice("label_frame", label_frame, ("auto", "stored", "upright"))
+        names, listing_notes = self._open_tables(root, follow_links=follow_links)
+        self._table = TableRows(self.folder, names)
+        if not len(self._table) and not self._table.skipped_columns:
+            raise BadInput(f"{listed(map(str, self.tables()))}: the table has no rows")
+        self._main, others = self._image_patterns(image_key)
+        self._samples = _Samples(self._table, others)
+        self._label = self._column("label_key", label_key) if label_key else self._usual(_LABELS)
+        self._key = self._column("key_column", key_column) if key_column else None
+        self._group = self._column("group_by", group_by) if group_by else None
+        self._boxes, are_shares = self._box_columns()
+        self._read_rows(is_skipping=missing == "skip")
+        self._check_doubles()
+        if known_classes:
+            self._classes = self._numbered_as(tuple(known_classes))
+        self.roles = [FileRole(name, name, "") for name in ("image", *others)]
+        self.companions = list(others)
+        self._build_schema(own_splits=own_splits)
+        size = [place for place in (self._usual(["height"]), self._usual(["width"])) if place is not None]
+        is_stated = len(size) == 2 and all(self._table.columns[place].kind == "int" for place in size)
+        self._size = size if self._boxes and label_frame == "auto" and is_stated else []
+        if self._boxes:
+            self.frame = "stated" if label_frame == "auto" else "upright" if label_frame == "upright" else "stored"
+        self.notes = [*listing_notes, *self._found(are_shares=are_shares, own_splits=own_splits)]
+        self._listing = None  # a million names, which are not needed later
+
+    # ---- columns
+
+    def _open_tables(self, root: Path | FileTree, *, follow_links: bool) -> tuple[list[str], list[str]]:
+        """Open the root. Return the relative paths of the tables, and the notes of the listing."""
+        tree = open_tree(root, follow_links=follow_links, takes_files=True)
+        self._tree, self.root, self.follow_links = tree, tree.root, follow_links
+        self._named = tree.root
+        if isinstance(root, Path) and root.is_file() and isinstance(tree, SourceRoot):
+            self._named = root
+            if suffix_of(root.name) not in SUFFIXES:
+                raise InvalidRequest(f"{self._where}: is not a table: expected a name with {' '.join(SUFFIXES)}")
+            return [root.name], []
+        listing = scan(tree)
+        self._listing = listing.names
+        names = [name for name in listing.names if name.rpartition("/")[2].lower() in _NAMES]
+        if not names:
+            raise InvalidRequest(
+                f"{self._where}: no table: found {described(listing.names)}, expected {', '.join(_NAMES)} in a folder; "
+                "give the table as SOURCE if it has another name"
+            )
+        if len({name.rpartition("/")[0] for name in names}) < len(names):
+            raise BadInput(f"{self._where}: several tables in one folder: {listed(names)}; give one of them as SOURCE")
+        return names, listing.notes()
+
+    @property
+    def _where(self) -> str:
+        return shown(str(self._named))
+
+    def _column(self, option: str, name: str) -> int:
+        """Return the position of the column that an option names."""
+        try:
+            return column_place(name, self._table.headers)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{self._where}: option {option}: {error.message}") from error
+
+    def _usual(self, names: Sequence[str]) -> int | None:
+        """Return the position of the first column with one of these names, in letters of any case."""
+        headers = [header.lower() for header in self._table.headers]
+        return next((headers.index(name) for name in names if name in headers), None)
+
+    def _image_patterns(self, image_key: str) -> tuple[PathPattern, dict[str, PathPattern]]:
+        """Return the paths of the image, and of the other fields of files."""
+        headers = self._table.headers
+        with_paths = self._columns_of_paths()
+        try:
+            main = PathPattern(image_key or self._main_column(with_paths), headers)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{self._where}: option image_key: {error.message}") from error
+        others = {}
+        fields = FieldNames(_RESERVED)
+        for place, header in enumerate(headers):
+            name = header.lower().removesuffix("_file_name")
+            is_named = name not in ("", header.lower())
+            is_other = is_named or (header in with_paths and _image_kind(header) != "image")
+            if place not in main.places and is_other:
+                others[fields.of_column(name if is_named else header)] = PathPattern(header, headers)
+        return main, others
+
+    def _columns_of_paths(self) -> list[str]:
+        """Return the columns whose first cells are names of images."""
+        first = [cells for _, (_, cells) in zip(range(_PROBED), self._table, strict=False)]
+        found = []
+        for place, header in enumerate(self._table.headers):
+            cells = [row[place] for row in first if not is_empty(row[place])]
+            if cells and all(
+                isinstance(cell, str) and cell.lower().endswith(_IMAGES + _OTHER_IMAGES) for cell in cells
+            ):
+                found.append(header)
+        return found
+
+    def _main_column(self, with_paths: Sequence[str]) -> str:
+        """Return the column of the images: `file_name`, one with a usual name, or the only one with paths of images."""
+        headers = self._table.headers
+        if not any(header.lower().endswith(_IMAGES) for header in headers):
+            if "file_name" in headers:
+                return "file_name"
+            lower = [header.lower() for header in with_paths]
+            found = [with_paths[lower.index(name)] for name in _PATHS if name in lower]
+            images = [header for header in with_paths if _image_kind(header) == "image"] or with_paths
+            if found or len(images) == 1:
+                return (found or images)[0]
+        names = f"names of images are in {listed(with_paths)}" if with_paths else "no column contains names of images"
+        skipped = f"; bytes are not read: {listed(self._table.skipped_columns)}" if self._table.skipped_columns else ""
+        raise InvalidRequest(
+            f"which column names the image of a row? the first line names {listed(headers)}; {names}{skipped}; add "
+            "--image-key COLUMN, or --image-key 'train/{id}.jpg' for paths that contain columns"
+        )
+
+    def _box_columns(self) -> tuple[tuple[int, ...], bool]:
+        """Return the positions of xmin, ymin, xmax, ymax, if there are boxes, and whether they are shares instead."""
+        for names in _BOXES:
+            places = [place for place in (self._usual([name]) for name in names) if place is not None]
+            if len(places) < len(names):
+                continue
+            columns = [self._table.columns[place] for place in places]
+            for column in columns:
+                if column.filled not in ("int", "float"):
+                    raise BadInput(
+                        f"{self._where}: column {shown(column.name)} of the boxes is not numeric; correct its cells, "
+                        "or rename the column"
+                    )
+            are_shares = all(0 <= number <= 1 for column in columns for number in column.bounds)
+            return ((), True) if are_shares else (tuple(places), False)
+        return (), False
+
+    # ---- rows
+
+    def _read_rows(self, *, is_skipping: bool) -> None:
+        """Read all rows once: paths, keys, groups, classes, faults, and which samples are incomplete.
+
+        Raises:
+            BadInput: A row is not valid or, without `is_skipping`, incomplete; the message names the lines.
+            InvalidRequest: The column of the labels has too many different texts.
+        """
+        samples, headers, label, group = self._samples, self._table.headers, self._label, self._group
+        label_kind = self._table.columns[label].filled if label is not None else ""
+        samples.keys = samples.paths if self._key is None else Texts()
+        checked = [samples.paths] if self._key is None else [samples.paths, samples.keys]
+        groups: dict[str, int] = {}
+        numbers, firsts = array("q"), array("q")  # the sample of each row, and the first row of each sample
+        places = array("q")  # of the files of each sample in the listing
+        labels: set[str] = set()
+        faults: list[tuple[int, str]] = []
+        absent: dict[int, str] = {}  # sample -> reason
+        absent_files: list[str] = []
+        self._boxless: Counter[str] = Counter()  # classes of rows without a box
+        for row, (folder, cells) in enumerate(self._table):
+            paths: list[str] = []
+            try:
+                paths.append(self._main.path(cells, folder))
+                for pattern in samples.others.values():
+                    paths.append("" if pattern.is_empty(cells) else pattern.path(cells, folder))
+            except InvalidRequest as error:
+                faults.append((row, error.message))
+            samples.paths.append(paths[0] if paths else "")
+            if self._key is not None:
+                samples.keys.append(_text(cells[self._key]))
+                if is_empty(cells[self._key]):
+                    faults.append((row, f"no key in column {shown(headers[self._key])}"))
+            number = row
+            if group is not None:
+                if is_empty(cells[group]):
+                    faults.append((row, f"no value in column {shown(headers[group])}"))
+                number = groups.setdefault(_text(cells[group]), len(groups))
+                numbers.append(number)
+            if number == len(firsts):
+                firsts.append(row)
+                for name, path in zip(("image", *samples.others), paths, strict=False):
+                    places.append(self._place(path) if path else -1)
+                    if places[-1] < 0:
+                        absent.setdefault(number, f"no such file: {path}" if path else f"no {name}")
+                        absent_files.append(path)
+            elif any(texts[row] != texts[firsts[number]] for texts in checked):
+                faults.append((row, "another image or key than the first row of the same sample"))
+            has_box = True
+            if self._boxes:
+                filled = sum(not is_empty(cells[place]) for place in self._boxes)
+                has_box = filled > 0
+                if 0 < filled < len(self._boxes):
+                    faults.append((row, f"{filled} of the four cells of a box"))
+            if label is None:
+                continue
+            if is_empty(cells[label]) or (label_kind == "float" and math.isnan(float(cells[label]))):
+                if has_box:
+                    absent.setdefault(number, f"no label in column {shown(headers[label])}")
+            elif label_kind == "text":
+                labels.add(cells[label])
+                if not has_box:
+                    self._boxless[cells[label]] += 1
+                if len(labels) > _MOST_CLASSES:
+                    raise InvalidRequest(
+                        f"{self._where}: column {shown(headers[label])} has more than {_MOST_CLASSES} different texts, "
+                        "which are not classes; name another column with --label-key"
+                    )
+        if faults:
+            advice = "expected relative paths below the folder of the table, and complete rows"
+            raise self._row_error(counted(len(faults), "fault"), faults, advice)
+        if absent and not is_skipping:
+            rows = [(firsts[number], reason) for number, reason in absent.items()]
+            spelling = other_spelling(absent_files, self._listing or ())
+            advice = f"complete them{spelling}, or skip them with --missing skip"
+            raise self._row_error(f"{len(absent)} of {counted(len(firsts), 'sample')} incomplete", rows, advice)
+        self._classes = tuple(sorted(labels))
+        del groups, labels  # before more memory is needed
+        if group is not None:
+            samples.group(numbers)
+        kept = [number for number in range(len(firsts)) if number not in absent] if absent else range(len(firsts))
+        self.left_out = [(samples.keys[firsts[number]], absent[number]) for number in sorted(absent)]
+        if absent:
+            samples.keep(kept)
+        self._extras = self._table.names
+        if self._listing is not None:
+            is_used = np.zeros(len(self._listing), bool)
+            is_used[np.frombuffer(places, np.int64).reshape(-1, 1 + len(samples.others))[kept]] = True
+            self._extras = [name for name, used in zip(self._listing, is_used.tolist(), strict=True) if not used]
+
+    def _row_error(self, what: str, rows: Sequence[tuple[int, str]], advice: str) -> BadInput:
+        """Return an error that names the first of some rows."""
+        lines = [f"{self._table.where(row)}: {reason}" for row, reason in rows[:_SHOWN]]
+        more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+        return BadInput(f"{self._where}: {what}: {'; '.join(lines)}{more}; {advice}")
+
+    def _place(self, name: str) -> int:
+        """Return the position of a file in the listing, or 0 without a listing; -1 if the file is absent."""
+        if self._listing is not None:
+            place = bisect_left(self._listing, name)
+            return place if place < len(self._listing) and self._listing[place] == name else -1
+        try:
+            self.folder.state(name)
+        except BadInput:  # of a link that exists, reading the file raises it again
+            return 0 if os.path.lexists(self.root / name) else -1
+        return 0
+
+    def _check_doubles(self) -> None:
+        """Raise BadInput if two samples have the same image or key."""
+        checked = {"image": self._samples.paths} | ({} if self._key is None else {"key": self._samples.keys})
+        for what, texts in checked.items():
+            double = self._samples.first_double(texts)
+            if double is not None:
+                column = shown(self._table.headers[self._main.places[0]])
+                advice = "" if self._group is not None else f"; --group-by {column} makes one sample of several rows"
+                first, row = map(self._table.where, double)
+                raise BadInput(f"{row}: the same {what} as {first}: {shown(texts[double[1]])}{advice}")
+
+    def _numbered_as(self, known: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the classes of another pack. Raises BadInput for classes that it does not have."""
+        if not self._classes:
+            raise InvalidRequest(f"{self._where}: no classes to number as in another pack")
+        unknown = sorted(set(self._classes) - set(known))
+        if unknown:
+            raise BadInput(
+                f"{self._where}: {counted(len(unknown), 'class')} that the pack of --classes-from does not have: "
+                f"{listed(unknown)}; it has {listed(known)}; rename them, or omit the option"
+            )
+        return known
+
+    # ---- fields
+
+    def _build_schema(self, *, own_splits: bool) -> None:
+        columns, others = self._table.columns, self._samples.others
+        varying = self._varying()
+        patterns = (self._main, *others.values())
+        used = {pattern.places[0] for pattern in patterns if len(pattern.places) == 1} | set(self._boxes)
+        fields = [Field("key", "text", "text"), Field("image", "image", "encoded")]
+        for name, pattern in others.items():
+            kind = _image_kind(columns[pattern.places[0]].name)
+            is_wide = kind == "mask" and len(self) > 0 and base.probed_mask_dtype(self, name) == "uint16"
+            fields.append(Field(name, kind, "encoded", "uint16" if is_wide else None))
+        if self._boxes:
+            fields.append(Field("boxes", "boxes", "raw:float32", "float32", (None, 4)))
+        if self._label is not None:
+            is_per_row = bool(self._boxes) or self._label in varying
+            name = "box_labels" if self._boxes else "labels" if is_per_row else "label"
+            self._add_value(name, self._label, classes=self._classes, is_per_row=is_per_row)
+        place = self._split_column() if own_splits else None
+        self._splits = self._folder_splits() if own_splits else ()
+        if self._splits:
+            fields.append(Field("split", "number", "number", "int64", (), classes=self._splits))
+        elif place is not None and columns[place].kind == "text" and not columns[place].gaps and place not in varying:
+            names = {cells[place] for _, cells in self._table}
+            if len(names) <= _MOST_CLASSES:
+                self._add_value("split", place, classes=ordered_splits(names), is_per_row=False)
+        used |= {value.place for value in self._values}
+        names_of_fields = FieldNames([*_RESERVED, *others])
+        for place, column in enumerate(columns):
+            if place not in used and place != self._key:
+                name = names_of_fields.of_column(column.name)
+                self._add_value(name, place, classes=(), is_per_row=place in varying)
+        self.schema = Schema((*fields, *(value.field for value in self._values), _FILES))
+
+    def _add_value(self, name: str, place: int, *, classes: Sequence[str], is_per_row: bool) -> None:
+        """Add the field of a column. classes: of its texts."""
+        column = self._table.columns[place]
+        kind = column.filled if place == self._label else column.kind
+        if classes or kind in NUMBERS:
+            dtype = "int64" if classes else _DTYPES[kind]
+            codec, shape = (f"raw:{dtype}", (None,)) if is_per_row else ("number", ())
+            of = "boxes" if is_per_row and self._boxes else None
+            field = Field(name, "number", codec, dtype, shape, classes=tuple(classes) or None, of=of)
+        else:
+            field_kind: Literal["text", "json"] = "text" if kind == "text" and not is_per_row else "json"
+            field = Field(name, field_kind, field_kind)
+        numbers = {text: number for number, text in enumerate(classes)}
+        self._values = (*self._values, _ValueColumn(field, place, kind, numbers, is_per_row))
+
+    def _varying(self) -> set[int]:
+        """Return the columns that differ between the rows of a sample."""
+        found: set[int] = set()
+        for number in range(len(self)) if self._group is not None else ():
+            first, *others = (self._table[row] for row in self._samples.members(number))
+            for cells in others:
+                if cells != first:
+                    found |= {place for place, cell in enumerate(cells) if cell != first[place]}
+        return found
+
+    def _split_column(self) -> int | None:
+        headers = self._table.headers
+        return headers.index("split") if "split" in headers else self._usual(("split",))
+
+    def _folder_splits(self) -> tuple[str, ...]:
+        """Return the folders of the tables if all are named as splits."""
+        tops = {name.partition("/")[0] if "/" in name else "" for name in self._table.names}
+        return ordered_splits(tops) if all(split_rank(top) is not None for top in tops) else ()
+
+    def _found(self, *, are_shares: bool, own_splits: bool) -> list[str]:
+        """Return the notes."""
+        headers, columns = self._table.headers, self._table.columns
+        rows = f"{counted(len(self._table), 'row')} in {listed(self._table.names)}"
+        main = listed(headers[place] for place in self._main.places)
+        notes = [f"{rows}: {counted(len(self), 'sample')}, image: column {main}"]
+        for name, pattern in self._samples.others.items():
+            notes.append(f"{name} ({self.schema[name].kind}): files that column {headers[pattern.places[0]]} names")
+        if self._boxes:
+            notes.append(f"boxes: columns {listed(headers[place] for place in self._boxes)}")
+        if self._boxless:
+            counts = listed(f"{name} {count}" for name, count in sorted(self._boxless.items()))
+            notes.append(f"{counted(self._boxless.total(), 'row')} with a class and without a box: {counts}")
+        if are_shares:
+            notes.append("columns of boxes contain numbers from 0 to 1, shares of the image: kept as numbers")
+        if self._splits:
+            notes.append(f"splits: {listed(self._splits)}, the folders of the tables")
+        elif own_splits and self._split_column() is not None and "split" not in self.schema:
+            notes.append("column split is not the field split, which needs one text in all rows of each sample")
+        for value in self._values:
+            column, name = columns[value.place], value.field.name
+            if value.place == self._label:
+                classes = f": {listed(self._classes)}" if self._classes else ""
+                notes.append(f"{name}: column {shown(column.name)}{classes}")
+                continue
+            if column.name != name:
+                notes.append(f"{name}: column {shown(column.name) or value.place + 1}")
+            if column.gaps and value.field.kind == "number":
+                notes.append(f"{name}: {counted(column.gaps, 'empty cell')}: NaN")
+            elif column.filled == "json" and not value.is_per_row:
+                notes.append(f"{name}: kept as JSON")
+        if self._table.skipped_columns:
+            notes.append(f"columns of bytes, not read: {listed(self._table.skipped_columns)}")
+        others = [name for name in self._extras if name not in self._table.names]
+        return [*notes, *([f"{described(others, 'other file')} that no row names"] if others else [])]
+
+    # ---- the contract of sources
+
+    @property
+    def named(self) -> Path:
+        return self._named
+
+    @classmethod
+    def recognise_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        tables = [name for name in names if name.rpartition("/")[2].lower() in _NAMES]
+        if not tables or not any(name.lower().endswith(_IMAGES) for name in names):
+            return None
+        for name in tables:
+            if not name.lower().endswith(".parquet"):  # its columns are named at its end
+                columns = first_columns(name, tree.start(name, _START_BYTES))
+                if not any(re.fullmatch("(?:.+_)?file_names?", column) for column in columns):
+                    return None
+        return f"images of {counted(len(tables), 'table')}: {listed(tables)}"
+
+    @classmethod
+    def recognise_file(cls, folder: SourceRoot, name: str) -> str | None:
+        return f"images of the table {shown(name)}" if suffix_of(name) in SUFFIXES else None
+
+    def split_of(self, sample: FileSample) -> str:
+        return sample.paths["image"].partition("/")[0]
+
+    def value(self, index: int, name: str) -> Any:
+        value = next((value for value in self._values if value.field.name == name), None)
+        if value is None:
+            return super().value(index, name)
+        _, rows, with_box = self._rows(self.checked(index))
+        return value.value(with_box if value.is_per_row else rows)
+
+    def listed_values(self, sample: FileSample) -> base.Sample:
+        numbers, rows, with_box = self._rows(sample.row)
+        values = {value.field.name: value.value(with_box if value.is_per_row else rows) for value in self._values}
+        if self._boxes:
+            boxes = [[float(cells[place]) for place in self._boxes] for cells in with_box]
+            edges = np.array(boxes, np.float64).reshape(-1, 4)
+            values["boxes"] = box_edges(edges, lambda box: self._table.where(numbers[box]))
+        return values
+
+    def _rows(self, sample: int) -> tuple[list[int], list[Sequence[Cell]], list[Sequence[Cell]]]:
+        """Return the numbers of the rows of a sample that have a box, all rows of the sample, and those with a box."""
+        numbers = self._samples.members(sample)
+        rows = [self._table[row] for row in numbers]
+        if not self._boxes:
+            return numbers, rows, rows
+        boxed = [place for place, cells in enumerate(rows) if not is_empty(cells[self._boxes[0]])]
+        return [numbers[place] for place in boxed], rows, [rows[place] for place in boxed]
+
+    def stated_size(self, index: int) -> tuple[int, int] | None:
+        if not self._size:
+            return None
+        cells = self._table[self._samples.members(self.checked(index))[0]]
+        return int(cells[self._size[0]]), int(cells[self._size[1]])
+
+    def tables(self) -> tuple[Path, ...]:
+        return tuple(self.root / name for name in self._table.names)
+
+
+def _image_kind(column: str) -> Literal["image", "mask", "depth"]:
+    """Return the kind of the files that a column with this name names."""
+    if DEPTH_WORDS.intersection(words(column)):
+        return "depth"
+    return "mask" if says_labels(column) else "image"
+
+
+def _text(cell: Cell) -> str:
+    return "" if cell is None else str(cell)
