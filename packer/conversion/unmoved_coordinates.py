@@ -8,8 +8,7 @@ the name and the shape alone, the same for every source: a class, a share or a w
 from collections.abc import Iterable
 
 from packer.schema import Field
-from packer.sources._parse.coordinate_words import says_coordinates
-from packer.sources._parse.folder_layout import DEPTH_WORDS, says_labels, words
+from packer.sources._name_words import DEPTHS, has_coordinates, has_labels, words
 from packer.sources._parse.folder_listing import listed, shown
 
 
@@ -50,8 +49,8 @@ def may_be_coordinates(field: Field) -> bool:
     if field.starts is not None or field.into is not None:  # numbers of rows
         return False
     said = set(words(field.name)) | set(field.name.lower().split("_"))
-    if says_labels(field.name) or said & DEPTH_WORDS:
+    if has_labels(field.name) or said & DEPTHS:
         return len(field.shape or ()) > 1  # pixels; else a class
     if field.kind == "number" and field.dtype in ("bool", "uint8") and field.of is not None:
         return False  # a flag of a box
-    return says_coordinates(field.name) or (field.kind == "number" and len(field.shape or ()) > 1)
+    return has_coordinates(field.name) or (field.kind == "number" and len(field.shape or ()) > 1)

@@ -14,7 +14,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.schema import PIXEL_KINDS, Field, Schema
 from packer.sources import base
 from packer.sources._listed_source import NO_LISTS, FileRole, FileSample, ListedSource
-from packer.sources._parse.folder_layout import ordered_splits
+from packer.sources._name_words import ordered_splits
 from packer.sources._parse.folder_listing import counted, described, listed, shown
 from packer.sources._trees.file_tree import FileTree
 

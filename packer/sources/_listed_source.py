@@ -145,7 +145,9 @@ class ListedSource(base.Source):
     def __getitem__(self, index: int) -> base.Sample:
         sample = self._samples[self.checked(index)]
         files = {name: self.read(path) for name, path in sample.paths.items()}
-        values: base.Sample = {"key": sample.key, "files": {r: p for r, p in sample.paths.items() if r in self.schema}}
+        values: base.Sample = {"key": sample.key}
+        if "files" in self.schema:
+            values["files"] = {role: path for role, path in sample.paths.items() if role in self.schema}
         values |= {role.name: files.get(role.name, b"") for role in self.roles if role.name in self.schema}
         for label in self.labels:
             values |= self._parsed(sample, label, files.get(label.role, b"")).values
@@ -168,9 +170,11 @@ class ListedSource(base.Source):
         return self._samples[self.checked(index)].key
 
     def files(self, index: int) -> tuple[Path, ...]:
+        return tuple(self.root / path for path in self.file_names(index))
+
+    def file_names(self, index: int) -> tuple[str, ...]:
         sample = self._samples[self.checked(index)]
-        many = (path for paths in sample.lists.values() for path in paths)
-        return tuple(self.root / path for path in (*sample.paths.values(), *many))
+        return (*sample.paths.values(), *(path for paths in sample.lists.values() for path in paths))
 
     def stem(self, index: int) -> Path:
         return (self.root / self._samples[self.checked(index)].paths[self.roles[0].name]).with_suffix("")

@@ -24,7 +24,7 @@ from packer.files.terminal_output import shell_word
 from packer.layouts.json_text import json_value
 from packer.schema import PIXEL_KINDS, Field, Schema
 from packer.sources import base
-from packer.sources._parse.folder_layout import ordered_splits
+from packer.sources._name_words import ordered_splits
 from packer.sources._parse.folder_listing import counted, described, listed, shown
 from packer.sources._parse.pair_layouts import LAYOUTS, NAMES, PairLayout, layouts_of
 from packer.sources._parse.pair_roles import Files, Role, check_roles, collect

@@ -40,9 +40,9 @@ from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
+from packer.sources._name_words import DEPTHS, has_labels, ordered_splits, split_rank, words
 from packer.sources._parse.box_check import box_edges
 from packer.sources._parse.field_names import FieldNames
-from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
 from packer.sources._parse.folder_listing import counted, described, listed, scan, shown, suffix_of
 from packer.sources._parse.other_spelling import other_spelling
 from packer.sources._parse.source_file_access import LinkLeadsOut, SourceRoot
@@ -812,9 +812,9 @@ class Source(base.Source):
 
 def _picture_kind(column: str) -> Pictures:
     """What the files are that a column of this name names."""
-    if DEPTH_WORDS.intersection(words(column)):
+    if DEPTHS.intersection(words(column)):
         return "depth"
-    return "mask" if says_labels(column) else "image"
+    return "mask" if has_labels(column) else "image"
 
 
 def _text(cell: Cell) -> str:

@@ -22,8 +22,8 @@ from packer.layouts import serialized
 from packer.layouts.json_text import json_value
 from packer.schema import Field, check_field_count
 from packer.sources import base
+from packer.sources._name_words import has_labels
 from packer.sources._parse.field_names import FieldNames
-from packer.sources._parse.folder_layout import says_labels
 from packer.sources._parse.folder_listing import listed, shown
 from packer.sources._records.numbered_lmdb import NumberedLMDB
 from packer.sources._records.record_fields import (
@@ -238,7 +238,7 @@ def _kind_of(name: str, value: Any, photos: PhotoSizes) -> str:
         return kind_of_bytes([data], name, photos)
     if isinstance(value, np.ndarray) and value.ndim > 0:
         is_gray = _is_gray(value)
-        if is_gray and (says_labels(name) or (photos and shows_labels(value))):
+        if is_gray and (has_labels(name) or (photos and shows_labels(value))):
             return "mask"
         return "numbers" if is_gray is None else "image"
     if isinstance(value, (bool, int, float, np.generic, np.ndarray)):

@@ -11,11 +11,12 @@ import pytest
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import InvalidRequest, PackerError
-from packer.sources import _detection, base, folder
+from packer.sources import _detection, base
 from packer.sources._detection import detect
 from packer.sources._parse.folder_listing import scan
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._trees.file_tree import FileTree
+from packer.sources.image_files import folder
 from tests.support import archives, layout_trees
 from tests.support.layout_trees import voc
 from tests.support.source_trees import BUILDERS, photos, picture, write

@@ -24,11 +24,11 @@ from packer.errors import BadInput, BadInputs, Interrupted, InvalidRequest, Pack
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack
 from packer.schema import Field
-from packer.sources import folder
 from packer.sources._objects.listed_files import ListedFiles
 from packer.sources._objects.object_rows import SequentialRows
 from packer.sources._objects.object_source import ObjectSource
 from packer.sources._objects.source_of_object import ObjectOptions, source_of
+from packer.sources.image_files import folder
 from packer.system.progress_callback import Progress
 from tests.support import object_standins as standins
 from tests.support.child_processes import child

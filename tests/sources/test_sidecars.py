@@ -20,11 +20,12 @@ from packer.errors import BadIndex, BadInput, BadInputs, InvalidRequest
 from packer.geometry import upright
 from packer.geometry.warp import warp
 from packer.inspect.extraction import extract
-from packer.sources import base, folder
+from packer.sources import base
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._parse.sidecar_pattern import Pattern
 from packer.sources._parse.source_file_access import LinkLeadsOut
 from packer.sources.grasp import cornell as cornell_source
+from packer.sources.image_files import folder
 from tests.support.command_line import run
 from tests.support.foreign_files import bytes_list, example, lmdb_environment, tar_archive, tfrecord
 from tests.support.source_trees import cornell, depth, encoded, mask, picture, write

@@ -20,7 +20,7 @@ from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._parse.unread_formats import unread_pictures
-from packer.sources.folder import Source
+from packer.sources.image_files.folder import Source
 from packer.tools.advice import Question, advise
 from tests.support.command_line import run_with_torch
 from tests.support.source_trees import picture, write
@@ -86,7 +86,7 @@ def test_where_bad_files_are_left_out_they_are_listed_and_not_carried_along(mixe
 
 def test_other_files_are_counted_by_suffix(mixed: Path) -> None:
     write(mixed, {"a.csv": "", "b.csv": "", "README": "text"})
-    assert "4 other files (.csv 2, .txt 1, no suffix 1): no images, or sidecars of images" in Source(mixed).notes
+    assert "4 other files (.csv 2, .txt 1, no suffix 1): not images, or sidecars of images" in Source(mixed).notes
 
 
 @pytest.mark.parametrize("suffix", [".heif", ".gif", ".jp2", ".tga", ".ico", ".psd", ".exr", ".hdr", ".CR2", ".dng"])

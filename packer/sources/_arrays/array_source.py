@@ -31,8 +31,8 @@ from packer.images import file_suffixes
 from packer.schema import DTYPES, KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
 from packer.sources._arrays.stored_array import StoredArray
+from packer.sources._name_words import DEPTHS, has_labels, ordered_splits, split_rank, words
 from packer.sources._parse.field_names import FieldNames
-from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
 from packer.sources._parse.folder_listing import are_empty, counted, described, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.record_fields import (
@@ -51,7 +51,7 @@ _IMAGES = ("image", "images", "img", "imgs", "x", "rgb", "data", "pixels", "pict
 _LABELS = ("label", "labels", "y", "target", "targets", "class", "classes", "category")
 _KEPT_NAMES = ("rgb",)  # as the sets of grasps call their pictures
 _ONE_PER_PICTURE = ("label", "labels", "target", "targets")  # `y` beside `x`, too; elsewhere it may be an axis
-_LABEL_MAPS = ("y", "target", "targets", "class", "classes", "sal")  # says_labels knows the others
+_LABEL_MAPS = ("y", "target", "targets", "class", "classes", "sal")  # has_labels knows the others
 _USUAL = {"depth_inpainted": "depth"}
 _RECTANGLES = "bounding_boxes"  # of GG-CNN: corners as (y, x), behind the last one zeros
 _DEPTHS = ("uint16", "float16", "float32", "float64")
@@ -522,7 +522,7 @@ class ArraySource(base.Source):
         if kind is None:
             is_map = colours == 1 and asked.name != "image" and _is_label_map(entry)
             if colours == 1 and not is_map and not must and entry != main:
-                is_map = _has_few_values(array) and not DEPTH_WORDS.intersection(words(entry))
+                is_map = _has_few_values(array) and not DEPTHS.intersection(words(entry))
             kind = "mask" if is_map else "depth" if dtype in _DEPTHS else "image"
         fits = (
             axes is not None
@@ -840,7 +840,7 @@ def _main_entry(tables: Sequence[_Table]) -> str | None:
 
 
 def _is_label_map(entry: str) -> bool:
-    return says_labels(entry) or entry.lower() in _LABEL_MAPS
+    return has_labels(entry) or entry.lower() in _LABEL_MAPS
 
 
 def _may_be_pictures(array: StoredArray) -> bool:

@@ -27,8 +27,8 @@ from packer.layouts.json_text import json_value
 from packer.schema import MASK_DTYPES, Field
 from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
+from packer.sources._name_words import has_labels
 from packer.sources._parse.box_check import EXPECTED, box_edges
-from packer.sources._parse.folder_layout import says_labels
 from packer.sources._parse.folder_listing import counted, listed, scan, shown
 from packer.sources._parse.other_spelling import other_spelling
 from packer.sources._parse.sidecar_pattern import Pattern, stored_path
@@ -354,7 +354,7 @@ def _note(sidecars: Sequence[Sidecar]) -> str:
     fields = ", ".join(f"{sidecar.name} ({shown(sidecar.suffix)})" for sidecar in sidecars)
     blurred = [shown(sidecar.name) for sidecar in sidecars if sidecar.kind == "mask" and _is_jpeg(sidecar)]
     lossy = f"; JPEG blurs the values of {', '.join(blurred)} around edges: threshold them, or convert to PNG"
-    mixed = [shown(sidecar.name) for sidecar in sidecars if sidecar.kind == "image" and says_labels(sidecar.suffix)]
+    mixed = [shown(sidecar.name) for sidecar in sidecars if sidecar.kind == "image" and has_labels(sidecar.suffix)]
     colours = f"; {', '.join(mixed)}: named as labels, taken as images: geometries and --resize mix their colours"
     return f"fields from files beside the samples: {fields}{lossy if blurred else ''}{colours if mixed else ''}"
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from packer.errors import InvalidRequest
 from packer.schema import Field
+from packer.sources._name_words import ordered_splits
 from packer.sources._objects.object_class import is_a
-from packer.sources._parse.folder_layout import ordered_splits
 
 SPLIT = "split"
 _DATASET = ("datasets.arrow_dataset", "Dataset")

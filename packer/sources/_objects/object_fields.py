@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import DTYPES, KEY, KINDS, PIXEL_KINDS, ROW_KINDS, Field, Shape
+from packer.sources._name_words import DEPTHS, IMAGES, has_labels, words
 from packer.sources._objects import object_values
 from packer.sources._objects.object_class import said
 from packer.sources._objects.object_values import Axes, as_array, is_picture_object, is_undecoded, listed_numbers
 from packer.sources._parse.field_names import FieldNames
-from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
 from packer.sources._parse.folder_listing import listed, shown
 from packer.sources._records.record_fields import kind_of_bytes
 
@@ -245,7 +245,7 @@ def _kind_of(name: str, value: Any) -> str:
             "depth"
             if value.mode in object_values.DEEP_MODES
             else "mask"
-            if says_labels(name) and value.mode in ("L", "P", "1")
+            if has_labels(name) and value.mode in ("L", "P", "1")
             else "image"
         )
     array = as_array(value)
@@ -269,13 +269,13 @@ def _kind_of_array(name: str, array: npt.NDArray[Any]) -> str:
     said_of_it = set(words(name))
     if not may_be or array.dtype.kind not in "uif":
         return "number"
-    if says_labels(name) and array.ndim * len(sides) and array.size == sides[0] * sides[1] and array.dtype.kind in "ui":
+    if has_labels(name) and array.ndim * len(sides) and array.size == sides[0] * sides[1] and array.dtype.kind in "ui":
         return "mask"
-    if DEPTH_WORDS & said_of_it and array.dtype.name != "uint8":
+    if DEPTHS & said_of_it and array.dtype.name != "uint8":
         return "depth"
     if array.dtype == np.uint8:
         return "image"
-    if array.dtype.kind == "f" and (colours or said_of_it & PICTURES):
+    if array.dtype.kind == "f" and (colours or said_of_it & IMAGES):
         raise InvalidRequest(
             f"field {name!r} holds {array.dtype} {array.shape}: ToTensor and Normalize scale pixels to floats; take "
             f"them out of the data set's transform and give uint8 (training scales them again), or say what it is: "

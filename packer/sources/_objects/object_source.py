@@ -27,11 +27,11 @@ from packer.errors import BadInput, InvalidRequest
 from packer.images import file_suffixes
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
+from packer.sources._name_words import ordered_splits
 from packer.sources._objects import object_values
 from packer.sources._objects.object_fields import FieldsAsked, ObjectField, described, entry_of, fields_of
 from packer.sources._objects.object_rows import ObjectRows
 from packer.sources._objects.object_values import Axes, is_picture_object
-from packer.sources._parse.folder_layout import ordered_splits
 from packer.sources._parse.folder_listing import counted, listed
 from packer.sources._records.record_source import beside_first_picture, is_path
 

@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from packer.errors import BadInput
-from packer.sources._parse.folder_layout import split_rank
+from packer.sources._name_words import split_rank
 from packer.sources._parse.folder_listing import counted, listed, shown
 
 _WORD = re.compile(r"[A-Za-z]+|[0-9]+")

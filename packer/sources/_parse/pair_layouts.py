@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dataclasses import field as member
 from typing import Literal
 
-from packer.sources._parse.folder_layout import split_rank
+from packer.sources._name_words import split_rank
 from packer.sources._parse.pair_roles import Role
 from packer.sources._parse.role_pattern import SampleName
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from packer.errors import BadInput, InvalidRequest
-from packer.sources._parse.folder_layout import ordered_splits, split_rank
+from packer.sources._name_words import ordered_splits, split_rank
 from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.yolo_description import NEEDED, YoloDescription
 from packer.sources._parse.yolo_pictures import SetPaths, listed_paths

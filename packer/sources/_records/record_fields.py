@@ -18,9 +18,8 @@ from packer.files.terminal_output import shell_word
 from packer.images import decode, sniff
 from packer.layouts.json_text import json_value
 from packer.schema import MASK_DTYPES, MOST_PIXELS, Field
-from packer.sources._parse.coordinate_words import says_coordinates
+from packer.sources._name_words import DEPTHS, IMAGES, has_coordinates, has_labels, words
 from packer.sources._parse.field_names import RESERVED
-from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
 from packer.sources._parse.folder_listing import listed, shown
 
 KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
@@ -141,9 +140,9 @@ def kind_of_bytes(values: Sequence[bytes], entry: str, photos: PhotoSizes = ()) 
     kinds = {_picture_kind(value) for value in values}
     if len(kinds) == 1 and (kind := kinds.pop()):
         if kind == "depth":
-            is_depth = not says_labels(entry) and _may_be_depth(values, entry, photos)
+            is_depth = not has_labels(entry) and _may_be_depth(values, entry, photos)
             return "depth" if is_depth and not (photos and _are_wide_labels(values, entry)) else "bytes"
-        if says_labels(entry) or (photos and all(map(_has_few_values, values))):
+        if has_labels(entry) or (photos and all(map(_has_few_values, values))):
             return "mask" if all(map(_may_be_mask, values)) else "image"
         return kind
     if all(_is_text(value) for value in everything) and any(everything):
@@ -158,7 +157,7 @@ def in_order(fields: Sequence[RecordField]) -> list[RecordField]:
 
 def _says_picture(name: str) -> bool:
     said = set(words(name)) - _FORMS
-    return bool(said) and said <= PICTURES
+    return bool(said) and said <= IMAGES
 
 
 def decoded(field: RecordField, data: bytes) -> Any:
@@ -257,7 +256,7 @@ def _is_no_place(field: Field) -> bool:
     """Whether a field is of no place in a picture: row numbers, and single numbers and texts that no word says are."""
     if field.starts is not None or field.into is not None:
         return True
-    return _is_single(field) and not says_coordinates(field.name)
+    return _is_single(field) and not has_coordinates(field.name)
 
 
 def _is_single(field: Field) -> bool:
@@ -292,7 +291,7 @@ def _has_few_values(data: bytes) -> bool:
 
 def _are_wide_labels(values: Sequence[bytes], entry: str) -> bool:
     """Whether pictures of 16 bit or floats, whose name says no depth, have so few values that they may be labels."""
-    if DEPTH_WORDS.intersection(words(entry)):
+    if DEPTHS.intersection(words(entry)):
         return False
     try:
         return all(shows_labels(decode(data, "depth")) for data in values)
@@ -301,7 +300,7 @@ def _are_wide_labels(values: Sequence[bytes], entry: str) -> bool:
 
 
 def _may_be_depth(values: Sequence[bytes], entry: str, photos: PhotoSizes) -> bool:
-    if any(sniff(data, MOST_PIXELS).format != "npy" for data in values) or DEPTH_WORDS.intersection(words(entry)):
+    if any(sniff(data, MOST_PIXELS).format != "npy" for data in values) or DEPTHS.intersection(words(entry)):
         return True
     found = _sizes(values)
     return found == list(photos) if len(found) == len(photos) else set(found) <= set(photos)

@@ -36,7 +36,7 @@ from packer.files.terminal_output import shell_word
 from packer.images import file_suffixes
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
-from packer.sources._parse.folder_layout import ordered_splits, says_labels, split_rank
+from packer.sources._name_words import has_labels, ordered_splits, split_rank
 from packer.sources._parse.folder_listing import are_empty, counted, described, listed, scan, shown
 from packer.sources._parse.source_file_access import EMPTY, SourceRoot
 from packer.sources._records.random_access_files import RecordFile, RecordFiles
@@ -145,7 +145,7 @@ class RecordSource(base.Source):
             f"{shown(field.name)}: named as labels, taken as an image: geometries and --resize mix its colours; pack "
             f"class numbers (one channel, or a palette) for a mask, or take {shown(field.entries[0])} as bytes"
             for field in self._fields
-            if field.kind == "image" and any(map(says_labels, field.entries))
+            if field.kind == "image" and any(map(has_labels, field.entries))
         ]
         self.notes += [
             "image: pictures of one channel of 16 bit or floats: taken as a depth, float32 of shape (1, H, W), "
@@ -164,7 +164,7 @@ class RecordSource(base.Source):
     def _about_few_colours(self) -> list[str]:
         """A note on each field of images that may be label maps, of which no other note says so."""
         noted = {field.name for field in self._gray}
-        noted |= {field.name for field in self._fields if any(map(says_labels, field.entries))}
+        noted |= {field.name for field in self._fields if any(map(has_labels, field.entries))}
         names = [field.name for field in self.schema if field.kind == "image" and field.name not in noted]
         found: dict[str, list[bytes]] = {}
         for index, record in self._probes(_LOOKED_AT if names else 0):

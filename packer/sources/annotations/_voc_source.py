@@ -30,9 +30,9 @@ from packer.schema import Field
 from packer.sources import base
 from packer.sources._file_source import FileSource, Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample, LabelFile, Parsed
+from packer.sources._name_words import ordered_splits, split_rank
 from packer.sources._parse import unread_formats
 from packer.sources._parse.colour_table import VOID, Colour
-from packer.sources._parse.folder_layout import ordered_splits, split_rank
 from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.voc_xml import FLAGS, AnnotatedObject, Annotation, Corners, read_annotation
 from packer.sources._trees.file_tree import FileTree
