@@ -28,8 +28,8 @@ from packer.pack.source_paths import SELECTED, SourcePath, SourcePaths, asked_of
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema
 from packer.sources._extend.mask_colours import MaskColours, add_mask_colours
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
+from packer.sources._file_pattern import stored_path
 from packer.sources._options import UNCHECKED
-from packer.sources._parse.sidecar_pattern import stored_path
 from packer.sources._trees.file_tree import FileTree, most_file_bytes
 from packer.sources._trees.open_tree import open_tree
 from packer.sources.base import Sample, Source, place

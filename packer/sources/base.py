@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from packer.errors import BadIndex, BadInput, DamagedImage, InvalidRequest
 from packer.schema import MOST_PIXELS, Buffer, Schema
+from packer.sources._file_pattern import stored_path
 from packer.sources._parse.folder_listing import Listing, scan
-from packer.sources._parse.sidecar_pattern import stored_path
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._parse.source_file_access import read_file as read_file
 from packer.sources._trees.file_tree import FileTree

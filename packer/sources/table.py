@@ -41,7 +41,6 @@ from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
 from packer.sources._name_words import DEPTHS, has_labels, ordered_splits, split_rank, words
-from packer.sources._parse.box_check import box_edges
 from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_listing import counted, described, listed, scan, shown, suffix_of
 from packer.sources._parse.other_spelling import other_spelling
@@ -50,6 +49,7 @@ from packer.sources._parse.table_cell_types import NUMBERS, Kind, value_of
 from packer.sources._parse.table_paths import PathPattern
 from packer.sources._parse.table_rows import SUFFIXES, Cell, first_columns
 from packer.sources._parse.table_set import TableSet, Texts
+from packer.sources._text_values import box_edges
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.open_tree import open_tree
 

@@ -98,7 +98,7 @@ NOT = "has no option"  # and which sources have it
 NONE = "none of these has the option"  # of two, which are named
 BOTH = "cannot decide what it is"  # and both are named
 TREES = ("photos", "coco", "voc", "yolo", "table", "pairs", "voc+yolo", "coco+yolo", "coco+voc")
-NOTHING, NO_TABLE, NO_PAIRS, NO_FILE = "matches nothing", "no table", "no pictures with masks", "no such file"
+NOTHING, NO_TABLE, NO_PAIRS, NO_FILE = "no samples", "no table", "no images with masks", "no such file"
 ROLES = ("image=JPEGImages/{stem}.jpg:image", "mask=SegmentationClass/{stem}.png:mask")
 OUTCOMES: dict[tuple[str, str | tuple[str, ...]], tuple[str, ...]] = {
     #                              photos   coco  voc   yolo  table  pairs    voc+yolo coco+yolo coco+voc
@@ -181,7 +181,7 @@ def test_a_sidecar_does_not_change_what_is_found(tmp_path: Path, kind: str) -> N
 def test_a_sidecar_with_the_name_of_a_field_that_was_found_is_told(tmp_path: Path) -> None:
     root = layout_trees.builders()["voc"](tmp_path)
     mask = "mask=SegmentationClass/{stem}.png:mask"
-    with pytest.raises(InvalidRequest, match="--sidecar mask: source 'voc' has a field of that name; .* --from folder"):
+    with pytest.raises(InvalidRequest, match="--sidecar mask: .*--from folder"):
         SourceSpec(sidecars=(mask,)).open(root)
     both = (mask, "other=SegmentationObject/{stem}.png:mask")
     source, _ = SourceSpec("folder", {"classes": "none"}, sidecars=both).open(root)

@@ -1156,8 +1156,8 @@ def test_places_that_float32_holds_are_not_said_to_be_rounded() -> None:
 @pytest.mark.parametrize(
     ("boxes", "said"),
     [
-        ([1, 2, 3, 4], r"\(4,\) is no array of boxes: expected \(N, 4\)"),
-        ([[1, 2, 3, 4, 5]], r"\(1, 5\) is no array of boxes"),
+        ([1, 2, 3, 4], r"\(4,\) is not an array of boxes: expected \(N, 4\)"),
+        ([[1, 2, 3, 4, 5]], r"\(1, 5\) is not an array of boxes"),
         ([[1, 2, 3, 4], [float("nan"), 2, 3, 4]], "box 2: found nan 2 3 4, expected x0 y0 x1 y1"),
         ([[30, 20, 3, 4]], "box 1: found 30 20 3 4"),
         ([[1.0, 2.0, 1e39, 4.0]], "1e\\+39 is beyond float32"),

@@ -296,7 +296,7 @@ def test_masks_that_only_pillow_reads_are_refused_before_a_file_is_read(masked: 
     root, _ = masked
     request = SourceSpec("folder", {"classes": "none"}, ("mask=masks/{stem}_m.gif:mask",))
     with pytest.raises(
-        InvalidRequest, match=r"sidecar 'mask': packer does not read .*_m\.gif; say --decode-with pillow"
+        InvalidRequest, match=r"sidecar 'mask': packer does not read .*_m\.gif; add --decode-with pillow"
     ):
         request.open(root)
 

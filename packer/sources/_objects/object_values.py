@@ -27,8 +27,8 @@ import numpy.typing as npt
 from packer.errors import BadInput
 from packer.schema import Field
 from packer.sources._objects.object_class import is_a, said
-from packer.sources._parse.box_check import check_boxes
 from packer.sources._parse.folder_listing import counted, listed
+from packer.sources._text_values import check_boxes
 from packer.sources.base import read_file
 from packer.system.exact_casts import cast_exactly
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.images.backends import pillow
+from packer.sources._file_pattern import SidecarPattern
 from packer.sources._name_words import (
     COMPANION_WITHIN,
     DEPTHS,
@@ -29,7 +30,6 @@ from packer.sources._name_words import (
     words,
 )
 from packer.sources._parse.folder_listing import counted, listed, shown
-from packer.sources._parse.sidecar_pattern import Pattern
 
 _LEAST_SHARE = 0.25  # of the images, which are refused as companions
 _LEAST_NOTED = 6  # pairs
@@ -427,13 +427,13 @@ def _gives(text: str, pair: Pair) -> bool:
     if "{" not in text:
         return stem + text == pair.companion
     try:
-        return Pattern(text).path(pair.main, stem.rpartition("/")[2]) == pair.companion
+        return SidecarPattern(text).path(pair.main, stem.rpartition("/")[2]) == pair.companion
     except InvalidRequest:
         return False
 
 
 def _takes(text: str, main: str) -> bool:
-    return Pattern(text).matches(main) if "{" in text else main.endswith(text)
+    return SidecarPattern(text).matches(main) if "{" in text else main.endswith(text)
 
 
 def _folders(main: str, other: str) -> Iterator[str]:

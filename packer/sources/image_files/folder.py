@@ -22,12 +22,12 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images.backends import pillow
 from packer.schema import Field, Schema
 from packer.sources import base
+from packer.sources._file_pattern import SidecarPattern
 from packer.sources._listed_source import FileRole, FileSample, ListedSource
 from packer.sources._name_words import ordered_splits
 from packer.sources._options import UNCHECKED
 from packer.sources._parse import unread_formats
 from packer.sources._parse.folder_listing import Listing, counted, described, linked, listed, shown, suffix_of
-from packer.sources._parse.sidecar_pattern import Pattern
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.image_files import _layout_hints
 
@@ -101,7 +101,7 @@ class Source(ListedSource):
             raise InvalidRequest(f"--layout {layout} and --classes {classes} contradict each other: omit --classes")
         listing = self._open_root(root, follow_links=follow_links)
         endings = tuple(text for text in ignore_suffixes if "{" not in text)
-        patterns = [Pattern(text) for text in ignore_suffixes if "{" in text]
+        patterns = [SidecarPattern(text) for text in ignore_suffixes if "{" in text]
         names = [
             name
             for name in listing.names
@@ -295,7 +295,7 @@ class _Samples(Sequence[FileSample]):
         return FileSample(name, {"image": name})
 
 
-def _class_folders(listing: Listing, patterns: Sequence[Pattern], splits: Sequence[str]) -> tuple[str, ...]:
+def _class_folders(listing: Listing, patterns: Sequence[SidecarPattern], splits: Sequence[str]) -> tuple[str, ...]:
     """Return the folders that are classes: those in the root or in the splits, except those of sidecars alone."""
     elsewhere = [pattern for pattern in patterns if not pattern.text.startswith(("{folder}/", "{top}/"))]
     tops: dict[str, bool] = {}  # folder -> whether all its files are sidecars
