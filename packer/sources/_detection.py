@@ -57,11 +57,11 @@ def detect(root: Path | FileTree, *, follow_links: bool = False, given: Collecti
         return found
     if not listing.names:
         raise InvalidRequest(f"{shown(str(root))}: there is no file in it; give the folder that holds the images")
-    from packer.sources._parse import unread_formats  # NumPy, which `packer --help` does without
+    from packer.sources import _unread_images  # NumPy, which `packer --help` does without
 
-    unread = unread_formats.unread_pictures(tree, listing.names)
+    unread = _unread_images.unread_images(tree, listing.names)
     if unread:
-        raise InvalidRequest(f"{shown(str(root))}: no images: {unread_formats.described(unread)}")
+        raise InvalidRequest(f"{shown(str(root))}: no images: {_unread_images.described(unread)}")
     other = _other_records(tree, listing.names) if isinstance(tree, SourceRoot) else None
     if other is not None:
         raise InvalidRequest(f"{shown(str(root))}: {other}")

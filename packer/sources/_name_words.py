@@ -3,6 +3,8 @@
 import re
 from collections.abc import Collection, Iterable
 
+from packer.files.safe_paths import folded
+
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SPLITS = (
     ("train", "training", "tr", "trn"),
@@ -103,3 +105,21 @@ def are_splits(names: Collection[str]) -> bool:
     contained = [{word.lower() for word in _WORD.findall(name)} for name in names]
     are_all = all(each & (_SPLIT_WORDS | _NEXT_TO_SPLITS) for each in contained)
     return len(contained) > 1 and are_all and any(each & _SPLIT_WORDS for each in contained)
+
+
+def other_spelling(absent: Iterable[str], present: Iterable[str]) -> str:
+    """Return the end of a message on absent files, if one is present under a name that looks the same.
+
+    Names differ in case, or in the Unicode form of accents: macOS writes `é` as `e` and an accent (NFD).
+    """
+    expected: dict[str, str] = {}
+    for name in absent:
+        last = name[name.rfind("/") + 1 :]
+        expected.setdefault(folded(last), last)
+    for path in present if expected else ():
+        last = path[path.rfind("/") + 1 :]
+        name = expected.get(folded(last), last)
+        if name != last:
+            kind = "other letter case" if name.lower() == last.lower() else "another spelling of its accents"
+            return f" ({ascii(name)} is there in {kind}: {ascii(last)}; rename one)"
+    return ""

@@ -33,12 +33,11 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
-from packer.sources._name_words import ordered_splits
+from packer.sources._name_words import ordered_splits, other_spelling
 from packer.sources._parse import coco_files
 from packer.sources._parse.coco_annotations import AnnotationFile, Id, Objects, Segment, read_annotations
 from packer.sources._parse.coco_picture_folder import PictureFolders
 from packer.sources._parse.folder_listing import counted, described, listed, shown
-from packer.sources._parse.other_spelling import other_spelling
 from packer.sources._parse.panoptic_mask import panoptic_mask
 from packer.sources._parse.run_lengths import run_lengths
 from packer.sources._trees.file_tree import FileTree

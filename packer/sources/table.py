@@ -40,10 +40,9 @@ from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
-from packer.sources._name_words import DEPTHS, has_labels, ordered_splits, split_rank, words
-from packer.sources._parse.field_names import FieldNames
+from packer.sources._field_names import FieldNames
+from packer.sources._name_words import DEPTHS, has_labels, ordered_splits, other_spelling, split_rank, words
 from packer.sources._parse.folder_listing import counted, described, listed, scan, shown, suffix_of
-from packer.sources._parse.other_spelling import other_spelling
 from packer.sources._parse.source_file_access import LinkLeadsOut, SourceRoot
 from packer.sources._parse.table_cell_types import NUMBERS, Kind, value_of
 from packer.sources._parse.table_paths import PathPattern

@@ -22,8 +22,8 @@ from packer.layouts import serialized
 from packer.layouts.json_text import json_value
 from packer.schema import Field, check_field_count
 from packer.sources import base
+from packer.sources._field_names import FieldNames
 from packer.sources._name_words import has_labels
-from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_listing import listed, shown
 from packer.sources._records.numbered_lmdb import NumberedLMDB
 from packer.sources._records.record_fields import (

@@ -26,7 +26,7 @@ from packer.layouts import example
 from packer.layouts.tfrecord_frames import FRAME_BYTES, HEAD, begins, checksums, is_head
 from packer.schema import Field, check_field_count
 from packer.sources import base
-from packer.sources._parse.field_names import FieldNames
+from packer.sources._field_names import FieldNames
 from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import (

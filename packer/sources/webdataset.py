@@ -23,7 +23,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.layouts import tar
 from packer.sources import base
-from packer.sources._parse.field_names import FieldNames, check_gaps
+from packer.sources._field_names import FieldNames, check_gaps
 from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.random_access_files import (

@@ -29,8 +29,8 @@ import numpy.typing as npt
 from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
-from packer.sources import base
-from packer.sources._parse import unread_formats, yolo_description
+from packer.sources import _unread_images, base
+from packer.sources._parse import yolo_description
 from packer.sources._parse.folder_listing import Listing, counted, described, listed, shown
 from packer.sources._parse.yolo_description import YoloDescription
 from packer.sources._parse.yolo_labels import (
@@ -234,9 +234,9 @@ class Source(base.Source):
         """What lies in the folder; raises InvalidRequest where there is no picture."""
         pictures = [name for name in listing.names if _is_picture(name)]
         others = [name for name in listing.names if not _is_picture(name)]
-        unread = unread_formats.unread_pictures(self.folder, others)
+        unread = _unread_images.unread_images(self.folder, others)
         if not pictures:
-            found = unread_formats.described(unread) if unread else described(listing.names)
+            found = _unread_images.described(unread) if unread else described(listing.names)
             raise InvalidRequest(
                 f"{shown(str(self.root))}: no YOLO set: found {found}, expected pictures, their label files, and a "
                 "data.yaml or obj.data; give the folder that holds all of them"
@@ -329,8 +329,8 @@ class Source(base.Source):
     def _take_unread(self, paths: SetPaths, names: Iterable[str]) -> None:
         """Note pictures of the set in formats that nobody reads."""
         kinds = {name: paths.unread[name] for name in sorted(names)}
-        self.unread = [(name, unread_formats.reason(kind)) for name, kind in kinds.items()]
-        self.unread_message = unread_formats.described(kinds) if kinds else ""
+        self.unread = [(name, _unread_images.reason(kind)) for name, kind in kinds.items()]
+        self.unread_message = _unread_images.described(kinds) if kinds else ""
 
     # ---- their labels
 

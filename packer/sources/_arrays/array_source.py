@@ -31,8 +31,8 @@ from packer.images import file_suffixes
 from packer.schema import DTYPES, KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
 from packer.sources._arrays.stored_array import StoredArray
+from packer.sources._field_names import FieldNames
 from packer.sources._name_words import DEPTHS, has_labels, ordered_splits, split_rank, words
-from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_listing import are_empty, counted, described, listed, shown
 from packer.sources._parse.source_file_access import SourceRoot
 from packer.sources._records.record_fields import (

@@ -22,9 +22,8 @@ from packer.schema import Field
 from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._file_pattern import Declaration, SidecarPattern, stored_path
-from packer.sources._name_words import has_labels
+from packer.sources._name_words import has_labels, other_spelling
 from packer.sources._parse.folder_listing import counted, listed, scan, shown
-from packer.sources._parse.other_spelling import other_spelling
 from packer.sources._text_values import INT64, number_of, text_value
 
 _CODECS = {

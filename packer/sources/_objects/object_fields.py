@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import DTYPES, KEY, KINDS, PIXEL_KINDS, ROW_KINDS, Field, Shape
+from packer.sources._field_names import FieldNames
 from packer.sources._name_words import DEPTHS, IMAGES, has_labels, words
 from packer.sources._objects import object_values
 from packer.sources._objects.object_class import said
 from packer.sources._objects.object_values import Axes, as_array, is_picture_object, is_undecoded, listed_numbers
-from packer.sources._parse.field_names import FieldNames
 from packer.sources._parse.folder_listing import listed, shown
 from packer.sources._records.record_fields import kind_of_bytes
 

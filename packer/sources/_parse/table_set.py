@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from packer.errors import BadInput, printable
-from packer.sources._parse.field_names import check_gaps
+from packer.sources._field_names import check_gaps
 from packer.sources._parse.parquet_rows import read_parquet
 from packer.sources._parse.table_cell_types import Column, ColumnOfText, ColumnOfValues
 from packer.sources._parse.table_rows import Cell, TableRows, check_count, read_csv, read_json_lines

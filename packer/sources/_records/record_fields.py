@@ -18,8 +18,8 @@ from packer.files.terminal_output import shell_word
 from packer.images import decode, sniff
 from packer.layouts.json_text import json_value
 from packer.schema import MASK_DTYPES, MOST_PIXELS, Field
+from packer.sources._field_names import RESERVED
 from packer.sources._name_words import DEPTHS, IMAGES, has_coordinates, has_labels, words
-from packer.sources._parse.field_names import RESERVED
 from packer.sources._parse.folder_listing import listed, shown
 
 KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")

@@ -21,12 +21,11 @@ import numpy as np
 from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images.backends import pillow
 from packer.schema import Field, Schema
-from packer.sources import base
+from packer.sources import _unread_images, base
 from packer.sources._file_pattern import SidecarPattern
 from packer.sources._listed_source import FileRole, FileSample, ListedSource
 from packer.sources._name_words import ordered_splits
 from packer.sources._options import UNCHECKED
-from packer.sources._parse import unread_formats
 from packer.sources._parse.folder_listing import Listing, counted, described, linked, listed, shown, suffix_of
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.image_files import _layout_hints
@@ -39,7 +38,7 @@ _SHOWN_CLASSES = 10
 def recognise(names: Sequence[str]) -> str | None:
     """Return a line that counts the images, whatever their format; None if there are none."""
     images = [name for name in names if _is_image(name)]
-    others = sum(suffix_of(name) in unread_formats.SUFFIXES for name in names) if len(images) < len(names) else 0
+    others = sum(suffix_of(name) in _unread_images.SUFFIXES for name in names) if len(images) < len(names) else 0
     if not images and not others:
         return None
     classes = {name.partition("/")[0] for name in images if "/" in name}
@@ -109,7 +108,7 @@ class Source(ListedSource):
         ]
         images = [name for name in names if _is_image(name)]
         others = [name for name in names if not _is_image(name)]
-        unread = unread_formats.unread_pictures(self.folder, others)
+        unread = _unread_images.unread_images(self.folder, others)
         if decode_with == "pillow":
             decoded = [name for name in unread if pillow.is_readable(name)]
             pillow.check_installed(decoded)
@@ -117,7 +116,7 @@ class Source(ListedSource):
             unread = {name: kind for name, kind in unread.items() if not pillow.is_readable(name)}
             self.decodes = bool(decoded)
         if not images:
-            found = unread_formats.described(unread) if unread else f"found {described(listing.names)}"
+            found = _unread_images.described(unread) if unread else f"found {described(listing.names)}"
             raise InvalidRequest(
                 f"{shown(str(self.root))}: no images: {found}; expected names that end in {' '.join(SUFFIXES)}; give "
                 "the folder that contains the images"
@@ -150,8 +149,8 @@ class Source(ListedSource):
             raise InvalidRequest(f"{shown(str(self.root))}: the images have no labels; omit --classes-from")
         self._samples = _Samples(sorted((name for name in images if name.count("/") >= level), key=self._order))
         self.left_out = [(name, _reason(name, self._layout)) for name in images if name.count("/") < level]
-        self.unread = [(name, unread_formats.reason(kind)) for name, kind in unread.items()]
-        self.unread_message = unread_formats.described(unread) if unread else ""
+        self.unread = [(name, _unread_images.reason(kind)) for name, kind in unread.items()]
+        self.unread_message = _unread_images.described(unread) if unread else ""
         self.schema = self._schema()
         self.notes = [*listing.notes(), *self._notes(), *notes]
 
