@@ -1,8 +1,8 @@
 """Sources: original data sets on disk -> samples. One file each; see base.py for the contract.
 
-_trees holds where their files lie, in a folder or in an archive; _parse holds what they read with, _extend what can be
-added to any of them (sidecar files, splits), _records what those share whose samples are records in large files,
-_arrays what those share whose samples are rows of large arrays, _objects the samples of Python objects.
+Their folders are subjects: image_files (images, and images with masks), annotations, grasp. What sources of a subject
+share begins with `_`; so do _records, _arrays and _objects. _trees opens folders and archives, _extend adds fields to
+any source (sidecar files, splits), _parse reads label files.
 
 A source module has `class Source(base.Source)`, made by `Source(root, **options)`, and
 `recognise(names) -> str | None`: given the relative POSIX paths found under a folder, a line that says what was

@@ -170,13 +170,13 @@ class SampleName(NamedTuple):
     @classmethod
     def of(cls, match: re.Match[str]) -> "SampleName":
         """Return the name from a match of a role pattern."""
-        values = match.groupdict()
-        return cls(*(values.get(name) or "" for name in cls._fields))
+        split, folder, stem = match.group("split", "folder", "stem")
+        return cls(split, folder or "", stem)
 
     @property
     def key(self) -> str:
         """The key of the sample: the values as one path."""
-        return "/".join(part for part in self if part)
+        return "/".join(filter(None, self))
 
 
 class RolePattern(FilePattern):
@@ -212,8 +212,9 @@ class RolePattern(FilePattern):
 
     @cached_property
     def expression(self) -> str:
-        """The regular expression of the paths."""
-        return self._expression_of(self._pieces) + (_ANY_SUFFIX if self.takes_any_suffix else "")
+        """The regular expression of the paths, with a group for each part of a `SampleName`."""
+        absent = "".join(f"(?P<{name}>)" for name in SampleName._fields if name not in self.places)
+        return self._expression_of(self._pieces) + (_ANY_SUFFIX if self.takes_any_suffix else "") + absent
 
     @cached_property
     def _ends(self) -> tuple[str, str]:

@@ -61,9 +61,13 @@ class FileRole:
         """The compiled pattern."""
         return re.compile(self.pattern, re.DOTALL)
 
+    @cached_property
+    def _matches_paths(self) -> bool:
+        return "/" in self.pattern
+
     def match(self, name: str) -> re.Match[str] | None:
         """Return the match of a relative path; None if the file does not have this role."""
-        return self.regex.fullmatch(name if "/" in self.pattern else name[name.rfind("/") + 1 :])
+        return self.regex.fullmatch(name if self._matches_paths else name[name.rfind("/") + 1 :])
 
     def within(self, names: Iterable[str]) -> "FileRole":
         """Return the role with the pattern for a set with these files."""

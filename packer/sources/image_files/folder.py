@@ -221,6 +221,12 @@ class Source(ListedSource):
 
     # ---- values
 
+    def key(self, index: int) -> str:
+        return self._samples.names[self.checked(index)]
+
+    def file_names(self, index: int) -> tuple[str, ...]:
+        return (self.key(index),)
+
     def split_of(self, sample: FileSample) -> str:
         return sample.key.partition("/")[0]
 

@@ -58,6 +58,7 @@ class Source(FileSource):
     _layout: PairLayout | None = None
     _sets: ImageSets = NO_SETS
     _groups: Groups
+    _names: Mapping[str, SampleName]
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class Source(FileSource):
 
     @classmethod
     def key_of(cls, match: Any) -> str:
-        return SampleName.of(match).key
+        return "/".join(filter(None, match.group(*SampleName._fields)))
 
     @classmethod
     def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
@@ -123,31 +124,31 @@ class Source(FileSource):
             raise BadInput(f"two roles match the same files: {listed(unclear)}; add a suffix to one of the patterns")
         counts = [role.name for role in roles if role.need == "unused"]
         others += [name for paths in groups.values() for role in counts for name in paths.pop(role, ())]
-        return {at: paths for at, paths in groups.items() if paths}, others
+        return {at: paths for at, paths in groups.items() if paths} if counts else groups, others
 
     def choose(self, groups: Groups) -> None:
         self._groups = groups
+        self._names = {at[1]: self._name(paths) for at, paths in groups.items()}
         present = {role for paths in groups.values() for role in paths}
         self.roles = [role for role in self.roles if role.need != "optional" or role.name in present]
-        first = next(iter(groups.values()))
         for role in self.roles:
             if role.need == "always" and role.name not in present:
-                path = RolePattern(role.example).path(self._name({role: one[0] for role, one in first.items()}))
+                path = RolePattern(role.example).path(next(iter(self._names.values())))
                 where = f"{shown(str(self.root))}: --role {role.name}={shown(role.example)}"
                 raise InvalidRequest(f"{where} matches nothing: expected files such as {shown(path)}")
 
-    def _name(self, paths: Mapping[str, str]) -> SampleName:
+    def _name(self, paths: Mapping[str, Sequence[str]]) -> SampleName:
         """Return the values of the placeholders in the paths of a sample."""
-        matches = (role.match(paths[role.name]) for role in self.roles if role.name in paths)
+        matches = (role.match(paths[role.name][0]) for role in self.roles if role.name in paths)
         return next(SampleName.of(match) for match in matches if match)
 
     def order(self, sample: FileSample) -> Any:
-        name = self._name(sample.paths)
+        name = self._names[sample.key]
         rank = split_rank(name.split)
         return len(_NAMES) if rank is None else rank, name
 
     def split_of(self, sample: FileSample) -> str:
-        return self._sets.splits.get(sample.key, UNLISTED) if self._sets.names else self._name(sample.paths).split
+        return self._sets.splits.get(sample.key, UNLISTED) if self._sets.names else self._names[sample.key].split
 
     def split_names(self, found: set[str]) -> tuple[str, ...]:
         return self._sets.names or ordered_splits(found)
@@ -157,7 +158,7 @@ class Source(FileSource):
         for field, pattern in self._counts.items():
             counted_files[field].update(match.key for match in map(pattern.match, self._extras) if match)
         self._numbers = {field: counts for field, counts in counted_files.items() if counts}
-        self._has_folders = any(self._name(sample.paths).folder for sample in self._samples)
+        self._has_folders = any(self._names[sample.key].folder for sample in self._samples)
         if self._has_sets:
             self._sets = read_image_sets(
                 self.folder,
@@ -179,7 +180,7 @@ class Source(FileSource):
 
     def listed_values(self, sample: FileSample) -> base.Sample:
         values: base.Sample = {field.name: np.int64(counts[sample.key]) for field, counts in self._numbers.items()}
-        return {**values, "folder": self._name(sample.paths).folder} if self._has_folders else values
+        return {**values, "folder": self._names[sample.key].folder} if self._has_folders else values
 
     def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
         if self._layout is None or self._layout.objects is None:
