@@ -21,7 +21,7 @@ from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.pack.verification import problems
-from packer.sources.folder import SUFFIXES
+from packer.sources.image_files.folder import SUFFIXES
 
 PHOTOS = (
     "imagenet-sample-images",

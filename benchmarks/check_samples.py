@@ -19,8 +19,8 @@ import numpy.typing as npt
 from packer.errors import printable
 from packer.sources import base, load
 from packer.sources._detection import detect
-from packer.sources.folder import SUFFIXES
 from packer.sources.grasp._label_files import corners
+from packer.sources.image_files.folder import SUFFIXES
 
 # key, object, category, positives/with NaN/negatives, centre of the grasps (row,col), depth range in m, crc of rgb and
 # depth

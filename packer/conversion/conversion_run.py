@@ -21,7 +21,7 @@ from packer.pack.extra_files import write_extras
 from packer.pack.index import merge
 from packer.pack.manifest import Manifest, Part
 from packer.schema import PIXEL_KINDS
-from packer.sources._parse.folder_listing import counted
+from packer.sources._message_texts import counted
 
 _INDEX_FILES = 10  # at most, of index and extras, besides one per column
 _INDEX_FILE_BYTES = 256  # in the manifest

@@ -44,8 +44,8 @@ from packer.formats.base import Order
 from packer.pack.manifest import INDEX, Manifest
 from packer.schema import Field, Schema
 from packer.sources._extend.source_wrapper import subset
+from packer.sources._message_texts import counted, listed, shown
 from packer.sources._options import OPTIONS, SourceOptions
-from packer.sources._parse.folder_listing import counted, listed, shown
 from packer.sources.base import Source
 from packer.sources.objects._class_names import is_a
 from packer.sources.objects._object_rows import Indexable

@@ -24,8 +24,8 @@ from packer.images.field_decoder import HeaderCache
 from packer.pack.label_orientation import PictureFrame, lies_upright
 from packer.pack.related_rows import check_rows
 from packer.schema import PIXEL_KINDS, Field
-from packer.sources._parse.box_check import check_boxes
-from packer.sources._parse.folder_listing import shown
+from packer.sources._message_texts import shown
+from packer.sources._text_values import check_boxes
 from packer.sources.base import UNTAKEN, Sample
 
 _LOSSY = "jpeg:95"

@@ -31,7 +31,7 @@ from packer.pack.reader import Pack
 from packer.pack.source_paths import SELECTED
 from packer.schema import PIXEL_KINDS, Buffer, Field
 from packer.sources import base
-from packer.sources._parse.folder_listing import counted, listed
+from packer.sources._message_texts import counted, listed
 
 
 class PackSource(base.Source):

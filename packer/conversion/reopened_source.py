@@ -28,8 +28,8 @@ from packer.pack.source_paths import SELECTED, SourcePath, SourcePaths, asked_of
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema
 from packer.sources._extend.mask_colors import MaskColors, add_mask_colors
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
-from packer.sources._parse import folder_layout
-from packer.sources._parse.sidecar_pattern import stored_path
+from packer.sources._file_pattern import stored_path
+from packer.sources._options import UNCHECKED
 from packer.sources._trees.file_tree import FileTree, most_file_bytes
 from packer.sources._trees.open_tree import open_tree
 from packer.sources.base import Sample, Source, place
@@ -128,7 +128,7 @@ class ReopenedSource:
                 components(path.removeprefix("./"))
             options[name] = value
         if "layout" in maker.defaults():
-            options.setdefault("layout", folder_layout.UNCHECKED)  # convert has accepted the layout
+            options.setdefault("layout", UNCHECKED)  # convert has accepted the layout
         if "ignore_suffixes" in maker.defaults():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in self.sidecars.values())
         if "own_splits" in maker.defaults() and self._recorded.get("splits"):

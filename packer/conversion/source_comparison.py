@@ -30,7 +30,7 @@ from packer.pack.reader import Pack
 from packer.pack.source_paths import SourcePath, SourcePaths
 from packer.pack.verification import EVERYTHING, Subset
 from packer.schema import KEY, PIXEL_KINDS, ROW_KINDS, Buffer, Field
-from packer.sources._parse.folder_listing import listed, shown
+from packer.sources._message_texts import listed, shown
 from packer.sources.base import Sample, Source
 from packer.sources.objects._object_source import KIND as OBJECT
 

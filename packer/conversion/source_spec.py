@@ -14,8 +14,7 @@ from packer.conversion.options import preset_source_options
 from packer.errors import BadInput, InvalidRequest, naming_memory
 from packer.pack import manifest as manifests
 from packer.sources import _detection
-from packer.sources._options import INTERNAL, OPTIONS, flag
-from packer.sources._parse import folder_layout
+from packer.sources._options import INTERNAL, OPTIONS, UNCHECKED, flag
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.open_tree import open_tree
 from packer.sources.base import Source
@@ -152,7 +151,7 @@ class SourceSpec:
             place = open_tree(place)
         options = self._options(module.Source, kind)
         if not self.checks_layout and "layout" in module.Source.options():
-            options.setdefault("layout", folder_layout.UNCHECKED)
+            options.setdefault("layout", UNCHECKED)
         if sidecars and "ignore_suffixes" in module.Source.options():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)
         if splits and "own_splits" in module.Source.options():

@@ -27,7 +27,7 @@ from packer.files.safe_paths import components
 from packer.pack.index import write_array
 from packer.pack.manifest import EXTRAS, IndexFile, Manifest
 from packer.schema import Buffer
-from packer.sources._parse.folder_listing import counted, listed
+from packer.sources._message_texts import counted, listed
 from packer.sources._trees.file_tree import FileState
 from packer.sources._trees.folder_tree import HOW_TO_FOLLOW, LinkLeadsOut
 from packer.sources.base import Source

@@ -1,8 +1,8 @@
 """Sources: original data sets on disk -> samples. One file each; see base.py for the contract.
 
-Sources of one subject share a folder: grasp, annotations, records (files of many records), arrays. Files and folders
-that begin with `_` are not sources: _trees opens folders and archives, _parse holds parsers, _extend adds sidecar files
-and splits. objects reads Python objects: all of its files begin with `_`.
+Sources of one subject share a folder: image_files (images, and their masks), annotations, grasp, records (files of
+many records), arrays. Files and folders that begin with `_` are not sources: _trees opens folders and archives, _extend
+adds fields to any source (sidecar files, splits). objects reads Python objects: all of its files begin with `_`.
 
 A source module has `class Source(base.Source)`, made by `Source(root, **options)`, and
 `recognise(names) -> str | None`: given the relative POSIX paths found under a folder, a line that says what was

@@ -13,7 +13,7 @@ from types import ModuleType
 
 from packer.errors import BadInput, InvalidRequest
 from packer.sources import having, load, names
-from packer.sources._parse.folder_listing import described, shown
+from packer.sources._message_texts import described, shown
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import EMPTY, SourceRoot
 from packer.sources._trees.listing import are_empty, scan
@@ -58,11 +58,11 @@ def detect(root: Path | FileTree, *, follow_links: bool = False, given: Collecti
         return found
     if not listing.names:
         raise InvalidRequest(f"{shown(str(root))}: there is no file in it; give the folder that holds the images")
-    from packer.sources._parse import unread_formats  # NumPy, which `packer --help` does without
+    from packer.sources import _unread_images  # NumPy, which `packer --help` does without
 
-    unread = unread_formats.unread_pictures(tree, listing.names)
+    unread = _unread_images.unread_images(tree, listing.names)
     if unread:
-        raise InvalidRequest(f"{shown(str(root))}: no images: {unread_formats.described(unread)}")
+        raise InvalidRequest(f"{shown(str(root))}: no images: {_unread_images.described(unread)}")
     other = _other_records(tree, listing.names) if isinstance(tree, SourceRoot) else None
     if other is not None:
         raise InvalidRequest(f"{shown(str(root))}: {other}")

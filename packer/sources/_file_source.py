@@ -14,8 +14,8 @@ from packer.errors import BadInput, InvalidRequest
 from packer.schema import PIXEL_KINDS, Field, Schema
 from packer.sources import base
 from packer.sources._listed_source import NO_LISTS, FileRole, FileSample, ListedSource
-from packer.sources._parse.folder_layout import ordered_splits
-from packer.sources._parse.folder_listing import counted, described, listed, shown
+from packer.sources._message_texts import counted, described, listed, shown
+from packer.sources._name_words import ordered_splits
 from packer.sources._trees.file_tree import FileTree
 
 Groups = dict[tuple[str, str], dict[str, list[str]]]  # (folder, key) -> role -> relative paths
@@ -179,25 +179,17 @@ class FileSource(ListedSource):
         by_key: dict[str, list[dict[str, list[str]]]] = {}
         for (_, key), roles in sorted(groups.items()):
             by_key.setdefault(key, []).append(roles)
+        single = {role.name for role in self.roles if not role.is_many}
+        many_names = [role.name for role in self.roles if role.is_many]
         reasons, samples = {}, []
         for key, several in by_key.items():
-            one = [
-                (roles[role.name])
-                for roles in several
-                for role in self.roles
-                if role.name in roles and not role.is_many
-            ]
-            double = [paths for paths in one if len(paths) > 1]
+            double = [paths for roles in several for name, paths in roles.items() if len(paths) > 1 and name in single]
             if len(several) > 1 or double:
                 same = sorted(double[0]) if double else [roles[min(roles)][0] for roles in several]
                 reasons[key] = f"there twice: {', '.join(same)}"
                 if policy == "skip":
                     continue
-            many = {
-                role.name: sorted(several[0][role.name])
-                for role in self.roles
-                if role.is_many and role.name in several[0]
-            }
+            many = {name: sorted(several[0][name]) for name in many_names if name in several[0]}
             samples.append(FileSample(key, self._one_path_each(several[0]), many or NO_LISTS))
         if reasons and policy == "error":
             options = "use --duplicates first or --duplicates skip, or " if "duplicates" in self.options() else ""
@@ -208,12 +200,12 @@ class FileSource(ListedSource):
         return samples, list(reasons.items()) if policy == "skip" else []
 
     def _one_path_each(self, roles: Mapping[str, Sequence[str]]) -> dict[str, str]:
-        """Choose one path per role; a stray copy must not separate a picture from its labels."""
-        beside = {path.rpartition("/")[0] for path in roles.get(self.order_by or self.roles[0].name, ())}
-        chosen = {
-            role: min(paths, key=lambda path: (path.rpartition("/")[0] not in beside, path))
-            for role, paths in roles.items()
-        }
+        """Choose one path per role; a stray copy must not separate an image from its labels."""
+        folders = {path.rpartition("/")[0] for path in roles.get(self.order_by or self.roles[0].name, ())}
+        chosen = {name: paths[0] for name, paths in roles.items()}
+        for name, paths in roles.items():
+            if len(paths) > 1:
+                chosen[name] = min(paths, key=lambda path: (path.rpartition("/")[0] not in folders, path))
         for role in self.roles:
             if role.stands_in_for and role.name in chosen:
                 chosen.setdefault(role.stands_in_for, chosen[role.name])

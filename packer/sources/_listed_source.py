@@ -41,6 +41,7 @@ class FileRole:
         stands_in_for: The role that this file fills in samples without a file of that role.
         otherwise: What users can do if samples lack the file, for messages.
         fallback: The pattern for sets in which no file matches `pattern`.
+        parse: (bytes, path) -> the value of the field. None: the value is the bytes. Raises BadInput.
     """
 
     name: str
@@ -53,15 +54,20 @@ class FileRole:
     stands_in_for: str = ""
     otherwise: str = ""
     fallback: str = ""
+    parse: Callable[[bytes, str], Any] | None = None
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
         """The compiled pattern."""
         return re.compile(self.pattern, re.DOTALL)
 
+    @cached_property
+    def _matches_paths(self) -> bool:
+        return "/" in self.pattern
+
     def match(self, name: str) -> re.Match[str] | None:
         """Return the match of a relative path; None if the file does not have this role."""
-        return self.regex.fullmatch(name if "/" in self.pattern else name[name.rfind("/") + 1 :])
+        return self.regex.fullmatch(name if self._matches_paths else name[name.rfind("/") + 1 :])
 
     def within(self, names: Iterable[str]) -> "FileRole":
         """Return the role with the pattern for a set with these files."""
@@ -153,8 +159,12 @@ class ListedSource(base.Source):
     def __getitem__(self, index: int) -> base.Sample:
         sample = self._samples[self.checked(index)]
         files = {name: self.read(path) for name, path in sample.paths.items()}
-        values: base.Sample = {"key": sample.key, "files": {r: p for r, p in sample.paths.items() if r in self.schema}}
-        values |= {role.name: files.get(role.name, b"") for role in self.roles if role.name in self.schema}
+        values: base.Sample = {"key": sample.key}
+        if "files" in self.schema:
+            values["files"] = {role: path for role, path in sample.paths.items() if role in self.schema}
+        for role in self.roles:
+            if role.name in self.schema:
+                values[role.name] = self._file_value(role, sample, files.get(role.name, b""))
         for label in self.labels:
             values |= self._parsed(sample, label, files.get(label.role, b"")).values
         return values | self._listed_values(sample) | self.read_values(sample, files)
@@ -164,7 +174,8 @@ class ListedSource(base.Source):
         if name == "key":
             return sample.key
         if name in sample.paths:  # computed fields have other names than roles
-            return self.read(sample.paths[name])
+            role = next(role for role in self.roles if role.name == name)
+            return self._file_value(role, sample, self.read(sample.paths[name]))
         for label in self.labels:
             if any(field.name == name for field in label.fields):
                 data = self.read(sample.paths[label.role]) if label.role in sample.paths else b""
@@ -209,6 +220,9 @@ class ListedSource(base.Source):
                 reasons.append(f"{parsed.skipped} of {parsed.total} labels in {role.example} skipped: not valid")
             reasons += [parsed.remark] if parsed.remark else []
         return "; ".join(reasons) or None
+
+    def _file_value(self, role: FileRole, sample: FileSample, data: bytes) -> Any:
+        return role.parse(data, str(self.root / sample.paths[role.name])) if role.parse else data
 
     def _parsed(self, sample: FileSample, label: LabelFile, data: bytes) -> Parsed:
         path = self.root / sample.paths[label.role] if label.role in sample.paths else Path()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_args, get_origin, get_type_hints
 
+UNCHECKED = "unchecked"  # the layout that packer itself sets: `auto` without an error
 INTERNAL = ("ignore_suffixes", "own_splits")  # parameters that packer itself sets for --sidecar and --split
 
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from packer.errors import BadIndex, BadInput, DamagedImage, InvalidRequest
 from packer.schema import MOST_PIXELS, Buffer, Schema
-from packer.sources._parse.sidecar_pattern import stored_path
+from packer.sources._file_pattern import stored_path
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.folder_tree import read_file as read_file

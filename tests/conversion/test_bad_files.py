@@ -9,7 +9,7 @@ from PIL import Image
 
 import packer
 from packer.errors import BadInputs, OutOfMemory
-from packer.sources.folder import Source
+from packer.sources.image_files.folder import Source
 from tests.support.command_line import run
 from tests.support.source_trees import mask, picture, write
 

@@ -24,7 +24,7 @@ from packer.pack import manifest as manifests
 from packer.pack.index_rebuild import reindex
 from packer.pack.verification import problems
 from packer.sources._extend.source_wrapper import subset
-from packer.sources.folder import Source
+from packer.sources.image_files.folder import Source
 from tests.support import built_packs, source_trees
 from tests.support.command_line import run
 from tests.support.conversions import digest, opened
@@ -335,5 +335,5 @@ def test_what_is_said_of_a_folder_is_refused_of_a_source_object(tmp_path: Path) 
     for flag, arguments in calls.items():
         with pytest.raises(InvalidRequest, match=f"in: {flag}: .*Source object"):
             packer.convert(Source(root), tmp_path / "b.pack", **arguments)
-    with pytest.raises(InvalidRequest, match=r"packer\.sources\.folder\.Source: is a class; give an object of it"):
+    with pytest.raises(InvalidRequest, match=r"Source: is a class"):
         packer.convert(Source, tmp_path / "b.pack")  # type: ignore[arg-type]

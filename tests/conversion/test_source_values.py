@@ -17,10 +17,10 @@ import packer
 from packer.conversion.source_comparison import Comparison
 from packer.errors import InvalidRequest, PackerError
 from packer.pack import manifest as manifests
-from packer.sources import folder
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._extend.splits import add_splits
 from packer.sources.annotations import voc
+from packer.sources.image_files import folder
 from tests.sources.test_coco import segments
 from tests.support import layout_trees, source_trees
 from tests.support.command_line import called

@@ -135,8 +135,8 @@ def test_a_colour_jpeg_is_a_mask_only_if_its_channels_are_equal(decoder: str) ->
 @pytest.mark.parametrize("kind", ["image", "mask"])
 @pytest.mark.parametrize("name", [name for name in DEPTHS if "8 bit" not in name])
 def test_more_than_8_bit_is_never_narrowed(kind: str, name: str) -> None:
-    is_label_map = kind == "mask" and name in ("tiff 16 bit", "png 16 bit", "pgm 16 bit")
-    other = "mask:uint16" if is_label_map else "depth"
+    has_labels = kind == "mask" and name in ("tiff 16 bit", "png 16 bit", "pgm 16 bit")
+    other = "mask:uint16" if has_labels else "depth"
     for refuse in (decode, validate):
         with pytest.raises(
             BadInput,

@@ -19,7 +19,7 @@ from packer.pack import extra_files, verification
 from packer.pack import manifest as manifests
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.index import write_array
-from packer.sources.folder import Source
+from packer.sources.image_files.folder import Source
 from tests.support import built_packs, source_trees
 from tests.support.command_line import run
 from tests.support.conversions import digest, packed

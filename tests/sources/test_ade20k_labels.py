@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from packer.errors import BadInput
-from packer.sources._parse.ade20k_labels import annotation, attribute_rows, classes_and_instances
+from packer.sources.image_files._ade20k_labels import annotation, attribute_rows, classes_and_instances
 
 
 def file_of(array: np.ndarray[tuple[int, ...], np.dtype[np.uint8]], form: str = "PNG") -> bytes:

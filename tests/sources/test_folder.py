@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packer.errors import BadInput, InvalidRequest
-from packer.sources.folder import SUFFIXES, Source, recognise
+from packer.sources.image_files.folder import SUFFIXES, Source, recognise
 from tests.support.source_trees import image_folder, picture, write
 
 PARTS = st.text("ab-.A é", min_size=1, max_size=3).filter(lambda part: part.strip(".") != "")
@@ -104,7 +104,7 @@ def test_an_empty_class_is_an_error_unless_allowed(tmp_path: Path) -> None:
 
 
 def test_classes_without_any_folder_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="no image lies in a folder"):
+    with pytest.raises(InvalidRequest, match="--classes none"):
         Source(write(tmp_path, {"a.png": b""}), classes="folders")
 
 

@@ -1,5 +1,6 @@
 """What the folders in a folder are: classes, splits above them, or pictures and what belongs to them."""
 
+import re
 from pathlib import Path
 
 import cv2
@@ -13,8 +14,8 @@ from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec, parameters
 from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest as manifests
-from packer.sources._parse.folder_layout import ordered_splits, split_rank
-from packer.sources.folder import Source
+from packer.sources._name_words import ordered_splits, split_rank
+from packer.sources.image_files.folder import Source
 from packer.tools.advice import Question, advise
 from packer.tools.workload import Subject
 from tests.support.source_trees import cornell, picture, write
@@ -37,31 +38,15 @@ def test_names_of_splits_are_known(word: str) -> None:
     assert ordered_splits(["b", "test", "val2", "train", "a"]) == ("train", "val2", "test", "a", "b")
 
 
-@pytest.mark.parametrize("classes", ["auto", "folders"])
-@pytest.mark.parametrize("names", [("train", "val"), ("Training", "testing"), ("train", "valid", "test"), ("train",)])
-def test_splits_above_classes_are_refused_as_classes(tmp_path: Path, classes: str, names: tuple[str, ...]) -> None:
-    files = [f"{split}/{kind}/{n}.jpg" for split in names for kind in ("cat", "dog") for n in range(2)]
-    with pytest.raises(
-        InvalidRequest,
-        match=rf"{names[0]} \(4 images in 2 folders: cat, dog\).*--layout split/class; .*--layout class",
-    ):
-        Source(tree(tmp_path, *files), classes=classes)
-
-
 def test_flat_splits_are_refused_as_classes(tmp_path: Path) -> None:
     root = tree(tmp_path, "train/a.jpg", "train/b.jpg", "val/c.jpg")
-    with pytest.raises(InvalidRequest, match=r"train \(2 images\), val \(1 image\); .*--layout split;"):
+    with pytest.raises(InvalidRequest, match="--layout split"):
         Source(root)
     source = Source(root, layout="split")
     assert source.schema.names == ("key", "image", "split")
     assert source.schema["split"].classes == ("train", "val")
     assert [int(source[index]["split"]) for index in range(3)] == [0, 0, 1]
     assert "splits: train 2, val 1" in source.notes
-
-
-def test_a_class_among_others_may_be_named_as_a_split(tmp_path: Path) -> None:
-    root = tree(tmp_path, "train/a.jpg", "car/b.jpg", "bus/c.jpg")
-    assert Source(root).schema["label"].classes == ("bus", "car", "train")
 
 
 def test_what_is_only_measured_or_was_packed_before_may_have_any_layout(tmp_path: Path) -> None:
@@ -105,8 +90,8 @@ def test_images_in_no_class_folder_are_left_out_and_named(tmp_path: Path) -> Non
     root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg", "test/3.jpg", "4.jpg")
     source = Source(root, layout="split/class")
     assert dict(source.left_out) == {
-        "test/3.jpg": "image lies directly in test, in no class folder",
-        "4.jpg": "image lies directly in the root, in no split folder",
+        "test/3.jpg": "image is directly in test, in no class folder",
+        "4.jpg": "image is directly in the root, in no split folder",
     }
     assert keys(source) == ["train/cat/1.jpg", "val/cat/2.jpg"]
 
@@ -126,48 +111,6 @@ def test_a_layout_that_contradicts_the_classes_is_refused(tmp_path: Path) -> Non
             Source(root, layout=layout, classes=classes)
     with pytest.raises(InvalidRequest, match="option layout"):
         Source(root, layout="class/split")
-
-
-RACCOON = ["images/r-1.jpg", "images/r-2.jpg", "annotations/r-1.xml", "annotations/r-2.xml", "data/labels.csv"]
-
-
-@pytest.mark.parametrize("allow_empty", [False, True])
-def test_pictures_beside_annotations_are_no_classes(tmp_path: Path, allow_empty: bool) -> None:
-    """The raccoon set: with --allow-empty every photo had the label 2 of ('annotations', 'data', 'images')."""
-    root = tree(tmp_path, *RACCOON)
-    with pytest.raises(InvalidRequest) as caught:
-        Source(root, allow_empty=allow_empty)
-    assert "annotations, images: " in str(caught.value)
-    assert "--classes none --sidecar 'annotations=annotations/{stem}.xml:text'" in str(caught.value)
-    assert "allow-empty" not in str(caught.value)
-    assert len(Source(root, classes="none")) == 2
-
-
-def test_labels_that_are_no_pictures_are_told_by_their_folder(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="named as pictures and files") as caught:
-        Source(tree(tmp_path, "images/a.jpg", "labels/a.txt"))
-    assert "labels/{stem}.txt:text" in str(caught.value)
-
-
-def test_pictures_in_one_folder_of_that_name_have_no_class(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="--classes none; .* --layout class"):
-        Source(tree(tmp_path / "a", "images/a.jpg", "images/b.jpg"))
-    with pytest.raises(InvalidRequest, match=r"if the folders in images are the classes, give \S+/images;"):
-        Source(tree(tmp_path / "b", "images/cat/a.jpg", "images/dog/b.jpg"))
-
-
-def test_pictures_and_masks_below_splits_are_no_classes(tmp_path: Path) -> None:
-    root = tree(tmp_path, *(f"{split}/{kind}/a.jpg" for split in ("train", "val") for kind in ("images", "masks")))
-    for layout in ("auto", "split", "split/class"):
-        with pytest.raises(InvalidRequest, match="--layout split --sidecar 'mask="):
-            Source(root, layout=layout)
-    with pytest.raises(InvalidRequest, match="the folders in the splits are images, masks: .*--layout split$"):
-        Source(root, layout="split/class", pairs="samples")
-
-
-def test_classes_of_things_that_have_such_names_stay_classes(tmp_path: Path) -> None:
-    root = tree(tmp_path, "mask/1.jpg", "picture/2.jpg", "chair/3.jpg")
-    assert Source(root).schema["label"].classes == ("chair", "mask", "picture")
 
 
 def test_what_desktops_and_editors_leave_behind_is_no_class_and_no_image(tmp_path: Path) -> None:
@@ -226,7 +169,7 @@ def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
     write(second, {"zebra/1.png": picture(4)})
     with pytest.raises(BadInput, match="1 class that the pack of --classes-from does not have: zebra; it has ape, cat"):
         request.open(second)
-    with pytest.raises(InvalidRequest, match="no classes to number"):
+    with pytest.raises(InvalidRequest, match="--classes-from"):
         SourceSpec(options={"classes": "none", **known}).open(second)
     convert_source(Source(second, classes="none"), tmp_path / "bare.pack", ConversionOptions())
     with pytest.raises(InvalidRequest, match="has no classes"):
@@ -235,41 +178,6 @@ def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
         InvalidRequest, match="cornell.* --classes-from; .* is of --from folder or table or vmrd or voc"
     ):
         SourceSpec("cornell", known).open(cornell(tmp_path / "cornell"))
-
-
-def test_masks_below_splits_are_no_samples(tmp_path: Path) -> None:
-    root = tree(tmp_path, *(f"{split}/{kind}/a.png" for split in ("train", "val") for kind in ("images", "masks")))
-    with pytest.raises(InvalidRequest, match=r"--sidecar 'mask=\{folder:images=masks\}/\{stem\}\.png:mask'"):
-        Source(root, layout="split")
-    source, _ = SourceSpec("folder", {"layout": "split"}, ("mask={top}/masks/{stem}.png:mask",)).open(root)
-    assert [source.key(row) for row in range(2)] == ["train/images/a.png", "val/images/a.png"]
-    assert [source.files(row)[1].relative_to(root).as_posix() for row in range(2)] == [
-        "train/masks/a.png",
-        "val/masks/a.png",
-    ]
-
-
-def test_a_folder_around_the_classes_is_no_class(tmp_path: Path) -> None:
-    root = tree(tmp_path, "set/cat/1.jpg", "set/dog/2.jpg")
-    with pytest.raises(InvalidRequest, match=r"the folders in set: cat, dog; .* give \S+/set; .*--layout class"):
-        Source(root)
-    assert Source(root, layout="class").schema["label"].classes == ("set",)
-
-
-@pytest.mark.parametrize(
-    "tops", [("seg_train", "seg_test"), ("train", "holdout"), ("A_train", "validate"), ("fold1", "fold2")]
-)
-def test_folders_that_hold_the_same_folders_are_no_classes_by_habit(tmp_path: Path, tops: tuple[str, str]) -> None:
-    root = tree(tmp_path, *(f"{top}/{kind}/1.jpg" for top in tops for kind in ("cat", "dog")))
-    with pytest.raises(InvalidRequest, match="--layout split/class; .*--layout class"):
-        Source(root)
-    assert Source(root, layout="split/class").schema["label"].classes == ("cat", "dog")
-    assert set(Source(root, layout="class").schema["label"].classes or ()) == set(tops)
-
-
-def test_classes_with_folders_of_their_own_stay_classes(tmp_path: Path) -> None:
-    root = tree(tmp_path, "cat/tabby/1.jpg", "cat/siamese/2.jpg", "dog/boxer/3.jpg", "dog/poodle/4.jpg")
-    assert Source(root).schema["label"].classes == ("cat", "dog")
 
 
 @pytest.mark.parametrize(
@@ -303,104 +211,76 @@ def test_splits_of_folders_and_of_the_option_contradict_each_other(tmp_path: Pat
         SourceSpec("folder", {"layout": "split/class"}, (), ("train=0.9",)).open(root)
 
 
-@pytest.mark.parametrize(
-    "tops",
-    [
-        ("trn", "tst"),
-        ("tr", "te"),
-        ("train", "holdout"),
-        ("fold1", "fold2"),
-        ("images_background", "images_evaluation"),
-        ("bounding_box_train", "query", "gallery"),
-        ("trainA", "trainB", "testA", "testB"),
-        ("DIV2K_train_HR", "DIV2K_valid_HR"),
-    ],
-)
-def test_splits_of_other_names_are_no_classes(tmp_path: Path, tops: tuple[str, ...]) -> None:
-    root = tree(tmp_path, *(f"{top}/{number}{top}.jpg" for top in tops for number in range(2)))
-    with pytest.raises(InvalidRequest, match="named as splits, .*--layout split; .*--layout class"):
+# ---- folders whose meaning is not clear
+
+CLASS = "--layout class"
+SPLIT = "--layout split"
+BOTH = "--layout split/class"
+NONE = "--classes none"
+UNCLEAR: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # files -> options and folders that the error offers
+    "splits of classes": (("train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg"), (BOTH, SPLIT, "/train")),
+    "one split": (("train/cat/1.jpg", "train/dog/2.jpg"), (SPLIT, "/train")),
+    "splits": (("Training/1.jpg", "testing/2.jpg"), (SPLIT,)),
+    "words of splits": (("trainA/1.jpg", "trainB/2.jpg", "testA/3.jpg"), (SPLIT,)),
+    "folds": (("fold1/cat/1.jpg", "fold1/dog/2.jpg", "fold2/cat/3.jpg"), (BOTH, SPLIT)),
+    "next to splits": (("bounding_box_train/1.jpg", "query/2.jpg", "gallery/3.jpg"), (SPLIT,)),
+    "a split of classes": (("train/a/1.jpg", "train/b/2.jpg", "unlabeled/3.jpg"), (BOTH, SPLIT, "/train")),
+    "a folder around": (("set/cat/1.jpg", "set/dog/2.jpg"), (NONE, "/set")),
+    "doubled": (("asl_train/asl_train/A/1.jpg", "asl_test/asl_test/2.jpg"), (SPLIT, "/asl_train/asl_train")),
+    "Office-31": (tuple(f"{top}/images/{kind}/1.jpg" for top in "ab" for kind in ("mug", "pen")), (NONE, "/a/images")),
+    "splits in classes": (
+        tuple(f"{top}/{name}/1.jpg" for top in ("cat", "dog") for name in ("train", "test")),
+        (NONE,),
+    ),
+    "Tiny ImageNet": (("train/n01/images/1.jpg", "val/images/2.jpg", "test/images/3.jpg"), (SPLIT,)),
+    "CamVid": (("train/1.png", "trainannot/1.png", "val/2.png", "valannot/2.png"), (SPLIT,)),
+    "images": (("images/1.jpg", "images/2.jpg"), (NONE,)),
+    "images in folders": (("images/cat/1.jpg", "images/dog/2.jpg"), (NONE, "/images")),
+}
+
+
+@pytest.mark.parametrize("name", UNCLEAR)
+def test_unclear_folders_are_an_error_that_offers_each_reading(tmp_path: Path, name: str) -> None:
+    files, offered = UNCLEAR[name]
+    root = tree(tmp_path / "set", *files)
+    with pytest.raises(InvalidRequest, match="cannot decide") as caught:
         Source(root)
-    assert set(Source(root, layout="split").schema["split"].classes or ()) == set(tops)
-    assert set(Source(root, layout="class").schema["label"].classes or ()) == set(tops)
-
-
-def test_pictures_and_smaller_ones_in_splits_are_no_classes(tmp_path: Path) -> None:
-    root = tree(tmp_path, "set_train_big/1.png", "set_train_small/X2/1x2.png")
-    with pytest.raises(InvalidRequest, match="named as splits, .*--layout split;"):
-        Source(root)
-
-
-def test_the_same_classes_below_a_folder_in_each_are_no_classes(tmp_path: Path) -> None:
-    root = tree(tmp_path, *(f"{top}/images/{name}/1.jpg" for top in ("amazon", "dslr") for name in ("bike", "mug")))
-    with pytest.raises(InvalidRequest, match="the folders in amazon/images: bike, mug; .*classes-from"):
-        Source(root)
-    assert Source(root, layout="class").schema["label"].classes == ("amazon", "dslr")
-
-
-def test_splits_inside_classes_are_no_classes(tmp_path: Path) -> None:
-    root = tree(tmp_path, *(f"{top}/{split}/1.jpg" for top in ("cat", "dog") for split in ("train", "test")))
-    with pytest.raises(InvalidRequest, match="move train, test above the classes, as test/cat"):
-        Source(root)
-    assert Source(root, layout="class").schema["label"].classes == ("cat", "dog")
-
-
-@pytest.mark.parametrize("other", ["unlabeled", "misc"])
-def test_the_classes_of_a_split_are_never_one_class(tmp_path: Path, other: str) -> None:
-    root = tree(tmp_path, "train/a/1.jpg", "train/b/2.jpg", f"{other}/3.jpg")
-    with pytest.raises(
-        InvalidRequest,
-        match=rf"train \(2 images in 2 folders: a, b\), .*--layout split/class, .* the images of {other}; "
-        r".*give \S+/train; .*--layout split; .*--layout class",
-    ):
-        Source(root)
-    source = Source(root, layout="split/class")
-    assert source.schema["label"].classes == ("a", "b")
-    assert [name for name, _ in source.left_out] == [f"{other}/3.jpg"]
-    assert Source(root / "train").schema["label"].classes == ("a", "b")
+    found = re.findall(r"add: (--\S+ [a-z/]+)", str(caught.value))
+    assert set(found) == {CLASS, *(text for text in offered if text.startswith("--"))}
+    for option in found:
+        _, flag, value = option.replace("--", " ").split(" ")[0:1] + option[2:].split(" ")
+        assert len(Source(root, **{flag: value})) <= len(files)
+    for place in (text for text in offered if text.startswith("/")):
+        assert f"give {root}{place}" in str(caught.value)
+        assert "label" in Source(root / place[1:], classes="folders").schema
 
 
 @pytest.mark.parametrize(
-    "names",
+    "files",
     [
-        ("asl_train/asl_train/A/1.jpg", "asl_train/asl_train/B/2.jpg", "asl_test/asl_test/A_test.jpg"),
-        ("seg_train/seg_train/A/1.jpg", "seg_train/seg_train/B/2.jpg", "seg_pred/seg_pred/4.jpg"),
+        ("train/a.jpg", "car/b.jpg", "bus/c.jpg"),
+        ("mask/1.jpg", "picture/2.jpg", "chair/3.jpg"),
+        ("cat/tabby/1.jpg", "cat/siamese/2.jpg", "dog/boxer/3.jpg", "dog/poodle/4.jpg"),
     ],
 )
-def test_of_doubled_folders_the_inner_one_is_to_be_given(tmp_path: Path, names: tuple[str, ...]) -> None:
-    root = tree(tmp_path, *names)
-    with pytest.raises(InvalidRequest, match=r"the folders in (\w+)/\1: A, B; .*give \S+;") as found:
-        Source(root)
-    assert "split/class" not in str(found.value)
-    top = names[0].partition("/")[0]
-    assert f"give {root}/{top}/{top};" in str(found.value)
-    assert Source(root / top / top).schema["label"].classes == ("A", "B")
+def test_other_folders_are_classes(tmp_path: Path, files: tuple[str, ...]) -> None:
+    source = Source(tree(tmp_path, *files))
+    assert source.schema["label"].classes == tuple(sorted({name.partition("/")[0] for name in files}))
 
 
-def test_no_layout_is_said_where_a_split_has_no_classes(tmp_path: Path) -> None:
-    """Tiny ImageNet."""
-    root = tree(tmp_path, "train/n01/images/1.jpg", "train/n02/images/2.jpg", "val/images/3.jpg", "test/images/4.jpg")
-    with pytest.raises(InvalidRequest, match=r"give \S+/train;") as found:
-        Source(root)
-    assert "split/class" not in str(found.value)
-    assert Source(root / "train").schema["label"].classes == ("n01", "n02")
-
-
-def test_masks_beside_splits_become_no_split(tmp_path: Path) -> None:
-    """MVTec."""
-    good = [f"train/good/{number}.png" for number in range(10, 20)]
-    root = tree(tmp_path / "set", *good, "test/good/1.png", "test/bad/2.png", "ground_truth/bad/2_mask.png")
-    with pytest.raises(InvalidRequest, match="move ground_truth out of .* would become a split"):
-        Source(root)
-    (root / "ground_truth").rename(tmp_path / "ground_truth")
-    assert Source(root, layout="split/class").schema["split"].classes == ("train", "test")
-
-
-def test_text_beside_pictures_in_splits_is_said(tmp_path: Path) -> None:
-    """Roboflow."""
-    root = tree(tmp_path, *(f"{s}/{kind}" for s in ("train", "valid") for kind in ("images/1.jpg", "labels/1.txt")))
-    with pytest.raises(InvalidRequest) as found:
-        Source(root)
-    assert "add: --layout split --sidecar 'labels={folder:images=labels}/{stem}.txt:text'; if" in str(found.value)
-    sidecar = "labels={folder:images=labels}/{stem}.txt:text"
-    source, _ = SourceSpec("folder", {"layout": "split"}, (sidecar,)).open(root)
-    assert [source[row]["labels"] for row in range(2)] == ["x", "x"]
+@pytest.mark.parametrize(
+    ("files", "options"),
+    [
+        (("images/1.jpg", "annotations/1.xml"), "--classes none --sidecar 'annotations=annotations/{stem}.xml:text'"),
+        (
+            tuple(f"{split}/{name}" for split in ("train", "valid") for name in ("images/1.jpg", "labels/1.txt")),
+            "--layout split --sidecar 'labels={folder:images=labels}/{stem}.txt:text'",
+        ),
+    ],
+)
+def test_files_that_belong_to_images_are_offered_as_sidecars(
+    tmp_path: Path, files: tuple[str, ...], options: str
+) -> None:
+    with pytest.raises(InvalidRequest, match="belong") as caught:
+        Source(tree(tmp_path, *files), allow_empty=True)
+    assert f"add: {options}; if" in str(caught.value)

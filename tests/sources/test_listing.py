@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packer.errors import BadInput, InvalidRequest
-from packer.sources._parse.folder_listing import counted, described, listed, shown
+from packer.sources._message_texts import counted, described, listed, shown
 from packer.sources._trees.listing import scan
 from tests.support.source_trees import write
 

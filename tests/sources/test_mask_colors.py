@@ -17,9 +17,9 @@ from packer.cli.extract import command as extract
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.geometry import Compose, Geometry, RandomHorizontalFlip, RandomResizedCrop, RandomRotation
 from packer.pack import manifest as manifests
-from packer.sources import pairs as pairs_source
+from packer.sources._color_table import ColorClass, class_names, read_color_classes
 from packer.sources._extend.mask_colors import MaskColors, add_mask_colors
-from packer.sources._parse.color_table import ColorClass, class_names, read_color_classes
+from packer.sources.image_files import pairs as pairs_source
 from packer.synthetic import load
 from tests.support.source_trees import encoded, photos, picture, tree, write
 

@@ -24,7 +24,7 @@ from packer.errors import BadInput, BadInputs, Interrupted, InvalidRequest, Pack
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack
 from packer.schema import Field
-from packer.sources import folder
+from packer.sources.image_files import folder
 from packer.sources.objects._file_list import ListedFiles
 from packer.sources.objects._object_rows import SequentialRows
 from packer.sources.objects._object_source import ObjectSource
@@ -1122,8 +1122,8 @@ def test_boxes_and_points_of_floats_are_rounded_to_float32(tmp_path: Path, numbe
 @pytest.mark.parametrize(
     ("boxes", "said"),
     [
-        ([1, 2, 3, 4], r"\(4,\) is no array of boxes: expected \(N, 4\)"),
-        ([[1, 2, 3, 4, 5]], r"\(1, 5\) is no array of boxes"),
+        ([1, 2, 3, 4], r"\(4,\) is not an array of boxes: expected \(N, 4\)"),
+        ([[1, 2, 3, 4, 5]], r"\(1, 5\) is not an array of boxes"),
         ([[1, 2, 3, 4], [float("nan"), 2, 3, 4]], "box 2: found nan 2 3 4, expected x0 y0 x1 y1"),
         ([[30, 20, 3, 4]], "box 1: found 30 20 3 4"),
         ([[1.0, 2.0, 1e39, 4.0]], "1e\\+39 is beyond float32"),

@@ -7,7 +7,7 @@ import pytest
 
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import PackerError
-from packer.sources._parse.other_spelling import other_spelling
+from packer.sources._name_words import other_spelling
 from tests.support.layout_trees.coco import annotations, image
 from tests.support.source_trees import mask, picture, write
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from packer.errors import BadInput, InvalidRequest
-from packer.sources import base, folder
+from packer.sources import base
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._extend.splits import NO_SHARE, UNLISTED, Lists, Shares, add_shares, add_splits, parse_splits
 from packer.sources.grasp import cornell as cornell_source
+from packer.sources.image_files import folder
 from tests.support.source_trees import cornell, picture, write
 
 

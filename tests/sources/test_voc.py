@@ -18,8 +18,8 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
+from packer.sources._color_table import voc_palette
 from packer.sources._detection import detect
-from packer.sources._parse.color_table import voc_palette
 from packer.sources.annotations.voc import Source
 from tests.support.layout_trees import voc
 from tests.support.layout_trees.voc import annotated_object, annotation, palette_mask, part
@@ -193,7 +193,7 @@ def test_pictures_that_nobody_reads_are_not_left_behind(tmp_path: Path) -> None:
     root = pictures(tmp_path / "in", {"a": annotation([])})
     write(root, {"JPEGImages/phone.heic": b"\0\0\0\x18ftypheic" + bytes(20), "Annotations/phone.xml": annotation([])})
     assert [name for name, _ in Source(root).unread] == ["JPEGImages/phone.heic"]
-    with pytest.raises(BadInput, match=r"1 picture in a format that packer does not read: \.heic 1"):
+    with pytest.raises(BadInput, match=r"1 image .*: \.heic 1"):
         packer.convert(root, tmp_path / "a.pack")
 
 

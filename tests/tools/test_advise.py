@@ -13,7 +13,7 @@ from packer.cli import main
 from packer.errors import BadInput, InvalidRequest, StorageError
 from packer.files.page_cache import Residency
 from packer.geometry.parsing import parse
-from packer.sources.folder import Source
+from packer.sources.image_files.folder import Source
 from packer.tools import advice as advising
 from packer.tools import packing_trial as trials
 from packer.tools.advice import Advice, Question, advise, free_target

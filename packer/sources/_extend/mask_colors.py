@@ -13,8 +13,7 @@ from typing import Any
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field
 from packer.sources import base
-from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
-from packer.sources._parse.color_table import (
+from packer.sources._color_table import (
     VOID,
     ColorClass,
     ColorTable,
@@ -22,7 +21,8 @@ from packer.sources._parse.color_table import (
     read_color_classes,
     voc_palette,
 )
-from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
+from packer.sources._message_texts import counted, listed, shown
 from packer.stores.url import path_or_url
 
 VOC = "voc"

@@ -30,7 +30,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field
 from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
-from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._message_texts import counted, listed, shown
 from packer.stores.url import path_or_url
 
 Lists = Mapping[str, Path]  # name of a split -> file that lists its samples

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer.errors import BadInput, InvalidRequest, PackerError
-from packer.sources._parse.folder_listing import linked, listed, shown
+from packer.sources._message_texts import linked, listed, shown
 from packer.sources._trees.file_tree import Contents, FileTree
 from packer.sources._trees.folder_tree import HOW_TO_FOLLOW, SourceRoot
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from packer.errors import BadInput
-from packer.sources._parse.folder_listing import counted, shown
+from packer.sources._message_texts import counted, shown
 from packer.sources.annotations._json_elements import elements
 
 MOST_KEYPOINTS = 1000  # of one object; 294 is the most that a known set has

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from packer.errors import BadInput
 from packer.schema import Field
-from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._message_texts import counted, listed, shown
 from packer.sources.annotations._coco_file import NO_ID, NUMBERS, AnnotationFile, CocoObject, Id, Segment
 from packer.sources.annotations._coco_masks import run_lengths
 

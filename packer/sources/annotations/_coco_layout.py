@@ -16,8 +16,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from packer.errors import BadInput
-from packer.sources._parse.folder_layout import split_rank
-from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._message_texts import counted, listed, shown
+from packer.sources._name_words import split_rank
 from packer.sources._trees.file_tree import FileTree
 
 # task -> kind of its annotations; the first task that has a file is the default

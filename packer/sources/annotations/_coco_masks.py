@@ -19,7 +19,7 @@ import numpy.typing as npt
 from packer.errors import BadInput
 from packer.images import decode
 from packer.schema import MOST_PIXELS
-from packer.sources._parse.folder_listing import listed
+from packer.sources._message_texts import listed
 
 _FIRST = ord("0")
 _MORE, _SIGN, _BITS = 0x20, 0x10, 5

@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from packer.sources._parse.folder_layout import ordered_splits
-from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._message_texts import counted, listed, shown
+from packer.sources._name_words import ordered_splits
 from packer.sources._trees.file_tree import FileTree
 
 UNLISTED = "unlisted"

@@ -9,7 +9,7 @@ from json import JSONDecodeError
 
 from packer.errors import BadInput
 from packer.layouts.json_text import DECODER
-from packer.sources._parse.folder_listing import shown
+from packer.sources._message_texts import shown
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 

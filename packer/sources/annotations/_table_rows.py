@@ -24,8 +24,8 @@ from typing import Any
 from packer.errors import BadInput, printable
 from packer.layouts.json_text import json_value
 from packer.registry import import_or_explain
-from packer.sources._parse.field_names import check_gaps
-from packer.sources._parse.folder_listing import suffix_of
+from packer.sources._field_names import check_gaps
+from packer.sources._message_texts import suffix_of
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations._table_columns import Cell, ColumnCells
 

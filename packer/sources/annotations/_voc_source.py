@@ -27,13 +27,12 @@ import numpy.typing as npt
 
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field
-from packer.sources import base
+from packer.sources import _unread_images, base
+from packer.sources._color_table import VOID, Color
 from packer.sources._file_source import FileSource, Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample, LabelFile, Parsed
-from packer.sources._parse import unread_formats
-from packer.sources._parse.color_table import VOID, Color
-from packer.sources._parse.folder_layout import ordered_splits, split_rank
-from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._message_texts import counted, listed, shown
+from packer.sources._name_words import ordered_splits, split_rank
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations._image_sets import UNLISTED, read_image_sets
 from packer.sources.annotations._voc_xml import FLAGS, AnnotatedObject, Annotation, Corners, read_annotation
@@ -167,9 +166,9 @@ class VOCSource(FileSource):
         self._classes = self._numbered_classes()
         is_annotated = any(role.name == XML for role in self.roles)
         self.labels = self._label_files() if is_annotated else ()
-        unread = unread_formats.unread_pictures(self.folder, self._extras)
-        self.unread = [(name, unread_formats.reason(kind)) for name, kind in unread.items()]
-        self.unread_message = unread_formats.described(unread) if unread else ""
+        unread = _unread_images.unread_images(self.folder, self._extras)
+        self.unread = [(name, _unread_images.reason(kind)) for name, kind in unread.items()]
+        self.unread_message = _unread_images.described(unread) if unread else ""
 
     def _survey(self) -> None:
         """Read all annotation files; a file that is not readable is an error of its sample."""

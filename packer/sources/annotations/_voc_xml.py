@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import BadInput
-from packer.sources._parse.folder_listing import shown
+from packer.sources._message_texts import shown
 
 FLAGS = ("difficult", "truncated", "occluded")
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")

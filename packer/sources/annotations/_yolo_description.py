@@ -15,7 +15,7 @@ from typing import cast
 import yaml
 
 from packer.errors import BadInput
-from packer.sources._parse.folder_listing import shown
+from packer.sources._message_texts import shown
 from packer.sources.annotations._yolo_labels import MOST_CLASSES
 
 Node = str | list["Node"] | dict[str, "Node"] | None

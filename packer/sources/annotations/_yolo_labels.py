@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
-from packer.sources._parse.folder_listing import shown
+from packer.sources._message_texts import shown
 
 Task = Literal["detect", "segment", "obb", "pose"]
 

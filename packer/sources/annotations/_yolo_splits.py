@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from posixpath import dirname, join, normpath
 
 from packer.errors import BadInput
-from packer.sources._parse.folder_layout import ordered_splits, split_rank
-from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._message_texts import counted, listed, shown
+from packer.sources._name_words import ordered_splits, split_rank
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.listing import Listing
 from packer.sources.annotations._yolo_description import YoloDescription, read_text

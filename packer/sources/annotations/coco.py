@@ -32,9 +32,8 @@ from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
 from packer.sources._listed_source import FileRole, FileSample, ListedSource
-from packer.sources._parse.folder_layout import ordered_splits
-from packer.sources._parse.folder_listing import counted, described, listed, shown
-from packer.sources._parse.other_spelling import other_spelling
+from packer.sources._message_texts import counted, described, listed, shown
+from packer.sources._name_words import ordered_splits, other_spelling
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations import _coco_layout as layout
 from packer.sources.annotations._coco_file import AnnotationFile, CocoImage, Id, read_annotations

@@ -36,12 +36,11 @@ import numpy as np
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field, Schema
 from packer.sources import base
+from packer.sources._field_names import FieldNames
 from packer.sources._listed_source import FileRole, FileSample, ListedSource
-from packer.sources._parse.box_check import box_edges
-from packer.sources._parse.field_names import FieldNames
-from packer.sources._parse.folder_layout import DEPTH_WORDS, ordered_splits, says_labels, split_rank, words
-from packer.sources._parse.folder_listing import counted, described, listed, shown, suffix_of
-from packer.sources._parse.other_spelling import other_spelling
+from packer.sources._message_texts import counted, described, listed, shown, suffix_of
+from packer.sources._name_words import DEPTHS, has_labels, ordered_splits, other_spelling, split_rank, words
+from packer.sources._text_values import box_edges
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.listing import scan
@@ -633,9 +632,9 @@ class Source(ListedSource):
 
 def _image_kind(column: str) -> Literal["image", "mask", "depth"]:
     """Return the kind of the files that a column with this name names."""
-    if DEPTH_WORDS.intersection(words(column)):
+    if DEPTHS.intersection(words(column)):
         return "depth"
-    return "mask" if says_labels(column) else "image"
+    return "mask" if has_labels(column) else "image"
 
 
 def _text(cell: Cell) -> str:

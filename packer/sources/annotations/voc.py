@@ -25,10 +25,10 @@ from packer.errors import BadInput
 from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field
 from packer.sources import base
+from packer.sources._color_table import VOID, ColorTable, voc_palette
 from packer.sources._file_source import Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample
-from packer.sources._parse.color_table import VOID, ColorTable, voc_palette
-from packer.sources._parse.folder_listing import counted
+from packer.sources._message_texts import counted
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations._voc_source import (
     ANNOTATION,

@@ -25,11 +25,10 @@ import numpy as np
 from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
-from packer.sources import base
+from packer.sources import _unread_images, base
 from packer.sources._file_source import Policies
 from packer.sources._listed_source import FileRole, FileSample, ListedSource
-from packer.sources._parse import unread_formats
-from packer.sources._parse.folder_listing import counted, described, listed, shown
+from packer.sources._message_texts import counted, described, listed, shown
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.listing import Listing
 from packer.sources.annotations._yolo_description import (
@@ -205,7 +204,7 @@ class Source(ListedSource):
         if not description.names:
             description = replace(description, names=self._listed_classes(description, paths))
         images = list(filter(_is_image, listing.names))
-        unread = unread_formats.unread_pictures(self.folder, sorted(paths.files.difference(images)))
+        unread = _unread_images.unread_images(self.folder, sorted(paths.files.difference(images)))
         if description.splits:
             name = self._table_names[0]
             listed_images = paths.splits(sorted([*images, *unread]), missing=policies.missing)
@@ -221,8 +220,8 @@ class Source(ListedSource):
             splits = {split: files for split, files in readable.items() if files}
         else:
             splits = folder_splits(images)
-        self.unread = [(file, unread_formats.reason(kind)) for file, kind in unread.items()]
-        self.unread_message = unread_formats.described(unread) if unread else ""
+        self.unread = [(file, _unread_images.reason(kind)) for file, kind in unread.items()]
+        self.unread_message = _unread_images.described(unread) if unread else ""
         return description, splits
 
     def _listed_classes(self, description: YoloDescription, paths: DescribedPaths) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ import numpy.typing as npt
 from packer.errors import BadInput, InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.schema import PIXEL_KINDS, Field
-from packer.sources._parse.folder_layout import DEPTH_WORDS, is_picture_role, says_labels, words
-from packer.sources._parse.folder_listing import counted, shown
+from packer.sources._message_texts import counted, shown
+from packer.sources._name_words import DEPTHS, has_labels, is_image_word, words
 from packer.sources.arrays._stored_array import StoredArray
 from packer.sources.records._record_fields import RecordField, decoded, escaped, kind_of_bytes
 
@@ -32,7 +32,7 @@ IMAGE_NAMES = ("image", "images", "img", "imgs", "x", "rgb", "data", "pixels", "
 LABEL_NAMES = ("label", "labels", "y", "target", "targets", "class", "classes", "category")
 LEAST_SIDE = 8  # of rows that are images without an option
 WHOLE_NUMBERS: tuple[Any, ...] = ("whole numbers", ())
-_LABEL_MAPS = ("y", "target", "targets", "class", "classes", "sal")  # says_labels knows the others
+_LABEL_MAPS = ("y", "target", "targets", "class", "classes", "sal")  # has_labels knows the others
 _RECTANGLES = "bounding_boxes"  # of GG-CNN: corners as (y, x), zeros behind the last rectangle
 _DEPTHS = ("uint16", "float16", "float32", "float64")
 _PLANES = ("uint8", "uint16")  # of images, masks or depth
@@ -88,7 +88,7 @@ def form(array: StoredArray, *, is_label: bool = False) -> tuple[Any, ...]:
 
 def is_label_map(entry: str) -> bool:
     """Check whether a name is one of images whose values are labels."""
-    return says_labels(entry) or entry.lower() in _LABEL_MAPS
+    return has_labels(entry) or entry.lower() in _LABEL_MAPS
 
 
 def may_be_images(array: StoredArray, *, is_main: bool) -> bool:
@@ -187,9 +187,7 @@ def _image_column(
     dtype = field.dtype or dtype if kind == "mask" else dtype
     codec = "npy" if kind == "depth" else "png"
     made = Field(field.name, kind, codec, dtype=dtype, shape=shape, invalid=field.invalid)
-    is_named = (
-        is_map or entry.lower() in IMAGE_NAMES or is_picture_role(entry) or DEPTH_WORDS.intersection(words(entry))
-    )
+    is_named = is_map or entry.lower() in IMAGE_NAMES or is_image_word(entry) or DEPTHS.intersection(words(entry))
     is_unclear = is_open and channels == 1 and dtype in _PLANES and not is_named
     return ArrayColumn(
         made,

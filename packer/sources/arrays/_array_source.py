@@ -33,9 +33,9 @@ from packer.files.terminal_output import shell_word
 from packer.images import file_suffixes
 from packer.schema import DTYPES, KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
-from packer.sources._parse.field_names import FieldNames
-from packer.sources._parse.folder_layout import ordered_splits, split_rank
-from packer.sources._parse.folder_listing import counted, described, listed, shown
+from packer.sources._field_names import FieldNames
+from packer.sources._message_texts import counted, described, listed, shown
+from packer.sources._name_words import ordered_splits, split_rank
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.listing import are_empty
 from packer.sources.arrays import _array_fields as fields

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import shell_word
-from packer.sources._parse.folder_listing import shown
+from packer.sources._message_texts import shown
 from packer.sources.arrays._array_source import START_BYTES, ArraySource
 from packer.sources.arrays._stored_array import StoredArray, Unread
 from packer.sources.records._random_access_files import RecordFile, RecordFiles

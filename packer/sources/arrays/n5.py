@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from packer.errors import BadInput, InvalidRequest
 from packer.layouts import n5_blocks
-from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._message_texts import counted, listed, shown
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.arrays._array_source import ArraySource
 from packer.sources.arrays._stored_array import MOST_STRETCH_BYTES, ArrayForm, BlockedArray, StoredArray, Unread

@@ -12,7 +12,7 @@ from pathlib import Path
 from packer.errors import BadInput
 from packer.files.npy_arrays import read_header
 from packer.files.zip_archive import ZIP_ERRORS, Archive, ArchiveEntry
-from packer.sources._parse.folder_listing import shown
+from packer.sources._message_texts import shown
 from packer.sources.arrays._array_source import ArraySource
 from packer.sources.arrays._stored_array import ArrayForm, SpanArray, StoredArray, Unread
 from packer.sources.records._random_access_files import FileBytes, PackedSpan, RecordFile, RecordFiles

@@ -16,7 +16,7 @@ from packer.errors import BadInput
 from packer.files.npy_arrays import read_header
 from packer.layouts.torch_file import read_tensor
 from packer.schema import MOST_PIXELS
-from packer.sources._parse.folder_listing import shown
+from packer.sources._message_texts import shown
 from packer.sources.grasp._label_files import corners
 
 COLUMNS = 6

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from packer.errors import BadInput
 from packer.files.npy_arrays import read_header
-from packer.sources._parse.folder_listing import shown
+from packer.sources._message_texts import shown
 
 COLUMNS = 7
 _LARGEST_ID = 1 << 53  # up to which float64 holds every whole number

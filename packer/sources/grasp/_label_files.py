@@ -13,7 +13,7 @@ import numpy.typing as npt
 from packer.errors import BadInput
 from packer.schema import Field
 from packer.sources._listed_source import LabelFile, Parsed
-from packer.sources._parse.folder_listing import shown
+from packer.sources._message_texts import shown
 
 _LARGEST = float(np.finfo(np.float32).max)  # labels are stored as float32
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from packer.errors import BadInput
 from packer.registry import import_or_explain
-from packer.sources._parse.folder_listing import shown
+from packer.sources._message_texts import shown
 
 _DATA = re.compile(rb"^DATA[ \t]+(\w+)[ \t]*\r?\n", re.MULTILINE)
 _FIELDS = 5

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from packer.errors import BadInput
 from packer.layouts.json_text import json_value
-from packer.sources._parse.folder_listing import shown
+from packer.sources._message_texts import shown
 from packer.sources.grasp._label_files import corners
 
 COLUMNS = 10

@@ -22,7 +22,7 @@ from packer.schema import Field
 from packer.sources import base
 from packer.sources._file_source import FileSource, Policies
 from packer.sources._listed_source import FileRole, FileSample, Need
-from packer.sources._parse.folder_listing import listed, shown
+from packer.sources._message_texts import listed, shown
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.grasp._label_files import rectangles, verbatim
 from packer.sources.grasp._point_cloud import png_size, read_depth

@@ -31,7 +31,7 @@ from packer.schema import MOST_PIXELS, Field
 from packer.sources import base
 from packer.sources._file_source import FileSource, Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample, Need
-from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._message_texts import counted, listed, shown
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.grasp._anything_labels import (
     COLUMNS,

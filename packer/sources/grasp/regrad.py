@@ -32,7 +32,7 @@ from packer.schema import Field
 from packer.sources import base
 from packer.sources._file_source import FileSource, Policies
 from packer.sources._listed_source import FileRole, FileSample, LabelFile, Need, Parsed
-from packer.sources._parse.folder_listing import listed, shown
+from packer.sources._message_texts import listed, shown
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.grasp._label_files import points, verbatim
 from packer.sources.grasp._regrad_labels import COLUMNS, read_regrad_grasps, read_relations, rectangles

@@ -26,7 +26,7 @@ from packer.errors import BadInput
 from packer.schema import Field
 from packer.sources._file_source import Groups, Policies
 from packer.sources._listed_source import FileRole, LabelFile, Parsed
-from packer.sources._parse.folder_listing import listed, shown
+from packer.sources._message_texts import listed, shown
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations._voc_source import ANNOTATION, XML, VOCSource, in_folder, picture_role
 from packer.sources.annotations._voc_xml import AnnotatedObject, Annotation

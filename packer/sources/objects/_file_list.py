@@ -18,9 +18,10 @@ import numpy as np
 
 from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.schema import KEY, Field, Schema
-from packer.sources import base, folder
-from packer.sources._parse.folder_listing import counted, listed
+from packer.sources import base
+from packer.sources._message_texts import counted, listed
 from packer.sources._trees.open_tree import open_tree
+from packer.sources.image_files import folder
 from packer.sources.objects._class_names import class_named, type_name
 
 _TORCHVISION = "torchvision.datasets.folder"

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import DTYPES, KEY, KINDS, PIXEL_KINDS, ROW_KINDS, Field
-from packer.sources._parse.field_names import FieldNames
-from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
-from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._field_names import FieldNames
+from packer.sources._message_texts import counted, listed, shown
+from packer.sources._name_words import DEPTHS, IMAGES, has_labels, words
 from packer.sources.objects._class_names import type_name
 from packer.sources.objects._object_values import (
     DEEP_MODES,
@@ -184,7 +184,7 @@ def _kind_of_value(name: str, value: Any) -> str:
     if isinstance(value, str):
         return "text"
     if is_pil_image(value):
-        is_mask = says_labels(name) and value.mode in ("L", "P", "1")
+        is_mask = has_labels(name) and value.mode in ("L", "P", "1")
         return "depth" if value.mode in DEEP_MODES else "mask" if is_mask else "image"
     array = as_array(value)
     if array is not None:
@@ -206,11 +206,11 @@ def _kind_of_array(name: str, array: npt.NDArray[Any]) -> str:
     if not (array.ndim == 2 or has_channels) or len(sides) != 2 or min(sides) < _LEAST_SIDE:
         return "number"
     kind = array.dtype.kind
-    if kind in "ui" and says_labels(name) and array.size == sides[0] * sides[1]:
+    if kind in "ui" and has_labels(name) and array.size == sides[0] * sides[1]:
         return "mask"
-    if kind in "uif" and DEPTH_WORDS & set(words(name)) and array.dtype != np.uint8:
+    if kind in "uif" and DEPTHS & set(words(name)) and array.dtype != np.uint8:
         return "depth"
-    is_scaled = kind == "f" and (has_channels or bool(PICTURES & set(words(name))))
+    is_scaled = kind == "f" and (has_channels or bool(IMAGES & set(words(name))))
     return "image" if array.dtype == np.uint8 or is_scaled else "number"  # reading a scaled image is an error
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Protocol
 
 from packer.errors import BadInput, InvalidRequest
-from packer.sources._parse.folder_listing import counted
+from packer.sources._message_texts import counted
 from packer.sources.base import MOST_PROBES, probe_indices
 
 _END = object()  # in place of a sample

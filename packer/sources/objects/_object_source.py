@@ -26,8 +26,8 @@ from packer.errors import BadInput, InvalidRequest
 from packer.images import file_suffixes
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
-from packer.sources._parse.folder_layout import ordered_splits
-from packer.sources._parse.folder_listing import counted, listed
+from packer.sources._message_texts import counted, listed
+from packer.sources._name_words import ordered_splits
 from packer.sources.objects._object_fields import FieldsRequest, ObjectField, described, entry_of, fields_of
 from packer.sources.objects._object_rows import ObjectRows
 from packer.sources.objects._object_values import Axes, is_pil_image, sound_values

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from packer.errors import InvalidRequest
 from packer.sources import base
-from packer.sources._parse.folder_listing import counted
+from packer.sources._message_texts import counted
 from packer.sources.objects import _hugging_face
 from packer.sources.objects._class_names import is_a, type_name
 from packer.sources.objects._file_list import is_torchvision_folder, source_of_list, torchvision_files

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from packer.errors import BadInput, InvalidRequest
 from packer.layouts import arrow_payload, datum, lmdb_page_walk, serialized
 from packer.layouts.lmdb_page_walk import MAGIC, MAGIC_AT, Entry
-from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._message_texts import counted, listed, shown
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.records._random_access_files import OpenFile, UnpackedFile, check_not_empty
 from packer.sources.records._record_source import RecordSource

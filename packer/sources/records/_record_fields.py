@@ -17,10 +17,9 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images import sniff
 from packer.layouts.json_text import json_value
 from packer.schema import MASK_DTYPES, MOST_PIXELS, Field
-from packer.sources._parse.coordinate_words import says_coordinates
-from packer.sources._parse.field_names import RESERVED
-from packer.sources._parse.folder_layout import DEPTH_WORDS, PICTURES, says_labels, words
-from packer.sources._parse.folder_listing import listed
+from packer.sources._field_names import RESERVED
+from packer.sources._message_texts import listed
+from packer.sources._name_words import DEPTHS, IMAGES, has_coordinates, has_labels, words
 
 KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
 STARTS = "starts"  # a kind of feature lists only: where each step begins
@@ -96,7 +95,7 @@ class RecordField:
     @property
     def is_named(self) -> bool:
         """Whether a name shows the kind of the pictures: images, labels or depth."""
-        return _is_picture_name(self.name) or any(says_labels(each) or says_depth(each) for each in self.entries)
+        return _is_picture_name(self.name) or any(has_labels(each) or says_depth(each) for each in self.entries)
 
 
 def split_fields(text: str) -> list[str]:
@@ -137,7 +136,7 @@ def in_order(fields: Sequence[RecordField]) -> list[RecordField]:
 
 def _is_picture_name(name: str) -> bool:
     found = set(words(name)) - _FORMS
-    return bool(found) and found <= PICTURES
+    return bool(found) and found <= IMAGES
 
 
 # ---- what values are
@@ -153,7 +152,7 @@ class _PictureFacts(NamedTuple):
 
 def says_depth(entry: str) -> bool:
     """Whether the name of an entry names a depth."""
-    return not DEPTH_WORDS.isdisjoint(words(entry))
+    return not DEPTHS.isdisjoint(words(entry))
 
 
 def kind_of_bytes(values: Sequence[bytes], entry: str) -> str:
@@ -167,8 +166,8 @@ def kind_of_bytes(values: Sequence[bytes], entry: str) -> str:
     if pictures and len({each.is_wide for each in pictures}) == 1:
         if pictures[0].is_wide:
             is_depth = says_depth(entry) or not all(each.is_npy for each in pictures)
-            return "depth" if is_depth and not says_labels(entry) else "bytes"
-        return "mask" if says_labels(entry) and all(each.is_gray for each in pictures) else "image"
+            return "depth" if is_depth and not has_labels(entry) else "bytes"
+        return "mask" if has_labels(entry) and all(each.is_gray for each in pictures) else "image"
     return "text" if all(map(_is_text, values)) and any(values) else "bytes"
 
 
@@ -241,7 +240,7 @@ def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
         and not field.hidden
         and field.starts is None
         and field.into is None
-        and (not _is_single(field) or says_coordinates(field.name))
+        and (not _is_single(field) or has_coordinates(field.name))
     ]
     has_x = any(field.name == "x" for field in found)
     names = [field.name for field in found if has_x or field.name != "y" or not _is_single(field)]  # y alone: a label

@@ -38,8 +38,8 @@ from packer.files.terminal_output import shell_word
 from packer.images import file_suffixes
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema, check_field_count
 from packer.sources import base
-from packer.sources._parse.folder_layout import ordered_splits, says_labels, split_rank
-from packer.sources._parse.folder_listing import counted, described, listed, shown
+from packer.sources._message_texts import counted, described, listed, shown
+from packer.sources._name_words import has_labels, ordered_splits, split_rank
 from packer.sources._trees.folder_tree import EMPTY, SourceRoot
 from packer.sources._trees.listing import are_empty, scan
 from packer.sources.records._random_access_files import (
@@ -384,7 +384,7 @@ class RecordSource(base.Source):
     def _about_fields(self) -> Iterator[str]:
         """Yield the notes on the fields."""
         for field in self._fields:
-            if field.kind == "image" and any(map(says_labels, field.entries)):
+            if field.kind == "image" and any(map(has_labels, field.entries)):
                 yield (
                     f"{shown(field.name)}: named as labels, taken as an image: geometries and --resize mix its "
                     "colors; pack class numbers (one channel, or a palette) for a mask, or take "

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images import file_suffixes, sniff
 from packer.schema import MOST_PIXELS, Field
-from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._message_texts import counted, listed, shown
 from packer.sources.records._lmdb_source import META, SIDE_FILES, LMDBSource, side_files
 from packer.sources.records._random_access_files import OpenFile, UnpackedFile
 from packer.sources.records._record_fields import RecordField

@@ -20,7 +20,7 @@ import numpy as np
 from packer.errors import BadInput, InvalidRequest
 from packer.layouts import serialized
 from packer.schema import Field
-from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._message_texts import counted, listed, shown
 from packer.sources._trees.listing import scan
 from packer.sources._trees.open_tree import open_tree
 from packer.sources.records._lmdb_source import LMDBSource

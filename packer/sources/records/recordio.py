@@ -32,7 +32,7 @@ from packer.layouts.recordio_frames import (
     unpacked,
 )
 from packer.schema import Field
-from packer.sources._parse.folder_listing import counted, shown
+from packer.sources._message_texts import counted, shown
 from packer.sources.records._random_access_files import HeaderReader, OpenFile, UnpackedFile
 from packer.sources.records._record_source import IMAGE, MOST_BYTES, RecordSource
 

@@ -25,8 +25,8 @@ from packer.files.terminal_output import shell_word
 from packer.layouts import example
 from packer.layouts.tfrecord_frames import FRAME_BYTES, HEAD, begins, checksums, is_head
 from packer.schema import Field
-from packer.sources._parse.field_names import FieldNames
-from packer.sources._parse.folder_listing import counted, listed, shown
+from packer.sources._field_names import FieldNames
+from packer.sources._message_texts import counted, listed, shown
 from packer.sources.records._random_access_files import HeaderReader, OpenFile, UnpackedFile
 from packer.sources.records._record_fields import KINDS, STARTS, RecordField, decoded, escaped, in_order, kind_of_bytes
 from packer.sources.records._record_source import MOST_BYTES, RecordSource

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 
 from packer.errors import PackerError
-from packer.sources._parse.ade20k_labels import annotation, attribute_rows, classes_and_instances
+from packer.sources.image_files._ade20k_labels import annotation, attribute_rows, classes_and_instances
 from tests.fuzz.target import Disagreement
 
 TOKENS = (b" # ", b"#", b"\r\n", b"\x85", b"\xff", b"NaN", b"1e999", b"[[[[[[[[", b"\\ud800", b'""')

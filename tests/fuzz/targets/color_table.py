@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from packer.sources._parse.color_table import ColorTable, class_names, read_color_classes
+from packer.sources._color_table import ColorTable, class_names, read_color_classes
 from tests.fuzz.target import Disagreement
 from tests.support.source_trees import encoded
 

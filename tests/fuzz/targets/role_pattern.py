@@ -1,9 +1,9 @@
-"""Role patterns and roles as they are typed, with names of files to match: what matches is named so again."""
+"""Role patterns as users type them, with names of files: the path of a match is the name."""
 
 from collections.abc import Iterator
 
-from packer.sources._parse.pair_roles import Role, collect
-from packer.sources._parse.role_pattern import SampleName
+from packer.sources._file_pattern import SampleName
+from packer.sources.image_files._pair_layouts import PairRole
 from tests.fuzz.target import Disagreement
 
 TOKENS = (
@@ -31,18 +31,16 @@ def seeds() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     text, *names = data.decode("utf-8", "surrogateescape").split("\n")
-    role = Role.parse(text)
-    pattern = role.pattern
+    pattern = PairRole.parse(text).pattern
     for name in names:
         found = pattern.match(name)
         if found is None:
             continue
         folder = name[: name.rfind("/") + 1]
-        if not found.stem or not pattern.fits_folder([folder]) or not pattern.fits_one([name]):
+        if not found.stem or not pattern.fits_folder([folder]):
             raise Disagreement(f"{text!r} and {name!r}: {found}")
         same = pattern.path(found).removesuffix(".*")
-        if "{number}" not in text and not pattern.takes_any_suffix and same != name:
+        if "{number}" not in text and "" not in name.split("/") and not pattern.takes_any_suffix and same != name:
             raise Disagreement(f"{name!r} is named {same!r} again")
         if not isinstance(found, SampleName) or found.key.count("\0") > name.count("\0"):
             raise Disagreement(f"{found}")
-    collect(names, [role])

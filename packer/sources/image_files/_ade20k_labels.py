@@ -1,9 +1,9 @@
-"""ADE20K labels: the colours, tables and JSON of the full set, in which one picture holds classes and instances.
+"""ADE20K labels: the colors, tables and JSON of the full set. One image contains classes and instances.
 
-A `_seg.png` is no label map: the class of a pixel is R // 10 * 256 + G, and B counts the objects of the picture.
-The lines of `_atr.txt` (2017) are: number of the object # part level # occluded # name # name # "attributes", the one
-name a list of WordNet's words and the other the annotator's. JSON (2020) says more of the same. Both were written by
-people in UTF-8 or ISO 8859-1.
+The class of a pixel of `_seg.png` is R // 10 * 256 + G, and B counts the objects of the image.
+The lines of `_atr.txt` (2017) are: number of the object # part level # occluded # name # name # "attributes". The first
+name is a list of words of WordNet, the second is the annotator's. JSON (2020) contains more. Files are in UTF-8 or
+ISO 8859-1.
 Layout: github.com/CSAILVision/ADE20K, README and code of the tool kit.
 """
 
@@ -18,37 +18,42 @@ from packer.errors import BadInput, DamagedImage, printable
 from packer.layouts.json_text import json_value
 
 _COLUMNS = 6
-_SPACED = re.compile(r"(?<=\s)#(?=\s|$)")  # a # in a name has no space on one of its sides
+_SPACED = re.compile(r"(?<=\s)#(?=\s|$)")  # a # in a name lacks a space on one side
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _SHOWN = 80
 
 
 def classes_and_instances(data: bytes, where: str) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint8]]:
-    """The class of each pixel of a `_seg.png`, 0 for none, and the number of its object; (H, W) each.
+    """Return the class of each pixel of a `_seg.png`, 0 for none, and the number of its object, (H, W) each.
 
-    where: its path, for messages. Raises BadInput for what is no RGB picture without loss.
+    Args:
+        data: The bytes of the file.
+        where: Its path, for messages.
+
+    Raises:
+        BadInput: The file is not a lossless RGB image.
     """
     try:
         header = images.sniff(data)
         if header.lossy or header.channels != 3 or header.dtype != "uint8" or header.palette:
             raise BadInput(
-                f"{printable(where)}: expected an RGB PNG of 8 bit, whose colours are classes and objects, found "
-                f"{header.format.upper()} of {header.channels} channel(s) with {header.dtype} samples; get the file as "
-                "it was published"
+                f"{printable(where)}: expected an RGB PNG of 8 bit, found "
+                f"{header.format.upper()} of {header.channels} channel(s) with {header.dtype} samples; get the "
+                "published file"
             )
-        colours = images.decode(data, "image", header=header)
+        colors = images.decode(data, "image", header=header)
     except DamagedImage as error:
         raise BadInput(f"{printable(where)}: {error.message}") from error
-    classes = (colours[:, :, 0] // 10).astype(np.uint16) * 256 + colours[:, :, 1]
-    return classes, np.ascontiguousarray(colours[:, :, 2])
+    classes = (colors[:, :, 0] // 10).astype(np.uint16) * 256 + colors[:, :, 1]
+    return classes, np.ascontiguousarray(colors[:, :, 2])
 
 
 def attribute_rows(data: bytes, where: str) -> list[dict[str, Any]]:
-    """The objects and parts that an `_atr.txt` lists, in its order.
+    """Return the objects and parts that an `_atr.txt` lists, in its order; raises BadInput with the line.
 
     Each has `object` (the value of B, or of a mask of parts), `part_level` (0 for an object), `is_occluded`, `names`
-    (its two names) and `attributes`. Raises BadInput with the line.
+    (its two names) and `attributes`.
     """
     rows = []
     for number, line in enumerate(_LINE_END.split(_text(data)), start=1):
@@ -59,8 +64,8 @@ def attribute_rows(data: bytes, where: str) -> list[dict[str, Any]]:
             columns = [column.strip() for column in line.split("#")]
         if len(columns) != _COLUMNS or not all(map(_NUMBER.fullmatch, columns[:3])):
             raise BadInput(
-                f"{printable(where)}: line {number}: found {printable(line[:_SHOWN])!r}, expected six columns with ' # "
-                "' between, the first three whole numbers; mend the file"
+                f"{printable(where)}: line {number}: found {printable(line[:_SHOWN])!r}, expected six columns "
+                "separated by ' # ', the first three whole numbers; fix the file"
             )
         attributes = [word.strip() for word in columns[5].strip('"').split(",")]
         rows.append({
@@ -74,14 +79,14 @@ def attribute_rows(data: bytes, where: str) -> list[dict[str, Any]]:
 
 
 def annotation(data: bytes, where: str) -> dict[str, Any]:
-    """What a JSON file of 2020 says of its picture; raises BadInput for what is no JSON object."""
+    """Return the content of a JSON file of 2020; raises BadInput if it is not a JSON object."""
     try:
-        found = json_value(_text(data))
-        if not isinstance(found, dict):
-            raise ValueError(f"found a {type(found).__name__}, expected an object")
+        value = json_value(_text(data))
+        if not isinstance(value, dict):
+            raise ValueError(f"found a {type(value).__name__}, expected an object")
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{printable(where)}: cannot read as JSON: {printable(str(error))}; mend the file") from error
-    return found
+        raise BadInput(f"{printable(where)}: cannot read as JSON: {printable(str(error))}; fix the file") from error
+    return value
 
 
 def _text(data: bytes) -> str:

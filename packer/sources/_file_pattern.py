@@ -1,0 +1,295 @@
+"""File patterns: the files of samples, declared by users as NAME=PATTERN:KIND, such as `mask=masks/{stem}.png:mask`.
+
+The option `--role` declares the files of a sample; `--sidecar` adds files to the samples of any source:
+
+| placeholder      | in a role                               | in a sidecar, for the image `a/b/c.jpg`   |
+|------------------|-----------------------------------------|-------------------------------------------|
+| `{stem}`         | the common part of the file names       | `c`                                       |
+| `{folder}`       | any number of folders                   | `a/b`                                     |
+| `{split}`        | the split: a folder, or a part of one   |                                           |
+| `{number}`       | digits that count the files of a sample |                                           |
+| `{name}`         |                                         | `c.jpg`                                   |
+| `{parent}`       |                                         | `b`                                       |
+| `{top}`          |                                         | `a`                                       |
+| `{stem:old=new}` |                                         | `c` with `new` in place of each `old`     |
+
+Files whose stem, folder and split are equal form one sample. The position of a file in a list has no meaning.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+from packer.errors import InvalidRequest
+from packer.schema import MASK_DTYPES
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+_ANY_SUFFIX = rf"(?i:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})"
+_PLACE = re.compile(r"\{[^{}]*\}")
+# the characters of each placeholder; those that may be empty also remove the slash behind them
+_CHARACTERS = {"stem": "[^/]+", "name": "[^/]+", "split": "[^/]+", "number": "[0-9]+"}
+_CHARACTERS |= {"folder": ".*", "parent": "[^/]*", "top": "[^/]*"}
+
+
+class Declaration(NamedTuple):
+    """The parts of NAME=PATTERN:KIND, NAME=PATTERN:depth:INVALID or NAME=PATTERN:mask:DTYPE."""
+
+    name: str
+    pattern: str
+    kind: str
+    dtype: str | None = None
+    invalid: float | None = None
+
+    @classmethod
+    def parse(cls, option: str, text: str, kinds: Iterable[str]) -> "Declaration":
+        """Parse the value of `option`; raises InvalidRequest for a value that has another form."""
+        name, _, rest = text.partition("=")
+        pattern, _, kind = rest.rpartition(":")
+        front, _, inner = pattern.rpartition(":")
+        if kind in kinds and pattern:
+            return cls(name, pattern, kind)
+        if inner == "mask" and kind in MASK_DTYPES and front:
+            return cls(name, front, inner, dtype=kind)
+        with suppress(ValueError):
+            if inner == "depth" and front:
+                return cls(name, front, inner, invalid=float(kind))
+        raise InvalidRequest(
+            f"{option} {text!r}: expected NAME=PATTERN:KIND, such as mask=masks/{{stem}}.png:mask, with one of the "
+            f"kinds {', '.join(kinds)}; also NAME=PATTERN:depth:INVALID with the value of a missing pixel, or "
+            f"NAME=PATTERN:mask:DTYPE with {' or '.join(MASK_DTYPES)}"
+        )
+
+
+class _Placeholder(NamedTuple):
+    """`{stem}`, or `{stem:old=new}`."""
+
+    text: str
+    name: str
+    old: str = ""
+    new: str = ""
+
+    def value(self, values: Mapping[str, str]) -> str:
+        """Return the value; the placeholder itself, which no file name contains, if `old` is absent."""
+        value = values[self.name]
+        if not self.old:
+            return value
+        return value.replace(self.old, self.new) if self.old in value else self.text
+
+    @property
+    def expression(self) -> str:
+        """The regular expression of its values."""
+        expression = _CHARACTERS[self.name]
+        if not self.old:
+            return expression
+        character = expression[:-1]
+        if self.old not in self.new:  # no value contains the replaced text
+            character = f"(?:(?!{re.escape(self.old)}){character})"
+        return f"{character}*{re.escape(self.new)}{character}*" if self.new else f"{character}{expression[-1]}"
+
+
+@dataclass(frozen=True)
+class FilePattern:
+    """A pattern of relative paths, as typed. Raises InvalidRequest for a text that is not valid."""
+
+    text: str
+
+    names: ClassVar[tuple[str, ...]]  # the valid placeholders
+    expected: ClassVar[str]  # for messages
+    is_replaceable: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the text."""
+        rest = _PLACE.sub("", self.text)
+        are_known = all(isinstance(piece, _Placeholder) for piece in self._pieces[1::2])
+        if not are_known or {"{", "}", "\0"} & set(rest) or {"", "."} & set(self.text.split("/")) or not self._is_valid:
+            names = ", ".join(f"{{{name}}}" for name in self.names)
+            raise InvalidRequest(f"{self.text!r}: expected {self.expected} ({names})")
+
+    @property
+    def _is_valid(self) -> bool:
+        return True
+
+    @cached_property
+    def _pieces(self) -> "list[str | _Placeholder]":
+        """The text in pieces: literal, placeholder, literal, ..."""
+        literals, places = _PLACE.split(self.text), _PLACE.findall(self.text)
+        pieces: list[str | _Placeholder] = [literals[0]]
+        for text, literal in zip(places, literals[1:], strict=True):
+            name, colon, replacement = text[1:-1].partition(":")
+            old, equals, new = replacement.partition("=")
+            is_known = name in self.names and (not colon or (self.is_replaceable and name != "name"))
+            is_known = is_known and (not colon or bool(old and equals and "/" not in replacement and old != new))
+            pieces += [_Placeholder(text, name, old, new) if is_known else text, literal]
+        return pieces
+
+    @cached_property
+    def expression(self) -> str:
+        """The regular expression of the paths, with a group for each placeholder without a replacement."""
+        return self._expression_of(self._pieces)
+
+    @cached_property
+    def _regex(self) -> re.Pattern[str]:
+        return re.compile(self.expression, re.DOTALL)
+
+    @staticmethod
+    def _expression_of(pieces: "list[str | _Placeholder]") -> str:
+        text, takes_slash = "", False
+        for piece, after in zip(pieces, [*pieces[1:], ""], strict=True):
+            if isinstance(piece, str):
+                text += re.escape(piece.removeprefix("/") if takes_slash else piece)
+                continue
+            takes_slash = False
+            may_be_empty = _CHARACTERS[piece.name].endswith("*") and not piece.new
+            group = f"(?P<{piece.name}>{piece.expression})" if not piece.old else f"(?:{piece.expression})"
+            if f"(?P<{piece.name}>" in text and not piece.old:
+                group = f"(?:{piece.expression})" if may_be_empty else f"(?P={piece.name})"
+            takes_slash = may_be_empty and isinstance(after, str) and after.startswith("/")
+            text += f"(?:{group}/)?" if takes_slash else group
+        return text
+
+    def matches(self, name: str) -> bool:
+        """Return True if a relative path may be one of the pattern."""
+        return self._regex.fullmatch(name) is not None
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """Return the path with these values of the placeholders."""
+        path = "".join(piece if isinstance(piece, str) else piece.value(values) for piece in self._pieces)
+        return "/".join(part for part in path.split("/") if part)
+
+
+class SampleName(NamedTuple):
+    """The values that the files of one sample have in common; empty for placeholders that a pattern does not have."""
+
+    split: str
+    folder: str
+    stem: str
+
+    @classmethod
+    def of(cls, match: re.Match[str]) -> "SampleName":
+        """Return the name from a match of a role pattern."""
+        split, folder, stem = match.group("split", "folder", "stem")
+        return cls(split, folder or "", stem)
+
+    @property
+    def key(self) -> str:
+        """The key of the sample: the values as one path."""
+        return "/".join(filter(None, self))
+
+
+class RolePattern(FilePattern):
+    """The pattern of the files with one role. Without a suffix it matches every suffix of an image."""
+
+    names = ("stem", "folder", "split", "number")
+    expected = (
+        "a relative path such as masks/{stem}.png, with {stem} once, in the file name, {folder} at most once, as a "
+        "folder of its own, and {split} in the name of a folder"
+    )
+
+    @property
+    def _is_valid(self) -> bool:
+        parts = self.text.split("/")
+        has_stem = self.text.count("{stem}") == 1 and "{stem}" in parts[-1]
+        folders = [part for part in parts if "{folder}" in part]
+        return has_stem and folders in ([], ["{folder}"]) and "{split}" not in parts[-1] and ".." not in parts
+
+    @property
+    def places(self) -> frozenset[str]:
+        """The placeholders that distinguish samples."""
+        return frozenset(name for name in SampleName._fields if f"{{{name}}}" in self.text)
+
+    @cached_property
+    def weight(self) -> int:
+        """The length of the literal text: if two patterns match a file, the longer one applies."""
+        return len(_PLACE.sub("", self.text))
+
+    @cached_property
+    def takes_any_suffix(self) -> bool:
+        """Whether it matches every suffix of an image."""
+        return "." not in _PLACE.sub("", self.text.partition("{stem}")[2])
+
+    @cached_property
+    def expression(self) -> str:
+        """The regular expression of the paths, with a group for each part of a `SampleName`."""
+        absent = "".join(f"(?P<{name}>)" for name in SampleName._fields if name not in self.places)
+        return self._expression_of(self._pieces) + (_ANY_SUFFIX if self.takes_any_suffix else "") + absent
+
+    @cached_property
+    def _ends(self) -> tuple[str, str]:
+        return self.text.partition("{")[0], "" if self.takes_any_suffix else self.text.rpartition("}")[2]
+
+    @cached_property
+    def _folder_regex(self) -> re.Pattern[str]:
+        folder = RolePattern(self.text[: self.text.rfind("/") + 1] + "{stem}")
+        return re.compile(self._expression_of(folder._pieces[:-2]), re.DOTALL)
+
+    def match(self, name: str) -> SampleName | None:
+        """Return the sample that a file belongs to; None for a file that does not match."""
+        head, tail = self._ends
+        match = self._regex.fullmatch(name) if name.startswith(head) and name.endswith(tail) else None
+        return SampleName.of(match) if match else None
+
+    def fits_folder(self, folders: Iterable[str]) -> bool:
+        """Return True if files of the pattern may be in one of these folders, which end with a slash."""
+        return any(map(self._folder_regex.fullmatch, folders))
+
+    def path(self, sample: SampleName) -> str:
+        """Return the name of the file of a sample, for messages, with `*` for a suffix and for a number."""
+        return self.filled({**sample._asdict(), "number": "*"}) + (".*" if self.takes_any_suffix else "")
+
+
+class SidecarPattern(FilePattern):
+    """The pattern of the files of a sidecar. It may begin with `../` and the name of a folder."""
+
+    names = ("stem", "name", "folder", "parent", "top")
+    expected = (
+        "a path relative to the source, such as masks/{stem}.png or ../masks/{stem:img=mask}.png, with .. only at the "
+        "beginning, in front of the name of a folder"
+    )
+    is_replaceable = True
+
+    @property
+    def _is_valid(self) -> bool:
+        ups, parts = self._ups, self.text.split("/")
+        return ".." not in parts[ups:] and (not ups or (len(parts) >= ups + 2 and "{" not in parts[ups]))
+
+    @property
+    def _ups(self) -> int:
+        return next(number for number, part in enumerate((*self.text.split("/"), "")) if part != "..")
+
+    @property
+    def outside(self) -> str | None:
+        """The folder above the source that the pattern names, such as `../masks`; None for a pattern inside."""
+        ups = self._ups
+        return "/".join(self.text.split("/")[: ups + 1]) if ups else None
+
+    @property
+    def top(self) -> str | None:
+        """The folder directly in the source that the pattern names; None for none."""
+        first, slash, _ = self.text.partition("/")
+        return first if slash and "{" not in first and first != ".." else None
+
+    def path(self, main: str, stem: str) -> str:
+        """Return the file of a sample. main: the relative path of its main file. stem: of its name."""
+        return self.filled(_values(main, stem))
+
+    def absent(self, main: str, stem: str) -> str | None:
+        """Return the first text to replace that the names of a sample do not contain; None if they contain all."""
+        values = _values(main, stem)
+        pieces = (piece for piece in self._pieces if isinstance(piece, _Placeholder))
+        return next((piece.old for piece in pieces if piece.old not in values[piece.name]), None)
+
+
+def _values(main: str, stem: str) -> dict[str, str]:
+    folder, _, name = main.rpartition("/")
+    parent, top = folder.rpartition("/")[2], folder.partition("/")[0]
+    return {"stem": stem, "name": name, "folder": folder, "parent": parent, "top": top}
+
+
+def stored_path(path: str) -> str:
+    """Return the name in a pack of a file above the source: the path without the leading `../`."""
+    while path.startswith("../"):
+        path = path[3:]
+    return path

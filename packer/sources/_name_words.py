@@ -1,0 +1,125 @@
+"""Name words: what words in the names of files, folders and fields mean: splits, images, masks, depth, coordinates."""
+
+import re
+from collections.abc import Collection, Iterable
+
+from packer.files.safe_paths import folded
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_SPLITS = (
+    ("train", "training", "tr", "trn"),
+    ("val", "valid", "validation", "va", "dev"),
+    ("test", "testing", "tst", "te", "eval", "evaluation"),
+)
+_SPLIT_WORDS = frozenset(word for names in _SPLITS for word in names) | {"fold", "folds"}
+_NEXT_TO_SPLITS = frozenset(("holdout", "unlabeled", "unlabelled", "background", "query", "gallery"))
+_FILLERS = frozenset(("set", "split", "data", "dataset"))
+_IMAGES_TEXT = """
+image images im img imgs jpegimages jpegs pic pics picture pictures photo photos rgb rgbs color colour frames
+input inputs
+"""
+IMAGES = frozenset(_IMAGES_TEXT.split())
+_LABELS_TEXT = """
+mask masks seg segs segmentation segmentations label labels annotation annotations annot annots anno annos gt gts
+groundtruth truth lab labs lbl lbls trimap trimaps instance instances ids
+"""
+_LABELS = frozenset(_LABELS_TEXT.split())
+_COMPANIONS_TEXT = """
+segmentationclass segmentationobject truths depth depths matte mattes alpha result results output outputs
+prediction predictions pred preds bbox bboxes boxes target targets edges normals manual xml xmls json jsons txt csv
+"""
+_COMPANIONS = _LABELS | frozenset(_COMPANIONS_TEXT.split())
+COMPANION_WITHIN = re.compile("|".join(sorted(_COMPANIONS)), re.IGNORECASE)  # finds more than is_companion does
+_LABEL_MAPS_TEXT = "msk msks labelmap labelmaps inst insts id labelids panoptic semantic semseg"
+_LABEL_MAPS = _LABELS | frozenset(_LABEL_MAPS_TEXT.split())
+DEPTHS = frozenset(("depth", "depths", "disparity", "disp"))
+_COORDINATES_TEXT = """
+x y w h x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 xs ys cx cy xc yc xy xyxy xywh xmin ymin xmax ymax left right top bottom width
+height center centre box boxes bbox bboxes rect rects rectangle rectangles corner corners point points polygon polygons
+contour contours outline keypoint keypoints joint joints landmark landmarks rle runs pixel pixels coordinate coordinates
+coords crop roi rois grasp grasps ellipse angle theta
+"""
+_COORDINATES = frozenset(_COORDINATES_TEXT.split())
+
+
+def words(name: str) -> list[str]:
+    """Return the words of a name in small letters: of `SegmentationClass`, `u2net_results`."""
+    return [word.lower() for word in (*_WORD.findall(name), *re.findall("[A-Za-z]+", name))]
+
+
+def is_companion(name: str) -> bool:
+    """Return True if a name contains a word for files that belong to images, such as `mask`."""
+    return bool(_COMPANIONS.intersection(words(name)))
+
+
+def is_image_word(name: str) -> bool:
+    """Return True if a name contains a word for images, and none for files that belong to them."""
+    return bool(IMAGES.intersection(words(name))) and not is_companion(name)
+
+
+def is_role(name: str) -> bool:
+    """Return True if a name contains a word for images, or for files that belong to them."""
+    return is_image_word(name) or is_companion(name)
+
+
+def has_labels(name: str) -> bool:
+    """Return True if a name contains a word for images whose values are labels, and none for depth."""
+    found = set(words(name))
+    return bool(found & _LABEL_MAPS) and not found & DEPTHS
+
+
+def has_coordinates(name: str) -> bool:
+    """Return True if a name contains a word for places in an image, for lengths, or for angles."""
+    return not _COORDINATES.isdisjoint({*words(name), *name.lower().split("_")})
+
+
+def split_rank(name: str, ignored: Collection[str] = ()) -> int | None:
+    """Return 0 for a name of training data, 1 for validation, 2 for test, and None for any other name.
+
+    Args:
+        name: The name of a folder or file.
+        ignored: Words without a meaning here, such as those in the names of all folders.
+    """
+    rest = {word.lower() for word in _WORD.findall(name)} - _FILLERS - IMAGES - set(ignored)
+    if len(rest) != 1:
+        return None
+    word = rest.pop()
+    return next((rank for rank, names in enumerate(_SPLITS) if word in names), None)
+
+
+def ordered_splits(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names in the order training, validation, test, others; equal ranks by name."""
+
+    def place(name: str) -> tuple[int, str]:
+        rank = split_rank(name)
+        return len(_SPLITS) if rank is None else rank, name
+
+    return tuple(sorted(names, key=place))
+
+
+def are_splits(names: Collection[str]) -> bool:
+    """Return True if all names are those of splits, or contain a word for splits, such as `trainA` and `testB`."""
+    shared = set.intersection(*(set(words(name)) for name in names)) if len(names) > 1 else set()
+    if names and all({split_rank(name), split_rank(name, shared)} != {None} for name in names):
+        return True
+    contained = [{word.lower() for word in _WORD.findall(name)} for name in names]
+    are_all = all(each & (_SPLIT_WORDS | _NEXT_TO_SPLITS) for each in contained)
+    return len(contained) > 1 and are_all and any(each & _SPLIT_WORDS for each in contained)
+
+
+def other_spelling(absent: Iterable[str], present: Iterable[str]) -> str:
+    """Return the end of a message on absent files, if one is present under a name that looks the same.
+
+    Names differ in case, or in the Unicode form of accents: macOS writes `é` as `e` and an accent (NFD).
+    """
+    expected: dict[str, str] = {}
+    for name in absent:
+        last = name[name.rfind("/") + 1 :]
+        expected.setdefault(folded(last), last)
+    for path in present if expected else ():
+        last = path[path.rfind("/") + 1 :]
+        name = expected.get(folded(last), last)
+        if name != last:
+            kind = "other letter case" if name.lower() == last.lower() else "another spelling of its accents"
+            return f" ({ascii(name)} is there in {kind}: {ascii(last)}; rename one)"
+    return ""

@@ -1,0 +1,79 @@
+"""Unread images: image files in a format, or under a name, that packer does not read.
+
+Their suffix decides; the first bytes decide for a file without a suffix. They are not other files: a user who packs the
+photos of a phone expects the HEIC files, too.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from packer.errors import BadInput
+from packer.images.backends import pillow
+from packer.sources._message_texts import counted, listed, shown, suffix_of
+from packer.sources._trees.file_tree import FileTree
+
+_RAW = ".3fr .arw .cr2 .cr3 .crw .dng .erf .kdc .mrw .nef .nrw .orf .pef .raf .rw2 .sr2 .srw .x3f"
+_OTHERS = ".avifs .bpg .cur .dcm .dds .djvu .emf .exr .hdr .heics .jls .jxl .jxr .pam .pbm .pcx .pfm .pic .psb .ras"
+_MORE = ".rgbe .sgi .svg .svgz .wbmp .wdp .wmf .xbm .xcf .xpm"
+SUFFIXES = frozenset((*pillow.FORMATS, *_RAW.split(), *_OTHERS.split(), *_MORE.split()))
+# other suffixes of formats that packer reads
+_OTHER_NAMES = {".jfif": "JPEG", ".jpe": "JPEG", ".jfi": "JPEG", ".jif": "JPEG", ".dib": "BMP"}
+_START_BYTES = 32
+_STARTS = (
+    (b"\xff\xd8\xff", "JPEG"),
+    (b"\x89PNG\r\n\x1a\n", "PNG"),
+    (b"GIF87a", "GIF"),
+    (b"GIF89a", "GIF"),
+    (b"II*\0", "TIFF"),
+    (b"MM\0*", "TIFF"),
+    (b"\0\0\0\x0cjP  \r\n\x87\n", "JPEG 2000"),
+    (b"8BPS", "PSD"),
+)
+
+_BRANDS = {b"avif": "AVIF", b"avis": "AVIF"}
+_BRANDS |= dict.fromkeys((b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1"), "HEIC")
+
+
+def unread_images(folder: FileTree, names: Iterable[str]) -> dict[str, str]:
+    """Return the unread images among files that a source does not read, each with its suffix and format."""
+    images = {}
+    for name in names:
+        suffix = suffix_of(name)
+        if suffix in SUFFIXES:
+            images[name] = suffix
+        elif format_name := _OTHER_NAMES.get(suffix) or ("" if suffix else _format(folder, name)):
+            images[name] = f"{suffix or 'no suffix'} ({format_name})"
+    return images
+
+
+def described(images: Mapping[str, str]) -> str:
+    """Return a message: `2 images in formats that packer does not read: .heic 2 (a.heic, b.heic); convert them`."""
+    counts = Counter(images.values())
+    kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(counts.items(), key=lambda pair: -pair[1]))
+    advice = ["convert them"]
+    if any(kind in pillow.FORMATS for kind in counts):
+        advice.append("add --decode-with pillow")
+    if any("(" in kind for kind in counts):
+        advice.append("rename them by their format, such as to .jpg")
+    total = counted(len(images), "image")
+    return f"{total} in formats that packer does not read: {kinds} ({listed(images)}); {' or '.join(advice)}"
+
+
+def reason(kind: str) -> str:
+    """Return the reason for which one of them is skipped."""
+    return f"image in a format that packer does not read: {kind}"
+
+
+def _format(folder: FileTree, name: str) -> str:
+    """Return the format that the first bytes of a file show; empty for others, and for files that cannot be read."""
+    try:
+        start = folder.start(name, _START_BYTES)
+    except BadInput:
+        return ""
+    known = next((format_name for magic, format_name in _STARTS if start.startswith(magic)), "")
+    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
+        return "WebP"
+    if start[4:8] == b"ftyp":
+        return _BRANDS.get(start[8:12], "")
+    is_bmp = start[:2] == b"BM" and start[6:10] == b"\0\0\0\0" and start[15:18] == b"\0\0\0"
+    return "BMP" if is_bmp else known

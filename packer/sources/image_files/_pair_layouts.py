@@ -1,0 +1,212 @@
+"""Pair layouts: where published sets have their images and masks, and the layouts that a folder fits.
+
+A layout of one name may have several variants; the first one that fits applies. A folder fits a layout if a sample has
+a file of every role that it needs, and, if the layout has splits, the name of its split is known.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as member
+from typing import Literal
+
+from packer.errors import InvalidRequest
+from packer.schema import PIXEL_KINDS, Field
+from packer.sources._file_pattern import Declaration, RolePattern, SampleName
+from packer.sources._message_texts import listed
+from packer.sources._name_words import split_rank
+
+KINDS = (*PIXEL_KINDS, "text", "json", "bytes", "count")
+_RESERVED = ("key", "split", "folder", "files")
+
+
+@dataclass(frozen=True)
+class PairRole:
+    """The files of one pattern in a sample.
+
+    Attributes:
+        field: The field of their bytes, or, with `is_count`, of their number.
+        pattern: The pattern of their paths.
+        is_count: Whether the field counts the files.
+    """
+
+    field: Field
+    pattern: RolePattern
+    is_count: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the field."""
+        return self.field.name
+
+    @classmethod
+    def parse(cls, text: str) -> "PairRole":
+        """Parse `NAME=PATTERN:KIND`; raises InvalidRequest. A field whose name ends with `_file` is hidden."""
+        name, path, kind, dtype, invalid = Declaration.parse("role", text, KINDS)
+        if name in _RESERVED:
+            raise InvalidRequest(f"role {text!r}: every sample has a field {name!r}; use another name")
+        pattern = RolePattern(path)
+        if kind == "count":
+            return cls(Field(name, "number", "number", dtype="int64", shape=()), pattern, is_count=True)
+        if pattern.takes_any_suffix and kind not in PIXEL_KINDS:
+            raise InvalidRequest(f"role {text!r}: expected the suffix of the files, such as {{stem}}.txt")
+        codec = kind if kind in ("text", "json") else "encoded"
+        return cls(Field(name, kind, codec, dtype=dtype, invalid=invalid, hidden=name.endswith("_file")), pattern)
+
+
+def check_roles(roles: Sequence[PairRole]) -> None:
+    """Raise InvalidRequest for roles that do not form samples."""
+    names, texts = [role.name for role in roles], [role.pattern.text for role in roles]
+    twice = [text for values in (names, texts) for text in sorted(set(values)) if values.count(text) > 1]
+    if twice:
+        raise InvalidRequest(f"--role: two have the same name or the same files: {listed(twice)}; change one")
+    if roles[0].field.kind not in PIXEL_KINDS:
+        raise InvalidRequest(f"--role {names[0]}: expected an image first, of kind {', '.join(PIXEL_KINDS)}")
+    for role in roles:
+        if role.pattern.places != roles[0].pattern.places:
+            raise InvalidRequest(
+                f"--role {names[0]} and {role.name}: {texts[0]!r} and {role.pattern.text!r} have different "
+                "placeholders; expected the same ones of {stem}, {folder} and {split}"
+            )
+
+
+@dataclass(frozen=True)
+class PairLayout:
+    """One variant of a published layout.
+
+    Attributes:
+        name: The value of `--like`.
+        roles: The files of a sample.
+        needs: Names of roles; a sample has at least one role of each tuple.
+        is_recognized: Whether folders are recognized by it.
+        splits: `known`: folders are splits if their names are those of splits. `any`: all folders are splits.
+        objects: The form of the files with the role `objects_file`.
+        remarks: Notes on a field or split, by its name; on an absent role, by `no ` and its name.
+    """
+
+    name: str
+    roles: tuple[PairRole, ...]
+    needs: tuple[tuple[str, ...], ...] = (("image",), ("mask",))
+    is_recognized: bool = True
+    splits: Literal["known", "any"] = "known"
+    objects: Literal["rows", "json"] | None = None
+    remarks: Mapping[str, str] = member(default_factory=dict)
+
+    def may_fit(self, names: Sequence[str], folders: Collection[str]) -> bool:
+        """Return True if there may be files of every role that is needed; a quick check."""
+        patterns = {role.name: role.pattern for role in self.roles}
+        return all(
+            any(patterns[name].fits_folder(folders) and any(map(patterns[name].match, names)) for name in group)
+            for group in reversed(self.needs)  # masks have the rarer names
+        )
+
+    def fits(self, names: Iterable[str], *, any_split: bool) -> bool:
+        """Return True if one sample has all files that it needs. any_split: whether its split may have any name."""
+        any_split = any_split or self.splits == "any"
+        bits = {name: 1 << bit for bit, group in enumerate(self.needs) for name in group}
+        roles = sorted((role for role in self.roles if role.name in bits), key=lambda role: -role.pattern.weight)
+        present: dict[SampleName, int] = {}
+        for name in names:
+            for role in roles:
+                sample = role.pattern.match(name)
+                if sample is None:
+                    continue
+                present[sample] = present.get(sample, 0) | bits[role.name]
+                is_complete = present[sample] == (1 << len(self.needs)) - 1
+                if is_complete and (any_split or not sample.split or split_rank(sample.split) is not None):
+                    return True
+                break
+        return False
+
+
+def layouts_of(names: Sequence[str], like: str | None = None) -> Iterator[PairLayout]:
+    """Yield the layouts that files fit, one variant of each; with `like` only the layout of this name."""
+    folders = {name[: name.rfind("/") + 1] for name in names}
+    done: set[str] = set()
+    for layout in LAYOUTS:
+        is_candidate = layout.is_recognized if like is None else layout.name == like
+        if not is_candidate or layout.name in done or not layout.may_fit(names, folders):
+            continue
+        if layout.fits(names, any_split=like is not None):
+            done.add(layout.name)
+            yield layout
+
+
+def _pair(name: str, image: str, mask: str, *, is_recognized: bool = True, remark: str = "") -> PairLayout:
+    roles = _roles(f"image={image}:image", f"mask={mask}:mask")
+    return PairLayout(name, roles, is_recognized=is_recognized, remarks={"mask": remark} if remark else {})
+
+
+def _roles(*texts: str) -> tuple[PairRole, ...]:
+    return tuple(map(PairRole.parse, texts))
+
+
+def _cityscapes(images: str, labels: str, ending: str) -> PairLayout:
+    label = f"{labels}/{{split}}/{{folder}}/{{stem}}_{ending}_"
+    roles = _roles(
+        f"image={images}/{{split}}/{{folder}}/{{stem}}_leftImg8bit:image",
+        f"mask={label}labelIds.png:mask",
+        f"train_ids={label}labelTrainIds.png:mask",
+        f"instances={label}instanceIds.png:mask:uint16",
+        f"polygons_file={label}polygons.json:bytes",
+    )
+    remarks = {
+        "mask": "labelIds, 0 to 33; networks are trained on labelTrainIds, 0 to 18 and 255, as in train_ids",
+        "no train_ids": "labelTrainIds are not published: csCreateTrainIdLabelImgs of cityscapesscripts makes them",
+        "instances": "class * 1000 + number of the object, or the class alone if objects are not distinguished",
+        "split test": "Cityscapes publishes maps of ignored classes only, and no labels: do not score on them",
+    }
+    needs = (("image",), ("mask", "train_ids", "instances"))
+    return PairLayout("cityscapes", roles, needs, splits="any", remarks=remarks)
+
+
+def _ade20k_full(year: str, folder: str, ending: str, objects: Literal["rows", "json"]) -> PairLayout:
+    path = f"{folder}{{split}}/{{folder}}/{{stem}}"
+    roles = _roles(
+        f"image={path}.jpg:image",
+        f"seg_file={path}_seg.png:bytes",
+        f"objects_file={path}{ending}:bytes",
+        f"parts={path}_parts_{{number}}.png:count",
+    )
+    remarks = {
+        "mask": "R // 10 * 256 + G of _seg.png, 0 without an object",
+        "instances": "B of _seg.png, which counts the objects of an image",
+        "parts": "number of levels of parts that a sample has; their masks are other files",
+    }
+    needs = (("image",), ("seg_file",), ("objects_file",))
+    return PairLayout(f"ade20k-full-{year}", roles, needs, objects=objects, remarks=remarks)
+
+
+LAYOUTS = (
+    _pair("duts", "{folder}/DUTS-{split}-Image/{stem}", "{folder}/DUTS-{split}-Mask/{stem}"),
+    _pair("hku-is", "{folder}/imgs/{stem}", "{folder}/gt/{stem}"),
+    _pair("minet", "{folder}/Image/{stem}", "{folder}/Mask/{stem}"),
+    PairLayout(
+        "voc",
+        _roles(
+            "image={folder}/JPEGImages/{stem}:image",
+            "mask={folder}/SegmentationClass/{stem}.png:mask",
+            "object_mask={folder}/SegmentationObject/{stem}.png:mask",
+        ),
+        remarks={"mask": "0 is background, 1 to 20 are the classes, 255 is void"},
+    ),
+    _pair(
+        "ade20k",
+        "{folder}/images/{split}/{stem}",
+        "{folder}/annotations/{split}/{stem}.png",
+        remark="values as in the files: in SceneParsing 0 is other and 1 to 150 are the classes; subtract 1 for a loss "
+        "that expects 0 to 149 and ignores 255",
+    ),
+    _ade20k_full("2017", "images/", "_atr.txt", "rows"),
+    _ade20k_full("2017", "", "_atr.txt", "rows"),
+    _ade20k_full("2020", "images/ADE/", ".json", "json"),
+    _ade20k_full("2020", "images/", ".json", "json"),
+    _ade20k_full("2020", "", ".json", "json"),
+    _cityscapes("leftImg8bit", "gtFine", "gtFine"),
+    _cityscapes("imgsFine/leftImg8bit", "gtFine", "gtFine"),
+    _cityscapes("leftImg8bit_trainvaltest/leftImg8bit", "gtFine_trainvaltest/gtFine", "gtFine"),
+    _cityscapes("leftImg8bit", "gtCoarse", "gtCoarse"),
+    _pair("u2net", "{folder}/im_aug/{stem}", "{folder}/gt_aug/{stem}"),
+    _pair("u2net", "{folder}/{stem}.jpg", "{folder}/{stem}.png", is_recognized=False),
+    _pair("camvid", "{split}/{stem}", "{split}annot/{stem}"),
+)
+NAMES = tuple(dict.fromkeys(layout.name for layout in LAYOUTS))

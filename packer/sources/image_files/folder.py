@@ -1,0 +1,327 @@
+"""Folder: images in folders that are their classes (torchvision's ImageFolder), or images without labels.
+
+Fields: key (relative POSIX path), image (bytes of the file), label (int64; absent for images without classes), split
+(int64; present if the folders directly under the root are splits).
+The classes are the names of the folders directly under the root, or in any split, sorted by code point. The samples
+have the order of an ImageFolder: class by class, then by folder and file name; splits follow one after the other.
+With `decode_with="pillow"`, images that packer does not read are arrays. The hidden field `files` distinguishes them
+from files that are kept: packer stores `a.heic` as the PNG `a.heic.png`.
+
+Order: torchvision.datasets.folder, find_classes and make_dataset.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from packer.errors import BadInput, DamagedImage, InvalidRequest
+from packer.images.backends import pillow
+from packer.schema import Field, Schema
+from packer.sources import _unread_images, base
+from packer.sources._file_pattern import SidecarPattern
+from packer.sources._listed_source import FileRole, FileSample, ListedSource
+from packer.sources._message_texts import counted, described, linked, listed, shown, suffix_of
+from packer.sources._name_words import ordered_splits
+from packer.sources._options import UNCHECKED
+from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.listing import Listing
+from packer.sources.image_files import _layout_hints
+
+SPECIFICITY = 0
+SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's IMG_EXTENSIONS
+_SHOWN_CLASSES = 10
+
+
+def recognise(names: Sequence[str]) -> str | None:
+    """Return a line that counts the images, whatever their format; None if there are none."""
+    images = [name for name in names if _is_image(name)]
+    others = sum(suffix_of(name) in _unread_images.SUFFIXES for name in names) if len(images) < len(names) else 0
+    if not images and not others:
+        return None
+    classes = {name.partition("/")[0] for name in images if "/" in name}
+    inside = f" in {counted(len(classes), 'folder')}" if classes else ""
+    more = f", {counted(others, 'image')} in other formats" if others else ""
+    return f"image folder: {counted(len(images), 'image')}{inside}{more}"
+
+
+class Source(ListedSource):
+    """An image folder."""
+
+    kind = "folder"
+    roles = (FileRole("image", "image", "", Field("image", "image", "encoded")),)
+    _samples: "_Samples"
+    _classes: Mapping[str, int] = MappingProxyType({})
+
+    def __init__(
+        self,
+        root: Path | FileTree,
+        *,
+        classes: str = "auto",
+        layout: str = "auto",
+        allow_empty: bool = False,
+        decode_with: str = "none",
+        pairs: str = "refuse",
+        ignore_suffixes: Sequence[str] = (),
+        known_classes: Sequence[str] = (),
+        follow_links: bool = False,
+    ) -> None:
+        """List the folder.
+
+        Args:
+            root: The folder or the archive.
+            classes: `folders`: one class per folder. `none`: no labels. `auto`: classes if all images are in folders,
+                no labels if all images are directly in the root.
+            layout: The meaning of the folders under the root. `class`: classes. `split/class`: splits that contain
+                classes. `split`: splits without labels. `auto`: classes, but an error if their names are those of
+                splits, or of images and masks. `unchecked`: as `auto`, without the error.
+            allow_empty: Whether a class may have no image.
+            decode_with: `pillow`: Pillow decodes images that packer does not read. `none`: they are errors.
+            pairs: Images that seem to belong to others, such as `1_mask.png` to `1.jpg`: `refuse` them, or read them
+                as `samples`.
+            ignore_suffixes: Ends of the names of image files that are not samples, or patterns of their paths.
+            known_classes: The names of the classes in the order of their numbers. Empty: the folders, sorted.
+            follow_links: Whether links out of the folder are followed.
+
+        Raises:
+            InvalidRequest: There is no image, a class is empty, the meaning of the folders or images is not clear, or
+                two options contradict each other.
+            BadInput: A class is a link to another one, or is not a known class.
+            MissingPackage: Pillow is not installed.
+        """
+        base.check_choice("classes", classes, ("auto", "folders", "none"))
+        base.check_choice("layout", layout, ("auto", "class", "split/class", "split", UNCHECKED))
+        base.check_choice("decode_with", decode_with, ("none", "pillow"))
+        base.check_choice("pairs", pairs, ("refuse", "samples"))
+        has_labels = {"class": True, "split/class": True, "split": False}.get(layout)
+        if classes != "auto" and has_labels is not None and has_labels != (classes != "none"):
+            raise InvalidRequest(f"--layout {layout} and --classes {classes} contradict each other: omit --classes")
+        listing = self._open_root(root, follow_links=follow_links)
+        endings = tuple(text for text in ignore_suffixes if "{" not in text)
+        patterns = [SidecarPattern(text) for text in ignore_suffixes if "{" in text]
+        names = [
+            name
+            for name in listing.names
+            if not name.endswith(endings) and not any(pattern.matches(name) for pattern in patterns)
+        ]
+        images = [name for name in names if _is_image(name)]
+        others = [name for name in names if not _is_image(name)]
+        unread = _unread_images.unread_images(self.folder, others)
+        if decode_with == "pillow":
+            decoded = [name for name in unread if pillow.is_readable(name)]
+            pillow.check_installed(decoded)
+            images = sorted([*images, *decoded])
+            unread = {name: kind for name, kind in unread.items() if not pillow.is_readable(name)}
+            self.decodes = bool(decoded)
+        if not images:
+            found = _unread_images.described(unread) if unread else f"found {described(listing.names)}"
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: no images: {found}; expected names that end in {' '.join(SUFFIXES)}; give "
+                "the folder that contains the images"
+            )
+        every_image = [*images, *unread]
+        all_images = set(every_image)
+        self._extras = [name for name in listing.names if name not in all_images]
+        notes = []
+        if pairs == "refuse" and layout != UNCHECKED:
+            try:
+                annotations = (
+                    [name for name in others if name not in unread] if layout == "auto" and classes != "none" else []
+                )
+                notes = _layout_hints.check_pairs(
+                    self.root, images, unread, others=annotations, by_habit=layout == classes == "auto"
+                )
+            except InvalidRequest as error:
+                more = " (in addition to the --sidecar options, under another name)" if ignore_suffixes else ""
+                raise InvalidRequest(f"{error.message}{more}") from error
+        self._layout = self._decided(every_image, layout, classes, may_have_roles=pairs == "samples")
+        level = {"class": 1, "split": 1, "split/class": 2}.get(self._layout, 0)  # of the folder with the image
+        if self._layout.startswith("split"):
+            self._splits = ordered_splits({name.partition("/")[0] for name in every_image if "/" in name})
+        if self._layout.endswith("class"):
+            folders = _class_folders(listing, patterns, self._splits)
+            filled = {name.split("/")[level - 1] for name in every_image if name.count("/") >= level}
+            self._check_classes(listing, folders, filled, allow_empty=allow_empty)
+            self._classes = {name: number for number, name in enumerate(self._numbered(folders, known_classes))}
+        elif known_classes:
+            raise InvalidRequest(f"{shown(str(self.root))}: the images have no labels; omit --classes-from")
+        self._samples = _Samples(sorted((name for name in images if name.count("/") >= level), key=self._order))
+        self.left_out = [(name, _reason(name, self._layout)) for name in images if name.count("/") < level]
+        self.unread = [(name, _unread_images.reason(kind)) for name, kind in unread.items()]
+        self.unread_message = _unread_images.described(unread) if unread else ""
+        self.schema = self._schema()
+        self.notes = [*listing.notes(), *self._notes(), *notes]
+
+    def _decided(self, images: Sequence[str], layout: str, classes: str, *, may_have_roles: bool) -> str:
+        """Return the layout with `auto` decided; empty for images without labels and splits."""
+        if layout not in ("auto", UNCHECKED):
+            return layout
+        loose = [name for name in images if "/" not in name]
+        if classes == "none" or (classes == "auto" and len(loose) == len(images)):
+            return ""
+        if classes == "auto" and loose:
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: {counted(len(loose), 'image')} directly in the root (such as "
+                f"{shown(loose[0])}) and {len(images) - len(loose)} in folders: cannot decide whether folders are "
+                "classes; add --classes folders (skips the former) or --classes none (no labels)"
+            )
+        if layout == "auto":
+            _layout_hints.check_classes(self.root, images, may_have_roles=may_have_roles)
+        return "class"
+
+    def _check_classes(
+        self, listing: Listing, classes: Sequence[str], filled: Iterable[str], *, allow_empty: bool
+    ) -> None:
+        """Raise BadInput for a class that is a link to another one, InvalidRequest for one without images."""
+        where = shown(str(self.root))
+        twice = [f"{name} ({first or 'the folder itself'})" for name, first in listing.repeats if "/" not in name]
+        if twice:
+            raise BadInput(
+                f"{where}: {linked(len(twice), 'class')} to a folder that is packed already: {listed(twice)}; each "
+                "folder is packed once: copy it (cp -al takes no space), or remove the link"
+            )
+        empty = sorted(set(classes).difference(filled))
+        if not filled:
+            raise InvalidRequest(f"{where}: no image is in a folder, so that there are no classes; add --classes none")
+        if empty and not allow_empty:
+            raise InvalidRequest(
+                f"{where}: {counted(len(empty), 'class')} of {len(classes)} without an image: {listed(empty)}; fill or "
+                "remove the folders, or add --allow-empty"
+            )
+
+    def _numbered(self, classes: Sequence[str], known: Sequence[str]) -> Sequence[str]:
+        """Return the classes in the order of their numbers; raises BadInput for one that is not known."""
+        unknown = sorted(set(classes).difference(known)) if known else []
+        if unknown:
+            raise BadInput(
+                f"{shown(str(self.root))}: {counted(len(unknown), 'class')} that the pack of --classes-from does not "
+                f"have: {listed(unknown)}; it has {listed(known)}; rename or remove the folders, or omit --classes-from"
+            )
+        return known or classes
+
+    def _schema(self) -> Schema:
+        fields = [Field("key", "text", "text"), Field("image", "image", "encoded")]
+        if self._classes:
+            fields.append(Field("label", "number", "number", dtype="int64", shape=(), classes=tuple(self._classes)))
+        if self._splits:
+            fields.append(Field("split", "number", "number", dtype="int64", shape=(), classes=self._splits))
+        if self.decodes:
+            fields.append(Field("files", "json", "json", hidden=True))
+        return Schema(tuple(fields))
+
+    def _order(self, name: str) -> tuple[int, str, str, str]:
+        folder, _, file = name.rpartition("/")
+        split = self._splits.index(name.partition("/")[0]) if self._splits else 0
+        return split, self._class(name) if folder else "", folder, file
+
+    def _class(self, name: str) -> str:
+        return name.split("/")[1 if self._layout == "split/class" else 0]
+
+    # ---- values
+
+    def key(self, index: int) -> str:
+        return self._samples.names[self.checked(index)]
+
+    def file_names(self, index: int) -> tuple[str, ...]:
+        return (self.key(index),)
+
+    def split_of(self, sample: FileSample) -> str:
+        return sample.key.partition("/")[0]
+
+    def listed_values(self, sample: FileSample) -> base.Sample:
+        return {"label": np.int64(self._classes[self._class(sample.key)])} if self._classes else {}
+
+    def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
+        if not self.decodes:
+            return {}
+        if _is_image(sample.key):
+            return {"files": {"image": sample.key}}
+        try:
+            image = pillow.decode(files["image"], Path(sample.key).name)
+        except DamagedImage as error:
+            raise BadInput(f"{self.root / sample.key}: {error.message}") from error
+        return {"image": image, "files": {"image": f"{sample.key}.png"}}
+
+    def value(self, index: int, name: str) -> Any:
+        is_decoded = self.decodes and name in ("image", "files")
+        return self[index][name] if is_decoded else super().value(index, name)
+
+    # ---- notes
+
+    def _notes(self) -> list[str]:
+        names = self._samples.names
+        classes = counted(len(self._classes), "class") if self._classes else "no classes"
+        notes = [f"{counted(len(names), 'image')}, {classes}"]
+        if self._splits:
+            counts = Counter(name.partition("/")[0] for name in names)
+            notes.append("splits: " + ", ".join(f"{shown(name)} {counts[name]}" for name in self._splits))
+        if self._classes:
+            notes += self._notes_on_classes()
+        if self.decodes:
+            decoded = [name for name in names if not _is_image(name)]
+            notes.append(f"decoded by Pillow, stored as PNG: {described(decoded, 'image')}")
+        if self._extras:
+            notes.append(f"{described(self._extras, 'other file')}: not images, or sidecars of images")
+        return notes
+
+    def _notes_on_classes(self) -> list[str]:
+        names, classes = self._samples.names, list(self._classes)
+        counts = Counter(map(self._class, names))
+        first = ", ".join(f"{shown(name)} {counts[name]}" for name in classes[:_SHOWN_CLASSES])
+        more = f", ... and {len(classes) - _SHOWN_CLASSES} more" if len(classes) > _SHOWN_CLASSES else ""
+        notes = [f"classes: {first}{more}"]
+        if all(map(str.isdecimal, classes)) and classes != sorted(classes, key=int):
+            number = next(name for place, name in enumerate(classes) if int(name) != place)
+            notes.append(
+                "classes are numbered in the order of their names, as by ImageFolder: the label of "
+                f"{shown(number)} is {self._classes[number]}"
+            )
+        present = {(name.partition("/")[0], self._class(name)) for name in names} if self._splits else set()
+        for split in self._splits:
+            absent = [name for name in classes if (split, name) not in present]
+            if absent:
+                notes.append(f"split {shown(split)} has no image of {counted(len(absent), 'class')}: {listed(absent)}")
+        return notes
+
+
+class _Samples(Sequence[FileSample]):
+    """The samples of sorted names, made when they are read."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: Any) -> Any:
+        name = self.names[index]
+        return FileSample(name, {"image": name})
+
+
+def _class_folders(listing: Listing, patterns: Sequence[SidecarPattern], splits: Sequence[str]) -> tuple[str, ...]:
+    """Return the folders that are classes: those in the root or in the splits, except those of sidecars alone."""
+    elsewhere = [pattern for pattern in patterns if not pattern.text.startswith(("{folder}/", "{top}/"))]
+    tops: dict[str, bool] = {}  # folder -> whether all its files are sidecars
+    for name in listing.names if elsewhere else ():
+        top, slash, _ = name.partition("/")
+        if slash:
+            tops[top] = tops.get(top, True) and any(pattern.matches(name) for pattern in elsewhere)
+    sidecars = {pattern.top for pattern in elsewhere} | {top for top, is_sidecar in tops.items() if is_sidecar}
+    folders = [name.split("/") for name in listing.folders if name.partition("/")[0] not in sidecars]
+    if not splits:
+        return tuple(parts[0] for parts in folders if len(parts) == 1)
+    return tuple(sorted({parts[1] for parts in folders if len(parts) == 2 and parts[0] in splits}))
+
+
+def _reason(name: str, layout: str) -> str:
+    """Return the reason for which an image is skipped."""
+    if "/" not in name:
+        return f"image is directly in the root, in no {layout.partition('/')[0]} folder"
+    return f"image is directly in {shown(name.partition('/')[0])}, in no class folder"
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(SUFFIXES)

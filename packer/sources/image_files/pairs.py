@@ -1,0 +1,243 @@
+"""Pairs: images with masks, or with other files, whose names have the same stem.
+
+Roles declare the files of a sample, `mask=masks/gt_{stem}.png:mask` (packer.sources._file_pattern), or a published
+layout does (`_pair_layouts`). Files with the same stem, folder and split form one sample. The order of the
+samples is by split, folder and stem.
+
+Fields: key (split, folder and stem as one path); one field per role, images as the bytes of their files; folder (text)
+and split (int64) if the patterns have them. VOC has the splits of the lists in ImageSets/Segmentation. Hidden: files
+(field -> relative path), and files that are kept verbatim. ADE20K in full also has mask (uint16), instances (uint8) and
+objects (json), computed from these.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from packer.errors import BadInput, InvalidRequest
+from packer.schema import PIXEL_KINDS, Field
+from packer.sources import base
+from packer.sources._file_pattern import RolePattern, SampleName
+from packer.sources._file_source import FileSource, Groups, Policies
+from packer.sources._listed_source import FileRole, FileSample, Need
+from packer.sources._message_texts import counted, described, listed, shown
+from packer.sources._name_words import ordered_splits, split_rank
+from packer.sources._text_values import text_value
+from packer.sources._trees.file_tree import FileTree
+from packer.sources.annotations._image_sets import NO_SETS, UNLISTED, ImageSets, read_image_sets
+from packer.sources.image_files._pair_layouts import LAYOUTS, PairLayout, PairRole, check_roles, layouts_of
+
+SPECIFICITY = 20
+_NAMES = tuple(dict.fromkeys(layout.name for layout in LAYOUTS))
+_COLORS = "seg_file"  # in ADE20K in full: the role whose colors are classes and objects
+_CLASSES = (Field("mask", "mask", "png", dtype="uint16"), Field("instances", "mask", "png", dtype="uint8"))
+_OBJECTS = Field("objects", "json", "json")
+_OPTIONAL = "polygons_file"
+
+
+def recognise(names: Sequence[str]) -> str | None:
+    """Return a line that names the published layouts that files fit; None for none."""
+    layouts = " or ".join(layout.name for layout in layouts_of(names))
+    return f"pairs like {layouts}: images with masks, matched by name" if layouts else None
+
+
+class Source(FileSource):
+    """Images with masks, matched by name."""
+
+    kind = "pairs"
+    title = "images with masks"
+    noun = "sample"
+    telling_options = ("roles", "like")
+    carries_skipped = False
+    _layout: PairLayout | None = None
+    _sets: ImageSets = NO_SETS
+    _groups: Groups
+    _names: Mapping[str, SampleName]
+
+    def __init__(
+        self,
+        root: Path | FileTree,
+        *,
+        like: str = "auto",
+        roles: Sequence[str] = (),
+        missing: str = "error",
+        own_splits: bool = True,
+        follow_links: bool = False,
+    ) -> None:
+        """List the files.
+
+        Args:
+            root: The folder or the archive.
+            like: The published layout; `auto`: the layout that the names fit.
+            roles: `NAME=PATTERN:KIND` each, instead of a layout, an image first.
+            missing: A sample without a file that others have: an `error`, or `skip` the sample.
+            own_splits: Whether the samples have the splits of the patterns, or of the lists in ImageSets.
+            follow_links: Whether links out of the folder are followed.
+
+        Raises:
+            InvalidRequest: There are no such files, or the roles do not form samples.
+            BadInput: Samples lack files, or a file has two roles, or a sample has two files of one role.
+        """
+        base.check_choice("like", like, ("auto", *_NAMES))
+        base.check_choice("missing", missing, ("error", "skip"))
+        if roles and like != "auto":
+            raise InvalidRequest(f"--like {like} and --role: a layout has its own roles; omit one of them")
+        declared = tuple(map(PairRole.parse, roles))
+        if not roles:
+            names = self._open_root(root, follow_links=follow_links).names
+            self._layout = _layout(self.root, names, None if like == "auto" else like)
+            declared, root = self._layout.roles, self.folder
+        check_roles(declared)
+        self._has_sets = own_splits and self._layout is not None and self._layout.name == "voc"
+        self._counts = {role.field: role.pattern for role in declared if role.is_count}
+        self.roles = [_file_role(role, self._layout) for role in declared]
+        self._list(root, Policies(missing=missing), follow_links=follow_links, own_splits=own_splits)
+        self.companions = [field.name for field in self.schema if field.kind in PIXEL_KINDS][1:]
+
+    # ---- grouping
+
+    @classmethod
+    def key_of(cls, match: Any) -> str:
+        return "/".join(filter(None, match.group(*SampleName._fields)))
+
+    @classmethod
+    def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
+        """Group the files: the longest pattern that matches a file applies. Files that are counted are other files."""
+        weights = {role.name: RolePattern(role.example).weight for role in roles}
+        ordered = sorted(roles, key=lambda role: -weights[role.name])
+        groups, others = super()._grouped(names, ordered)
+        unclear = [
+            f"{name} ({first.name}, {second.name})"
+            for first, second in combinations(ordered, 2)
+            if weights[first.name] == weights[second.name]
+            for paths in groups.values()
+            for name in paths.get(first.name, ())
+            if second.match(name)
+        ]
+        if unclear:
+            raise BadInput(f"two roles match the same files: {listed(unclear)}; add a suffix to one of the patterns")
+        counts = [role.name for role in roles if role.need == "unused"]
+        others += [name for paths in groups.values() for role in counts for name in paths.pop(role, ())]
+        return {at: paths for at, paths in groups.items() if paths} if counts else groups, others
+
+    def choose(self, groups: Groups) -> None:
+        self._groups = groups
+        self._names = {at[1]: self._name(paths) for at, paths in groups.items()}
+        present = {role for paths in groups.values() for role in paths}
+        self.roles = [role for role in self.roles if role.need != "optional" or role.name in present]
+        for role in self.roles:
+            if role.need == "always" and role.name not in present:
+                path = RolePattern(role.example).path(next(iter(self._names.values())))
+                where = f"{shown(str(self.root))}: --role {role.name}={shown(role.example)}"
+                raise InvalidRequest(f"{where} matches nothing: expected files such as {shown(path)}")
+
+    def _name(self, paths: Mapping[str, Sequence[str]]) -> SampleName:
+        """Return the values of the placeholders in the paths of a sample."""
+        matches = (role.match(paths[role.name][0]) for role in self.roles if role.name in paths)
+        return next(SampleName.of(match) for match in matches if match)
+
+    def order(self, sample: FileSample) -> Any:
+        name = self._names[sample.key]
+        rank = split_rank(name.split)
+        return len(_NAMES) if rank is None else rank, name
+
+    def split_of(self, sample: FileSample) -> str:
+        return self._sets.splits.get(sample.key, UNLISTED) if self._sets.names else self._names[sample.key].split
+
+    def split_names(self, found: set[str]) -> tuple[str, ...]:
+        return self._sets.names or ordered_splits(found)
+
+    def prepare(self, present: set[str]) -> None:
+        counted_files = {field: Counter[str]() for field in self._counts}
+        for field, pattern in self._counts.items():
+            counted_files[field].update(match.key for match in map(pattern.match, self._extras) if match)
+        self._numbers = {field: counts for field, counts in counted_files.items() if counts}
+        self._has_folders = any(self._names[sample.key].folder for sample in self._samples)
+        if self._has_sets:
+            self._sets = read_image_sets(
+                self.folder,
+                self._extras,
+                pictures={paths["image"][0]: key for (_, key), paths in self._groups.items() if "image" in paths},
+                samples=[sample.key for sample in self._samples],
+                task="Segmentation",
+            )
+
+    # ---- fields and values
+
+    def _probed(self, field: Field) -> Field:
+        return field  # the declaration has the dtype of a mask
+
+    def more_fields(self) -> Sequence[Field]:
+        objects = [_OBJECTS] if self._layout is not None and self._layout.objects is not None else []
+        folder = [Field("folder", "text", "text")] if self._has_folders else []
+        return [*(_CLASSES if objects else ()), *objects, *self._numbers, *folder]
+
+    def listed_values(self, sample: FileSample) -> base.Sample:
+        values: base.Sample = {field.name: np.int64(counts[sample.key]) for field, counts in self._numbers.items()}
+        return {**values, "folder": self._names[sample.key].folder} if self._has_folders else values
+
+    def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
+        if self._layout is None or self._layout.objects is None:
+            return {}
+        from packer.sources.image_files import _ade20k_labels  # images, which listing a folder does not need
+
+        colors, objects = (str(self.root / sample.paths[role]) for role in (_COLORS, "objects_file"))
+        classes, instances = _ade20k_labels.classes_and_instances(files[_COLORS], colors)
+        is_json = self._layout.objects == "json"
+        read = _ade20k_labels.annotation if is_json else _ade20k_labels.attribute_rows
+        return {"mask": classes, "instances": instances, "objects": read(files["objects_file"], objects)}
+
+    def tables(self) -> tuple[Path, ...]:
+        return tuple(self.root / name for name in self._sets.tables)
+
+    def more_notes(self) -> Sequence[str]:
+        fields = ", ".join(field.name for field in self.schema if field.name != "key" and not field.hidden)
+        notes = [f"fields: {fields}{f', laid out like {self._layout.name}' if self._layout is not None else ''}"]
+        names = {*self.schema.names, *(f"split {name}" for name in self._splits)}
+        remarks = self._layout.remarks if self._layout is not None else {}
+        notes += [f"{name}: {remark}" for name, remark in remarks.items() if name in names]
+        for role in self._present:
+            lossy = sum(each.paths.get(role.name, "").lower().endswith((".jpg", ".jpeg")) for each in self._samples)
+            if role.field and role.field.kind == "mask" and lossy:
+                notes.append(
+                    f"{shown(role.name)}: {counted(lossy, 'file')} in JPEG, which blurs values around edges: threshold "
+                    "them, or convert to PNG"
+                )
+        return [*notes, *self._sets.notes]
+
+
+def _file_role(role: PairRole, layout: PairLayout | None) -> FileRole:
+    need: Need = "always" if layout is None or role.name == "image" else "alike"
+    need = "unused" if role.is_count else "optional" if layout is not None and role.name == _OPTIONAL else need
+    return FileRole(
+        role.name,
+        role.pattern.text,
+        role.pattern.expression,
+        None if role.is_count else role.field,
+        need,
+        otherwise=layout.remarks.get(f"no {role.name}", "") if layout is not None else "",
+        parse=partial(text_value, kind=role.field.kind) if role.field.kind in ("text", "json") else None,
+    )
+
+
+def _layout(root: Path, names: Sequence[str], like: str | None) -> PairLayout:
+    """Return the layout that files fit; raises InvalidRequest for none and for several."""
+    layouts = list(layouts_of(names, like))
+    where = shown(str(root))
+    if len(layouts) > 1:
+        options = " or ".join(f"--like {layout.name}" for layout in layouts)
+        raise InvalidRequest(f"{where}: cannot decide between two layouts of images and masks: add {options}")
+    if layouts:
+        return layouts[0]
+    variants = [layout for layout in LAYOUTS if layout.name == like]
+    expected = "; or ".join(" and ".join(role.pattern.text for role in one.roles[:2]) for one in variants)
+    expected = expected or f"a layout that --like names ({', '.join(_NAMES)})"
+    raise InvalidRequest(
+        f"{where}: no images with masks: found {described(names)}, expected {expected}; or declare the files, such as "
+        "--role 'image=images/{stem}.jpg:image' --role 'mask=masks/{stem}.png:mask'"
+    )
