@@ -1,7 +1,7 @@
 """JPEG decoding by libjpeg-turbo: the accurate DCT, the fast one, fast upsampling, and both; time and PSNR of each.
 
 Each picture is decoded in four ways, one after the other, by one thread; PSNR and the largest difference are against
-the accurate DCT with filtered upsampling. Only pictures whose chroma is at half of both sides are taken.
+the accurate DCT with filtered upsampling. Only photos whose chroma is at half of both sides are taken.
 `dct="fast"` is both.
 """
 
@@ -28,16 +28,16 @@ def main() -> None:
     args = base.arguments(__doc__ or "", folder=None, samples=200, rounds=9)
     with base.scratch() as scratch:
         folder = base.photos(args.folder, scratch, args.samples)
-        pictures = _pictures(folder, args.samples)
-    megapixels = sum(height * width for _, (height, width, _) in pictures) / len(pictures) / 1e6
-    rows = {"pictures": f"{len(pictures)}, {megapixels:.2f} MP each; simplejpeg {simplejpeg.__version__}"}
+        photos = _pictures(folder, args.samples)
+    megapixels = sum(height * width for _, (height, width, _) in photos) / len(photos) / 1e6
+    rows = {"photos": f"{len(photos)}, {megapixels:.2f} MP each; simplejpeg {simplejpeg.__version__}"}
     figures: dict[str, object] = {}
-    times, errors = _measured(pictures, args.rounds)
+    times, errors = _measured(photos, args.rounds)
     for name in _WAYS:
         ratio = base.ratio(times, name, "accurate")
         mean, most = errors[name]
         lost = "" if name == "accurate" else f", PSNR {-10 * math.log10(mean / 255**2):.1f} dB, at most {most} levels"
-        taken = base.spread([1e6 * one / len(pictures) for one in times[name]], "us", 0)
+        taken = base.spread([1e6 * one / len(photos) for one in times[name]], "us", 0)
         rows[name] = f"{taken}, {ratio:.2f} of accurate{lost}"
         figures[name] = {"seconds": times[name], "squared error": mean, "most": most}
     base.report("JPEG decoding, fast and accurate", rows, figures, args)
@@ -60,12 +60,12 @@ def _pictures(folder: Path, most: int) -> list[tuple[bytes, tuple[int, int, int]
 
 
 def _measured(
-    pictures: list[tuple[bytes, tuple[int, int, int]]], rounds: int
+    photos: list[tuple[bytes, tuple[int, int, int]]], rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, tuple[float, int]]]:
     times: dict[str, list[float]] = {name: [0.0] * rounds for name in _WAYS}
     sums, most, values = dict.fromkeys(_WAYS, 0.0), dict.fromkeys(_WAYS, 0), 0
     for number in range(-1, rounds):
-        for data, shape in pictures:
+        for data, shape in photos:
             pixels = np.empty(shape, np.uint8)
             accurate = None
             for name, (fast_dct, fast_upsampling) in _WAYS.items():

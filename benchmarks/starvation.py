@@ -46,10 +46,10 @@ def box(height: int, width: int) -> tuple[int, int, int, int]:
 
 def with_pillow(path: str) -> np.ndarray[Any, Any]:
     with Image.open(path) as image:
-        picture = image.convert("RGB")
-    top, left, height, width = box(picture.height, picture.width)
+        rgb = image.convert("RGB")
+    top, left, height, width = box(rgb.height, rgb.width)
     return np.asarray(
-        picture.crop((left, top, left + width, top + height)).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+        rgb.crop((left, top, left + width, top + height)).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
     )
 
 

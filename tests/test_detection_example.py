@@ -25,12 +25,12 @@ def example() -> ModuleType:
     return module
 
 
-def rectangles(root: Path, pictures: int) -> Path:
+def rectangles(root: Path, count: int) -> Path:
     """Red and blue rectangles in gray pictures; every fourth picture has none."""
     random = np.random.default_rng(1)
     files: dict[str, bytes] = {}
     images, things = [], []
-    for number in range(pictures):
+    for number in range(count):
         pixels = np.full((64, 80, 3), 90, np.uint8)
         for place in range(number % 4):
             x, y, w, h = 4 + 26 * place, int(random.integers(2, 30)), *random.integers(14, 24, 2).tolist()

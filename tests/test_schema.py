@@ -45,7 +45,7 @@ def test_a_name_that_is_no_plain_word_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({"kind": "picture"}, "unknown kind 'picture'"),
+        ({"kind": "photo"}, "unknown kind 'photo'"),
         ({"dtype": "complex64"}, "unknown dtype 'complex64'"),
         ({"dtype": "<f4"}, "unknown dtype"),
         ({"shape": (-1,)}, "bad shape"),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import Picture, files, random_crop
+from benchmarks.harness.pictures import Picture as Pixels, files, random_crop
 from benchmarks.harness.stacking import Fetched, shuffled
 
 TASKS = {"full": ("",), "rrc": ("",), "big": ("",)}
@@ -18,29 +18,29 @@ SYSTEM = ()
 
 
 class Open:
-    """A path -> RGB picture."""
+    """A path -> RGB pixels."""
 
     def __init__(self, job: Job) -> None:
         self.side = job.side if job.crops else None
 
-    def __call__(self, path: Any) -> Picture:
+    def __call__(self, path: Any) -> Pixels:
         from PIL import Image
 
         with Image.open(path) as image:
-            picture = image.convert("RGB")
+            rgb = image.convert("RGB")
         if self.side is not None:
-            top, left, height, width = random_crop(picture.height, picture.width)
+            top, left, height, width = random_crop(rgb.height, rgb.width)
             box = (left, top, left + width, top + height)
-            picture = picture.resize((self.side, self.side), Image.Resampling.BILINEAR, box)
+            rgb = rgb.resize((self.side, self.side), Image.Resampling.BILINEAR, box)
             if random.random() < 0.5:
-                picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        return np.array(picture)
+                rgb = rgb.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return np.array(rgb)
 
 
 def prepare(job: Job) -> None:
     """Nothing: the folder is the format."""
 
 
-def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+def epochs(job: Job) -> Callable[[], Iterator[Pixels]]:
     paths = files(job.images)
     return shuffled(Fetched(paths.__getitem__, len(paths), Open(job)), job)

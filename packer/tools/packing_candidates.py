@@ -80,17 +80,17 @@ def candidates(
         plan = make_plan(source, ConversionOptions(to=common[0], resize=size, extras_bytes=0))
         if plan.links:
             raise plan.refusal(plan.links)
-        pictures = [field for field in plan.schema if field.kind in PIXEL_KINDS]
-        for codec, wanted, loses in _ways(pictures, is_resized=size is not None):
+        pixel_fields = [field for field in plan.schema if field.kind in PIXEL_KINDS]
+        for codec, wanted, loses in _ways(pixel_fields, is_resized=size is not None):
             asked = tuple(pair for pair in wanted if pair[1] != plan.schema[pair[0]].codec)
             groups.append([Candidate(name, codec, size, asked, loses, max_pixels) for name in common])
         groups += [[Candidate(name, name, size, max_pixels=max_pixels)] for name in own]
     return sorted(groups, key=lambda group: (group[0].loses, group[0].size not in good))
 
 
-def _ways(pictures: Sequence[Field], *, is_resized: bool) -> Iterator[tuple[str, list[tuple[str, str]], bool]]:
-    """Yield name, (field, codec) pairs and `loses`. pictures: with the codecs of a conversion without --codec."""
-    images = [field for field in pictures if field.kind == "image"]
+def _ways(pixel_fields: Sequence[Field], *, is_resized: bool) -> Iterator[tuple[str, list[tuple[str, str]], bool]]:
+    """Yield name, (field, codec) pairs and `loses`. pixel_fields: with the codecs of a conversion without --codec."""
+    images = [field for field in pixel_fields if field.kind == "image"]
     jpeg = [(field.name, _JPEG) for field in images]
     is_default = all(field.codec == _JPEG for field in images)
     if not is_resized:
@@ -98,9 +98,9 @@ def _ways(pictures: Sequence[Field], *, is_resized: bool) -> Iterator[tuple[str,
     if images and (is_resized or not is_default):
         yield _JPEG, jpeg, not (is_resized and is_default)
     if is_resized and images and not is_default:
-        yield "png", [(field.name, "png") for field in pictures if field.kind != "depth"], False
-    if any(field.codec != "raw" for field in pictures) or is_resized:
-        yield "raw", [(field.name, "raw") for field in pictures], False
+        yield "png", [(field.name, "png") for field in pixel_fields if field.kind != "depth"], False
+    if any(field.codec != "raw" for field in pixel_fields) or is_resized:
+        yield "raw", [(field.name, "raw") for field in pixel_fields], False
     if images and any(field.codec != _PLANES for field in images):
         yield _PLANES, [(field.name, _PLANES) for field in images], True
 

@@ -282,7 +282,7 @@ def test_without_dali_arguments_says_what_to_install(
         ({"first_epoch": True}, InvalidRequest, "first_epoch=True"),
         ({"fields": "image"}, WrongType, "expected field names"),
         ({"fields": ()}, WrongType, "expected field names"),
-        ({"fields": ("picture",)}, UnknownKey, "picture"),
+        ({"fields": ("photo",)}, UnknownKey, "photo"),
         ({"batch_size": 0}, InvalidRequest, "batch_size=0"),
         ({"rank": 1}, InvalidRequest, "pass both or neither"),
         ({"encoded": "no"}, WrongType, "encoded='no'"),

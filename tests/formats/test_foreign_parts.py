@@ -159,7 +159,7 @@ def test_an_unshuffled_format_takes_the_option_too(photos: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     "slots, reason",
     [
-        ({"picture": "image"}, "has no slot 'picture'; it has: image"),
+        ({"photo": "image"}, "has no slot 'photo'; it has: image"),
         ({"image": "photo"}, "no field 'photo'; there are: key, image"),
         ({"image": "key"}, "key is a field of kind text, expected a picture"),
     ],

@@ -67,13 +67,13 @@ def test_only_the_identity_of_that_size_is_one() -> None:
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_upright_is_what_pillow_makes_of_the_exif_orientation(orientation: int) -> None:
-    picture = np.arange(3 * 5 * 3, dtype=np.uint8).reshape(3, 5, 3)
-    image = Image.fromarray(picture)
+    pixels = np.arange(3 * 5 * 3, dtype=np.uint8).reshape(3, 5, 3)
+    image = Image.fromarray(pixels)
     exif = image.getexif()
     exif[0x0112] = orientation
     image.info["exif"] = exif.tobytes()
     expected = np.asarray(ImageOps.exif_transpose(image))
-    assert np.array_equal(at_pixels(upright(orientation, 3, 5), picture), expected)
+    assert np.array_equal(at_pixels(upright(orientation, 3, 5), pixels), expected)
 
 
 @given(st.integers(1, 2000), st.integers(1, 2000), st.integers(1, 600))

@@ -83,7 +83,7 @@ def test_a_file_of_two_roles_is_an_error(tmp_path: Path) -> None:
     [
         "image",
         "image=a/{stem}.png",
-        "image=a/{stem}.png:picture",
+        "image=a/{stem}.png:photo",
         "mask=a/{stem}.png:mask:int32",
         "d=a/{stem}.png:depth:none",
         "text=a/{stem}:text",

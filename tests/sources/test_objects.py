@@ -281,7 +281,7 @@ def test_samples_of_unequal_shapes_are_refused_or_named(tmp_path: Path) -> None:
         ([{"x": object()}], {}, "'x'.*object"),
         ([{"x": None}], {}, "'x'.*NoneType"),
         ([{"x": 1}, {"x": "a"}], {}, "several kinds"),
-        ([{"x": 1}], {"fields": {"x": "picture"}}, "unknown kind 'picture'"),
+        ([{"x": 1}], {"fields": {"x": "photo"}}, "unknown kind 'photo'"),
         ([{"x": 1}], {"fields": {"y": "number"}}, "'y'"),
         ([{"x": 1}], {"axes": "chw"}, "option axes"),
         ([{"x": 1}], {"follow_links": True}, "follow_links"),

@@ -62,7 +62,7 @@ def test_a_golden_file_is_a_sample(tmp_path: Path) -> None:
 def test_what_mxnet_wrote_is_read_and_written_alike(tmp_path: Path) -> None:
     images = [b"\xff\xd8jpg", b"ab" + KEY + b"cd" + KEY, KEY + b"xxxxx", b""]
     labels: list[float | list[float]] = [3.0, [1.0, 2.5], 7.0, [4.0]]
-    made = [recordio_image(image, label, at) for at, (image, label) in enumerate(zip(images, labels, strict=True))]
+    made = [recordio_image(content, label, at) for at, (content, label) in enumerate(zip(images, labels, strict=True))]
     assert recordio(made) == bytes.fromhex(MXNET)
     assert recordio_index(made, range(4)) == MXNET_INDEX
     source = Source(write(tmp_path, {"m.rec": bytes.fromhex(MXNET), "m.idx": MXNET_INDEX}))
@@ -82,7 +82,7 @@ def test_payloads_of_magic_words_come_back() -> None:
 
 def test_the_magic_in_an_image_and_in_its_header_is_read_through(tmp_path: Path) -> None:
     images = [KEY * 3 + picture(1), picture(2) + KEY, b"ab" + KEY + picture(3), picture(4)]
-    made = [recordio_image(image, 1.0, number) for number, image in enumerate(images)]
+    made = [recordio_image(content, 1.0, number) for number, content in enumerate(images)]
     made[3] = recordio_image(images[3], 1.0, RECORDIO_MAGIC)  # the id is the magic
     source = written(tmp_path, made)
     assert [source.value(row, "image") for row in range(4)] == images
