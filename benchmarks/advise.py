@@ -36,7 +36,7 @@ def compared(root: Path, scratch: Path, *, rounds: int, seconds: float) -> Itera
             for trial in trials.trials(sample.few, group, seconds=seconds):
                 how = trial.candidate
                 if how.format in ("hdf5", "pth") and how.codec != "raw":
-                    continue  # advise measures what these formats cost of raw pictures only
+                    continue  # advise measures what these formats cost of raw images only
                 pack = scratch / f"{root.name}: {how.format}, {how.codec}, {how.size or 'size as it is'}"
                 if not pack.exists():
                     subprocess.run([*base.PACKER, *shlex.split(how.line(root, pack))[1:]], check=True)

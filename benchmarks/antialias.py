@@ -27,7 +27,7 @@ def psnr(one: Pixels, other: Pixels) -> float:
 
 
 def crops(file: bytes, view: View) -> dict[str, float]:
-    """One crop through everybody: the box is the same, cut from the accurately decoded picture."""
+    """One crop through everybody: the box is the same, cut from the accurately decoded image."""
     whole = Decoder("image")(file)
     steps = axis_aligned_steps(view, *whole.shape[:2])
     if steps is None:

@@ -64,7 +64,7 @@ def _many(scratch: Path) -> dict[str, Path]:
     paths = {"tar": scratch / "many.tar", "zip": scratch / "many.zip"}
     with tarfile.open(paths["tar"], "w") as made, zipfile.ZipFile(paths["zip"], "w") as stored:
         for number in range(_MANY):
-            info = tarfile.TarInfo(f"class{number % 100:03d}/picture_{number:06d}.jpg")
+            info = tarfile.TarInfo(f"class{number % 100:03d}/image_{number:06d}.jpg")
             info.size = 1000
             made.addfile(info, io.BytesIO(bytes(1000)))
             stored.writestr(info.name, bytes(1000))

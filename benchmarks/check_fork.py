@@ -3,7 +3,7 @@
     python benchmarks/check_fork.py CHECKOUT ocid=FOLDER vmrd=FOLDER grasp-anything=FOLDER [--size 224]
 
 FOLDER: a set of that kind, or a part of it. Exits 1 where rectangles or maps of an item are not equal to the bit; says
-the mean difference of pictures, which the loaders warp three times and packer once. Four turns, three zooms. Needs
+the mean difference of images, which the loaders warp three times and packer once. Four turns, three zooms. Needs
 scikit-image and imageio; matplotlib, which the checkout imports to draw, need not be there. What the loaders need of
 NumPy and of the working directory is put there for them: np.int and np.float, and a list that names all label files.
 """
@@ -67,7 +67,7 @@ def maps_of_fork(rectangles: Any, size: int) -> Any:
 
 
 def compare(name: str, folder: Path, size: int, scratch: Path) -> bool:
-    """Whether names, rectangles and maps of all items are the same; says how many, and how far pictures are apart."""
+    """Whether names, rectangles and maps of all items are the same; says how many, and how far images are apart."""
     fork = theirs(name, folder, size)
     source, _ = SourceSpec(LOADERS[name][0], {"missing": "skip"}).open(folder)
     convert_source(source, scratch / f"{name}.pack", ConversionOptions(order="stored"))
@@ -84,11 +84,11 @@ def compare(name: str, folder: Path, size: int, scratch: Path) -> bool:
         targets.draw(points, np.zeros(len(points), np.int64), size / 2, drawn)
         same = np.array_equal(np.asarray([each.points for each in rectangles]).reshape(-1, 4, 2), points)
         bad += not (same and np.array_equal(maps_of_fork(rectangles, size), drawn[:, 0]))
-        pictures = [each.get_rgb(index, rot, zoom, normalise=False).astype(float) for each in (fork, own)]
-        levels.append(float(np.abs(pictures[0] - pictures[1]).mean()))
+        images = [each.get_rgb(index, rot, zoom, normalize=False).astype(float) for each in (fork, own)]
+        levels.append(float(np.abs(images[0] - images[1]).mean()))
     print(
         f"{name}: {len(own)} items, {len(fork)} of the fork, {len(levels)} looks, {bad} differences; "
-        f"pictures differ by {np.mean(levels):.2f} grey levels ({max(levels):.2f} the worst look)"
+        f"images differ by {np.mean(levels):.2f} gray levels ({max(levels):.2f} the worst look)"
     )
     return not bad
 

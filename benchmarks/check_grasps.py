@@ -3,7 +3,7 @@
     python benchmarks/check_grasps.py SAMPLES_DIR SPEC_FILE
 
 SAMPLES_DIR holds `cornell` and `jacquard`; SPEC_FILE the tables of label checksums. Exits 1 on any mismatch. For every
-sample and each of four packs: rectangles and maps to the bit for four turns, four zooms and both styles; pictures and
+sample and each of four packs: rectangles and maps to the bit for four turns, four zooms and both styles; images and
 depth by their mean difference. Needs scikit-image and imageio.
 """
 
@@ -107,17 +107,17 @@ def check_labels(pack: Path, reference: Reference, order: list[int]) -> tuple[in
     return count, bad
 
 
-def check_pictures(pack: Path, reference: Reference, order: list[int]) -> tuple[list[float], list[float]]:
-    """Mean differences in grey levels and in mm, one per sample and look."""
-    levels, millimetres = [], []
+def check_images(pack: Path, reference: Reference, order: list[int]) -> tuple[list[float], list[float]]:
+    """Mean differences in gray levels and in mm, one per sample and look."""
+    levels, millimeters = [], []
     dataset = GraspDataset(pack, reference.size)
     for number, index in enumerate(order):
         for rot, zoom in zip(TURNS, ZOOMS, strict=True):
-            ours = dataset.get_rgb(index, rot, zoom, normalise=False).astype(int)
-            levels.append(float(np.abs(ours - reference.get_rgb(number, rot, zoom, normalise=False)).mean()))
+            ours = dataset.get_rgb(index, rot, zoom, normalize=False).astype(int)
+            levels.append(float(np.abs(ours - reference.get_rgb(number, rot, zoom, normalize=False)).mean()))
             depth = dataset.get_depth(index, rot, zoom) - reference.get_depth(number, rot, zoom)
-            millimetres.append(1000 * float(np.abs(depth).mean()))
-    return levels, millimetres
+            millimeters.append(1000 * float(np.abs(depth).mean()))
+    return levels, millimeters
 
 
 def check(name: str, root: Path, pack: Path, spec: str) -> int:
@@ -140,12 +140,12 @@ def check(name: str, root: Path, pack: Path, spec: str) -> int:
         count, wrong = check_labels(pack, reference, order)
         labels += count
         bad += wrong
-    levels, millimetres = check_pictures(pack, reference, order)
-    bad += max(levels) > MOST_LEVELS or max(millimetres) > MOST_MM
+    levels, millimeters = check_images(pack, reference, order)
+    bad += max(levels) > MOST_LEVELS or max(millimeters) > MOST_MM
     print(
         f"{name}: {len(order)} samples; {goldens} golden numbers, {labels} rectangles and maps of {len(TURNS)} turns x "
         f"{len(ZOOMS)} zooms; mean |difference| {np.mean(levels):.2f} levels (worst {max(levels):.2f}), "
-        f"{np.mean(millimetres):.3f} mm (worst {max(millimetres):.3f}); mismatches {bad}"
+        f"{np.mean(millimeters):.3f} mm (worst {max(millimeters):.3f}); mismatches {bad}"
     )
     return bad
 

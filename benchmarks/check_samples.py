@@ -22,7 +22,7 @@ from packer.sources._detection import detect
 from packer.sources.grasp._label_files import corners
 from packer.sources.image_files.folder import SUFFIXES
 
-# key, object, category, positives/with NaN/negatives, centre of the grasps (row,col), depth range in m, crc of rgb and
+# key, object, category, positives/with NaN/negatives, center of the grasps (row,col), depth range in m, crc of rgb and
 # depth
 CORNELL = """
 0100 26 Remote_Controller 4/0/3 302,285 0.0332..2.0346 a2190ac3 e1a729da

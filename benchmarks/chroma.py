@@ -1,8 +1,8 @@
 """What `packer convert --resize` loses in luma and in chroma with codec jpeg:95 and with jpeg:95:444, and their sizes.
 
-Each picture of a folder is resized as `--resize SIZE` does it, stored by each codec and decoded again. PSNR is each
-picture's, against the resized pixels: of the luma, and of both chroma planes together, by the matrix of JFIF; the
-median, and that of the worst picture. `scripts/bench chroma --folder FOLDER --samples 10000 --size 256`
+Each image of a folder is resized as `--resize SIZE` does it, stored by each codec and decoded again. PSNR is each
+image's, against the resized pixels: of the luma, and of both chroma planes together, by the matrix of JFIF; the
+median, and that of the worst image. `scripts/bench chroma --folder FOLDER --samples 10000 --size 256`
 """
 
 import math
@@ -12,7 +12,7 @@ from pathlib import Path
 import base
 import numpy as np
 import numpy.typing as npt
-from planes import pictures
+from planes import images
 
 from packer import codecs
 from packer.geometry import Resize
@@ -38,10 +38,10 @@ def psnr(one: Pixels, other: Pixels) -> tuple[float, float]:
 
 
 def measured(folder: Path, samples: int, size: int) -> dict[str, list[tuple[float, float, int]]]:
-    """Of each codec and picture: PSNR of luma and chroma, and bytes."""
+    """Of each codec and image: PSNR of luma and chroma, and bytes."""
     made = {name: codecs.make(Field("image", "image", name, dtype="uint8", shape=(None, None, 3))) for name in CODECS}
     found: dict[str, list[tuple[float, float, int]]] = {name: [] for name in CODECS}
-    for _, whole in pictures(folder, samples):
+    for _, whole in images(folder, samples):
         pixels = np.ascontiguousarray(warp(whole, Resize(size).view(*whole.shape[:2]), "image"))
         for name, codec in made.items():
             stored = codec.encode(pixels)
@@ -54,19 +54,19 @@ def main() -> None:
     with base.scratch() as scratch:
         found = measured(base.photos(args.folder, scratch, args.samples), args.samples, args.size)
     if not found[CODECS[0]]:
-        raise SystemExit(f"{args.folder}: no picture that packer reads")
+        raise SystemExit(f"{args.folder}: no image that packer reads")
     rows, figures = {}, {}
     for name, values in found.items():
         luma, chroma, sizes = zip(*values, strict=True)
-        figures[name] = {"pictures": len(values), "luma": luma, "chroma": chroma, "bytes": sizes}
+        figures[name] = {"images": len(values), "luma": luma, "chroma": chroma, "bytes": sizes}
         planes = (
             f"{what} {statistics.median(each):.1f} dB, {min(each):.1f} of the worst"
             for what, each in (("luma", luma), ("chroma", chroma))
         )
         ratio = sum(sizes) / sum(bytes_ for *_, bytes_ in found[CODECS[0]])
         size = f"{statistics.mean(sizes) / 1e3:.1f} KB each, {ratio:.3f} of {CODECS[0]}"
-        rows[name] = f"{len(values)} pictures: {'; '.join([*planes, size])}"
-    base.report(f"what is left of pictures of {args.size} px", rows, figures, args)
+        rows[name] = f"{len(values)} images: {'; '.join([*planes, size])}"
+    base.report(f"what is left of images of {args.size} px", rows, figures, args)
 
 
 if __name__ == "__main__":

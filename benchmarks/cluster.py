@@ -452,7 +452,7 @@ def _overhead(args: argparse.Namespace, work: Path, photos: Path, machines: _Mac
     _packer("synth", "folder", small, "--samples", args.parts, "--size", "32x32", "--seed", 0)
     found = {}
     for title, root, options in (
-        (f"{args.parts} parts of one small picture", small, {"part_bytes": 1}),
+        (f"{args.parts} parts of one small image", small, {"part_bytes": 1}),
         ("parts of resized photos", photos, {"part_bytes": 1_000_000, "resize": 224}),
     ):
         parts = len(make_plan(SourceSpec().open(root)[0], ConversionOptions(part_bytes=options["part_bytes"])).parts)

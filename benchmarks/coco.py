@@ -36,14 +36,14 @@ def main() -> None:
     with base.scratch(args.scratch) as scratch:
         file_bytes = _written(scratch, args.images, args.annotations)
         found = {name: _measured(program, scratch) for name, program in (("source", _SOURCE), ("json", _JSON))}
-    rows = {"annotation file": f"{file_bytes / 1e6:.0f} MB, {args.images} pictures, {args.annotations} annotations"}
+    rows = {"annotation file": f"{file_bytes / 1e6:.0f} MB, {args.images} images, {args.annotations} annotations"}
     for name, (seconds, peak, stays) in found.items():
         rows[name] = f"peak {peak / 1e6:.0f} MB, {stays / 1e6:.0f} MB when it is read, {seconds:.0f} s"
     base.report("coco", rows, {"file_bytes": file_bytes, **found}, args)
 
 
 def _written(root: Path, images: int, annotations: int) -> int:
-    """A set of empty pictures, whose annotation file is written line by line; its size."""
+    """A set of empty images, whose annotation file is written line by line; its size."""
     rng = random.Random(0)
     (root / "annotations").mkdir()
     (root / "train2017").mkdir()

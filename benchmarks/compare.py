@@ -43,7 +43,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print all figures as JSON; the tables go to stderr")
     parser.add_argument("--output", "-o", type=Path, metavar="FILE.json", help="also write all figures to this file")
     parser.add_argument("--plot", type=Path, help="draw them into this PNG file; needs matplotlib")
-    parser.add_argument("--plot-sizes", type=Path, help="draw speed against bytes a picture; needs matplotlib, too")
+    parser.add_argument("--plot-sizes", type=Path, help="draw speed against bytes an image; needs matplotlib, too")
     args = parser.parse_args(given)
     args.tasks = args.tasks.split(",")
     args.variants = args.variants.split(",") if args.variants else None

@@ -1,9 +1,9 @@
-"""Decoding a crop: time against its area, for kept bytes and for jpeg:90, and how long each picture holds the GIL.
+"""Decoding a crop: time against its area, for kept bytes and for jpeg:90, and how long each image holds the GIL.
 
 The time is the CPU time of one thread that decodes boxes of random places and a random aspect (3/4 to 4/3), the same
 ones of every file, in turn. How long the interpreter is held, which is what many threads share, is measured as the time
 of a call in which libjpeg-turbo's own work, done without the GIL, is taken out: by a C function that returns at once
-(PyTurboJPEG), or by a picture of one pixel (simplejpeg, which leaves some 2 us of C in). What is left is Python, NumPy
+(PyTurboJPEG), or by an image of one pixel (simplejpeg, which leaves some 2 us of C in). What is left is Python, NumPy
 and ctypes; it is the least of many rounds, since whatever else runs on the machine only adds.
 """
 
@@ -40,7 +40,7 @@ File = tuple[bytes, Header]
 
 
 def files(scratch: Path, size: tuple[int, int], photos: Path | None) -> dict[str, list[File]]:
-    """Pictures of that size as OpenCV writes them at quality 90, and as packer's codec does."""
+    """Images of that size as OpenCV writes them at quality 90, and as packer's codec does."""
     folder = scratch / f"{size[0]}x{size[1]}"
     if photos is None:
         words = ["synth", "folder", str(folder), "--samples", "4", "--seed", "0", "--size", f"{size[0]}x{size[1]}"]
@@ -71,7 +71,7 @@ def boxes(size: tuple[int, int], area: float) -> list[Box]:
 
 
 def once(chosen: list[File], wanted: list[Box], *, eighths: int = 8) -> float:
-    """Microseconds per picture."""
+    """Microseconds per image."""
     started = time.thread_time()
     for number, box in enumerate(wanted):
         file, found = chosen[number % len(chosen)]
@@ -161,7 +161,7 @@ def plot(shares: dict[str, dict[str, dict[float, float]]], path: Path) -> None:
         axes.plot(list(kinds["jpeg:90"]), list(kinds["jpeg:90"].values()), marker="o", label=f"jpeg:90, {size}")
     mean = [statistics.mean(kinds["kept"][area] for kinds in shares.values()) for area in AREAS]
     axes.plot(AREAS, mean, color="black", linestyle="--", label="kept bytes, any size")
-    axes.set(xlabel="area of the crop / picture", ylabel="time / decoding the whole", xlim=(0, 1.02), ylim=(0, 1.2))
+    axes.set(xlabel="area of the crop / image", ylabel="time / decoding the whole", xlim=(0, 1.02), ylim=(0, 1.2))
     axes.legend()
     figure.savefig(path, dpi=120)
 

@@ -1,6 +1,6 @@
 """JPEG decoding by libjpeg-turbo: the accurate DCT, the fast one, fast upsampling, and both; time and PSNR of each.
 
-Each picture is decoded in four ways, one after the other, by one thread; PSNR and the largest difference are against
+Each image is decoded in four ways, one after the other, by one thread; PSNR and the largest difference are against
 the accurate DCT with filtered upsampling. Only photos whose chroma is at half of both sides are taken.
 `dct="fast"` is both.
 """
@@ -28,7 +28,7 @@ def main() -> None:
     args = base.arguments(__doc__ or "", folder=None, samples=200, rounds=9)
     with base.scratch() as scratch:
         folder = base.photos(args.folder, scratch, args.samples)
-        photos = _pictures(folder, args.samples)
+        photos = _images(folder, args.samples)
     megapixels = sum(height * width for _, (height, width, _) in photos) / len(photos) / 1e6
     rows = {"photos": f"{len(photos)}, {megapixels:.2f} MP each; simplejpeg {simplejpeg.__version__}"}
     figures: dict[str, object] = {}
@@ -43,7 +43,7 @@ def main() -> None:
     base.report("JPEG decoding, fast and accurate", rows, figures, args)
 
 
-def _pictures(folder: Path, most: int) -> list[tuple[bytes, tuple[int, int, int]]]:
+def _images(folder: Path, most: int) -> list[tuple[bytes, tuple[int, int, int]]]:
     """Bytes and shape of the JPEGs below a folder with chroma at half of both sides."""
     found = []
     for path in sorted(folder.rglob("*")):

@@ -21,7 +21,7 @@ from packer.pack.reader import Pack
 ROOT = Path(__file__).resolve().parents[1]
 HEIGHT, WIDTH, QUALITY = 375, 500, 90
 LEAST_RATIO = 0.9
-# each prints the seconds that a pass over all records takes, bytes of the picture and the label as a number
+# each prints the seconds that a pass over all records takes, bytes of the image and the label as a number
 _TIMED = """
 import json, sys, time
 def report(passes):
@@ -86,14 +86,14 @@ THEIRS = {
 
 
 def drawn(sources: Path, target: Path, samples: int) -> Path:
-    """JPEGs of one size, cut out of real pictures at random places and scales, in ten folders."""
-    pictures = [image for path in sorted(sources.rglob("*")) if (image := _opened(path)) is not None]
-    if not pictures:
-        raise SystemExit(f"{sources}: no picture of at least {WIDTH}x{HEIGHT}")
+    """JPEGs of one size, cut out of real images at random places and scales, in ten folders."""
+    images = [image for path in sorted(sources.rglob("*")) if (image := _opened(path)) is not None]
+    if not images:
+        raise SystemExit(f"{sources}: no image of at least {WIDTH}x{HEIGHT}")
 
     def write(number: int) -> None:
         draw = np.random.default_rng(number)
-        image = pictures[number % len(pictures)]
+        image = images[number % len(images)]
         scale = draw.uniform(0.6, 1) * min(image.shape[0] / HEIGHT, image.shape[1] / WIDTH)
         height, width = int(HEIGHT * scale), int(WIDTH * scale)
         top, left = draw.integers(0, image.shape[0] - height + 1), draw.integers(0, image.shape[1] - width + 1)
@@ -132,7 +132,7 @@ def packs(photos: Path, scratch: Path, *, pixels: int) -> dict[str, Path]:
 
 
 def loading(pack: Path) -> Callable[[], tuple[float, float]]:
-    """Pictures/s of an epoch of the Loader, and microseconds of CPU per picture: whole pictures, shuffled, decoded."""
+    """Images/s of an epoch of the Loader, and microseconds of CPU per image: whole images, shuffled, decoded."""
     loader = packer.Loader(packer.open(pack, fields=("image", "label")), 64, shuffle=True)
 
     def run() -> tuple[float, float]:
@@ -145,7 +145,7 @@ def loading(pack: Path) -> Callable[[], tuple[float, float]]:
 
 
 def random_reads(pack: Path) -> Callable[[], tuple[float, float]]:
-    """Records/s, and microseconds of CPU per record, of one thread: encoded picture and label, each crc32 compared."""
+    """Records/s, and microseconds of CPU per record, of one thread: encoded image and label, each crc32 compared."""
     opened = Pack(pack, verify="always")
 
     def run() -> tuple[float, float]:
@@ -180,12 +180,12 @@ def apart(found: dict[str, list[tuple[float, float]]]) -> tuple[dict[str, list[f
 
 
 def main() -> None:
-    args = base.arguments(__doc__ or "", pictures=None, scratch=None, samples=4000, pixels=800, rounds=7)
+    args = base.arguments(__doc__ or "", images=None, scratch=None, samples=4000, pixels=800, rounds=7)
     with base.scratch(args.scratch) as scratch:
-        if args.pictures is None:
+        if args.images is None:
             photos = base.photos(None, scratch, args.samples)
         else:
-            photos = drawn(args.pictures, scratch / "photos", args.samples)
+            photos = drawn(args.images, scratch / "photos", args.samples)
         found = packs(photos, scratch, pixels=args.pixels)
         loaded = base.interleaved({name: loading(pack) for name, pack in found.items()}, args.rounds)
         reads = {f"packer, {name}": random_reads(pack) for name, pack in found.items()}
@@ -203,16 +203,14 @@ def main() -> None:
         cpu = base.spread(loader_cpus[name], "us of CPU", 0)
         share = f"/ {beside}: {base.ratio(rates, name, beside):.2f}  (wanted: >= {LEAST_RATIO})"
         share += f", of CPU {base.ratio(loader_cpus, name, beside):.2f}"
-        rows[f"Loader, {name}"] = (
-            f"{base.spread(values, 'pictures/s', 0)}; {cpu}{'; ' + share if name != beside else ''}"
-        )
+        rows[f"Loader, {name}"] = f"{base.spread(values, 'images/s', 0)}; {cpu}{'; ' + share if name != beside else ''}"
     for name, values in walls.items():
         rows[f"records, {name}"] = f"{base.spread(values, 'records/s', 0)}; {base.spread(cpus[name], 'us of CPU', 1)}"
     for name, (_, format, _, _) in THEIRS.items():
         if name in walls:
             times = base.ratio(walls, f"packer, {format}", name)
             rows[f"packer at random / {name}"] = f"{times:.2f}; CPU {base.ratio(cpus, f'packer, {format}', name):.2f}"
-    figures = {"pictures_per_second": rates, "records_per_second": walls, "cpu_us": cpus, "loader_cpu_us": loader_cpus}
+    figures = {"images_per_second": rates, "records_per_second": walls, "cpu_us": cpus, "loader_cpu_us": loader_cpus}
     base.report(f"reading other tools' formats, {args.samples} JPEGs of {WIDTH}x{HEIGHT}", rows, figures, args)
 
 

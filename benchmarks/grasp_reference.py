@@ -90,7 +90,7 @@ def zoomed(image: Any, zoom: float) -> Any:
 
 
 def resized(image: Any, size: int) -> Any:
-    """Compared with (S, S) as the reference compares it: an RGB picture is always resized."""
+    """Compared with (S, S) as the reference compares it: an RGB image is always resized."""
     if image.shape == (size, size):
         return image
     return resize(image, (size, size), preserve_range=True).astype(image.dtype)
@@ -176,10 +176,10 @@ class Reference(torch.utils.data.Dataset):
         image = np.clip(image - image.mean(), -1, 1)
         return resized(zoomed(image, zoom), self.size)
 
-    def get_rgb(self, index: int, rot: float = 0, zoom: float = 1.0, normalise: bool = True) -> Any:
+    def get_rgb(self, index: int, rot: float = 0, zoom: float = 1.0, normalize: bool = True) -> Any:
         image = self._framed(index, imageio.imread(self.rgb_file(index)), rot)
         image = resized(zoomed(image, zoom), self.size)
-        if normalise:
+        if normalize:
             image = image.astype(np.float32) / 255.0
             image -= image.mean()
             image = image.transpose((2, 0, 1))

@@ -1,6 +1,6 @@
-"""JPEG through PyTurboJPEG and the system's libturbojpeg against simplejpeg with its own: whole pictures and crops.
+"""JPEG through PyTurboJPEG and the system's libturbojpeg against simplejpeg with its own: whole images and crops.
 
-The time is the CPU time of one thread, the same pictures and boxes for both, in turn; a ratio is the median over the
+The time is the CPU time of one thread, the same images and boxes for both, in turn; a ratio is the median over the
 rounds of one library's time by the other's in the same round. What each call holds the interpreter is in `crops`.
 Where PyTurboJPEG's library is libjpeg-turbo 3, which decodes a region alone, it also runs without that.
 """
@@ -20,7 +20,7 @@ from packer.images.backends import strict_jpeg
 def runs(
     size: tuple[int, int], made: dict[str, list[crops.File]]
 ) -> dict[str, Callable[[strict_jpeg.JPEGLibrary], float]]:
-    """What is decoded -> microseconds per picture with a library."""
+    """What is decoded -> microseconds per image with a library."""
 
     def timed(library: strict_jpeg.JPEGLibrary, name: str, area: float) -> float:
         with mock.patch.object(strict_jpeg, "library", lambda: library):

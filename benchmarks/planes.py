@@ -1,10 +1,10 @@
-"""How near codec ycc420 comes to the pixels of a folder's pictures, whole and in crops, in how much time and bytes.
+"""How near codec ycc420 comes to the pixels of a folder's images, whole and in crops, in how much time and bytes.
 
-Whole pictures are compared with what libjpeg makes of the same file, or other pictures' own pixels: 4:2:0 JPEGs, whose
+Whole images are compared with what libjpeg makes of the same file, or other images' own pixels: 4:2:0 JPEGs, whose
 planes are kept, apart from all others, whose chroma is made smaller. Crops are compared with the same crop of what the
-codec decodes whole: what scaling each plane by itself changes. Differences are in grey levels, the mean that over all
-pictures; PSNR is each picture's (99 dB of equal ones), its median and that of the worst. Times are CPU time of one
-thread, in turn: the same pictures and crops of what the codec stores, of the pixels of codec raw, and of the files
+codec decodes whole: what scaling each plane by itself changes. Differences are in gray levels, the mean that over all
+images; PSNR is each image's (99 dB of equal ones), its median and that of the worst. Times are CPU time of one
+thread, in turn: the same images and crops of what the codec stores, of the pixels of codec raw, and of the files
 decoded whole. Everything is in memory.
 """
 
@@ -31,7 +31,7 @@ from packer.schema import Field
 
 SIDE = 224
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
-PLANES, OTHERS = "4:2:0 JPEGs", "other pictures"
+PLANES, OTHERS = "4:2:0 JPEGs", "other images"
 CROPS = {
     "crops": RandomResizedCrop(SIDE, antialias=False),
     "crops, antialiased": RandomResizedCrop(SIDE, antialias=True),
@@ -42,7 +42,7 @@ Pixels = npt.NDArray[np.uint8]
 
 
 class Differences:
-    """Of pairs of pictures, in grey levels."""
+    """Of pairs of images, in gray levels."""
 
     def __init__(self) -> None:
         self._most = 0
@@ -50,7 +50,7 @@ class Differences:
         self._psnr = list[float]()
 
     def add(self, one: Pixels, other: Pixels) -> None:
-        """Compare two pictures of one size."""
+        """Compare two images of one size."""
         apart = np.abs(one.astype(np.int16) - other)
         self._most = max(self._most, int(apart.max()))
         self._means.append(float(apart.mean()))
@@ -65,8 +65,8 @@ class Differences:
         return {"pairs": len(self._means), "most": self._most, "mean": mean, "psnr": median, "least": min(self._psnr)}
 
 
-def pictures(folder: Path, most: int) -> Iterator[tuple[bytes, Pixels]]:
-    """File and pixels of each picture that packer reads."""
+def images(folder: Path, most: int) -> Iterator[tuple[bytes, Pixels]]:
+    """File and pixels of each image that packer reads."""
     count = 0
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() not in SUFFIXES or count == most:
@@ -82,7 +82,7 @@ def pictures(folder: Path, most: int) -> Iterator[tuple[bytes, Pixels]]:
 
 
 class Measured(NamedTuple):
-    """Differences by what is compared; of each picture its file, what codec ycc420 stores, its pixels, and crops."""
+    """Differences by what is compared; of each image its file, what codec ycc420 stores, its pixels, and crops."""
 
     differences: dict[str, Differences]
     files: list[bytes]
@@ -92,11 +92,11 @@ class Measured(NamedTuple):
 
 
 def measured(codec: base_codec.Codec, folder: Path, most: int, crops: int) -> Measured:
-    """Every picture compared, whole and in crops."""
+    """Every image compared, whole and in crops."""
     found = Measured(
         {name: Differences() for name in (PLANES, OTHERS, *CROPS)}, [], [], [], {name: [] for name in CROPS}
     )
-    for index, (file, pixels) in enumerate(pictures(folder, most)):
+    for index, (file, pixels) in enumerate(images(folder, most)):
         planes = codec.encode_file(file, sniff(file))
         stored = planes if planes is not None else codec.encode(pixels)
         whole = codec.decode(stored)
@@ -114,7 +114,7 @@ def measured(codec: base_codec.Codec, folder: Path, most: int, crops: int) -> Me
 
 
 def timed(codec: base_codec.Codec, found: Measured, rounds: int) -> dict[str, list[float]]:
-    """Microseconds per picture of every round."""
+    """Microseconds per image of every round."""
     out = np.empty((SIDE, SIDE, 3), np.uint8)
     memory = np.empty(max(each.size for each in found.pixels), np.uint8)
     wholes = [memory[: each.size].reshape(each.shape) for each in found.pixels]
@@ -154,10 +154,10 @@ def main() -> None:
     with base.scratch() as scratch:
         found = measured(codec, base.photos(args.folder, scratch, args.samples), args.samples, args.crops)
     if not found.files:
-        raise SystemExit(f"{args.folder}: no picture with one of the suffixes {', '.join(SUFFIXES)} that packer reads")
+        raise SystemExit(f"{args.folder}: no image with one of the suffixes {', '.join(SUFFIXES)} that packer reads")
     differences = {name: made for name, each in found.differences.items() if (made := each.figures())}
     rows = {
-        name: f"{each['pairs']} pairs: at most {each['most']}, mean {each['mean']:.3f} grey levels, "
+        name: f"{each['pairs']} pairs: at most {each['most']}, mean {each['mean']:.3f} gray levels, "
         f"PSNR {each['psnr']:.1f} dB, {each['least']:.1f} of the worst"
         for name, each in differences.items()
     }
@@ -167,13 +167,13 @@ def main() -> None:
         "raw": sum(each.nbytes for each in found.pixels),
     }
     each_kb = (f"{name} {size / len(found.files) / 1e3:.1f}" for name, size in sizes.items())
-    rows["KB per picture"] = f"{', '.join(each_kb)}; ycc420 / raw {sizes['ycc420'] / sizes['raw']:.3f}"
+    rows["KB per image"] = f"{', '.join(each_kb)}; ycc420 / raw {sizes['ycc420'] / sizes['raw']:.3f}"
     times = timed(codec, found, args.rounds)
     for name, values in times.items():
         what = name.rpartition(", ")[0]
         rows[name] = f"{base.spread(values, 'us', 0)}, files / this {base.ratio(times, f'{what}, files', name):.2f}"
     figures = {"differences": differences, "bytes": sizes, "microseconds": times}
-    base.report(f"ycc420: {len(found.files)} pictures, crops of {SIDE} px", rows, figures, args)
+    base.report(f"ycc420: {len(found.files)} images, crops of {SIDE} px", rows, figures, args)
 
 
 if __name__ == "__main__":

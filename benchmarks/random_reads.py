@@ -1,4 +1,4 @@
-"""Random reads of small raw pictures (224x224x3) from each format, beside a plain copy of the same bytes."""
+"""Random reads of small raw images (224x224x3) from each format, beside a plain copy of the same bytes."""
 
 import statistics
 import subprocess
@@ -18,7 +18,7 @@ MOST_RATIO = 1.5
 
 
 def copies(samples: int, batch_size: int) -> Callable[[], float]:
-    """samples/s of NumPy copying pictures from random places of one array into new memory, as reads do."""
+    """samples/s of NumPy copying images from random places of one array into new memory, as reads do."""
     source = np.ones((samples, SIDE, SIDE, 3), np.uint8)
 
     def run() -> float:
@@ -52,7 +52,7 @@ def reads(pack: Path, batch_size: int) -> Callable[[], float]:
 
 
 def build(photos: Path, scratch: Path) -> dict[str, Path]:
-    """A pack of raw pictures in each format, all made of the first one."""
+    """A pack of raw images in each format, all made of the first one."""
     found: dict[str, Path] = {}
     for name in formats.names():
         pack = scratch / f"{name}.pack"
@@ -77,12 +77,12 @@ def main() -> None:
     rows = {name: base.spread(values, "samples/s", 0) for name, values in found.items()}
     for name in found_packs:
         rows[f"{name}, batches / plain copy"] = f"{base.ratio(found, f'{name}, batches', 'plain copy'):.2f}"
-    mapped = [name for name in found_packs if not formats.load(name).Reader.is_folder]  # a file per picture is opened
+    mapped = [name for name in found_packs if not formats.load(name).Reader.is_folder]  # a file per image is opened
     for way in ("one by one", "batches"):
         medians = [statistics.median(found[f"{name}, {way}"]) for name in mapped]
         worst = max((max(pair) / min(pair) for pair in combinations(medians, 2)), default=1.0)
         rows[f"fastest / slowest of {', '.join(mapped)}, {way}"] = f"{worst:.2f}  (wanted: <= {MOST_RATIO})"
-    title = f"random reads of {count} raw pictures of {SIDE}x{SIDE}x3, batches of {args.batch_size}, one thread"
+    title = f"random reads of {count} raw images of {SIDE}x{SIDE}x3, batches of {args.batch_size}, one thread"
     base.report(title, rows, {"samples_per_second": found}, args)
 
 

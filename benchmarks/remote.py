@@ -27,9 +27,9 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.base import hand_over  # noqa: E402
 from benchmarks.harness import environments, object_store, sets  # noqa: E402
+from benchmarks.harness.images import Decode, files  # noqa: E402
 from benchmarks.harness.job import Job  # noqa: E402
 from benchmarks.harness.object_store import BUCKET, SeaweedFS, client_variables  # noqa: E402
-from benchmarks.harness.pictures import Decode, files  # noqa: E402
 from benchmarks.harness.remote_job import RemoteJob  # noqa: E402
 from benchmarks.harness.remote_ranks import HANGS, Outcome, Ranks  # noqa: E402
 from benchmarks.harness.s3_proxy import Faults, Flip, Proxy  # noqa: E402

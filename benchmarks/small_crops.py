@@ -20,7 +20,7 @@ CODECS = {"packer, jpeg:90": "jpeg:90", "packer, kept bytes": "encoded"}
 
 
 def decode_all(files: list[bytes]) -> None:
-    """Every picture decoded whole by one of the threads, and a crop of it copied into a batch."""
+    """Every image decoded whole by one of the threads, and a crop of it copied into a batch."""
 
     def run(number: int) -> None:
         random, out = np.random.default_rng(number), np.empty((BATCH, SIDE, SIDE, 3), np.uint8)

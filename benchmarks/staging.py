@@ -1,7 +1,7 @@
-"""A pack of photos staged as it is and with its pictures as ycc420: images/s from there, bytes, and the time it takes.
+"""A pack of photos staged as it is and with its images as ycc420: images/s from there, bytes, and the time it takes.
 
 Each copy is made and released by the command, whole processes in turn; then packer.Loader reads both in turn, crops
-(RandomResizedCrop 224 and flip) and whole pictures, with two threads and two workers. The page cache holds the pack.
+(RandomResizedCrop 224 and flip) and whole images, with two threads and two workers. The page cache holds the pack.
 """
 
 import json

@@ -2,9 +2,9 @@
 
 The step is simulated: the CPU sleeps, as it does while a GPU computes. Its time is chosen so that the folder waits for
 two thirds of its own: 0.33 of the time that the folder needs for a batch when nothing is computed (--step-ms sets it).
-Both make the same crops, RandomResizedCrop(224) and flips. The folder makes normalised floats of them in worker
+Both make the same crops, RandomResizedCrop(224) and flips. The folder makes normalized floats of them in worker
 processes with Pillow, as torchvision's ImageFolder and transforms do it, or with OpenCV. From a pack, bytes travel and
-are normalised on the GPU (device= and normalize= of the Loader): no work of the CPU, and no part of this.
+are normalized on the GPU (device= and normalize= of the Loader): no work of the CPU, and no part of this.
 """
 
 import math
@@ -48,19 +48,17 @@ def with_pillow(path: str) -> np.ndarray[Any, Any]:
     with Image.open(path) as image:
         rgb = image.convert("RGB")
     top, left, height, width = box(rgb.height, rgb.width)
-    return np.asarray(
-        rgb.crop((left, top, left + width, top + height)).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
-    )
+    return np.asarray(rgb.crop((left, top, left + width, top + height)).resize((SIDE, SIDE), Image.Resampling.BILINEAR))
 
 
 def with_opencv(path: str) -> np.ndarray[Any, Any]:
-    picture = cv2.cvtColor(cv2.imread(path), cv2.COLOR_BGR2RGB)
-    top, left, height, width = box(*picture.shape[:2])
-    return cv2.resize(picture[top : top + height, left : left + width], (SIDE, SIDE))
+    image = cv2.cvtColor(cv2.imread(path), cv2.COLOR_BGR2RGB)
+    top, left, height, width = box(*image.shape[:2])
+    return cv2.resize(image[top : top + height, left : left + width], (SIDE, SIDE))
 
 
 class Folder(Dataset[Any]):
-    """What people write: a file is opened, decoded, cut, flipped, and made a normalised float tensor."""
+    """What people write: a file is opened, decoded, cut, flipped, and made a normalized float tensor."""
 
     def __init__(self, root: Path, read: Callable[[str], Any]) -> None:
         self.read = read
@@ -73,10 +71,10 @@ class Folder(Dataset[Any]):
         return len(self.paths)
 
     def __getitem__(self, index: int) -> Any:
-        picture = torch.from_numpy(np.ascontiguousarray(self.read(self.paths[index]).transpose(2, 0, 1)))
+        image = torch.from_numpy(np.ascontiguousarray(self.read(self.paths[index]).transpose(2, 0, 1)))
         if random.random() < 0.5:
-            picture = picture.flip(-1)
-        return picture.float().div(255).sub_(self.mean).div_(self.std), self.labels[index]
+            image = image.flip(-1)
+        return image.float().div(255).sub_(self.mean).div_(self.std), self.labels[index]
 
 
 def no_threads(_: int) -> None:

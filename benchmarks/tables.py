@@ -20,10 +20,10 @@ from pathlib import Path
 from packer.sources.annotations import table
 from packer.sources._trees.file_tree import Contents, FileState, FileTree
 
-class Listed(FileTree):  # a folder with the table and the pictures that it names, which nobody has to make
-    def __init__(self, path, pictures):
+class Listed(FileTree):  # a folder with the table and the images that it names, which nobody has to make
+    def __init__(self, path, images):
         self.root, self._path = path.parent, path
-        names = [path.name, *(f"train/{number:07d}.jpg" for number in range(pictures))]
+        names = [path.name, *(f"train/{number:07d}.jpg" for number in range(images))]
         self._contents = Contents(names, ["train"])
     contents = property(lambda self: self._contents)
     def read(self, name):
@@ -33,8 +33,8 @@ class Listed(FileTree):  # a folder with the table and the pictures that it name
     def state(self, name):
         return FileState(1000, 0, True)
 
-path, pictures, group = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-tree = Listed(path, pictures)
+path, images, group = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+tree = Listed(path, images)
 PEAK
 before = peak()
 begun = time.process_time()
@@ -59,8 +59,8 @@ def main() -> None:
     args = base.arguments(__doc__ or "", scratch=None, samples=1_000_000)
     rows = {}
     with base.scratch(args.scratch) as scratch:
-        for name, path, pictures, group in _tables(scratch, args.samples):
-            samples, seconds, peak, before, each = _said(_OPENED, path, pictures, group)
+        for name, path, images, group in _tables(scratch, args.samples):
+            samples, seconds, peak, before, each = _said(_OPENED, path, images, group)
             text = f"{samples:.0f} samples, {seconds:.1f} s of CPU, peak {peak / 1e6:.0f} MB"
             text += f" ({before / 1e6:.0f} MB of them before: Python, NumPy and the names of the files)"
             rows[f"{name}, {path.stat().st_size / 1e6:.0f} MB"] = f"{text}; {each:.0f} us a row's labels at random"
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _tables(scratch: Path, count: int) -> list[tuple[str, Path, int, str]]:
-    """Each: what it is, the file, how many pictures it names, the column to group by."""
+    """Each: what it is, the file, how many images it names, the column to group by."""
     header = ["file_name", "label", "width", "height", "score", "caption"]
     flat, lines, boxes = scratch / "metadata.csv", scratch / "metadata.jsonl", scratch / "boxes" / "metadata.csv"
     boxes.parent.mkdir()
@@ -84,7 +84,7 @@ def _tables(scratch: Path, count: int) -> list[tuple[str, Path, int, str]]:
                 640,
                 480,
                 number / 7,
-                f"a picture, the {number}th",
+                f"an image, the {number}th",
             ]
             writer.writerow(row)
             objects.write(json.dumps(dict(zip(header, row, strict=True))) + "\n")
@@ -97,7 +97,7 @@ def _tables(scratch: Path, count: int) -> list[tuple[str, Path, int, str]]:
     found = [
         ("csv", flat, count, ""),
         ("json lines", lines, count, ""),
-        ("csv, 5 boxes a picture", boxes, count // 5, "filename"),
+        ("csv, 5 boxes an image", boxes, count // 5, "filename"),
     ]
     if (parquet := _parquet(flat)) is not None:
         found.append(("parquet", parquet, count, ""))

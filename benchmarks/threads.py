@@ -1,4 +1,4 @@
-"""What more threads of packer.Loader give, and workers: from every format, JPEGs and raw pictures.
+"""What more threads of packer.Loader give, and workers: from every format, JPEGs and raw images.
 
 Beside them processes of one thread each, which share nothing: what they give and threads do not is what the GIL takes.
 """
@@ -25,8 +25,8 @@ CROPS = "crops of jpeg:90"
 
 
 def build(photos: Path, scratch: Path, only: str) -> dict[str, Path]:
-    """A pack of raw pictures, and one of the files' own bytes, in each format; one for crops. only: a part of names."""
-    resized = ["--resize", f"{SIDE}x{SIDE}"]  # in bmp a picture is a BMP, elsewhere its pixels
+    """A pack of raw images, and one of the files' own bytes, in each format; one for crops. only: a part of names."""
+    resized = ["--resize", f"{SIDE}x{SIDE}"]  # in bmp an image is a BMP, elsewhere its pixels
     raw = {form: resized if form == "bmp" else [*resized, "--codec", "image=raw"] for form in formats.names()}
     wanted = {
         **{f"kept, {form}": ["--to", form, "--codec", "image=encoded"] for form in formats.names()},

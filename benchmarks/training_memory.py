@@ -1,4 +1,4 @@
-"""Memory of a training process and its workers with whole pictures, and what more batches ahead gain.
+"""Memory of a training process and its workers with whole images, and what more batches ahead gain.
 
 A step that takes as long as loading its batch or longer lets batches pile up, to as many as `prefetch_bytes` allows:
 that is the case that counts for memory. Each figure is of a process of its own.
@@ -16,7 +16,7 @@ import base
 
 import packer
 
-STEP_S = 0.06  # more than it takes to load a batch of these pictures with two cores
+STEP_S = 0.06  # more than it takes to load a batch of these images with two cores
 _CHILD = """
 import json, os, sys, time
 from packer.system.resource_usage import MemoryWatch, memory_mb

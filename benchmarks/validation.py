@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _writers() -> dict[str, Callable[[Path, int], None]]:
-    """Functions that write picture `number` into a folder."""
+    """Functions that write image `number` into a folder."""
     compression, predictor = cv2.IMWRITE_TIFF_COMPRESSION, cv2.IMWRITE_TIFF_PREDICTOR
     none, lzw, deflate, packbits, horizontal = 1, 5, 8, 32773, 2
 
@@ -71,18 +71,18 @@ def _write(path: Path, pixels: np.ndarray, options: tuple[int, ...]) -> None:
     if path.name.endswith(_DEPTH_SUFFIX):  # a depth lies beside an image
         cv2.imwrite(str(path).replace(_DEPTH_SUFFIX, ".png"), np.zeros((8, 8), np.uint8))
     if not cv2.imwrite(str(path), pixels, list(options)):
-        raise SystemExit(f"{path}: cannot write the picture")
+        raise SystemExit(f"{path}: cannot write the image")
 
 
 def _photo(number: int, *, height: int = _SIDE, width: int = _SIDE) -> np.ndarray:
-    """uint8 (H, W, 3): smooth colours with a little noise."""
+    """uint8 (H, W, 3): smooth colors with a little noise."""
     random = np.random.default_rng(number)
     smooth = cv2.resize(random.integers(0, 256, (12, 16, 3), np.uint8), (width, height), interpolation=cv2.INTER_CUBIC)
     return np.clip(smooth.astype(np.int16) + random.integers(-6, 7, smooth.shape), 0, 255).astype(np.uint8)
 
 
 def _depth(number: int) -> np.ndarray:
-    """float32 (H, W), metres, as of a rendered scene: mostly a plane."""
+    """float32 (H, W), meters, as of a rendered scene: mostly a plane."""
     rows, columns = np.indices((_SIDE, _SIDE)).astype(np.float32) / _SIDE
     depth = 1.5 + 0.2 * rows
     depth[(rows - 0.5) ** 2 + (columns - 0.4) ** 2 < 0.02 + number / 1000] -= np.float32(0.1)

@@ -1,4 +1,4 @@
-"""Train a small ResNet on a pack of labelled photos, and say how often it is right and how long it waits for data.
+"""Train a small ResNet on a pack of labeled photos, and say how often it is right and how long it waits for data.
 
     packer synth folder photos --samples 1000
     packer convert photos photos.pack --resize 80
@@ -74,7 +74,7 @@ class Trainer:
         torch.manual_seed(args.seed)
         self.args = args
         self.train = train
-        self.model = resnet(classes).to(args.device, memory_format=torch.channels_last)  # as Loader's pictures are
+        self.model = resnet(classes).to(args.device, memory_format=torch.channels_last)  # as Loader's images are
         self.step: Any = torch.compile(self.model) if args.compile else self.model
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-3, weight_decay=0.05)
         if args.checkpoint is not None and args.checkpoint.exists():

@@ -1,8 +1,8 @@
-"""Train a small detector on pictures with boxes: a COCO tree is packed, then batches come with a dict per picture.
+"""Train a small detector on images with boxes: a COCO tree is packed, then batches come with a dict per image.
 
     python examples/train_detection.py coco coco.pack
 
-The head is CenterNet's, in plain torch: each cell of 8x8 px says which classes have the centre of a box there, and
+The head is CenterNet's, in plain torch: each cell of 8x8 px says which classes have the center of a box there, and
 where that box ends. torchvision's detectors take the same batches with `DetectionCollate(first_label=1)`.
 """
 
@@ -43,15 +43,15 @@ class Detector(nn.Module):
 
 
 def loss_of(scores: Tensor, sides: Tensor, targets: Sequence[Target]) -> Tensor:
-    """Focal loss of the scores, and the distance of the sides where boxes have their centres, each per box."""
+    """Focal loss of the scores, and the distance of the sides where boxes have their centers, each per box."""
     wanted = torch.zeros_like(scores)
     apart = scores.new_zeros(())
     boxes = 0
     for at, target in enumerate(targets):
         box = target["boxes"] / STRIDE
-        centre = (box[:, :2] + box[:, 2:]) / 2
-        x = centre[:, 0].long().clamp(0, scores.shape[3] - 1)
-        y = centre[:, 1].long().clamp(0, scores.shape[2] - 1)
+        center = (box[:, :2] + box[:, 2:]) / 2
+        x = center[:, 0].long().clamp(0, scores.shape[3] - 1)
+        y = center[:, 1].long().clamp(0, scores.shape[2] - 1)
         wanted[at, target["labels"], y, x] = 1
         middle = torch.stack([x, y], 1) + 0.5
         sizes = torch.cat([middle - box[:, :2], box[:, 2:] - middle], 1).clamp(min=0)

@@ -24,7 +24,7 @@ from packer.grasp import Fold, as_input, best_grasp, is_correct_grasp
 
 
 class GraspNet(nn.Module):
-    """Quality (before its sigmoid), cos, sin and width at every pixel, from depth and colour."""
+    """Quality (before its sigmoid), cos, sin and width at every pixel, from depth and color."""
 
     def __init__(self, channels: int = 4) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class GraspNet(nn.Module):
 def loss_of(found: Tensor, maps: Tensor) -> Tensor:
     """Quality everywhere; cos, sin and width where there is a grasp."""
     quality, others = maps[:, :1], maps[:, 1:]
-    weight = torch.tensor(10.0, device=maps.device)  # grasps cover a hundredth of a picture
+    weight = torch.tensor(10.0, device=maps.device)  # grasps cover a hundredth of an image
     on_quality = functional.binary_cross_entropy_with_logits(found[:, :1], quality, pos_weight=weight)
     off = (found[:, 1:] - others).square() * quality
     return on_quality + off.sum() / quality.sum().clamp(min=1)
@@ -76,7 +76,7 @@ class Training:
         self.scaler = torch.amp.GradScaler(enabled=self.device.type == "cuda")
 
     def seen(self, x: Any) -> Tensor:
-        """The network's output for a batch; the picture's bytes become floats on the device."""
+        """The network's output for a batch; the image's bytes become floats on the device."""
         on_device = [part.to(self.device, non_blocking=True) for part in x]
         on_gpu = self.device.type == "cuda"
         with torch.autocast("cuda", dtype=torch.float16) if on_gpu else nullcontext():
@@ -94,7 +94,7 @@ class Training:
 
     @torch.no_grad()
     def success(self) -> float:
-        """Share of held-out pictures whose best grasp is right: 25 % overlap, 30 degrees."""
+        """Share of held-out images whose best grasp is right: 25 % overlap, 30 degrees."""
         self.net.eval()
         right = 0
         for x, _, index, rot, zoom in Loader(self.held_out, 8):
@@ -140,7 +140,7 @@ def train(args: argparse.Namespace) -> None:
             torch.save(training.state(), args.checkpoint)
         rate = steps * args.batch_size / (time.perf_counter() - started)
         print(f"epoch {epoch}: loss {sum(losses) / len(losses):.3f}, {rate:.0f} items/s")
-    print(f"success rate {100 * training.success():.1f} % of {len(training.held_out)} pictures that it never saw")
+    print(f"success rate {100 * training.success():.1f} % of {len(training.held_out)} images that it never saw")
 
 
 def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:

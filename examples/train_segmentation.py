@@ -1,9 +1,9 @@
-"""Train a small U-Net on pictures with masks: the tree is packed, then image and mask move through one geometry.
+"""Train a small U-Net on images with masks: the tree is packed, then image and mask move through one geometry.
 
     packer synth pairs pairs --samples 400 --classes 3
     python examples/train_segmentation.py pairs pairs.pack
 
-Any tree of pictures and masks is packed alike that `packer convert` tells by its names (docs/sources/pairs.md); with a
+Any tree of images and masks is packed alike that `packer convert` tells by its names (docs/sources/pairs.md); with a
 pack that is there already, the tree is not looked at. The classes are the values that the masks hold; 255 is void,
 which no loss and no score counts, unless masks hold nothing but 0 and 255.
 """
@@ -61,7 +61,7 @@ class UNet(nn.Module):
 
 
 class Classes:
-    """Which class a value of a mask is, and how many pixels of each there are in the first pictures."""
+    """Which class a value of a mask is, and how many pixels of each there are in the first images."""
 
     def __init__(self, dataset: Dataset[Any], looked_at: int = 200) -> None:
         counts = torch.zeros(VALUES, dtype=torch.int64)
@@ -113,13 +113,13 @@ def iou(model: nn.Module, loader: packer.Loader, classes: Classes) -> float:
 
 @torch.no_grad()
 def draw(model: nn.Module, loader: packer.Loader, classes: Classes, file: Path) -> None:
-    """A PNG of the first batch: a row of pictures, one of their masks, one of what the network finds."""
+    """A PNG of the first batch: a row of images, one of their masks, one of what the network finds."""
     model.eval()
     batch = next(iter(loader))
-    colours = np.random.default_rng(1).integers(64, 256, (VALUES, 3)).astype(np.uint8)
-    colours[0], colours[VOID] = 0, 128
+    colors = np.random.default_rng(1).integers(64, 256, (VALUES, 3)).astype(np.uint8)
+    colors[0], colors[VOID] = 0, 128
     images = batch["image"].permute(0, 2, 3, 1).cpu().numpy()
-    true, found = (colours[each.cpu().numpy()] for each in (classes.of(batch["mask"]), model(batch["image"]).argmax(1)))
+    true, found = (colors[each.cpu().numpy()] for each in (classes.of(batch["mask"]), model(batch["image"]).argmax(1)))
     rows = [np.concatenate(list(row), axis=1) for row in (images, true, found)]
     cv2.imwrite(str(file), cv2.cvtColor(np.concatenate(rows), cv2.COLOR_RGB2BGR))
 
@@ -153,15 +153,15 @@ def train(args: argparse.Namespace) -> list[tuple[float, float]]:
             losses.append(loss.detach())
         history.append((torch.stack(losses).mean().item(), iou(model, held_out, classes)))
         print(f"epoch {epoch}: loss {history[-1][0]:.3f}, IoU {history[-1][1]:.1%} of {classes.count} classes")
-    if args.picture is not None:
-        draw(model, held_out, classes, args.picture)
+    if args.image is not None:
+        draw(model, held_out, classes, args.image)
     return history
 
 
 def parsed(given: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", type=Path, help="folder, tar or zip of pictures and masks")
+    parser.add_argument("source", type=Path, help="folder, tar or zip of images and masks")
     parser.add_argument("pack", type=Path, help="is made where it is not there")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=8)
@@ -171,7 +171,7 @@ def parsed(given: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw pictures, masks and what is found: out.png")
+    parser.add_argument("--image", type=Path, metavar="FILE", help="draw images, masks and what is found: out.png")
     return parser.parse_args(given)
 
 

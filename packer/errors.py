@@ -6,7 +6,7 @@
         MissingPackage 2      (ImportError)
         UnsafePath 2          a link, a file or another's folder in the place of packer's own
         WrongType 2           (TypeError)
-        MixedShapes 2         pictures of several sizes in one batch
+        MixedShapes 2         images of several sizes in one batch
       BadIndex 2              (IndexError)
       UnknownKey 2            (KeyError)
       BadInput 3              a file of the source is damaged or does not fit (ValueError)
@@ -110,7 +110,7 @@ class WrongType(InvalidRequest, TypeError):
 
 
 class MixedShapes(InvalidRequest):
-    """Pictures of one batch differ in size: a geometry, or packing them resized, gives them one."""
+    """Images of one batch differ in size: a geometry, or packing them resized, gives them one."""
 
 
 class BadIndex(PackerError, IndexError):
@@ -132,7 +132,7 @@ class BadInput(PackerError, ValueError):
 
 
 class DamagedImage(BadInput):
-    """Bytes that do not decode to the picture they announce, or announce one beyond the limits."""
+    """Bytes that do not decode to the image they announce, or announce one beyond the limits."""
 
 
 class BadInputs(BadInput):

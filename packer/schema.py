@@ -5,7 +5,7 @@
 | image  | uint8 (H, W, 3), RGB, 0-255                                                                 |
 | depth  | (H, W), dtype as stored (float32, float16, uint16); `invalid` is the value of a missing px  |
 | mask   | (H, W), class indices, or 0 and 255: uint8; int32 where uint16 is stored, as for object ids  |
-| points | float32 (..., 2): x, y in source pixels, integer coordinates are pixel centres; with       |
+| points | float32 (..., 2): x, y in source pixels, integer coordinates are pixel centers; with       |
 |        | `edges` they lie between pixels, as those of boxes                                          |
 | boxes  | float32 (N, 4): x0, y0, x1, y1 in source pixels, edges: of all pixels 0, 0, width, height   |
 | number | a scalar or an array; geometry scales `box_areas` alone; a fixed shape is an index column   |
@@ -53,7 +53,7 @@ DTYPES = (
 )
 KEY = "key"  # the field that names a sample
 MOST_FIELDS = 10_000
-USUAL_PIXELS = 100_000_000  # of one picture, unless the user takes more or less
+USUAL_PIXELS = 100_000_000  # of one image, unless the user takes more or less
 MOST_PIXELS = 1_000_000_000  # whatever a pack says; near what OpenCV decodes at most
 _MOST_LENGTHS = 8
 _MOST_VALUES = 1 << 40  # in one value of a fixed shape; beyond it, products of lengths would leave 64 bits
@@ -95,13 +95,13 @@ class Field:
     shape: NumPy order; None in it is a length that differs between samples, None for it: the bytes tell.
     classes: for a number or a mask: the name of each value, in order; for points: of each place along the second axis.
     invalid: for a depth: the value that marks a pixel without a measurement.
-    max_pixels: for a picture: the most that one of them may have when it is decoded; None for USUAL_PIXELS.
+    max_pixels: for an image: the most that one of them may have when it is decoded; None for USUAL_PIXELS.
     hidden: packed for extraction and bookkeeping; a data set returns it only when it is asked for by name.
     slot: where the format is another tool's, what its records call the field: `image` or `label`; None for none.
     of: the field whose row i this one's row i belongs to: `boxes` for their classes; None for none.
     starts: the field whose rows are cut into runs: the values are the first row of each, ascending from 0.
     into: the field whose rows the values are numbers of.
-    edges: of points: whole numbers are edges between pixels, as those of boxes, and not pixel centres.
+    edges: of points: whole numbers are edges between pixels, as those of boxes, and not pixel centers.
     """
 
     name: str
@@ -172,7 +172,7 @@ class Field:
 
     @property
     def pixel_limit(self) -> int:
-        """The most pixels that one picture may have."""
+        """The most pixels that one image may have."""
         return USUAL_PIXELS if self.max_pixels is None else self.max_pixels
 
     @property
@@ -182,7 +182,7 @@ class Field:
 
     @property
     def pixel_dtype(self) -> str:
-        """NumPy name of the dtype in which samples have a picture, however it is stored: float32 for a depth.
+        """NumPy name of the dtype in which samples have an image, however it is stored: float32 for a depth.
 
         A mask of 16 bit becomes int32: it holds every value of uint16, with which torch computes next to nothing.
         """
@@ -199,7 +199,7 @@ class Field:
 
     @property
     def is_area(self) -> bool:
-        """Whether the values are areas, which scale with the picture: by their name, which older packs have too."""
+        """Whether the values are areas, which scale with the image: by their name, which older packs have too."""
         return (self.name, self.kind) == ("box_areas", "number") and self.has_rows and "float" in (self.dtype or "")
 
     @property

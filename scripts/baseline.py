@@ -30,8 +30,8 @@ HEAVY = ("torch", "cv2", "h5py", "lmdb", "numpy")
 
 # (pattern of row names, reason): rows that differ from FROZEN on purpose. One reason per change of behavior.
 INTENDED: tuple[tuple[str, str], ...] = (
-    (r"ocid-grasp --missing skip, .*", "grasps by class of a skipped picture are extras, as its other files are"),
-    (r"batches coco .*|coco --resize .*", "box_areas scale with the picture"),
+    (r"ocid-grasp --missing skip, .*", "grasps by class of a skipped image are extras, as its other files are"),
+    (r"batches coco .*|coco --resize .*", "box_areas scale with the image"),
     (r"(n5|npy|npz) --max-pixels 100", "arrays with more pixels are refused: no reader opens such a pack"),
     (r"signature PackDataset\.(check_transform|stored_rows)", "methods that Loader and convert call"),
     (r"signature PackDataset\.fetch_ahead", "rank and world_size: ranks share the cache"),
@@ -40,12 +40,12 @@ INTENDED: tuple[tuple[str, str], ...] = (
     (r"signature geometry\.BoxRule", "min_side: boxes with a shorter side are dropped"),
     (
         r"grasp-anything --missing skip, (removed|renamed) image/.*",
-        "skipped pictures are listed in the order of their keys, also those whose image file is absent",
+        "skipped images are listed in the order of their keys, also those whose image file is absent",
     ),
     (r"basicsr-lmdb, halved meta_info.txt", "only lists with sizes are read: values of meta_info.txt are image files"),
     (
         r"vmrd.*, (doubled|renamed) Grasps/.*",
-        "grasps without a picture are reported as skipped, as annotation files are",
+        "grasps without an image are reported as skipped, as annotation files are",
     ),
 )
 
@@ -78,8 +78,8 @@ GENERAL = (
 OF_SOURCES = (
     "--sidecar mask=_mask.png:mask",
     "--sidecar depth=_d.png:depth:0",
-    "--mask-colours voc",
-    "--mask-colours voc --unknown-colours void",
+    "--mask-colors voc",
+    "--mask-colors voc --unknown-colors void",
     "--depth-from tiff",
     "--depth-from pcd",
     "--depth-from none",

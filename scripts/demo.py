@@ -49,23 +49,23 @@ class FolderDataset(Dataset[dict[str, Any]]):
         sample = {}
         for path in self.source.files(index):
             if path.suffix.lower() in _SUFFIXES:
-                picture = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
-                if picture.ndim == 3:
-                    picture = cv2.cvtColor(picture[:, :, :3], cv2.COLOR_BGR2RGB)
-                sample[path.name] = shrunk(picture)
+                image = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+                if image.ndim == 3:
+                    image = cv2.cvtColor(image[:, :, :3], cv2.COLOR_BGR2RGB)
+                sample[path.name] = shrunk(image)
             else:
                 path.read_text(errors="replace")
         return sample
 
 
-def shrunk(picture: Any) -> torch.Tensor:
+def shrunk(image: Any) -> torch.Tensor:
     """What the training wants."""
-    return torch.from_numpy(cv2.resize(picture, _SIZE, interpolation=cv2.INTER_AREA))
+    return torch.from_numpy(cv2.resize(image, _SIZE, interpolation=cv2.INTER_AREA))
 
 
 def all_shrunk(sample: dict[str, Any]) -> dict[str, torch.Tensor]:
     """The same as a transform of a data set."""
-    return {name: shrunk(picture) for name, picture in sample.items()}
+    return {name: shrunk(image) for name, image in sample.items()}
 
 
 def one_thread(_: int) -> None:

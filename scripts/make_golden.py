@@ -35,7 +35,7 @@ from tests.support.sample_digests import field_digests  # noqa: E402  it lies am
 
 GOLDEN = ROOT / "tests/golden"
 SAMPLES = 3
-# distributions whose version may show in a part's bytes (containers) or in encoded pictures (opencv-python)
+# distributions whose version may show in a part's bytes (containers) or in encoded images (opencv-python)
 LIBRARIES = ("lmdb", "h5py", "torch", "numpy", "opencv-python")
 # 16 x 8 px, 4:2:0, a gradient: kept bytes must not depend on who encodes today
 _JPEG = base64.b64decode(
@@ -67,7 +67,7 @@ SCHEMA = Schema(
 )
 # asked for by name, so that a format which prefers another codec holds both: it has `pixels`, `ragged`, `depth`, `mask`
 _ASKED = tuple((name, SCHEMA[name].codec) for name in ("kept", "photo", "drawing", "distance"))
-# asked for besides of a format whose pictures have one shape, which these do not
+# asked for besides of a format whose images have one shape, which these do not
 _OF_OTHER_SHAPES = tuple((name, SCHEMA[name].codec) for name in ("ragged", "depth", "mask"))
 # one of each kind, for the golden pack of a codec
 _FREE = ("drawing", "mask", "distance", "grasps", "boxes", "pose", "more", "blob")

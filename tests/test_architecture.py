@@ -182,7 +182,7 @@ def test_only_the_format_pth_may_import_torch() -> None:
         assert "torch" not in found or name == "packer.formats.pth"
 
 
-def test_a_format_does_not_know_pictures() -> None:
+def test_a_format_does_not_know_images() -> None:
     for name in members("formats"):
         found = {module.partition(".")[0] for module in imports(MODULES[name])}
         if name != "packer.formats.bmp":

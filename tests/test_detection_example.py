@@ -26,7 +26,7 @@ def example() -> ModuleType:
 
 
 def rectangles(root: Path, count: int) -> Path:
-    """Red and blue rectangles in gray pictures; every fourth picture has none."""
+    """Red and blue rectangles in gray images; every fourth image has none."""
     random = np.random.default_rng(1)
     files: dict[str, bytes] = {}
     images, things = [], []
@@ -53,8 +53,8 @@ def test_the_loss_falls(example: ModuleType, tmp_path: Path, capsys: pytest.Capt
     assert losses[-1] < 0.7 * losses[0]
 
 
-def test_the_loss_is_of_the_cell_with_the_centre_and_of_its_sides(example: ModuleType) -> None:
-    target = {"boxes": torch.tensor([[8.0, 16.0, 24.0, 32.0]]), "labels": torch.tensor([1])}  # its centre: (16, 24)
+def test_the_loss_is_of_the_cell_with_the_center_and_of_its_sides(example: ModuleType) -> None:
+    target = {"boxes": torch.tensor([[8.0, 16.0, 24.0, 32.0]]), "labels": torch.tensor([1])}  # its center: (16, 24)
     scores = torch.full((1, 2, 8, 8), -20.0)
     scores[0, 1, 3, 2] = 20
     sides = torch.zeros(1, 4, 8, 8)

@@ -123,14 +123,14 @@ def test_the_page_on_switching_runs(tmp_path: Path) -> None:
     source_trees.efficient_lmdb(tmp_path / "efficient")
     source_trees.tensorpack_lmdb(tmp_path / "tensorpack")
     source_trees.image2lmdb(tmp_path / "image2lmdb")
-    folder = {f"{at // 6}/{at:03d}{' a' * (at == 3)}.png": source_trees.picture(at) for at in range(12)}
+    folder = {f"{at // 6}/{at:03d}{' a' * (at == 3)}.png": source_trees.image(at) for at in range(12)}
     source_trees.write(tmp_path / "folder", folder)
     source_trees.tfrecord_shards(tmp_path / "tfrecords")
     source_trees.recordio_files(tmp_path / "recordio")
     source_trees.tar_shards(tmp_path / "shards")
-    pictures = {f"image/{number}.jpg": source_trees.picture(number, suffix=".jpg") for number in range(3)}
+    images = {f"image/{number}.jpg": source_trees.image(number, suffix=".jpg") for number in range(3)}
     masks = {f"mask/{number}.png": source_trees.mask(number) for number in range(3)}
-    source_trees.write(tmp_path / "duts", pictures | masks)
+    source_trees.write(tmp_path / "duts", images | masks)
     assert runs((ROOT / "docs/switching.md").read_text(), tmp_path) >= 18
 
 

@@ -57,7 +57,7 @@ def test_the_loss_falls_and_a_stopped_run_goes_on_with_the_same_batches(
     torch.testing.assert_close([line["loss"] for line in both], [line["loss"] for line in whole], rtol=0.05, atol=0.05)
     printed = capsys.readouterr().out
     assert "goes on in epoch 1" in printed
-    assert re.search(r"success rate [\d.]+ % of 2 pictures", printed)
+    assert re.search(r"success rate [\d.]+ % of 2 images", printed)
 
 
 def test_the_network_has_the_size_of_gg_cnn(example: ModuleType) -> None:

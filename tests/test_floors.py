@@ -39,7 +39,7 @@ def pages() -> dict[Path, str]:
     ]
     texts = {}
     for path in paths:
-        with suppress(UnicodeDecodeError):  # a picture or a pack
+        with suppress(UnicodeDecodeError):  # an image or a pack
             texts[path] = path.read_text()
     return texts
 

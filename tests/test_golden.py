@@ -2,7 +2,7 @@
 
 The bytes of a part are compared where the library that lays it out has the version that the golden pack was written
 with (lmdb: py-lmdb; hdf5: HDF5 itself; pth: torch; bmp: NumPy): another version may lay it out in another way.
-Encoded pictures are compared where OpenCV has that version: another one may compress in another way. The records that
+Encoded images are compared where OpenCV has that version: another one may compress in another way. The records that
 the container gives back, the index and all decoded values are compared always. Seen to give the same bytes when this
 was written: py-lmdb 2.1.1 and 3.0.0, HDF5 1.14.4 and 2.0; no other torch than the one that is noted was tried.
 """

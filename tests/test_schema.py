@@ -76,7 +76,7 @@ def test_a_member_out_of_range_is_refused(members: dict[str, Any], message: str)
         {"name": "x", "kind": "text"},
         {"name": "x", "kind": "text", "codec": 1},
         {"name": None, "kind": "text", "codec": "text"},
-        {"name": "x", "kind": "text", "codec": "text", "colour": "red"},
+        {"name": "x", "kind": "text", "codec": "text", "color": "red"},
         {"name": "x", "kind": "text", "codec": "text", "hidden": 1},
         {"name": "x", "kind": "depth", "codec": "raw", "invalid": True},
         {"name": "x", "kind": "depth", "codec": "raw", "invalid": "0"},

@@ -30,7 +30,7 @@ def example() -> ModuleType:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """torch's threads would only wait for each other over pictures so small."""
+    """torch's threads would only wait for each other over images so small."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -41,19 +41,19 @@ def test_the_loss_falls_and_the_score_rises(
     example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     load("pairs").write(tmp_path / "pairs", samples=24, seed=1, classes=1, size=(32, 32))
-    words = f"--size 32 --width 4 --batch-size 4 --epochs 12 --device cpu --picture {tmp_path / 'out.png'}".split()
+    words = f"--size 32 --width 4 --batch-size 4 --epochs 12 --device cpu --image {tmp_path / 'out.png'}".split()
     history = example.train(example.parsed([str(tmp_path / "pairs"), str(tmp_path / "pack"), *words]))
     printed = capsys.readouterr().out
     assert len(re.findall(r"^epoch \d+: loss [\d.]+, IoU [\d.]+% of 2 classes$", printed, re.MULTILINE)) == 12
     assert history[-1][0] < 0.8 * history[0][0]
     assert history[-1][1] > 0.6  # a network that sees no thing anywhere has 0.49
-    picture = cv2.imread(str(tmp_path / "out.png"))
-    assert picture is not None
-    assert picture.shape == (3 * 32, 4 * 32, 3)  # the first batch
+    image = cv2.imread(str(tmp_path / "out.png"))
+    assert image is not None
+    assert image.shape == (3 * 32, 4 * 32, 3)  # the first batch
 
 
 def dataset_of(root: Path, *masks: np.ndarray) -> packer.datasets.PackDataset:
-    """A pack of gray pictures with these masks."""
+    """A pack of gray images with these masks."""
     gray = encoded(".png", np.full((8, 8, 3), 90, np.uint8))
     files = {f"im_aug/{number}.png": gray for number in range(len(masks))}
     write(root / "set", files | {f"gt_aug/{number}.png": encoded(".png", mask) for number, mask in enumerate(masks)})

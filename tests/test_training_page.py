@@ -48,7 +48,7 @@ def losses(text: str) -> list[float]:
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """torch's threads would only wait for each other over pictures so small."""
+    """torch's threads would only wait for each other over images so small."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

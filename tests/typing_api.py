@@ -37,7 +37,7 @@ def converts() -> int:
     packer.convert("boxes.csv", "boxes.pack", label_key="class", group_by="filename", key_column="id", missing="skip")
     packer.convert("DUTS", "duts.pack", kind="pairs", like="duts", missing="skip")
     packer.convert("photos", "pairs.pack", roles={"image": "a/{stem}:image", "mask": "b/{stem}.png:mask"})
-    packer.convert("camvid", "camvid.pack", mask_colours={"mask": "colours.txt"}, unknown_colours="void")
+    packer.convert("camvid", "camvid.pack", mask_colors={"mask": "colors.txt"}, unknown_colors="void")
     packer.convert("coco", "coco.pack", annotations="val.json", task="instances,captions", label_frame="stored")
     found = packer.verify("photos.pack", depth="data", source="photos")
     written = packer.extract("photos.pack", "photos-again", skip_bad=True, progress=show)
@@ -96,7 +96,7 @@ def refused() -> None:
     packer.convert([{"x": 1}], "photos.pack", axes="cwh")  # type: ignore[arg-type]
     packer.convert("cornell", "cornell.pack", depth_from="png")  # type: ignore[arg-type]
     packer.convert("coco", "coco.pack", annotations=1)  # type: ignore[arg-type]
-    packer.convert("photos", "photos.pack", colour="red")  # type: ignore[call-arg]
+    packer.convert("photos", "photos.pack", color="red")  # type: ignore[call-arg]
     packer.Loader(packer.open("photos.pack"), workers=2)  # type: ignore[call-arg]
     packer.dali.source("photos.pack", 64, last_batch="pad")  # type: ignore[arg-type]
     packer.monitor([], clock=None)  # type: ignore[call-arg]

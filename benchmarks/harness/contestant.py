@@ -17,25 +17,25 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.images import Image
 from benchmarks.harness.job import PASSES, Job
-from benchmarks.harness.pictures import Picture
 from packer.system.resource_usage import MemoryWatch, cpu_seconds
 
 STEP = 16  # px between the pixels that are looked at in an epoch that counts
 
 
 class Check:
-    """What was delivered: how many pictures, of which sizes, and the mean of their colours."""
+    """What was delivered: how many images, of which sizes, and the mean of their colors."""
 
     def __init__(self, step: int) -> None:
         self.step, self.images, self.pixels = step, 0, 0
         self.sums = np.zeros(3)
         self.sizes: set[str] = set()
 
-    def add(self, batch: Picture) -> None:
+    def add(self, batch: Image) -> None:
         """Count a batch, (n, height, width, 3) or (n, 3, height, width)."""
         if batch.dtype != np.uint8 or batch.ndim != 4 or 3 not in (batch.shape[1], batch.shape[3]):
-            raise ValueError(f"a batch of {batch.dtype} {batch.shape}: expected uint8 with three colours")
+            raise ValueError(f"a batch of {batch.dtype} {batch.shape}: expected uint8 with three colors")
         last = batch if batch.shape[3] == 3 else batch.transpose(0, 2, 3, 1)
         seen = last[:, :: self.step, :: self.step]
         rows = np.ascontiguousarray(seen).reshape(-1, seen.shape[2] * 3)
@@ -50,7 +50,7 @@ class Check:
         return {"images": self.images, "mean": mean, "sizes": sorted(self.sizes)}
 
 
-def measure(batches: Iterable[Picture], step: int) -> dict[str, Any]:
+def measure(batches: Iterable[Image], step: int) -> dict[str, Any]:
     """Run through an epoch: wall and CPU seconds, seconds until the first batch, what was delivered."""
     check, first = Check(step), None
     cpu, start = cpu_seconds(os.getpid()), time.perf_counter()
@@ -63,7 +63,7 @@ def measure(batches: Iterable[Picture], step: int) -> dict[str, Any]:
     return {**check.report(), "seconds": seconds, "cpu_seconds": used, "first_batch_seconds": first}
 
 
-def warm(batches: Iterable[Picture]) -> dict[str, Any]:
+def warm(batches: Iterable[Image]) -> dict[str, Any]:
     """An epoch that looks at every pixel and at the memory."""
     with MemoryWatch() as watch:
         found = measure(batches, 1)
@@ -83,7 +83,7 @@ def versions(names: Iterable[str]) -> dict[str, str]:
 
 def answers(peer: Any, job: Job, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """One answer per line."""
-    epoch: Callable[[], Iterator[Picture]] | None = None
+    epoch: Callable[[], Iterator[Image]] | None = None
     rested: float | None = None
     passes = PASSES.get(job.task, 1)
     for line in lines:

@@ -23,7 +23,7 @@ class Job:
 
     @property
     def crops(self) -> bool:
-        """Whether the pictures are cropped, resized and flipped."""
+        """Whether the images are cropped, resized and flipped."""
         return self.task in ("rrc", "big")
 
     def at(self, work: Path) -> "Job":

@@ -1,4 +1,4 @@
-"""The figures of a comparison: as bars, one picture for all tasks; and speed against what a picture takes to store."""
+"""The figures of a comparison: as bars, one image for all tasks; and speed against what an image takes to store."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +20,8 @@ def draw(found: dict[str, Any], path: Path) -> None:
         medians = [row["images_per_second"]["median"] for row in rows]
         lowest = [median - min(row["images_per_second"]["all"]) for median, row in zip(medians, rows, strict=True)]
         highest = [max(row["images_per_second"]["all"]) - median for median, row in zip(medians, rows, strict=True)]
-        colours = [{"packer": "tab:orange", "limit": "0.6"}.get(row["peer"], "tab:blue") for row in rows]
-        panel.barh([row["name"] for row in rows], medians, xerr=(lowest, highest), color=colours)
+        colors = [{"packer": "tab:orange", "limit": "0.6"}.get(row["peer"], "tab:blue") for row in rows]
+        panel.barh([row["name"] for row in rows], medians, xerr=(lowest, highest), color=colors)
         panel.invert_yaxis()
         panel.set_title(f"{name}, images/s", loc="left", fontsize="medium")
     machine = found["machine"]
@@ -30,7 +30,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
 
 
 def draw_sizes(found: dict[str, Any], path: Path) -> None:
-    """Write a PNG: images/s against the bytes stored for a picture, a panel per task; of each peer and what it stores
+    """Write a PNG: images/s against the bytes stored for an image, a panel per task; of each peer and what it stores
     the fastest. Nobody is faster with fewer bytes than those on the line.
     """
     from matplotlib.figure import Figure
@@ -46,8 +46,8 @@ def draw_sizes(found: dict[str, Any], path: Path) -> None:
         panel.plot(*zip(*best, strict=True), color="tab:orange", linestyle="--", linewidth=1, zorder=0)
         lowest = 0.0
         for size, rate, row in sorted(points, key=lambda point: point[1]):
-            colour = "0.5" if row["peer"] == "limit" else "tab:orange" if row["peer"] in OURS else "tab:blue"
-            panel.plot(size, rate, marker="o", color=colour)
+            color = "0.5" if row["peer"] == "limit" else "tab:orange" if row["peer"] in OURS else "tab:blue"
+            panel.plot(size, rate, marker="o", color=color)
             lowest = max(rate, lowest + highest * _LINE)  # names of those that are equally fast stand above each other
             panel.annotate(
                 row["name"],
@@ -57,7 +57,7 @@ def draw_sizes(found: dict[str, Any], path: Path) -> None:
                 verticalalignment="center",
                 arrowprops={"arrowstyle": "-", "color": "0.8", "linewidth": 0.6},
             )
-        panel.set(xscale="log", xlabel="stored KB a picture", ylabel="images/s", ylim=(0, highest * 1.1))
+        panel.set(xscale="log", xlabel="stored KB an image", ylabel="images/s", ylim=(0, highest * 1.1))
         sizes = [size for size, _, _ in points]
         panel.set_xlim(min(sizes) / 1.3, max(sizes) * 2.2)
         panel.set_xticks(sorted({round(size) for size, _ in best}), minor=False)
@@ -70,7 +70,7 @@ def draw_sizes(found: dict[str, Any], path: Path) -> None:
 
 
 def _fastest(task: dict[str, Any]) -> list[tuple[float, float, dict[str, Any]]]:
-    """Stored KB a picture, images/s and the contestant: of those of a peer that read the same, the fastest."""
+    """Stored KB an image, images/s and the contestant: of those of a peer that read the same, the fastest."""
     found: dict[tuple[str, float], tuple[float, float, dict[str, Any]]] = {}
     for row in task["contestants"]:
         size, rate = _stored_kb(row, task["set"]), row["images_per_second"]["median"]

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.contestant import versions
-from benchmarks.harness.pictures import Picture
+from benchmarks.harness.images import Image
 from benchmarks.harness.remote_job import RemoteJob
 
 _PATIENCE = timedelta(seconds=60)
 
 
-def digests(pictures: Picture) -> list[int]:
-    """A crc32 of the pixels of each picture, rows of RGB, in whichever memory order they come."""
-    last = pictures if pictures.shape[3] == 3 else pictures.transpose(0, 2, 3, 1)
-    return [zlib.crc32(np.ascontiguousarray(picture)) for picture in last]
+def digests(images: Image) -> list[int]:
+    """A crc32 of the pixels of each image, rows of RGB, in whichever memory order they come."""
+    last = images if images.shape[3] == 3 else images.transpose(0, 2, 3, 1)
+    return [zlib.crc32(np.ascontiguousarray(image)) for image in last]
 
 
 def run(peer: Any, job: RemoteJob, found: dict[str, Any]) -> None:
@@ -40,12 +40,12 @@ def run(peer: Any, job: RemoteJob, found: dict[str, Any]) -> None:
         found["epochs"].append(epoch)
         began = time.perf_counter() if number else started
         is_last = number == job.epochs - 1
-        for pictures, numbers in stream.epoch():
+        for images, numbers in stream.epoch():
             if not ids:
                 epoch["first_batch_seconds"] = time.perf_counter() - began
             ids.append(numbers.tolist())
             if job.digests:
-                epoch["digests"].append(digests(pictures))
+                epoch["digests"].append(digests(images))
             if is_last and len(ids) == job.batches:
                 break
         epoch["seconds"] = time.perf_counter() - began

@@ -13,7 +13,7 @@ class RemoteJob:
     machine, and bytes that it may take, 0: as many as it wants.
 
     epochs: how many. batches: of the last one, 0: all. resume: a file with a state to begin with. save: a file for the
-    state after the last batch. output: a file for what was delivered; digests: with a crc32 of each picture, decoded
+    state after the last batch. output: a file for what was delivered; digests: with a crc32 of each image, decoded
     whole, else they are cropped. variant: of the peer.
     """
 

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.base import spread
 
 LIMIT, OURS = "limit", "packer"  # the peers that the others are compared with; the first variant that ran
-# how far a colour's mean may lie from the limit's, of 255: the fast DCT shifts it by 1.3, crops are random
+# how far a color's mean may lie from the limit's, of 255: the fast DCT shifts it by 1.3, crops are random
 TOLERANCE = {"full": 2.0, "rrc": 3.0, "raw224": 0.1, "big": 8.0}
 _EPOCH = ("images", "seconds", "cpu_seconds", "first_batch_seconds", "sizes", "mean", "idle_cpu_seconds")
 
@@ -66,7 +66,7 @@ def doubts(line: Line, expected: int, reference: Sequence[float] | None) -> list
     if reference is not None:
         off = max(abs(a - b) for a, b in zip(line.warm["mean"], reference, strict=True))
         if off > TOLERANCE[line.task]:
-            found.append(f"mean colour differs by {off:.1f}")
+            found.append(f"mean color differs by {off:.1f}")
     idle = sum(epoch["idle_cpu_seconds"] for epoch in line.epochs)
     if idle > 0.05 * sum(epoch["cpu_seconds"] for epoch in line.epochs):
         found.append(f"used {idle:.1f} s of CPU outside its turns")

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.base import PACKER
+from benchmarks.harness.images import RAW, files
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import RAW, files
 from packer.files.work_folder import ANYTHING, work_folder
 
 SIDE = Job.side
@@ -38,15 +38,15 @@ def raw(images: Path, folder: Path) -> Path:
             shape = (len(names), SIDE, SIDE, 3)
             pixels = np.lib.format.open_memmap(work.inside / "set" / RAW, mode="w+", dtype=np.uint8, shape=shape)
             for place_in_set, name in enumerate(names):
-                picture = cv2.imread(name, cv2.IMREAD_COLOR_RGB)
-                pixels[place_in_set] = cv2.resize(picture, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+                image = cv2.imread(name, cv2.IMREAD_COLOR_RGB)
+                pixels[place_in_set] = cv2.resize(image, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
             pixels.flush()
             work.publish("set", work.above, place.name)
     return place
 
 
 def count(folder: Path) -> int:
-    """How many pictures a set has."""
+    """How many images a set has."""
     return len(np.load(folder / RAW, mmap_mode="r")) if (folder / RAW).exists() else len(files(folder))
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from benchmarks.harness.images import Image
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import Picture
 
 
 class Fetched:
-    """A map-style data set: fetch(index) gives encoded bytes, decode makes a picture of them."""
+    """A map-style data set: fetch(index) gives encoded bytes, decode makes an image of them."""
 
-    def __init__(self, fetch: Callable[[int], Any], count: int, decode: Callable[[Any], Picture]) -> None:
+    def __init__(self, fetch: Callable[[int], Any], count: int, decode: Callable[[Any], Image]) -> None:
         self.fetch, self.count, self.decode = fetch, count, decode
 
     def __len__(self) -> int:
@@ -39,17 +39,17 @@ def loader_options(job: Job) -> dict[str, Any]:
     }
 
 
-def epochs(loader: Any, key: str | None = None) -> Callable[[], Iterator[Picture]]:
+def epochs(loader: Any, key: str | None = None) -> Callable[[], Iterator[Image]]:
     """Epochs of a DataLoader whose batches are tensors, or dicts with one under `key`."""
 
-    def epoch() -> Iterator[Picture]:
+    def epoch() -> Iterator[Image]:
         for batch in loader:
             yield (batch if key is None else batch[key]).numpy()
 
     return epoch
 
 
-def shuffled(data_set: Any, job: Job, key: str | None = None) -> Callable[[], Iterator[Picture]]:
+def shuffled(data_set: Any, job: Job, key: str | None = None) -> Callable[[], Iterator[Image]]:
     """Epochs of a map-style data set whose samples are tensors, or dicts with one under `key`."""
     from torch.utils.data import DataLoader
 

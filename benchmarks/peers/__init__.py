@@ -17,6 +17,6 @@ Tasks, always over every image once, in an order of its own in each epoch, batch
     full    the 500x375 photos decoded whole
     rrc     the same photos: torchvision's RandomResizedCrop(224, scale 0.08-1, ratio 3/4-4/3), bilinear without
             antialiasing, and a horizontal flip with probability 1/2
-    raw224  pictures of 224x224 stored raw: nothing but moving bytes
+    raw224  images of 224x224 stored raw: nothing but moving bytes
     big     rrc on photos of 3000x2000
 """

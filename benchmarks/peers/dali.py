@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.images import RATIO, SCALE, Image, raw
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import RATIO, SCALE, Picture, raw
 
 TASKS = {"full": ("fast idct", "accurate"), "rrc": ("fast idct", "accurate"), "raw224": ("",), "big": ("fast idct",)}
 WITHOUT: dict[str, str] = {}
@@ -20,17 +20,17 @@ AHEAD = 2
 
 
 def prepare(job: Job) -> None:
-    """JPEG files stay as they are; raw pictures become one .npy file each."""
+    """JPEG files stay as they are; raw images become one .npy file each."""
     if job.task == "raw224":
-        for index, picture in enumerate(raw(job.images)):
-            np.save(job.work / f"{index:08d}.npy", picture)
+        for index, image in enumerate(raw(job.images)):
+            np.save(job.work / f"{index:08d}.npy", image)
 
 
-def pictures(job: Job) -> Any:
+def images(job: Job) -> Any:
     """The graph: one node that yields (height, width, 3)."""
     from nvidia.dali import fn, types
 
-    # the last batch is filled up with copies, so that every epoch holds every picture: up to a batch of extra work
+    # the last batch is filled up with copies, so that every epoch holds every image: up to a batch of extra work
     options = {"name": "reader", "random_shuffle": True, "initial_fill": 1024, "pad_last_batch": True}
     if job.task == "raw224":
         return fn.readers.numpy(file_root=str(job.work), file_filter="*.npy", **options)
@@ -45,17 +45,17 @@ def pictures(job: Job) -> Any:
     return fn.flip(small, horizontal=fn.random.coin_flip())
 
 
-def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+def epochs(job: Job) -> Callable[[], Iterator[Image]]:
     from nvidia.dali import pipeline_def
 
-    make = pipeline_def(lambda: pictures(job))
+    make = pipeline_def(lambda: images(job))
     pipe = make(batch_size=job.batch_size, num_threads=job.threads, device_id=None, prefetch_queue_depth=AHEAD, seed=1)
     pipe.build()
     count = pipe.epoch_size("reader")
 
     fresh = True
 
-    def epoch() -> Iterator[Picture]:
+    def epoch() -> Iterator[Image]:
         """Runs are scheduled by hand, so that none goes on beyond the end of an epoch while others have their turn."""
         nonlocal fresh
         batches = -(-count // job.batch_size)

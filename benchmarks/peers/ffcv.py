@@ -1,4 +1,4 @@
-"""FFCV: a .beton file with the photos' own JPEG bytes, or raw pictures; its compiled Loader, os_cache on."""
+"""FFCV: a .beton file with the photos' own JPEG bytes, or raw images; its compiled Loader, os_cache on."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.images import RATIO, SCALE, Image, files, raw
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import RATIO, SCALE, Picture, files, raw
 
 TASKS = {"full": ("",), "rrc": ("",), "raw224": ("",), "big": ("",)}
 WITHOUT: dict[str, str] = {}
@@ -20,7 +20,7 @@ SYSTEM = ("libopencv-core-dev", "libopencv-imgproc-dev", "libturbojpeg0-dev")
 
 
 class Jpegs:
-    """(bytes of a JPEG file,) per index; with raw pictures (array,)."""
+    """(bytes of a JPEG file,) per index; with raw images (array,)."""
 
     def __init__(self, job: Job) -> None:
         self.raw = job.task == "raw224"
@@ -56,7 +56,7 @@ def prepare(job: Job) -> None:
     writer.from_indexed_dataset(Jpegs(job))
 
 
-def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+def epochs(job: Job) -> Callable[[], Iterator[Image]]:
     from ffcv.fields import RGBImageField
     from ffcv.fields.rgb_image import RandomResizedCropRGBImageDecoder, SimpleRGBImageDecoder
     from ffcv.loader import Loader, OrderOption
@@ -78,7 +78,7 @@ def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
         custom_fields={} if job.task == "raw224" else {"image": RGBImageField},
     )
 
-    def epoch() -> Iterator[Picture]:
+    def epoch() -> Iterator[Image]:
         for (batch,) in loader:
             yield batch.numpy()
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.images import Image, cropped, files, raw
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import Picture, cropped, files, raw
 
 TASKS = {"full": ("accurate", "fast dct"), "rrc": ("",), "raw224": ("",), "big": ("",)}
 WITHOUT: dict[str, str] = {}
@@ -35,7 +35,7 @@ class Decoding:
         self.shape = (job.side, job.side, 3) if job.crops else (height, width, 3)
         self.side, self.fast = (job.side if job.crops else None), job.variant == "fast dct"
 
-    def __call__(self, index: int, out: Picture) -> None:
+    def __call__(self, index: int, out: Image) -> None:
         if self.side is None:
             self.decode_jpeg(self.values[index], "RGB", fastdct=self.fast, fastupsample=self.fast, buffer=out)
         else:
@@ -43,17 +43,17 @@ class Decoding:
 
 
 class Copying:
-    """One raw picture into one place of the batch."""
+    """One raw image into one place of the batch."""
 
     def __init__(self, job: Job) -> None:
         self.values: Any = np.array(raw(job.images))
         self.shape = self.values.shape[1:]
 
-    def __call__(self, index: int, out: Picture) -> None:
+    def __call__(self, index: int, out: Image) -> None:
         out[...] = self.values[index]
 
 
-def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+def epochs(job: Job) -> Callable[[], Iterator[Image]]:
     import cv2
 
     cv2.setNumThreads(0)
@@ -67,7 +67,7 @@ def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
                 return
             work(indices[place], batch[place])
 
-    def epoch() -> Iterator[Picture]:
+    def epoch() -> Iterator[Image]:
         order = random.sample(range(len(work.values)), len(work.values))
         for start in range(0, len(order), job.batch_size):
             indices = order[start : start + job.batch_size]

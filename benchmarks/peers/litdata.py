@@ -1,4 +1,4 @@
-"""LitData: optimised chunks in a local folder, StreamingDataset and StreamingDataLoader."""
+"""LitData: optimized chunks in a local folder, StreamingDataset and StreamingDataLoader."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import stacking
+from benchmarks.harness.images import Copy, Decode, Image, files, raw
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import Copy, Decode, Picture, files, raw
 
 TASKS = {"full": ("",), "rrc": ("",), "raw224": ("",), "big": ("",)}
 WITHOUT: dict[str, str] = {}
@@ -22,7 +22,7 @@ def jpeg(path: str) -> dict[str, Any]:
 
 
 def pixels(folder: Path, index: int) -> dict[str, Any]:
-    """The bytes of a raw picture: LitData's own serialiser of arrays is several times slower."""
+    """The bytes of a raw image: LitData's own serializer of arrays is several times slower."""
     return {"image": raw(folder)[index].tobytes()}
 
 
@@ -49,7 +49,7 @@ class Finish:
     """A stored sample -> a tensor."""
 
     def __init__(self, job: Job) -> None:
-        self.decode: Callable[[Any], Picture] = Copy(job.side) if job.task == "raw224" else Decode(job)
+        self.decode: Callable[[Any], Image] = Copy(job.side) if job.task == "raw224" else Decode(job)
 
     def __call__(self, sample: dict[str, Any]) -> Any:
         import torch
@@ -57,7 +57,7 @@ class Finish:
         return torch.from_numpy(self.decode(sample["image"]))
 
 
-def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+def epochs(job: Job) -> Callable[[], Iterator[Image]]:
     import litdata
 
     data = litdata.StreamingDataset(str(job.work / "chunks"), shuffle=True, drop_last=False, transform=Finish(job))

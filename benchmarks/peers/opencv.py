@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from benchmarks.harness.images import Decode, Image, files
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import Decode, Picture, files
 from benchmarks.harness.stacking import Fetched, shuffled
 
 TASKS = {"full": ("",), "rrc": ("",), "big": ("",)}
-WITHOUT = {"raw224": "a folder of JPEG files has no raw pictures"}
+WITHOUT = {"raw224": "a folder of JPEG files has no raw images"}
 DOES = "reads files, cv2.imdecode (RGB), DataLoader with worker processes"
 PACKAGES = ("opencv-python", "torch")
 SYSTEM = ()
@@ -18,6 +18,6 @@ def prepare(job: Job) -> None:
     """Nothing: the folder is the format."""
 
 
-def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+def epochs(job: Job) -> Callable[[], Iterator[Image]]:
     paths = files(job.images)
     return shuffled(Fetched(lambda index: Path(paths[index]).read_bytes(), len(paths), Decode(job)), job)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import stacking
+from benchmarks.harness.images import RATIO, SCALE, Image, raw
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import RATIO, SCALE, Picture, raw
 
 # variant -> the pack that it reads; the first is what the others are compared with
 _FULL = {
@@ -47,7 +47,7 @@ SYSTEM = ()
 
 
 def prepare(job: Job) -> None:
-    with pictures(job) as source:
+    with images(job) as source:
         # what one set is prepared for serves all its tasks
         for name in dict.fromkeys(_RAW.values()) if job.task == "raw224" else ("kept", "jpeg"):
             form = name if job.task == "raw224" else "lmdb"
@@ -55,7 +55,7 @@ def prepare(job: Job) -> None:
 
 
 @contextmanager
-def pictures(job: Job) -> Iterator[Path]:
+def images(job: Job) -> Iterator[Path]:
     """The folder that is packed: the images, those of raw224 as BMP files."""
     if job.task != "raw224":
         yield job.images
@@ -64,8 +64,8 @@ def pictures(job: Job) -> Iterator[Path]:
 
     source = job.work / "bmp"
     source.mkdir()
-    for index, picture in enumerate(raw(job.images)):
-        cv2.imwrite(str(source / f"{index:08d}.bmp"), picture[..., ::-1])
+    for index, image in enumerate(raw(job.images)):
+        cv2.imwrite(str(source / f"{index:08d}.bmp"), image[..., ::-1])
     yield source
     shutil.rmtree(source)
 
@@ -90,11 +90,11 @@ def stored(job: Job) -> Path:
     return job.work / f"{_PACKS[job.task][job.variant]}.pack"
 
 
-def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+def epochs(job: Job) -> Callable[[], Iterator[Image]]:
     return epochs_of(job, _PACKS[job.task][job.variant])
 
 
-def epochs_of(job: Job, name: str) -> Callable[[], Iterator[Picture]]:
+def epochs_of(job: Job, name: str) -> Callable[[], Iterator[Image]]:
     """Epochs over the pack of that name."""
     import packer
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.images import Image as Pixels
+from benchmarks.harness.images import files, random_crop
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import Picture as Pixels, files, random_crop
 from benchmarks.harness.stacking import Fetched, shuffled
 
 TASKS = {"full": ("",), "rrc": ("",), "big": ("",)}
-WITHOUT = {"raw224": "a folder of JPEG files has no raw pictures"}
+WITHOUT = {"raw224": "a folder of JPEG files has no raw images"}
 DOES = "PIL.Image.open, DataLoader with worker processes; crops: Image.resize, bilinear, which always antialiases"
 PACKAGES = ("pillow", "torch")
 SYSTEM = ()

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.images import Copy, Decode, Image, files, raw
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import Copy, Decode, Picture, files, raw
 from benchmarks.harness.stacking import Fetched, shuffled
 
 TASKS = {"full": ("",), "rrc": ("",), "raw224": ("",), "big": ("",)}
@@ -41,7 +41,7 @@ def prepare(job: Job) -> None:
     (job.work / "count").write_text(str(len(values)))
 
 
-def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+def epochs(job: Job) -> Callable[[], Iterator[Image]]:
     count = int((job.work / "count").read_text())
-    decode: Callable[[Any], Picture] = Copy(job.side) if job.task == "raw224" else Decode(job)
+    decode: Callable[[Any], Image] = Copy(job.side) if job.task == "raw224" else Decode(job)
     return shuffled(Fetched(Fetch(job.work / "lmdb"), count, decode), job)

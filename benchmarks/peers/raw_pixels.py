@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
+from benchmarks.harness.images import Image
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import Picture
 from benchmarks.peers import packer
 
 TASKS = {"full": ("loader",), "rrc": ("loader", "workers", "loader antialias")}
@@ -17,5 +17,5 @@ def prepare(job: Job) -> None:
     packer.convert(job.images, job, "pixels", codec="raw")
 
 
-def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+def epochs(job: Job) -> Callable[[], Iterator[Image]]:
     return packer.epochs_of(job, "pixels")

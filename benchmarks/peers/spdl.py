@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.images import Decode, Image, files, random_crop
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import Decode, Picture, files, random_crop
 
 TASKS = {"full": ("opencv", "io"), "rrc": ("opencv", "io"), "big": ("opencv", "io")}
-WITHOUT = {"raw224": "it has no format of its own for raw pictures"}
+WITHOUT = {"raw224": "it has no format of its own for raw images"}
 DOES = (
     "spdl.pipeline, threads; io: spdl.io.load_image_batch, for crops one filter graph per image (FFmpeg's "
     "fast_bilinear); opencv: cv2.imdecode (RGB) into a batch"
@@ -30,7 +30,7 @@ class WithOpenCV:
     def __init__(self, job: Job) -> None:
         self.decode = Decode(job)
 
-    def __call__(self, paths: Sequence[str]) -> Picture:
+    def __call__(self, paths: Sequence[str]) -> Image:
         first = self.decode(Path(paths[0]).read_bytes())
         batch = np.empty((len(paths), *first.shape), np.uint8)
         batch[0] = first
@@ -45,7 +45,7 @@ class WithFFmpeg:
     def __init__(self, job: Job) -> None:
         self.side = job.side if job.crops else None
 
-    def __call__(self, paths: Sequence[str]) -> Picture:
+    def __call__(self, paths: Sequence[str]) -> Image:
         import spdl.io
 
         if self.side is None:
@@ -64,7 +64,7 @@ class WithFFmpeg:
         return spdl.io.decode_packets(packets, filter_desc=f"{crop},{scale},{flip}format=rgb24")
 
 
-def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+def epochs(job: Job) -> Callable[[], Iterator[Image]]:
     from spdl.pipeline import PipelineBuilder
 
     paths = files(job.images)
@@ -76,7 +76,7 @@ def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
         cv2.setNumThreads(0)
         load = WithOpenCV(job)
 
-    def epoch() -> Iterator[Picture]:
+    def epoch() -> Iterator[Image]:
         order = random.sample(paths, len(paths))
         builder = PipelineBuilder().add_source(order).aggregate(job.batch_size)
         pipeline = builder.pipe(load, concurrency=job.threads).add_sink(2).build(num_threads=job.threads)

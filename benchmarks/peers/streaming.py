@@ -9,8 +9,8 @@ from types import ModuleType
 from typing import Any
 
 from benchmarks.harness import stacking
+from benchmarks.harness.images import Decode, Image, files, raw
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import Decode, Picture, files, raw
 
 TASKS = {"full": ("",), "rrc": ("",), "raw224": ("",), "big": ("",)}
 WITHOUT: dict[str, str] = {}
@@ -50,7 +50,7 @@ def prepare(job: Job) -> None:
             writer.write({"image": value if is_raw else Path(value).read_bytes()})
 
 
-def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+def epochs(job: Job) -> Callable[[], Iterator[Image]]:
     import torch
     from torch.utils.data import DataLoader
 

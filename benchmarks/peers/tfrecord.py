@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import stacking
+from benchmarks.harness.images import Copy, Decode, Image, files, raw
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import Copy, Decode, Picture, files, raw
 
 TASKS = {"full": ("",), "rrc": ("",), "raw224": ("",), "big": ("",)}
 WITHOUT: dict[str, str] = {}
@@ -35,7 +35,7 @@ class Finish:
     """A record -> a tensor."""
 
     def __init__(self, job: Job) -> None:
-        self.decode: Callable[[Any], Picture] = Copy(job.side) if job.task == "raw224" else Decode(job)
+        self.decode: Callable[[Any], Image] = Copy(job.side) if job.task == "raw224" else Decode(job)
 
     def __call__(self, record: dict[str, Any]) -> Any:
         import torch
@@ -43,7 +43,7 @@ class Finish:
         return torch.from_numpy(self.decode(record["image"]))
 
 
-def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+def epochs(job: Job) -> Callable[[], Iterator[Image]]:
     from tfrecord.torch.dataset import TFRecordDataset
     from torch.utils.data import DataLoader
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import stacking
+from benchmarks.harness.images import Copy, Decode, Image, files, raw
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import Copy, Decode, Picture, files, raw
 
 TASKS = {"full": ("",), "rrc": ("",), "raw224": ("",), "big": ("",)}
 WITHOUT: dict[str, str] = {}
@@ -40,7 +40,7 @@ class Finish:
 
     def __init__(self, job: Job) -> None:
         self.suffix = suffix(job)
-        self.decode: Callable[[Any], Picture] = Copy(job.side) if job.task == "raw224" else Decode(job)
+        self.decode: Callable[[Any], Image] = Copy(job.side) if job.task == "raw224" else Decode(job)
 
     def __call__(self, sample: dict[str, Any]) -> Any:
         import torch
@@ -48,7 +48,7 @@ class Finish:
         return torch.from_numpy(self.decode(sample[self.suffix]))
 
 
-def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+def epochs(job: Job) -> Callable[[], Iterator[Image]]:
     import webdataset
     from torch.utils.data import DataLoader
 

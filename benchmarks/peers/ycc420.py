@@ -1,9 +1,9 @@
-"""packer's codec ycc420: the planes of the photos' JPEGs, decoded once; the 224 px pictures as planes, too."""
+"""packer's codec ycc420: the planes of the photos' JPEGs, decoded once; the 224 px images as planes, too."""
 
 from collections.abc import Callable, Iterator
 
+from benchmarks.harness.images import Image
 from benchmarks.harness.job import Job
-from benchmarks.harness.pictures import Picture
 from benchmarks.peers import packer
 
 TASKS = {
@@ -22,9 +22,9 @@ SYSTEM = ()
 
 
 def prepare(job: Job) -> None:
-    with packer.pictures(job) as source:
+    with packer.images(job) as source:
         packer.convert(source, job, "planes", codec="ycc420")
 
 
-def epochs(job: Job) -> Callable[[], Iterator[Picture]]:
+def epochs(job: Job) -> Callable[[], Iterator[Image]]:
     return packer.epochs_of(job, "planes")

@@ -1,4 +1,4 @@
-"""LitData: optimised chunks in the store, StreamingDataset and StreamingDataLoader with worker processes."""
+"""LitData: optimized chunks in the store, StreamingDataset and StreamingDataLoader with worker processes."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.harness import stacking
-from benchmarks.harness.pictures import Decode, Picture, files
+from benchmarks.harness.images import Decode, Image, files
 from benchmarks.harness.remote_job import RemoteJob
 
 DOES = "optimize() to s3://; StreamingDataset(shuffle=True, max_cache_size=), StreamingDataLoader with worker processes"
@@ -47,7 +47,7 @@ def prepare(job: RemoteJob) -> None:
 
 
 class Finish:
-    """A stored sample -> a picture and its number."""
+    """A stored sample -> an image and its number."""
 
     def __init__(self, job: RemoteJob) -> None:
         self.decode = Decode(job.task)
@@ -73,9 +73,9 @@ class Stream:
         )
         self._loader = litdata.StreamingDataLoader(data, **stacking.loader_options(job.task))
 
-    def epoch(self) -> Iterator[tuple[Picture, npt.NDArray[np.int64]]]:
-        for pictures, numbers in self._loader:
-            yield pictures.numpy(), np.asarray(numbers)
+    def epoch(self) -> Iterator[tuple[Image, npt.NDArray[np.int64]]]:
+        for images, numbers in self._loader:
+            yield images.numpy(), np.asarray(numbers)
 
     def state(self) -> dict[str, Any]:
         found: dict[str, Any] = self._loader.state_dict()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.harness.pictures import RATIO, SCALE, Picture, files
+from benchmarks.harness.images import RATIO, SCALE, Image, files
 from benchmarks.harness.remote_job import RemoteJob
 
 DOES = (
@@ -53,7 +53,7 @@ class Stream:
         names = (Path(name).relative_to(job.images).as_posix() for name in files(job.images))
         self._numbers = {name: number for number, name in enumerate(names)}
 
-    def epoch(self) -> Iterator[tuple[Picture, npt.NDArray[np.int64]]]:
+    def epoch(self) -> Iterator[tuple[Image, npt.NDArray[np.int64]]]:
         for batch in self._loader:
             yield batch["image"].numpy(), np.array([self._numbers[key] for key in batch["key"]])
 

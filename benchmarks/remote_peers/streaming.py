@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.harness import stacking
-from benchmarks.harness.pictures import Decode, Picture, files
+from benchmarks.harness.images import Decode, Image, files
 from benchmarks.harness.remote_job import RemoteJob
 from benchmarks.peers.streaming import library as library
 
@@ -63,9 +63,9 @@ class Stream:
         )
         self._loader = streaming.StreamingDataLoader(data, **stacking.loader_options(job.task))
 
-    def epoch(self) -> Iterator[tuple[Picture, npt.NDArray[np.int64]]]:
-        for pictures, numbers in self._loader:
-            yield pictures.numpy(), np.asarray(numbers)
+    def epoch(self) -> Iterator[tuple[Image, npt.NDArray[np.int64]]]:
+        for images, numbers in self._loader:
+            yield images.numpy(), np.asarray(numbers)
 
     def state(self) -> dict[str, Any]:
         found: dict[str, Any] = self._loader.state_dict()

@@ -147,7 +147,7 @@ max_pixels_option = click.option(
     "--max-pixels",
     callback=_pixels,
     metavar="N",
-    help="The most pixels of one picture, such as 400M, at most 1000M; each thread decodes one at a time.  "
+    help="The most pixels of one image, such as 400M, at most 1000M; each thread decodes one at a time.  "
     "[default: 100M]",
 )
 # options of the commands that measure

@@ -34,7 +34,7 @@ PLACE = (Group.MAKE_A_PACK, 1)
 @click.option(
     "--geometry",
     metavar="TEXT",
-    help="What training does with pictures, such as 'RandomResizedCrop(224), RandomHorizontalFlip()', the default; "
+    help="What training does with images, such as 'RandomResizedCrop(224), RandomHorizontalFlip()', the default; "
     "for sets with labels in px: quarter turns, a zoom, Resize((300, 300)).",
 )
 @click.option(

@@ -61,7 +61,7 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     """Load every SOURCE, a pack or the folder of an original data set, through DataLoader and through packer.Loader.
 
     Folders are read as people do without packer: each file opened, decoded whole by OpenCV and warped. Runs take turns;
-    medians are shown with lowest and highest. Pictures of several shapes are cropped at random to 224 px, unless
+    medians are shown with lowest and highest. Images of several shapes are cropped at random to 224 px, unless
     --geometry says otherwise. Memory is the peak beyond a Python that has only imported torch.
     """
     check_output(sources, options)
@@ -92,7 +92,7 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
         if options["geometry"]:
             raise
         options["geometry"] = PHOTOS
-        say(f"pictures of several shapes make no batch: measured with --geometry '{PHOTOS}', as packer advise does")
+        say(f"images of several shapes make no batch: measured with --geometry '{PHOTOS}', as packer advise does")
         rows = measured(PHOTOS)
     asked = {name: options[name] for name in ("batch", "epochs", "geometry", "fields", "samples", "cold")}
     deliver(bench.report(rows, asked), options)

@@ -121,7 +121,7 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--resize",
     metavar="N|WxH",
-    help="Store pictures smaller: shorter side N, or exactly WxH px; labels are scaled along. Keep what "
+    help="Store images smaller: shorter side N, or exactly WxH px; labels are scaled along. Keep what "
     "training still needs: random zoom down to 0.5 for an output of 300 wants 600.",
 )
 @click.option(
@@ -129,7 +129,7 @@ PLACE = (Group.MAKE_A_PACK, 0)
     type=click.Choice(("ignore", "rotate")),
     default="ignore",
     show_default=True,
-    help="Ignore the EXIF orientation (it is recorded), or turn pictures and labels upright.",
+    help="Ignore the EXIF orientation (it is recorded), or turn images and labels upright.",
 )
 @click.option(
     "--validate",
@@ -156,22 +156,22 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option(
     "--sidecar-frame",
     type=click.Choice(("stored", "upright")),
-    help="Where a picture is not upright by its EXIF orientation: over which pixels its masks, depth and boxes lie (of "
+    help="Where an image is not upright by its EXIF orientation: over which pixels its masks, depth and boxes lie (of "
     "--sidecar, or in its record), those stored in its file, or as viewers show it (with --exif rotate).  [default: "
-    "such pictures are errors]",
+    "such images are errors]",
 )
 @click.option(
-    "--mask-colours",
+    "--mask-colors",
     multiple=True,
     metavar="[NAME=]FILE",
-    help="Masks are drawn in colours: a table says which class each is, with lines R G B NAME as CamVid's "
+    help="Masks are drawn in colors: a table says which class each is, with lines R G B NAME as CamVid's "
     "label_colors.txt, NAME R G B, or CVAT's labelmap.txt; voc is Pascal VOC's palette. Classes are numbered by their "
     "lines from 0, or by a column id. NAME= is for one of several masks.",
 )
 @click.option(
-    "--unknown-colours",
+    "--unknown-colors",
     type=click.Choice(("error", "void")),
-    help="A colour that --mask-colours does not have is an error that names the pixel, or void, 255.  [default: error]",
+    help="A color that --mask-colors does not have is an error that names the pixel, or void, 255.  [default: error]",
 )
 @click.option(
     "--slot",
@@ -307,10 +307,10 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
         yield f"open it:  from packer import {maker}; dataset = {maker}({name})"
     else:
         yield f"open it:  import packer; dataset = packer.open({name})"
-    pictures = [field for field in made.schema if field.kind in PIXEL_KINDS and not field.hidden]
-    if any(field.codec == "encoded" for field in pictures) and made.options.get("resize") is None:
+    images = [field for field in made.schema if field.kind in PIXEL_KINDS and not field.hidden]
+    if any(field.codec == "encoded" for field in images) and made.options.get("resize") is None:
         faster = "--preset ggcnn or grconvnet" if "grasps" in made.schema else "--resize N"
-        kept = "files' bytes are kept, exact, and" if made.options.get("exif") != "rotate" else "pictures are"
+        kept = "files' bytes are kept, exact, and" if made.options.get("exif") != "rotate" else "images are"
         measured = f", packer advise {shell_word(str(source))} measures how" if source.is_dir() else ""
         yield f"faster:   {kept} decoded whole in every epoch; {faster} makes training fast{measured}"
 

@@ -54,13 +54,13 @@ def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_js
         for name, codec in summary.changed.items():
             echo(f"field {name}: not the original files, they were packed as {codec}", err=True)
         for name in summary.numbered:
-            echo(f"field {name}: the numbers of its classes, not the colours that its files were drawn in", err=True)
+            echo(f"field {name}: the numbers of its classes, not the colors that its files were drawn in", err=True)
         unmoved = [f"field {name}" for name in summary.unmoved]
         unmoved += [f"{summary.unmoved_extras} files of no sample"] * (summary.unmoved_extras > 0)
         if unmoved:
             echo(
                 f"{', '.join(unmoved)}: in the pixels of the source, as its files were, and not in those of the "
-                "pictures written here, which were moved when they were packed",
+                "images written here, which were moved when they were packed",
                 err=True,
             )
         if summary.left_behind:

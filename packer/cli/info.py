@@ -195,7 +195,7 @@ def _print(pack: Path, data: dict[str, Any]) -> None:
 
 
 def _shape(field: dict[str, Any]) -> str:
-    """(H, W, 3) of pictures, (N, 4, 2) of grasps; - of one value, and where the bytes tell."""
+    """(H, W, 3) of images, (N, 4, 2) of grasps; - of one value, and where the bytes tell."""
     free = iter("HW") if field["kind"] in PIXEL_KINDS else iter("N")
     lengths = [next(free, "?") if length is None else str(length) for length in field.get("shape") or ()]
     return f"({', '.join(lengths)})" if lengths else "-"

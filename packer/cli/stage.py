@@ -21,9 +21,7 @@ PLACE = (Group.READ_IT_FASTER, 0)
 @click.option("--to", default="auto", metavar="auto|DIR", help="Shared memory of this machine, or a folder.")
 @click.option("--keep", metavar="20%|SIZE", help="Memory that stays free for others; by default 20%, at least 1 GiB.")
 @click.option("--parts", metavar="0-9,12", help="Only these parts; data sets read the others where they are.")
-@click.option(
-    "--as", "codec", metavar="CODEC", help="The pictures in another codec, such as ycc420: decoded once, now."
-)
+@click.option("--as", "codec", metavar="CODEC", help="The images in another codec, such as ycc420: decoded once, now.")
 @click.option("--warm", "action", flag_value="warm", help="Copy nothing: read the parts into the page cache.")
 @click.option("--release", "action", flag_value="release", help="Remove the copy, unless a data set reads it.")
 @click.option("--list", "action", flag_value="list", help="List all copies.")

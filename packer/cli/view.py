@@ -36,7 +36,7 @@ PLACE = (Group.LOOK_AT_IT, 1)
 @click.option("--fields", callback=_names, metavar="A,B", help="Only these fields.  [default: all that can be shown]")
 @click.option("--seed", type=click.IntRange(min=0), help="Draw the samples at random.  [default: spread evenly]")
 @click.option("--grasps", type=click.IntRange(min=0), default=12, show_default=True, help="At most, 0: all.")
-@click.option("--size", type=click.IntRange(64, 1024), default=240, show_default=True, help="Width of a picture, px.")
+@click.option("--size", type=click.IntRange(64, 1024), default=240, show_default=True, help="Width of an image, px.")
 @click.option("--zoom", is_flag=True, help="Only the part of each sample that its grasps and boxes are in.")
 @scratch_option
 def command(

@@ -9,7 +9,7 @@ A codec module has `class Codec(base.Codec)`. One object serves one field for a 
   did not write.
 * `out`, where given, is C-contiguous with exactly the dtype and shape of the result, and is returned; anything else
   raises InvalidRequest.
-* `view` asks for the picture through a View (image, depth and mask only). `header` is what `read_header` found in
+* `view` asks for the image through a View (image, depth and mask only). `header` is what `read_header` found in
   these very bytes, where the caller has asked: nothing is parsed twice then.
 """
 
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from packer.errors import InvalidRequest
 from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Decoder, Header
-from packer.images import StoredPicture as StoredPicture
+from packer.images import StoredImage as StoredImage
 from packer.schema import DTYPES, MASK_DTYPES, PIXEL_KINDS, Field, FixedArray, Shape, StoredForm
 from packer.schema import Buffer as Buffer
 
@@ -38,10 +38,10 @@ class Codec(ABC):
     kinds: kinds of field that the codec can hold.
     suffixes: file suffixes of a value that is a file of its own, as other programs open it, the usual one first; empty
       where it is none. `packer extract` and the format bmp name files so. Where the bytes tell: override `suffixes_of`.
-    picture_suffix: where a value is a file that picture viewers do not open, the suffix of what `as_picture` makes.
+    image_suffix: where a value is a file that image viewers do not open, the suffix of what `as_image` makes.
     lossy: whether `decode(encode(value))` may differ from `value`.
     exact_views: whether a view of the value is, to the bit, what packer.geometry.warp makes of all of its pixels.
-    any_picture: whether a value of a picture field may be a picture file of any format that packer.images reads.
+    any_image: whether a value of an image field may be an image file of any format that packer.images reads.
       `decode` is `self.pixels` then and nothing besides: readers call `file_decoder` instead.
     keeps_files: whether `encode` takes the file's own bytes and gives them back, instead of taking pixels.
     verbatim: whether a value is, byte for byte, the file that it was read from, unless its pixels were moved.
@@ -50,16 +50,16 @@ class Codec(ABC):
 
     kinds: ClassVar[tuple[str, ...]]
     suffixes: ClassVar[tuple[str, ...]] = ()
-    picture_suffix: ClassVar[str | None] = None
+    image_suffix: ClassVar[str | None] = None
     lossy: ClassVar[bool] = False
     exact_views: ClassVar[bool] = True
-    any_picture: ClassVar[bool] = False
+    any_image: ClassVar[bool] = False
     keeps_files: ClassVar[bool] = False
     verbatim: ClassVar[bool] = False
     has_table: ClassVar[bool] = False
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
-        """field: what is stored. options: how its pictures are decoded."""
+        """field: what is stored. options: how its images are decoded."""
         self.field = field
         self.pixels = Decoder(
             field.kind, options, wide=field.is_wide_mask, invalid=field.invalid, max_pixels=field.pixel_limit
@@ -108,7 +108,7 @@ class Codec(ABC):
         """The bytes that are stored; raises InvalidRequest or BadInput for a value that it cannot hold exactly."""
 
     def encode_file(self, file: Buffer, header: Header) -> bytes | None:
-        """The bytes that are stored for a picture file, where there is a better way than through its pixels; else None.
+        """The bytes that are stored for an image file, where there is a better way than through its pixels; else None.
 
         Raises DamagedImage exactly where decoding the file does.
         """
@@ -125,8 +125,8 @@ class Codec(ABC):
         """
         return None
 
-    def as_picture(self, buffer: Buffer) -> bytes:
-        """A value as a file that picture viewers open, of the suffix `picture_suffix`; raises as `decode` does."""
+    def as_image(self, buffer: Buffer) -> bytes:
+        """A value as a file that image viewers open, of the suffix `image_suffix`; raises as `decode` does."""
         raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} are what they are")
 
     def check(self, buffer: Buffer) -> None:
@@ -138,19 +138,19 @@ class Codec(ABC):
 
     @property
     def file_decoder(self) -> Decoder | None:
-        """What decodes values that are picture files; None where they are none."""
-        return self.pixels if self.any_picture and self.field.kind in PIXEL_KINDS else None
+        """What decodes values that are image files; None where they are none."""
+        return self.pixels if self.any_image and self.field.kind in PIXEL_KINDS else None
 
-    def read_header(self, buffer: Buffer) -> StoredPicture:
-        """Shape of what `decode(buffer)` gives for a picture, and its file's header, to be handed to `decode`."""
+    def read_header(self, buffer: Buffer) -> StoredImage:
+        """Shape of what `decode(buffer)` gives for an image, and its file's header, to be handed to `decode`."""
         if self.file_decoder is not None:
-            return self.file_decoder.stored_picture(buffer)
-        return StoredPicture(cast(tuple[int, ...], self.shape(buffer)), None)  # the lengths of a picture are known
+            return self.file_decoder.stored_image(buffer)
+        return StoredImage(cast(tuple[int, ...], self.shape(buffer)), None)  # the lengths of an image are known
 
     def shape(self, buffer: Buffer) -> Shape:
         """Shape of what `decode(buffer)` gives, from the header alone; only array-valued codecs have one."""
         if self.file_decoder is not None:
-            return self.file_decoder.stored_picture(buffer).shape
+            return self.file_decoder.stored_image(buffer).shape
         raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no shape")
 
 

@@ -3,7 +3,7 @@
 Layout (Windows BITMAPFILEHEADER and BITMAPINFOHEADER, little-endian; Microsoft, "Bitmap Storage"):
     0   "BM", uint32 size of the file, 4 zeros, uint32 offset of the pixels: 54, with a palette 1078
     14  uint32 40, int32 width, int32 height, uint16 1, uint16 bits a pixel: 24 or 8, uint32 0 (not compressed),
-        uint32 size of the pixels, 8 zeros (no resolution), uint32 colours of the palette: 0 or 256, uint32 0
+        uint32 size of the pixels, 8 zeros (no resolution), uint32 colors of the palette: 0 or 256, uint32 0
     54  the palette of a mask: 256 times blue, green, red, 0, all three equal to the index
     then the rows, the lowest first, each padded with zeros to a multiple of 4 bytes; an image in the order blue, green,
     red
@@ -63,19 +63,19 @@ class Codec(base.Codec):
 
     def encode(self, value: Any) -> bytes:
         """A BMP file of uint8 (H, W, 3) RGB, for a mask of uint8 (H, W); InvalidRequest for anything else."""
-        colour = self._channels == 3
-        fits = isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == (3 if colour else 2)
-        if not fits or (colour and value.shape[2] != 3):
-            wanted = "(H, W, 3)" if colour else "(H, W)"
+        color = self._channels == 3
+        fits = isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == (3 if color else 2)
+        if not fits or (color and value.shape[2] != 3):
+            wanted = "(H, W, 3)" if color else "(H, W)"
             raise InvalidRequest(f"field {self.field.name!r}: codec 'bmp' holds uint8 {wanted}, found {form(value)}")
         height, width = value.shape[:2]
         start = self._head(height, width)
         size_bytes = len(start) + height * self._row_bytes(width)
         if 0 in value.shape or size_bytes >= _MOST_BYTES:
-            raise BadInput(f"a picture of {width}x{height} px does not fit a BMP of less than 1 GiB; use codec raw")
+            raise BadInput(f"an image of {width}x{height} px does not fit a BMP of less than 1 GiB; use codec raw")
         file = np.zeros(size_bytes, np.uint8)
         file[: len(start)] = np.frombuffer(start, np.uint8)
-        stored = cv2.cvtColor(value, cv2.COLOR_RGB2BGR) if colour else value
+        stored = cv2.cvtColor(value, cv2.COLOR_RGB2BGR) if color else value
         rows = file[len(start) :].reshape(height, -1)
         rows[::-1, : width * self._channels] = stored.reshape(height, -1)
         return file.tobytes()
@@ -96,7 +96,7 @@ class Codec(base.Codec):
         if view is None:
             made = target(upside_down.shape, np.uint8, out=out)
             np.copyto(made, upside_down[::-1])
-        else:  # turned by the view, which may show a part of the picture alone
+        else:  # turned by the view, which may show a part of the image alone
             made = warp(upside_down, upright(_TOP_DOWN, height, width).then(view), "image", out=out)
         cv2.cvtColor(made, cv2.COLOR_BGR2RGB, dst=made)
         return made if out is None else out
@@ -132,6 +132,6 @@ class Codec(base.Codec):
         file_bytes = self._start + pixel_bytes
         if max(file_bytes, height, width) >= _MOST_BYTES:
             return b""
-        colours = len(self._palette) // 4
-        about = (40, width, height, 1, 8 * self._channels, 0, pixel_bytes, 0, 0, colours, 0)
+        colors = len(self._palette) // 4
+        about = (40, width, height, 1, 8 * self._channels, 0, pixel_bytes, 0, 0, colors, 0)
         return _HEADER.pack(b"BM", file_bytes, 0, self._start, *about) + self._palette

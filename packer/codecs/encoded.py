@@ -1,6 +1,6 @@
-"""encoded: the file's own bytes, kept as they are; pictures are decoded when read.
+"""encoded: the file's own bytes, kept as they are; images are decoded when read.
 
-A pixel field may hold any picture format that packer.images knows, JPEG beside PNG if need be; whether the bytes are
+A pixel field may hold any image format that packer.images knows, JPEG beside PNG if need be; whether the bytes are
 sound is for packer.images.validate to say before they come here. A field of kind bytes is given back verbatim.
 """
 
@@ -20,7 +20,7 @@ class Codec(base.Codec):
     """See the module and packer.codecs.base."""
 
     kinds = (*PIXEL_KINDS, "bytes")
-    any_picture = True
+    any_image = True
     keeps_files = True
     verbatim = True
 
@@ -37,7 +37,7 @@ class Codec(base.Codec):
 
     @classmethod
     def suffixes_of(cls, field: Field, value: base.Buffer) -> tuple[str, ...]:
-        """Those of the picture's format; bytes are of no known one."""
+        """Those of the image's format; bytes are of no known one."""
         return file_suffixes(value) if field.kind in PIXEL_KINDS else ()
 
     def encode(self, value: Any) -> bytes:

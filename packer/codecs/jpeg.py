@@ -3,11 +3,11 @@
 Up to quality 95 chroma is halved in both directions (4:2:0); above, where that would limit the quality, it is whole
 (4:4:4). `:444` keeps it whole at any quality. Measured on photographs of 256 px: at 95 4:2:0 has 38.8 dB and decodes in
 0.53 ms, 4:4:4 has 41.7 dB and takes 0.74 ms; at 100 it is 41.8 dB against 51.6 dB.
-Restart intervals let a reader that needs a part of the picture cut the rest away before decoding: an interval is a
+Restart intervals let a reader that needs a part of the image cut the rest away before decoding: an interval is a
 whole fraction of a row of MCUs (16 x 16 px, 8 x 8 with 4:4:4), see `_interval`. How long each one is stands in an APP11
 segment, laid out in packer.images.restart_interval_table. On photographs of 500 px at quality 90 the markers make a
 file 3.1 % larger and the table 1.5 %.
-What is decoded may be any picture file: one that was lossless may have been kept so inside a jpeg field.
+What is decoded may be any image file: one that was lossless may have been kept so inside a jpeg field.
 """
 
 import math
@@ -40,7 +40,7 @@ class Codec(base.Codec):
     """See the module and packer.codecs.base."""
 
     kinds = ("image",)
-    any_picture = True
+    any_image = True
     lossy = True
     has_table = True
 
@@ -63,7 +63,7 @@ class Codec(base.Codec):
 
     @classmethod
     def suffixes_of(cls, field: Field, value: base.Buffer) -> tuple[str, ...]:
-        """Those of a JPEG, or of the format that a lossless picture was kept in."""
+        """Those of a JPEG, or of the format that a lossless image was kept in."""
         return file_suffixes(value)
 
     def encode(self, value: Any) -> bytes:

@@ -22,7 +22,7 @@ class Codec(base.Codec):
 
     kinds = PIXEL_KINDS
     suffixes = (".png",)
-    any_picture = True
+    any_image = True
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(field, options)
@@ -46,14 +46,14 @@ class Codec(base.Codec):
         """
         field = self.field
         allowed = (field.dtype,) if field.dtype else _DTYPES[field.kind]
-        colour = field.kind == "image"
-        fits = isinstance(value, np.ndarray) and value.ndim == (3 if colour else 2) and value.dtype.name in allowed
-        if not fits or (colour and value.shape[2] != 3):
-            wanted = f"{' or '.join(allowed)} {'(H, W, 3)' if colour else '(H, W)'}"
+        color = field.kind == "image"
+        fits = isinstance(value, np.ndarray) and value.ndim == (3 if color else 2) and value.dtype.name in allowed
+        if not fits or (color and value.shape[2] != 3):
+            wanted = f"{' or '.join(allowed)} {'(H, W, 3)' if color else '(H, W)'}"
             raise InvalidRequest(f"field {field.name!r}: codec 'png' holds {wanted}, found {form(value)}")
         if 0 in value.shape:
-            raise BadInput(f"a picture of {value.shape[1]}x{value.shape[0]} px does not fit a PNG; use codec raw")
-        done, data = cv2.imencode(".png", cv2.cvtColor(value, cv2.COLOR_RGB2BGR) if colour else value)
+            raise BadInput(f"an image of {value.shape[1]}x{value.shape[0]} px does not fit a PNG; use codec raw")
+        done, data = cv2.imencode(".png", cv2.cvtColor(value, cv2.COLOR_RGB2BGR) if color else value)
         if not done:
             raise BadInput(f"OpenCV cannot encode {value.dtype} {value.shape} as PNG; use codec raw")
         return data.tobytes()

@@ -54,7 +54,7 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """The dtype that was asked for, else the kind's; the shape of pictures and boxes where the field has none."""
+        """The dtype that was asked for, else the kind's; the shape of images and boxes where the field has none."""
         dtype = field.codec_argument or field.dtype or _DTYPES.get(field.kind)
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 

@@ -1,15 +1,15 @@
 """ycc420: planar YCbCr 4:2:0, JFIF full range: a JPEG after decoding, 1.5 bytes a pixel; read without a decoder.
 
-The planes of a 4:2:0 JPEG are kept as they are in the file, to the bit; of another picture luma is whole, and each
+The planes of a 4:2:0 JPEG are kept as they are in the file, to the bit; of another image luma is whole, and each
 chroma sample the mean of 2x2 pixels. That is all that is lost, and only where it is asked for: --codec image=ycc420.
-What is read is within 2 grey levels of what libjpeg makes of the same JPEG. A crop is cut out of the planes, and each
+What is read is within 2 gray levels of what libjpeg makes of the same JPEG. A crop is cut out of the planes, and each
 of them scaled to the size of the output: see packer.images.planar_420.
 
 Layout: a YUV4MPEG2 file of one frame (yuv4mpeg(5) of mjpegtools), which FFmpeg, mpv and VLC open:
     0   "YUV4MPEG2 W00500 H00375 F1:1 Ip A1:1 C420jpeg XCOLORRANGE=FULL\\nFRAME\\n", width and height in five digits;
-        of a gray picture "Cmono XY" in place of "C420jpeg": as long, since readers pass over what begins with X
+        of a gray image "Cmono XY" in place of "C420jpeg": as long, since readers pass over what begins with X
     69  Y, uint8 [H, W]
-        Cb, uint8 [ceil(H / 2), ceil(W / 2)], then Cr; both absent of a gray picture
+        Cb, uint8 [ceil(H / 2), ceil(W / 2)], then Cr; both absent of a gray image
 Only this form is decoded: what differs in any byte of the header is no value of this codec.
 """
 
@@ -29,8 +29,8 @@ from packer.schema import Field, Shape
 from packer.system.exact_casts import form
 
 _HEADER = "YUV4MPEG2 W{width:05} H{height:05} F1:1 Ip A1:1 {form} XCOLORRANGE=FULL\nFRAME\n"
-_COLOUR, _GRAY = "C420jpeg", "Cmono XY"
-_START = len(_HEADER.format(width=0, height=0, form=_COLOUR))
+_COLOR, _GRAY = "C420jpeg", "Cmono XY"
+_START = len(_HEADER.format(width=0, height=0, form=_COLOR))
 _WIDTH, _HEIGHT, _FORM = slice(11, 16), slice(18, 23), slice(37, 45)
 _LONGEST_PX = 99_999
 
@@ -40,7 +40,7 @@ class Codec(base.Codec):
 
     kinds = ("image",)
     suffixes = (".y4m",)
-    picture_suffix = ".png"
+    image_suffix = ".png"
     lossy = True
     exact_views = False
 
@@ -94,15 +94,15 @@ class Codec(base.Codec):
         height, width, _ = self._layout(buffer)
         return height, width, 3
 
-    def as_picture(self, buffer: base.Buffer) -> bytes:
-        """A PNG file of what is decoded: picture viewers do not open planes."""
+    def as_image(self, buffer: base.Buffer) -> bytes:
+        """A PNG file of what is decoded: image viewers do not open planes."""
         done, data = cv2.imencode(".png", cv2.cvtColor(self.decode(buffer), cv2.COLOR_RGB2BGR))
         if not done:
-            raise BadInput("OpenCV cannot encode the picture as PNG; read it from the pack")
+            raise BadInput("OpenCV cannot encode the image as PNG; read it from the pack")
         return data.tobytes()
 
     def _layout(self, buffer: base.Buffer) -> tuple[int, int, bool]:
-        """Height, width and whether it is gray, once header and length are exactly those of such a picture."""
+        """Height, width and whether it is gray, once header and length are exactly those of such an image."""
         height, width, is_gray, expected = _parsed(bytes(buffer[:_START]))
         wanted = self.field.shape or (None, None)
         if len(buffer) != expected or not expected:
@@ -122,7 +122,7 @@ class Codec(base.Codec):
 def _parsed(start: bytes) -> tuple[int, int, bool, int]:
     """Height, width, whether it is gray, and the length of the whole value; zeros for a header of another form.
 
-    The pictures of a set have few sizes: a look into a table, where parsing takes ten times as long.
+    The images of a set have few sizes: a look into a table, where parsing takes ten times as long.
     """
     width, height = start[_WIDTH], start[_HEIGHT]
     if not (width.isdigit() and height.isdigit() and int(width) and int(height)):
@@ -136,7 +136,7 @@ def _parsed(start: bytes) -> tuple[int, int, bool, int]:
 
 
 def _header(size: tuple[int, int], is_gray: bool) -> bytes:
-    return _HEADER.format(width=size[1], height=size[0], form=_GRAY if is_gray else _COLOUR).encode()
+    return _HEADER.format(width=size[1], height=size[0], form=_GRAY if is_gray else _COLOR).encode()
 
 
 def _file(planes: Planes) -> bytes:

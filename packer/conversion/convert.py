@@ -101,8 +101,8 @@ def convert(
     on_error: OnError = "raise",
     sidecars: Mapping[str, str] | Sequence[str] = (),
     sidecar_frame: SidecarFrame | None = None,
-    mask_colours: str | PathLike[str] | Mapping[str, str | PathLike[str]] | Sequence[str] = (),
-    unknown_colours: Literal["error", "void"] | None = None,
+    mask_colors: str | PathLike[str] | Mapping[str, str | PathLike[str]] | Sequence[str] = (),
+    unknown_colors: Literal["error", "void"] | None = None,
     slots: Mapping[str, str] | None = None,
     order: Order | None = None,
     order_seed: int = 0,
@@ -145,7 +145,7 @@ def convert(
         codecs: field -> codec, such as {"rgb": "jpeg:95"}.
         resize: px of the shorter side, or (height, width).
         sidecars: name -> "SUFFIX:KIND", such as {"depth": "_d.tiff:depth"}.
-        mask_colours: a file, or field -> file, with the value of a mask for each color; "voc" is Pascal VOC's palette.
+        mask_colors: a file, or field -> file, with the value of a mask for each color; "voc" is Pascal VOC's palette.
         slots: the field of each slot of another tool's format, such as {"image": "rgb", "label": "object_id"}.
         splits: name -> a file that lists the samples, or a share of 0 to 1.
         threads: None for all usable cores; the pack does not depend on it.
@@ -326,10 +326,10 @@ def _about_orientations(index: Path, manifest: Manifest, plan: Plan) -> list[str
     turned = int(np.count_nonzero(orientations > 1))
     if not turned:
         return []
-    pictures = f"{turned} of {counted(manifest.samples, 'picture')} not upright by EXIF orientation"
+    images = f"{turned} of {counted(manifest.samples, 'image')} not upright by EXIF orientation"
     if plan.options.exif == "rotate":
-        return [f"{pictures}: turned"]
-    return [f"{pictures}: left as they are; --exif rotate turns them"]
+        return [f"{images}: turned"]
+    return [f"{images}: left as they are; --exif rotate turns them"]
 
 
 # ---- the request
@@ -423,7 +423,7 @@ class ConversionRequest:
         return replace(self, source=path_or_url(str(data.path)), rows=rows, fields=fields, options=options)
 
     def _open(self) -> tuple[Source, str, Mapping[str, Any]]:
-        """Return the source, a line on what was recognised, and what the manifest keeps of its options."""
+        """Return the source, a line on what was recognized, and what the manifest keeps of its options."""
         if isinstance(self.source, Path):
             spec = self.spec.preset(self.source) if self.preset else self.spec
             opened, found = spec.open(self.source)
@@ -492,8 +492,8 @@ def _request(given: Mapping[str, Any]) -> ConversionRequest:
         _texts(given["splits"]),
         split_seed=given["split_seed"],
         split_by=given["split_by"],
-        mask_colours=_places(given["mask_colours"]),
-        unknown_colours=given["unknown_colours"],
+        mask_colors=_places(given["mask_colors"]),
+        unknown_colors=given["unknown_colors"],
     )
     return ConversionRequest(
         source=source,
@@ -607,7 +607,7 @@ def _notes(plan: Plan) -> list[str]:
     larger, looked = plan.enlarged
     if larger:
         found.append(
-            f"--resize {options.resize} enlarges: {larger} of {looked} pictures looked at are smaller; "
+            f"--resize {options.resize} enlarges: {larger} of {looked} images looked at are smaller; "
             "these take more room, and show no more"
         )
     if moves := _moving(options):

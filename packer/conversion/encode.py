@@ -21,7 +21,7 @@ from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_values, upright
 from packer.images import MAX_PIXELS, Header, loses_alpha, restart_interval_table
 from packer.images.field_decoder import HeaderCache
-from packer.pack.label_orientation import PictureFrame, lies_upright
+from packer.pack.label_orientation import ImageFrame, lies_upright
 from packer.pack.related_rows import check_rows
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources._message_texts import shown
@@ -57,7 +57,7 @@ class Failure(NamedTuple):
     reason: str
 
 
-class _Picture(NamedTuple):
+class _Image(NamedTuple):
     """The main image of a sample, and facts that are collected while the sample is encoded.
 
     Attributes:
@@ -76,13 +76,13 @@ class _Picture(NamedTuple):
     notes: list[str]
     findings: list[str]
     turned_alike: set[str]
-    frame: PictureFrame
+    frame: ImageFrame
 
 
 _SHAPE_TOLERANCE = 0.02  # of the ratio of the sides: images of other sizes round it
 _TOLERANCE_PX = 1.0  # boxes are rounded
 _NAME_LENGTH = 80  # of an entry of a record in a note
-_Step = Callable[[Sample, _Picture], bytes]
+_Step = Callable[[Sample, _Image], bytes]
 
 
 class Encoder(ABC):
@@ -138,9 +138,9 @@ class SampleEncoder(Encoder):
         record = {}
         name = self._main
         try:
-            picture = self._first_picture(index, sample)
+            image = self._first_image(index, sample)
             for name, step in self._steps:
-                record[name] = step(sample, picture)
+                record[name] = step(sample, image)
             if self._has_relations:
                 check_rows(self._plan.schema, sample)
         except BadInput as error:
@@ -148,41 +148,41 @@ class SampleEncoder(Encoder):
             raise BadInput(
                 f"{where}: cannot pack (sample {index}, field {name!r}): {error.message}; --on-error skip leaves it out"
             ) from error
-        picture.findings.extend(
+        image.findings.extend(
             f"{shown(name[:_NAME_LENGTH])}: not packed, since no record that was read for the fields has an entry of "
             "that name"
             for name in sample.get(UNTAKEN, ())
         )
-        return record, picture.notes, picture.findings
+        return record, image.notes, image.findings
 
     def encode_fields(
         self, index: int, sample: Sample, names: Container[str]
     ) -> Iterator[tuple[str, bytes | PackerError]]:
         """Encode the named fields of a sample one by one; a field that cannot be encoded gives its error instead.
 
-        Pixels, points and boxes are skipped if the sample's first picture cannot be read, since they depend on it.
+        Pixels, points and boxes are skipped if the sample's first image cannot be read, since they depend on it.
         """
-        picture = _no_picture()
-        has_picture = not self._main
+        image = _no_image()
+        has_image = not self._main
         if self._main in sample:
             try:
-                picture, has_picture = self._first_picture(index, sample), True
+                image, has_image = self._first_image(index, sample), True
             except PackerError as error:
                 if self._main in names:
                     yield self._main, error
         for field, (name, step) in zip(self._plan.schema, self._steps, strict=True):
-            if name in names and (has_picture or field.kind not in (*PIXEL_KINDS, "points", "boxes")):
+            if name in names and (has_image or field.kind not in (*PIXEL_KINDS, "points", "boxes")):
                 try:
-                    value = step(sample, picture)
+                    value = step(sample, image)
                 except PackerError as error:
                     yield name, error
                 else:
                     yield name, value
 
-    def _first_picture(self, index: int, sample: Sample) -> _Picture:
+    def _first_image(self, index: int, sample: Sample) -> _Image:
         """Return the image that labels refer to; raises BadInput."""
-        picture = self._picture(sample[self._main]) if self._main else _no_picture()
-        return self._with_stated_size(index, picture) if self._is_stated and self._main else picture
+        image = self._image(sample[self._main]) if self._main else _no_image()
+        return self._with_stated_size(index, image) if self._is_stated and self._main else image
 
     def _path(self, index: int, sample: Sample, name: str) -> str:
         files = sample.get("files")
@@ -194,29 +194,29 @@ class SampleEncoder(Encoder):
         if field.kind in PIXEL_KINDS:
             return partial(self._pixel, field, codec)
         if field == ORIENTATION:
-            return lambda sample, picture: codec.encode(picture.orientation)
+            return lambda sample, image: codec.encode(image.orientation)
         if field == MATRIX:
-            return lambda sample, picture: codec.encode(self._view(picture.height, picture.width, picture).array)
+            return lambda sample, image: codec.encode(self._view(image.height, image.width, image).array)
         if field == SOURCE_SIZE:
-            return lambda sample, picture: codec.encode(np.asarray([picture.height, picture.width], np.int64))
+            return lambda sample, image: codec.encode(np.asarray([image.height, image.width], np.int64))
         name = field.name
         if field.kind == "boxes":
-            return lambda sample, picture: codec.encode(self._boxes(field, sample[name], picture))
+            return lambda sample, image: codec.encode(self._boxes(field, sample[name], image))
         if field.kind == "points" and self._is_placed(field):
-            return lambda sample, picture: codec.encode(self._placed(field, sample[name], picture))
-        return lambda sample, picture: codec.encode(sample[name])
+            return lambda sample, image: codec.encode(self._placed(field, sample[name], image))
+        return lambda sample, image: codec.encode(sample[name])
 
-    def _with_stated_size(self, index: int, picture: _Picture) -> _Picture:
+    def _with_stated_size(self, index: int, image: _Image) -> _Image:
         """Return the image with the size that its labels state, and note a difference."""
-        frame = picture.frame._replace(stated=self._source.stated_size(index))
+        frame = image.frame._replace(stated=self._source.stated_size(index))
         if frame.doubt is not None:
-            picture.notes.append(frame.doubt)
-        return picture._replace(frame=frame)
+            image.notes.append(frame.doubt)
+        return image._replace(frame=frame)
 
-    def _boxes(self, field: Field, values: Any, picture: _Picture) -> Any:
+    def _boxes(self, field: Field, values: Any, image: _Image) -> Any:
         """Return boxes in px of the stored image; raises BadInput for invalid boxes."""
         check_boxes(values, may_be_exchanged=True)  # sources refuse exchanged corners; packs may contain them
-        return self._placed(field, values, picture) if self._is_placed(field) else values
+        return self._placed(field, values, image) if self._is_placed(field) else values
 
     def _is_placed(self, field: Field) -> bool:
         """Whether points or boxes may describe the upright image, or have to be checked."""
@@ -224,37 +224,37 @@ class SampleEncoder(Encoder):
             field.kind == "boxes" or field.name in self._source.companions or self._source.frame != "stored"
         )
 
-    def _is_upright(self, field: Field, picture: _Picture) -> bool:
+    def _is_upright(self, field: Field, image: _Image) -> bool:
         """Whether the values of a field describe the upright image; raises BadInput if it matters and is unknown."""
-        if picture.orientation == 1 or field.name in picture.turned_alike:
+        if image.orientation == 1 or field.name in image.turned_alike:
             return False
         frame = self._plan.options.sidecar_frame
-        is_upright = lies_upright(self._source, field, picture.frame, main=self._main, sidecar_frame=frame)
+        is_upright = lies_upright(self._source, field, image.frame, main=self._main, sidecar_frame=frame)
         if is_upright and field.kind in PIXEL_KINDS and self._plan.options.exif != "rotate":
             raise BadInput(
-                f"its image has EXIF orientation {picture.orientation}, and it describes the upright image: --exif "
+                f"its image has EXIF orientation {image.orientation}, and it describes the upright image: --exif "
                 "rotate stores both upright"
             )
         return is_upright
 
-    def _placed(self, field: Field, values: Any, picture: _Picture) -> Any:
+    def _placed(self, field: Field, values: Any, image: _Image) -> Any:
         """Return points or boxes in px of the stored image."""
         if not len(values) and field.name not in self._source.companions:
             return values
-        is_upright = self._is_upright(field, picture)
+        is_upright = self._is_upright(field, image)
         if field.kind == "boxes":
-            height, width = picture.frame.upright if is_upright else picture.frame.stored
-            picture.findings.extend(_box_findings(field.name, values, height, width))
-        return move_values(field, values, picture.frame.from_upright) if is_upright else values
+            height, width = image.frame.upright if is_upright else image.frame.stored
+            image.findings.extend(_box_findings(field.name, values, height, width))
+        return move_values(field, values, image.frame.from_upright) if is_upright else values
 
-    def _look_at_companion(self, field: Field, height: int, width: int, picture: _Picture) -> None:
+    def _look_at_companion(self, field: Field, height: int, width: int, image: _Image) -> None:
         """Note an image of another shape than the main image; raise BadInput if it has the shape of the other frame."""
-        is_upright = self._is_upright(field, picture)  # which refuses what could only be packed turned
-        if field.name == self._main or not picture.height:
+        is_upright = self._is_upright(field, image)  # which refuses what could only be packed turned
+        if field.name == self._main or not image.height:
             return
-        is_turned, shown = picture.frame.is_transposed, picture.frame.upright
-        here = shown if is_upright else (picture.height, picture.width)
-        other = shown if here != shown else (picture.height, picture.width)
+        is_turned, shown = image.frame.is_transposed, image.frame.upright
+        here = shown if is_upright else (image.height, image.width)
+        other = shown if here != shown else (image.height, image.width)
         is_ours = field.name in self._source.companions  # in the frame that --sidecar-frame says
         if is_ours and is_turned and here[0] != here[1] and (height, width) == other:
             raise BadInput(
@@ -262,12 +262,12 @@ class SampleEncoder(Encoder):
                 f"{self._plan.options.sidecar_frame}: it has the other frame; give that, or fix the file"
             )
         if abs(height * here[1] - width * here[0]) > _SHAPE_TOLERANCE * max(height * here[1], width * here[0]):
-            picture.notes.append(
-                f"{field.name} is {width}x{height}, its picture {here[1]}x{here[0]}: another shape, which geometries "
+            image.notes.append(
+                f"{field.name} is {width}x{height}, its image {here[1]}x{here[0]}: another shape, which geometries "
                 "stretch over it"
             )
         elif (height, width) != here:
-            picture.findings.append(
+            image.findings.append(
                 f"{field.name}: another size than the image; --resize and geometries store all fields in one size"
             )
 
@@ -277,48 +277,48 @@ class SampleEncoder(Encoder):
             header.check_limits(self._plan.options.pixel_limit)
         return header
 
-    def _picture(self, value: Any) -> _Picture:
+    def _image(self, value: Any) -> _Image:
         header = self._look(self._main, value) if isinstance(value, bytes) else None
         height, width = value.shape[:2] if header is None else (header.height, header.width)
         orientation = 1 if header is None else header.orientation
-        return _Picture(height, width, orientation, header, [], [], set(), PictureFrame((height, width), orientation))
+        return _Image(height, width, orientation, header, [], [], set(), ImageFrame((height, width), orientation))
 
-    def _view(self, height: int, width: int, picture: _Picture, field: Field | None = None) -> View:
+    def _view(self, height: int, width: int, image: _Image, field: Field | None = None) -> View:
         view = identity(height, width)
-        if self._plan.options.exif == "rotate" and not (field is not None and self._is_upright(field, picture)):
-            view = upright(picture.orientation, height, width)
+        if self._plan.options.exif == "rotate" and not (field is not None and self._is_upright(field, image)):
+            view = upright(image.orientation, height, width)
         if self._plan.resize is not None:
             view = view.then(self._plan.resize.view(*view.size))
         return view
 
-    def _pixel(self, field: Field, codec: Codec, sample: Sample, picture: _Picture) -> bytes:
+    def _pixel(self, field: Field, codec: Codec, sample: Sample, image: _Image) -> bytes:
         value = sample[field.name]
         if not isinstance(value, bytes):
-            return self._computed(field, codec, value, picture)
-        header = picture.header if field.name == self._main and picture.header else self._look(field.name, value)
+            return self._computed(field, codec, value, image)
+        header = image.header if field.name == self._main and image.header else self._look(field.name, value)
         if field.name in self._source.companions:
-            _check_orientation(header, picture)
-            if header.orientation == picture.orientation:
-                picture.turned_alike.add(field.name)
-        self._look_at_companion(field, header.height, header.width, picture)
+            _check_orientation(header, image)
+            if header.orientation == image.orientation:
+                image.turned_alike.add(field.name)
+        self._look_at_companion(field, header.height, header.width, image)
         if field.kind == "mask" and loses_alpha(value, header):
-            picture.findings.append(f"{field.name}: the alpha channel, which is dropped, differs within one gray value")
+            image.findings.append(f"{field.name}: the alpha channel, which is dropped, differs within one gray value")
         if field.kind == "depth":
             _check_invalid(field, header)
-        view = self._view(header.height, header.width, picture, field) if self._plan.moves_pixels else None
+        view = self._view(header.height, header.width, image, field) if self._plan.moves_pixels else None
         if view is not None and view.is_identity(header.height, header.width):
             view = None
         if codec.keeps_files and view is None:
             images.validate(value, field.kind, wide=field.is_wide_mask, full=self._full, header=header)
             if note := _false_table(field, value, header):
-                picture.notes.append(note)
+                image.notes.append(note)
             return codec.encode(value)
         if view is None and (stored := codec.encode_file(value, header)) is not None:
             return stored
         array = np.ascontiguousarray(codec.pixels(value, view, header=header))  # a turned image is a view
         return stored_bytes(field, codec, array, lossy=header.lossy, plan=self._plan)
 
-    def _computed(self, field: Field, codec: Codec, value: Any, picture: _Picture) -> bytes:
+    def _computed(self, field: Field, codec: Codec, value: Any, image: _Image) -> bytes:
         from packer.geometry.warp import warp  # loads OpenCV, which kept bytes do not need
 
         height, width = value.shape[:2]
@@ -327,8 +327,8 @@ class SampleEncoder(Encoder):
             raise BadInput(
                 f"field {field.name!r}: {width}x{height} px, the limit is {limit} px; raise it: --max-pixels N"
             )
-        self._look_at_companion(field, height, width, picture)
-        view = self._view(height, width, picture, field)
+        self._look_at_companion(field, height, width, image)
+        view = self._view(height, width, image, field)
         if not view.is_identity(height, width):
             value = np.ascontiguousarray(warp(value, view, field.kind, invalid=field.invalid))
         return stored_bytes(field, codec, value, lossy=False, plan=self._plan)
@@ -344,11 +344,11 @@ def _box_findings(name: str, boxes: Any, height: int, width: int) -> Iterator[st
         yield f"{name}: boxes reach out of the image"
 
 
-def _check_orientation(header: Header, picture: _Picture) -> None:
+def _check_orientation(header: Header, image: _Image) -> None:
     """Raise BadInput if a companion image has an EXIF orientation of its own."""
-    if header.orientation not in (1, picture.orientation):
+    if header.orientation not in (1, image.orientation):
         raise BadInput(
-            f"it has EXIF orientation {header.orientation}, the sample's first image {picture.orientation}, which "
+            f"it has EXIF orientation {header.orientation}, the sample's first image {image.orientation}, which "
             "turns all images of the sample: turn the files upright, or pack one of them as bytes"
         )
 
@@ -373,8 +373,8 @@ def _false_table(field: Field, value: bytes, header: Header) -> str | None:
     return None
 
 
-def _no_picture() -> _Picture:
-    return _Picture(0, 0, 1, None, [], [], set(), PictureFrame((0, 0), 1))
+def _no_image() -> _Image:
+    return _Image(0, 0, 1, None, [], [], set(), ImageFrame((0, 0), 1))
 
 
 def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: Plan) -> bytes:
@@ -391,7 +391,7 @@ def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: P
     """
     if field.is_wide_mask and array.dtype == np.uint8:
         array = array.astype(np.uint16)
-    unasked = codec.lossy and codec.any_picture and field.name in plan.defaulted
+    unasked = codec.lossy and codec.any_image and field.name in plan.defaulted
     if codec.keeps_files or (unasked and not lossy):
         return as_file(field, array, lossy=lossy)
     return codec.encode(array)

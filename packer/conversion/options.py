@@ -70,7 +70,7 @@ class ConversionOptions:
             raise InvalidRequest("--order-seed is for --order shuffled")
         if self.sidecar_frame == "upright" and self.exif != "rotate":
             raise InvalidRequest(
-                "--sidecar-frame upright needs --exif rotate: upright masks do not fit pictures as stored"
+                "--sidecar-frame upright needs --exif rotate: upright masks do not fit images as stored"
             )
         if self.resize is not None:
             Resize.parse(self.resize)

@@ -127,7 +127,7 @@ class PackSource(base.Source):
     def missing(self, index: int) -> str | None:
         return self._incomplete.get(self.key(index))
 
-    def picture_size(self, index: int, name: str) -> tuple[int, int]:
+    def image_size(self, index: int, name: str) -> tuple[int, int]:
         shape = self.codecs[name].shape(self.values(index, (name,))[name])
         return int(shape[0] or 0), int(shape[1] or 0)
 

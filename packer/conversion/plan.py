@@ -110,11 +110,11 @@ class Plan:
         """Whether every image is stored as the bytes of its file, or of the pack that it comes from."""
         if self.source.decodes:
             return False
-        pictures = [field for field in self.schema if field.kind in PIXEL_KINDS]
+        images = [field for field in self.schema if field.kind in PIXEL_KINDS]
         if self.source.is_encoded:
             before = self.source.schema
-            return not self.moves_pixels and all(field.codec == before[field.name].codec for field in pictures)
-        return not self.moves_pixels and all(codecs.codec_class(field).keeps_files for field in pictures)
+            return not self.moves_pixels and all(field.codec == before[field.name].codec for field in images)
+        return not self.moves_pixels and all(codecs.codec_class(field).keeps_files for field in images)
 
     @property
     def only_copies(self) -> bool:

@@ -78,7 +78,7 @@ class ReopenedSource:
         for tree in (self.folder, self.source.folder if self.source else self.folder):
             tree.most_bytes = most_file_bytes(max(field.pixel_limit for field in pack.schema))
         self._listed: Source | None = self.source  # without sidecars
-        self._colours = self._mask_colours()
+        self._colors = self._mask_colors()
         self._with_sidecars()
         self._rows = self._found_rows()
 
@@ -151,15 +151,15 @@ class ReopenedSource:
                 decoder = str(self.given.get("decode_with", "none"))
                 added = list(self.sidecars.values())
                 self.source = add_sidecars(self.source, added, missing="skip", decode_with=decoder)
-        if self.source is not None and self._colours:
+        if self.source is not None and self._colors:
             with suppress(PackerError):
-                self.source = add_mask_colors(self.source, list(self._colours.values()))
+                self.source = add_mask_colors(self.source, list(self._colors.values()))
 
-    def _mask_colours(self) -> dict[str, MaskColors]:
+    def _mask_colors(self) -> dict[str, MaskColors]:
         """Return the color tables of masks in the manifest; raises CorruptPack for ill-formed ones."""
-        kept = self._recorded.get("mask_colours", {})
+        kept = self._recorded.get("mask_colors", {})
         if not isinstance(kept, dict):
-            raise CorruptPack(f"{self._pack.folder}: the manifest has ill-formed mask_colours; pack again")
+            raise CorruptPack(f"{self._pack.folder}: the manifest has ill-formed mask_colors; pack again")
         try:
             return {name: MaskColors.from_json(name, said) for name, said in kept.items()}
         except InvalidRequest as error:

@@ -76,8 +76,8 @@ class SourceSpec:
         options: parameters of its constructor, see `parameters`.
         sidecars: NAME=SUFFIX:KIND each.
         splits: NAME=FILE each, or NAME=SHARE each with split_seed and split_by.
-        mask_colours: FILE or NAME=FILE each.
-        unknown_colours: "error" or "void" for other colors.
+        mask_colors: FILE or NAME=FILE each.
+        unknown_colors: "error" or "void" for other colors.
         checks_layout: False if nothing is packed to train on; then folders of any name may be classes.
     """
 
@@ -87,15 +87,15 @@ class SourceSpec:
     splits: tuple[str, ...] = ()
     split_seed: int | None = None
     split_by: str | None = None
-    mask_colours: tuple[str, ...] = ()
-    unknown_colours: str | None = None
+    mask_colors: tuple[str, ...] = ()
+    unknown_colors: str | None = None
     checks_layout: bool = True
 
     @property
     def flags(self) -> list[str]:
         """Return the options of the command line that are set."""
         kind = None if self.kind in ("auto", manifests.PACK_KIND) else self.kind
-        colors = {"mask_colours": self.mask_colours, "unknown_colours": self.unknown_colours}
+        colors = {"mask_colors": self.mask_colors, "unknown_colors": self.unknown_colors}
         splits = {"split": self.splits, "split_seed": self.split_seed, "split_by": self.split_by}
         given = {"from": kind, **self.options, "sidecar": self.sidecars, **colors, **splits}
         return [flag(name) for name, value in given.items() if value not in (None, ())]
@@ -127,7 +127,7 @@ class SourceSpec:
 
     def _open(self, root: Path, listed: Path | FileTree) -> tuple[Source, str]:
         """Open a source. listed: the root, or the tree below its URL."""
-        splits, colours = self._parsed_splits, self._parsed_colours
+        splits, colors = self._parsed_splits, self._parsed_colors
         if self.kind == manifests.PACK_KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
             return self._open_pack(root)
         place = listed
@@ -159,8 +159,8 @@ class SourceSpec:
         source = self._source(module, place, options)
         if sidecars:
             source = self._with_sidecars(source, sidecars, keeps_missing="missing" in module.Source.options())
-        if colours:
-            source = self._with_mask_colours(source, colours)
+        if colors:
+            source = self._with_mask_colors(source, colors)
         if splits:
             source = self._with_splits(source, splits)
         return source, found
@@ -186,19 +186,19 @@ class SourceSpec:
         return add_sidecars(source, sidecars, missing="skip" if policy == "skip" else "error", decode_with=decoder)
 
     @cached_property
-    def _parsed_colours(self) -> "list[MaskColors]":
-        if not self.mask_colours:
-            if self.unknown_colours is not None:
-                raise InvalidRequest("--unknown-colours is for --mask-colours FILE; leave it out")
+    def _parsed_colors(self) -> "list[MaskColors]":
+        if not self.mask_colors:
+            if self.unknown_colors is not None:
+                raise InvalidRequest("--unknown-colors is for --mask-colors FILE; leave it out")
             return []
-        from packer.sources._extend.mask_colors import MaskColors  # only a --mask-colours needs it
+        from packer.sources._extend.mask_colors import MaskColors  # only a --mask-colors needs it
 
-        return [MaskColors.parse(text, unknown=self.unknown_colours or "error") for text in self.mask_colours]
+        return [MaskColors.parse(text, unknown=self.unknown_colors or "error") for text in self.mask_colors]
 
-    def _with_mask_colours(self, source: Source, colours: "list[MaskColors]") -> Source:
+    def _with_mask_colors(self, source: Source, colors: "list[MaskColors]") -> Source:
         from packer.sources._extend.mask_colors import add_mask_colors  # as above
 
-        return add_mask_colors(source, colours)
+        return add_mask_colors(source, colors)
 
     def _with_splits(self, source: Source, splits: "Lists | Shares") -> Source:
         from packer.sources._extend.splits import Shares, add_shares, add_splits  # as above
@@ -209,8 +209,8 @@ class SourceSpec:
         """Raise InvalidRequest for options of small files with files of many records."""
         if maker.holds_records and self.sidecars:
             raise InvalidRequest(f"{root}: --sidecar is for files next to those of each sample; records have none")
-        if maker.holds_records and self.mask_colours:
-            raise InvalidRequest(f"{root}: --mask-colours is for masks that are files of their own, not for records")
+        if maker.holds_records and self.mask_colors:
+            raise InvalidRequest(f"{root}: --mask-colors is for masks that are files of their own, not for records")
 
     def preset(self, root: Path) -> "SourceSpec":
         """Return the same with the options of a preset that the user did not set."""
@@ -290,8 +290,8 @@ class SourceSpec:
             "sidecars": list(self.sidecars),
             **({"places": places} if places else {}),
         }
-        if self.mask_colours:
-            asked["mask_colours"] = source.asked()["mask_colours"]
+        if self.mask_colors:
+            asked["mask_colors"] = source.asked()["mask_colors"]
         if not splits:
             return {**asked, "splits": {}}
         from packer.sources._extend.splits import splits_to_json  # only a --split needs it

@@ -14,7 +14,7 @@ from packer.conversion.options import ConversionOptions
 from packer.errors import InvalidRequest, PackerError
 from packer.formats.base import Slot
 from packer.geometry import Resize, upright
-from packer.pack.label_orientation import PictureFrame, lies_upright
+from packer.pack.label_orientation import ImageFrame, lies_upright
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema, Shape
 from packer.sources.base import Source
 
@@ -56,7 +56,7 @@ def make_stored_schema(
     # The raw pixels of a pack are the result of --resize; those of a source are as its fields need them, except in the
     # slot of a file.
     file_slots = {slot.name for slot in writer.slots if slot.is_file}
-    of_tool = writer.pictures_of_tool(codecs.described(in_slots))
+    of_tool = writer.images_of_tool(codecs.described(in_slots))
     as_files = [name for name in of_tool if source.is_encoded or in_slots[name].slot in file_slots]
     stored: list[Field] = []
     defaulted = set()
@@ -154,7 +154,7 @@ def _with_one_shape(
         with suppress(PackerError):  # the conversion itself reports bad files, all of them
             height, width, _, orientation = _described(source.value(row, main))
             stated = source.stated_size(row) if source.frame == "stated" else None
-            frame = PictureFrame((height, width), orientation, stated)
+            frame = ImageFrame((height, width), orientation, stated)
             for name, forms in found.items():
                 forms.append(_form(source, options, row, name, frame, main=main))
     differing = [name for name, forms in found.items() if len({size for size, _ in forms}) != 1]
@@ -175,7 +175,7 @@ def _with_form(field: Field, forms: Sequence[tuple[tuple[int, int], str]]) -> Fi
 
 
 def _form(
-    source: Source, options: ConversionOptions, row: int, name: str, frame: PictureFrame, *, main: str
+    source: Source, options: ConversionOptions, row: int, name: str, frame: ImageFrame, *, main: str
 ) -> tuple[tuple[int, int], str]:
     """Return the stored size and the dtype of an image."""
     if name in source.companions:

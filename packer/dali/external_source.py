@@ -4,7 +4,7 @@ DALI asks by the number of the epoch and of the batch, and a source is a functio
 it pickles, any of DALI's worker processes may make any batch, and a pipeline that goes on from a checkpoint of DALI's
 gets what would have come next. The order is that of packer.Loader with the same seed, epoch and rank.
 
-Pictures leave as the bytes of their files, for `fn.decoders.image` on CPU or GPU, or as pixels that packer has decoded.
+Images leave as the bytes of their files, for `fn.decoders.image` on CPU or GPU, or as pixels that packer has decoded.
 """
 
 from collections.abc import Sequence
@@ -261,18 +261,18 @@ def source(
     |--------------------------|---------------------------------------------------------------------------------|
     | image                    | uint8 (n,): the file's bytes; with encoded=False uint8 (H, W, 3), RGB, "HWC"     |
     | mask, depth              | uint8 (H, W, 1), int32 of 16 bit; float32 (H, W, 1), "HWC"                      |
-    | points, boxes            | float32 (..., 2), (N, 4), in px of the picture as it is returned                 |
+    | points, boxes            | float32 (..., 2), (N, 4), in px of the image as it is returned                 |
     | number                   | the field's dtype and shape; of one number ()                                    |
     | text, bytes, key         | uint8 (n,), text as UTF-8                                                        |
 
     A batch has, for each field, one array (N, ...), or N arrays where their shapes may differ.
 
     dataset: a pack's folder, or a data set of one, also in torch's Subset. batch_size: the pipeline's. encoded: masks
-    and depths are decoded all the same: DALI turns the classes of a palette into colours, and reads no float TIFF.
+    and depths are decoded all the same: DALI turns the classes of a palette into colors, and reads no float TIFF.
     batch: one call makes a batch; else a sample, so that DALI's workers share a batch. last_batch: of an epoch;
     "partial" gives what there is, as Loader does, in batch mode alone, "drop" leaves it out, "fill" goes on with the
     rank's first samples of that epoch until it is full. shuffle, seed, geometry: as of packer.Loader: the same samples
-    in the same order, moved by the same random numbers; geometry is of decoded pictures. rank, world_size: by default
+    in the same order, moved by the same random numbers; geometry is of decoded images. rank, world_size: by default
     as torch.distributed has them at this call.
     first_epoch: DALI counts epochs from 0 in every process; a run that goes on at epoch 7 says so here.
     Raises InvalidRequest for what does not go together, UnknownKey for a field or split that is not there.

@@ -26,7 +26,7 @@ from packer.system._torch_private import register_collate
 
 RaggedPolicy = Literal["list", "pad"]
 RAGGED: tuple[RaggedPolicy, ...] = get_args(RaggedPolicy)
-_PICTURE_NDIM = 3
+_IMAGE_NDIM = 3
 _AS_THEY_ARE = ("text", "json", "bytes")
 _TORCHVISION = "torchvision.transforms"
 _GEOMETRY = f"{_TORCHVISION}.v2._geometry"  # torchvision's module of all transforms that move pixels
@@ -77,14 +77,14 @@ class Batch(Sequence[Any]):
 
 
 class Ragged(list[Any]):
-    """Pictures of different sizes: valid one by one, but not as one tensor."""
+    """Images of different sizes: valid one by one, but not as one tensor."""
 
     def refuse(self, name: str) -> None:
         """Raise MixedShapes, which says what to do."""
         shapes = sorted({"x".join(map(str, value.shape)) for value in self})
         named = ", ".join(shapes[:3]) + ", ..." * (len(shapes) > 3)
         raise MixedShapes(
-            f"field {name!r}: pictures of {len(shapes)} shapes in one batch ({named}): pass a "
+            f"field {name!r}: images of {len(shapes)} shapes in one batch ({named}): pass a "
             "geometry that gives them one size, such as geometry=Resize((224, 224)) or RandomResizedCrop(224) of "
             "packer.geometry, or pack them with --resize WxH"
         )
@@ -119,14 +119,14 @@ def as_torch(field: Field, value: Any) -> Any:
 def channels_first(field: Field, tensor: torch.Tensor) -> torch.Tensor:
     """(..., H, W, 3) -> (..., 3, H, W) for images and (..., H, W) -> (..., 1, H, W) for depth; a view."""
     if field.kind == "image":
-        if tensor.ndim == _PICTURE_NDIM:
+        if tensor.ndim == _IMAGE_NDIM:
             return tensor.permute(2, 0, 1)  # as movedim, in two thirds of the time
         return tensor.movedim(-1, -3)
     return tensor.unsqueeze(-3) if field.kind == "depth" else tensor
 
 
 def as_pil(field: Field, value: Any) -> Any:
-    """Pictures as PIL images (RGB, F, L, or I for a mask of 16 bit), other values as they are; needs Pillow."""
+    """Images as PIL images (RGB, F, L, or I for a mask of 16 bit), other values as they are; needs Pillow."""
     if field.kind not in PIXEL_KINDS:
         return value
     image: Any = import_or_explain("PIL.Image", 'output="pil"')
@@ -134,10 +134,10 @@ def as_pil(field: Field, value: Any) -> Any:
 
 
 def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
-    """A decoded sample with pictures, boxes and points as torchvision's tv_tensors; raises MissingPackage,
+    """A decoded sample with images, boxes and points as torchvision's tv_tensors; raises MissingPackage,
     InvalidRequest.
 
-    A depth is a Mask: what moves pictures moves it, without mixing its values, and what changes colours leaves it.
+    A depth is a Mask: what moves images moves it, without mixing its values, and what changes colors leaves it.
     torchvision flips points about (width - 1) / 2 and boxes about width / 2, as packer.geometry does. Points that lie
     between pixels (`Field.edges`) are KeyPoints 0.5 less, where their transforms move them as packer.geometry does.
     """
@@ -153,8 +153,8 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
         elif field.kind in ("boxes", "points") and sizes:
             if len(set(sizes)) > 1:
                 raise InvalidRequest(
-                    f'field {field.name!r}: its pictures have {len(set(sizes))} sizes, and output="tv" has one for '
-                    "its coordinates: choose one picture with fields=, or use packer.geometry"
+                    f'field {field.name!r}: its images have {len(set(sizes))} sizes, and output="tv" has one for '
+                    "its coordinates: choose one image with fields=, or use packer.geometry"
                 )
             if field.kind == "boxes":
                 value = tv.BoundingBoxes(value, format="XYXY", canvas_size=sizes[0])
@@ -162,7 +162,7 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
                 value = tv.KeyPoints(value - 0.5 if field.edges else value, canvas_size=sizes[0])
             else:
                 raise InvalidRequest(
-                    f"field {field.name!r}: points move with the picture from torchvision 0.23 on; pip install -U "
+                    f"field {field.name!r}: points move with the image from torchvision 0.23 on; pip install -U "
                     "torchvision, or leave the field out with fields="
                 )
         made[field.name] = value
@@ -210,7 +210,7 @@ class Collator:
             raise InvalidRequest(f'ragged="pad": a tuple has no place for the count of {varying[0]!r}; drop as_tuple')
 
     def fields(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Batched fields, the odd ones padded where that was asked for; raises InvalidRequest for pictures of many
+        """Batched fields, the odd ones padded where that was asked for; raises InvalidRequest for images of many
         sizes.
         """
         batch: dict[str, Any] = {}
@@ -272,14 +272,14 @@ def _columns(samples: Sequence[dict[str, Any]], where: str) -> dict[str, list[An
 
 
 def _stacked(values: Sequence[Any], name: str) -> Any:
-    """A tensor, or a list where shapes differ; raises InvalidRequest where these are pictures."""
+    """A tensor, or a list where shapes differ; raises InvalidRequest where these are images."""
     if isinstance(values[0], np.ndarray) and all(value.shape == values[0].shape for value in values):
         return torch.from_numpy(np.stack(values))  # of any strides, also of read-only arrays
     tensors = [_as_tensor(value) for value in values]
     first = tensors[0]
     if all(value.shape == first.shape for value in tensors):
         return torch.stack(tensors)
-    if any(_are_pictures(first, value) for value in tensors):
+    if any(_are_images(first, value) for value in tensors):
         Ragged(tensors).refuse(name)
     return tensors
 
@@ -289,19 +289,19 @@ def _as_tensor(value: Any) -> torch.Tensor:
     return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
 
 
-def _are_pictures(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors that differ are pictures, and no lists of points or boxes, which differ in length alone."""
-    if one.dtype == torch.uint8 and one.ndim in (_PICTURE_NDIM - 1, _PICTURE_NDIM):
+def _are_images(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors that differ are images, and no lists of points or boxes, which differ in length alone."""
+    if one.dtype == torch.uint8 and one.ndim in (_IMAGE_NDIM - 1, _IMAGE_NDIM):
         return one.shape != other.shape
-    return one.ndim == other.ndim == _PICTURE_NDIM and one.shape[1:] != other.shape[1:]
+    return one.ndim == other.ndim == _IMAGE_NDIM and one.shape[1:] != other.shape[1:]
 
 
 def _differ_as_masks(values: Sequence[Any]) -> bool:
     """Whether values are (H, W) of several sizes; of int32, which lists of numbers may be too, the dtype does not say
-    that they are pictures.
+    that they are images.
     """
     shapes = {value.shape if isinstance(value, (np.ndarray, torch.Tensor)) else None for value in values}
-    return len(shapes) > 1 and all(shape is not None and len(shape) == _PICTURE_NDIM - 1 for shape in shapes)
+    return len(shapes) > 1 and all(shape is not None and len(shape) == _IMAGE_NDIM - 1 for shape in shapes)
 
 
 def _is_of(field: Field, value: Any) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from packer.codecs.base import Buffer, StoredPicture
+from packer.codecs.base import Buffer, StoredImage
 from packer.datasets.batch import Ragged, as_torch, channels_first
 from packer.errors import BadInput, CorruptRecord
 from packer.formats.base import Record
@@ -108,21 +108,21 @@ class BatchDecoder:
     def _fill(self, start: int, stop: int) -> None:
         chosen = self.indices[start:stop].tolist()
         with self._sample_decoder.pack.records(chosen, self._read) as records:
-            # first what is Python for all of them, then what is pixels: after a picture the interpreter's own code and
-            # data have left the caches, and come back once for all of them instead of once a picture
-            pictures: list[Callable[[], object]] = []
+            # first what is Python for all of them, then what is pixels: after an image the interpreter's own code and
+            # data have left the caches, and come back once for all of them instead of once an image
+            images: list[Callable[[], object]] = []
             for at, (index, record) in enumerate(zip(chosen, records, strict=True)):
-                pictures += self._planned(start + at, index, record)
-            for decode in pictures:
+                images += self._planned(start + at, index, record)
+            for decode in images:
                 if self.given_up:
                     return
                 decode()
 
     def _planned(self, position: int, index: int, record: Record) -> Iterator[Callable[[], object]]:
-        """Functions that decode the pictures of a sample; its other values are decoded here."""
+        """Functions that decode the images of a sample; its other values are decoded here."""
         sample_decoder = self._sample_decoder
         stored = {
-            name: sample_decoder.stored_picture(index, name, record[name]) for name in self._slots if name in record
+            name: sample_decoder.stored_image(index, name, record[name]) for name in self._slots if name in record
         }
         random = self._random[position] if len(self._random) else ()
         main, others = sample_decoder.views(index, self._geometry, stored, random)
@@ -133,14 +133,14 @@ class BatchDecoder:
             else:
                 field = self._fields[name]
                 self._lists[name][position] = as_torch(field, sample_decoder.decode(index, field, value, view=view))
-        if sample_decoder.relations is not None and sample_decoder.pictures:
+        if sample_decoder.relations is not None and sample_decoder.images:
             values = {name: self._lists[name][position].numpy() for name in sample_decoder.relations.names}
             size = sample_decoder.shown_size(stored, main)
             for name, kept in sample_decoder.ruled(index, sample_decoder.relations, values, size).items():
                 self._lists[name][position] = torch.from_numpy(kept)
 
     def fields(self) -> dict[str, Any]:
-        """Name -> tensor of the batch; a list of what has no one shape or is no number; Ragged for odd pictures."""
+        """Name -> tensor of the batch; a list of what has no one shape or is no number; Ragged for odd images."""
         return {field.name: self._field(field) for field in self._sample_decoder.schema.fields}
 
     def _field(self, field: Field) -> Any:
@@ -154,7 +154,7 @@ class BatchDecoder:
 
 
 class _FieldBatch:
-    """The pictures of one field: in one tensor as long as they have one shape, those of other shapes beside it."""
+    """The images of one field: in one tensor as long as they have one shape, those of other shapes beside it."""
 
     def __init__(self, sample_decoder: SampleDecoder, field: Field, count: int, take: Take) -> None:
         self._sample_decoder = sample_decoder
@@ -168,9 +168,9 @@ class _FieldBatch:
         self._decoder = sample_decoder.decoder(field) if field.name in sample_decoder.stored else None
 
     def prepared(
-        self, position: int, index: int, value: Buffer, *, stored: StoredPicture, view: View | None
+        self, position: int, index: int, value: Buffer, *, stored: StoredImage, view: View | None
     ) -> Callable[[], object]:
-        """A function that decodes one picture into its place."""
+        """A function that decodes one image into its place."""
         shape = stored.shape if view is None else (*view.size, *stored.shape[2:])
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
         if arrays.shape[1:] != shape:
@@ -191,11 +191,11 @@ class _FieldBatch:
             raise self._sample_decoder.undecodable(index, self._field.name, error) from error
 
     def _put_odd(self, position: int, decode: Callable[[], Any]) -> None:
-        """Decode a picture whose shape is not that of the first."""
+        """Decode an image whose shape is not that of the first."""
         self._odd[position] = as_torch(self._field, decode())
 
     def gather(self, start: int, stop: int, indices: npt.NDArray[np.int64]) -> None:
-        """Copy pictures whose stored bytes are the pixels."""
+        """Copy images whose stored bytes are the pixels."""
         shape = tuple(length or 0 for length in self._field.shape or ())
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
         out = arrays[start:stop].reshape(stop - start, -1).view(np.uint8)

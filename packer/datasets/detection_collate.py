@@ -1,6 +1,6 @@
-"""Detection collate: batches of pictures with boxes in the form in which detectors take them, torchvision's among them.
+"""Detection collate: batches of images with boxes in the form in which detectors take them, torchvision's among them.
 
-Pictures have different numbers of boxes, which no tensor holds. So a batch is a pair: the pictures, and for each of
+Images have different numbers of boxes, which no tensor holds. So a batch is a pair: the images, and for each of
 them a dict of its own tensors.
 """
 
@@ -21,7 +21,7 @@ class DetectionCollate:
     """A collate function for torch's DataLoader and packer.Loader: (images, targets) of samples that are dicts.
 
     images: one tensor (N, 3, H, W) where all have one shape, else a list of tensors (3, H, W), which torchvision's
-    detectors take. targets: a dict per picture, its `boxes` (M, 4), its `labels` int64 (M,), and the `others`.
+    detectors take. targets: a dict per image, its `boxes` (M, 4), its `labels` int64 (M,), and the `others`.
     Boxes of crowds, whose `box_crowd` is not 0, are in no target: read that field, too.
     """
 
@@ -36,7 +36,7 @@ class DetectionCollate:
         keep_crowd: bool = False,
     ) -> None:
         """image, boxes, labels: names of the fields. others: names of fields that targets have under their own names:
-        rows of boxes, or numbers of the picture.
+        rows of boxes, or numbers of the image.
 
         first_label: the number of the pack's class 0; 1 for detectors that call the background 0, as torchvision's do.
         keep_crowd: whether boxes of crowds are in the targets: for metrics, with box_crowd among the others.

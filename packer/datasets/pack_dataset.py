@@ -168,19 +168,19 @@ class PackDataset(Dataset[Any]):
     | mask   | uint8 (H, W); int32     | (H, W)             | mode L; I  | Mask              |
     |        | where it has 16 bit     |                    |            |                   |
     | boxes  | float32 (N, 4), x0, y0, x1, y1 | as torch    | as numpy   | BoundingBoxes     |
-    | points | float32 (..., 2), x, y in px of the picture that is returned | | | KeyPoints      |
+    | points | float32 (..., 2), x, y in px of the image that is returned | | | KeyPoints      |
     | number | int or float; arrays as a tensor | as an array | as an array | as torch        |
     | text, json, bytes | as they are  |                    |            |                   |
 
-    "tv" needs torchvision. Its transforms (torchvision.transforms.v2) then move pictures, boxes and points as one; of
-    plain tensors they move the first alone. Its boxes have pixel centres at 0.5, 1.5, ...; everything else has them at
+    "tv" needs torchvision. Its transforms (torchvision.transforms.v2) then move images, boxes and points as one; of
+    plain tensors they move the first alone. Its boxes have pixel centers at 0.5, 1.5, ...; everything else has them at
     0, 1, ...
 
     A subclass may have a `__getitem__` of its own, with `super().__getitem__(index)` in it: torch's DataLoader and
     packer.Loader read through it, one sample at a time, with the geometry and random numbers of the Loader.
 
     Everything that is returned is the caller's own memory. The object holds the folder and the options, nothing open:
-    it pickles to a few KB. Damaged data raises CorruptPack; it never comes back as grey or stale pixels.
+    it pickles to a few KB. Damaged data raises CorruptPack; it never comes back as gray or stale pixels.
     """
 
     format: ClassVar[str | None] = None  # the format that the pack must have, None for any
@@ -265,7 +265,7 @@ class PackDataset(Dataset[Any]):
         process reads it, "always" or "never"; "open" also hashes each part before its first read. stage: read what
         `packer stage` has copied from the copy, "auto" in shared memory, or the folder that --to named. stage_as: read
         the copy that `packer stage --as` made there, such as "ycc420"; its pixels differ, so nobody gets it unasked.
-        boxes: what becomes of boxes that reach out of the picture that is returned: packer.geometry.BoxRule cuts or
+        boxes: what becomes of boxes that reach out of the image that is returned: packer.geometry.BoxRule cuts or
         drops them, with the rows of all fields that belong to them; None leaves them as they are.
         Of a URL alone: cache: a folder on a disk of this machine, into which each part is fetched once when it is
         needed. cache_limit: bytes that all files there may take, or a text such as "200GB"; None for the whole disk.
@@ -355,21 +355,21 @@ class PackDataset(Dataset[Any]):
         super().__setattr__(name, value)
 
     def check_transform(self, transform: object, *, moves_all: bool) -> None:
-        """Raise InvalidRequest for a transform that would move one picture and leave the rest of a sample in place.
+        """Raise InvalidRequest for a transform that would move one image and leave the rest of a sample in place.
 
         moves_all: whether samples reach it as a whole, with output="tv".
         """
         left = self._not_moved()
         if not moves_all and left and (name := moving_transform(transform)) is not None:
             raise InvalidRequest(
-                f"{self.path}: transform={name} moves one picture and leaves {', '.join(left)} in place; open the "
+                f"{self.path}: transform={name} moves one image and leaves {', '.join(left)} in place; open the "
                 'pack with output="tv" and without as_tuple, or give geometry= one of packer.geometry\'s'
             )
 
     def _not_moved(self) -> list[str]:
-        """Return the fields that torchvision's transforms leave in place: they move one picture of plain tensors."""
-        pictures = [field.name for field in self.schema if field.kind in PIXEL_KINDS]
-        return pictures[1:] + [field.name for field in self.schema if field.kind in ("points", "boxes")]
+        """Return the fields that torchvision's transforms leave in place: they move one image of plain tensors."""
+        images = [field.name for field in self.schema if field.kind in PIXEL_KINDS]
+        return images[1:] + [field.name for field in self.schema if field.kind in ("points", "boxes")]
 
     # ---- opening: per process, on first use
 
@@ -670,7 +670,7 @@ class PackDataset(Dataset[Any]):
     # ---- to look at
 
     def show(self, index: int) -> "Drawing":
-        """A picture of one sample with its labels, as it is stored, no geometry applied; Jupyter displays it.
+        """An image of one sample with its labels, as it is stored, no geometry applied; Jupyter displays it.
 
         Of a pack at a URL its part comes into the cache. Raises BadIndex, CorruptPack, StoreError.
         """

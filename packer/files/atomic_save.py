@@ -1,4 +1,4 @@
-"""Atomic save: one file (picture, page, table, JSON), written under another name, synced and renamed into its place.
+"""Atomic save: one file (image, page, table, JSON), written under another name, synced and renamed into its place.
 
 So it is there whole or not at all, whenever the process is killed, and no link is followed. The other name is in a work
 folder beside the file, which is locked and removed afterwards (files/work_folder.py).

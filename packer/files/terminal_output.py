@@ -4,9 +4,9 @@ Every command prints through `echo`, errors too, and a test forbids other ways. 
 character but the line breaks between the lines that it was given.
 
 A file name holds any byte but NUL and `/`, a text of a pack any character. Sent to a terminal as they are, they could
-clear it, write to its clipboard (OSC 52), colour what follows, or turn the direction of writing. Shown are their
+clear it, write to its clipboard (OSC 52), color what follows, or turn the direction of writing. Shown are their
 escapes instead: `\x1b`, `\n`, `\u202e`, `\udcff` for the byte 0xff that is no UTF-8 (PEP 383). A backslash stays as it
-is, so that a text may pass twice. The same holds for pictures and pages.
+is, so that a text may pass twice. The same holds for images and pages.
 """
 
 import os

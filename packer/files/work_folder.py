@@ -1,6 +1,6 @@
 """Work folder: where a command builds what it publishes, beside its target; locked, marked, and the user's own.
 
-A single file (picture, page, table, JSON) is written through one too: see files/atomic_save.py.
+A single file (image, page, table, JSON) is written through one too: see files/atomic_save.py.
 
 Nothing is removed that packer did not make, whatever lies under the folder's name:
 

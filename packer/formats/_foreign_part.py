@@ -44,7 +44,7 @@ _FOREIGN, _PLACES = "foreign/", "places"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SHOWN = 10
 _PNG_START = b"\x89PNG\r\n\x1a\n"  # of a file: a codec that keeps files says its suffix
-_MATRIX = "matrix"  # of a pack whose pictures were moved, from the source's pixels to those that are stored
+_MATRIX = "matrix"  # of a pack whose images were moved, from the source's pixels to those that are stored
 _PLACED = ("boxes", "points")
 _BUFFER_BYTES = 1 << 20
 _SPAN = Struct("<qq")
@@ -53,7 +53,7 @@ Places = npt.NDArray[np.int64]  # offset and size of one value after the other
 
 _WHOLE = tuple(dtype for dtype in DTYPES if "int" in dtype or dtype == "bool")
 
-PICTURE = base.Slot("image", "a picture", lambda field: field.kind == "image", is_file=True)
+IMAGE = base.Slot("image", "an image", lambda field: field.kind == "image", is_file=True)
 LABEL = base.Slot(
     "label",
     "one whole number",
@@ -62,12 +62,12 @@ LABEL = base.Slot(
 
 
 def in_slot_image(schema: Schema) -> tuple[str, ...]:
-    """The held field of a layout that holds pictures alone."""
+    """The held field of a layout that holds images alone."""
     return tuple(field.name for field in schema if field.slot == "image")
 
 
 def holds_files(schema: Schema, name: str) -> bool:
-    """Whether the values of a picture field are files that other programs open."""
+    """Whether the values of an image field are files that other programs open."""
     return bool(schema.stored_form(name).suffixes(_PNG_START))
 
 
@@ -142,8 +142,8 @@ class ForeignWriter(base.Writer):
 
     @classmethod
     def _about_pixels(cls, schema: Schema) -> Iterator[str]:
-        """A note on each picture of the records that no tool can open, since that was asked for."""
-        for name in cls.pictures_of_tool(schema):
+        """A note on each image of the records that no tool can open, since that was asked for."""
+        for name in cls.images_of_tool(schema):
             if not holds_files(schema, name):
                 instead = cls.instead_of_raw[schema[name].kind]
                 yield (
@@ -152,15 +152,15 @@ class ForeignWriter(base.Writer):
                 )
 
     @classmethod
-    def pictures_of_tool(cls, schema: Schema) -> tuple[str, ...]:
-        """All pictures that it will find, but of N5, which holds pixels."""
+    def images_of_tool(cls, schema: Schema) -> tuple[str, ...]:
+        """All images that it will find, but of N5, which holds pixels."""
         if not any(slot.is_file for slot in cls.slots):
             return ()
         return tuple(name for name in cls.shown(schema) if schema[name].kind in PIXEL_KINDS)
 
     @classmethod
     def refusal(cls, schema: Schema) -> str | None:
-        """Keys alone; or labels, which stay in the source's pixels, beside pictures that were moved."""
+        """Keys alone; or labels, which stay in the source's pixels, beside images that were moved."""
         shown = cls.shown(schema)
         if all(field.hidden or field.name == KEY for field in schema) and KEY not in cls.layout.held(schema):
             return f"{cls.layout.tool} would find no field in a pack of keys alone: name some more with --fields"

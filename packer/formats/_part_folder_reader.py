@@ -18,7 +18,7 @@ from packer.files.safe_paths import open_beneath
 from packer.formats._columns import OF_THE_MACHINE
 from packer.system.buffer_pool import BufferPool, pageable
 
-MOST_FILE_BYTES = (1 << 32) - 1  # of one value: what BMP and LMDB have numbers for, and more than any picture
+MOST_FILE_BYTES = (1 << 32) - 1  # of one value: what BMP and LMDB have numbers for, and more than any image
 _MOST_FREE = 8  # pieces of memory that wait for the next file
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

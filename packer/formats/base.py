@@ -39,7 +39,7 @@ class Slot(NamedTuple):
     """What the records of another tool have a name for, such as `image` and `label`.
 
     what: the fields that fit, in words. fits: whether one does. is_needed: whether a pack without one is refused.
-    is_file: whether the tool takes what is stored for a picture file, which raw pixels are not.
+    is_file: whether the tool takes what is stored for an image file, which raw pixels are not.
     """
 
     name: str
@@ -53,9 +53,9 @@ class Writer(ABC):
     """Writes one part; see the module's contract.
 
     codecs: by kind, the codec that a field gets where the user names none, instead of what the source has.
-    instead_of_raw: by kind, the codec of pictures that would be stored as raw pixels though nobody asked for that,
+    instead_of_raw: by kind, the codec of images that would be stored as raw pixels though nobody asked for that,
       because they are resized or stand in records of files: of formats of other tools, which open files.
-    one_shape: whether pictures that have their codec from `codecs` are all of one shape, which the plan settles; it
+    one_shape: whether images that have their codec from `codecs` are all of one shape, which the plan settles; it
       refuses those that differ.
     one_part: whether a pack is one part unless the user asks for parts of a size.
     slots: of a format of another tool, what its records have names for; empty for packer's own formats.
@@ -80,8 +80,8 @@ class Writer(ABC):
         return cls.codecs.get(field.kind)
 
     @classmethod
-    def pictures_of_tool(cls, schema: Schema) -> tuple[str, ...]:
-        """The picture fields that stand in the records of the part's own tool, which opens files there."""
+    def images_of_tool(cls, schema: Schema) -> tuple[str, ...]:
+        """The image fields that stand in the records of the part's own tool, which opens files there."""
         return ()
 
     @classmethod

@@ -1,9 +1,9 @@
-"""BasicSR LMDB: an LMDB of picture files per part, with meta_info.txt, which BasicSR opens by the part's path.
+"""BasicSR LMDB: an LMDB of image files per part, with meta_info.txt, which BasicSR opens by the part's path.
 
 Layout of `part-00000.lmdb/` (BasicSR asks for that suffix; see also `_foreign_part`):
-    data.mdb             LMDB data format 1: key: the sample's name, value: the bytes of the picture's file
+    data.mdb             LMDB data format 1: key: the sample's name, value: the bytes of the image's file
     meta_info.txt        a line `name.png (height,width,channels) 1` for each sample, in the order of the keys
-    values.npz           where pictures lie, and every other field
+    values.npz           where images lie, and every other field
 
 BasicSR's own tool stores PNG at a compression level, the number at the end of a line; its reader decodes whatever
 OpenCV does, whatever the line says. It cuts a line at its first dot to have the key: a name is the key of the sample
@@ -18,7 +18,7 @@ from itertools import count
 
 from packer.errors import DamagedImage
 from packer.formats._foreign_lmdb import MOST_KEY_BYTES, ForeignLMDBWriter
-from packer.formats._foreign_part import PICTURE, ForeignLayout, ForeignReader, in_slot_image
+from packer.formats._foreign_part import IMAGE, ForeignLayout, ForeignReader, in_slot_image
 from packer.images import sniff
 from packer.schema import KEY, MOST_PIXELS, Schema
 
@@ -33,7 +33,7 @@ class Writer(ForeignLMDBWriter):
     """See the module; the names of a part are kept until it is finished."""
 
     layout = LAYOUT
-    slots = (PICTURE._replace(is_needed=True),)
+    slots = (IMAGE._replace(is_needed=True),)
 
     @classmethod
     def shown(cls, schema: Schema) -> Mapping[str, str]:
@@ -72,7 +72,7 @@ def _names(key: bytes, row: int) -> Iterator[bytes]:
 
 
 def _size(image: bytes) -> tuple[int, int, int]:
-    """Height, width and channels of a picture; zeros where it is none."""
+    """Height, width and channels of an image; zeros where it is none."""
     try:
         header = sniff(image, MOST_PIXELS)
     except DamagedImage:

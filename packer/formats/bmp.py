@@ -37,7 +37,7 @@ from packer.formats._columns import Array, MappedRecords, Spool, arrays, mapping
 from packer.formats._part_folder_reader import MOST_FILE_BYTES, PartFolderReader
 from packer.schema import Field, FixedArray, Schema, StoredForm
 
-SUFFIX = ""  # a folder with a suffix of pictures would be one for many a tool
+SUFFIX = ""  # a folder with a suffix of images would be one for many a tool
 _TABLE = "values.npz"
 _KINDS = ("image", "depth", "mask", "bytes")  # what is a file of its own
 _NO_SUFFIX = (".bin",)  # of a value that is no file that other programs know

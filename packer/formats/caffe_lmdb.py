@@ -3,8 +3,8 @@
 Layout of `part-00000/` (see also `_foreign_part`):
     data.mdb             LMDB data format 1, one unnamed database, an entry for each sample and no other: readers count
                          and parse all of them. Key `%08d_` of the row and the sample's key, value a Datum
-                         (packer.layouts.datum) of the picture's file, its label and its size
-    values.npz           where pictures lie, and every other field
+                         (packer.layouts.datum) of the image's file, its label and its size
+    values.npz           where images lie, and every other field
 
 A key has at most 511 bytes: a longer one ends with 16 hex digits of a hash of all of it. The label is the whole number
 in the slot label, an int32; 0 where no field is it. Caffe and other libraries that lock leave a lock.mdb behind, DALI
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from packer.errors import DamagedImage
 from packer.formats._foreign_lmdb import MOST_KEY_BYTES, ForeignLMDBWriter
-from packer.formats._foreign_part import LABEL, PICTURE, ForeignLayout, ForeignReader, in_slot_image
+from packer.formats._foreign_part import IMAGE, LABEL, ForeignLayout, ForeignReader, in_slot_image
 from packer.images import sniff
 from packer.layouts import datum
 from packer.schema import KEY, MOST_PIXELS, Schema
@@ -30,7 +30,7 @@ class Writer(ForeignLMDBWriter):
     """See the module."""
 
     layout = LAYOUT
-    slots = (PICTURE._replace(is_needed=True), LABEL)
+    slots = (IMAGE._replace(is_needed=True), LABEL)
     needs_label = True
     labels = range(-(1 << 31), 1 << 31)
     is_sorted = True
@@ -49,7 +49,7 @@ class Writer(ForeignLMDBWriter):
 
 
 def _size(image: bytes) -> tuple[int, int, int] | None:
-    """Channels, height and width of a picture, as far as its header says them."""
+    """Channels, height and width of an image, as far as its header says them."""
     try:
         header = sniff(image, MOST_PIXELS)
     except DamagedImage:

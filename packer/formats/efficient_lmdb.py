@@ -2,9 +2,9 @@
 
 Layout of `part-00000/` (see also `_foreign_part`):
     data.lmdb            LMDB data format 1 in one file, as these tools open it. Key: the row in decimal digits; value:
-                         the pickle of (bytes of the picture's file, label). `__keys__`: the pickle of the list of keys,
+                         the pickle of (bytes of the image's file, label). `__keys__`: the pickle of the list of keys,
                          `__len__`: of their number, which is what these readers ask for
-    values.npz           where pictures lie, and every other field
+    values.npz           where images lie, and every other field
 
 The pickles are written by hand (packer.layouts.pickled): protocol 3, bytes, a whole number and a tuple, nothing that
 calls anything. The label is the whole number in the slot label; 0 where no field is it.
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from packer.errors import InvalidRequest
 from packer.formats._foreign_lmdb import ForeignLMDBWriter
-from packer.formats._foreign_part import LABEL, PICTURE, ForeignLayout, ForeignReader, in_slot_image
+from packer.formats._foreign_part import IMAGE, LABEL, ForeignLayout, ForeignReader, in_slot_image
 from packer.layouts import pickled
 from packer.schema import Schema
 
@@ -29,7 +29,7 @@ class Writer(ForeignLMDBWriter):
     """See the module."""
 
     layout = LAYOUT
-    slots = (PICTURE._replace(is_needed=True), LABEL)
+    slots = (IMAGE._replace(is_needed=True), LABEL)
     needs_label = True
 
     @classmethod
@@ -39,7 +39,7 @@ class Writer(ForeignLMDBWriter):
     def _check(self, values: Mapping[str, bytes]) -> None:
         size = len(values[self._held[0]])
         if size > _MOST_BYTES:
-            raise InvalidRequest(f"{self.path}: a picture of {size:,} bytes, LMDB holds at most {_MOST_BYTES:,}")
+            raise InvalidRequest(f"{self.path}: an image of {size:,} bytes, LMDB holds at most {_MOST_BYTES:,}")
 
     def _entry(self, row: int, values: Mapping[str, bytes]) -> tuple[bytes, bytes, int]:
         value, inner = pickled.pair(values[self._held[0]], self._label_of(values))

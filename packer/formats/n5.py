@@ -8,16 +8,16 @@ Layout of `part-00000/` (see also `_foreign_part`):
     values.npz                         numbers, once more as the codec has them; every field that is no such array
 
 An array of N5 has one shape and one dtype, so a field is one where its encoded values are the numbers of one shape:
-codec raw, which pictures get here unless the user names another, of the one shape that they all have. Those of other
+codec raw, which images get here unless the user names another, of the one shape that they all have. Those of other
 shapes are refused when a conversion is planned. What N5 has no place for (keys, texts, JSON, points of any number,
-float16, a picture whose codec the user named) is in values.npz alone. bool is uint8.
+float16, an image whose codec the user named) is in values.npz alone. bool is uint8.
 The array of the field in the slot image is called `image`, that of the label `label`, others as their field; `_` is
 put behind a name that is taken.
 
 Blocks are not compressed, since a row of one that is would cost unpacking all of it. They have 64 rows: fewer of large
-pictures, so that tools can hold one, and more of small values, which would be a file for each 64 of them.
+images, so that tools can hold one, and more of small values, which would be a file for each 64 of them.
 A block is mapped when a value of it is read, its size compared first, and up to 256 of a part stay mapped. N5 is
-big-endian and packer little: numbers of several bytes are turned on the way; pictures of 8 bits are read as they are.
+big-endian and packer little: numbers of several bytes are turned on the way; images of 8 bits are read as they are.
 """
 
 import os
@@ -31,7 +31,7 @@ import numpy as np
 
 from packer.errors import InvalidRequest
 from packer.formats import base
-from packer.formats._foreign_part import LABEL, PICTURE, TABLE, ForeignLayout, ForeignReader, ForeignWriter, Places
+from packer.formats._foreign_part import IMAGE, LABEL, TABLE, ForeignLayout, ForeignReader, ForeignWriter, Places
 from packer.formats._part_folder_reader import PartFolderReader
 from packer.layouts import n5_blocks
 from packer.layouts.n5_blocks import Attributes
@@ -112,7 +112,7 @@ class Writer(ForeignWriter):
     codecs = {"image": "raw", "mask": "raw", "depth": "raw"}
     one_shape = True
     order = "stored"  # rows of an array are read at random
-    slots = (PICTURE._replace(is_file=False), LABEL)
+    slots = (IMAGE._replace(is_file=False), LABEL)
 
     @classmethod
     def shown(cls, schema: Schema) -> Mapping[str, str]:

@@ -1,15 +1,15 @@
 """RecordIO: a .rec file per part as MXNet's im2rec writes it, with its index and its list; DALI reads it, too.
 
 Layout of `part-00000/` (see also `_foreign_part`):
-    data.rec             frames (packer.layouts.recordio_frames) of im2rec's header, labels and the picture's bytes
+    data.rec             frames (packer.layouts.recordio_frames) of im2rec's header, labels and the image's bytes
     data.idx             a line `row<TAB>offset` for each record
     data.lst             a line `row<TAB>label ...<TAB>key` for each record
-    values.npz           where pictures lie, and every other field
+    values.npz           where images lie, and every other field
 
-The picture is the field in the slot image. The label is the field in the slot label: one whole number is the header's
+The image is the field in the slot image. The label is the field in the slot label: one whole number is the header's
 float32, which holds it exactly up to 2^24; float32 numbers of one shape, such as the corners of a rectangle, are the
 labels behind the header, and their count its flag. Without such a field it is 0.
-Where a picture holds the magic number at a multiple of 4 of its record, that is cut there, as dmlc-core does: its place
+Where an image holds the magic number at a multiple of 4 of its record, that is cut there, as dmlc-core does: its place
 then has a size below zero, and its bytes are joined when they are read.
 """
 
@@ -19,14 +19,14 @@ import numpy as np
 
 from packer.errors import BadInput, CorruptPack, InvalidRequest
 from packer.formats import base
-from packer.formats._foreign_part import LABEL, PICTURE, ForeignLayout, ForeignReader, ForeignWriter, in_slot_image
+from packer.formats._foreign_part import IMAGE, LABEL, ForeignLayout, ForeignReader, ForeignWriter, in_slot_image
 from packer.layouts.recordio_frames import MAGIC, MOST_BYTES, frames, image_header, magic_places, unframed, unpacked
 from packer.schema import KEY, Field, Schema
 
 SUFFIX = ""
 _DATA, _INDEX, _LIST = "data.rec", "data.idx", "data.lst"
 _FRAME_BYTES = 8
-_RECORD_BYTES = 40  # of a record, besides picture and labels, about
+_RECORD_BYTES = 40  # of a record, besides image and labels, about
 _EXACT = 1 << 24  # float32 holds every whole number up to it
 
 
@@ -45,7 +45,7 @@ class Writer(ForeignWriter):
     needs_label = True
     labels = range(-_EXACT, _EXACT + 1)
     slots = (
-        PICTURE._replace(is_needed=True),
+        IMAGE._replace(is_needed=True),
         base.Slot("label", "one whole number, or float32 numbers of one shape", _is_label),
     )
 

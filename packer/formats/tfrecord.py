@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from packer.errors import InvalidRequest
-from packer.formats._foreign_part import LABEL, PICTURE, ForeignLayout, ForeignReader, ForeignWriter
+from packer.formats._foreign_part import IMAGE, LABEL, ForeignLayout, ForeignReader, ForeignWriter
 from packer.layouts import example
 from packer.layouts.tfrecord_frames import FRAME_BYTES, frame, index_line
 from packer.schema import Schema
@@ -68,7 +68,7 @@ class Writer(ForeignWriter):
     """Appends an Example for each record, and a line to the index."""
 
     layout = LAYOUT
-    slots = (PICTURE, LABEL)
+    slots = (IMAGE, LABEL)
 
     @classmethod
     def part_bytes(cls, payload_bytes: int, values: int) -> int:

@@ -10,11 +10,11 @@ Layout of `part-00000/` (see also `_foreign_part`):
 
 A member is called NAME.SUFFIX: NAME is the key in letters that no reader takes apart (see `MemberNames`), SUFFIX says
 how the member is read:
-    slot image           the suffix of the picture's file: jpg, png ...
+    slot image           the suffix of the image's file: jpg, png ...
     slot label           cls, in decimal digits
     whole numbers        <field>.cls
     arrays of one shape  <field>.npy: a header, and the encoded value
-    pictures             <field>.<suffix of its file>, text <field>.txt, JSON <field>.json
+    images             <field>.<suffix of its file>, text <field>.txt, JSON <field>.json
     all else             <field>.bin: the encoded value, such as points of any number: their float32 numbers, x and y
 Source: webdataset e0953f9 (base_plus_ext, group_by_keys, tariterators); DALI, tools/wds2idx.py.
 """
@@ -29,7 +29,7 @@ import numpy as np
 
 from packer.errors import InvalidRequest
 from packer.files.npy_arrays import npy_header
-from packer.formats._foreign_part import LABEL, PICTURE, ForeignLayout, ForeignReader, ForeignWriter, holds_files
+from packer.formats._foreign_part import IMAGE, LABEL, ForeignLayout, ForeignReader, ForeignWriter, holds_files
 from packer.layouts import tar
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 
@@ -70,7 +70,7 @@ class Writer(ForeignWriter):
     """Appends a member for each field; the index is written in lines meanwhile, its first line at the end."""
 
     layout = LAYOUT
-    slots = (PICTURE, LABEL)
+    slots = (IMAGE, LABEL)
 
     @classmethod
     def part_bytes(cls, payload_bytes: int, values: int) -> int:

@@ -1,4 +1,4 @@
-"""Geometry: resizes, crops, flips and rotations as one matrix per sample, for pictures, points and boxes alike."""
+"""Geometry: resizes, crops, flips and rotations as one matrix per sample, for images, points and boxes alike."""
 
 from packer.geometry.base import Geometry
 from packer.geometry.box_rule import BoxRule

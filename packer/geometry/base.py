@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from packer.errors import InvalidRequest
 from packer.geometry.view import View
 
-MOST_PX = 1 << 20  # each way; a typing error, not a picture
+MOST_PX = 1 << 20  # each way; a typing error, not an image
 
 
 class Geometry(ABC):
@@ -20,7 +20,7 @@ class Geometry(ABC):
 
     @abstractmethod
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """The view for a picture of that size in px. random: `draws` numbers, 0 <= r < 1. Raises BadInput."""
+        """The view for an image of that size in px. random: `draws` numbers, 0 <= r < 1. Raises BadInput."""
 
 
 def as_size(size: object, what: str) -> tuple[int, int]:

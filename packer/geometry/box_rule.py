@@ -1,4 +1,4 @@
-"""Box rule: what becomes of boxes that a geometry moves out of the picture, wholly or in part."""
+"""Box rule: what becomes of boxes that a geometry moves out of the image, wholly or in part."""
 
 import math
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ import numpy.typing as npt
 
 from packer.errors import InvalidRequest
 
-_SLACK_PX = 1e-3  # float32 holds the edges of moved boxes: one on the picture's edge may lie behind it by rounding
+_SLACK_PX = 1e-3  # float32 holds the edges of moved boxes: one on the image's edge may lie behind it by rounding
 
 
 @dataclass(frozen=True)
 class BoxRule:
-    """What becomes of boxes that reach out of the picture that is returned. Without a rule they stay as they are.
+    """What becomes of boxes that reach out of the image that is returned. Without a rule they stay as they are.
 
     clip: they are cut at 0, 0, width, height. least_visible: those are dropped of whose area less than this share,
-    0 < share <= 1, lies inside; None drops none. A box without area is dropped where its centre lies outside, one that
-    is not finite never. min_side: a box with a shorter side, in px of the picture and after the cut, is dropped: most
+    0 < share <= 1, lies inside; None drops none. A box without area is dropped where its center lies outside, one that
+    is not finite never. min_side: a box with a shorter side, in px of the image and after the cut, is dropped: most
     detectors fail on a box without width. With a box go its row of every field that belongs to it, and its polygons.
     """
 
@@ -41,7 +41,7 @@ class BoxRule:
             raise InvalidRequest(f"BoxRule: min_side={side!r}: expected px above 0, or None, which drops no box")
 
     def visible(self, boxes: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[np.bool_]:
-        """bool (N,): which boxes stay, of (N, 4) x0, y0, x1, y1 in a picture of that (height, width)."""
+        """bool (N,): which boxes stay, of (N, 4) x0, y0, x1, y1 in an image of that (height, width)."""
         stay: npt.NDArray[np.bool_] = np.ones(len(boxes), np.bool_)
         if self.min_side is not None:
             cut = np.asarray(self.clipped(boxes, size), np.float64).reshape(-1, 4)
@@ -56,14 +56,14 @@ class BoxRule:
             inside = np.minimum(given[:, 2:], ends + _SLACK_PX) - np.maximum(given[:, :2], -_SLACK_PX)
             area = sides.prod(axis=1)
             hidden = np.maximum(inside, 0).prod(axis=1) < self.least_visible * area
-            centres = (given[:, :2] + given[:, 2:]) / 2
-            outside = ((centres < 0) | (centres > ends)).any(axis=1)
+            centers = (given[:, :2] + given[:, 2:]) / 2
+            outside = ((centers < 0) | (centers > ends)).any(axis=1)
         dropped = np.where(area > 0, hidden, outside) & np.isfinite(given).all(axis=1)
         stay &= ~dropped
         return stay
 
     def clipped(self, boxes: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any]:
-        """The boxes, cut at the picture's edges where the rule says so; of the same dtype."""
+        """The boxes, cut at the image's edges where the rule says so; of the same dtype."""
         if not self.clip:
             return boxes
         height, width = size

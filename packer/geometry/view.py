@@ -1,10 +1,10 @@
 """View: where each output pixel comes from.
 
-A view is a 2x3 matrix from stored to output pixels. Coordinates are (x, y) with integer values at pixel centres, so
+A view is a 2x3 matrix from stored to output pixels. Coordinates are (x, y) with integer values at pixel centers, so
 that a resize by s is x' = s (x + 0.5) - 0.5. Everything that moves pixels is one such matrix; two of them multiply.
-Points and boxes are moved through it analytically. Points lie on pixel centres, which are whole numbers; the edges of
-a box lie between pixels, as COCO and torchvision have them: the box of a whole picture is 0, 0, width, height. An edge
-at x is half a pixel before the centre at x.
+Points and boxes are moved through it analytically. Points lie on pixel centers, which are whole numbers; the edges of
+a box lie between pixels, as COCO and torchvision have them: the box of a whole image is 0, 0, width, height. An edge
+at x is half a pixel before the center at x.
 """
 
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ _ORIENTATIONS = {
 class View(NamedTuple):
     """A map of pixels: `matrix` holds a, b, c, d, e, f of x' = a x + b y + c and y' = d x + e y + f.
 
-    size: (height, width) of the output in px. antialias: whether a picture that shrinks is filtered first; without it,
+    size: (height, width) of the output in px. antialias: whether an image that shrinks is filtered first; without it,
     it is plain bilinear interpolation, which looks at four stored pixels and no other.
     """
 
@@ -57,9 +57,9 @@ class View(NamedTuple):
         return self.matrix == (1.0, 0.0, 0.0, 0.0, 1.0, 0.0) and self.size == (height, width)
 
     def of(self, top: float, left: float, scale: float = 1.0) -> "View":
-        """The same view of a part of the picture, taken at `scale`, whose first pixel is (top, left) at that scale."""
+        """The same view of a part of the image, taken at `scale`, whose first pixel is (top, left) at that scale."""
         a, b, c, d, e, f = self.matrix
-        x, y = (left + 0.5) / scale - 0.5, (top + 0.5) / scale - 0.5  # where its pixel (0, 0) lies in the whole picture
+        x, y = (left + 0.5) / scale - 0.5, (top + 0.5) / scale - 0.5  # where its pixel (0, 0) lies in the whole image
         matrix = (a / scale, b / scale, a * x + b * y + c, d / scale, e / scale, d * x + e * y + f)
         return View(matrix, self.size, self.antialias)
 
@@ -74,12 +74,12 @@ def resized_crop(
 ) -> View:
     """The view that crops a box of whole px and resizes it, as torchvision's functional resized_crop does."""
     sy, sx = size[0] / height, size[1] / width
-    # the box's edges (left - 0.5, ...) fall on the picture's (-0.5, ...)
+    # the box's edges (left - 0.5, ...) fall on the image's (-0.5, ...)
     return View((sx, 0.0, sx * (0.5 - left) - 0.5, 0.0, sy, sy * (0.5 - top) - 0.5), size, antialias)
 
 
 def upright(orientation: int, height: int, width: int) -> View:
-    """The view that shows a stored (height, width) picture upright; orientation is the EXIF value 1-8."""
+    """The view that shows a stored (height, width) image upright; orientation is the EXIF value 1-8."""
     a, b, d, e = _ORIENTATIONS[orientation]
     size = (height, width) if b == 0 else (width, height)
     c = size[1] - 1 if a + b < 0 else 0
@@ -102,7 +102,7 @@ def move_points(points: npt.NDArray[Any], matrix: Matrix, *, edges: bool = False
 
 
 def move_boxes(boxes: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float32]:
-    """float (N, 4) boxes x0, y0, x1, y1 through a matrix of pixel centres: the upright box around the moved corners."""
+    """float (N, 4) boxes x0, y0, x1, y1 through a matrix of pixel centers: the upright box around the moved corners."""
     corners = np.asarray(boxes, np.float64).reshape(-1, 4)[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
     moved = (corners - 0.5) @ matrix[:, :2].T + matrix[:, 2] + 0.5
     return np.concatenate([moved.min(axis=1), moved.max(axis=1)], axis=1).astype(np.float32)

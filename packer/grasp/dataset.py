@@ -32,7 +32,7 @@ from packer.grasp.item_decoder import (
     GraspItem,
     ItemDecoder,
     ItemForm,
-    normalised,
+    normalized,
 )
 from packer.grasp.pack_items import ITEM_UNITS, OWNER_FIELD, ItemUnit, PackItems, has_label_items
 from packer.grasp.sample_splits import SPLITS, SliceSplit, Split
@@ -56,7 +56,7 @@ LEAST_ZOOM = 0.5
 class TurnAndZoom(Geometry):
     """One of four turns, and a zoom that shows between 0.5 and 1 of both sides; each may be left out.
 
-    GraspDataset uses the two numbers, about the place that it turns about; `view` turns about the picture's middle.
+    GraspDataset uses the two numbers, about the place that it turns about; `view` turns about the image's middle.
     """
 
     turn: bool = True
@@ -69,7 +69,7 @@ class TurnAndZoom(Geometry):
         return rot, LEAST_ZOOM + random[1] * (1 - LEAST_ZOOM) if self.zoom else 1.0
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """The view for a picture of that size."""
+        """The view for an image of that size."""
         rot, zoom = self.chosen(random)
         return rotated(round(math.degrees(rot)), height, width).then(zoomed(zoom, height, width))
 
@@ -109,7 +109,7 @@ class GraspDataset(PackDataset):
         decoder: DecoderName = "auto",
         dct: DCT = "accurate",
         verify: VerifyMode = "first",
-        items: ItemUnit = "picture",
+        items: ItemUnit = "image",
         exact: Exact | None = None,
         cache: str | PathLike[str] | None = None,
         cache_limit: int | str | None = None,
@@ -117,7 +117,7 @@ class GraspDataset(PackDataset):
     ) -> None:
         """output_size: S, in px. style: "ggcnn" or "grconvnet", whose width maps differ. split: see sample_splits.
 
-        items: "picture": each with all its grasps; "label": each label file of Grasp-Anything, the same elsewhere.
+        items: "image": each with all its grasps; "label": each label file of Grasp-Anything, the same elsewhere.
         exact: "fork": the items that andvg3/Grasp-Anything's loader of the set has, sizes in its code and all.
         seed: rot and zoom are a function of (seed, epoch, index), as in packer.Loader with that seed; call set_epoch.
         None: of torch's generator. transform: called with the item. decoder, dct, verify, and of a
@@ -171,7 +171,7 @@ class GraspDataset(PackDataset):
             self._epoch.share_memory_()  # type: ignore[no-untyped-call]  # workers that live on see a new one, too
         self._means: npt.NDArray[np.float64] | None = None
         self._unit, self._exact = items, exact
-        self._selects = items != "picture" or exact is not None
+        self._selects = items != "image" or exact is not None
         self._label_files: npt.NDArray[np.int64] | None = None  # of every item, once the items were chosen
         fields.append(self._label_rule.field)
         if has_label_items(manifest, path, items, exact):
@@ -194,7 +194,7 @@ class GraspDataset(PackDataset):
         self.transform = transform
         if any(field.codec == "encoded" for field in self.schema if field.kind in PIXEL_KINDS):
             text = (
-                f"{self.path}: its pictures are kept as files, which are decoded whole for every item; "
+                f"{self.path}: its images are kept as files, which are decoded whole for every item; "
                 f"packer convert --preset {style} makes a pack of the same items that trains several times as fast"
             )
             warnings.warn(printable(text), stacklevel=2)
@@ -217,7 +217,7 @@ class GraspDataset(PackDataset):
         return found.samples
 
     def _labels_at(self, indices: npt.NDArray[np.int64]) -> Sequence[int | None] | None:
-        """The label file of each of these items, None where items are pictures."""
+        """The label file of each of these items, None where items are images."""
         if not self._selects:
             return None
         self._chosen(self.sample_decoder())
@@ -304,14 +304,14 @@ class GraspDataset(PackDataset):
         found: npt.NDArray[np.int64] = self._with_item(idx, lambda _, item: _moved(item, float(rot), float(zoom)))
         return found
 
-    def get_rgb(self, idx: Number, rot: Number = 0, zoom: Number = 1.0, normalise: bool = True) -> npt.NDArray[Any]:
-        """uint8 (S, S, 3), RGB; normalised, float32 (3, S, S)."""
+    def get_rgb(self, idx: Number, rot: Number = 0, zoom: Number = 1.0, normalize: bool = True) -> npt.NDArray[Any]:
+        """uint8 (S, S, 3), RGB; normalized, float32 (3, S, S)."""
         pixels = np.empty((self.output_size, self.output_size, 3), np.uint8)
         self._with_item(idx, lambda items, item: items.rgb(item, float(rot), float(zoom), pixels))
-        if not normalise:
+        if not normalize:
             return pixels
         made = np.empty((3, self.output_size, self.output_size), np.float32)
-        normalised(pixels, made)
+        normalized(pixels, made)
         return made
 
     def get_depth(self, idx: Number, rot: Number = 0, zoom: Number = 1.0) -> npt.NDArray[np.float32]:
@@ -341,7 +341,7 @@ def _check_fork(kind: str, style: str, *, include_depth: bool) -> None:
         raise InvalidRequest(f'exact="fork", style={style!r}: it is a fork of GR-ConvNet; say style="grconvnet"')
     if include_depth and kind in _WITHOUT_DEPTH:
         raise InvalidRequest(
-            f'exact="fork", include_depth=True: its loader of {kind} has pictures alone, and stops where depth is '
+            f'exact="fork", include_depth=True: its loader of {kind} has images alone, and stops where depth is '
             "asked for; say include_depth=False"
         )
 

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from packer.codecs.base import StoredPicture
+from packer.codecs.base import StoredImage
 from packer.datasets.batch_decoder import Take
 from packer.errors import BadInput
 from packer.formats.base import Record
 from packer.geometry import View, resized_crop
-from packer.grasp import picture_warp, targets
+from packer.grasp import image_warp, targets
+from packer.grasp.image_warp import ItemView, SourceImage
 from packer.grasp.pack_items import OWNER_FIELD
-from packer.grasp.picture_warp import ItemView, SourcePicture
 from packer.grasp.source_label_rules import LabelRule, of_label
 from packer.grasp.targets import MAPS, draw
 from packer.pack.sample_decoder import SampleDecoder
@@ -31,18 +31,18 @@ Floats = npt.NDArray[np.float32]
 
 
 class GraspItem(NamedTuple):
-    """A sample that is about to be drawn: its index in the pack, record, pictures as stored, labels and view.
+    """A sample that is about to be drawn: its index in the pack, record, images as stored, labels and view.
 
     points, frame, source: as packer.grasp.source_label_rules.PlacedLabels. stored: source -> stored pixels of each
-    picture, None where no pixel moved.
+    image, None where no pixel moved.
     """
 
     pack_index: int
     record: Record
-    pictures: dict[str, StoredPicture]
+    images: dict[str, StoredImage]
     points: Any
     frame: targets.Frame
-    source: SourcePicture
+    source: SourceImage
     stored: dict[str, View | None]
 
 
@@ -62,7 +62,7 @@ class ItemDecoder:
         index, schema = sample_decoder.pack.index, sample_decoder.pack.schema
         self._matrices = index.column("matrix") if "matrix" in schema else None
         self._sizes = index.column("source_size") if "source_size" in schema else None
-        # of a set whose pictures all have the same number of grasps
+        # of a set whose images all have the same number of grasps
         self._columns = {name: index.column(name) for name in (rule.field, OWNER_FIELD) if _is_column(schema, name)}
 
     @property
@@ -73,11 +73,11 @@ class ItemDecoder:
     def item(self, index: int, record: Record, label: int | None = None) -> GraspItem:
         """The item of a record, with the labels of that label file alone, None for all of them.
 
-        Raises CorruptRecord, BadInput for a picture whose size the rule cannot take.
+        Raises CorruptRecord, BadInput for an image whose size the rule cannot take.
         """
         sample_decoder = self.sample_decoder
-        pictures = {name: sample_decoder.stored_picture(index, name, record[name]) for name in sample_decoder.pictures}
-        first = pictures[sample_decoder.pictures[0]].shape[:2]
+        images = {name: sample_decoder.stored_image(index, name, record[name]) for name in sample_decoder.images}
+        first = images[sample_decoder.images[0]].shape[:2]
         height, width = map(int, self._sizes[index]) if self._sizes is not None else first
         values = self._labels(index, record, self._rule.field)
         if label is not None:
@@ -86,8 +86,8 @@ class ItemDecoder:
             points, frame, source = self._rule.place(values, height, width, self._size)
         except BadInput as error:
             raise BadInput(f"{sample_decoder.pack.where(index, RGB)}: {error}") from error
-        stored = {name: self._stored(index, first, picture.shape[:2]) for name, picture in pictures.items()}
-        return GraspItem(index, record, pictures, points, frame, source, stored)
+        stored = {name: self._stored(index, first, image.shape[:2]) for name, image in images.items()}
+        return GraspItem(index, record, images, points, frame, source, stored)
 
     def _labels(self, index: int, record: Record, name: str) -> Any:
         if name in self._columns:
@@ -95,7 +95,7 @@ class ItemDecoder:
         return self.sample_decoder.as_stored(index, self.sample_decoder.schema[name], record[name])
 
     def _stored(self, index: int, first: tuple[int, ...], shape: tuple[int, ...]) -> View | None:
-        """Source -> stored pixels of a picture of that shape; the matrix is that of the first picture."""
+        """Source -> stored pixels of an image of that shape; the matrix is that of the first image."""
         view = None
         if self._matrices is not None:
             view = View(tuple(self._matrices[index].ravel().tolist()), (first[0], first[1]))
@@ -105,14 +105,14 @@ class ItemDecoder:
         return other if view is None else view.then(other)
 
     def rgb(self, item: GraspItem, rot: float, zoom: float, out: Bytes) -> None:
-        """Fill uint8 (S, S, 3) with the picture, RGB."""
-        shown = picture_warp.item_view(item.source, item.stored[RGB], rot, zoom, (self._size, self._size))
+        """Fill uint8 (S, S, 3) with the image, RGB."""
+        shown = image_warp.item_view(item.source, item.stored[RGB], rot, zoom, (self._size, self._size))
         array, origin = self._part(item, RGB, shown)
-        picture_warp.warp(array, shown, out, origin=origin)
+        image_warp.warp(array, shown, out, origin=origin)
 
     def depth(self, item: GraspItem, rot: float, zoom: float, out: Floats) -> None:
         """Fill float32 (S, S) with the depth in m, less the mean of the unzoomed window, clipped to -1 ... 1."""
-        shown = picture_warp.item_view(item.source, item.stored[DEPTH], rot, zoom, (self._size, self._size))
+        shown = image_warp.item_view(item.source, item.stored[DEPTH], rot, zoom, (self._size, self._size))
         mean = self._means[item.pack_index, shown.quarters] if _is_exact(shown) else np.nan
         if np.isnan(mean):
             array, origin = self._whole(item, DEPTH), (0, 0)
@@ -121,24 +121,24 @@ class ItemDecoder:
                 self._means[item.pack_index, shown.quarters] = mean
         else:
             array, origin = self._part(item, DEPTH, shown)
-        picture_warp.warp(array, shown, out, origin=origin)
+        image_warp.warp(array, shown, out, origin=origin)
         np.subtract(out, np.float32(mean), out=out)
         np.clip(out, -1, 1, out=out)
 
     def _mean(self, item: GraspItem, array: Floats, rot: float) -> float:
         """Mean of the rotated window, before the zoom."""
         height, width = item.source.window[2:]
-        shown = picture_warp.item_view(item.source, item.stored[DEPTH], rot, 1.0, (height, width))
-        if height == width and item.source == picture_warp.whole(height, width) and _is_exact(shown):
+        shown = image_warp.item_view(item.source, item.stored[DEPTH], rot, 1.0, (height, width))
+        if height == width and item.source == image_warp.whole(height, width) and _is_exact(shown):
             return cv2.mean(array)[0]  # every turn shows all of it
         seen = np.empty((height, width), np.float32)
-        picture_warp.warp(array, shown, seen)
+        image_warp.warp(array, shown, seen)
         return cv2.mean(seen)[0]
 
     def _part(self, item: GraspItem, name: str, shown: ItemView) -> tuple[Any, tuple[int, int]]:
-        """The part of a stored picture that the view shows, and its first row and column; valid with the record."""
-        shape = item.pictures[name].shape
-        box = picture_warp.part(shown, shape[0], shape[1])
+        """The part of a stored image that the view shows, and its first row and column; valid with the record."""
+        shape = item.images[name].shape
+        box = image_warp.part(shown, shape[0], shape[1])
         if box is None or box[2:] == shape[:2]:
             return self._whole(item, name), (0, 0)
         top, left, height, width = box
@@ -153,13 +153,13 @@ class ItemDecoder:
         return _as_kind(name, stored if stored is not None else self._decoded(item, name, None))
 
     def _in_place(self, item: GraspItem, name: str) -> Any:
-        """A raw picture where the record holds it, not copied: it is read once, by the warp. None for other codecs."""
+        """A raw image where the record holds it, not copied: it is read once, by the warp. None for other codecs."""
         return self.sample_decoder.in_place(self.sample_decoder.schema[name], item.record[name])
 
     def _decoded(self, item: GraspItem, name: str, view: View | None) -> Any:
         field = self.sample_decoder.schema[name]
         return self.sample_decoder.as_stored(
-            item.pack_index, field, item.record[name], view=view, stored=item.pictures[name]
+            item.pack_index, field, item.record[name], view=view, stored=item.images[name]
         )
 
 
@@ -176,7 +176,7 @@ def _as_kind(name: str, found: Any) -> Any:
 
 
 def _is_exact(shown: ItemView) -> bool:
-    """Whether the picture is rotated by multiples of 90 degrees only."""
+    """Whether the image is rotated by multiples of 90 degrees only."""
     _, b, _, d, *_ = shown.view.matrix
     return b == d == 0
 
@@ -190,7 +190,7 @@ _pixels = ThreadScratch()  # each thread has its own
 
 @dataclass(frozen=True)
 class ItemForm:
-    """Form of the items: size in px, the pictures in x, and whether RGB stays uint8. widest: see targets.draw."""
+    """Form of the items: size in px, the images in x, and whether RGB stays uint8. widest: see targets.draw."""
 
     size: int
     widest: float
@@ -200,7 +200,7 @@ class ItemForm:
 
     @property
     def bytes(self) -> bool:
-        """Whether the picture stays uint8."""
+        """Whether the image stays uint8."""
         return self.rgb and self.as_bytes
 
     @property
@@ -228,7 +228,7 @@ class GraspBatchDecoder:
     ) -> None:
         """indices: in the pack; dataset_indices: of the same samples in the data set. augmentations: (turn, zoom).
 
-        labels: the label file of each item, None for all of its picture.
+        labels: the label file of each item, None for all of its image.
         """
         self.indices = indices
         self.given_up = False
@@ -257,14 +257,14 @@ class GraspBatchDecoder:
             for at, (item, rot, zoom) in enumerate(zip(items, rots.tolist(), zooms.tolist(), strict=True), start):
                 if self.given_up:
                     return
-                if DEPTH in item.pictures:
+                if DEPTH in item.images:
                     item_decoder.depth(item, rot, zoom, self._float_arrays[at, 0])
                 if self._form.bytes:
                     item_decoder.rgb(item, rot, zoom, self._byte_arrays[at])
-                elif RGB in item.pictures:
+                elif RGB in item.images:
                     pixels = _pixels.pixels(self._form.size, self._form.size, 3)
                     item_decoder.rgb(item, rot, zoom, pixels)
-                    normalised(pixels, self._float_arrays[at, -3:])
+                    normalized(pixels, self._float_arrays[at, -3:])
 
     def fields(self) -> dict[str, Any]:
         """NAMES -> x, the four maps, and the numbers of the batch."""
@@ -276,7 +276,7 @@ class GraspBatchDecoder:
         return dict(zip(NAMES, (x, maps, *numbers), strict=True))
 
 
-def normalised(pixels: npt.NDArray[np.uint8], out: npt.NDArray[np.float32]) -> None:
+def normalized(pixels: npt.NDArray[np.uint8], out: npt.NDArray[np.float32]) -> None:
     """Fill float32 (3, S, S) with uint8 (S, S, 3) / 255, less the mean of all of it."""
     mean = sum(cv2.mean(pixels)[:3]) / (3 * 255)
     for plane, made in zip(cv2.split(pixels), out, strict=True):
@@ -290,7 +290,7 @@ def _taken(take: Take, shape: tuple[int, ...], dtype: Any = np.float32) -> tuple
     return tensor.view(kind).view(shape), memory.view(dtype).reshape(shape)
 
 
-# ---- the network's input of pictures that travelled as bytes
+# ---- the network's input of images that travelled as bytes
 
 
 def as_input(x: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor:

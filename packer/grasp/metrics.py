@@ -34,7 +34,7 @@ def angle_difference(one: Any, other: Any) -> Any:
 def iou(one: Points, other: Points, *, most_turned: float = MOST_TURNED) -> float:
     """Intersection over union of two rectangles (4, 2); 0 where their angles differ by more.
 
-    What lies above or left of the picture does not count, as in the reference.
+    What lies above or left of the image does not count, as in the reference.
     """
     if angle_difference(angle(one), angle(other)) > most_turned:
         return 0.0

@@ -20,21 +20,21 @@ from packer.pack.manifest import Manifest
 from packer.pack.reader import Pack
 
 Indices = npt.NDArray[np.int64]
-ItemUnit = Literal["picture", "label"]
+ItemUnit = Literal["image", "label"]
 ITEM_UNITS: tuple[ItemUnit, ...] = get_args(ItemUnit)
 
 NAMES_FIELD, OWNER_FIELD = "label_keys", "grasp_labels"
 _CHUNK = 4096
 _LISTED = 3
-_SEVERAL_LABELS = "grasp-anything"  # the kind of source whose pictures have any number of label files
+_SEVERAL_LABELS = "grasp-anything"  # the kind of source whose images have any number of label files
 _NUMBERS = re.compile(r"_[0-9]+")
-_FORK_LEVELS = 5  # of folders above a picture of OCID's
+_FORK_LEVELS = 5  # of folders above an image of OCID's
 _FORK_LABEL = re.compile(r"_[0-9]")
 _CORNELL_PREFIX = "pcd"  # before the number of a scene in the names of files
 
 
 class ItemList(NamedTuple):
-    """Items in their order. samples: index of each in the pack. labels: row in label_keys, None for pictures."""
+    """Items in their order. samples: index of each in the pack. labels: row in label_keys, None for images."""
 
     samples: Indices
     labels: Indices | None
@@ -48,10 +48,10 @@ def has_label_items(manifest: Manifest, where: object, unit: ItemUnit, exact: Ex
     """Whether an item is one label file of several; raises InvalidRequest where the pack cannot have such items."""
     if kind_of(manifest) != _SEVERAL_LABELS:
         return False
-    if unit == "picture":
+    if unit == "image":
         if exact is not None:
             raise InvalidRequest(
-                f'{where}: exact="fork", items="picture": an item of the fork is a label file; say items="label"'
+                f'{where}: exact="fork", items="image": an item of the fork is a label file; say items="label"'
             )
         return False
     for name in (NAMES_FIELD, OWNER_FIELD):
@@ -66,8 +66,8 @@ def has_label_items(manifest: Manifest, where: object, unit: ItemUnit, exact: Ex
 class PackItems:
     """The items of an open pack."""
 
-    def __init__(self, pack: Pack, unit: ItemUnit = "picture", exact: Exact | None = None) -> None:
-        """unit: whether an item is a picture with all its grasps, or one label file. exact: those of the fork alone.
+    def __init__(self, pack: Pack, unit: ItemUnit = "image", exact: Exact | None = None) -> None:
+        """unit: whether an item is an image with all its grasps, or one label file. exact: those of the fork alone.
 
         Raises as has_label_items.
         """
@@ -123,7 +123,7 @@ class PackItems:
         return names[label]
 
     def find(self, name: str) -> tuple[int, int] | None:
-        """The sample and the label file of a name, 0 where an item is a picture; None where there is no such item."""
+        """The sample and the label file of a name, 0 where an item is an image; None where there is no such item."""
         if not self._has_labels:
             index = self.pack.index.find(name.removeprefix(_CORNELL_PREFIX) if self._kind == "cornell" else name)
             if index is None or (self._leaves_out and name.count("/") != _FORK_LEVELS):

@@ -45,7 +45,7 @@ class Runs(NamedTuple):
 
 
 def fill(y: Floats, x: Floats, height: int, width: int) -> Runs:
-    """The pixels of convex polygons in a picture of that size; a pixel may be in two runs of one polygon.
+    """The pixels of convex polygons in an image of that size; a pixel may be in two runs of one polygon.
 
     y, x: rows and columns of the corners, (4, N), in the order of the outline.
     """

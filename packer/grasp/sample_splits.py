@@ -4,14 +4,14 @@
 |----------------------------------------|----------------------------------------------------------------------|
 | SliceSplit(0.0, 0.9, rotate=0.1)       | the grasp networks' own: a cut of the list, rotated before           |
 | SliceSplit(0.0, 0.9, of=NamedSplit(f)) | the same of another split                                            |
-| Fold(0, part="train")                  | four of five random folds of the pictures; part="val" is the fifth   |
-| Fold(0, by="object")                   | the same with all pictures of an object in one fold                  |
+| Fold(0, part="train")                  | four of five random folds of the images; part="val" is the fifth   |
+| Fold(0, by="object")                   | the same with all images of an object in one fold                  |
 | ListSplit("train.txt")                 | the samples whose keys the file lists, in its order                  |
 | NamedSplit("seen.obj")                 | those that a file names, text or a pickled list, in the pack's order |
 | "train"                                | what packer convert --split train=FILE named                         |
 
 Where items are label files (GraspDataset, items="label"), these are what is cut and named; folds keep those of one
-picture together.
+image together.
 """
 
 from abc import ABC, abstractmethod

@@ -2,16 +2,16 @@
 
 | source                                 | labels                                  | the item shows             |
 |----------------------------------------|-----------------------------------------|----------------------------|
-| jacquard                               | rows, scaled to the output              | the whole picture          |
-| grasp-anything                         | rows with a score, scaled to the output | the whole picture          |
+| jacquard                               | rows, scaled to the output              | the whole image          |
+| grasp-anything                         | rows with a score, scaled to the output | the whole image          |
 | cornell, graspnet-rect, ivalab,        | corners, not scaled                     | a window of the output's   |
 | ocid-grasp, regrad, vmrd               |                                         | size about the mean of all |
 | any other, with rows of five numbers   | as jacquard                             | as jacquard                |
 | any other, with corners                | as cornell                              | as cornell                 |
 
 A pack of a pack keeps the source of the first. The rules of the loaders of andvg3/Grasp-Anything, a fork of GR-ConvNet
-(d7755f4, utils/data), have sizes of pictures in their code, which are `bounds` and `side` here: the same items where
-pictures have these sizes, others where they do not.
+(d7755f4, utils/data), have sizes of images in their code, which are `bounds` and `side` here: the same items where
+images have these sizes, others where they do not.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput, InvalidRequest
-from packer.grasp import picture_warp, targets
-from packer.grasp.picture_warp import SourcePicture
+from packer.grasp import image_warp, targets
+from packer.grasp.image_warp import SourceImage
 from packer.pack.manifest import Manifest
 from packer.schema import Schema
 
@@ -34,18 +34,18 @@ EXACT: tuple[Exact, ...] = get_args(Exact)
 
 
 class PlacedLabels(NamedTuple):
-    """points: targets.Points in px of the source (a window) or of the output (the whole picture)."""
+    """points: targets.Points in px of the source (a window) or of the output (the whole image)."""
 
     points: targets.Floats
     frame: targets.Frame
-    source: SourcePicture
+    source: SourceImage
 
 
 @dataclass(frozen=True)
-class WholePicture:
-    """Rows, scaled to the output, which shows the whole picture.
+class WholeImage:
+    """Rows, scaled to the output, which shows the whole image.
 
-    columns: of a row, where x, y, theta in degrees, opening and jaw stand. side: px of a side of the picture that the
+    columns: of a row, where x, y, theta in degrees, opening and jaw stand. side: px of a side of the image that the
     labels are in; None for those that it has, which are to be as many both ways.
     """
 
@@ -54,28 +54,28 @@ class WholePicture:
     field: ClassVar[str] = ROWS
 
     def place(self, rows: npt.NDArray[Any], height: int, width: int, size: int) -> PlacedLabels:
-        """The labels of a picture of that size for an output of that one; raises BadInput for one of other sides."""
+        """The labels of an image of that size for an output of that one; raises BadInput for one of other sides."""
         if self.side is None and height != width:
-            raise BadInput(f"{width}x{height} px; expected a square, as the pictures of this set are")
+            raise BadInput(f"{width}x{height} px; expected a square, as the images of this set are")
         points = targets.of_rows(rows[:, self.columns], size / (self.side or height))
-        return PlacedLabels(points, targets.around_middle(size), picture_warp.whole(height, width))
+        return PlacedLabels(points, targets.around_middle(size), image_warp.whole(height, width))
 
 
 @dataclass(frozen=True)
 class AroundGrasps:
     """Corners, and a window of the output's size about their mean.
 
-    bounds: height and width in px that the window is kept within; None for those of the picture.
+    bounds: height and width in px that the window is kept within; None for those of the image.
     """
 
     bounds: tuple[int, int] | None = None
     field: ClassVar[str] = CORNERS
 
     def place(self, corners: npt.NDArray[Any], height: int, width: int, size: int) -> PlacedLabels:
-        """As WholePicture.place; raises BadInput where the bounds leave nothing of the picture."""
+        """As WholeImage.place; raises BadInput where the bounds leave nothing of the image."""
         points = targets.of_corners(corners)
         frame = targets.around_grasps(points, height, width, size, bounds=self.bounds)
-        source = picture_warp.around_grasps(frame, height, width, bounds=self.bounds)
+        source = image_warp.around_grasps(frame, height, width, bounds=self.bounds)
         if min(source.window[2:]) <= 0:
             raise BadInput(
                 f"{width}x{height} px; the window of {size} px within {self.bounds} px (height, width) shows nothing "
@@ -84,20 +84,20 @@ class AroundGrasps:
         return PlacedLabels(points, frame, source)
 
 
-LabelRule = WholePicture | AroundGrasps
+LabelRule = WholeImage | AroundGrasps
 
 _JACQUARD_COLUMNS = (0, 1, 2, 3, 4)
 _ANYTHING_COLUMNS = (1, 2, 5, 3, 4)  # score, x, y, opening, jaw, theta
 _WINDOW = AroundGrasps()
 
 RULES: Mapping[str, LabelRule] = {
-    "jacquard": WholePicture(_JACQUARD_COLUMNS),
-    "grasp-anything": WholePicture(_ANYTHING_COLUMNS),
+    "jacquard": WholeImage(_JACQUARD_COLUMNS),
+    "grasp-anything": WholeImage(_ANYTHING_COLUMNS),
     **dict.fromkeys(("cornell", "ocid-grasp", "vmrd", "ivalab", "graspnet-rect", "regrad"), _WINDOW),
 }
 FORK_RULES: Mapping[str, LabelRule] = {
-    "jacquard": WholePicture(_JACQUARD_COLUMNS, side=1024),
-    "grasp-anything": WholePicture(_ANYTHING_COLUMNS, side=416),
+    "jacquard": WholeImage(_JACQUARD_COLUMNS, side=1024),
+    "grasp-anything": WholeImage(_ANYTHING_COLUMNS, side=416),
     "cornell": AroundGrasps((480, 640)),
     "ocid-grasp": AroundGrasps((480, 640)),
     "vmrd": AroundGrasps((756, 1008)),

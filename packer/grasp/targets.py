@@ -33,7 +33,7 @@ class Frame(NamedTuple):
 
 
 class DrawnRectangles(NamedTuple):
-    """N rectangles to draw: whole centre (row, column), angle in radians, opening and jaw in px."""
+    """N rectangles to draw: whole center (row, column), angle in radians, opening and jaw in px."""
 
     row: Floats
     column: Floats
@@ -73,9 +73,9 @@ def of_rows(rows: Floats, factor: float) -> Floats:
 def around_grasps(
     points: Floats, height: int, width: int, size: int, *, bounds: tuple[int, int] | None = None
 ) -> Frame:
-    """Cornell's window: around the mean of all corners, within a picture of that size where it fits.
+    """Cornell's window: around the mean of all corners, within an image of that size where it fits.
 
-    Without any rectangle, in the middle of the picture. bounds: height and width to keep within instead.
+    Without any rectangle, in the middle of the image. bounds: height and width to keep within instead.
     """
     center = (height // 2, width // 2)
     if len(points):
@@ -88,7 +88,7 @@ def around_grasps(
 
 
 def around_middle(size: int) -> Frame:
-    """Jacquard's: the whole picture, of which the labels have the size already."""
+    """Jacquard's: the whole image, of which the labels have the size already."""
     return Frame((size // 2, size // 2), 0, 0, size)
 
 

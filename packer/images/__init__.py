@@ -1,8 +1,8 @@
-"""Images: the bytes of a picture file -> pixels. One outcome for a file, whichever library decodes it.
+"""Images: the bytes of an image file -> pixels. One outcome for a file, whichever library decodes it.
 
 | input                                                        | outcome                                     |
 |--------------------------------------------------------------|---------------------------------------------|
-| intact, also with zeros or a second picture behind it        | its pixels                                  |
+| intact, also with zeros or a second image behind it        | its pixels                                  |
 | JPEG that lacks nothing but its end marker                   | its pixels                                  |
 | anything else that libjpeg warns about; cut, empty or random | DamagedImage                                |
 | another format, its data not what its header announces       | DamagedImage, if strict: see strict_check   |
@@ -25,7 +25,7 @@ from packer.images.decode import (
     describe,
     validate,
 )
-from packer.images.field_decoder import Decoder, StoredPicture
+from packer.images.field_decoder import Decoder, StoredImage
 from packer.images.headers import file_suffixes, sniff
 from packer.images.headers._header_record import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCAN_PIXELS, MAX_SCANS, Header
 from packer.images.mask_alpha_loss import loses_alpha
@@ -43,7 +43,7 @@ __all__ = [
     "Decoder",
     "DecoderName",
     "Header",
-    "StoredPicture",
+    "StoredImage",
     "decode",
     "describe",
     "file_suffixes",

@@ -1,9 +1,9 @@
-"""Cropping region: the MCUs of a JPEG that libjpeg-turbo 3 is asked for, where a box of its picture is wanted.
+"""Cropping region: the MCUs of a JPEG that libjpeg-turbo 3 is asked for, where a box of its image is wanted.
 
 libjpeg-turbo 3 (`tj3SetCroppingRegion`) reads the entropy-coded data down to the region's last row, and transforms,
 enlarges and converts the region's MCUs alone. It begins at whole MCUs, and ends where it is told. What a pixel is made
 of lies in its own MCU and, with subsampled chroma, beside the pixel (packer.images.lossless_jpeg_crop), so one pixel
-more on each side gives the pixels of the whole picture; and 16 px a row do, because components of 1 or 2 samples a row
+more on each side gives the pixels of the whole image; and 16 px a row do, because components of 1 or 2 samples a row
 are enlarged in another way.
 
 What follows the region is not read, so this is for bytes that a checksum vouches for. The scale is 8/8 and chroma is

@@ -1,4 +1,4 @@
-"""Decode: a picture file of any format -> pixels, images as RGB, depth and masks as stored; and strict validation."""
+"""Decode: an image file of any format -> pixels, images as RGB, depth and masks as stored; and strict validation."""
 
 import functools
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ Pixels = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """How pictures are decoded. One object serves all pictures of a field; raises InvalidRequest for an unknown name.
+    """How images are decoded. One object serves all images of a field; raises InvalidRequest for an unknown name.
 
     decoder: turbojpeg is PyTurboJPEG where it works, else simplejpeg; opencv is OpenCV; auto is turbojpeg. They differ
       in speed only, and only for JPEG.
     dct: "fast" is libjpeg's quicker inverse DCT (JDCT_IFAST), and chroma enlarged by copies of its samples instead of
       filtered: 43 to 44 dB from the accurate pixels; for JPEG by libjpeg-turbo only, at its full size.
     strict: False says that these very bytes were validated before, so that OpenCV need not be checked by a second
-      decode. What is damaged never comes back as a picture with turbojpeg, and mostly not with opencv.
+      decode. What is damaged never comes back as an image with turbojpeg, and mostly not with opencv.
     check_data: with strict, read the data of every other format too, beside OpenCV, which notices less: see
       packer.images.strict_check. False looks at their ends only.
     trusted: the bytes are those of a file that was decoded strictly once, says a checksum. A JPEG without restart
@@ -64,7 +64,7 @@ DEFAULT_OPTIONS = DecodeOptions()
 @functools.cache
 def _opencv() -> ModuleType:
     """The OpenCV backend, loaded when first needed: headers and ordinary JPEGs do not need it."""
-    return import_or_explain("packer.images.backends.opencv", "decoding pictures")
+    return import_or_explain("packer.images.backends.opencv", "decoding images")
 
 
 def decode(
@@ -78,7 +78,7 @@ def decode(
     header: Header | None = None,
     out: Any = None,
 ) -> Pixels:
-    """The pixels of one picture file, never a view of `buffer`.
+    """The pixels of one image file, never a view of `buffer`.
 
     kind: image gives uint8 (H, W, 3), RGB, 0-255: gray expanded, alpha dropped, palette and CMYK converted.
       depth gives (H, W) in the stored dtype, every value and NaN as it is.
@@ -89,7 +89,7 @@ def decode(
     view, invalid: the result is `packer.geometry.warp.warp`ed with them. EXIF orientation is always left to the caller.
     out: C-contiguous memory of exactly the result's shape and dtype; it is filled and returned. Zeros are left in it
       where a JPEG turns out to be damaged.
-    Raises DamagedImage; BadInput for a picture that is no such kind; InvalidRequest for a wrong `out` or kind.
+    Raises DamagedImage; BadInput for an image that is no such kind; InvalidRequest for a wrong `out` or kind.
     """
     found = header or sniff(buffer)
     check_kind(found, kind, wide=wide)
@@ -119,12 +119,12 @@ def describe(decoder: str = "auto") -> str:
 
 
 def check_kind(found: Header, kind: str, *, wide: bool = False) -> None:
-    """Raise BadInput where a picture with that header cannot be of the kind, InvalidRequest for a kind of no pixels.
+    """Raise BadInput where an image with that header cannot be of the kind, InvalidRequest for a kind of no pixels.
 
     wide: a mask of 16 bit may.
     """
     if kind not in PIXEL_KINDS:
-        raise InvalidRequest(f"cannot decode a picture as kind {kind!r}; expected one of {', '.join(PIXEL_KINDS)}")
+        raise InvalidRequest(f"cannot decode an image as kind {kind!r}; expected one of {', '.join(PIXEL_KINDS)}")
     what = f"{found.format.upper()} of {found.channels} channel{'s' * (found.channels != 1)} with {found.dtype} samples"
     if kind == "depth" and (found.channels != 1):
         raise BadInput(f"a {what} is no depth: expected 1 channel; use kind image or mask")
@@ -145,18 +145,18 @@ def check_kind(found: Header, kind: str, *, wide: bool = False) -> None:
 
 
 def _jpeg(buffer: Buffer, found: Header, kind: str, *, options: DecodeOptions, out: Any) -> Pixels:
-    in_colour = kind == "image" or found.channels > 1
+    in_color = kind == "image" or found.channels > 1
     if found.cmyk or options.decoder == "opencv":
         if options.strict:
             buffer = strict_jpeg.check(buffer, found)
-        pixels = _opencv().colour(buffer, found) if in_colour else _opencv().stored(buffer, found)
+        pixels = _opencv().color(buffer, found) if in_color else _opencv().stored(buffer, found)
         return deliver(_as_kind(pixels, kind), out=out)
     size = (found.height, found.width)
-    if in_colour and kind != "image":
+    if in_color and kind != "image":
         pixels = np.empty((*size, 3), np.uint8)
         strict_jpeg.decode(buffer, found, pixels, fast_dct=options.dct == "fast")
         return deliver(_as_kind(pixels, kind), out=out)
-    pixels = target((*size, 3) if in_colour else size, np.uint8, out=out)
+    pixels = target((*size, 3) if in_color else size, np.uint8, out=out)
     strict_jpeg.decode(buffer, found, pixels.reshape(*size, -1), fast_dct=options.dct == "fast")
     return pixels if out is None else out
 
@@ -171,7 +171,7 @@ def _other(buffer: Buffer, found: Header, kind: str, *, options: DecodeOptions, 
         if out is None:
             pixels = pixels.copy()
     elif kind == "image":
-        pixels = _opencv().colour(buffer, found)
+        pixels = _opencv().color(buffer, found)
     elif kind == "mask" and found.palette:
         pixels = _opencv().indices(buffer, found)
     else:
@@ -191,8 +191,8 @@ def _as_kind(pixels: Pixels, kind: str) -> Pixels:
     for channel in range(1, min(pixels.shape[2], 3)):
         if not np.array_equal(first, pixels[:, :, channel]):
             raise BadInput(
-                f"a picture of {pixels.shape[2]} channels that differ is no {kind}: expected gray or a palette"
-                + ("; masks in colours need a table: --mask-colours FILE" if kind == "mask" else "")
+                f"an image of {pixels.shape[2]} channels that differ is no {kind}: expected gray or a palette"
+                + ("; masks in colors need a table: --mask-colors FILE" if kind == "mask" else "")
             )
     return first
 

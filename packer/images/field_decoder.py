@@ -1,9 +1,9 @@
-"""Field decoder: decodes the pictures of one field, with options that are given once.
+"""Field decoder: decodes the images of one field, with options that are given once.
 
 This is the fast path of every batch: an ordinary JPEG is decoded straight into the given memory, or as far as a view
 shows it. Everything else is left to packer.images.decode.
 
-Headers are cached: those of JPEGs that begin with the same bytes are parsed once. The pictures of a data set come from
+Headers are cached: those of JPEGs that begin with the same bytes are parsed once. The images of a data set come from
 few encoders: up to their data they have the same bytes, but for their size and for the table of
 packer.images.restart_interval_table. A header depends on these bytes alone, where there is one scan.
 """
@@ -52,7 +52,7 @@ class _HeaderForm:
 
 
 class HeaderCache:
-    """Parsed headers of one field's pictures; for many threads."""
+    """Parsed headers of one field's images; for many threads."""
 
     def __init__(self, max_pixels: int = MAX_PIXELS) -> None:
         self._max_pixels = max_pixels
@@ -96,8 +96,8 @@ class HeaderCache:
 Pixels = npt.NDArray[Any]
 
 
-class StoredPicture(NamedTuple):
-    """What is known of a picture before it is decoded.
+class StoredImage(NamedTuple):
+    """What is known of an image before it is decoded.
 
     shape: of its pixels as stored. header: of its file; None where the codec stores bare pixels.
     """
@@ -109,16 +109,16 @@ class StoredPicture(NamedTuple):
 @cache
 def _region_decoder() -> ModuleType:
     """Loaded with the first view: it imports OpenCV, which is not needed to pack files as they are."""
-    return import_or_explain("packer.images.region_decoder", "resizing pictures")
+    return import_or_explain("packer.images.region_decoder", "resizing images")
 
 
 def _shows_all(view: View | None, found: Header) -> bool:
-    """Whether the whole picture is wanted, as it is stored."""
+    """Whether the whole image is wanted, as it is stored."""
     return view is None or view.is_identity(found.height, found.width)
 
 
 class Decoder:
-    """Decodes the pictures of one field; results and errors as of packer.images.decode. For many threads."""
+    """Decodes the images of one field; results and errors as of packer.images.decode. For many threads."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Decoder:
         invalid: float | None = None,
         max_pixels: int = MAX_PIXELS,
     ) -> None:
-        """kind, wide, invalid: see packer.images.decode. max_pixels: the most of one picture."""
+        """kind, wide, invalid: see packer.images.decode. max_pixels: the most of one image."""
         self._kind = kind
         self._options = options
         self._wide = wide
@@ -158,11 +158,11 @@ class Decoder:
             return self._decode_whole(buffer, found, out)
         return self.prepare(buffer, view, out, header=found, decoded=decoded)()
 
-    def stored_picture(self, buffer: Buffer) -> StoredPicture:
+    def stored_image(self, buffer: Buffer) -> StoredImage:
         """(H, W, 3) of an image, (H, W) of a depth or mask, and the file's header that says so."""
         found = self.read_header(buffer)
         size = found.height, found.width
-        return StoredPicture((*size, 3) if self._kind == "image" else size, found)
+        return StoredImage((*size, 3) if self._kind == "image" else size, found)
 
     def prepare(
         self,
@@ -175,8 +175,8 @@ class Decoder:
     ) -> Callable[[], Pixels]:
         """What gives the pixels, once; many may be prepared before the first is called. Both raise as a call does.
 
-        A batch prepares several pictures, then decodes them: crops took 4 % less time so in one run, since decoding
-        one picture drives the interpreter's own code and data out of the caches.
+        A batch prepares several images, then decodes them: crops took 4 % less time so in one run, since decoding
+        one image drives the interpreter's own code and data out of the caches.
         The thread that has prepared it calls it: what is warped is decoded into that thread's memory.
         out: as of a call, but for the check: only memory that the caller has made to that shape.
         header: what sniff says of these bytes. decoded: called between decoding and warping, if any.
@@ -223,6 +223,6 @@ class Decoder:
             buffer, self._kind, wide=self._wide, options=self._options, invalid=self._invalid, header=header
         )
         decoded()
-        warp = import_or_explain("packer.geometry.warp", "resizing pictures").warp
+        warp = import_or_explain("packer.geometry.warp", "resizing images").warp
         warped: Pixels = warp(pixels, view, self._kind, invalid=self._invalid, out=out)
         return warped

@@ -1,4 +1,4 @@
-"""Lossless JPEG crop: make a smaller JPEG whose pixels are exactly those of a part of a JPEG's picture.
+"""Lossless JPEG crop: make a smaller JPEG whose pixels are exactly those of a part of a JPEG's image.
 
 **With restart intervals** the part is a rectangle of whole intervals. The smaller file has the same header with another
 height and width, the data of those intervals row by row, and the markers between them numbered anew. A restart marker
@@ -170,7 +170,7 @@ _MOST_BYTES_PER_PX = 2  # of a file that is copied; there is something else in l
 
 
 class TopRows(NamedTuple):
-    """The upper rows of a picture: their number in px of the full height, and the offset of the height in the file."""
+    """The upper rows of an image: their number in px of the full height, and the offset of the height in the file."""
 
     height: int
     size_at: int

@@ -19,7 +19,7 @@ from packer.schema import MASK_DTYPES
 def loses_alpha(buffer: Buffer, found: Header) -> bool:
     """Whether a mask's alpha, which is dropped, says more than its grays: two pixels of one gray differ in it.
 
-    Raises BadInput where it alone says anything: all colours are one. It reads all of a file that has alpha.
+    Raises BadInput where it alone says anything: all colors are one. It reads all of a file that has alpha.
     """
     if found.channels not in (2, 4) or found.palette or found.format == "jpeg" or found.dtype not in MASK_DTYPES:
         return False
@@ -27,26 +27,26 @@ def loses_alpha(buffer: Buffer, found: Header) -> bool:
     if found.format == "npy":
         pixels = npy.decode(buffer, found)
     else:
-        pixels = import_or_explain("packer.images.backends.opencv", "decoding pictures").stored(buffer, found)
+        pixels = import_or_explain("packer.images.backends.opencv", "decoding images").stored(buffer, found)
     if pixels.ndim != 3 or pixels.shape[2] not in (2, 4):
         return False
     return says_alpha_more(pixels[:, :, :-1], pixels[:, :, -1])
 
 
-def says_alpha_more(colours: npt.NDArray[Any], alpha: npt.NDArray[Any]) -> bool:
-    """Whether two pixels of one gray differ in alpha; raises BadInput where all colours are one, and alpha is not.
+def says_alpha_more(colors: npt.NDArray[Any], alpha: npt.NDArray[Any]) -> bool:
+    """Whether two pixels of one gray differ in alpha; raises BadInput where all colors are one, and alpha is not.
 
-    colours: (H, W, C), of which the first is looked at where they vary. alpha: (H, W). Both uint8, or both uint16.
+    colors: (H, W, C), of which the first is looked at where they vary. alpha: (H, W). Both uint8, or both uint16.
     """
     if not alpha.size or (alpha == alpha[0, 0]).all():
         return False
-    if (colours == colours[:1, :1]).all():
+    if (colors == colors[:1, :1]).all():
         raise BadInput(
-            f"its colours are {colours[0, 0].tolist()} everywhere and its alpha channel, which a mask does not keep, "
+            f"its colors are {colors[0, 0].tolist()} everywhere and its alpha channel, which a mask does not keep, "
             f"has {len(np.unique(alpha))} values: its content is there; save that channel as a gray PNG (Pillow: "
             'Image.open(file).getchannel("A").save(file))'
         )
     bits = 8 * alpha.dtype.itemsize
-    values: npt.NDArray[np.unsignedinteger] = colours[:, :, 0].astype(np.uint16 if bits == 8 else np.uint32)
+    values: npt.NDArray[np.unsignedinteger] = colors[:, :, 0].astype(np.uint16 if bits == 8 else np.uint32)
     pairs = np.unique(values << bits | alpha)
     return len(pairs) > len(np.unique(pairs >> bits))

@@ -1,8 +1,8 @@
-"""Planar 4:2:0: pictures as a plane of luma and two of chroma at half the size, to RGB and back, and through views.
+"""Planar 4:2:0: images as a plane of luma and two of chroma at half the size, to RGB and back, and through views.
 
 The samples are those of JFIF 1.02: Y, Cb and Cr of ITU-R BT.601 in the full range 0-255. A chroma sample is the mean
 of 2x2 pixels and lies in their middle; where a side is odd, the last is the mean of the pixels that are there. A 4:2:0
-JPEG holds such planes (`jpeg_planes`), and `planes_of` makes them of other pictures.
+JPEG holds such planes (`jpeg_planes`), and `planes_of` makes them of other images.
 
 | what is asked for                     | how it is made                                                               |
 |---------------------------------------|------------------------------------------------------------------------------|
@@ -10,7 +10,7 @@ JPEG holds such planes (`jpeg_planes`), and `planes_of` makes them of other pict
 | mirrored or turned by quarters        | each direction, as libjpeg's fancy upsampling does; then converted           |
 | a part scaled                         | each plane is cut, filtered and scaled by itself to the size of the output,  |
 |                                       | and converted there: pixels of the stored size are never made                |
-| a rotation, a shear, what lies beyond | the part that is looked at is made as it is, and moved as any picture        |
+| a rotation, a shear, what lies beyond | the part that is looked at is made as it is, and moved as any image        |
 | the edges                             |                                                                              |
 
 A cut that begins at an odd pixel begins in the middle of a chroma sample: such a plane is moved by half a sample, each
@@ -53,7 +53,7 @@ _ADOBE_RGB = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"  # transform 0
 
 
 class Planes(NamedTuple):
-    """y: uint8 (H, W). cb, cr: uint8 (ceil(H / 2), ceil(W / 2)), both None for a gray picture."""
+    """y: uint8 (H, W). cb, cr: uint8 (ceil(H / 2), ceil(W / 2)), both None for a gray image."""
 
     y: Plane
     cb: Plane | None = None
@@ -61,7 +61,7 @@ class Planes(NamedTuple):
 
     @property
     def size(self) -> tuple[int, int]:
-        """(height, width) of the picture in px."""
+        """(height, width) of the image in px."""
         height, width = self.y.shape
         return height, width
 
@@ -87,7 +87,7 @@ def planes_of(rgb: Pixels) -> Planes:
 
 
 def without_gray_chroma(planes: Planes) -> Planes:
-    """The planes, or only the first where the others say that the picture is gray: it comes back the same."""
+    """The planes, or only the first where the others say that the image is gray: it comes back the same."""
     if planes.cb is None or planes.cr is None or (planes.cb != NEUTRAL).any() or (planes.cr != NEUTRAL).any():
         return planes
     return Planes(planes.y)
@@ -153,7 +153,7 @@ def _is_ycbcr(is_jfif: bool, transform: int | None, ids: bytes) -> bool:
     return ids != b"RGB"
 
 
-# ---- whole pictures and parts as they are
+# ---- whole images and parts as they are
 
 
 class _Joined(NamedTuple):
@@ -170,7 +170,7 @@ class _Enlarged(NamedTuple):
     """Memory for enlarging both planes of chroma, each (h, w), one below the other.
 
     pairs: each sample twice: of Cb, of Cr, of both as (2, h, 1, 2 w). rows: each row of these twice, (2, h, 2, 2 w).
-    doubled: the same with one more row above and below each plane, (2, 2 h + 2, 2 w). flat: the same as one picture.
+    doubled: the same with one more row above and below each plane, (2, 2 h + 2, 2 w). flat: the same as one image.
     filtered: as `flat`. planes: `filtered` as `doubled`.
     """
 
@@ -228,7 +228,7 @@ def to_rgb(planes: Planes, *, out: Any = None) -> Pixels:
 
 
 def _convert(planes: Planes, top: int, left: int, made: Pixels) -> None:
-    """Fill `made` with the part of the picture that begins there."""
+    """Fill `made` with the part of the image that begins there."""
     height, width = made.shape[:2]
     band = max(2, _BAND_PX // width // 2 * 2)
     for begin in range(0, height, band):
@@ -252,7 +252,7 @@ def _join(y: Pixels, cb: Pixels, cr: Pixels, pixels: Plane, made: Pixels) -> Non
 
 
 def _enlarged(cb: Plane, cr: Plane, top: int, left: int, size: tuple[int, int]) -> tuple[Plane, Plane]:
-    """A part of both chroma planes at the picture's size; valid until the thread's next call.
+    """A part of both chroma planes at the image's size; valid until the thread's next call.
 
     Each sample is doubled in both directions and the whole filtered by 1/4, 1/2, 1/4, which leaves 3/4 of the nearest
     sample and 1/4 of the next: what cv2.resize gives, in two thirds of its time. One call filters both planes: the rows
@@ -278,7 +278,7 @@ def _enlarged(cb: Plane, cr: Plane, top: int, left: int, size: tuple[int, int]) 
 
 
 def through_view(planes: Planes, view: View, *, out: Any = None) -> Pixels:
-    """uint8 (h, w, 3), RGB, as the view shows the picture; see the module. out: as in packer.images.decode."""
+    """uint8 (h, w, 3), RGB, as the view shows the image; see the module. out: as in packer.images.decode."""
     height, width = planes.size
     made: Pixels = target((*view.size, 3), np.uint8, out=out)
     result = made if out is None else out
@@ -330,7 +330,7 @@ def _scale(planes: Planes, steps: AxisAlignedSteps, made: Pixels, *, antialias: 
 
 
 def _cut(cb: Plane, cr: Plane, rows: slice, columns: slice) -> Pixels:
-    """(h, w, 2): the samples of both chroma planes whose first lies where the cut, in px of the picture, begins.
+    """(h, w, 2): the samples of both chroma planes whose first lies where the cut, in px of the image, begins.
 
     The last ones may lie half beyond the cut's end. Two channels are cut, moved and scaled in fewer calls than two
     planes, and in less time.

@@ -8,10 +8,10 @@
 | JPEG of one scan without any, its bytes trusted | the MCUs of the box, see packer.images.cropping_region, where      |
 | for their checksum: the usual `encoded` ones    | libjpeg-turbo 3 is called by PyTurboJPEG; else the rows down to    |
 |                                                 | the end of the box, see packer.images.lossless_jpeg_crop           |
-| any other JPEG, a box that is nearly all of it  | the whole picture, at the scale                                    |
-| CMYK; a format that is not JPEG                 | the whole picture, not scaled, through OpenCV                      |
+| any other JPEG, a box that is nearly all of it  | the whole image, at the scale                                    |
+| CMYK; a format that is not JPEG                 | the whole image, not scaled, through OpenCV                      |
 
-Whichever it is, the pixels are those of the whole picture decoded at that scale. What is damaged outside of what is
+Whichever it is, the pixels are those of the whole image decoded at that scale. What is damaged outside of what is
 decoded is not seen: a record's crc32 is there for that.
 
 Through a view, the scale is a half, a quarter or an eighth where the view shrinks by as much and wants antialiasing.
@@ -49,11 +49,11 @@ _scratch = ThreadScratch()  # each thread's own
 
 @dataclass(slots=True)
 class Region:
-    """A part of a picture.
+    """A part of an image.
 
     pixels: uint8 (h, w, 3), RGB, C-contiguous: `out`, or memory of the thread that its next decode_region fills anew.
-    top, left: where pixels[0, 0] lies in the whole picture, in px at this region's scale.
-    full: (height, width) of the whole picture at this scale, each side times eighths / 8, rounded up.
+    top, left: where pixels[0, 0] lies in the whole image, in px at this region's scale.
+    full: (height, width) of the whole image at this scale, each side times eighths / 8, rounded up.
     eighths: the scale, 1 to 8.
     """
 
@@ -91,18 +91,18 @@ def prepare_region(
     """A region whose pixels are not yet there, and what decodes them; of other formats than JPEG they are.
 
     More regions may be prepared before a first is filled; it is filled, and used, by the thread that prepared it.
-    It covers at least a box of a picture that is scaled by eighths / 8, with the pixels of the whole at that scale.
+    It covers at least a box of an image that is scaled by eighths / 8, with the pixels of the whole at that scale.
 
     found: what sniff(buffer) gave.
-    box: (top, left, height, width) in px of the full size, inside the picture; None is all of it. The region covers
+    box: (top, left, height, width) in px of the full size, inside the image; None is all of it. The region covers
       the box times the scale, rounded outwards.
-    eighths: 1 to 8. Region.eighths is the scale that was used: 8 where both sides of the picture are under 8 px, for
+    eighths: 1 to 8. Region.eighths is the scale that was used: 8 where both sides of the image are under 8 px, for
       CMYK and for what is not JPEG.
     options: dct (of no use below 8 eighths), trusted and interval_tables; a JPEG is decoded by libjpeg-turbo.
-    out: C-contiguous writable uint8 (h, w, 3): filled where the whole picture is decoded and has that shape, otherwise
-      left alone; zeros are left in it where the picture is damaged.
+    out: C-contiguous writable uint8 (h, w, 3): filled where the whole image is decoded and has that shape, otherwise
+      left alone; zeros are left in it where the image is damaged.
     Both raise DamagedImage, as packer.images.decode, where what is decoded is damaged or a table of intervals is
-    wrong; this one BadInput for a picture that is no image and InvalidRequest for a wrong box or scale.
+    wrong; this one BadInput for an image that is no image and InvalidRequest for a wrong box or scale.
     """
     _check_request(found, box, eighths)
     if found.format != "jpeg" or found.cmyk:
@@ -165,7 +165,7 @@ def _fill_rows(buffer: Buffer, found: Header, rows: TopRows, region: Region, fas
 
 
 def _fill_from_whole(buffer: Buffer, found: Header, region: Region, fast_dct: bool) -> None:
-    """Decode the whole picture where the part does not decode alone; raises DamagedImage where that fails too."""
+    """Decode the whole image where the part does not decode alone; raises DamagedImage where that fails too."""
     whole = np.empty((*region.full, 3), np.uint8)
     strict_jpeg.decode(buffer, found, whole, eighths=region.eighths, fast_dct=fast_dct)
     height, width = region.pixels.shape[:2]
@@ -188,7 +188,7 @@ def _check_request(found: Header, box: Box | None, eighths: int) -> None:
         top, left, height, width = box
         if not (0 <= top < top + height <= found.height and 0 <= left < left + width <= found.width):
             raise InvalidRequest(
-                f"cannot decode {width}x{height} px from ({left}, {top}) on: the picture has "
+                f"cannot decode {width}x{height} px from ({left}, {top}) on: the image has "
                 f"{found.width}x{found.height} px"
             )
 

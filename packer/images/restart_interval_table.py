@@ -12,7 +12,7 @@ to look through the data. The table is an APP11 segment, which every other reade
 
 n is that of the frame: intervals in a row times rows of MCUs. A file whose table would not fit into a segment has none.
 
-A table that is not that of its file would show another place of the picture: one that is off by a multiple of eight
+A table that is not that of its file would show another place of the image: one that is off by a multiple of eight
 intervals points at markers of the right number everywhere. So it is used only where somebody vouches that `check_table`
 has compared it with every marker of the file; everybody else looks for the markers.
 """

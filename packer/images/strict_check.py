@@ -1,16 +1,16 @@
-"""Strict check: damage in the data of a picture file, JPEG apart, that OpenCV does not report.
+"""Strict check: damage in the data of an image file, JPEG apart, that OpenCV does not report.
 
 | format | what is compared |
 |---|---|
 | PNG | the crc32 of each chunk; zlib's checksum is OpenCV's to compare |
 | TIFF | each strip and tile, decoded to its exact length, as below |
-| WebP | the last bytes of the picture are needed to decode it: see `_check_webp` |
+| WebP | the last bytes of the image are needed to decode it: see `_check_webp` |
 | PNM as text | every sample is there, a number in range |
 | BMP, binary PNM, npy | nothing: plain samples behind a header that gives their length |
 
 JPEG has one outcome for all decoders and is strict whenever it is decoded: see packer.images.backends.strict_jpeg.
 
-libtiff reports damage to a handler, and OpenCV, which has it print, goes on with what it has: half a picture. So each
+libtiff reports damage to a handler, and OpenCV, which has it print, goes on with what it has: half an image. So each
 strip and tile is followed to its end here before OpenCV sees it, by its compression. No pixel is made.
 
 none        as many bytes as its rows have
@@ -78,7 +78,7 @@ class _Strip(NamedTuple):
 
 class _RowLayout(NamedTuple):
     """How rows are laid out. bits: of a pixel, in one plane. blocks: height and width of the pixels that share chroma
-    samples, of a YCbCr picture that is not JPEG."""
+    samples, of a YCbCr image that is not JPEG."""
 
     bits: int
     blocks: tuple[int, int] | None
@@ -279,14 +279,14 @@ def check_data(buffer: Buffer, found: Header) -> None:
 
 
 def _check_webp(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage where the file can do without the last bytes of its picture.
+    """Raise DamagedImage where the file can do without the last bytes of its image.
 
-    libwebp reads a picture as far as its last pixel needs, and fails where the data end before. Data that were cut and
+    libwebp reads an image as far as its last pixel needs, and fails where the data end before. Data that were cut and
     filled up, or changed in the middle, decode to other pixels without an error, but hardly ever end where they should.
     """
     shorter = webp.shortened(buffer)
-    if shorter is not None and import_or_explain("packer.images.backends.opencv", "decoding pictures").decodes(shorter):
-        raise damaged("webp", f"the last {webp.SPARE_BYTES} bytes of its picture are not needed to decode it")
+    if shorter is not None and import_or_explain("packer.images.backends.opencv", "decoding images").decodes(shorter):
+        raise damaged("webp", f"the last {webp.SPARE_BYTES} bytes of its image are not needed to decode it")
 
 
 _BY_FORMAT: dict[str, Callable[[Buffer, Header], None]] = {

@@ -2,7 +2,7 @@
 
 A value that was encoded again is written under the original stem with a suffix that fits its bytes: that of its codec
 (`.png`, `.jpg`), or `.npy` for numbers. An image whose bytes no viewer opens becomes one that viewers open
-(`picture_suffix` of its codec). All names are checked before the first file is written.
+(`image_suffix` of its codec). All names are checked before the first file is written.
 """
 
 import os
@@ -31,7 +31,7 @@ from packer.system.argument_types import check_switches
 from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
 _NUMBERS = (".npy",)  # for values that are not a file
-_PICTURE = (".png",)  # for masks that replace files in colors
+_IMAGE = (".png",)  # for masks that replace files in colors
 _SHOWN = 20
 _TREE = "tree"
 _MATRIX = "matrix"
@@ -262,9 +262,9 @@ class _Extraction:
             return origin.path
         with self._pack.record(index, (origin.name,)) as record:
             of_file = self._suffixes(origin.name, record[origin.name])
-            suffixes = of_file or (_PICTURE if self._is_drawn(origin) else _NUMBERS)
-        if (picture := self._codec(origin.name).picture_suffix) is not None:
-            suffixes = (picture,)
+            suffixes = of_file or (_IMAGE if self._is_drawn(origin) else _NUMBERS)
+        if (image := self._codec(origin.name).image_suffix) is not None:
+            suffixes = (image,)
         folder, slash, name = origin.path.rpartition("/")
         stem, _, suffix = name.rpartition(".")
         if f".{suffix.lower()}" in suffixes:
@@ -290,14 +290,14 @@ class _Extraction:
         """Return a value that was encoded again, as a file."""
         codec = self._codec(origin.name)
         try:
-            if codec.picture_suffix is not None:
-                return codec.as_picture(value)
+            if codec.image_suffix is not None:
+                return codec.as_image(value)
             if self._suffixes(origin.name, value):
                 return value
             array = np.asarray(codec.decode(value))
             if self._is_drawn(origin):
-                picture = replace(self._pack.schema[origin.name], codec="png")
-                return codecs.make(picture).encode(array)
+                image = replace(self._pack.schema[origin.name], codec="png")
+                return codecs.make(image).encode(array)
         except (BadInput, CorruptPack) as error:
             raise CorruptRecord(f"{self._pack.where(index, origin.name)}: does not decode: {error}") from error
         return npy_file(array)
@@ -305,7 +305,7 @@ class _Extraction:
 
 def _masks_in_colors(pack: Pack) -> dict[str, Field]:
     """Return the mask of numbers for each field of mask files in colors."""
-    tables = asked_of_source(pack.manifest.options).get("mask_colours")
+    tables = asked_of_source(pack.manifest.options).get("mask_colors")
     names = [name for name in tables if name in pack.schema] if isinstance(tables, dict) else []
     return {f"{name}_file": pack.schema[name] for name in names if pack.schema[name].kind == "mask"}
 

@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from packer.codecs.base import StoredPicture
+from packer.codecs.base import StoredImage
 from packer.geometry.warp.depth import is_valid
 from packer.images import Header
 from packer.schema import Field
@@ -149,7 +149,7 @@ class Collector(ABC):
         self.field = field
 
     @abstractmethod
-    def measure(self, value: Any, stored: StoredPicture | None) -> Any:
+    def measure(self, value: Any, stored: StoredImage | None) -> Any:
         """Return what a decoded value adds; stored: the file of an image. Thread-safe."""
 
     @abstractmethod
@@ -164,7 +164,7 @@ class Collector(ABC):
 # ---- images
 
 _COMMON = 5
-_CHANNELS = {1: "gray", 2: "gray with alpha", 3: "colour", 4: "colour with alpha"}  # values of `packer stats --json`
+_CHANNELS = {1: "gray", 2: "gray with alpha", 3: "color", 4: "color with alpha"}  # values of `packer stats --json`
 _MOST_LISTED = 256  # values of a mask of 16 bit
 _BINS = 1 << 16  # of a depth: the upper half of a float32, a step of 0.8 % at most
 
@@ -177,7 +177,7 @@ class ImageSizeCollector(Collector):
         self.sizes: Counter[tuple[int, int]] = Counter()  # height, width
         self._modes: Counter[str] = Counter()
 
-    def measure(self, value: npt.NDArray[Any], stored: StoredPicture | None) -> tuple[tuple[int, int], str, Any]:
+    def measure(self, value: npt.NDArray[Any], stored: StoredImage | None) -> tuple[tuple[int, int], str, Any]:
         mode = _mode(self.field, stored.header if stored is not None else None)
         return (int(value.shape[0]), int(value.shape[1])), mode, self.pixels(value)
 
@@ -303,7 +303,7 @@ class DepthCollector(ImageSizeCollector):
 def _mode(field: Field, header: Header | None) -> str:
     """Return format, channels and dtype of a stored image."""
     if header is None:
-        channels = "colour" if field.kind == "image" else "gray"
+        channels = "color" if field.kind == "image" else "gray"
         return f"{field.codec_name} {channels} {field.codec_argument or field.dtype or 'uint8'}"
     channels = "palette" if header.palette else _CHANNELS.get(header.channels, f"{header.channels} channels")
     return f"{header.format} {'cmyk' if header.cmyk else channels} {header.dtype}"
@@ -326,7 +326,7 @@ class ShapeCollector(Collector):
         names = ("opening", "jaw") if is_grasp else ("width", "height") if field.kind == "boxes" else ()
         self._sides = dict.fromkeys(names, Moments())
 
-    def measure(self, value: npt.NDArray[Any], stored: StoredPicture | None) -> tuple[int, int, list[Moments]]:
+    def measure(self, value: npt.NDArray[Any], stored: StoredImage | None) -> tuple[int, int, list[Moments]]:
         given = np.asarray(value, np.float64)
         finite = given[np.isfinite(given).all(axis=tuple(range(1, given.ndim)))] if given.ndim else given
         sides = []
@@ -360,7 +360,7 @@ class RowClassCollector(Collector):
         super().__init__(field)
         self._counts = np.zeros(len(field.classes or ()) + 1, np.int64)
 
-    def measure(self, value: npt.NDArray[Any], stored: StoredPicture | None) -> Counts:
+    def measure(self, value: npt.NDArray[Any], stored: StoredImage | None) -> Counts:
         return _class_counts(value, len(self._counts) - 1)
 
     def add(self, measured: Counts) -> None:
@@ -379,7 +379,7 @@ class TextCollector(Collector):
         self._counts: Counter[str] = Counter()
         self._others = 0
 
-    def measure(self, value: str, stored: StoredPicture | None) -> str:
+    def measure(self, value: str, stored: StoredImage | None) -> str:
         return value
 
     def add(self, measured: str) -> None:

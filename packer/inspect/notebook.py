@@ -52,11 +52,11 @@ def html_table(title: str, rows: Sequence[tuple[str, ...]], folder: Path, keys: 
     """Return a title, a table of fields and the samples with these keys as HTML; all text is escaped."""
     lines = ("".join(f"<td>{_escaped(cell)}</td>" for cell in row) for row in rows)
     table = "".join(f"<tr>{line}</tr>" for line in lines)
-    picture = ""
+    image = ""
     if keys:
         data = base64.b64encode(draw_samples(folder, keys, width_px=_SMALL_PX).png).decode()
-        picture = f'<img style="max-width: 100%" src="data:image/png;base64,{data}">'
-    return f"<div><b>{_escaped(title)}</b><table>{table}</table>{picture}</div>"
+        image = f'<img style="max-width: 100%" src="data:image/png;base64,{data}">'
+    return f"<div><b>{_escaped(title)}</b><table>{table}</table>{image}</div>"
 
 
 def _escaped(text: str) -> str:

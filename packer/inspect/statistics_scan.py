@@ -83,7 +83,7 @@ class StatisticsScan:
             sizes = {name: len(value) for name, value in record.items()}
             measured = {}
             for name, collector in self.collectors.items():
-                stored = decoder.stored_picture(index, name, record[name]) if name in decoder.pictures else None
+                stored = decoder.stored_image(index, name, record[name]) if name in decoder.images else None
                 value = decoder.decode(index, collector.field, record[name], stored=stored)
                 measured[name] = collector.measure(value, stored)
         return sizes, measured

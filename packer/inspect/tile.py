@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from packer.codecs.base import StoredPicture
+from packer.codecs.base import StoredImage
 from packer.errors import InvalidRequest
 from packer.geometry import View, move_values, resized_crop
 from packer.geometry.warp.depth import is_valid
@@ -111,7 +111,7 @@ class _Sample(NamedTuple):
     """A decoded sample. sizes: stored (height, width) of the images; views: into their boxes; missing: of depths."""
 
     values: dict[str, Any]
-    stored: dict[str, StoredPicture]
+    stored: dict[str, StoredImage]
     sizes: dict[str, tuple[int, int]]
     views: dict[str, View]
     missing: dict[str, float]
@@ -140,7 +140,7 @@ class Tiler:
         self._listed = set(names)  # fields of starts are decoded, not listed
         self._most = most
         self._is_zoomed = is_zoomed
-        self._images = images = self.sample_decoder.pictures
+        self._images = images = self.sample_decoder.images
         if len(images) > _MOST_IMAGES:
             raise InvalidRequest(
                 f"{pack.folder}: {len(images)} images in each sample, a sheet shows {_MOST_IMAGES}; "
@@ -165,7 +165,7 @@ class Tiler:
         ratios = []
         for index in indices:
             with self.sample_decoder.pack.record(index, [self._main]) as record:
-                height, wide, *_ = self.sample_decoder.stored_picture(index, self._main, record[self._main]).shape
+                height, wide, *_ = self.sample_decoder.stored_image(index, self._main, record[self._main]).shape
             ratios.append(height / max(wide, 1))
         low, high = _SHAPE_RATIOS
         return round(width * min(max(median(ratios), low), high)), width
@@ -193,7 +193,7 @@ class Tiler:
     def _sample(self, index: int, box: tuple[int, int]) -> _Sample:
         decoder = self.sample_decoder
         with decoder.pack.record(index, decoder.stored) as record:
-            stored = {name: decoder.stored_picture(index, name, record[name]) for name in self._images}
+            stored = {name: decoder.stored_image(index, name, record[name]) for name in self._images}
             values = {
                 field.name: decoder.decode(index, field, record[field.name], stored=stored.get(field.name))
                 if field.name in record

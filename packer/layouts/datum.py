@@ -1,4 +1,4 @@
-"""Datum: Caffe's message of a picture and its label, the value under each key of a Caffe LMDB.
+"""Datum: Caffe's message of an image and its label, the value under each key of a Caffe LMDB.
 
 Layout (caffe.proto, message Datum), field numbers:
     1 channels, 2 height, 3 width, 4 data, 5 label, 6 float_data, 7 encoded (absent: false)
@@ -47,9 +47,9 @@ def parse(value: bytes) -> Datum:
 
 
 def encoded(data: bytes, label: int, *, size: tuple[int, int, int] | None) -> tuple[bytes, int]:
-    """A value around a picture file, as protobuf itself writes it, and where the file's bytes begin in it.
+    """A value around an image file, as protobuf itself writes it, and where the file's bytes begin in it.
 
-    label: an int32. size: channels, height and width of the picture; None leaves them out, as Caffe does for files
+    label: an int32. size: channels, height and width of the image; None leaves them out, as Caffe does for files
     that it does not decode. label and encoded are written always: without them DALI leaves its label unset, and Caffe
     takes the bytes for pixels.
     """

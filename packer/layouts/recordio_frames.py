@@ -1,4 +1,4 @@
-"""RecordIO frames: what stands around each record of a .rec file, and im2rec's header of a picture's record.
+"""RecordIO frames: what stands around each record of a .rec file, and im2rec's header of an image's record.
 
 Layout (dmlc-core, include/dmlc/recordio.h; python/mxnet/recordio.py), little-endian, records at multiples of 4:
     u32 0xced7230a, u32 part << 29 | length, the bytes, zeros up to a multiple of 4
@@ -82,7 +82,7 @@ def magic_places(data: bytes) -> list[int]:
 
 
 def image_header(labels: float | Sequence[float], number: int) -> bytes:
-    """What stands before the picture of a record: one label, or some. number: its id in the index."""
+    """What stands before the image of a record: one label, or some. number: its id in the index."""
     if isinstance(labels, (int, float)):
         return HEADER.pack(0, labels, number, 0)
     vector = np.asarray(labels, "<f4")

@@ -102,9 +102,9 @@ def _array(found: Mapping[Any, Any]) -> Any:
 
 
 def pair(value: Any) -> tuple[bytes, int]:
-    """Picture and label of an unpickled value, by their types; raises BadInput."""
+    """Image and label of an unpickled value, by their types; raises BadInput."""
     if not isinstance(value, (tuple, list)) or len(value) != _PAIR:
-        raise BadInput(f"expected a pair of picture and label, found {type(value).__name__}")
+        raise BadInput(f"expected a pair of image and label, found {type(value).__name__}")
     image, label = (_unwrapped(part) for part in value)
     if isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 1:
         image = image.tobytes()
@@ -113,7 +113,7 @@ def pair(value: Any) -> tuple[bytes, int]:
     whole = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
     if not isinstance(image, bytes) or not whole or not -(1 << 63) <= int(label) < 1 << 63:
         raise BadInput(
-            f"expected a picture and a whole number as its label, found {type(image).__name__} and "
+            f"expected an image and a whole number as its label, found {type(image).__name__} and "
             f"{type(label).__name__}"
         )
     return image, int(label)

@@ -1,4 +1,4 @@
-"""Device transfer: batches sent to a device, and normalised there.
+"""Device transfer: batches sent to a device, and normalized there.
 
     send      in a thread: starts the copy of batch after batch; what it yields goes to `receive` in that order
     receive   in the consumer's thread: gives the batch, ready for use on the device
@@ -13,7 +13,7 @@ never for the step that it should overlap with. Memory is safe both ways: device
 stream, so that torch's allocator gives their memory to no other batch while a step reads it; host tensors are held
 until their copy has ended, so that nobody writes into what is still being read.
 
-A picture is a tensor of four dimensions, (N, C, H, W). Formula of the normalisation: that of torchvision's ToTensor and
+An image is a tensor of four dimensions, (N, C, H, W). Formula of the normalization: that of torchvision's ToTensor and
 Normalize, (value / 255 - mean) / std in float32, one rounding for each operation: all devices give the same bits.
 """
 
@@ -31,7 +31,7 @@ from packer.system.buffer_pool import PooledBuffer
 
 MeanStd = tuple[Sequence[float], Sequence[float]]
 
-_PICTURE_NDIM = 4
+_IMAGE_NDIM = 4
 
 
 class PostProcessing:
@@ -45,10 +45,10 @@ class PostProcessing:
         channels_last: bool = False,
         skip: Collection[str] = (),
     ) -> None:
-        """normalize: (mean, std), a number per channel each, in units of 0 to 1; of uint8 pictures with those channels.
+        """normalize: (mean, std), a number per channel each, in units of 0 to 1; of uint8 images with those channels.
 
-        dtype: of every floating-point tensor, normalised pictures among them; None leaves them.
-        channels_last: the memory format of all pictures; False leaves it. skip: keys that are left alone.
+        dtype: of every floating-point tensor, normalized images among them; None leaves them.
+        channels_last: the memory format of all images; False leaves it. skip: keys that are left alone.
         Raises InvalidRequest.
         """
         check_switches({"channels_last": channels_last})
@@ -65,13 +65,13 @@ class PostProcessing:
         return self._normalize is not None or self._dtype is not None or self._channels_last
 
     def __call__(self, batch: Any) -> Any:
-        """The processed batch, in new containers; raises InvalidRequest where there is no picture to normalise."""
+        """The processed batch, in new containers; raises InvalidRequest where there is no image to normalize."""
         if self._normalize is not None and not any(map(self._is_raw, tensors(batch, self._skip))):
             raise InvalidRequest(self._complaint(batch))
         return mapped(batch, self._tensor, self._skip)
 
     def _is_raw(self, tensor: torch.Tensor) -> bool:
-        if self._normalize is None or tensor.dtype != torch.uint8 or tensor.ndim != _PICTURE_NDIM:
+        if self._normalize is None or tensor.dtype != torch.uint8 or tensor.ndim != _IMAGE_NDIM:
             return False
         return tensor.shape[1] == len(self._normalize[0])
 
@@ -79,12 +79,12 @@ class PostProcessing:
         channels = len(self._normalize[0]) if self._normalize is not None else 0
         found = [f"{str(each.dtype)[6:]} {tuple(each.shape)}" for each in tensors(batch, self._skip)]
         return (
-            f"normalize: expected a uint8 picture (N, {channels}, H, W), found {', '.join(found) or 'no tensor'}; "
-            "a picture of floats has been normalised before: do it in one place only"
+            f"normalize: expected a uint8 image (N, {channels}, H, W), found {', '.join(found) or 'no tensor'}; "
+            "an image of floats has been normalized before: do it in one place only"
         )
 
     def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
-        if self._channels_last and tensor.ndim == _PICTURE_NDIM:
+        if self._channels_last and tensor.ndim == _IMAGE_NDIM:
             tensor = tensor.contiguous(memory_format=torch.channels_last)
         if self._is_raw(tensor):
             levels, mean, std = self._on(tensor.device)

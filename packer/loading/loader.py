@@ -133,7 +133,7 @@ class Loader:
         batches in place of threads, where Python's lock would hold threads up; they live until `close`, or as long as
         the loader. One pass at a time then. `packer tune` measures both.
         device: where batches are wanted; they are decoded into pinned memory and copied there ahead, as by
-        packer.loading.CUDAPrefetcher. normalize: (mean, std) of pictures in units of 0 to 1, there; see CUDAPrefetcher.
+        packer.loading.CUDAPrefetcher. normalize: (mean, std) of images in units of 0 to 1, there; see CUDAPrefetcher.
         Raises InvalidRequest for what does not go together.
         """
         _check(dataset, threads, num_workers, prefetch_bytes)

@@ -73,9 +73,9 @@ class CUDAPrefetcher:
     ) -> None:
         """depth: batches on the way or there, beside the one in use.
 
-        normalize: (mean, std) per channel in units of 0 to 1: uint8 pictures (N, C, H, W) become float32
-        (picture / 255 - mean) / std on the device; a batch without one is refused, as floats were normalised before.
-        dtype: of all floating-point tensors, normalised pictures among them. channels_last: memory format of pictures.
+        normalize: (mean, std) per channel in units of 0 to 1: uint8 images (N, C, H, W) become float32
+        (image / 255 - mean) / std on the device; a batch without one is refused, as floats were normalized before.
+        dtype: of all floating-point tensors, normalized images among them. channels_last: memory format of images.
         skip: keys of dicts and names of named tuples that stay on the host, untouched.
         Raises InvalidRequest for a device that torch does not see here, and for options that do not fit.
         """

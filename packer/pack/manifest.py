@@ -98,7 +98,7 @@ class Manifest:
 
     @property
     def validated(self) -> bool:
-        """Whether each picture whose bytes were kept was decoded strictly when it was packed."""
+        """Whether each image whose bytes were kept was decoded strictly when it was packed."""
         return _validated(self.options)
 
     def sealed(self) -> "Manifest":
@@ -140,7 +140,7 @@ def _instead(path: Path) -> str:
     """What to do about something that is no pack."""
     from packer.sources import _detection  # packs are read without it
 
-    found = _detection.recognise_records(path)
+    found = _detection.recognize_records(path)
     if found is None:
         return "packer convert makes one"
     name, sentence = found

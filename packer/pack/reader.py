@@ -40,7 +40,7 @@ _NOWHERE: Mapping[str, Path] = MappingProxyType({})
 @functools.cache
 def _gathering() -> ModuleType:
     """Loaded when a batch is gathered: it brings OpenCV, which reading records does without."""
-    return import_or_explain("packer.system.array_gathering", "batches of raw pictures")
+    return import_or_explain("packer.system.array_gathering", "batches of raw images")
 
 
 class _Closable(Protocol):

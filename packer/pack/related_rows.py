@@ -94,7 +94,7 @@ class RowRelations:
         self._deciding = {group: name for group, name in self._deciding.items() if name in schema}
         self.names = tuple(field.name for field in schema if field.kind in ROW_KINDS and field.has_rows)
         if self._boxes and not any(field.kind in PIXEL_KINDS for field in schema):
-            raise InvalidRequest(f"boxes={rule}: it needs the size of a picture; add one to fields=")
+            raise InvalidRequest(f"boxes={rule}: it needs the size of an image; add one to fields=")
 
     def _leads(self, whole: Schema, relation: str) -> Iterator[_Lead]:
         for field in whole:
@@ -128,7 +128,7 @@ class RowRelations:
     def ruled(self, values: Values, size: tuple[int, int]) -> Values:
         """The fields in `names` of a sample, boxes cut and rows dropped as the rule says.
 
-        size: (height, width) of the picture that the boxes are in pixels of. Raises BadInput for rows that do not fit
+        size: (height, width) of the image that the boxes are in pixels of. Raises BadInput for rows that do not fit
         together, as of a damaged pack.
         """
         check_rows(self._schema, values)

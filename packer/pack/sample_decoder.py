@@ -15,14 +15,14 @@ from packer import codecs, images
 from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import BoxRule, Geometry, View, move_values, resized_crop
-from packer.images import DCT, DecodeOptions, Decoder, DecoderName, Header, StoredPicture
+from packer.images import DCT, DecodeOptions, Decoder, DecoderName, Header, StoredImage
 from packer.pack.reader import Pack
 from packer.pack.related_rows import RowRelations, Values
 from packer.schema import PIXEL_KINDS, Buffer, Field, Schema
 
-Views = tuple[View | None, dict[str, View]]  # of the first picture, points and boxes; of pictures of another size
+Views = tuple[View | None, dict[str, View]]  # of the first image, points and boxes; of images of another size
 _NO_VIEWS: Views = (None, {})
-_SMALL_FILE_BYTES = 1 << 18  # where calls of the system take as long as the copies: a picture of 295 px
+_SMALL_FILE_BYTES = 1 << 18  # where calls of the system take as long as the copies: an image of 295 px
 
 
 class SampleDecoder:
@@ -43,7 +43,7 @@ class SampleDecoder:
     ) -> None:
         """names: fields to decode, None for all that are not hidden; raises UnknownKey for one that is not there.
 
-        boxes: what becomes of those that reach out of the picture; raises InvalidRequest where it needs another field.
+        boxes: what becomes of those that reach out of the image; raises InvalidRequest where it needs another field.
         """
         if decoder not in images.NAMES:
             raise InvalidRequest(f"decoder={decoder!r}: expected one of {', '.join(images.NAMES)}")
@@ -63,25 +63,23 @@ class SampleDecoder:
             trusted=checked and pack.manifest.validated,
         )
         self._codecs = {name: _codec(pack.schema[name], options, checked=checked) for name in self._stored}
-        # of picture files the decoder itself, which is all that their codec would call
+        # of image files the decoder itself, which is all that their codec would call
         self._file_decoders = {name: codec.file_decoder for name, codec in self._codecs.items()}
         self._decode = {name: self._file_decoders[name] or codec.decode for name, codec in self._codecs.items()}
         self._read_header = {
-            name: decoder.stored_picture if decoder is not None else self._codecs[name].read_header
+            name: decoder.stored_image if decoder is not None else self._codecs[name].read_header
             for name, decoder in self._file_decoders.items()
         }
         for name, codec in self._codecs.items():
             if codec.has_table:
                 pack.add_check(name, codec.check)
-        # in the pack's order: points are measured in its first picture, whichever the caller names first
+        # in the pack's order: points are measured in its first image, whichever the caller names first
         chosen_names = set(self.schema.names)
-        self.pictures = [
-            field.name for field in pack.schema if field.kind in PIXEL_KINDS and field.name in chosen_names
-        ]
+        self.images = [field.name for field in pack.schema if field.kind in PIXEL_KINDS and field.name in chosen_names]
         # asked once: every batch wants to know
-        self.pixel_dtypes = {name: self.schema[name].pixel_dtype for name in self.pictures}  # asked for in each batch
+        self.pixel_dtypes = {name: self.schema[name].pixel_dtype for name in self.images}  # asked for in each batch
         self._cast_to = {name: np.dtype(dtype) for name, dtype in self.pixel_dtypes.items() if self._is_cast(name)}
-        self._of_fixed_size = {name for name in self.pictures if self._has_fixed_size(self.schema[name])}
+        self._of_fixed_size = {name for name in self.images if self._has_fixed_size(self.schema[name])}
         self._columns = {field.name: pack.index.column(field.name) for field in self.schema if field.is_column}
         self._matrices = pack.index.column("matrix") if "matrix" in pack.schema else None
         self.relations = RowRelations(self.schema, pack.schema, boxes) if boxes is not None else None
@@ -89,11 +87,11 @@ class SampleDecoder:
     def sample(self, index: int, geometry: Geometry | None = None, random: Sequence[float] = ()) -> dict[str, Any]:
         """All chosen fields of a sample, in their order; raises CorruptRecord. 0 <= index < len(pack).
 
-        geometry: makes the view, of the first picture's size and the random numbers.
+        geometry: makes the view, of the first image's size and the random numbers.
         """
         sample: dict[str, Any] = {}
         with self.pack.record(index, self._stored) as record:
-            stored = {name: self.stored_picture(index, name, record[name]) for name in self.pictures}
+            stored = {name: self.stored_image(index, name, record[name]) for name in self.images}
             main, others = self.views(index, geometry, stored, random)
             for field in self.schema.fields:
                 name = field.name
@@ -102,28 +100,28 @@ class SampleDecoder:
                     sample[name] = self.decode(index, field, value, stored=stored.get(name), view=view)
                 else:
                     sample[name] = self.indexed(index, field)
-        if self.relations is not None and self.pictures:
+        if self.relations is not None and self.images:
             values = {name: sample[name] for name in self.relations.names}
             sample |= self.ruled(index, self.relations, values, self.shown_size(stored, main))
         return sample
 
-    def shown_size(self, stored: dict[str, StoredPicture], main: View | None) -> tuple[int, int]:
-        """(height, width) of a sample's first picture as it is returned. stored: of its pictures but fixed shapes."""
+    def shown_size(self, stored: dict[str, StoredImage], main: View | None) -> tuple[int, int]:
+        """(height, width) of a sample's first image as it is returned. stored: of its images but fixed shapes."""
         if main is not None:
             return main.size
-        name = self.pictures[0]
+        name = self.images[0]
         height, width, *_ = stored[name].shape if name in stored else self.schema[name].shape or (0, 0)
         return height or 0, width or 0
 
     def ruled(self, index: int, relations: RowRelations, values: Values, size: tuple[int, int]) -> Values:
         """The fields in `relations.names` of a sample as its rule of boxes leaves them; raises CorruptRecord.
 
-        size: of the sample's first picture, which the boxes are in px of.
+        size: of the sample's first image, which the boxes are in px of.
         """
         try:
             return relations.ruled(values, size)
         except BadInput as error:  # packed fields fit together
-            raise CorruptRecord(f"{self.pack.where(index, self.pictures[0])}: {error}") from error
+            raise CorruptRecord(f"{self.pack.where(index, self.images[0])}: {error}") from error
 
     def indexed(self, index: int, field: Field) -> Any:
         """A value that the index holds: the key, or a number (a Python number, or a copied array)."""
@@ -141,30 +139,30 @@ class SampleDecoder:
         values = self._columns[name]
         return values[indices].astype(values.dtype.newbyteorder("="))
 
-    def stored_picture(self, index: int, name: str, value: Buffer) -> StoredPicture:
-        """Shape and header of a picture; raises CorruptRecord."""
+    def stored_image(self, index: int, name: str, value: Buffer) -> StoredImage:
+        """Shape and header of an image; raises CorruptRecord."""
         try:
             return self._read_header[name](value)
         except (BadInput, CorruptRecord) as error:
             raise self.undecodable(index, name, error) from error
 
     def views(
-        self, index: int, geometry: Geometry | None, stored: dict[str, StoredPicture], random: Sequence[float]
+        self, index: int, geometry: Geometry | None, stored: dict[str, StoredImage], random: Sequence[float]
     ) -> Views:
-        """The view of a sample, made of the size of its first picture; raises BadInput, InvalidRequest without a
-        picture.
+        """The view of a sample, made of the size of its first image; raises BadInput, InvalidRequest without a
+        image.
 
-        A picture of another stored size shows the same part of the scene.
+        An image of another stored size shows the same part of the scene.
         """
         if geometry is None:
             return _NO_VIEWS
-        if not self.pictures:
-            raise InvalidRequest(f"{self.pack.folder}: a geometry needs a picture among the fields; add one to fields=")
-        height, width, *_ = stored[self.pictures[0]].shape
+        if not self.images:
+            raise InvalidRequest(f"{self.pack.folder}: a geometry needs an image among the fields; add one to fields=")
+        height, width, *_ = stored[self.images[0]].shape
         try:
             main = geometry.view(height, width, random)
         except BadInput as error:
-            raise BadInput(f"{self.pack.where(index, self.pictures[0])}: {error}") from error
+            raise BadInput(f"{self.pack.where(index, self.images[0])}: {error}") from error
         if len(stored) == 1:
             return main, {}
         others = {
@@ -181,13 +179,13 @@ class SampleDecoder:
         value: Buffer,
         out: npt.NDArray[Any] | None = None,
         *,
-        stored: StoredPicture | None = None,
+        stored: StoredImage | None = None,
         view: View | None = None,
     ) -> Any:
         """One value in the dtype that samples have it in (`Field.pixel_dtype`), points, boxes and areas in px of what
         is returned. out: as Codec.decode wants it, of that dtype.
 
-        stored: of a picture, where the caller has asked. view: as `views` gives it, for pixels, points and boxes alike.
+        stored: of an image, where the caller has asked. view: as `views` gives it, for pixels, points and boxes alike.
         """
         if field.name in self._moving:
             return self._moved(index, field, self._decoded(index, field, value, None), view)
@@ -209,9 +207,9 @@ class SampleDecoder:
         value: Buffer,
         *,
         view: View | None = None,
-        stored: StoredPicture | None = None,
+        stored: StoredImage | None = None,
     ) -> Any:
-        """One value in the dtype that is stored, points and boxes in source px. view, stored: of a picture."""
+        """One value in the dtype that is stored, points and boxes in source px. view, stored: of an image."""
         return self._decoded(index, field, value, None, view=view, header=stored.header if stored is not None else None)
 
     def _decoded(
@@ -230,7 +228,7 @@ class SampleDecoder:
             raise self.undecodable(index, field.name, error) from error
 
     def in_place(self, field: Field, value: Buffer) -> npt.NDArray[Any] | None:
-        """A picture that needs no decoding, as a view of `value`, which ends with it; None for any other."""
+        """An image that needs no decoding, as a view of `value`, which ends with it; None for any other."""
         return self._codecs[field.name].in_place(value)
 
     def decoder(self, field: Field) -> Decoder | None:
@@ -238,7 +236,7 @@ class SampleDecoder:
         return self.file_decoder(field) if field.kind == "image" else None
 
     def file_decoder(self, field: Field) -> Decoder | None:
-        """What decodes the files of a picture field; None where pixels are stored otherwise."""
+        """What decodes the files of an image field; None where pixels are stored otherwise."""
         return self._file_decoders[field.name]
 
     def undecodable(self, index: int, name: str, error: Exception) -> CorruptRecord:
@@ -253,20 +251,20 @@ class SampleDecoder:
         return move_values(field, decoded, view.array) if view is not None else decoded
 
     def is_fixed_size(self, field: Field) -> bool:
-        """Whether the stored bytes of a picture field are the pixels that a sample has, all of one shape."""
+        """Whether the stored bytes of an image field are the pixels that a sample has, all of one shape."""
         return field.name in self._of_fixed_size
 
     @property
     def copies_small_files(self) -> bool:
         """Whether all that is read for a sample is small files of bare pixels: many short calls of the system."""
-        if self.pack.is_mapped or any(self._file_decoders[name] is not None for name in self.pictures):
+        if self.pack.is_mapped or any(self._file_decoders[name] is not None for name in self.images):
             return False
         files = len(self.pack) * sum(field.kind in PIXEL_KINDS for field in self.pack.schema)
         size = sum(part.bytes for part in self.pack.manifest.parts)
-        return bool(self.pictures) and size <= _SMALL_FILE_BYTES * files
+        return bool(self.images) and size <= _SMALL_FILE_BYTES * files
 
     def _is_cast(self, name: str) -> bool:
-        """Whether samples have a picture in another dtype than it is stored in, or may have."""
+        """Whether samples have an image in another dtype than it is stored in, or may have."""
         field = self.schema[name]
         return field.is_wide_mask or (field.kind == "depth" and field.dtype != field.pixel_dtype)
 

@@ -19,7 +19,7 @@ from packer.schema import PIXEL_KINDS, Field
 
 SELECTED = "rows"  # in what was asked of a pack as the source: sha256 of the rows that were copied, if not all
 _NAME = "files"
-_BY_KEY = ("folder", "listed-files")  # kinds of source whose keys are the paths of their pictures
+_BY_KEY = ("folder", "listed-files")  # kinds of source whose keys are the paths of their images
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ many records), arrays. Files and folders that begin with `_` are not sources: _t
 adds fields to any source (sidecar files, splits). objects reads Python objects: all of its files begin with `_`.
 
 A source module has `class Source(base.Source)`, made by `Source(root, **options)`, and
-`recognise(names) -> str | None`: given the relative POSIX paths found under a folder, a line that says what was
-recognised, or None; one of record files is asked for the first bytes instead, by its `Source.recognise_content`, one
-that tables tell for these, by its `Source.recognise_tables`. Its int `SPECIFICITY` orders them, and _detection asks
+`recognize(names) -> str | None`: given the relative POSIX paths found under a folder, a line that says what was
+recognized, or None; one of record files is asked for the first bytes instead, by its `Source.recognize_content`, one
+that tables tell for these, by its `Source.recognize_tables`. Its int `SPECIFICITY` orders them, and _detection asks
 them in this order what a folder, an archive or a file holds.
 """
 

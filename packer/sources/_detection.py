@@ -1,7 +1,7 @@
 """Detection: which source reads a folder, an archive or a file, for `--from auto`.
 
 Every source that may know the files is asked, the most specific first (`SPECIFICITY`), and where two of one rank know
-them nothing is guessed: the error names both. From 1 to 99 are layouts of pictures with annotations beside them:
+them nothing is guessed: the error names both. From 1 to 99 are layouts of images with annotations beside them:
 options that such a source does not have rule it out.
 """
 
@@ -20,23 +20,23 @@ from packer.sources._trees.listing import are_empty, scan
 from packer.sources._trees.open_tree import open_archive, open_tree
 
 _LOOKED_AT = 1000  # first files of a tar, whose names say what it is
-_PICTURES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+_IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _LAYOUTS = range(1, 100)  # ranks of sources that options of others rule out
 _SETS = range(1, sys.maxsize)  # and of published sets
 
-# What need not be imported, 1 to 7 ms each, to tell what a folder of pictures is. A source that is in neither is asked
+# What need not be imported, 1 to 7 ms each, to tell what a folder of images is. A source that is in neither is asked
 # whatever the files are, so that one may be missing here.
-_BEHIND_PICTURES = frozenset(  # ranked below the image folder, which takes any folder with a picture
+_BEHIND_IMAGES = frozenset(  # ranked below the image folder, which takes any folder with an image
     ("basicsr-lmdb", "caffe-lmdb", "efficient-lmdb", "hdf5", "image2lmdb", "n5", "npy", "npz", "recordio")
     + ("tensorpack-lmdb", "tfrecord", "webdataset")
 )
-_OF_LABEL_FILES = frozenset(  # never told by files that are all pictures
+_OF_LABEL_FILES = frozenset(  # never told by files that are all images
     ("coco", "cornell", "grasp-anything", "graspnet-rect", "ivalab", "ocid-grasp", "table", "vmrd", "voc", "yolo")
 )
 
 
 def detect(root: Path | FileTree, *, follow_links: bool = False, given: Collection[str] = ()) -> tuple[str, str]:
-    """The name of the source that reads `root`, and a line that says what was recognised.
+    """The name of the source that reads `root`, and a line that says what was recognized.
 
     root: a folder or an archive, or one file that holds records or names the others. follow_links: as of `scan`.
     given: options of sources that are asked for: layouts of annotations that do not have them are not taken. What can
@@ -83,7 +83,7 @@ def _plain_set(root: Path | FileTree, option: str, *, follow_links: bool) -> tup
         tree: FileTree | None = open_tree(root, follow_links=follow_links)
     else:
         tree = open_archive(root)
-    return None if tree is None else next(_recognised(tree, scan(tree).names, sets), None)
+    return None if tree is None else next(_recognized(tree, scan(tree).names, sets), None)
 
 
 def _by_rank(
@@ -101,7 +101,7 @@ def _by_rank(
         asked = list(modules)
         if rank in _LAYOUTS:
             asked = [(module, name) for module, name in asked if set(given) <= set(module.Source.options())]
-        found = list(_recognised(tree, files, asked)) if ranks is None or rank in ranks else []
+        found = list(_recognized(tree, files, asked)) if ranks is None or rank in ranks else []
         if len(found) > 1:
             raise InvalidRequest(_undecided(tree.root, found))
         if found:
@@ -109,16 +109,16 @@ def _by_rank(
     return None
 
 
-def _recognised(
+def _recognized(
     tree: FileTree, files: Sequence[str], modules: Iterable[tuple[ModuleType, str]]
 ) -> Iterator[tuple[str, str]]:
     """The names of the sources that know these files, each with what it says."""
     for module, name in modules:
-        sentence = module.recognise(files)
+        sentence = module.recognize(files)
         if sentence is None:
-            sentence = module.Source.recognise_tables(tree, files)
+            sentence = module.Source.recognize_tables(tree, files)
         if sentence is None and module.Source.holds_records and isinstance(tree, SourceRoot):
-            sentence = module.Source.recognise_content(tree, files)
+            sentence = module.Source.recognize_content(tree, files)
         if sentence is not None:
             yield name, sentence
 
@@ -129,23 +129,23 @@ def _undecided(root: Path, found: Sequence[tuple[str, str]]) -> str:
 
 
 def knows(source: str, tree: FileTree) -> bool:
-    """Whether a source recognises what is in a folder or an archive."""
+    """Whether a source recognizes what is in a folder or an archive."""
     module, names = load(source), scan(tree).names
-    return module.recognise(names) is not None or module.Source.recognise_tables(tree, names) is not None
+    return module.recognize(names) is not None or module.Source.recognize_tables(tree, names) is not None
 
 
 def archive_for_sure(root: Path) -> FileTree | None:
     """The files in an archive that holds no records of any source; None for everything else. Raises BadInput."""
-    return open_archive(root) if root.is_file() and recognise_records(root) is None else None
+    return open_archive(root) if root.is_file() and recognize_records(root) is None else None
 
 
 def _that_may_know(files: Sequence[str]) -> set[str]:
     """The sources that are to be asked about a folder with these files."""
-    pictures = sum(map(_may_be_picture, files))
+    images = sum(map(_may_be_image, files))
     asked = set(names())
-    if pictures:
-        asked -= _BEHIND_PICTURES
-    if pictures == len(files):
+    if images:
+        asked -= _BEHIND_IMAGES
+    if images == len(files):
         asked -= _OF_LABEL_FILES
     return asked
 
@@ -157,7 +157,7 @@ def _modules(asked: Iterable[str] | None = None) -> list[tuple[ModuleType, str]]
 
 
 def _detect_file(root: Path, *, given: Collection[str]) -> tuple[str, str]:
-    found = recognise_records(root)
+    found = recognize_records(root)
     if found is not None:
         if not load(found[0]).Source.reads_tars:
             return found
@@ -168,7 +168,7 @@ def _detect_file(root: Path, *, given: Collection[str]) -> tuple[str, str]:
     beside = SourceRoot(root.parent)
     takers = [(name, module.Source) for module, name in _modules() if module.Source.takes_files]
     for name, maker in takers:
-        sentence = maker.recognise_file(beside, root.name)
+        sentence = maker.recognize_file(beside, root.name)
         if sentence is not None:
             return name, sentence
     place = root.resolve()
@@ -198,13 +198,13 @@ def _settled_tar(root: Path, records: str, sentence: str, *, given: Collection[s
     try:
         tree: FileTree | None = tar_tree.tar_tree(root)
     except BadInput:
-        if not is_surely and not all(map(_may_be_picture, first)):
+        if not is_surely and not all(map(_may_be_image, first)):
             raise
         tree = None  # no folder can be made of it: records, which are read by another rule
     files = scan(tree).names if tree is not None else ()
     layout = _by_rank(tree, files, given=given, ranks=_SETS) if tree is not None else None
     if tree is not None and layout is not None:
-        is_named = load(layout[0]).recognise(files) is not None
+        is_named = load(layout[0]).recognize(files) is not None
         if not is_named and is_surely and maker.are_whole(first, is_cut=len(first) == _LOOKED_AT):
             raise InvalidRequest(_undecided(tree.root, [layout, (records, sentence)]))
         return layout
@@ -212,11 +212,11 @@ def _settled_tar(root: Path, records: str, sentence: str, *, given: Collection[s
         return records, sentence
     in_folders = [name for name in first if "/" in name.removeprefix("./")]
     is_nested = tar_tree.holds_tars(first)
-    image_folder = next((name for module, name in _modules() if module.recognise(in_folders) is not None), None)
+    image_folder = next((name for module, name in _modules() if module.recognize(in_folders) is not None), None)
     if image_folder is not None and tree is not None and not maker.is_surely(files):
         return detect(tree, given=given)  # no name has a second member: no samples of records
     if is_nested or image_folder is not None:
-        what = "holds tars" if is_nested else f"holds pictures in folders, such as {shown(in_folders[0])}"
+        what = "holds tars" if is_nested else f"holds images in folders, such as {shown(in_folders[0])}"
         raise InvalidRequest(
             f"{shown(str(root))}: a tar that {what}: cannot decide what it is; say --from {image_folder or 'folder'} "
             f"(the folders are classes, as if it were unpacked{': a folder per tar' if is_nested else ''}) or --from "
@@ -225,8 +225,8 @@ def _settled_tar(root: Path, records: str, sentence: str, *, given: Collection[s
     return records, sentence
 
 
-def _may_be_picture(name: str) -> bool:
-    return name.lower().endswith(_PICTURES)
+def _may_be_image(name: str) -> bool:
+    return name.lower().endswith(_IMAGES)
 
 
 def _other_records(folder: SourceRoot, names: Sequence[str]) -> str | None:
@@ -236,7 +236,7 @@ def _other_records(folder: SourceRoot, names: Sequence[str]) -> str | None:
     return _lmdb_source.other_layout(folder, names)
 
 
-def recognise_records(root: Path) -> tuple[str, str] | None:
+def recognize_records(root: Path) -> tuple[str, str] | None:
     """As `detect`, for another tool's file or a folder with some directly in it; None for anything else."""
     if root.is_file():
         place = root.resolve()
@@ -247,6 +247,6 @@ def recognise_records(root: Path) -> tuple[str, str] | None:
         return None
     for name in names():
         maker = load(name).Source
-        if maker.holds_records and (sentence := maker.recognise_content(folder, found)) is not None:
+        if maker.holds_records and (sentence := maker.recognize_content(folder, found)) is not None:
             return name, sentence
     return None

@@ -56,11 +56,11 @@ class FileSource(ListedSource):
         is_per_folder: Whether files with one key in two folders are two samples.
         carries_skipped: Whether the files of skipped samples are extras of the pack.
         has_labels_last: Whether the fields of labels follow `more_fields`.
-        has_companions: Whether the other pictures follow the EXIF orientation of the main picture.
+        has_companions: Whether the other images follow the EXIF orientation of the main image.
     """
 
     title: ClassVar[str]
-    noun: ClassVar[str] = "picture"
+    noun: ClassVar[str] = "image"
     recognized_by: ClassVar[Sequence[Sequence[str]]] = ()
     anchor: ClassVar[str] = ""
     order_by: ClassVar[str] = ""
@@ -294,7 +294,7 @@ class FileSource(ListedSource):
     # ---- the contract of sources
 
     @classmethod
-    def recognise(cls, names: Sequence[str]) -> str | None:
+    def recognize(cls, names: Sequence[str]) -> str | None:
         """Return a line that names the data set and counts its samples; None if there is none."""
         groups, _ = cls._grouped(names, cls.roles)
         count = sum(any(set(roles) <= paths.keys() for roles in cls.recognized_by) for paths in groups.values())

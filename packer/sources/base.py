@@ -3,9 +3,9 @@
 What a source may rely on and what others rely on:
 
 * Making one lists the folder or the archive (packer.sources._trees) and settles the schema, the order and what is
-  missing. No file is opened but tables, the first bytes of files that may be pictures though their names do not say so,
-  a few pictures where names leave open whether they are masks, and annotation files where nothing else names the
-  classes. It raises BadInput, naming all culprits, where files contradict each other. Pictures that it cannot read are
+  missing. No file is opened but tables, the first bytes of files that may be images though their names do not say so,
+  a few images where names leave open whether they are masks, and annotation files where nothing else names the
+  classes. It raises BadInput, naming all culprits, where files contradict each other. Images that it cannot read are
   in `unread`: whoever packs it refuses them, or lists them as skipped. It raises InvalidRequest for a folder that is
   not there, as `_trees.listing.scan` does, and for one that holds no such data set, saying what it expects.
 * The order is stable: it depends on names alone, never on the order in which the folder is listed.
@@ -82,14 +82,14 @@ class Source(ABC):
     schema: Schema  # every field that this set has, with the codec that loses nothing
     notes: Sequence[str]  # what was found and what is missing, one line each, for the user
     left_out: Sequence[tuple[str, str]]  # (key, reason) of every sample that the user's choice leaves out
-    unread: Sequence[tuple[str, str]] = ()  # (key, reason) of pictures in formats that nobody reads
+    unread: Sequence[tuple[str, str]] = ()  # (key, reason) of images in formats that nobody reads
     unread_message: str = ""  # how many of these there are of which format, and what to do
-    decodes: bool = False  # whether pictures are decoded here that are files for any other source
+    decodes: bool = False  # whether images are decoded here that are files for any other source
     sidecars: Sequence[str] = ()  # names of the fields that files beside the samples' own gave
-    # names of the pictures and boxes that belong to a sample's first picture: sidecars, and those of the same record
+    # names of the images and boxes that belong to a sample's first image: sidecars, and those of the same record
     companions: Sequence[str] = ()
-    # of a picture that is not upright by its EXIF orientation: which of its pixels the labels count, those of the file
-    # as stored, or as viewers show them; "stated": a label file says the size of the picture, see `stated_size`
+    # of an image that is not upright by its EXIF orientation: which of its pixels the labels count, those of the file
+    # as stored, or as viewers show them; "stated": a label file says the size of the image, see `stated_size`
     frame: Frame = "stored"
     outside: Sequence[str] = ()  # folders above the root that an option names, such as ../masks
     holds_records: bool = False  # whether samples are records in large files, see packer.sources.records._record_source
@@ -233,18 +233,18 @@ class Source(ABC):
         return False
 
     @classmethod
-    def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
-        """As `recognise` of the module, by the first bytes of the files; for those that hold records."""
+    def recognize_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
+        """As `recognize` of the module, by the first bytes of the files; for those that hold records."""
         return None
 
     @classmethod
-    def recognise_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """As `recognise` of the module, by what the tables among these files say; for sources that are told by it."""
+    def recognize_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        """As `recognize` of the module, by what the tables among these files say; for sources that are told by it."""
         return None
 
     @classmethod
-    def recognise_file(cls, folder: SourceRoot, name: str) -> str | None:
-        """As `recognise` of the module, for one file as the root; for sources that take files."""
+    def recognize_file(cls, folder: SourceRoot, name: str) -> str | None:
+        """As `recognize` of the module, for one file as the root; for sources that take files."""
         return None
 
     @abstractmethod
@@ -255,8 +255,8 @@ class Source(ABC):
         """One field of a sample; reads no more of its files than needed. Raises as `source[index]` does."""
         return self[index][name]
 
-    def picture_size(self, index: int, name: str) -> tuple[int, int]:
-        """Height and width in px of a picture as it is in the source; raises as `source[index]` does."""
+    def image_size(self, index: int, name: str) -> tuple[int, int]:
+        """Height and width in px of an image as it is in the source; raises as `source[index]` does."""
         from packer.images import sniff  # NumPy, which listing a folder does without
 
         value = self.value(index, name)
@@ -266,7 +266,7 @@ class Source(ABC):
         return value.shape[0], value.shape[1]
 
     def stated_size(self, index: int) -> tuple[int, int] | None:
-        """Height and width in px that the sample's labels say of its picture; None where they say none."""
+        """Height and width in px that the sample's labels say of its image; None where they say none."""
         return None
 
     def provenance(self) -> Provenance | None:

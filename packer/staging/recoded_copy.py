@@ -1,10 +1,10 @@
-"""Recoded copy: a pack that is staged with its pictures in another codec, decoded once, on the way into memory.
+"""Recoded copy: a pack that is staged with its images in another codec, decoded once, on the way into memory.
 
 Memory is where bytes are scarce, and decoding is what costs most: ycc420 is half the bytes of raw pixels, and is read
 without a decoder. The copy is a pack of its own, made by a conversion of the pack: every field of kind image is in the
 codec, whatever it was in; depth, masks and all other values are copied, bit for bit, and samples have their places.
 
-A recoded copy is whole or not there, since its pixels may differ from those of the pack: read in part, a picture would
+A recoded copy is whole or not there, since its pixels may differ from those of the pack: read in part, an image would
 depend on what was staged. For the same reason nobody gets it who does not name its codec.
 """
 
@@ -39,7 +39,7 @@ _LOOKS = 64  # how often is asked, while it is made, whether the rest still fits
 
 
 def stage_recoded(pack: Path, codec: str, options: StageOptions, hooks: Hooks) -> Staged:
-    """Make the copy of a pack with its pictures in `codec` where it is not there yet, under the place's lock.
+    """Make the copy of a pack with its images in `codec` where it is not there yet, under the place's lock.
 
     What a killed stager had finished is taken up, part by part. Raises InvalidRequest where there is nothing to recode
     or the pack's format does not hold the codec, StorageError where it does not fit, BadInputs where a value is
@@ -76,14 +76,14 @@ def stage_recoded(pack: Path, codec: str, options: StageOptions, hooks: Hooks) -
 
 
 def _recoded(pack: Path, schema: Schema, codec: str) -> list[str]:
-    """The fields whose codec changes; raises InvalidRequest where there are none, or pictures do not go into it."""
-    pictures = [field for field in schema if field.kind == "image"]
-    for field in pictures:
+    """The fields whose codec changes; raises InvalidRequest where there are none, or images do not go into it."""
+    images = [field for field in schema if field.kind == "image"]
+    for field in images:
         if codecs.codec_class(replace(field, codec=codec)).keeps_files:
             raise InvalidRequest(f"{pack}: --as {codec}: keeps the bytes of files, which a pack is not made of")
-    names = [field.name for field in pictures if field.codec != codec]
+    names = [field.name for field in images if field.codec != codec]
     if not names:
-        reason = f"every picture is {codec} already" if pictures else "no field is a picture"
+        reason = f"every image is {codec} already" if images else "no field is an image"
         raise InvalidRequest(f"{pack}: --as {codec}: {reason}; stage it as it is, without --as")
     return names
 

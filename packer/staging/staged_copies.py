@@ -108,7 +108,7 @@ class StagedFile:
 class StagedCopy:
     """The copy of one pack, whole, in part, or not there.
 
-    digest: of the pack. codec: that its pictures are in, in a copy that is a pack of its own; None for the very pack.
+    digest: of the pack. codec: that its images are in, in a copy that is a pack of its own; None for the very pack.
     partial: where that one is made.
     """
 
@@ -303,7 +303,7 @@ def copies_of(place: UserFolder, pack: Path, codec: str | None = None) -> list[S
 def open_staged(folder: Path, *, stage: str | None, codec: str | None = None, verify: str = "first") -> Pack:
     """An open pack. stage: "auto" or a folder that was given to `packer stage --to`; None for no copy.
 
-    codec: open the copy that was made with --as, whose pictures are in it: a pack of its own. Its pixels are not those
+    codec: open the copy that was made with --as, whose images are in it: a pack of its own. Its pixels are not those
     of the pack, so neither is read in the place of the other: where it is not there, InvalidRequest is raised.
 
     The copy is that of this very pack: it is found by the sha256 of packer.json, in a folder that only this user can
@@ -340,7 +340,7 @@ def open_staged(folder: Path, *, stage: str | None, codec: str | None = None, ve
 def check_codec(codec: str) -> None:
     """Raise InvalidRequest where that is no codec that a copy could be named by."""
     if not re.fullmatch(CODEC, codec):
-        raise InvalidRequest(f"{codec!r}: expected a codec of pictures, such as ycc420")
+        raise InvalidRequest(f"{codec!r}: expected a codec of images, such as ycc420")
     codecs.check(codec)
 
 

@@ -151,5 +151,5 @@ def is_digest(name: str) -> bool:
 
 
 def copy_name(digest: str, codec: str | None) -> str:
-    """The name of a copy: of the pack whose packer.json has that sha256, as it is, or with its pictures in a codec."""
+    """The name of a copy: of the pack whose packer.json has that sha256, as it is, or with its images in a codec."""
     return digest if codec is None else f"{digest}-{codec}"

@@ -1,4 +1,4 @@
-"""Synthetic data sets: pictures drawn from a seed, in the layouts of real data sets.
+"""Synthetic data sets: images drawn from a seed, in the layouts of real data sets.
 
 They replace real data sets in demonstrations, tests and benchmarks, so that nothing has to be downloaded. Their
 contract is in synthetic_set.py.

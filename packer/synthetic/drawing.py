@@ -1,6 +1,6 @@
-"""Drawing: everyday objects on tables, seen from above, and the bytes of the pictures.
+"""Drawing: everyday objects on tables, seen from above, and the bytes of the images.
 
-An object consists of flat shapes; a later shape covers earlier ones. Pictures are uint8 (H, W, 3), RGB.
+An object consists of flat shapes; a later shape covers earlier ones. Images are uint8 (H, W, 3), RGB.
 """
 
 import math
@@ -16,7 +16,7 @@ from packer.errors import PackerError
 Color = tuple[int, int, int]
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator
-Picture = npt.NDArray[np.uint8]
+Image = npt.NDArray[np.uint8]
 Pixels = npt.NDArray[np.bool_]
 Plane = npt.NDArray[np.float32]
 Size = tuple[int, int]
@@ -131,8 +131,8 @@ def make_object(kind: str, random: Generator, *, color: str | None = None) -> Dr
     return DrawnObject(height / 1000, tuple(outlines), tuple(colors))
 
 
-def draw_object(picture: Picture, drawn: DrawnObject, *, at: tuple[float, float], turn: float, scale: float) -> Plane:
-    """Draw an object and its shadow into a picture, in place.
+def draw_object(image: Image, drawn: DrawnObject, *, at: tuple[float, float], turn: float, scale: float) -> Plane:
+    """Draw an object and its shadow into an image, in place.
 
     Args:
         at: x and y of the origin of the object, in pixels.
@@ -144,23 +144,23 @@ def draw_object(picture: Picture, drawn: DrawnObject, *, at: tuple[float, float]
     """
     c, s = math.cos(turn) * scale, math.sin(turn) * scale
     outlines = [outline @ [[c, s], [-s, c]] + at for outline in drawn.outlines]
-    size, width = picture.shape[:2], (1 + int(0.012 * scale),) * 2
+    size, width = image.shape[:2], (1 + int(0.012 * scale),) * 2
     shadow, heights = np.zeros(size, np.uint8), np.zeros(size, np.float32)
     for outline in outlines:
         _fill(shadow, outline + 0.006 * scale)
     light = 255 - cv2.blur(cv2.blur(shadow, width), width) // 2
-    cv2.multiply(picture, cv2.cvtColor(light, cv2.COLOR_GRAY2RGB), dst=picture, scale=1 / 255)
+    cv2.multiply(image, cv2.cvtColor(light, cv2.COLOR_GRAY2RGB), dst=image, scale=1 / 255)
     for outline, color in zip(outlines, drawn.colors, strict=True):
         area = _fill(np.zeros(size, np.uint8), outline)
         inside = area > 0
         from_edge = cv2.distanceTransform(area, cv2.DIST_L2, 3)[inside]
         bulge = np.sqrt(from_edge / from_edge.max(initial=1))
         heights[inside] = drawn.height * (0.8 + 0.2 * bulge)
-        picture[inside] = color * (0.68 + 0.32 * bulge)[:, None]
+        image[inside] = color * (0.68 + 0.32 * bulge)[:, None]
     return heights
 
 
-def _fill(area: Picture, outline: Floats) -> Picture:
+def _fill(area: Image, outline: Floats) -> Image:
     cv2.fillPoly(area, [np.rint(outline * 16).astype(np.int32)], 255, shift=4)
     return area
 
@@ -179,7 +179,7 @@ _TABLES: tuple[tuple[Color, Color, Literal["plain", "planks", "tiles"]], ...] = 
 )
 
 
-def draw_table(random: Generator, size: Size, *, number: int | None = None) -> Picture:
+def draw_table(random: Generator, size: Size, *, number: int | None = None) -> Image:
     """Draw an empty table: a random one, or the table of that number."""
     dark, light, pattern = _TABLES[random.integers(len(_TABLES)) if number is None else number]
     value = 0.5 + 0.09 * clouds(random, size, cells=3) + 0.05 * clouds(random, size, cells=24)
@@ -202,14 +202,14 @@ def clouds(random: Generator, size: Size, *, cells: int) -> Plane:
     return np.asarray(cv2.resize(coarse, size[::-1], interpolation=cv2.INTER_CUBIC), np.float32)
 
 
-# --- pictures
+# --- images
 
 
-def photograph(picture: Picture, random: Generator, *, grain: float) -> Picture:
-    """Blur a drawn picture slightly and add noise, as a camera does. grain: the deviation of the noise."""
-    noise = cv2.GaussianBlur(random.integers(0, 256, picture.shape, np.uint8), (3, 3), 0.6)
+def photograph(image: Image, random: Generator, *, grain: float) -> Image:
+    """Blur a drawn image slightly and add noise, as a camera does. grain: the deviation of the noise."""
+    noise = cv2.GaussianBlur(random.integers(0, 256, image.shape, np.uint8), (3, 3), 0.6)
     share = grain / 36.8  # the deviation that the blur leaves
-    soft = cv2.GaussianBlur(picture, (3, 3), 0.6)
+    soft = cv2.GaussianBlur(image, (3, 3), 0.6)
     return np.asarray(cv2.addWeighted(soft, 1.0, noise, share, -127.5 * share), np.uint8)
 
 
@@ -221,6 +221,6 @@ def encode(suffix: str, pixels: npt.NDArray[Any], *settings: int) -> bytes:
     return data.tobytes()
 
 
-def encode_photo(picture: Picture) -> bytes:
-    """Encode a picture as JPEG: baseline, 4:2:0, quality 90, no EXIF."""
-    return encode(".jpg", picture, cv2.IMWRITE_JPEG_QUALITY, 90)
+def encode_photo(image: Image) -> bytes:
+    """Encode an image as JPEG: baseline, 4:2:0, quality 90, no EXIF."""
+    return encode(".jpg", image, cv2.IMWRITE_JPEG_QUALITY, 90)

@@ -58,11 +58,11 @@ def _draw(seed: int, classes: tuple[tuple[str, str | None], ...], sizes: tuple[S
     random = stream(seed, 1, index)
     kind, color = classes[index % len(classes)]
     height, width = size = sizes[random.integers(len(sizes))]
-    picture = draw_table(random, size)
+    image = draw_table(random, size)
     drawn = make_object(kind, random, color=color)
     scale = random.uniform(0.5, 0.85) * min(size) / (2 * drawn.radius)
     x, y = random.uniform(-0.1, 0.1, 2) * min(size)
-    draw_object(picture, drawn, at=(width / 2 + x, height / 2 + y), turn=random.uniform(0, 2 * math.pi), scale=scale)
+    draw_object(image, drawn, at=(width / 2 + x, height / 2 + y), turn=random.uniform(0, 2 * math.pi), scale=scale)
     name = kind if color is None else f"{color}_{kind}"
     path = f"{name}/{name}_{index // len(classes):05d}.jpg"
-    return DrawnSample({path: encode_photo(photograph(picture, random, grain=5.6))})
+    return DrawnSample({path: encode_photo(photograph(image, random, grain=5.6))})

@@ -1,4 +1,4 @@
-"""Grasp sets: RGB-D pictures of an object with grasps, in the layouts of Cornell and Jacquard.
+"""Grasp sets: RGB-D images of an object with grasps, in the layouts of Cornell and Jacquard.
 
 cornell: the ids of the real data set, 0100-0949 and 1000-1034. Samples come object by object, 4 views each, one object
 from each folder in turn, so that a small set has every folder. As in the real data set, some cneg files are empty, and
@@ -57,7 +57,7 @@ class DrawnGrasp:
         return np.stack([-along - across, along - across, along + across, across - along]) + [self.x, self.y]
 
     def fits(self, mask: Pixels) -> bool:
-        """Check that the center is on the object and that both fingers are in the picture, next to the object."""
+        """Check that the center is on the object and that both fingers are in the image, next to the object."""
         corners = self.corners()
         if corners.min() < 0 or (corners.max(0) > np.array(mask.shape[::-1]) - 1).any():
             return False
@@ -92,7 +92,7 @@ def find_grasps(
     grasps: list[DrawnGrasp] = []
     misses: list[DrawnGrasp] = []
     rows, columns = np.nonzero(mask)
-    padded = np.pad(mask, longest)  # chords may leave the picture
+    padded = np.pad(mask, longest)  # chords may leave the image
     for k in random.integers(0, len(rows), _POINTS if len(rows) else 0).tolist():
         x, y = float(columns[k]), float(rows[k])
         angles = (np.arange(1.0, _DIRECTIONS + 1) - random.random()) * (math.pi / _DIRECTIONS) - math.pi / 2
@@ -157,9 +157,9 @@ def _cornell_scene(seed: int, ids: list[tuple[str, int]], index: int) -> DrawnSa
     random, object_id = stream(seed, 1, number), number // _CORNELL_VIEWS
     form = stream(seed, 2, object_id)  # all views of an object show the same shape
     kind = KINDS[form.integers(len(KINDS))]
-    picture = drawing.draw_table(random, _CORNELL_SIZE, number=drawing.WHITE)
+    image = drawing.draw_table(random, _CORNELL_SIZE, number=drawing.WHITE)
     at, turn = (random.uniform(240, 400), random.uniform(160, 320)), random.uniform(0, 2 * math.pi)
-    heights = drawing.draw_object(picture, drawing.make_object(kind, form), at=at, turn=turn, scale=_CORNELL_SCALE)
+    heights = drawing.draw_object(image, drawing.make_object(kind, form), at=at, turn=turn, scale=_CORNELL_SCALE)
     depth = (
         np.linspace(1.09, 0.91, _CORNELL_SIZE[0], dtype=np.float32)[:, None] - heights
     )  # the camera looks down at an angle
@@ -170,7 +170,7 @@ def _cornell_scene(seed: int, ids: list[tuple[str, int]], index: int) -> DrawnSa
     stem, background = f"{folder}/pcd{number:04d}", 2 + number % 12
     row = f"{number:04d} {object_id} {kind.capitalize()} pcdb_{background:04d}\n"
     files = {
-        f"{stem}r.png": encode(".png", drawing.photograph(picture, random, grain=3.2)),
+        f"{stem}r.png": encode(".png", drawing.photograph(image, random, grain=3.2)),
         f"{stem}d.tiff": encode(".tiff", _measured(depth, random), *_PLAIN),
         f"{stem}cpos.txt": _cornell_lines(positives),
         f"{stem}cneg.txt": _cornell_lines(negatives),
@@ -240,16 +240,16 @@ def _jacquard_view(seed: int, missing_grasps: bool, index: int) -> DrawnSample:
         drawing.make_object(KINDS[form.integers(len(KINDS))], form),
         _JACQUARD_SCALE * form.uniform(0.9, 1.25),
     )
-    picture = drawing.draw_table(random, (_JACQUARD_SIDE, _JACQUARD_SIDE), number=drawing.GRAY)
+    image = drawing.draw_table(random, (_JACQUARD_SIDE, _JACQUARD_SIDE), number=drawing.GRAY)
     at, turn = (random.uniform(400, 620), random.uniform(400, 620)), random.uniform(0, 2 * math.pi)
-    heights = drawing.draw_object(picture, drawn, at=at, turn=turn, scale=scale)
+    heights = drawing.draw_object(image, drawn, at=at, turn=turn, scale=scale)
     mask = heights > 0
     depth = (
         np.linspace(1.57, 1.43, _JACQUARD_SIDE, dtype=np.float32)[:, None] - heights
     )  # the camera looks down at an angle
     stem = f"Jacquard_Dataset_{object_id % _PARTS}/{name}/{view}_{name}_"
     files = {
-        f"{stem}RGB.png": encode(".png", drawing.photograph(picture, random, grain=0.9)),
+        f"{stem}RGB.png": encode(".png", drawing.photograph(image, random, grain=0.9)),
         f"{stem}mask.png": encode(".png", np.where(mask, 255, 0).astype(np.uint8)),
         f"{stem}perfect_depth.tiff": encode(".tiff", depth, *_LZW),
         f"{stem}stereo_depth.tiff": encode(".tiff", _stereo(depth, mask, random), *_LZW),
@@ -274,7 +274,7 @@ def _jacquard_rows(grasps: list[DrawnGrasp], mask: Pixels, depth: Plane) -> byte
 
 
 def _stereo(depth: Plane, mask: Pixels, random: Generator) -> Plane:
-    """Round depth to the steps of a disparity; edges of the object and a corner of the picture are missing."""
+    """Round depth to the steps of a disparity; edges of the object and a corner of the image are missing."""
     noise = clouds(random, depth.shape, cells=256)
     stepped = np.rint(1 / depth / _DISPARITY + np.float32(0.1) * noise) * _DISPARITY
     seen = 1 / (np.float32(0.75) * stepped + np.float32(0.25) / depth)

@@ -1,7 +1,7 @@
 """Labeled sets: several objects on a table with exact labels, in the layouts of COCO, CamVid, imagefolder, VOC, YOLO.
 
-Boxes, polygons and masks follow from the pixels of each object. Every fifth picture, from the second on, is in the
-split `val`. Except in `table`, every eighth picture has no objects.
+Boxes, polygons and masks follow from the pixels of each object. Every fifth image, from the second on, is in the
+split `val`. Except in `table`, every eighth image has no objects.
 
 coco: annotations/instances_{train,val}2017.json, train2017/000000000001.jpg; ids of categories skip some numbers
 pairs (CamVid): train/000000.jpg, trainannot/000000.png; gray masks and classes.txt with the names of their values, or
@@ -29,7 +29,7 @@ import numpy as np
 
 from packer.errors import InvalidRequest
 from packer.synthetic import drawing
-from packer.synthetic.drawing import KINDS, Color, Picture, Pixels, Size, encode, encode_photo
+from packer.synthetic.drawing import KINDS, Color, Image, Pixels, Size, encode, encode_photo
 from packer.synthetic.synthetic_set import (
     DrawnSample,
     Rows,
@@ -44,16 +44,16 @@ from packer.synthetic.synthetic_set import (
 SIZE: Size = (240, 320)
 _SIZES = ((240, 320), (320, 240), (200, 300), (288, 288))
 _ALL_CONTOURS = (cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
-_EMPTY = 8  # one picture of so many has no objects
+_EMPTY = 8  # one image of so many has no objects
 _GRAIN = 5.0
-_HELD_OUT = 5  # one picture of so many is for validation
+_HELD_OUT = 5  # one image of so many is for validation
 
 # --- scenes
 
 
 @dataclass(frozen=True)
 class LabeledObject:
-    """An object in a picture. label: the number of its class. pixels: where it is visible, (H, W)."""
+    """An object in an image. label: the number of its class. pixels: where it is visible, (H, W)."""
 
     label: int
     pixels: Pixels
@@ -82,26 +82,26 @@ class LabeledObject:
 
 @dataclass(frozen=True)
 class LabeledScene:
-    """picture: uint8 (H, W, 3), RGB. objects: those in it, in the order in which they were drawn."""
+    """image: uint8 (H, W, 3), RGB. objects: those in it, in the order in which they were drawn."""
 
-    picture: Picture
+    image: Image
     objects: tuple[LabeledObject, ...]
 
-    def mask(self, values: Sequence[int]) -> Picture:
+    def mask(self, values: Sequence[int]) -> Image:
         """Return uint8 (H, W): the value of each object at its pixels, 0 for the table."""
-        mask = np.zeros(self.picture.shape[:2], np.uint8)
+        mask = np.zeros(self.image.shape[:2], np.uint8)
         for each, value in zip(self.objects, values, strict=True):
             mask[each.pixels] = value
         return mask
 
-    def class_mask(self) -> Picture:
+    def class_mask(self) -> Image:
         """Return uint8 (H, W): 1 + the number of the class at the pixels of an object, 0 for the table."""
         return self.mask([1 + each.label for each in self.objects])
 
 
 @dataclass(frozen=True)
 class Scenes:
-    """The scenes of a set, by their numbers. most_objects: 1, 4 or 9; with 1, every picture has exactly one object."""
+    """The scenes of a set, by their numbers. most_objects: 1, 4 or 9; with 1, every image has exactly one object."""
 
     seed: int
     classes: tuple[str, ...]
@@ -121,22 +121,22 @@ class Scenes:
         """Draw the scene of that number; its objects do not overlap."""
         random = stream(self.seed, 1, index)
         height, width = size = self.sizes[random.integers(len(self.sizes))]
-        picture = drawing.draw_table(random, size)
+        image = drawing.draw_table(random, size)
         count = int(random.integers(1, self.most_objects + 1))
         if self.most_objects > 1 and index % _EMPTY == _EMPTY - 1:
             count = 0
         side = math.isqrt(self.most_objects)
         objects = []
-        for cell in random.permutation(side * side)[:count].tolist():  # each object has a part of the picture
+        for cell in random.permutation(side * side)[:count].tolist():  # each object has a part of the image
             label = int(random.integers(len(self.classes)))
             drawn = drawing.make_object(self.classes[label], random)
             reach = random.uniform(0.3, 0.42) * min(size) / side
             x, y = random.uniform(-0.5, 0.5, 2) * (min(size) / side - 2 * reach - 2)
             at = x + (cell % side + 0.5) * width / side, y + (cell // side + 0.5) * height / side
             turn, scale = random.uniform(0, 2 * math.pi), reach / drawn.radius
-            heights = drawing.draw_object(picture, drawn, at=at, turn=turn, scale=scale)
+            heights = drawing.draw_object(image, drawn, at=at, turn=turn, scale=scale)
             objects.append(LabeledObject(label, heights > 0))
-        return LabeledScene(drawing.photograph(picture, random, grain=_GRAIN), tuple(objects))
+        return LabeledScene(drawing.photograph(image, random, grain=_GRAIN), tuple(objects))
 
 
 def _split(index: int) -> str:
@@ -149,13 +149,13 @@ def _splits(samples: int) -> tuple[str, ...]:
 
 # --- coco
 
-_MOST_OBJECTS = 100  # in a picture, so that the ids of its annotations depend on its number only
+_MOST_OBJECTS = 100  # in an image, so that the ids of its annotations depend on its number only
 
 
 def write_coco(
     folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = SIZE
 ) -> SetSummary:
-    """Write `samples` pictures and their annotations.
+    """Write `samples` images and their annotations.
 
     Args:
         size: (height, width) in px; None for several sizes.
@@ -191,7 +191,7 @@ def _coco_annotations(classes: tuple[str, ...], splits: tuple[str, ...], rows: R
 
 def _coco_sample(scenes: Scenes, index: int) -> DrawnSample:
     scene, split, number = scenes.draw(index), _split(index), index + 1
-    height, width = scene.picture.shape[:2]
+    height, width = scene.image.shape[:2]
     name = f"{number:012d}.jpg"
     image = {"id": number, "file_name": name, "height": height, "width": width, "license": 1}
     annotations = [
@@ -199,7 +199,7 @@ def _coco_sample(scenes: Scenes, index: int) -> DrawnSample:
         for position, each in enumerate(scene.objects)
     ]
     rows = {f"{split} images": [json.dumps(image)], f"{split} annotations": list(map(json.dumps, annotations))}
-    return DrawnSample({f"{split}2017/{name}": encode_photo(scene.picture)}, rows)
+    return DrawnSample({f"{split}2017/{name}": encode_photo(scene.image)}, rows)
 
 
 def _coco_annotation(drawn: LabeledObject) -> dict[str, Any]:
@@ -224,14 +224,14 @@ def write_pairs(
     threads: int = 1,
     classes: int = 10,
     size: Size | None = SIZE,
-    colours: bool = False,
+    colors: bool = False,
 ) -> SetSummary:
-    """Write `samples` pictures and their masks; with `colours` the masks are RGB. Else as `write_coco`."""
+    """Write `samples` images and their masks; with `colors` the masks are RGB. Else as `write_coco`."""
     scenes = Scenes.of(samples=samples, seed=seed, classes=classes, size=size)
     values = [(name, color_of(name)) for name in ("table", *scenes.classes)]
-    lines = ["{} {} {}\t\t{}\n".format(*color, name) if colours else f"{name}\n" for name, color in values]
-    table = {"label_colors.txt" if colours else "classes.txt": "".join(lines).encode()}
-    draw = partial(_pairs_sample, scenes, np.array([color for _, color in values], np.uint8) if colours else None)
+    lines = ["{} {} {}\t\t{}\n".format(*color, name) if colors else f"{name}\n" for name, color in values]
+    table = {"label_colors.txt" if colors else "classes.txt": "".join(lines).encode()}
+    draw = partial(_pairs_sample, scenes, np.array([color for _, color in values], np.uint8) if colors else None)
     return write_set(folder, draw, samples=samples, threads=threads, shared=lambda _: table)
 
 
@@ -241,11 +241,11 @@ def color_of(name: str) -> Color:
     return red & 0xF0, green & 0xF0, blue & 0xF0
 
 
-def _pairs_sample(scenes: Scenes, colors: Picture | None, index: int) -> DrawnSample:
+def _pairs_sample(scenes: Scenes, colors: Image | None, index: int) -> DrawnSample:
     scene, split = scenes.draw(index), _split(index)
     mask = scene.class_mask()
     return DrawnSample({
-        f"{split}/{index:06d}.jpg": encode_photo(scene.picture),
+        f"{split}/{index:06d}.jpg": encode_photo(scene.image),
         f"{split}annot/{index:06d}.png": encode(".png", mask if colors is None else colors[mask]),
     })  # fmt: skip
 
@@ -258,7 +258,7 @@ _COLUMNS = "file_name,mask_file_name,label,xmin,ymin,xmax,ymax,width,height\n"
 def write_table(
     folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = SIZE
 ) -> SetSummary:
-    """Write `samples` pictures of one object each, their masks and the tables. Else as `write_coco`."""
+    """Write `samples` images of one object each, their masks and the tables. Else as `write_coco`."""
     scenes = Scenes.of(samples=samples, seed=seed, classes=classes, size=size, most_objects=1)
     draw = partial(_table_sample, scenes)
     return write_set(folder, draw, samples=samples, threads=threads, shared=partial(joined, header=_COLUMNS))
@@ -267,11 +267,11 @@ def write_table(
 def _table_sample(scenes: Scenes, index: int) -> DrawnSample:
     scene, split, stem = scenes.draw(index), _split(index), f"{index:06d}"
     (drawn,) = scene.objects
-    height, width = scene.picture.shape[:2]
+    height, width = scene.image.shape[:2]
     box = ",".join(map(str, drawn.box))
     row = f"{stem}.jpg,masks/{stem}.png,{scenes.classes[drawn.label]},{box},{width},{height}\n"
     mask = encode(".png", scene.mask([255]))
-    files = {f"{split}/{stem}.jpg": encode_photo(scene.picture), f"{split}/masks/{stem}.png": mask}
+    files = {f"{split}/{stem}.jpg": encode_photo(scene.image), f"{split}/masks/{stem}.png": mask}
     return DrawnSample(files, {f"{split}/metadata.csv": [row]})
 
 
@@ -289,7 +289,7 @@ _PALETTE = bytes(_spread_bits(value >> channel) for value in range(256) for chan
 def write_voc(
     folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = SIZE
 ) -> SetSummary:
-    """Write `samples` pictures, their annotations and masks. Else as `write_coco`."""
+    """Write `samples` images, their annotations and masks. Else as `write_coco`."""
     scenes = Scenes.of(samples=samples, seed=seed, classes=classes, size=size)
     labels = {"labels.txt": "".join(f"{name}\n" for name in scenes.classes).encode()}
     draw = partial(_voc_sample, scenes)
@@ -298,7 +298,7 @@ def write_voc(
 
 def _voc_sample(scenes: Scenes, index: int) -> DrawnSample:
     scene, split, stem = scenes.draw(index), _split(index), f"2012_{index:06d}"
-    height, width = scene.picture.shape[:2]
+    height, width = scene.image.shape[:2]
     objects = "".join(_voc_object(each, scenes.classes[each.label]) for each in scene.objects)
     xml = (
         f"<annotation>\n\t<folder>VOC2012</folder>\n\t<filename>{stem}.jpg</filename>\n\t<size>"
@@ -306,7 +306,7 @@ def _voc_sample(scenes: Scenes, index: int) -> DrawnSample:
         f"{objects}</annotation>\n"
     )
     files = {
-        f"JPEGImages/{stem}.jpg": encode_photo(scene.picture),
+        f"JPEGImages/{stem}.jpg": encode_photo(scene.image),
         f"Annotations/{stem}.xml": xml.encode(),
         f"SegmentationClass/{stem}.png": _palette_png(scene.class_mask()),
         f"SegmentationObject/{stem}.png": _palette_png(scene.mask(range(1, 1 + len(scene.objects)))),
@@ -323,7 +323,7 @@ def _voc_object(drawn: LabeledObject, name: str) -> str:
     )
 
 
-def _palette_png(values: Picture) -> bytes:
+def _palette_png(values: Image) -> bytes:
     """Encode a PNG whose pixels are numbers of colors; OpenCV cannot write such files."""
     height, width = values.shape
     rows = np.pad(values, ((0, 0), (1, 0)))  # a row begins with its filter, 0 for none
@@ -343,7 +343,7 @@ def _palette_png(values: Picture) -> bytes:
 def write_yolo(
     folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = SIZE
 ) -> SetSummary:
-    """Write `samples` pictures and their labels. Else as `write_coco`."""
+    """Write `samples` images and their labels. Else as `write_coco`."""
     scenes = Scenes.of(samples=samples, seed=seed, classes=classes, size=size)
     folders = [f"{split}: images/{split}" for split in _splits(samples)]
     names = [f"  {label}: {name}" for label, name in enumerate(scenes.classes)]
@@ -354,11 +354,9 @@ def write_yolo(
 
 def _yolo_sample(scenes: Scenes, index: int) -> DrawnSample:
     scene, name = scenes.draw(index), f"{_split(index)}/{index:06d}"
-    height, width = scene.picture.shape[:2]
+    height, width = scene.image.shape[:2]
     rows = [
         " ".join([str(each.label), *(f"{x / width!r} {y / height!r}" for x, y in each.polygon())]) + "\n"
         for each in scene.objects
     ]
-    return DrawnSample(
-        {f"images/{name}.jpg": encode_photo(scene.picture), f"labels/{name}.txt": "".join(rows).encode()}
-    )
+    return DrawnSample({f"images/{name}.jpg": encode_photo(scene.image), f"labels/{name}.txt": "".join(rows).encode()})

@@ -6,7 +6,7 @@ A set has `write(folder, *, samples, seed=0, threads=1, ...) -> SetSummary`. Its
   the same bytes.
 * Some layouts have files that describe all samples: annotations, tables, lists. The rows of sample k also depend on
   (seed, k) and the options only, and follow the order of the samples. `samples` decides which splits exist. The rows
-  stay in memory until the last sample is drawn; pictures do not.
+  stay in memory until the last sample is drawn; images do not.
 * The folder appears complete or not at all. `write` works in `.<name>.synth` next to the folder, and removes what a
   killed run left there.
 * `write` raises InvalidRequest for invalid options, PackExists if the folder is not empty, and StorageError if a file

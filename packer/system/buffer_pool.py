@@ -3,7 +3,7 @@
 `give` returns a memoryview of an array that exists for this purpose alone. Whatever is made from it (slices, NumPy
 arrays, tensors) keeps that array alive; when the array is freed, the buffer returns to the pool. (Slices of the array
 itself would not keep it: NumPy lets a slice of a slice refer to the buffer directly.) Memory is reused because fresh
-memory of the size of a picture costs more than filling it: the system clears each page, and takes it back afterwards.
+memory of the size of an image costs more than filling it: the system clears each page, and takes it back afterwards.
 
 A forked child sees what its parent held at the fork, and the parent does not learn when the child frees it. So a buffer
 that is out when the process forks never returns: the system frees its memory when the last holder in any process is

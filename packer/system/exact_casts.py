@@ -71,7 +71,7 @@ def read_numbers(buffer: Buffer, dtype: np.dtype[Any], *, offset: int = 0) -> np
 
 
 def target(shape: tuple[int, ...], dtype: npt.DTypeLike, *, out: Any = None) -> npt.NDArray[Any]:
-    """`out` as a plain array, or a new one, not initialised; raises InvalidRequest unless `out` is C-contiguous and
+    """`out` as a plain array, or a new one, not initialized; raises InvalidRequest unless `out` is C-contiguous and
     exact.
     """
     if out is None:

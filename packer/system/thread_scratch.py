@@ -1,4 +1,4 @@
-"""Thread scratch: buffers of each thread, reused for picture after picture."""
+"""Thread scratch: buffers of each thread, reused for image after image."""
 
 import threading
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 
 
 class ThreadScratch(threading.local):
-    """Buffers of the calling thread, as large as the largest picture so far; each call overwrites the last one's."""
+    """Buffers of the calling thread, as large as the largest image so far; each call overwrites the last one's."""
 
     def __init__(self, *, odd: bool = False) -> None:
         """odd: pixels begin at an odd address, which no alignment fits."""

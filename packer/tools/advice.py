@@ -72,7 +72,7 @@ class Advice:
 
     Attributes:
         geometry: The geometry that was used, as text.
-        pictures: Number of picture fields of a sample.
+        images: Number of image fields of a sample.
         now: Samples per second of the source as it is through a Loader, None if it cannot be loaded that way.
         copying: Bytes per second copied in memory.
         shared: Shared memory, None if the machine has none.
@@ -87,7 +87,7 @@ class Advice:
     question: Question
     geometry: str
     whole: WholeSet
-    pictures: int
+    images: int
     now: float | None
     speeds: Speeds
     copying: float
@@ -151,7 +151,7 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
         question=question,
         geometry=text,
         whole=sampling.whole,
-        pictures=len(sampling.pictures),
+        images=len(sampling.images),
         now=now,
         speeds=speeds,
         copying=measure_copying(),
@@ -250,7 +250,7 @@ def report(advice: Advice) -> ToolReport:
 
 def text(advice: Advice) -> list[str]:
     """Return the machine, the table of predictions, the recommendation and its command."""
-    unit = "images/s" if advice.pictures == 1 else "samples/s"
+    unit = "images/s" if advice.images == 1 else "samples/s"
     head = ("", "codec", "size", unit, *_HEAD_LAST)
     now = ("source", "", "as it is", _rate(advice.now), "", "", f"{advice.whole.bytes / 1e9:.3f}", "", "")
     rows = [now, *(_row(one, marked=one is advice.best) for one in advice.predictions)]
@@ -305,7 +305,7 @@ def _set(advice: Advice) -> str:
 
 def _notes(advice: Advice) -> Iterator[str]:
     if any(one.candidate.loses for one in advice.predictions):
-        yield "* makes pictures a little worse: lossless ones become JPEG, or JPEG is encoded a second time."
+        yield "* makes images a little worse: lossless ones become JPEG, or JPEG is encoded a second time."
     if advice.predictions and (bad := advice.predictions[0].trial.skipped):
         drawn = len(bad) + advice.predictions[0].trial.samples
         yield (
@@ -345,7 +345,7 @@ def verdict(advice: Advice, unit: str) -> Iterator[str]:
     yield from _smaller(advice, best, unit)
     if advice.has_grasps:
         words = f"{shell_word(str(advice.question.path))} {shell_word(str(advice.target))}"
-        yield "For GG-CNN or GR-ConvNet, whose items show only parts of the pictures (or --preset grconvnet):"
+        yield "For GG-CNN or GR-ConvNet, whose items show only parts of the images (or --preset grconvnet):"
         yield f"  packer convert {words} --preset ggcnn"
 
 

@@ -17,7 +17,7 @@ from packer.inspect import palette
 from packer.system.resource_usage import cpu_seconds
 from packer.tools.report import ToolReport, new_figure, plain, table
 from packer.tools.sweep import Answer, Question, RunnerProcess, Say, SweepRow, cold_notes, sweep
-from packer.tools.workload import OUR_WORKERS, STOCK, LoaderSetting, Subject, pictures, samples_in
+from packer.tools.workload import OUR_WORKERS, STOCK, LoaderSetting, Subject, images, samples_in
 
 _LEAST_S = 1.0  # duration of a turn, in complete epochs
 _MOST_PASSES = 50
@@ -39,12 +39,12 @@ class BenchRow(SweepRow):
     Attributes:
         stored_bytes: Size of all files of the data set.
         stored_samples: Number of samples in these files.
-        pictures: Number of picture fields of a sample, 0 if not known.
+        images: Number of image fields of a sample, 0 if not known.
     """
 
     stored_bytes: int = 0
     stored_samples: int = 0
-    pictures: int = 0
+    images: int = 0
 
     @property
     def rates(self) -> list[float]:
@@ -95,7 +95,7 @@ def run(
 def _warm_up(row: BenchRow, process: RunnerProcess) -> Question:
     """Run a turn that does not count, and return how many epochs make one that does."""
     found = process.ask({}, watch=True)
-    row.stored_samples, row.pictures = found["stored_samples"], found["pictures"]
+    row.stored_samples, row.images = found["stored_samples"], found["images"]
     again = process.ask({})  # without the start of the workers
     return {"passes": min(_MOST_PASSES, math.ceil(_LEAST_S / max(again["seconds"], 1e-6)))}
 
@@ -105,7 +105,7 @@ def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting) ->
     dataset: Any = open_dataset()
     setting.check(dataset)
     loader = setting.make(dataset)
-    about = {"stored_samples": len(getattr(dataset, "dataset", dataset)), "pictures": pictures(dataset)}
+    about = {"stored_samples": len(getattr(dataset, "dataset", dataset)), "images": images(dataset)}
     return lambda question: {**epochs(loader, question.get("passes", 1), len(dataset)), **about}
 
 
@@ -139,7 +139,7 @@ def text(rows: Sequence[BenchRow]) -> list[str]:
 
 
 def _unit(rows: Sequence[BenchRow]) -> str:
-    return "images/s" if all(row.pictures == 1 for row in rows) else "samples/s"
+    return "images/s" if all(row.images == 1 for row in rows) else "samples/s"
 
 
 def _cells(row: BenchRow) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ def _figures(row: BenchRow) -> dict[str, Any]:
         "cpu_seconds_per_1000": row.cpu_per_1000,
         "first_batch_seconds": row.first_batch_seconds,
         "memory_mb": row.memory_mb,
-        "pictures_per_sample": row.pictures,
+        "images_per_sample": row.images,
         "resident_share": row.warm_shares,
         "turns": [{name: turn[name] for name in Turn.__annotations__} for turn in row.turns],
     }

@@ -37,8 +37,8 @@ class Candidate:
     Attributes:
         size: Size as --resize takes it, None to keep the sizes.
         codecs: (field, codec) pairs that differ from the defaults.
-        loses: True if it makes pictures worse in a way that `packer convert` does only on request.
-        max_pixels: Most pixels of one picture, None for the default limit.
+        loses: True if it makes images worse in a way that `packer convert` does only on request.
+        max_pixels: Most pixels of one image, None for the default limit.
     """
 
     format: str

@@ -152,7 +152,7 @@ class TrialRunner:
 
 _SAMPLES = 64
 _PIXEL_BYTES = 192 << 20  # of all that are drawn
-_LOOKED_AT = 8  # samples whose pictures are looked at
+_LOOKED_AT = 8  # samples whose images are looked at
 _SIZED = 2000  # samples whose files are asked for their size
 _DRAWS = 8  # of a sample
 _AS_SHARP = 0.99  # of the pixels of a side
@@ -162,9 +162,9 @@ LABELLED = "RandomRotation(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resiz
 
 @dataclass(frozen=True)
 class Loss:
-    """Pixels that a smaller size loses of the pictures that a geometry makes.
+    """Pixels that a smaller size loses of the images that a geometry makes.
 
-    share: of these pictures, those with fewer pixels than from the source. sides: of those, the median of a side's
+    share: of these images, those with fewer pixels than from the source. sides: of those, the median of a side's
     pixels by those from the source.
     """
 
@@ -174,7 +174,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class SourceSample:
-    """A source that is not empty. max_pixels: the most of one picture, None for the default limit."""
+    """A source that is not empty. max_pixels: the most of one image, None for the default limit."""
 
     source: Source
     max_pixels: int | None = None
@@ -198,18 +198,18 @@ class SourceSample:
         return WholeSet(count, total, sum(carried.sizes.values()))
 
     @cached_property
-    def pictures(self) -> list[str]:
-        """Names of the picture fields."""
+    def images(self) -> list[str]:
+        """Names of the image fields."""
         return [field.name for field in self.source.schema if field.kind in PIXEL_KINDS]
 
     @cached_property
     def _shapes(self) -> list[dict[str, tuple[int, int]]]:
-        """Height and width of the pictures of a few samples, without those that cannot be read."""
+        """Height and width of the images of a few samples, without those that cannot be read."""
         found, reason = [], None
         for row in self._order[:_LOOKED_AT]:
             try:
                 sample = self.source[row]
-                found.append({name: _shape(sample[name], self.max_pixels) for name in self.pictures})
+                found.append({name: _shape(sample[name], self.max_pixels) for name in self.images})
             except BadInput as error:
                 reason = error
         if reason is not None and not found:
@@ -218,8 +218,8 @@ class SourceSample:
 
     @cached_property
     def few(self) -> Source:
-        """The samples of trials: at most 64, fewer if their pictures are large."""
-        fields = (self.source.schema[name] for name in self.pictures)
+        """The samples of trials: at most 64, fewer if their images are large."""
+        fields = (self.source.schema[name] for name in self.images)
         kinds = {
             field.name: (3 if field.kind == "image" else 1) * np.dtype(field.pixel_dtype).itemsize for field in fields
         }
@@ -240,16 +240,16 @@ class SourceSample:
     def sizes(self, geometry: Geometry, asked: Sequence[str] | None) -> tuple[list[str | None], list[str | None]]:
         """Return the sizes to try, None to keep the sizes, and those of them that may be recommended.
 
-        By default, for larger pictures: twice the shorter side of the geometry's output, so that a zoom by 2 finds all
+        By default, for larger images: twice the shorter side of the geometry's output, so that a zoom by 2 finds all
         its pixels, and 8/7 of it, which is only tried. Raises InvalidRequest for a text that is not a size.
         """
         if asked is not None:
             for size in asked:
                 Resize.parse(size)
             return [None, *asked], [None, *asked]
-        if not self.pictures:
-            raise InvalidRequest(f"{self.source.root}: its samples have no pictures; there is nothing to advise")
-        main = [shapes[self.pictures[0]] for shapes in self._shapes]
+        if not self.images:
+            raise InvalidRequest(f"{self.source.root}: its samples have no images; there is nothing to advise")
+        main = [shapes[self.images[0]] for shapes in self._shapes]
         made = min(geometry.view(*main[0], [0.5] * geometry.draws).size)
         shorter = statistics.median(min(shape) for shape in main)
         found = [str(size) for size in (2 * made, round(made * 8 / 7)) if size < shorter]
@@ -260,7 +260,7 @@ class SourceSample:
         resize, random = Resize.parse(size), np.random.default_rng(0)
         kept = []
         for shapes in self._shapes:
-            height, width = shapes[self.pictures[0]]
+            height, width = shapes[self.images[0]]
             stored = min(1.0, _scale(resize.view(height, width)))
             for _ in range(_DRAWS):
                 shown = _scale(geometry.view(height, width, random.random(geometry.draws).tolist()))

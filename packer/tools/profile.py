@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from packer.codecs.base import StoredPicture
+from packer.codecs.base import StoredImage
 from packer.datasets.batch import Collator, as_torch
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
@@ -152,7 +152,7 @@ class _ProfiledPass:
             for name, value in record.items():
                 sample_decoder.pack.compare(index, name, value)
             watch.lap("crc")
-            stored = {name: self._read_header(index, name, record) for name in sample_decoder.pictures}
+            stored = {name: self._read_header(index, name, record) for name in sample_decoder.images}
             random = torch.rand(dataset.geometry.draws).tolist() if dataset.geometry else ()
             main, others = sample_decoder.views(index, dataset.geometry, stored, random)
             watch.lap("warp")
@@ -172,13 +172,13 @@ class _ProfiledPass:
         watch.lap("transform")
         return transformed
 
-    def _read_header(self, index: int, name: str, record: Record) -> StoredPicture:
-        stored = self._sample_decoder.stored_picture(index, name, record[name])
+    def _read_header(self, index: int, name: str, record: Record) -> StoredImage:
+        stored = self._sample_decoder.stored_image(index, name, record[name])
         self.watch.lap("decode", name)
         return stored
 
-    def _slot(self, each: Field, stored: StoredPicture, view: View | None, *, position: int, count: int) -> Any:
-        """Return the sample's slot in the batch, whose memory is reused; None for a picture of another shape."""
+    def _slot(self, each: Field, stored: StoredImage, view: View | None, *, position: int, count: int) -> Any:
+        """Return the sample's slot in the batch, whose memory is reused; None for an image of another shape."""
         shape = stored.shape if view is None else (*view.size, *stored.shape[2:])
         slots = self._slots.get(each.name)
         if slots is None or len(slots) < count:
@@ -186,7 +186,7 @@ class _ProfiledPass:
         return slots[position] if slots.shape[1:] == shape else None
 
     def _decoded(
-        self, index: int, each: Field, record: Record, *, out: Any, stored: StoredPicture | None, view: View | None
+        self, index: int, each: Field, record: Record, *, out: Any, stored: StoredImage | None, view: View | None
     ) -> Any:
         """Decode one value, with separate laps for decoding and warping."""
         sample_decoder, watch, buffer = self._sample_decoder, self.watch, record[each.name]
@@ -217,7 +217,7 @@ class _ProfiledPass:
         return pixels
 
     def _collated(self, samples: list[Any], count: int) -> Any:
-        """Return the batch; pictures are in its slots already."""
+        """Return the batch; images are in its slots already."""
         if self._dataset.transform is not None or not samples:
             return self._collator.samples(samples)
         batched = {
@@ -282,7 +282,7 @@ _NAMES = {"copy": "copy to device"}
 _HELPS = {
     "read": "keep the pack in memory (packer stage), or store less: --resize, --fields",
     "decode": "store less to decode: packer convert --resize, or --codec FIELD=raw",
-    "warp": "store the pictures closer to the size that training needs: packer convert --resize",
+    "warp": "store the images closer to the size that training needs: packer convert --resize",
     "transform": "move it to the GPU, or into a geometry (packer.geometry), which is fused with decoding",
     "collate": "give all samples one shape, and leave out fields that training does not use (fields=)",
     "copy": "copy uint8 and make floats on the GPU; leave out fields that training does not use (fields=)",

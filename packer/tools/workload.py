@@ -70,7 +70,7 @@ class Subject:
         samples: Number of samples, spread evenly; None for all.
         transform: A user's function `module:function`, called with each sample.
         follow_links: Follow links out of a folder.
-        max_pixels: Most pixels of one picture of a folder, None for the default limit.
+        max_pixels: Most pixels of one image of a folder, None for the default limit.
     """
 
     path: Path
@@ -115,7 +115,7 @@ class Subject:
         return len(dataset)
 
     def notes(self) -> list[str]:
-        """Return a note on pictures of a folder in formats that packer does not read."""
+        """Return a note on images of a folder in formats that packer does not read."""
         if self.is_pack:
             return []
         source = self._source()
@@ -155,8 +155,8 @@ def unwrapped(dataset: Any) -> Any:
     return unwrapped(dataset.dataset) if isinstance(getattr(dataset, "dataset", None), Dataset) else dataset
 
 
-def pictures(dataset: Any) -> int:
-    """Return the number of picture fields of a sample; 0 if the data set has no schema."""
+def images(dataset: Any) -> int:
+    """Return the number of image fields of a sample; 0 if the data set has no schema."""
     return sum(field.kind in PIXEL_KINDS for field in getattr(unwrapped(dataset), "schema", ()))
 
 
@@ -307,25 +307,25 @@ class FolderDataset(Dataset[dict[str, Any]]):
 
     def __getitem__(self, index: int) -> Any:
         given = self.source[index]
-        pictures = {
+        images = {
             field.name: _pixels(field, given[field.name], self._max_pixels)
             for field in self.source.schema
             if field.kind in PIXEL_KINDS and field.name in self.schema.names
         }
-        views = self._views({name: pixels.shape[:2] for name, pixels in pictures.items()})
+        views = self._views({name: pixels.shape[:2] for name, pixels in images.items()})
         main = next(iter(views.values()), None)
         sample: dict[str, Any] = {}
         for field in self.schema:
             value = given[field.name]
-            if field.name in pictures:
-                value = _shown(field, pictures[field.name], views.get(field.name))
+            if field.name in images:
+                value = _shown(field, images[field.name], views.get(field.name))
             elif field.moves and main is not None:
                 value = move_values(field, value, main.array)
             sample[field.name] = as_torch(field, value)
         return self.transform(sample) if self.transform else sample
 
     def _views(self, sizes: dict[str, tuple[int, ...]]) -> dict[str, View]:
-        """Return a view per picture, all of the same part of the scene."""
+        """Return a view per image, all of the same part of the scene."""
         if self.geometry is None or not sizes:
             return {}
         height, width = next(iter(sizes.values()))
@@ -337,14 +337,14 @@ class FolderDataset(Dataset[dict[str, Any]]):
 
 
 def _pixels(field: Field, value: Any, max_pixels: int) -> Any:
-    """Decode a picture by OpenCV, unless the source has computed it."""
+    """Decode an image by OpenCV, unless the source has computed it."""
     if isinstance(value, np.ndarray):
         return value
     return decode(value, field.kind, options=_DECODING, header=sniff(value, max_pixels))
 
 
 def _shown(field: Field, pixels: Any, view: View | None) -> Any:
-    """Warp a picture; depth becomes float32."""
+    """Warp an image; depth becomes float32."""
     if view is not None:
         pixels = warp(pixels, view, field.kind, invalid=field.invalid)
     return pixels.astype(np.float32) if field.kind == "depth" else pixels

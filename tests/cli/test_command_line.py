@@ -29,7 +29,7 @@ from packer.system.progress_callback import ProgressCounter
 from tests.support import source_trees
 from tests.support.command_line import called, run
 from tests.support.object_server import ObjectServer
-from tests.support.source_trees import photos, picture, write
+from tests.support.source_trees import image, photos, write
 
 
 def test_the_list_of_commands_cuts_nothing_off() -> None:
@@ -172,7 +172,7 @@ def test_enlarging_is_said(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 6, height=30, width=40)
     for words in (("--dry-run",), ()):
         said = called("convert", root, tmp_path / "a.pack", "--resize", "300", *words).stderr
-        assert "--resize 300 enlarges: 6 of 6 pictures looked at are smaller" in said
+        assert "--resize 300 enlarges: 6 of 6 images looked at are smaller" in said
     called("convert", root, tmp_path / "b.pack", "--resize", "8")
     assert "enlarges" in called("convert", tmp_path / "b.pack", tmp_path / "c.pack", "--resize", "9x9").stderr
     assert "enlarges" not in called("convert", root, tmp_path / "d.pack", "--resize", "30").stderr
@@ -180,9 +180,9 @@ def test_enlarging_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
 def test_json_has_every_note_that_the_screen_gets(tmp_path: Path, dry: tuple[str, ...]) -> None:
-    files: dict[str, bytes | str] = {f"{split}/a/{n}.png": picture(n) for split in ("train", "val") for n in range(8)}
+    files: dict[str, bytes | str] = {f"{split}/a/{n}.png": image(n) for split in ("train", "val") for n in range(8)}
     files |= {f"{name.removesuffix('.png')}.txt": "1 2 3 4" for name in files}
-    files |= {"train/b/0.png": picture(1), "train/b/0_mask.png": picture(1)}
+    files |= {"train/b/0.png": image(1), "train/b/0_mask.png": image(1)}
     files |= {f"train/b/0{end}.txt": "1" for end in ("", "_mask")}
     root = write(tmp_path / "data", files)
     words = ("--layout", "split/class", "--sidecar", "t=.txt:text", "--resize", "300", *dry)
@@ -200,7 +200,7 @@ def test_json_has_every_note_that_the_screen_gets(tmp_path: Path, dry: tuple[str
 
 
 def test_a_dry_run_says_that_its_size_is_of_all_parts(tmp_path: Path) -> None:
-    root = write(tmp_path / "data", {f"{n}.png": picture(n) for n in range(4)})
+    root = write(tmp_path / "data", {f"{n}.png": image(n) for n in range(4)})
     said = called("convert", root, tmp_path / "a.pack", "--part-size", "1", "--dry-run").stdout
     assert re.search(r"into 4 part\(s\), about [0-9.]+ \w+ in all; ", said)
 
@@ -502,10 +502,8 @@ def test_an_empty_path_is_no_path(tmp_path: Path, command: str) -> None:
 
 
 def test_doubts_about_the_layout_are_usage_errors(tmp_path: Path) -> None:
-    mixed = source_trees.write(
-        tmp_path / "mixed", {"a.png": source_trees.picture(1), "c/b.png": source_trees.picture(2)}
-    )
-    empty = source_trees.write(tmp_path / "empty", {"c/b.png": source_trees.picture(2)})
+    mixed = source_trees.write(tmp_path / "mixed", {"a.png": source_trees.image(1), "c/b.png": source_trees.image(2)})
+    empty = source_trees.write(tmp_path / "empty", {"c/b.png": source_trees.image(2)})
     (empty / "d").mkdir()
     for root, said in ((mixed, "cannot tell whether folders are classes"), (empty, "say --allow-empty")):
         done = run("convert", root, tmp_path / "out.pack")
@@ -513,7 +511,7 @@ def test_doubts_about_the_layout_are_usage_errors(tmp_path: Path) -> None:
 
 
 def test_a_pack_onto_itself_is_called_so(tmp_path: Path) -> None:
-    source_trees.write(tmp_path / "in", {"c/b.png": source_trees.picture(2)})
+    source_trees.write(tmp_path / "in", {"c/b.png": source_trees.image(2)})
     assert run("convert", tmp_path / "in", tmp_path / "a.pack").returncode == 0
     done = run("convert", tmp_path / "a.pack", tmp_path / "a.pack", "--overwrite")
     assert done.returncode == 2

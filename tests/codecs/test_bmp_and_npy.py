@@ -18,7 +18,7 @@ from packer.geometry import View
 from packer.geometry.warp import warp
 from packer.images import decode, sniff
 from packer.schema import Field
-from tests.support import picture_files
+from tests.support import image_files
 
 
 def codec(kind: str, name: str, **details: Any) -> Codec:
@@ -32,7 +32,7 @@ IMAGE, MASK = codec("image", "bmp"), codec("mask", "bmp")
 
 
 def pixels_of(kind: str, height: int, width: int) -> Any:
-    made = picture_files.colours if kind == "image" else picture_files.grays
+    made = image_files.colors if kind == "image" else image_files.grays
     return made(width, height=height, width=width)
 
 
@@ -90,13 +90,13 @@ def test_every_changed_byte_of_the_header_is_refused(kind: str) -> None:
         lambda file: file[:18] + struct.pack("<ii", 2**31 - 1, 2**31 - 1) + file[26:],
         lambda file: file[:18] + struct.pack("<ii", -(2**31), -(2**31)) + file[26:],
         lambda file: file[:18] + struct.pack("<ii", 0, 0) + file[26:],
-        lambda file: picture_files.with_pillow(picture_files.colours(), "BMP"),
-        lambda file: picture_files.with_pillow(picture_files.colours(), "PNG"),
+        lambda file: image_files.with_pillow(image_files.colors(), "BMP"),
+        lambda file: image_files.with_pillow(image_files.colors(), "PNG"),
     ],
 )
 def test_anything_but_a_whole_file_of_ours_is_refused(change: Callable[[bytes], bytes]) -> None:
     with pytest.raises(CorruptRecord, match="pack again") as caught:
-        IMAGE.decode(change(IMAGE.encode(picture_files.colours(height=5, width=7))))
+        IMAGE.decode(change(IMAGE.encode(image_files.colors(height=5, width=7))))
     assert "\n" not in str(caught.value)
 
 
@@ -151,9 +151,9 @@ def test_numpy_reads_a_depth_of_any_dtype(name: str) -> None:
 def test_an_npy_of_another_dtype_or_format_is_refused() -> None:
     used = codec("depth", "npy", dtype="float32")
     with pytest.raises(CorruptRecord, match="npy of uint16, expected npy of float32"):
-        used.decode(picture_files.npy(np.zeros((2, 2), np.uint16)))
+        used.decode(image_files.npy(np.zeros((2, 2), np.uint16)))
     with pytest.raises(CorruptRecord, match="png of uint16"):
-        used.decode(picture_files.depths()["png 16 bit"][0])
+        used.decode(image_files.depths()["png 16 bit"][0])
     with pytest.raises(DamagedImage):
         used.decode(used.encode(np.zeros((2, 2), np.float32))[:-1])
     for value in (np.zeros((2, 2), np.uint16), np.zeros(4, np.float32), np.zeros((2, 2, 1), np.float32), None):

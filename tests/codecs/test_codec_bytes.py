@@ -1,4 +1,4 @@
-"""The bytes that each codec writes, the values it refuses, and that other software reads its pictures."""
+"""The bytes that each codec writes, the values it refuses, and that other software reads its images."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptRecord, DamagedImage, InvalidRequest
 from packer.images import NAMES, DecodeOptions, sniff
 from packer.schema import Field
-from tests.support import picture_files
+from tests.support import image_files
 
 pytestmark = pytest.mark.jpeg
 
@@ -32,14 +32,14 @@ def markers(file: bytes) -> list[int]:
 
 
 def test_jpeg_is_plain_jfif_that_others_read_alike() -> None:
-    pixels = picture_files.colours(height=48, width=80)
+    pixels = image_files.colors(height=48, width=80)
     file = codec("image", "jpeg").encode(pixels)
     before_scan = [marker for marker in markers(file[: sniff(file).data_at]) if marker >= 0xE0]
     assert before_scan == [0xE0, 0xEB], "no EXIF, no profile, no comment; a table of restart intervals"
     found = codec("image", "jpeg").decode(file)
-    with Image.open(io.BytesIO(file)) as picture:
-        assert (picture.format, picture.mode) == ("JPEG", "RGB")
-        assert np.array_equal(np.asarray(picture), found)
+    with Image.open(io.BytesIO(file)) as image:
+        assert (image.format, image.mode) == ("JPEG", "RGB")
+        assert np.array_equal(np.asarray(image), found)
     assert np.array_equal(cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR_RGB), found)
     assert np.abs(found.astype(int) - pixels).mean() < 9
 
@@ -62,7 +62,7 @@ def test_jpeg_is_plain_jfif_that_others_read_alike() -> None:
     ],
 )
 def test_restart_intervals_divide_a_row(width: int, interval: int) -> None:
-    file = codec("image", "jpeg:90").encode(picture_files.colours(height=33, width=width))
+    file = codec("image", "jpeg:90").encode(image_files.colors(height=33, width=width))
     at = file.index(b"\xff\xdd")
     assert struct.unpack_from(">HH", file, at + 2) == (4, interval)
     row = -(-width // 16)
@@ -84,13 +84,13 @@ def test_restart_intervals_divide_a_row(width: int, interval: int) -> None:
     ],
 )
 def test_chroma_is_halved_up_to_quality_95_unless_it_is_asked_for(argument: str, sampling: int, interval: int) -> None:
-    file = codec("image", f"jpeg:{argument}").encode(picture_files.colours(height=32, width=448))
+    file = codec("image", f"jpeg:{argument}").encode(image_files.colors(height=32, width=448))
     assert file[file.index(b"\xff\xc0") + 11] == sampling
     assert struct.unpack_from(">H", file, file.index(b"\xff\xdd") + 4) == (interval,)
 
 
 def test_jpeg_quality_is_95_unless_it_is_given_and_more_is_nearer() -> None:
-    pixels = picture_files.colours()
+    pixels = image_files.colors()
     files = {name: codec("image", name).encode(pixels) for name in ("jpeg", "jpeg:95", "jpeg:50", "jpeg:100")}
     assert files["jpeg"] == files["jpeg:95"]
     off = {name: np.abs(codec("image", name).decode(file).astype(int) - pixels).mean() for name, file in files.items()}
@@ -98,7 +98,7 @@ def test_jpeg_quality_is_95_unless_it_is_given_and_more_is_nearer() -> None:
 
 
 def test_whole_chroma_is_the_nearer_one() -> None:
-    pixels = picture_files.colours()
+    pixels = image_files.colors()
     files = {name: codec("image", name).encode(pixels) for name in ("jpeg:95", "jpeg:95:444")}
     halved, whole = (codec("image", name).decode(file).astype(int) - pixels for name, file in files.items())
     assert np.abs(whole).mean() < np.abs(halved).mean()
@@ -118,12 +118,12 @@ def test_a_bad_quality_is_refused(argument: str) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        picture_files.grays(),
-        picture_files.colours().astype(np.uint16),
-        picture_files.colours()[:, ::2],
+        image_files.grays(),
+        image_files.colors().astype(np.uint16),
+        image_files.colors()[:, ::2],
         np.zeros((4, 4, 4), np.uint8),
         np.zeros((0, 4, 3), np.uint8),
-        picture_files.jpeg(),
+        image_files.jpeg(),
     ],
 )
 def test_jpeg_takes_uint8_rgb_alone(value: Any) -> None:
@@ -131,15 +131,15 @@ def test_jpeg_takes_uint8_rgb_alone(value: Any) -> None:
         codec("image", "jpeg").encode(value)
 
 
-def test_a_lossless_picture_may_lie_in_a_jpeg_field() -> None:
-    file, pixels = picture_files.lossless()["png"]
+def test_a_lossless_image_may_lie_in_a_jpeg_field() -> None:
+    file, pixels = image_files.lossless()["png"]
     for decoder in NAMES:
         field = Field("field", "image", "jpeg", dtype="uint8", shape=(None, None, 3))
         assert np.array_equal(codecs.load("jpeg").Codec(field, DecodeOptions(decoder=decoder)).decode(file), pixels)
 
 
 def test_strictness_is_the_codecs() -> None:
-    file = bytearray(picture_files.jpeg())
+    file = bytearray(image_files.jpeg())
     for place in range(len(file) - 400, len(file) - 2):  # a flip that libjpeg warns of
         changed = bytes(file[:place]) + bytes([file[place] ^ 0x55]) + bytes(file[place + 1 :])
         try:
@@ -179,9 +179,9 @@ def test_png_is_read_by_others() -> None:
     depth = np.random.default_rng(0).integers(0, 65536, (9, 11), np.uint16)
     file = codec("depth", "png", dtype="uint16").encode(depth)
     assert np.array_equal(cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_UNCHANGED), depth)
-    file = codec("image", "png").encode(picture_files.colours())
-    with Image.open(io.BytesIO(file)) as picture:
-        assert np.array_equal(np.asarray(picture), picture_files.colours())
+    file = codec("image", "png").encode(image_files.colors())
+    with Image.open(io.BytesIO(file)) as image:
+        assert np.array_equal(np.asarray(image), image_files.colors())
 
 
 def test_text_is_utf_8_and_keeps_any_file_name() -> None:
@@ -216,13 +216,13 @@ def test_json_that_nobody_packed_is_corrupt(stored: bytes) -> None:
 
 
 def test_encoded_keeps_bytes_and_refuses_arrays() -> None:
-    file = picture_files.jpeg()
+    file = image_files.jpeg()
     assert codec("image", "encoded").encode(file) == file
     assert codec("bytes", "encoded").encode(memoryview(b"any bytes")) == b"any bytes"
     with pytest.raises(InvalidRequest, match="keeps the bytes of a file, found ndarray; use codec raw"):
-        codec("image", "encoded").encode(picture_files.colours())
+        codec("image", "encoded").encode(image_files.colors())
     with pytest.raises(BadInput, match="a depth of uint16, expected float32"):
-        codec("depth", "encoded", dtype="float32").encode(picture_files.depths()["png 16 bit"][0])
+        codec("depth", "encoded", dtype="float32").encode(image_files.depths()["png 16 bit"][0])
 
 
 @pytest.mark.parametrize("name", ["encoded", "jpeg", "png", "raw"])

@@ -20,7 +20,7 @@ from packer.geometry import Resize, upright
 from packer.geometry.warp import warp
 from packer.schema import KINDS, PIXEL_KINDS, Field
 from packer.system.parallel import ordered_map
-from tests.support import picture_files
+from tests.support import image_files
 
 pytestmark = pytest.mark.jpeg
 
@@ -44,11 +44,11 @@ def sizes(*tail: int) -> st.SearchStrategy[tuple[int, ...]]:
 
 
 def files(kind: str, dtype: str | None) -> st.SearchStrategy[bytes]:
-    made = {"image": picture_files.lossless(), "depth": picture_files.depths()}.get(kind)
+    made = {"image": image_files.lossless(), "depth": image_files.depths()}.get(kind)
     if dtype == "uint16" and kind == "mask":
-        return st.sampled_from([file for file, pixels in picture_files.depths().values() if pixels.dtype == dtype])
+        return st.sampled_from([file for file, pixels in image_files.depths().values() if pixels.dtype == dtype])
     if made is None:
-        return st.sampled_from([picture_files.with_pillow(picture_files.grays(seed), "PNG") for seed in range(3)])
+        return st.sampled_from([image_files.with_pillow(image_files.grays(seed), "PNG") for seed in range(3)])
     return st.sampled_from([file for file, pixels in made.values() if dtype in (None, pixels.dtype.name)])
 
 
@@ -115,11 +115,11 @@ def example(case: Case) -> Any:
     if case.codec.field.codec == "encoded" and field.kind in PIXEL_KINDS:
         depth = "png 16 bit" if field.dtype == "uint16" else "tiff"
         if field.kind == "depth" or field.dtype == "uint16":
-            return picture_files.depths()[depth][0]
-        made = {"image": picture_files.jpeg(), "mask": picture_files.palette_png(picture_files.grays())}
+            return image_files.depths()[depth][0]
+        made = {"image": image_files.jpeg(), "mask": image_files.palette_png(image_files.grays())}
         return made[field.kind]
     if field.kind in PIXEL_KINDS:
-        pixels = picture_files.colours() if field.kind == "image" else picture_files.grays()
+        pixels = image_files.colors() if field.kind == "image" else image_files.grays()
         return pixels.astype(field.dtype)
     if field.shape == ():
         return 300

@@ -1,4 +1,4 @@
-"""A picture codec of another distribution, installed as pip installs one: every format, both ways, and extract."""
+"""An image codec of another distribution, installed as pip installs one: every format, both ways, and extract."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from packer import formats
 from tests.support import warm_python
 
 CODEC = '''
-"""deflated: 8 bit pictures as height, width and their pixels, compressed by zlib."""
+"""deflated: 8 bit images as height, width and their pixels, compressed by zlib."""
 
 import struct
 import zlib
@@ -46,7 +46,7 @@ class Codec(base.Codec):
     def shape(self, buffer):
         magic, height, width = _SIZE.unpack_from(buffer)
         if magic != b"DFLT":
-            raise CorruptRecord(f"field {self.field.name!r}: no deflated picture; pack again from the source")
+            raise CorruptRecord(f"field {self.field.name!r}: no deflated image; pack again from the source")
         return (height, width, 3) if self.field.kind == "image" else (height, width)
 '''
 
@@ -64,7 +64,7 @@ from packer.geometry import CenterCrop
 from packer.pack.verification import problems
 
 
-def pictures(pack, geometry=None):
+def images(pack, geometry=None):
     dataset = PackDataset(pack, output="numpy", geometry=geometry)
     return [dataset[index]["image"] for index in range(len(dataset))]
 
@@ -80,9 +80,9 @@ wanted = [cv2.imread(str(path))[..., ::-1] for path in paths]
 pack = folder / "a.pack"
 run("convert", folder / "tree", pack, "--to", format, "--codec", "image=deflated")
 assert not list(problems(pack, depth="data"))
-assert all(map(np.array_equal, pictures(pack), wanted))
+assert all(map(np.array_equal, images(pack), wanted))
 cut = [pixels[4:12, 4:16] for pixels in wanted]
-assert all(map(np.array_equal, pictures(pack, CenterCrop((8, 12))), cut))
+assert all(map(np.array_equal, images(pack, CenterCrop((8, 12))), cut))
 batch = PackDataset(pack, output="numpy").__getitems__([0, 1, 2])
 assert all(np.array_equal(batch[at]["image"], pixels) for at, pixels in enumerate(wanted))
 
@@ -98,9 +98,9 @@ if format == "bmp":
 run("convert", pack, folder / "copied.pack", "--to", other)
 run("convert", pack, folder / "smaller.pack", "--to", other, "--resize", "10x8", "--codec", "image=deflated")
 run("convert", pack, folder / "raw.pack", "--to", other, "--codec", "image=raw")
-assert all(map(np.array_equal, pictures(folder / "copied.pack"), wanted))
-assert all(map(np.array_equal, pictures(folder / "raw.pack"), wanted))
-assert [pixels.shape for pixels in pictures(folder / "smaller.pack")] == [(8, 10, 3)] * 3
+assert all(map(np.array_equal, images(folder / "copied.pack"), wanted))
+assert all(map(np.array_equal, images(folder / "raw.pack"), wanted))
+assert [pixels.shape for pixels in images(folder / "smaller.pack")] == [(8, 10, 3)] * 3
 print("done")
 """
 
@@ -129,7 +129,7 @@ def make_tree(root: Path) -> None:
     "format",
     [name if name in ("bmp", "hdf5") else pytest.param(name, marks=pytest.mark.full) for name in formats.names()],
 )
-def test_a_picture_codec_of_another_package_goes_through_every_format(tmp_path: Path, format: str) -> None:
+def test_a_image_codec_of_another_package_goes_through_every_format(tmp_path: Path, format: str) -> None:
     install(tmp_path / "site")
     make_tree(tmp_path / "tree")
     names = formats.names()

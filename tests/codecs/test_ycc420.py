@@ -16,7 +16,7 @@ from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop, dr
 from packer.images import sniff
 from packer.images.planar_420 import half, jpeg_planes
 from packer.schema import Field
-from tests.support import grasp_folders, picture_files, source_trees
+from tests.support import grasp_folders, image_files, source_trees
 
 pytestmark = pytest.mark.jpeg
 
@@ -33,10 +33,10 @@ def photos(root: Path, count: int = 10) -> Path:
     """4:2:0 JPEGs of two odd sizes, a gray one, and one that is lossless."""
     files: dict[str, bytes | str] = {}
     for number in range(count - 2):
-        pixels = picture_files.colours(number, height=41 + number % 2, width=67)
-        files[f"{number % 2}/{number:02}.jpg"] = picture_files.jpeg(pixels)
-    files["0/gray.jpg"] = picture_files.jpeg(picture_files.grays())
-    files["1/png.png"] = picture_files.with_pillow(picture_files.colours(9), "PNG")
+        pixels = image_files.colors(number, height=41 + number % 2, width=67)
+        files[f"{number % 2}/{number:02}.jpg"] = image_files.jpeg(pixels)
+    files["0/gray.jpg"] = image_files.jpeg(image_files.grays())
+    files["1/png.png"] = image_files.with_pillow(image_files.colors(9), "PNG")
     return source_trees.write(root, files)
 
 
@@ -45,7 +45,7 @@ def photos(root: Path, count: int = 10) -> Path:
 
 @pytest.mark.parametrize("size", [(41, 67), (40, 66), (1, 1)])
 def test_a_jpeg_comes_back_as_its_planes_to_the_bit(size: tuple[int, int]) -> None:
-    file = picture_files.jpeg(picture_files.colours(height=size[0], width=size[1]))
+    file = image_files.jpeg(image_files.colors(height=size[0], width=size[1]))
     stored = codec().encode_file(file, sniff(file))
     planes = jpeg_planes(file, sniff(file))
     assert stored is not None and planes is not None and planes.cb is not None and planes.cr is not None
@@ -55,27 +55,27 @@ def test_a_jpeg_comes_back_as_its_planes_to_the_bit(size: tuple[int, int]) -> No
     assert len(stored) == len(head) + size[0] * size[1] + 2 * rows * columns
 
 
-def test_a_gray_picture_has_one_plane_and_loses_nothing() -> None:
-    gray = picture_files.grays()
+def test_a_gray_image_has_one_plane_and_loses_nothing() -> None:
+    gray = image_files.grays()
     pixels = np.repeat(gray[:, :, None], 3, axis=2)
     assert codec().encode(pixels) == GRAY + gray.tobytes()
     assert np.array_equal(codec().decode(GRAY + gray.tobytes()), pixels)
-    file = picture_files.jpeg(pixels)  # of three components, the second and third all 128
+    file = image_files.jpeg(pixels)  # of three components, the second and third all 128
     stored = codec().encode_file(file, sniff(file))
     assert stored is not None and stored.startswith(GRAY) and len(stored) == len(GRAY) + gray.size
 
 
 def test_other_jpegs_go_through_their_pixels() -> None:
-    file = picture_files.jpeg(sampling="444")
+    file = image_files.jpeg(sampling="444")
     assert codec().encode_file(file, sniff(file)) is None
 
 
 @pytest.mark.parametrize("size", [(48, 80), (41, 67)])
 def test_ffmpeg_reads_the_planes(size: tuple[int, int], tmp_path: Path) -> None:
     """As OpenCV brings it: its own conversion to BGR, which enlarges chroma otherwise."""
-    pixels = cv2.GaussianBlur(picture_files.colours(height=size[0], width=size[1]), (0, 0), 5)
+    pixels = cv2.GaussianBlur(image_files.colors(height=size[0], width=size[1]), (0, 0), 5)
     stored = codec().encode(pixels)
-    path = tmp_path / "picture.y4m"
+    path = tmp_path / "image.y4m"
     path.write_bytes(stored)
     video = cv2.VideoCapture(str(path), cv2.CAP_FFMPEG)
     if not video.isOpened():
@@ -88,10 +88,10 @@ def test_ffmpeg_reads_the_planes(size: tuple[int, int], tmp_path: Path) -> None:
 
 
 def test_what_is_lost_is_stated_and_no_more() -> None:
-    """Smooth colours come back within rounding; the noise of single pixels keeps its luma."""
-    smooth = cv2.GaussianBlur(picture_files.colours(height=96, width=128), (0, 0), 7)
+    """Smooth colors come back within rounding; the noise of single pixels keeps its luma."""
+    smooth = cv2.GaussianBlur(image_files.colors(height=96, width=128), (0, 0), 7)
     assert np.abs(codec().decode(codec().encode(smooth)).astype(int) - smooth).max() <= 4
-    rough = picture_files.colours(height=96, width=128)
+    rough = image_files.colors(height=96, width=128)
     gray, kept = (cv2.cvtColor(each, cv2.COLOR_RGB2GRAY) for each in (rough, codec().decode(codec().encode(rough))))
     assert np.abs(gray.astype(int) - kept).mean() < 1
 
@@ -170,10 +170,8 @@ def test_every_format_keeps_the_planes(format: str, tmp_path: Path) -> None:
             pixels = sample["image"].permute(1, 2, 0).numpy()
             if stored is not None:
                 assert np.array_equal(pixels, codec().decode(stored))
-            picture = cv2.imread(
-                str(tmp_path / "extracted" / file.relative_to(tmp_path / "photos").with_suffix(".png"))
-            )
-            assert np.array_equal(picture[:, :, ::-1], pixels), "a PNG file of what is read"
+            image = cv2.imread(str(tmp_path / "extracted" / file.relative_to(tmp_path / "photos").with_suffix(".png")))
+            assert np.array_equal(image[:, :, ::-1], pixels), "a PNG file of what is read"
 
 
 def test_a_pack_of_kept_files_becomes_planes_to_the_bit(tmp_path: Path) -> None:
@@ -211,7 +209,7 @@ def test_batches_of_crops_are_views_of_the_stored_values(workers: int, tmp_path:
 
 
 def test_a_grasp_item_is_near_that_of_kept_files(tmp_path: Path) -> None:
-    """Of a set whose pictures are 4:2:0 JPEGs: within 2 grey levels of 255."""
+    """Of a set whose images are 4:2:0 JPEGs: within 2 gray levels of 255."""
     root = grasp_folders.vmrd(tmp_path / "vmrd")
     items = []
     for name, asked in (("kept", {}), ("planes", {"rgb": "ycc420"})):

@@ -11,15 +11,15 @@ import packer
 from packer.errors import BadInputs, OutOfMemory
 from packer.sources.image_files.folder import Source
 from tests.support.command_line import run
-from tests.support.source_trees import mask, picture, write
+from tests.support.source_trees import image, mask, write
 
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    """Three good pictures, one cut, one empty, one HEIC, one link out of the folder and one that leads nowhere."""
-    root = write(tmp_path / "in", {f"c/{n}.jpg": picture(n, suffix=".jpg") for n in range(3)})
-    write(root, {"c/cut.jpg": picture(3, suffix=".jpg")[:300], "c/empty.png": b"", "c/x.heic": b"heic"})
-    write(tmp_path, {"elsewhere.jpg": picture(4, suffix=".jpg")})
+    """Three good images, one cut, one empty, one HEIC, one link out of the folder and one that leads nowhere."""
+    root = write(tmp_path / "in", {f"c/{n}.jpg": image(n, suffix=".jpg") for n in range(3)})
+    write(root, {"c/cut.jpg": image(3, suffix=".jpg")[:300], "c/empty.png": b"", "c/x.heic": b"heic"})
+    write(tmp_path, {"elsewhere.jpg": image(4, suffix=".jpg")})
     (root / "c/out.jpg").symlink_to(tmp_path / "elsewhere.jpg")
     (root / "c/gone.jpg").symlink_to("nowhere")
     return root
@@ -62,13 +62,13 @@ def test_a_remedy_of_many_is_said_once(tmp_path: Path) -> None:
     with pytest.raises(BadInputs) as caught:
         packer.convert(tmp_path / "in", tmp_path / "a.pack", sidecars={"mask": ".png:mask"})
     assert str(caught.value).count("--sidecar-frame upright") == 1
-    assert str(caught.value).count("its picture has EXIF orientation 6") == 5
+    assert str(caught.value).count("its image has EXIF orientation 6") == 5
 
 
 @pytest.mark.parametrize("detail", ["", "Unable to allocate 6.00 GiB"])
 def test_a_memory_error_names_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, detail: str) -> None:
     """And it is not a bad sample, which --on-error would skip."""
-    write(tmp_path / "in", {f"{name}.png": picture(0) for name in "abc"})
+    write(tmp_path / "in", {f"{name}.png": image(0) for name in "abc"})
     read = Source.read
 
     def reading(source: Source, path: str) -> bytes:

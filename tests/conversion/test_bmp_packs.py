@@ -44,13 +44,13 @@ def image_folder(root: Path) -> list[tuple[Path, int]]:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders of lossless pictures of odd widths, gray ones among them, with names of every kind."""
+    """Folders of lossless images of odd widths, gray ones among them, with names of every kind."""
     root = source_trees.image_folder(tmp_path_factory.mktemp("in") / "root")
     for width in range(1, 9):
-        (root / f"cat/width {width}.png").write_bytes(source_trees.picture(width, height=3, width=width))
+        (root / f"cat/width {width}.png").write_bytes(source_trees.image(width, height=3, width=width))
     gray = np.arange(15, dtype=np.uint8).reshape(3, 5)
     (root / "Zebra/gray.png").write_bytes(source_trees.encoded(".png", gray))
-    (root / "Zebra/UPPER.BMP").write_bytes(source_trees.picture(3, suffix=".bmp", height=1, width=1))
+    (root / "Zebra/UPPER.BMP").write_bytes(source_trees.image(3, suffix=".bmp", height=1, width=1))
     for path in [*root.rglob("*.jpg"), *root.rglob("*.JPEG"), *root.rglob("*.webp")]:
         path.unlink()  # other decoders give other pixels for lossy files
     return root
@@ -67,8 +67,8 @@ def test_image_folder_over_a_pack_is_image_folder_over_the_source(root: Path, tm
             assert (found.format, found.mode) == ("BMP", "RGB")
             assert np.array_equal(np.asarray(found), np.asarray(wanted.convert("RGB")))
             assert np.array_equal(np.asarray(found), pixels)
-        colours = cv2.imread(os.fspath(path), cv2.IMREAD_UNCHANGED)
-        assert colours is not None and np.array_equal(colours[:, :, ::-1], pixels)
+        colors = cv2.imread(os.fspath(path), cv2.IMREAD_UNCHANGED)
+        assert colors is not None and np.array_equal(colors[:, :, ::-1], pixels)
 
 
 def test_a_resized_pack_holds_what_any_other_format_does(root: Path, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_16_bit_depth_stays_16_bit(tmp_path: Path) -> None:
     for name in "ab":
         source_trees.write(
             tmp_path / "in/x",
-            {f"{name}.png": source_trees.picture(1), f"{name}_d.png": source_trees.encoded(".png", depth)},
+            {f"{name}.png": source_trees.image(1), f"{name}_d.png": source_trees.encoded(".png", depth)},
         )
     from packer.conversion.source_spec import SourceSpec  # noqa: PLC0415  the only test with sidecars
 

@@ -263,17 +263,15 @@ def test_resize_keeps_lossy_lossy_and_lossless_lossless(tmp_path: Path) -> None:
     jpegs = photos(tmp_path / "jpegs", 4)
     packed(jpegs, tmp_path / "jpegs.pack", resize="16x12")
     assert manifests.read(tmp_path / "jpegs.pack").schema["image"].codec == "jpeg:95"
-    pngs = source_trees.write(
-        tmp_path / "pngs", {f"a/{number}.png": source_trees.picture(number) for number in range(3)}
-    )
+    pngs = source_trees.write(tmp_path / "pngs", {f"a/{number}.png": source_trees.image(number) for number in range(3)})
     packed(pngs, tmp_path / "pngs.pack", resize="32x24")
     field = manifests.read(tmp_path / "pngs.pack").schema["image"]
     assert (field.codec, field.shape) == ("raw", (24, 32, 3))
 
 
-def test_a_lossless_picture_among_lossy_ones_is_not_made_lossy_unasked(tmp_path: Path) -> None:
+def test_a_lossless_image_among_lossy_ones_is_not_made_lossy_unasked(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 8)
-    (root / "class0/0003.jpg").write_bytes(source_trees.picture(3, suffix=".png", height=24, width=32))
+    (root / "class0/0003.jpg").write_bytes(source_trees.image(3, suffix=".png", height=24, width=32))
     packed(root, tmp_path / "kept.pack", resize="16x12")
     packed(root, tmp_path / "asked.pack", resize="16x12", codecs=(("image", "jpeg:95"),))
     kept = {record["key"]: record["image"] for record in raw_values(tmp_path / "kept.pack")}
@@ -308,7 +306,7 @@ def exif(jpeg: bytes, orientation: int) -> bytes:
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_is_recorded_and_ignored_or_baked_in(tmp_path: Path, orientation: int) -> None:
-    plain = source_trees.picture(1, suffix=".jpg")
+    plain = source_trees.image(1, suffix=".jpg")
     root = source_trees.write(tmp_path / "in", {"a.jpg": exif(plain, orientation), "b.jpg": plain})
     packed(root, tmp_path / "kept.pack")
     kept = LMDBDataset(tmp_path / "kept.pack", output="numpy")
@@ -325,9 +323,9 @@ def test_exif_is_recorded_and_ignored_or_baked_in(tmp_path: Path, orientation: i
 
 
 def test_rotated_files_stay_files_in_a_kept_field(tmp_path: Path) -> None:
-    plain = source_trees.picture(1, suffix=".jpg")
+    plain = source_trees.image(1, suffix=".jpg")
     root = source_trees.write(
-        tmp_path / "in", {"a.jpg": exif(plain, 6), "b.jpg": plain, "c.png": source_trees.picture(2)}
+        tmp_path / "in", {"a.jpg": exif(plain, 6), "b.jpg": plain, "c.png": source_trees.image(2)}
     )
     packed(root, tmp_path / "out.pack", exif="rotate")
     values = [record["image"] for record in raw_values(tmp_path / "out.pack")]
@@ -341,8 +339,8 @@ def test_chosen_fields_only_and_always_the_key(tmp_path: Path) -> None:
     root = source_trees.cornell(tmp_path / "in")
     packed(root, tmp_path / "out.pack", fields=("rgb",))
     assert manifests.read(tmp_path / "out.pack").schema.names == ("key", "rgb", "orientation")
-    with pytest.raises(InvalidRequest, match="no field 'colour'"):
-        packed(root, tmp_path / "other.pack", fields=("colour",))
+    with pytest.raises(InvalidRequest, match="no field 'color'"):
+        packed(root, tmp_path / "other.pack", fields=("color",))
 
 
 def test_codecs_are_chosen_field_by_field(tmp_path: Path) -> None:
@@ -358,7 +356,7 @@ def test_codecs_are_chosen_field_by_field(tmp_path: Path) -> None:
 
 
 def test_splits_and_sidecars_come_along(tmp_path: Path) -> None:
-    files = {f"{name}.jpg": source_trees.picture(at, suffix=".jpg") for at, name in enumerate("abcd")}
+    files = {f"{name}.jpg": source_trees.image(at, suffix=".jpg") for at, name in enumerate("abcd")}
     files |= {f"{name}_d.tiff": source_trees.depth(at) for at, name in enumerate("abcd")}
     root = source_trees.write(tmp_path / "in", files)
     (tmp_path / "train.txt").write_text("c.jpg\na.jpg\n")
@@ -412,8 +410,8 @@ def test_an_argument_of_another_type_is_refused_by_its_name(tmp_path: Path, name
 
 
 def test_an_argument_that_no_source_has_is_refused_by_its_name(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="^colour: "):
-        packer.convert(photos(tmp_path / "in", 1), tmp_path / "out.pack", colour="red")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="^color: "):
+        packer.convert(photos(tmp_path / "in", 1), tmp_path / "out.pack", color="red")  # type: ignore[call-arg]
 
 
 def test_options_refuse_what_they_do_not_know(tmp_path: Path) -> None:
@@ -446,7 +444,7 @@ def test_a_resize_that_is_none_is_refused_before_anything_is_read(tmp_path: Path
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(("to", "label"), [("caffe-lmdb", 1 << 31), ("recordio", (1 << 24) + 1)])
 def test_a_label_that_a_tool_cannot_hold_is_a_bad_sample(tmp_path: Path, to: str, label: int) -> None:
-    samples = [{"image": source_trees.picture(1), "label": number, "name": f"s{number}"} for number in (3, label, 5)]
+    samples = [{"image": source_trees.image(1), "label": number, "name": f"s{number}"} for number in (3, label, 5)]
     with pytest.raises(BadInputs) as caught:
         packer.convert(samples, tmp_path / "a.pack", to=to, key="name")
     (line,) = str(caught.value).splitlines()[1:]

@@ -12,7 +12,7 @@ from packer.conversion.convert import ConversionSummary
 from packer.errors import BadInputs, Interrupted, InvalidRequest
 from packer.system.progress_callback import Progress
 from tests.support.command_line import run
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import image, write
 
 
 @pytest.mark.one_in(2)
@@ -22,8 +22,8 @@ from tests.support.source_trees import picture, write
     (["0 0 1 1", "1 1 5 5", "0.5 0.5 64.4 48.2"], ""),
     (["", "", ""], ""),
 ], ids=["shares", "outside", "px", "none"])  # fmt: skip
-def test_boxes_that_are_no_pixels_of_their_pictures_are_told(tmp_path: Path, boxes: list[str], said: str) -> None:
-    root = write(tmp_path / "in", {f"{n}.png": picture(n) for n in range(3)})
+def test_boxes_that_are_no_pixels_of_their_images_are_told(tmp_path: Path, boxes: list[str], said: str) -> None:
+    root = write(tmp_path / "in", {f"{n}.png": image(n) for n in range(3)})
     write(root, {f"{n}.txt": text for n, text in enumerate(boxes)})
     done = run("convert", root, tmp_path / "a.pack", "--sidecar", "boxes=.txt:boxes", "--json")
     assert done.returncode == 0, done.stderr
@@ -33,7 +33,7 @@ def test_boxes_that_are_no_pixels_of_their_pictures_are_told(tmp_path: Path, box
     assert all(note in shown.stderr for note in found)
 
 
-def test_boxes_of_a_turned_picture_are_seen_in_their_frame(tmp_path: Path) -> None:
+def test_boxes_of_a_turned_image_are_seen_in_their_frame(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     (tmp_path / "in").mkdir()
@@ -52,7 +52,7 @@ def test_boxes_of_a_turned_picture_are_seen_in_their_frame(tmp_path: Path) -> No
 
 
 def test_a_run_that_goes_on_counts_what_the_earlier_one_did(tmp_path: Path) -> None:
-    root = write(tmp_path / "in", {f"{n}.png": picture(n) for n in range(6)})
+    root = write(tmp_path / "in", {f"{n}.png": image(n) for n in range(6)})
     write(root, {f"{n}.txt": "0 0 1 1" for n in range(6)})
 
     def stop(now: Progress) -> None:
@@ -72,7 +72,7 @@ def test_a_run_that_goes_on_counts_what_the_earlier_one_did(tmp_path: Path) -> N
 
 
 def test_the_summary_has_every_note_that_the_listener_gets(tmp_path: Path) -> None:
-    root = write(tmp_path / "in", {f"{kind}/{n}.png": picture(n) for kind in ("ape", "cat") for n in range(3)})
+    root = write(tmp_path / "in", {f"{kind}/{n}.png": image(n) for kind in ("ape", "cat") for n in range(3)})
     write(root, {"readme.txt": "x"})
     heard: list[str] = []
     made = packer.convert(root, tmp_path / "a.pack", on_note=heard.append)
@@ -91,7 +91,7 @@ def _with_holes(hole: float, dtype: str) -> np.ndarray[tuple[int, int], np.dtype
 
 
 def _depth_tree(root: Path, hole: float, dtype: str) -> Path:
-    write(root, {f"{n}.jpg": picture(n, suffix=".jpg") for n in range(3)})
+    write(root, {f"{n}.jpg": image(n, suffix=".jpg") for n in range(3)})
     for n in range(3):
         Image.fromarray(_with_holes(hole, dtype)).save(root / f"{n}_d.tif")
     return root
@@ -127,12 +127,12 @@ def test_what_is_no_value_of_a_missing_pixel_is_refused(tmp_path: Path, typed: s
         packer.convert(root, tmp_path / "a.pack", sidecars={"d": typed})
 
 
-# ---- masks in alpha, of several forms; pictures of two sizes
+# ---- masks in alpha, of several forms; images of two sizes
 
 
 def _alpha_masks(root: Path, form: str, grays: int | None) -> Path:
     """Masks with their content in alpha. grays: the gray that all pixels have, None for one of their own each."""
-    write(root, {f"{n}.jpg": picture(n, suffix=".jpg") for n in range(3)})
+    write(root, {f"{n}.jpg": image(n, suffix=".jpg") for n in range(3)})
     for n in range(3):
         content = np.random.default_rng(n).integers(0, 4, (48, 64)).astype(np.uint8)
         gray = np.random.default_rng(9 + n).integers(0, 4, (48, 64)).astype(np.uint8)
@@ -171,7 +171,7 @@ def test_alpha_that_says_more_than_the_grays_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("alpha", ["opaque", "clear where 0"])
 def test_alpha_that_says_no_more_is_not(tmp_path: Path, alpha: str) -> None:
-    root = write(tmp_path / "in", {f"{n}.jpg": picture(n, suffix=".jpg") for n in range(3)})
+    root = write(tmp_path / "in", {f"{n}.jpg": image(n, suffix=".jpg") for n in range(3)})
     values = np.random.default_rng(0).integers(0, 4, (48, 64)).astype(np.uint8)
     last = np.full_like(values, 255) if alpha == "opaque" else np.where(values > 0, 255, 0).astype(np.uint8)
     for n in range(3):
@@ -183,9 +183,9 @@ def test_alpha_that_says_no_more_is_not(tmp_path: Path, alpha: str) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--resize", "32")])
-def test_pictures_of_two_sizes_are_told(tmp_path: Path, options: tuple[str, ...]) -> None:
-    root = write(tmp_path / "in", {f"hr/{n}.png": picture(n, height=96, width=96) for n in range(3)})
-    write(root, {f"lr/{n}.png": picture(n, height=48, width=48) for n in range(3)})
+def test_images_of_two_sizes_are_told(tmp_path: Path, options: tuple[str, ...]) -> None:
+    root = write(tmp_path / "in", {f"hr/{n}.png": image(n, height=96, width=96) for n in range(3)})
+    write(root, {f"lr/{n}.png": image(n, height=48, width=48) for n in range(3)})
     asked = ("--classes", "none", "--sidecar", "lr=lr/{stem}.png:image", "--json", *options)
     done = run("convert", root, tmp_path / "a.pack", *asked)
     (note,) = (note for note in json.loads(done.stdout)["notes"] if note.startswith("lr: "))

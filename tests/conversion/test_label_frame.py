@@ -1,6 +1,6 @@
-"""Labels of pictures that are not upright by their EXIF orientation: stored, upright or stated by a label file.
+"""Labels of images that are not upright by their EXIF orientation: stored, upright or stated by a label file.
 
-The oracle is the picture: Pillow turns it upright, and each object's colour says where its box, its polygons and its
+The oracle is the image: Pillow turns it upright, and each object's color says where its box, its polygons and its
 keypoints must be.
 """
 
@@ -33,13 +33,13 @@ def extents(pixels: npt.NDArray[Any]) -> list[list[int]]:
     """The edges of each object's pixels."""
     found = []
     for place in range(len(OBJECTS)):
-        rows, columns = np.nonzero(pixels[..., 0] == annotated_source.colour(place))
+        rows, columns = np.nonzero(pixels[..., 0] == annotated_source.color(place))
         found.append([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
     return [[int(edge) for edge in each] for each in found]
 
 
 def assert_over_pixels(sample: dict[str, Any]) -> None:
-    """All labels of a sample (numpy) lie over the objects in its picture."""
+    """All labels of a sample (numpy) lie over the objects in its image."""
     wanted = extents(sample["image"])
     assert np.abs(sample["boxes"] - wanted).max() < 1e-4
     for place, (x0, y0, x1, y1) in enumerate(wanted):
@@ -50,7 +50,7 @@ def assert_over_pixels(sample: dict[str, Any]) -> None:
         assert np.abs([*ends.min(axis=0) - (x0, y0), *ends.max(axis=0) - (x1 - 1, y1 - 1)]).max() < 1e-4
 
 
-def test_the_trees_pictures_are_what_pillow_shows_upright(tmp_path: Path) -> None:
+def test_the_trees_images_are_what_pillow_shows_upright(tmp_path: Path) -> None:
     for orientation in range(1, 9):
         file = tree(tmp_path / str(orientation), orientation) / "a.png"
         shown = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(file.read_bytes()))))
@@ -102,18 +102,18 @@ def test_a_stated_size_that_tells_nothing_is_refused(
         packer.convert(source, tmp_path / "pack")
 
 
-def test_a_turned_picture_without_labels_needs_no_frame(tmp_path: Path) -> None:
+def test_a_turned_image_without_labels_needs_no_frame(tmp_path: Path) -> None:
     root = annotated_source.write(tmp_path / "set", {"a": (SIZE, [])}, orientation=3)
     packer.convert(AnnotatedSource(root, frame="stated"), tmp_path / "pack")
     assert packer.open(tmp_path / "pack")[0]["boxes"].shape == (0, 4)
 
 
-def test_another_stated_size_of_an_upright_picture_is_noted(tmp_path: Path) -> None:
+def test_another_stated_size_of_an_upright_image_is_noted(tmp_path: Path) -> None:
     source = AnnotatedSource(tree(tmp_path / "set", 1, stated={"a": (41, 60)}), frame="stated")
     summary = packer.convert(source, tmp_path / "pack", threads=min(2, usable_cores()))
     ((key, note),) = summary.incomplete
     assert key == "a"
-    assert note == "its labels state 60x41 px, the picture has 60x40: they may be of another"
+    assert note == "its labels state 60x41 px, the image has 60x40: they may be of another"
     assert packer.open(tmp_path / "pack", output="numpy")[0]["boxes"].tolist() == [list(each) for each in OBJECTS]
 
 
@@ -128,7 +128,7 @@ def test_the_samples_of_a_wrapped_source_keep_their_frame(tmp_path: Path) -> Non
 
 
 class WithMask(AnnotatedSource):
-    """The same with a mask of the objects, a file over the picture as viewers show it."""
+    """The same with a mask of the objects, a file over the image as viewers show it."""
 
     def __init__(self, root: Path, *, frame: Frame = "upright") -> None:
         super().__init__(root, frame=frame)
@@ -146,7 +146,7 @@ class WithMask(AnnotatedSource):
     ("frame", "orientation"),  # a stated size tells where the sides are exchanged
     [*(("upright", number) for number in range(2, 9)), *(("stated", number) for number in range(5, 9))],
 )
-def test_an_upright_mask_lies_over_the_upright_picture(tmp_path: Path, orientation: int, to: str, frame: Frame) -> None:
+def test_an_upright_mask_lies_over_the_upright_image(tmp_path: Path, orientation: int, to: str, frame: Frame) -> None:
     source = WithMask(tree(tmp_path / "set", orientation), frame=frame)
     packer.convert(source, tmp_path / "pack", to=to, exif="rotate", order="stored")
     sample = packer.open(tmp_path / "pack", output="numpy")[0]
@@ -154,7 +154,7 @@ def test_an_upright_mask_lies_over_the_upright_picture(tmp_path: Path, orientati
     assert_over_pixels(sample)
 
 
-def test_an_upright_mask_needs_an_upright_picture(tmp_path: Path) -> None:
+def test_an_upright_mask_needs_an_upright_image(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"'mask'.*EXIF orientation 6.*--exif rotate stores both upright"):
         packer.convert(WithMask(tree(tmp_path / "set", 6)), tmp_path / "pack")
     packer.convert(WithMask(tree(tmp_path / "plain", 1)), tmp_path / "pack")

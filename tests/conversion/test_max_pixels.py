@@ -13,7 +13,7 @@ from packer.errors import BadInputs, DamagedImage, InvalidRequest, OutOfMemory
 from packer.pack import manifest
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.system.machine_limits import Limit
-from tests.support import picture_files
+from tests.support import image_files
 from tests.support.command_line import called, run, run_with_torch
 from tests.support.source_trees import photos
 
@@ -48,21 +48,21 @@ def test_what_is_no_limit_is_one_line(tmp_path: Path, text: str) -> None:
 
 
 def test_a_header_beyond_100_mp_is_read_where_that_is_allowed() -> None:
-    large = picture_files.bomb(10_001, 10_000)
+    large = image_files.bomb(10_001, 10_000)
     with pytest.raises(DamagedImage, match="the limit is 100 MP"):
         images.sniff(large)
     assert images.sniff(large, 200_000_000).height == 10_001
     with pytest.raises(DamagedImage, match="the limit is 1000 MP"):
-        images.sniff(picture_files.bomb(2**31 - 1, 2**31 - 1), MOST_PIXELS)
+        images.sniff(image_files.bomb(2**31 - 1, 2**31 - 1), MOST_PIXELS)
 
 
-def test_a_large_picture_is_refused_where_memory_has_no_room_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_image_is_refused_where_memory_has_no_room_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "packer.system.machine_limits.Machine.memory", lambda self: Limit("memory", 1 << 34, 250_000_000)
     )
     with pytest.raises(OutOfMemory, match="300,030,000 bytes does not fit into memory, of which 250,000,000 are free"):
-        images.sniff(picture_files.bomb(10_001, 10_000), 200_000_000)
-    assert images.sniff(picture_files.bomb(1000, 1000), 200_000_000).height == 1000
+        images.sniff(image_files.bomb(10_001, 10_000), 200_000_000)
+    assert images.sniff(image_files.bomb(1000, 1000), 200_000_000).height == 1000
 
 
 @pytest.mark.parametrize("limit", [0, -1, MOST_PIXELS + 1, True, "5", 1.5, 1 << 62])
@@ -74,11 +74,11 @@ def test_a_pack_cannot_raise_it_beyond_the_bound(limit: object) -> None:
 
 
 @pytest.mark.full
-def test_a_picture_of_more_than_100_mp_is_packed_and_read(tmp_path: Path) -> None:
+def test_a_image_of_more_than_100_mp_is_packed_and_read(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    grey = np.zeros((10_001, 10_000), np.uint8)
-    grey[-1, -1] = 200
-    cv2.imwrite(str(tmp_path / "in/a.png"), grey)
+    gray = np.zeros((10_001, 10_000), np.uint8)
+    gray[-1, -1] = 200
+    cv2.imwrite(str(tmp_path / "in/a.png"), gray)
     assert isinstance(called("convert", tmp_path / "in", tmp_path / "a.pack").exception, BadInputs)
     assert called("convert", tmp_path / "in", tmp_path / "a.pack", "--max-pixels", "101M").exit_code == 0
     assert LMDBDataset(tmp_path / "a.pack")[0]["image"][:, -1, -1].tolist() == [200, 200, 200]

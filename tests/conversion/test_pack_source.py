@@ -249,9 +249,9 @@ def test_an_unfinished_copy_goes_on_and_refuses_another_pack(tmp_path: Path, mon
 # ---- as a source
 
 
-def test_a_pack_is_recognised_before_what_its_files_look_like(tmp_path: Path) -> None:
+def test_a_pack_is_recognized_before_what_its_files_look_like(tmp_path: Path) -> None:
     convert_folder(photos(tmp_path / "in", 4), tmp_path / "a.pack")
-    source_trees.write(tmp_path / "a.pack", {"stray.png": source_trees.picture(1)})
+    source_trees.write(tmp_path / "a.pack", {"stray.png": source_trees.image(1)})
     source, found = SourceSpec().open(tmp_path / "a.pack")
     assert source.kind == "pack"
     assert found == "pack of 4 samples, format lmdb"

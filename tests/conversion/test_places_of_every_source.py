@@ -16,10 +16,10 @@ from packer.images import sniff
 from packer.pack import manifest as manifests
 from packer.schema import MOST_PIXELS, PIXEL_KINDS
 from packer.sources import base
-from tests.support.source_trees import BUILDERS, encoded, picture, write
+from tests.support.source_trees import BUILDERS, encoded, image, write
 
 WITH_BOXES = ("coco", "table", "vmrd", "voc", "yolo")
-WITH_SECOND_PICTURES = (
+WITH_SECOND_IMAGES = (
     *("cornell", "grasp-anything", "graspnet-rect", "ivalab", "jacquard", "ocid-grasp", "pairs", "regrad", "voc"),
     *("npz", "webdataset"),
 )
@@ -28,7 +28,7 @@ WITH_SECOND_PICTURES = (
 def boxes_of_a_table(root: Path) -> Path:
     """A table with boxes: that of the builders has none."""
     rows = "file_name,xmin,ymin,xmax,ymax\na.png,1,2,30,40\nb.png,,,,\n"
-    return write(root, {"metadata.csv": rows, "a.png": picture(1), "b.png": picture(2)})
+    return write(root, {"metadata.csv": rows, "a.png": image(1), "b.png": image(2)})
 
 
 def with_value(monkeypatch: pytest.MonkeyPatch, name: str, field: str, changed: Any) -> None:
@@ -57,9 +57,9 @@ def test_what_is_no_box_is_refused(
 
 
 def smaller(value: Any, *, turned: bool) -> Any:
-    """A picture of half the sides, turned or not: a file for a file, pixels for pixels."""
+    """An image of half the sides, turned or not: a file for a file, pixels for pixels."""
     if isinstance(value, bytes) and sniff(value, MOST_PIXELS).palette:
-        pixels = np.asarray(Image.open(io.BytesIO(value)))  # the indices, as a gray picture
+        pixels = np.asarray(Image.open(io.BytesIO(value)))  # the indices, as a gray image
     elif isinstance(value, bytes):
         pixels = cv2.imdecode(np.frombuffer(value, np.uint8), cv2.IMREAD_UNCHANGED)
     else:
@@ -72,8 +72,8 @@ def smaller(value: Any, *, turned: bool) -> Any:
 
 
 @pytest.mark.one_in(6)
-@pytest.mark.parametrize("name", WITH_SECOND_PICTURES)
-def test_a_picture_of_another_size_than_the_first_is_said(
+@pytest.mark.parametrize("name", WITH_SECOND_IMAGES)
+def test_a_image_of_another_size_than_the_first_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     root = BUILDERS[name](tmp_path / "in")

@@ -33,7 +33,7 @@ def stored(pack: Path) -> dict[str, str]:
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("preset", ["ggcnn", "grconvnet"])
-def test_jacquard_is_stored_at_twice_the_output_lossless_and_labelled(preset: str, tmp_path: Path) -> None:
+def test_jacquard_is_stored_at_twice_the_output_lossless_and_labeled(preset: str, tmp_path: Path) -> None:
     root = grasp_folders.jacquard(tmp_path / "set")
     next(root.rglob("1_aa01_grasps.txt")).unlink()
     assert convert(root, tmp_path / "pack", "--preset", preset)["skipped"] == [["1_aa01", "no _grasps.txt"]]
@@ -74,8 +74,8 @@ def test_what_the_user_says_wins(tmp_path: Path) -> None:
     }
     assert manifests.read(tmp_path / "pack").schema["rgb"].shape == (64, 64, 3)
     scenes = grasp_folders.cornell(tmp_path / "scenes", 2)
-    convert(scenes, tmp_path / "colour", "--preset", "grconvnet", "--fields", "rgb,grasps", "--codec", "rgb=png")
-    assert stored(tmp_path / "colour") == {
+    convert(scenes, tmp_path / "color", "--preset", "grconvnet", "--fields", "rgb,grasps", "--codec", "rgb=png")
+    assert stored(tmp_path / "color") == {
         "key": "text",
         "rgb": "png",
         "grasps": "raw:float32",
@@ -93,7 +93,7 @@ def test_a_pack_is_packed_again_with_a_preset(tmp_path: Path) -> None:
 
 
 def test_other_grasp_sets_are_stored_whole_without_depth_that_has_holes(tmp_path: Path) -> None:
-    """Rows of GraspNet's are no rows of Jacquard's: its pictures are no squares, and stay what they are."""
+    """Rows of GraspNet's are no rows of Jacquard's: its images are no squares, and stay what they are."""
     convert(graspnet_rect.build(tmp_path / "set"), tmp_path / "pack", "--preset", "grconvnet")
     schema = manifests.read(tmp_path / "pack").schema
     assert schema["rgb"].codec == "raw"

@@ -72,7 +72,7 @@ def test_changed_inputs_and_options_are_refused_until_restart(tmp_path: Path, fo
     with pytest.raises(InvalidRequest, match="--restart"):
         convert_source(opened(root), tmp_path / "out.pack", replace(options, part_bytes=4000))
     path = root / "class0/0000.jpg"
-    path.write_bytes(source_trees.picture(99, suffix=".jpg", height=24, width=32))
+    path.write_bytes(source_trees.image(99, suffix=".jpg", height=24, width=32))
     with pytest.raises(InvalidRequest, match="--restart"):
         convert_source(opened(root), tmp_path / "out.pack", options)
     convert_source(opened(root), tmp_path / "out.pack", options, restart=True)

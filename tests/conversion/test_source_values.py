@@ -24,7 +24,7 @@ from packer.sources.image_files import folder
 from tests.sources.test_coco import segments
 from tests.support import layout_trees, source_trees
 from tests.support.command_line import called
-from tests.support.picture_files import colours, oriented
+from tests.support.image_files import colors, oriented
 from tests.support.source_trees import encoded, write
 
 
@@ -174,11 +174,11 @@ def test_a_category_more_renumbers_no_sample(tmp_path: Path) -> None:
     assert "the pack has 0 (cat), the source 2 (cup)" in lines[1]
 
 
-def test_annotations_and_pictures_that_come_and_go(tmp_path: Path) -> None:
+def test_annotations_and_images_that_come_and_go(tmp_path: Path) -> None:
     root, pack = coco_set(tmp_path)
     train = root / "annotations/instances_train2017.json"
     edit_json(train, lambda data: data["annotations"].pop(0))
-    (root / "train2017/000011.jpg").write_bytes(source_trees.picture(9, suffix=".jpg"))
+    (root / "train2017/000011.jpg").write_bytes(source_trees.image(9, suffix=".jpg"))
     edit_json(train, lambda data: data["images"].append({**data["images"][0], "id": 11, "file_name": "000011.jpg"}))
     edit_json(
         root / "annotations/instances_val2017.json", lambda data: data["annotations"][0].update(bbox=[3, 3, 3, 4])
@@ -199,15 +199,15 @@ def test_annotations_and_pictures_that_come_and_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exif", ["ignore", "rotate"])
-def test_labels_of_turned_pictures_are_placed_as_they_were(tmp_path: Path, exif: str) -> None:
-    """Masks and boxes in XML lie over the picture of the size that it states, here the upright one."""
+def test_labels_of_turned_images_are_placed_as_they_were(tmp_path: Path, exif: str) -> None:
+    """Masks and boxes in XML lie over the image of the size that it states, here the upright one."""
     root = layout_trees.builders()["voc"](tmp_path / "in")
     for path in sorted((root / "JPEGImages").iterdir()):
-        path.write_bytes(oriented(6, pixels=colours(1, height=64, width=48)))
+        path.write_bytes(oriented(6, pixels=colors(1, height=64, width=48)))
     edit(root / "Annotations/2008_000001.xml", "<annotation>", f"<annotation>{SIZE}")
     if exif == "rotate":
         packer.convert(root, tmp_path / "voc.pack", exif="rotate", resize=24)
-    else:  # which takes no mask that lies over the upright picture
+    else:  # which takes no mask that lies over the upright image
         shutil.rmtree(root / "SegmentationClass")
         shutil.rmtree(root / "SegmentationObject")
         packer.convert(root, tmp_path / "voc.pack")
@@ -220,11 +220,11 @@ def test_labels_of_turned_pictures_are_placed_as_they_were(tmp_path: Path, exif:
 
 
 @pytest.mark.parametrize(("frame", "size"), [("upright", (48, 64)), ("stored", (64, 48)), ("upright", (24, 32))])
-def test_masks_beside_turned_pictures_are_compared_where_they_lie(
+def test_masks_beside_turned_images_are_compared_where_they_lie(
     tmp_path: Path, frame: Literal["stored", "upright"], size: tuple[int, int]
 ) -> None:
     height, width = size
-    files = {"a.jpg": oriented(6, pixels=colours(1, height=64, width=48)), "a.txt": "1 2 30 40\n"}
+    files = {"a.jpg": oriented(6, pixels=colors(1, height=64, width=48)), "a.txt": "1 2 30 40\n"}
     root = write(tmp_path / "in", {**files, "a_m.png": source_trees.mask(3, height=height, width=width)})
     beside = {"mask": "_m.png:mask", "box": ".txt:boxes"}
     packer.convert(root, tmp_path / "a.pack", sidecars=beside, exif="rotate", sidecar_frame=frame, resize=(24, 32))
@@ -247,7 +247,7 @@ MOVES: list[dict[str, Any]] = [{"resize": 20}, {"resize": 40}, {"exif": "rotate"
 @pytest.mark.parametrize("options", MOVES)
 @pytest.mark.parametrize("kind", ["mask", "mask:uint16", "depth:0", "image"])
 def test_moved_pixels_of_other_files_are_told(tmp_path: Path, kind: str, options: dict[str, Any]) -> None:
-    root = write(tmp_path / "in", {f"{number}.png": source_trees.picture(number) for number in range(3)})
+    root = write(tmp_path / "in", {f"{number}.png": source_trees.image(number) for number in range(3)})
     for number in range(3):
         values = np.random.default_rng(number).integers(0, 200, (48, 64)).astype(np.uint8).repeat(3).reshape(48, 64, 3)
         wide = values[..., 0].astype(np.uint16) * 300
@@ -264,15 +264,15 @@ def test_moved_pixels_of_other_files_are_told(tmp_path: Path, kind: str, options
 
 def test_values_that_were_computed_are_compared_as_pixels(tmp_path: Path) -> None:
     """Segments of a panoptic file become a mask, which is moved, packed again, and of other numbers now."""
-    colours = np.zeros((48, 64, 3), np.uint8)
-    colours[8:40, 8:40] = (7, 1, 200)
-    root = segments(tmp_path / "in", colours, [3, 7 + 256 + 200 * 65536])
+    colors = np.zeros((48, 64, 3), np.uint8)
+    colors[8:40, 8:40] = (7, 1, 200)
+    root = segments(tmp_path / "in", colors, [3, 7 + 256 + 200 * 65536])
     packer.convert(root, tmp_path / "a.pack")
     packer.convert(tmp_path / "a.pack", tmp_path / "b.pack", resize=24, fields=("image", "mask", "segment_labels"))
     for name in ("a.pack", "b.pack"):
         assert found_in(tmp_path / name, root) == ([], {})
-    colours[8:10, 8:40] = 0
-    (root / "annotations/panoptic_val/a.png").write_bytes(encoded(".png", np.ascontiguousarray(colours[..., ::-1])))
+    colors[8:10, 8:40] = 0
+    (root / "annotations/panoptic_val/a.png").write_bytes(encoded(".png", np.ascontiguousarray(colors[..., ::-1])))
     assert fields_in(found_in(tmp_path / "a.pack", root)[0], "val/a.jpg") == {"mask", "panoptic_file"}
     comparison = Comparison(tmp_path / "b.pack", root)
     assert without_extras(list(comparison.problems())) == []
@@ -340,7 +340,7 @@ def test_so_do_its_sidecars_and_splits(tmp_path: Path) -> None:
 
 
 BESIDE: dict[str, bytes | str] = {
-    ".jpg": source_trees.picture(1, suffix=".jpg"),
+    ".jpg": source_trees.image(1, suffix=".jpg"),
     ".txt": "1 2 3 4\n",
     ".num": "7\n",
     "_m.png": source_trees.mask(1),

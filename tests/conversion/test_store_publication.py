@@ -31,9 +31,9 @@ SUFFIX = formats.load("lmdb").SUFFIX
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """A folder of pictures."""
+    """A folder of images."""
     for number in range(12):
-        source_trees.write(tmp_path / "photos", {f"{number % 3}/{number}.png": source_trees.picture(number)})
+        source_trees.write(tmp_path / "photos", {f"{number % 3}/{number}.png": source_trees.image(number)})
     (tmp_path / "scratch").mkdir()
     return tmp_path / "photos"
 

@@ -24,7 +24,7 @@ from packer.pack.manifest import Manifest
 from packer.pack.reader import Pack
 from packer.pack.verification import problems
 from packer.schema import Field, Schema
-from tests.support import built_packs, id_masks, picture_files
+from tests.support import built_packs, id_masks, image_files
 from tests.support.id_masks import ID, SIDECAR, SIZE, MaskSource, mask_of
 from tests.support.source_trees import encoded, write
 
@@ -54,7 +54,7 @@ def are(found: Sequence[Array], wanted: Sequence[Array]) -> bool:
 
 
 def halved(mask: Array) -> Array:
-    """What nearest neighbour makes of a half: of two pixels the later one."""
+    """What nearest neighbor makes of a half: of two pixels the later one."""
     return mask[1::2, 1::2]
 
 
@@ -185,7 +185,7 @@ def test_batches_of_a_data_loader_and_those_that_a_transform_makes(
 def test_masks_of_several_sizes_in_a_batch_say_what_to_do(tmp_path: Path) -> None:
     sizes = {0: (48, 64), 1: (40, 64)}  # of one width: as lists of numbers of different lengths would be
     for number, (height, width) in sizes.items():
-        photo = picture_files.jpeg(picture_files.colours(number, height=48, width=64))
+        photo = image_files.jpeg(image_files.colors(number, height=48, width=64))
         ids = np.full((height, width), ID + number, np.uint16)
         write(tmp_path / "set", {f"{number}.jpg": photo, f"{number}_ids.png": encoded(".png", ids)})
     pack = convert(tmp_path / "set", tmp_path / "pack")
@@ -193,7 +193,7 @@ def test_masks_of_several_sizes_in_a_batch_say_what_to_do(tmp_path: Path) -> Non
     for options in ({}, {"transform": dict}):
         with (
             packer.Loader(packer.open(pack, fields=("mask",), **options), 2) as loader,
-            pytest.raises(packer.errors.MixedShapes, match="field 'mask': pictures of 2 shapes in one batch"),
+            pytest.raises(packer.errors.MixedShapes, match="field 'mask': images of 2 shapes in one batch"),
         ):
             next(iter(loader))
 
@@ -202,7 +202,7 @@ def test_masks_of_several_sizes_in_a_batch_say_what_to_do(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("codec", ["encoded", "raw"])
-def test_masks_are_turned_with_their_pictures(tmp_path: Path, codec: str) -> None:
+def test_masks_are_turned_with_their_images(tmp_path: Path, codec: str) -> None:
     root = id_masks.tree(tmp_path / "set", 3, orientation=6)
     pack = convert(root, tmp_path / "pack", exif="rotate", sidecar_frame="stored", codecs={"mask": codec})
     assert are(masks(pack), [np.rot90(mask_of(number), -1) for number in range(3)])

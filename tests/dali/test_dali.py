@@ -150,7 +150,7 @@ assert at == len(dataset)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the pack of the page, of pictures large enough for it."""
+    """A folder with the pack of the page, of images large enough for it."""
     packed(photos(tmp_path / "photos", 140, height=48, width=64), tmp_path / "photos.pack")
     return tmp_path
 

@@ -21,7 +21,7 @@ from packer.errors import InvalidRequest, MissingPackage, UnknownKey, WrongType
 from packer.geometry import CenterCrop, RandomResizedCrop
 from tests.support import id_masks, source_trees
 from tests.support.conversions import packed
-from tests.support.source_trees import photos, picture, write
+from tests.support.source_trees import image, photos, write
 
 
 @dataclass(frozen=True)
@@ -169,8 +169,8 @@ def test_masks_and_points_beside_files_are_decoded(tmp_path: Path) -> None:
     assert (made.dtypes, made.ndims, made.layouts) == (("uint8", "uint8", "float32"), (1, 3, 3), ("", "HWC", ""))
 
 
-def test_pictures_of_many_sizes_are_a_list(tmp_path: Path) -> None:
-    files = {f"{size}.png": picture(size, height=size, width=2 * size) for size in (8, 12, 16)}
+def test_images_of_many_sizes_are_a_list(tmp_path: Path) -> None:
+    files = {f"{size}.png": image(size, height=size, width=2 * size) for size in (8, 12, 16)}
     packed(write(tmp_path / "sizes", files), tmp_path / "sizes.pack")
     ((pixels, keys),) = batches(source(tmp_path / "sizes.pack", 3, fields=("image", "key"), encoded=False))
     assert [array.shape for array in pixels] == [

@@ -1,4 +1,4 @@
-"""Batches in the making: which thread takes what at once, and what is said, once, of a picture that does not decode."""
+"""Batches in the making: which thread takes what at once, and what is said, once, of an image that does not decode."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from packer.datasets.pack_dataset import PackDataset
 from packer.errors import CorruptRecord
 from packer.loading.batch_jobs import DecodeJob
 from packer.system.buffer_pool import BufferPool, PooledBuffer
-from tests.support import picture_files
+from tests.support import image_files
 from tests.support.conversions import packed
 
 
@@ -21,9 +21,9 @@ def photos(folder: Path, sizes: list[tuple[int, int]], damaged: int | None = Non
     """A folder of JPEGs, of one of which the last third is missing."""
     (folder / "class").mkdir(parents=True)
     for number, (height, width) in enumerate(sizes):
-        file = picture_files.jpeg(picture_files.colours(number, height=height, width=width))
+        file = image_files.jpeg(image_files.colors(number, height=height, width=width))
         if number == damaged:
-            file = file[: len(file) * 2 // 3] + picture_files.EOI
+            file = file[: len(file) * 2 // 3] + image_files.EOI
         (folder / "class" / f"{number:03d}.jpg").write_bytes(file)
     return folder
 
@@ -35,7 +35,7 @@ def assembly(dataset: PackDataset) -> BatchDecoder:
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("sizes", [[(40, 60)] * 3, [(40, 60), (40, 60), (50, 60)]], ids=["one shape", "odd"])
 @pytest.mark.parametrize("how", [{"threads": 2}, {"num_workers": 2}], ids=str)
-def test_a_damaged_picture_is_named_once(tmp_path: Path, sizes: list[tuple[int, int]], how: dict[str, int]) -> None:
+def test_a_damaged_image_is_named_once(tmp_path: Path, sizes: list[tuple[int, int]], how: dict[str, int]) -> None:
     packed(photos(tmp_path / "photos", sizes, damaged=2), tmp_path / "set.pack", to="lmdb", validate="header")
     dataset = packer.open(tmp_path / "set.pack")
     with pytest.raises(CorruptRecord) as alone:

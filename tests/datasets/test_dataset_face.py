@@ -26,7 +26,7 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def flat(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("flat")
-    packed(source_trees.write(folder / "in", {"a.png": source_trees.picture(1)}), folder / "flat.pack")
+    packed(source_trees.write(folder / "in", {"a.png": source_trees.image(1)}), folder / "flat.pack")
     return folder / "flat.pack"
 
 
@@ -74,7 +74,7 @@ def test_a_repr_names_fields_classes_and_size(pack: Path) -> None:
 
 
 def test_a_repr_shows_no_control_characters(tmp_path: Path) -> None:
-    files = {f"{name}\x1b[31m/a.png": source_trees.picture(1) for name in ("cat", "dog")}
+    files = {f"{name}\x1b[31m/a.png": source_trees.image(1) for name in ("cat", "dog")}
     packed(source_trees.write(tmp_path / "in", files), tmp_path / "a\x1b[0m.pack")
     dataset = packer.open(tmp_path / "a\x1b[0m.pack")
     for text in (repr(dataset), dataset._repr_html_(), repr(dataset.show(0))):
@@ -100,7 +100,7 @@ def test_a_notebook_shows_samples(pack: Path, tmp_path: Path, kind: str) -> None
 
 
 def test_a_notebook_escapes_names(tmp_path: Path) -> None:
-    files = {f"{name}/a.png": source_trees.picture(1) for name in ("<b>cat", "dog&")}
+    files = {f"{name}/a.png": source_trees.image(1) for name in ("<b>cat", "dog&")}
     packed(source_trees.write(tmp_path / "in", files), tmp_path / "a.pack")
     page = packer.open(tmp_path / "a.pack")._repr_html_()
     assert "&lt;b&gt;cat" in page

@@ -52,9 +52,9 @@ def test_samples_are_what_the_table_says(cornell: Path) -> None:
     arrays = LMDBDataset(cornell, output="numpy")[0]
     assert arrays["rgb"].shape == (24, 32, 3)
     assert arrays["depth"].shape == (24, 32)
-    pictures = LMDBDataset(cornell, output="pil")[0]
-    assert (pictures["rgb"].mode, pictures["rgb"].size, pictures["depth"].mode) == ("RGB", (32, 24), "F")
-    assert np.array_equal(np.asarray(pictures["rgb"]), arrays["rgb"])
+    images = LMDBDataset(cornell, output="pil")[0]
+    assert (images["rgb"].mode, images["rgb"].size, images["depth"].mode) == ("RGB", (32, 24), "F")
+    assert np.array_equal(np.asarray(images["rgb"]), arrays["rgb"])
     assert np.array_equal(sample["rgb"].permute(1, 2, 0).numpy(), arrays["rgb"])
 
 
@@ -126,13 +126,13 @@ def test_tuples_collate_as_torch_does(pack: Path) -> None:
     assert (tuple(images.shape), labels.tolist()) == ((5, 3, 24, 32), [dataset[at][1] for at in range(5)])
 
 
-def test_pictures_of_different_sizes_say_what_to_do(tmp_path: Path) -> None:
+def test_images_of_different_sizes_say_what_to_do(tmp_path: Path) -> None:
     root = source_trees.write(
         tmp_path / "in",
         {
-            "a.png": source_trees.picture(1),
-            "b.png": source_trees.picture(2, height=20),
-            "c.png": source_trees.picture(3),
+            "a.png": source_trees.image(1),
+            "b.png": source_trees.image(2, height=20),
+            "c.png": source_trees.image(3),
         },
     )
     packed(root, tmp_path / "out.pack")

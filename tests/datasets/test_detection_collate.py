@@ -1,4 +1,4 @@
-"""DetectionCollate: pictures and a dict of tensors per picture, of DataLoader and Loader alike."""
+"""DetectionCollate: images and a dict of tensors per image, of DataLoader and Loader alike."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_every_loader_gives_the_samples_boxes_and_labels(pack: Path) -> None:
             assert torch.equal(target["box_crowd"], sample["box_crowd"])
 
 
-def test_a_picture_without_boxes_has_a_target_of_no_rows() -> None:
+def test_a_image_without_boxes_has_a_target_of_no_rows() -> None:
     sample = {
         "image": torch.zeros(3, 4, 5),
         "boxes": torch.zeros(0, 4),
@@ -56,16 +56,16 @@ def test_a_picture_without_boxes_has_a_target_of_no_rows() -> None:
     assert [target["boxes"].shape for target in targets] == [(0, 4), (0, 4)]
 
 
-def test_pictures_of_many_sizes_are_a_list_and_numbers_become_tensors() -> None:
+def test_images_of_many_sizes_are_a_list_and_numbers_become_tensors() -> None:
     def sample(width: int, number: int) -> dict[str, Any]:
         return {
-            "picture": torch.full((3, 4, width), number),
+            "image": torch.full((3, 4, width), number),
             "rois": torch.ones(1, 4),
             "kinds": torch.tensor([2]),
             "id": number,
         }
 
-    collate = DetectionCollate(image="picture", boxes="rois", labels="kinds", others=("id",))
+    collate = DetectionCollate(image="image", boxes="rois", labels="kinds", others=("id",))
     images, targets = collate([sample(5, 7), sample(6, 8)])
     assert isinstance(images, list) and [tuple(image.shape) for image in images] == [(3, 4, 5), (3, 4, 6)]
     assert [target["id"].item() for target in targets] == [7, 8]

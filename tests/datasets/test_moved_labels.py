@@ -39,7 +39,7 @@ def runs(sample: dict[str, Any]) -> list[npt.NDArray[Any]]:
 
 @pytest.mark.parametrize("geometry", [None, RandomHorizontalFlip(1.0), Resize((80, 120)), CenterCrop((36, 30))])
 def test_everything_moves_with_the_pixels(pack: Path, geometry: Geometry | None) -> None:
-    """A polygon of edges and a keypoint of centres move by one pixel differently in a flip."""
+    """A polygon of edges and a keypoint of centers move by one pixel differently in a flip."""
     sample = packer.open(pack, output="numpy", geometry=geometry)[0]
     whole = [
         place
@@ -48,7 +48,7 @@ def test_everything_moves_with_the_pixels(pack: Path, geometry: Geometry | None)
     ]
     assert whole
     for place in whole if not isinstance(geometry, Resize) else ():
-        box = extent(sample["image"], annotated_source.colour(place))
+        box = extent(sample["image"], annotated_source.color(place))
         assert sample["boxes"][place].tolist() == box
         mine = np.concatenate(
             [run for run, owner in zip(runs(sample), sample["polygon_box"], strict=True) if owner == place]
@@ -56,13 +56,13 @@ def test_everything_moves_with_the_pixels(pack: Path, geometry: Geometry | None)
         assert [*mine.min(axis=0), *mine.max(axis=0)] == box
         ends = sample["keypoints"][place]
         assert [*ends.min(axis=0), *(ends.max(axis=0) + 1)] == box
-    if isinstance(geometry, Resize):  # edges are doubled, centres move to (2 x + 0.5)
+    if isinstance(geometry, Resize):  # edges are doubled, centers move to (2 x + 0.5)
         stored = packer.open(pack, output="numpy")[0]
         assert np.allclose(sample["polygons"], stored["polygons"] * 2)
         assert np.allclose(sample["keypoints"], stored["keypoints"] * 2 + 0.5)
 
 
-def test_a_flip_moves_edges_and_centres_by_one_pixel_differently(pack: Path) -> None:
+def test_a_flip_moves_edges_and_centers_by_one_pixel_differently(pack: Path) -> None:
     """COCO's polygons are continuous: x becomes width - x; its keypoints are pixels: x becomes width - 1 - x."""
     plain = packer.open(pack, output="numpy")[0]
     flipped = packer.open(pack, output="numpy", geometry=RandomHorizontalFlip(1.0))[0]
@@ -132,7 +132,7 @@ def test_a_side_that_is_too_short_takes_its_rows_along(pack: Path) -> None:
 
 @pytest.fixture(scope="module", params=[None, (15, 40)])
 def areas(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pictures of 80x60 px, one with two boxes, one without; as they are, and as 40x15 px."""
+    """Images of 80x60 px, one with two boxes, one without; as they are, and as 40x15 px."""
     sample: dict[str, Any] = {
         "image": np.zeros((60, 80, 3), np.uint8),
         "boxes": [[0, 0, 8, 4], [70, 50, 90, 70]],
@@ -191,7 +191,7 @@ def test_a_stock_data_loader_gives_the_same(pack: Path) -> None:
             assert same(batch[name][index], dataset[index][name]), (index, name)
 
 
-def test_pictures_of_one_stored_shape_are_gathered_and_the_rule_knows_their_size(tmp_path: Path) -> None:
+def test_images_of_one_stored_shape_are_gathered_and_the_rule_knows_their_size(tmp_path: Path) -> None:
     image = Field("image", "image", "raw", "uint8", (8, 10, 3))
     boxes = np.float32([[-4, 0, 6, 4], [7, 3, 30, 9]])
     folder = array_packs.displayed(

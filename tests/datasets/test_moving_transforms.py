@@ -1,4 +1,4 @@
-"""Transforms of torchvision that move pixels: refused where they would move one picture and leave the labels."""
+"""Transforms of torchvision that move pixels: refused where they would move one image and leave the labels."""
 
 import sys
 from collections.abc import Callable
@@ -141,7 +141,7 @@ WAYS: tuple[Callable[..., object], ...] = (
 
 @pytest.mark.parametrize("transform", MOVING.values(), ids=MOVING)
 @pytest.mark.parametrize("way", WAYS)
-def test_what_moves_one_picture_is_refused(pack: Path, way: Callable[..., object], transform: Any) -> None:
+def test_what_moves_one_image_is_refused(pack: Path, way: Callable[..., object], transform: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"boxes.*output=\"tv\".*geometry="):
         way(pack, transform, fields=BOXES)
 
@@ -173,11 +173,11 @@ def test_the_first_value_of_a_tuple_moves_alone_whatever_the_output(pack: Path) 
 
 
 def test_a_data_set_that_makes_its_own_samples_is_the_users(pack: Path) -> None:
-    class Pictures(packer.PackDataset):
+    class Images(packer.PackDataset):
         def __getitem__(self, index: int) -> Any:
             return {"image": super().__getitem__(index)["image"]}
 
-    flipped = next(iter(packer.Loader(Pictures(pack), 1, transform=MOVING["flip"])))
+    flipped = next(iter(packer.Loader(Images(pack), 1, transform=MOVING["flip"])))
     assert torch.equal(flipped["image"][0], packer.open(pack)[0]["image"].flip(-1))
 
 

@@ -21,7 +21,7 @@ _COUNT = 11
 
 
 class Normalised(LMDBDataset):
-    """The usual habit: pictures as numbers, one value more, some left out."""
+    """The usual habit: images as numbers, one value more, some left out."""
 
     def __getitem__(self, index: int) -> Any:
         sample = super().__getitem__(index)

@@ -61,7 +61,7 @@ print(json.dumps(said))
 """
 )
 
-# every transform of torchvision's that takes a picture: does it move a mask, which no change of colors does?
+# every transform of torchvision's that takes an image: does it move a mask, which no change of colors does?
 _MOVING_PROGRAM = (
     _TORCHVISION
     + """
@@ -74,7 +74,7 @@ arguments = {
     "RandomPosterize": (2, 1.0), "RandomSolarize": (9, 1.0), "RandomAdjustSharpness": (2, 1.0),
 }
 always = ("RandomHorizontalFlip", "RandomVerticalFlip", "RandomPerspective", "RandomZoomOut", "RandomErasing")
-left_out = (  # of batches, floats, values that are not pictures; containers; what needs the compiled half
+left_out = (  # of batches, floats, values that are not images; containers; what needs the compiled half
     "JPEG", "MixUp", "CutMix", "Compose", "RandomApply", "RandomChoice", "RandomOrder", "LinearTransformation",
     "Normalize", "ConvertBoundingBoxFormat", "UniformTemporalSubsample", "SetClampingMode", "SanitizeBoundingBoxes",
     "GaussianNoise", "SanitizeKeyPoints", "ToPILImage", "PILToTensor", "ToTensor", "Transform", "ToDtype",
@@ -82,7 +82,7 @@ left_out = (  # of batches, floats, values that are not pictures; containers; wh
 )
 refusing_masks = ("AutoAugment", "RandAugment", "TrivialAugmentWide", "AugMix", "FiveCrop", "TenCrop")
 generator = torch.Generator().manual_seed(3)
-picture = torch.randint(256, (3, 50, 60), dtype=torch.uint8, generator=generator)
+image = torch.randint(256, (3, 50, 60), dtype=torch.uint8, generator=generator)
 mask = torch.randint(256, (50, 60), dtype=torch.uint8, generator=generator)
 boxes = tv_tensors.BoundingBoxes([[2.0, 3.0, 29.0, 28.0]], format="XYXY", canvas_size=(50, 60))
 said = {}
@@ -90,7 +90,7 @@ for name, kind in vars(v2).items():
     if not isinstance(kind, type) or not issubclass(kind, v2.Transform) or name in left_out:
         continue
     made = kind(*arguments.get(name, ()), **({"p": 1.0} if name in always else {}))
-    sample = {"image": tv_tensors.Image(picture), "mask": tv_tensors.Mask(mask)}
+    sample = {"image": tv_tensors.Image(image), "mask": tv_tensors.Mask(mask)}
     if name == "RandomIoUCrop":
         sample["boxes"] = boxes
     moves = name in refusing_masks
@@ -124,7 +124,7 @@ def shifted(boxes: npt.NDArray[Any], x: int, y: int) -> npt.NDArray[Any]:
     return np.clip(boxes - [x, y, x, y], 0, [26, 18, 26, 18])
 
 
-def test_pictures_boxes_and_masks(tmp_path: Path) -> None:
+def test_images_boxes_and_masks(tmp_path: Path) -> None:
     load("voc").write(tmp_path / "set", samples=6, seed=3, size=(48, 64))
     packer.convert(tmp_path / "set", tmp_path / "pack")
     with packer.open(tmp_path / "pack", output="numpy") as dataset:

@@ -1,4 +1,4 @@
-"""output="tv": torchvision's transforms move pictures, masks and points of a sample as one."""
+"""output="tv": torchvision's transforms move images, masks and points of a sample as one."""
 
 import sys
 from dataclasses import replace
@@ -76,7 +76,7 @@ def test_without_torchvision_the_error_says_how_to_get_it(pack: Path) -> None:
         packer.open(pack, output="tv")[0]
 
 
-def test_pictures_of_two_sizes_have_no_canvas(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_of_two_sizes_have_no_canvas(monkeypatch: pytest.MonkeyPatch) -> None:
     class StandIn:
         Image = Mask = staticmethod(lambda value: value)
 
@@ -111,7 +111,7 @@ def test_edges_are_key_points_half_a_pixel_less(monkeypatch: pytest.MonkeyPatch)
 
 
 @needs_torchvision
-def test_edges_and_centres_are_flipped_as_packers_own_flip_does(tmp_path: Path) -> None:
+def test_edges_and_centers_are_flipped_as_packers_own_flip_does(tmp_path: Path) -> None:
     from torchvision.transforms import v2  # noqa: PLC0415
 
     packer.convert(AnnotatedSource(annotated_source.small_set(tmp_path / "set")), tmp_path / "pack")

@@ -1,4 +1,4 @@
-"""bmp parts: any reader of pictures finds them, names cannot harm, and no damage is read as a value."""
+"""bmp parts: any reader of images finds them, names cannot harm, and no damage is read as a value."""
 
 import os
 import shutil

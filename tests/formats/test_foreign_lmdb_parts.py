@@ -112,9 +112,9 @@ def test_a_basicsr_part_has_bare_files_and_its_list(tmp_path: Path) -> None:
     root = source_trees.write(
         tmp_path / "in",
         {
-            "low/a.b.png": source_trees.picture(1, suffix=".png", height=5, width=7),
-            "low/a_b.jpg": source_trees.picture(2, suffix=".jpg", height=6, width=9),
-            "top/c.png": source_trees.picture(3, suffix=".png", height=5, width=7),
+            "low/a.b.png": source_trees.image(1, suffix=".png", height=5, width=7),
+            "low/a_b.jpg": source_trees.image(2, suffix=".jpg", height=6, width=9),
+            "top/c.png": source_trees.image(3, suffix=".png", height=5, width=7),
         },
     )
     packed(root, tmp_path / "a.pack", to="basicsr-lmdb")

@@ -16,7 +16,7 @@ from tests.support.conversions import opened, packed
 SOURCES = [name for name in source_trees.BUILDERS if sources.load(name).Source.holds_records]
 TARGETS = [name for name in formats.names() if formats.load(name).Writer.slots]
 RENAMING = ("basicsr-lmdb",)  # whose keys are names, and LMDB sorts them
-# what brings the tree back: a tool that has a place for the path of a picture
+# what brings the tree back: a tool that has a place for the path of an image
 WITH_PATHS = ("basicsr-lmdb", "caffe-lmdb", "recordio", "webdataset")
 
 
@@ -31,7 +31,7 @@ def pixels(value: Any) -> Any:
     return packer.images.decode(value, "image") if isinstance(value, bytes) else value
 
 
-def same_picture(before: Any, after: Any, *, keeps_bytes: bool) -> bool:
+def same_image(before: Any, after: Any, *, keeps_bytes: bool) -> bool:
     """The very bytes where there are some on both sides, else the pixels."""
     if keeps_bytes and isinstance(before, bytes):
         return bool(before == after)
@@ -47,7 +47,7 @@ def rows(source: Source, name: str) -> list[Any]:
     pytest.param(name, target, marks=() if (at + number) % 3 == 0 else pytest.mark.full)
     for at, name in enumerate(SOURCES) for number, target in enumerate(TARGETS)
 ])  # fmt: skip
-def test_pictures_and_labels_of_one_tool_are_those_of_the_other(name: str, target: str, tmp_path: Path) -> None:
+def test_images_and_labels_of_one_tool_are_those_of_the_other(name: str, target: str, tmp_path: Path) -> None:
     before = opened(source_trees.BUILDERS[name](tmp_path / "in"), name)
     packed(tmp_path / "in", tmp_path / "a.pack", kind=name, to=target, part_bytes=0)
     after = opened(data_of(tmp_path / "a.pack", target), target)
@@ -64,7 +64,7 @@ def test_pictures_and_labels_of_one_tool_are_those_of_the_other(name: str, targe
         return
     keeps_bytes = formats.load(target).Reader.layout.has_places
     for one, other in zip(rows(before, "image"), images, strict=True):
-        assert same_picture(one, other, keeps_bytes=keeps_bytes)
+        assert same_image(one, other, keeps_bytes=keeps_bytes)
     if "label" in before.schema and before.schema["label"].shape == ():
         assert [int(label) for label in rows(before, "label")] == [int(label) for label in rows(after, "label")]
 
@@ -94,7 +94,7 @@ def test_photos_come_back_through_the_tools_file_alone(name: str, tmp_path: Path
     found = extract(tmp_path / "b.pack", tmp_path / "back")
     assert found.reencoded == 0
     before, after = source_trees.tree(root), source_trees.tree(tmp_path / "back")
-    pictures = {path: data for path, data in after.items() if path.endswith(b".jpg")}
-    assert sorted(before.values()) == sorted(pictures.values())
+    images = {path: data for path, data in after.items() if path.endswith(b".jpg")}
+    assert sorted(before.values()) == sorted(images.values())
     if name in WITH_PATHS:
-        assert before == pictures
+        assert before == images

@@ -28,7 +28,7 @@ from tests.support.part_damage import opened as opened_part
 from tests.support.sample_digests import sample_digest
 
 FOREIGN = [name for name in formats.names() if formats.load(name).Writer.slots]
-IN_A_FILE = [name for name in FOREIGN if formats.load(name).Reader.layout.has_places]  # the pictures' own bytes
+IN_A_FILE = [name for name in FOREIGN if formats.load(name).Reader.layout.has_places]  # the images' own bytes
 LABELS = [1, 0, 2]
 of_files = pytest.mark.parametrize("name", IN_A_FILE)
 
@@ -161,7 +161,7 @@ def test_an_unshuffled_format_takes_the_option_too(photos: Path, tmp_path: Path)
     [
         ({"photo": "image"}, "has no slot 'photo'; it has: image"),
         ({"image": "photo"}, "no field 'photo'; there are: key, image"),
-        ({"image": "key"}, "key is a field of kind text, expected a picture"),
+        ({"image": "key"}, "key is a field of kind text, expected an image"),
     ],
 )
 def test_a_slot_that_does_not_fit_is_refused(
@@ -189,9 +189,9 @@ def test_the_notes_say_what_the_tool_will_find(name: str, tmp_path: Path) -> Non
 
 
 @of_files
-def test_pictures_that_are_moved_are_files_for_the_tool(name: str, tmp_path: Path) -> None:
+def test_images_that_are_moved_are_files_for_the_tool(name: str, tmp_path: Path) -> None:
     """Lossless ones too, which packer's own formats hold as raw pixels then."""
-    root = source_trees.write(tmp_path / "in", {f"{at}.png": source_trees.picture(at) for at in range(3)})
+    root = source_trees.write(tmp_path / "in", {f"{at}.png": source_trees.image(at) for at in range(3)})
     convert(root, tmp_path / "a.pack", to=name, resize=20)
     convert(root, tmp_path / "b.pack", resize=20)
     data = data_of(tmp_path / "a.pack", name).read_bytes()
@@ -201,7 +201,7 @@ def test_pictures_that_are_moved_are_files_for_the_tool(name: str, tmp_path: Pat
 
 
 @of_files
-def test_raw_pixels_that_were_asked_for_are_told_to_be_no_picture(name: str, photos: Path, tmp_path: Path) -> None:
+def test_raw_pixels_that_were_asked_for_are_told_to_be_no_image(name: str, photos: Path, tmp_path: Path) -> None:
     for codec, count in (("raw", 1), ("png", 0), ("encoded", 0), ("jpeg:90", 0)):
         notes: list[str] = []
         dry_run(photos, tmp_path / "a.pack", {"to": name, "codecs": {"image": codec}}, notes.append)
@@ -215,13 +215,13 @@ def test_a_pack_without_a_field_for_the_tool_is_refused(name: str, photos: Path,
     if name == "tfrecord":
         assert dry_run(photos, tmp_path / "a.pack", options, print).plan.schema.names[0] == "key"
     else:
-        with pytest.raises(InvalidRequest, match="find no field in a pack of keys|needs a picture as its image"):
+        with pytest.raises(InvalidRequest, match="find no field in a pack of keys|needs an image as its image"):
             dry_run(photos, tmp_path / "a.pack", options, print)
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["jacquard", "cornell"])
-def test_labels_that_the_tool_would_find_off_the_picture_are_refused(name: str, kind: str, tmp_path: Path) -> None:
+def test_labels_that_the_tool_would_find_off_the_image_are_refused(name: str, kind: str, tmp_path: Path) -> None:
     root = source_trees.BUILDERS[kind](tmp_path / "in")
     options: dict[str, object] = {"to": name, "slots": {"image": "rgb"}}
     notes = dry_run(root, tmp_path / "a.pack", options, print)
@@ -234,7 +234,7 @@ def test_labels_that_the_tool_would_find_off_the_picture_are_refused(name: str, 
         assert "grasps" in dry_run(root, tmp_path / "b.pack", options, print).plan.schema
 
 
-def test_the_note_on_pictures_names_what_is_written(tmp_path: Path) -> None:
+def test_the_note_on_images_names_what_is_written(tmp_path: Path) -> None:
     root = source_trees.jacquard(tmp_path / "in")
     options = {"to": "webdataset", "slots": {"image": "rgb"}, "fields": ["rgb", "mask", "depth"], "resize": 20}
     for codecs, mask in (({}, "mask.png=mask"), ({"mask": "raw"}, "mask.bin=mask")):

@@ -78,7 +78,7 @@ def test_every_dtype_and_fixed_shape_is_an_array_of_that_kind(
     reader.close()
 
 
-def test_raw_pictures_of_one_size_are_one_array_in_the_stored_dtype(tmp_path: Path) -> None:
+def test_raw_images_of_one_size_are_one_array_in_the_stored_dtype(tmp_path: Path) -> None:
     fields = (
         Field("image", "image", "raw", dtype="uint8", shape=(4, 5, 3)),
         Field("depth", "depth", "raw:float16", dtype="float32", shape=(4, 5)),

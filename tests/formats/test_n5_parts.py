@@ -1,4 +1,4 @@
-"""N5 parts: which fields are arrays, what stands in the blocks, and what becomes of pictures of several sizes."""
+"""N5 parts: which fields are arrays, what stands in the blocks, and what becomes of images of several sizes."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from tests.support.foreign_environments import said_by
 from tests.support.foreign_files import n5_dataset
 from tests.support.part_damage import check_flips, flips
 
-ROWS = 150  # three blocks of pictures
+ROWS = 150  # three blocks of images
 SCHEMA = described(
     Schema(
         (
@@ -248,7 +248,7 @@ def test_every_file_of_a_part_is_verified_and_no_other_is_one(tmp_path: Path) ->
     assert any("image/0/0/0/1" in problem for problem in problems(tmp_path / "a.pack"))
 
 
-def test_a_flip_in_a_picture_names_the_sample(tmp_path: Path) -> None:
+def test_a_flip_in_a_image_names_the_sample(tmp_path: Path) -> None:
     convert(source_trees.photos(tmp_path / "photos"), tmp_path / "a.pack", to="n5")
     built_packs.flip(tmp_path / "a.pack/part-00000/data.n5/image/0/0/0/0", 20 + 7 * 24 * 32 * 3 + 100)
     assert any("sample 7" in problem and "field 'image'" in problem for problem in problems(tmp_path / "a.pack"))
@@ -259,7 +259,7 @@ def test_a_flip_in_a_picture_names_the_sample(tmp_path: Path) -> None:
 # ---- conversions
 
 
-def test_pictures_of_one_size_become_their_pixels(tmp_path: Path) -> None:
+def test_images_of_one_size_become_their_pixels(tmp_path: Path) -> None:
     root = source_trees.photos(tmp_path / "photos", 70)
     notes: list[str] = []
     convert(root, tmp_path / "a.pack", to="n5", on_note=notes.append)
@@ -298,9 +298,9 @@ def test_a_pack_of_it_becomes_a_pack_of_any_format_and_again(tmp_path: Path) -> 
     assert digest(tmp_path / "a.pack/part-00000") == digest(tmp_path / "c.pack/part-00000")
 
 
-def test_pictures_of_several_sizes_are_refused_with_what_would_be_lost(tmp_path: Path) -> None:
+def test_images_of_several_sizes_are_refused_with_what_would_be_lost(tmp_path: Path) -> None:
     root = source_trees.photos(tmp_path / "photos")
-    (root / "class1/0004.jpg").write_bytes(source_trees.picture(4, suffix=".jpg", height=30, width=32))
+    (root / "class1/0004.jpg").write_bytes(source_trees.image(4, suffix=".jpg", height=30, width=32))
     with pytest.raises(InvalidRequest, match=r"these would be lost: image \(32x24, 32x30\)\. --resize WIDTHxHEIGHT"):
         convert(root, tmp_path / "a.pack", to="n5")
     assert not (tmp_path / "a.pack").exists()
@@ -315,7 +315,7 @@ def test_pictures_of_several_sizes_are_refused_with_what_would_be_lost(tmp_path:
 
 def test_one_that_differs_among_those_that_were_not_looked_at_is_a_bad_sample(tmp_path: Path) -> None:
     root = source_trees.photos(tmp_path / "photos", 40)
-    (root / "class1/0001.jpg").write_bytes(source_trees.picture(4, suffix=".jpg", height=30, width=32))
+    (root / "class1/0001.jpg").write_bytes(source_trees.image(4, suffix=".jpg", height=30, width=32))
     with pytest.raises(BadInputs) as caught:
         convert(root, tmp_path / "a.pack", to="n5")
     (reason,) = caught.value.reasons
@@ -325,14 +325,14 @@ def test_one_that_differs_among_those_that_were_not_looked_at_is_a_bad_sample(tm
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("change", [{}, {"resize": (32, 24)}], ids=["kept", "of the size that they have"])
-def test_raw_pictures_of_any_size_become_pictures_of_one(tmp_path: Path, change: dict[str, Any]) -> None:
-    """A pack of pictures of any size stores the size before the pixels, and a block has none."""
+def test_raw_images_of_any_size_become_images_of_one(tmp_path: Path, change: dict[str, Any]) -> None:
+    """A pack of images of any size stores the size before the pixels, and a block has none."""
     root = source_trees.photos(tmp_path / "photos", 40)
     packed(root, tmp_path / "a.pack", codecs=(("image", "raw"),))
     convert(tmp_path / "a.pack", tmp_path / "b.pack", to="n5", **change)
     convert(root, tmp_path / "c.pack", to="n5", **change)
     assert built_packs.values(tmp_path / "b.pack") == built_packs.values(tmp_path / "c.pack")
-    (root / "class1/0001.jpg").write_bytes(source_trees.picture(4, suffix=".jpg", height=30, width=32))
+    (root / "class1/0001.jpg").write_bytes(source_trees.image(4, suffix=".jpg", height=30, width=32))
     packed(root, tmp_path / "d.pack", codecs=(("image", "raw"),))
     if change:
         assert convert(tmp_path / "d.pack", tmp_path / "e.pack", to="n5", **change).samples == 40
@@ -343,7 +343,7 @@ def test_raw_pictures_of_any_size_become_pictures_of_one(tmp_path: Path, change:
     assert "d.pack" in reason and "class1/0001.jpg" in reason and "(30, 32, 3), expected (24, 32, 3)" in reason
 
 
-def test_a_resize_of_the_shorter_side_and_turned_pictures_have_the_shape_that_is_stored(tmp_path: Path) -> None:
+def test_a_resize_of_the_shorter_side_and_turned_images_have_the_shape_that_is_stored(tmp_path: Path) -> None:
     root = source_trees.photos(tmp_path / "photos")
     convert(root, tmp_path / "a.pack", to="n5", resize=12)
     assert packer.open(tmp_path / "a.pack").schema["image"].shape == (12, 16, 3)

@@ -1,4 +1,4 @@
-"""recordio parts: byte for byte what MXNet writes, labels that float32 holds, and pictures with the magic in them."""
+"""recordio parts: byte for byte what MXNet writes, labels that float32 holds, and images with the magic in them."""
 
 import json
 import random
@@ -53,7 +53,7 @@ def test_any_record_comes_out_of_its_frames() -> None:
 
 
 def image(row: int) -> bytes:
-    """Pictures that hold the magic, at a multiple of 4 of the record or not, and an empty one."""
+    """Images that hold the magic, at a multiple of 4 of the record or not, and an empty one."""
     return (b"", b"x" * row, KEY, b"a" + KEY, b"abcd" + KEY * 3 + b"e", b"z" * 8 + KEY)[row % 6]
 
 
@@ -70,7 +70,7 @@ def test_a_part_is_what_im2rec_writes(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_a_picture_in_pieces_that_do_not_join_is_refused(tmp_path: Path) -> None:
+def test_a_image_in_pieces_that_do_not_join_is_refused(tmp_path: Path) -> None:
     built_packs.write_part(tmp_path / "part", [built_packs.record(0, blob=b"abcd" + KEY + b"e")], format="recordio")
     path = tmp_path / "part/data.rec"
     path.write_bytes(path.read_bytes().replace(KEY, b"none"))
@@ -112,7 +112,7 @@ def test_a_record_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pyte
         frames(bytes(1 << 29), ())
 
 
-def test_a_schema_without_a_picture_is_refused(tmp_path: Path) -> None:
+def test_a_schema_without_a_image_is_refused(tmp_path: Path) -> None:
     schema = codecs.described(Schema((Field("key", "text", "text"),)))
     with pytest.raises(InvalidRequest, match="no field has the slot image: --slot image=FIELD names one"):
         recordio.Writer(tmp_path / "part", schema, payload_bytes=0)

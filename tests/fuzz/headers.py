@@ -1,4 +1,4 @@
-"""What the targets of picture headers have in common."""
+"""What the targets of image headers have in common."""
 
 import io
 import struct
@@ -49,7 +49,7 @@ def _with_pillow(data: bytes) -> tuple[int, int] | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            with Image.open(io.BytesIO(data)) as picture:
-                return picture.size
+            with Image.open(io.BytesIO(data)) as image:
+                return image.size
         except _SILENT:
             return None

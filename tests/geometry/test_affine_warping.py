@@ -15,7 +15,7 @@ from packer.geometry.transforms.rotate import rotated
 from packer.geometry.transforms.zoom import zoomed
 from packer.geometry.view import resized_crop
 from packer.geometry.warp import warp
-from tests.support import picture_files
+from tests.support import image_files
 
 Pixels = npt.NDArray[Any]
 
@@ -105,7 +105,7 @@ def test_a_view_of_nothing_but_the_outside_is_fill() -> None:
 
 
 @pytest.mark.parametrize("size", [30, (25, 60), (60, 20)])
-def test_a_centre_crop_pads_a_smaller_picture(size: int | tuple[int, int]) -> None:
+def test_a_center_crop_pads_a_smaller_image(size: int | tuple[int, int]) -> None:
     height, width = (size, size) if isinstance(size, int) else size
     image = np.full((21, 34, 3), 200, np.uint8)
     found = warp(image, CenterCrop(size).view(21, 34), "image")
@@ -160,7 +160,7 @@ def psnr(one: Pixels, other: Pixels) -> float:
 
 @pytest.mark.parametrize("shrink", [1.1, 1.3, 1.5, 1.8, 1.95])
 def test_shrinking_is_nearer_to_pillows_antialiased_bilinear_than_plain_bilinear(shrink: float) -> None:
-    image = picture_files.colours(height=240, width=320)
+    image = image_files.colors(height=240, width=320)
     size = (round(240 / shrink), round(320 / shrink))
     wanted = np.asarray(Image.fromarray(image).resize(size[::-1], Image.Resampling.BILINEAR))
     found = psnr(warp(image, Resize(size).view(240, 320), "image"), wanted)

@@ -11,7 +11,7 @@ from packer.geometry import BoxRule
 SIZE = (20, 40)  # height, width
 
 
-def test_boxes_are_cut_at_the_edges_of_the_picture() -> None:
+def test_boxes_are_cut_at_the_edges_of_the_image() -> None:
     boxes = np.float32([[-3, -4, 50, 30], [5, 6, 7, 8], [39.5, 19.5, 41, 21]])
     assert BoxRule(clip=True).clipped(boxes, SIZE).tolist() == [[0, 0, 40, 20], [5, 6, 7, 8], [39.5, 19.5, 40, 20]]
     assert BoxRule().clipped(boxes, SIZE) is boxes
@@ -26,9 +26,9 @@ def test_boxes_are_cut_at_the_edges_of_the_picture() -> None:
         ((-10, -10, 10, 10), 0.25, True),
         ((-10, -10, 10, 10), 0.26, False),
         ((50, 5, 60, 10), 0.01, False),
-        ((-30, -10, 70, 30), 0.2, True),  # larger than the picture: 800 of 4000
+        ((-30, -10, 70, 30), 0.2, True),  # larger than the image: 800 of 4000
         ((40, 0, 50, 10), 0.001, False),  # beside it
-        ((5, 5, 5, 9), 0.9, True),  # no area, its centre inside
+        ((5, 5, 5, 9), 0.9, True),  # no area, its center inside
         ((5, 30, 5, 34), 0.9, False),
         ((39, 5, 40.0000038, 10), 1.0, True),  # on the edge, but for float32
         ((np.nan, 0, 1, 1), 0.9, True),

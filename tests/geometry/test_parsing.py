@@ -39,7 +39,7 @@ def test_a_geometry_that_does_not_fit_says_itself_why() -> None:
         parse("Resize(5, 3)")
 
 
-def test_a_size_beyond_all_pictures_is_refused_before_it_is_divided() -> None:
+def test_a_size_beyond_all_images_is_refused_before_it_is_divided() -> None:
     with pytest.raises(InvalidRequest, match="at most 1048576"):
         parse(f"Resize((1{'0' * 400}, 1))")
     with pytest.raises(InvalidRequest, match="a whole number of px, at least 1"):

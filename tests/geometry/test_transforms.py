@@ -35,8 +35,8 @@ GEOMETRIES: dict[str, Geometry] = {
     "shrink": Resize(40),
     "stretch": Resize((90, 70)),
     "bilinear": Resize(45, antialias=False),
-    "centre": CenterCrop(50),
-    "centre, padded": CenterCrop((70, 100)),
+    "center": CenterCrop(50),
+    "center, padded": CenterCrop((70, 100)),
     "crop": RandomCrop((45, 60)),
     "padded crop": RandomCrop((60, 80), padding=10),
     "resized crop": RandomResizedCrop(64, scale=(0.5, 1)),
@@ -116,7 +116,7 @@ def test_a_resized_pack_moves_its_points_through_the_stored_matrix(tmp_path: Pat
 @pytest.mark.parametrize("fields", [None, ("mask", "depth", "image", "spots", "grasps", "boxes")])
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_a_mask_of_half_the_size_shows_the_same_part(tmp_path: Path, name: str, fields: Sequence[str] | None) -> None:
-    """Points are in px of the first picture of the pack, in whatever order the fields are asked for."""
+    """Points are in px of the first image of the pack, in whatever order the fields are asked for."""
     samples = [marked_packs.scene(number) for number in range(9)]
     for sample in samples:
         x, y = sample["spots"][0]
@@ -225,7 +225,7 @@ def test_what_the_random_numbers_decide() -> None:
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 60), st.integers(1, 60))
-def test_a_centre_crop_lies_where_torchvision_puts_it(h: int, w: int, to_h: int, to_w: int) -> None:
+def test_a_center_crop_lies_where_torchvision_puts_it(h: int, w: int, to_h: int, to_w: int) -> None:
     pad_left, pad_top = max(0, (to_w - w) // 2), max(0, (to_h - h) // 2)
     top, left = round(max(0, h - to_h) / 2), round(max(0, w - to_w) / 2)
     a, _, c, _, e, f = CenterCrop((to_h, to_w)).view(h, w).matrix
@@ -262,7 +262,7 @@ def test_what_makes_no_sense_is_refused(make: Any) -> None:
         make()
 
 
-def test_a_picture_too_small_for_a_crop_names_what_to_do(pack: Path) -> None:
+def test_a_image_too_small_for_a_crop_names_what_to_do(pack: Path) -> None:
     with pytest.raises(BadInput, match=r"scene 0002.*80x60.*Resize\(100\)"):
         packer.open(pack).sample(2, RandomCrop(100), [0.5, 0.5])
 
@@ -295,7 +295,7 @@ def test_numbers_are_uniform_and_independent() -> None:
     for values in (by_index, by_epoch, by_seed):
         assert uniform(values[:, 0]) < 37.7 and uniform(values[:, 1]) < 37.7
         assert uniform((values[:, 0] + values[:, 1]) % 1) < 37.7, "the two draws of a sample hang together"
-        assert uniform((values[1:, 0] - values[:-1, 0]) % 1) < 37.7, "neighbours hang together"
+        assert uniform((values[1:, 0] - values[:-1, 0]) % 1) < 37.7, "neighbors hang together"
     across = [(one[:, 0] - other[:, 0]) % 1 for one, other in ((by_index, by_epoch), (by_index, by_seed))]
     assert all(uniform(each) < 37.7 for each in across)
     next_epoch, next_seed = draw(0, 1, np.arange(count), 1), draw(1, 0, np.arange(count), 1)

@@ -28,13 +28,13 @@ views = st.builds(
 points = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=5).map(lambda rows: np.asarray(rows, np.float64))
 
 
-def at_pixels(view: View, picture: np.ndarray) -> np.ndarray:
-    """The picture through a view that moves whole pixels, pixel by pixel."""
-    out = np.zeros((*view.size, *picture.shape[2:]), picture.dtype)
-    for y in range(picture.shape[0]):
-        for x in range(picture.shape[1]):
+def at_pixels(view: View, image: np.ndarray) -> np.ndarray:
+    """The image through a view that moves whole pixels, pixel by pixel."""
+    out = np.zeros((*view.size, *image.shape[2:]), image.dtype)
+    for y in range(image.shape[0]):
+        for x in range(image.shape[1]):
             to_x, to_y = move_points(np.asarray([[x, y]]), view.array)[0]
-            out[int(to_y), int(to_x)] = picture[y, x]
+            out[int(to_y), int(to_x)] = image[y, x]
     return out
 
 
@@ -90,7 +90,7 @@ def test_both_numbers_are_the_size() -> None:
 
 
 @given(st.integers(1, 500), st.integers(1, 500), st.integers(1, 500), st.integers(1, 500))
-def test_a_resize_maps_the_edges_of_the_picture_onto_the_edges(h: int, w: int, to_h: int, to_w: int) -> None:
+def test_a_resize_maps_the_edges_of_the_image_onto_the_edges(h: int, w: int, to_h: int, to_w: int) -> None:
     view = Resize((to_h, to_w)).view(h, w)
     edges = np.asarray([[-0.5, -0.5], [w - 0.5, h - 0.5]])
     assert np.allclose(move_points(edges, view.array), [[-0.5, -0.5], [to_w - 0.5, to_h - 0.5]], atol=1e-4)
@@ -154,7 +154,7 @@ def test_boxes_have_edges_between_pixels(view: View, moved: list[float]) -> None
     assert np.allclose(move_boxes(np.asarray([[8, 8, 40, 24]]), view.array), [moved], atol=1e-4)
 
 
-def test_the_box_of_a_picture_stays_that_of_the_picture() -> None:
+def test_the_box_of_a_image_stays_that_of_the_image() -> None:
     for view in (RandomHorizontalFlip(1).view(7, 11, [0.0]), Resize((5, 3)).view(7, 11, []), upright(5, 7, 11)):
         whole = move_boxes(np.asarray([[0, 0, 11, 7]]), view.array)
         assert np.allclose(whole, [[0, 0, view.size[1], view.size[0]]], atol=1e-5)

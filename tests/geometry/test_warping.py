@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 from packer.errors import InvalidRequest
 from packer.geometry import Resize, View, identity, upright
 from packer.geometry.warp import warp
-from tests.support import picture_files
+from tests.support import image_files
 
 Pixels = npt.NDArray[Any]
 KINDS = ("image", "depth", "mask")
@@ -63,8 +63,8 @@ def masked_mean(array: Pixels, size: tuple[int, int], *, invalid: float | None) 
     return np.where(weight >= 0.5 - 1e-9, mean, np.nan)
 
 
-def centre(array: Pixels, size: tuple[int, int]) -> Pixels:
-    """Nearest by the centre of each output pixel, in whole numbers."""
+def center(array: Pixels, size: tuple[int, int]) -> Pixels:
+    """Nearest by the center of each output pixel, in whole numbers."""
     height, width = array.shape
     rows = [math.floor((2 * y + 1) * height // (2 * size[0])) for y in range(size[0])]
     columns = [math.floor((2 * x + 1) * width // (2 * size[1])) for x in range(size[1])]
@@ -80,10 +80,10 @@ def test_turns_and_mirrors_are_exact(kind: str, orientation: int) -> None:
     assert np.array_equal(result, looked_up(array, view))
     assert result.flags.c_contiguous and result.dtype == array.dtype
     if kind != "depth":
-        picture = Image.fromarray(array)
-        exif = picture.getexif()
+        image = Image.fromarray(array)
+        exif = image.getexif()
         exif[0x0112] = orientation
-        assert np.array_equal(result, np.asarray(ImageOps.exif_transpose(picture)))
+        assert np.array_equal(result, np.asarray(ImageOps.exif_transpose(image)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -157,15 +157,15 @@ def test_an_image_less_than_half_as_large_is_the_area_mean(height: int, width: i
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 60), st.integers(1, 60))
-def test_a_mask_is_the_source_pixel_under_each_centre(height: int, width: int, rows: int, columns: int) -> None:
+def test_a_mask_is_the_source_pixel_under_each_center(height: int, width: int, rows: int, columns: int) -> None:
     mask = sample("mask", height=height, width=width)
     found = warp(mask, Resize((rows, columns)).view(height, width), "mask")
-    assert np.array_equal(found, centre(mask, (rows, columns)))
+    assert np.array_equal(found, center(mask, (rows, columns)))
 
 
 @pytest.mark.parametrize("size", [(31, 49), (5, 9), (5, 51), (223, 301)])
 def test_a_mask_is_what_pillow_and_opencv_give(size: tuple[int, int]) -> None:
-    mask = sample("mask", height=47, width=63)  # odd to odd: no centre falls on an edge, where those two differ
+    mask = sample("mask", height=47, width=63)  # odd to odd: no center falls on an edge, where those two differ
     found = warp(mask, Resize(size).view(47, 63), "mask")
     assert np.array_equal(found, np.asarray(Image.fromarray(mask).resize(size[::-1], Image.Resampling.NEAREST)))
     assert np.array_equal(found, cv2.resize(mask, size[::-1], interpolation=cv2.INTER_NEAREST_EXACT))
@@ -208,7 +208,7 @@ def test_a_larger_depth_has_no_value_that_was_not_there(height: int, width: int,
     depth[::2, ::3] = -1
     size = (height + more, width + wider)
     found = warp(depth, Resize(size).view(height, width), "depth", invalid=-1.0)
-    assert np.array_equal(found, centre(depth, size))
+    assert np.array_equal(found, center(depth, size))
 
 
 @pytest.mark.parametrize("hole", [-1.0, np.nan, np.inf])
@@ -253,7 +253,7 @@ def test_turning_and_scaling_is_turning_then_scaling(kind: str) -> None:
         size = Resize((8, 11)).view(*turn.size)
         at_once, in_turn = warp(array, turn.then(size), kind), warp(warp(array, turn, kind), size, kind)
         if kind == "image":
-            assert np.abs(at_once.astype(int) - in_turn).max() <= 1  # OpenCV rounds a mirrored picture the other way
+            assert np.abs(at_once.astype(int) - in_turn).max() <= 1  # OpenCV rounds a mirrored image the other way
         else:
             assert np.array_equal(at_once, in_turn)
 
@@ -284,7 +284,7 @@ def test_a_kind_without_pixels_and_a_wrong_rank_are_refused() -> None:
             warp(array, identity(12, 17), kind)
 
 
-def test_pictures_of_one_channel_and_one_pixel_keep_their_shape() -> None:
-    gray = picture_files.grays()[:, :, None]
+def test_images_of_one_channel_and_one_pixel_keep_their_shape() -> None:
+    gray = image_files.grays()[:, :, None]
     assert warp(gray, Resize((5, 6)).view(*gray.shape[:2]), "image").shape == (5, 6, 1)
     assert warp(np.zeros((1, 1, 3), np.uint8), Resize((3, 2)).view(1, 1), "image").shape == (3, 2, 3)

@@ -45,19 +45,19 @@ def test_the_fork_lists_sequences_of_five_folders_alone(made: dict[str, Path]) -
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_without_exact_the_window_is_kept_within_the_picture(name: str, made: dict[str, Path]) -> None:
-    """The fork's is not where the picture is not of the size in its code: then it is smaller, and stretched."""
+def test_without_exact_the_window_is_kept_within_the_image(name: str, made: dict[str, Path]) -> None:
+    """The fork's is not where the image is not of the size in its code: then it is smaller, and stretched."""
     dataset = GraspDataset(made[name], SIZE, include_depth=False)
     fork = GraspDataset(made[name], SIZE, **FORK)
     differ = []
     for item in LOADERS[name](made[name].with_suffix("")):
         [key] = [key for key in keys(fork) if key.endswith(item.name)]
-        height, width = item.picture.shape[:2]
-        right = fork_loaders.ForkItem(item.name, item.picture, item.labels, (height, width))
+        height, width = item.image.shape[:2]
+        right = fork_loaders.ForkItem(item.name, item.image, item.labels, (height, width))
         assert right.window(SIZE)[1][2:] == (SIZE, SIZE)
-        found = dataset.get_rgb(dataset.index_of(key), 0, 1.0, normalise=False)
+        found = dataset.get_rgb(dataset.index_of(key), 0, 1.0, normalize=False)
         top, left, *_ = right.window(SIZE)[1]
-        np.testing.assert_array_equal(found, item.picture[top : top + SIZE, left : left + SIZE])
+        np.testing.assert_array_equal(found, item.image[top : top + SIZE, left : left + SIZE])
         at = dataset.index_of(key)
         np.testing.assert_array_equal(dataset.get_gtbb(at, np.pi, 0.7), right.rectangles(SIZE, np.pi, 0.7))
         differ.append(right.window(SIZE) != item.window(SIZE))
@@ -93,7 +93,7 @@ def test_of_cornell_and_jacquard_the_fork_has_other_sizes_in_its_code(name: str,
     [
         ("ocid", {"exact": "fork", "include_depth": False}, "say style="),
         ("vmrd", {"exact": "fork", "style": "grconvnet"}, "say include_depth=False"),
-        ("vmrd", {"items": "object"}, "picture, label"),
+        ("vmrd", {"items": "object"}, "image, label"),
         ("vmrd", {"exact": "spoon"}, "expected 'fork' or None"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Items of GraspDataset: maps to the bit, pictures against a slow look, what scripts of the reference call."""
+"""Items of GraspDataset: maps to the bit, images against a slow look, what scripts of the reference call."""
 
 import pickle
 from pathlib import Path
@@ -49,7 +49,7 @@ def _resized(root: Path, size: str) -> Path:
 
 
 def truth(name: str, made: dict[str, Path], index: int) -> Any:
-    """The sample of the original folder, its pictures decoded."""
+    """The sample of the original folder, its images decoded."""
     sample = SOURCES[name](made[name].with_suffix(""))[index]
     for field in ("rgb", "depth"):
         sample[field] = cv2.imdecode(np.frombuffer(sample[field], np.uint8), cv2.IMREAD_UNCHANGED)
@@ -98,12 +98,12 @@ def test_maps_and_true_rectangles_are_those_of_the_slow_rule(name: str, style: s
 @pytest.mark.parametrize("zoom", [1.0, 0.8, 0.5])
 @pytest.mark.parametrize("rot", TURNS)
 @pytest.mark.parametrize("name", SETS)
-def test_pictures_are_those_of_a_slow_look(name: str, rot: float, zoom: float, made: dict[str, Path]) -> None:
+def test_images_are_those_of_a_slow_look(name: str, rot: float, zoom: float, made: dict[str, Path]) -> None:
     dataset = GraspDataset(made[name], SIZE)
     for index in range(len(dataset)):
         sample = truth(name, made, index)
         frame = slow_frame(name, sample)
-        rgb = dataset.get_rgb(index, rot, zoom, normalise=False)
+        rgb = dataset.get_rgb(index, rot, zoom, normalize=False)
         difference = np.abs(rgb - grasp_folders.slow_look(sample["rgb"], frame[0], rot, frame[1], zoom, SIZE))
         inner = slice(1, -1)  # at the border of a window it matters whether it is cut before it is zoomed
         assert difference[inner, inner].max() <= 1.5
@@ -121,33 +121,33 @@ def test_quarter_turns_move_whole_pixels_also_beyond_the_border(rot: float, made
         sample = truth("cornell", made, index)
         (row, column), (top, left, *_) = slow_frame("cornell", sample)
         padded = np.pad(sample["rgb"], ((99, 99), (99, 99), (0, 0)), mode="symmetric")
-        around = padded[row : row + 199, column : column + 199]  # the centre in the middle of an odd square
+        around = padded[row : row + 199, column : column + 199]  # the center in the middle of an odd square
         turned = np.rot90(around, round(rot / (np.pi / 2)))
         at = 99 + top - row, 99 + left - column
         expected = turned[at[0] : at[0] + SIZE, at[1] : at[1] + SIZE]
-        found = GraspDataset(made["cornell"], SIZE).get_rgb(index, rot, normalise=False)
+        found = GraspDataset(made["cornell"], SIZE).get_rgb(index, rot, normalize=False)
         np.testing.assert_array_equal(found, expected)
         overhanging += row + SIZE // 2 > grasp_folders.HEIGHT
     assert overhanging == 2
 
 
-def test_quarter_turns_of_a_whole_picture_are_exact_at_every_zoom(
+def test_quarter_turns_of_a_whole_image_are_exact_at_every_zoom(
     made: dict[str, Path], resized: dict[str, Path]
 ) -> None:
     for path in (made["jacquard"], resized["jacquard"]):
         dataset = GraspDataset(path, SIZE)
         for turns, rot in enumerate(TURNS):
             for zoom in (1.0, 0.77, 0.5):
-                upright = dataset.get_rgb(1, 0, zoom, normalise=False), dataset.get_depth(1, 0, zoom)
-                turned = dataset.get_rgb(1, rot, zoom, normalise=False), dataset.get_depth(1, rot, zoom)
+                upright = dataset.get_rgb(1, 0, zoom, normalize=False), dataset.get_depth(1, 0, zoom)
+                turned = dataset.get_rgb(1, rot, zoom, normalize=False), dataset.get_depth(1, rot, zoom)
                 np.testing.assert_array_equal(turned[0], np.rot90(upright[0], turns))
                 np.testing.assert_array_equal(turned[1], np.rot90(upright[1], turns))
 
 
-def test_any_other_turn_is_a_warp_of_the_picture(made: dict[str, Path]) -> None:
+def test_any_other_turn_is_a_warp_of_the_image(made: dict[str, Path]) -> None:
     dataset = GraspDataset(made["jacquard"], grasp_folders.SIDE)
-    found = dataset.get_rgb(0, np.radians(20), 1.0, normalise=False)
-    upright = dataset.get_rgb(0, 0, 1.0, normalise=False)
+    found = dataset.get_rgb(0, np.radians(20), 1.0, normalize=False)
+    upright = dataset.get_rgb(0, 0, 1.0, normalize=False)
     matrix = cv2.getRotationMatrix2D(((grasp_folders.SIDE - 1) / 2,) * 2, 20, 1)
     expected = cv2.warpAffine(upright, matrix, (grasp_folders.SIDE,) * 2, borderMode=cv2.BORDER_REFLECT)
     assert np.abs(found.astype(int) - expected).max() <= 2
@@ -163,7 +163,7 @@ def test_a_resized_pack_has_the_same_labels_and_shows_the_same(
     for index in range(len(one)):
         for rot, zoom in zip(TURNS, (1.0, 0.8, 0.65, 0.5), strict=True):
             np.testing.assert_array_equal(one.get_gtbb(index, rot, zoom), other.get_gtbb(index, rot, zoom))
-            a, b = (each.get_rgb(index, rot, zoom, normalise=False).astype(int) for each in (one, other))
+            a, b = (each.get_rgb(index, rot, zoom, normalize=False).astype(int) for each in (one, other))
             assert np.abs(a - b).mean() < 2
             assert np.abs(one.get_depth(index, rot, zoom) - other.get_depth(index, rot, zoom)).mean() < 0.005
 
@@ -190,26 +190,26 @@ def test_depth_is_that_of_its_codec_at_every_look(name: str, codec: str, made: d
             for zoom in (0.7, 1.0):  # the first look at a depth reads all of it, for its mean
                 wanted, found = one.get_depth(index, rot, zoom), other.get_depth(index, rot, zoom)
                 np.testing.assert_allclose(found, wanted, atol=1e-3 if codec == "raw:float16" else 0)
-                rgb = [each.get_rgb(index, rot, zoom, normalise=False) for each in (one, other)]
+                rgb = [each.get_rgb(index, rot, zoom, normalize=False) for each in (one, other)]
                 np.testing.assert_array_equal(*rgb)
 
 
-def test_x_is_depth_first_and_each_picture_has_mean_zero(made: dict[str, Path]) -> None:
+def test_x_is_depth_first_and_each_image_has_mean_zero(made: dict[str, Path]) -> None:
     dataset = GraspDataset(made["cornell"], SIZE)
     x, _, _, rot, zoom = dataset[2]
     np.testing.assert_array_equal(x[0], dataset.get_depth(2, rot, zoom))
     np.testing.assert_array_equal(x[1:], dataset.get_rgb(2, rot, zoom))
-    pixels = dataset.get_rgb(2, rot, zoom, normalise=False).astype(np.float64) / 255
+    pixels = dataset.get_rgb(2, rot, zoom, normalize=False).astype(np.float64) / 255
     np.testing.assert_allclose(x[1:], (pixels - pixels.mean()).transpose(2, 0, 1), atol=1e-6)
 
 
-def test_depth_or_picture_alone(made: dict[str, Path]) -> None:
+def test_depth_or_image_alone(made: dict[str, Path]) -> None:
     both = GraspDataset(made["cornell"], SIZE, seed=1)[3][0]
     for options, planes in (({"include_rgb": False}, slice(0, 1)), ({"include_depth": False}, slice(1, 4))):
         assert torch.equal(GraspDataset(made["cornell"], SIZE, seed=1, **options)[3][0], both[planes])
 
 
-def test_pictures_as_bytes_become_the_same_input(made: dict[str, Path]) -> None:
+def test_images_as_bytes_become_the_same_input(made: dict[str, Path]) -> None:
     options: dict[str, Any] = {"seed": 1}
     floats = GraspDataset(made["jacquard"], SIZE, **options).__getitems__([0, 1, 2]).collated()
     as_bytes = GraspDataset(made["jacquard"], SIZE, pixels="uint8", **options).__getitems__([0, 1, 2]).collated()
@@ -310,12 +310,12 @@ def test_another_geometry_is_refused(made: dict[str, Path]) -> None:
 def test_a_pack_without_grasps_or_depth_is_refused(tmp_path: Path) -> None:
     root = grasp_folders.cornell(tmp_path / "set", 2)
     packed(root, tmp_path / "bare", fields=("rgb", "depth"))
-    packed(root, tmp_path / "colour", fields=("rgb", "grasps"))
+    packed(root, tmp_path / "color", fields=("rgb", "grasps"))
     with pytest.raises(InvalidRequest, match="no field 'grasp_rows' or 'grasps'"):
         GraspDataset(tmp_path / "bare")
     with pytest.raises(UnknownKey, match="no field 'depth'"):
-        GraspDataset(tmp_path / "colour")
-    assert len(GraspDataset(tmp_path / "colour", include_depth=False)) == 2
+        GraspDataset(tmp_path / "color")
+    assert len(GraspDataset(tmp_path / "color", include_depth=False)) == 2
 
 
 def test_stereo_depth_in_the_place_of_depth_is_refused(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_stereo_depth_in_the_place_of_depth_is_refused(tmp_path: Path) -> None:
         GraspDataset(tmp_path / "pack", include_rgb=False)
 
 
-def test_a_jacquard_picture_that_is_not_square_is_refused(tmp_path: Path) -> None:
+def test_a_jacquard_image_that_is_not_square_is_refused(tmp_path: Path) -> None:
     packed(source_trees.write(tmp_path / "set/abc", source_trees.view("0_abc", 1)).parent, tmp_path / "pack")
     with pytest.raises(BadInput, match="64x48 px; expected a square"):
         GraspDataset(tmp_path / "pack")[0]

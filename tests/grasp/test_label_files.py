@@ -1,4 +1,4 @@
-"""Items of Grasp-Anything, with label files for every object: by picture, by label file, as the fork has them."""
+"""Items of Grasp-Anything, with label files for every object: by image, by label file, as the fork has them."""
 
 import pickle
 from pathlib import Path
@@ -32,10 +32,10 @@ def test_exact_items_are_those_of_the_fork(pack: Path) -> None:
     assert labels == ["3f731b45_0", "3f731b45_1", "3f731b45_10", "83c43efd_0", "83c43efd_3"]
     assert keys(dataset) == [key for key in labels if key[-2:] != "10"]
     with pytest.raises(InvalidRequest, match='say items="label"'):
-        GraspDataset(pack, SIZE, **FORK | {"items": "picture"})
+        GraspDataset(pack, SIZE, **FORK | {"items": "image"})
 
 
-def test_without_exact_labels_of_any_square_picture_are_scaled_by_its_own_size(pack: Path) -> None:
+def test_without_exact_labels_of_any_square_image_are_scaled_by_its_own_size(pack: Path) -> None:
     dataset = GraspDataset(pack, SIZE, include_depth=False)
     assert keys(dataset) == list(grasp_folders.ANYTHING)
     root = pack.with_suffix("")
@@ -78,13 +78,13 @@ def test_batches_and_loaders_have_the_label_files_of_single_items(pack: Path) ->
         assert all(equal(a, b[at]) for a, b in zip(flat(dataset[at])[:5], (x, *maps), strict=True))
 
 
-def test_a_picture_that_is_not_square_is_stretched_by_the_fork_and_refused_without_it(tmp_path: Path) -> None:
+def test_a_image_that_is_not_square_is_stretched_by_the_fork_and_refused_without_it(tmp_path: Path) -> None:
     root = grasp_folders.anything(tmp_path / "set", width=SIDE + 32)
     packed(root, tmp_path / "pack", codecs=(("rgb", "raw"),))
     dataset = GraspDataset(tmp_path / "pack", SIZE, **FORK)
     for index, item in enumerate(fork_loaders.anything(root)):
         for rot, zoom in AUGMENTED[:4]:
-            difference = np.abs(dataset.get_rgb(index, rot, zoom, normalise=False) - item.look(SIZE, rot, zoom))
+            difference = np.abs(dataset.get_rgb(index, rot, zoom, normalize=False) - item.look(SIZE, rot, zoom))
             assert difference[1:-1, 1:-1].max() <= 2
     with pytest.raises(BadInput, match="128x96 px; expected a square"):
         GraspDataset(tmp_path / "pack", SIZE, include_depth=False)[0]

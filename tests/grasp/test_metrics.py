@@ -44,7 +44,7 @@ def test_a_quarter_of_overlap_is_not_enough_and_more_is() -> None:
     assert is_correct_grasp(grasp(40, 72, 0, 54, 8), truth)
 
 
-def test_what_lies_outside_of_the_picture_does_not_overlap() -> None:
+def test_what_lies_outside_of_the_image_does_not_overlap() -> None:
     assert iou(grasp(-40, -40, 0, 20, 8), grasp(-40, -40, 0, 20, 8)) == 0.0
     assert iou(grasp(-40, 40, 0, 20, 8), grasp(40, 40, 0, 20, 8)) == 0.0
 

@@ -1,4 +1,4 @@
-"""Splits of grasp data sets: the reference's cuts, folds by picture and by object, lists."""
+"""Splits of grasp data sets: the reference's cuts, folds by image and by object, lists."""
 
 import os
 import pickle

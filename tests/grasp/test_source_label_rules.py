@@ -67,7 +67,7 @@ def test_python_objects_go_by_the_names_of_their_fields(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     rows = random.uniform(10, 40, (3, 5))
     corners = random.uniform(10, 40, (3, 4, 2)).astype(np.float32)
-    picture = random.integers(0, 256, (64, 64, 3)).astype(np.uint8)
+    image = random.integers(0, 256, (64, 64, 3)).astype(np.uint8)
     cases: dict[str, tuple[dict[str, Any], list[Any]]] = {
         "rows": ({"grasp_rows": rows, "grasps": corners}, slow_grasps.jacquard(rows, SIZE, np.pi, 0.7, 64)),
         "corners": ({"grasps": corners}, slow_grasps.cornell(corners, SIZE, np.pi, 0.7, (64, 64))),
@@ -78,7 +78,7 @@ def test_python_objects_go_by_the_names_of_their_fields(tmp_path: Path) -> None:
     }
     kinds = {"rgb": "image", "grasps": "points", "grasp_rows": "number"}
     for name, (labels, expected) in cases.items():
-        sample = {"rgb": picture, **labels}
+        sample = {"rgb": image, **labels}
         convert([sample], tmp_path / name, fields={field: kinds[field] for field in sample})
         dataset = GraspDataset(tmp_path / name, SIZE, include_depth=False)
         np.testing.assert_array_equal(dataset.get_gtbb(0, np.pi, 0.7), expected)

@@ -15,11 +15,11 @@ from tests.support.slow_grasps import scikit
 TURNS = (0.0, np.pi / 2, np.pi, 3 * np.pi / 2)
 ZOOMS = (1.0, 0.75, 0.5, 0.6180339887)
 SIZES = (60, 75)
-SIDE = 256  # of the picture of the rows
+SIDE = 256  # of the image of the rows
 
 
 def scene(seed: int) -> Any:
-    """Cornell's corners x, y in a picture of 640x480: both windings, decimals, some at the border."""
+    """Cornell's corners x, y in an image of 640x480: both windings, decimals, some at the border."""
     random = np.random.default_rng(seed)
     middle = random.uniform((0, 0), (640, 480)) if seed % 3 == 0 else random.uniform((200, 150), (440, 330))
     rows = np.column_stack(
@@ -32,7 +32,7 @@ def scene(seed: int) -> Any:
 
 
 def view(seed: int) -> Any:
-    """Jacquard's rows in a picture of SIDE px: grasps at several jaw sizes, some beyond the border."""
+    """Jacquard's rows in an image of SIDE px: grasps at several jaw sizes, some beyond the border."""
     random = np.random.default_rng(seed)
     count = 12
     grasps = [

@@ -44,7 +44,7 @@ def corpus() -> list[Case]:
 def warm_ups() -> list[Case]:
     """Sound packs and a refusal, so that everything is imported before events count."""
     found = [Case(f"sound {name}", lambda pack: None, name, "same") for name in formats.names()]
-    jpeg = hostile_values.with_value("image", source_trees.picture(1, suffix=".jpg"), format=formats.names()[0])
+    jpeg = hostile_values.with_value("image", source_trees.image(1, suffix=".jpg"), format=formats.names()[0])
     found.append(Case("decoding", jpeg, "", "any"))  # the first JPEG lets ctypes look for libturbojpeg
     found += [Case("unknown format", hostile_manifests.MANIFESTS["format 'os'"])]
     found += [Case("no manifest", hostile_manifests.nothing)]  # all sources look at what is no pack, for a hint

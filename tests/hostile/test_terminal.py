@@ -48,13 +48,13 @@ def named(name: str, suffix: str = "") -> str:
 def photos(root: Path, *, damaged: bool = False) -> Path:
     """An image folder: names of classes, images and further files are evil."""
     files: dict[str, bytes | str] = {
-        f"{named(kind)}/{named(str(number), '.jpg')}": source_trees.picture(number, suffix=".jpg")
+        f"{named(kind)}/{named(str(number), '.jpg')}": source_trees.image(number, suffix=".jpg")
         for kind in ("cat", "dog")
         for number in range(2)
     }
     files |= {f"{named('cat')}/{named('all', '.csv')}": EVIL_TEXT, named("loose", ".txt"): EVIL_TEXT}
     if damaged:
-        files |= {f"{named('cat')}/{named('cut', '.jpg')}": source_trees.picture(9, suffix=".jpg")[:300]}
+        files |= {f"{named('cat')}/{named('cut', '.jpg')}": source_trees.image(9, suffix=".jpg")[:300]}
         files |= {f"{named('dog')}/{named('no', '.png')}": EVIL_TEXT, f"{named('cat')}/{named('0', '.png')}": b""}
     return source_trees.write(root, files)
 

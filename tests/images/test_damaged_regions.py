@@ -12,7 +12,7 @@ from packer.images import DecodeOptions, decode, sniff
 from packer.images.lossless_jpeg_crop import Box
 from packer.images.region_decoder import decode_region
 from packer.images.restart_interval_table import bounds, check_table
-from tests.support import picture_files, restart_jpegs
+from tests.support import image_files, restart_jpegs
 from tests.support.jpeg_libraries import LIBRARIES
 
 WITH_TABLE = restart_jpegs.packed(96, 256)
@@ -85,7 +85,7 @@ def test_markers_that_changed_places_are_damage(name: str) -> None:
 def test_a_cut_file_is_damage_wherever_the_box_lies(name: str, keep: float) -> None:
     file = FILES[name]
     start = sniff(file).data_at
-    for end in (b"", bytes(40), picture_files.EOI):
+    for end in (b"", bytes(40), image_files.EOI):
         for box in (BOX, (0, 0, 16, 16), (80, 200, 16, 56))[0 if keep < 0.99 else 2 :]:
             refused(file[: start + int((len(file) - start) * keep)] + end, box)
 
@@ -131,7 +131,7 @@ def test_a_foreign_segment_of_the_same_kind_is_no_table() -> None:
         assert restart_jpegs.is_part(region) and restart_jpegs.shows(region, decode(file, "image"), BOX)
 
 
-def test_zeros_are_left_in_out_where_the_picture_is_damaged() -> None:
+def test_zeros_are_left_in_out_where_the_image_is_damaged() -> None:
     out = np.full((96, 256, 3), 7, np.uint8)
     with pytest.raises(DamagedImage):
         decode_region(WITHOUT[:2000], sniff(WITHOUT), out=out)

@@ -1,4 +1,4 @@
-"""Decoding: what each kind gives from each format, and that what is cut or changed never passes for a picture."""
+"""Decoding: what each kind gives from each format, and that what is cut or changed never passes for an image."""
 
 import io
 import struct
@@ -16,13 +16,13 @@ from packer.geometry import Resize, upright
 from packer.geometry.warp import warp
 from packer.images import NAMES, DecodeOptions, decode, sniff, validate
 from packer.system.parallel import ordered_map
-from tests.support import picture_files
+from tests.support import image_files
 
 pytestmark = pytest.mark.jpeg
 
-LOSSLESS = picture_files.lossless()
-DEPTHS = picture_files.depths()
-JPEGS = picture_files.jpegs()
+LOSSLESS = image_files.lossless()
+DEPTHS = image_files.depths()
+JPEGS = image_files.jpegs()
 
 
 @pytest.mark.parametrize("decoder", NAMES)
@@ -45,27 +45,27 @@ def test_a_depth_is_bit_exact(name: str) -> None:
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
-def test_a_palette_png_is_indices_as_a_mask_and_colours_as_an_image(bits: int) -> None:
+def test_a_palette_png_is_indices_as_a_mask_and_colors_as_an_image(bits: int) -> None:
     indices = np.random.default_rng(bits).integers(0, 1 << bits, (33, 37), np.uint8)
-    file = picture_files.palette_png(indices, bits=bits)
+    file = image_files.palette_png(indices, bits=bits)
     assert np.array_equal(decode(file, "mask"), indices)
-    with Image.open(io.BytesIO(file)) as picture:
-        assert np.array_equal(np.asarray(picture), indices)
-        assert np.array_equal(decode(file, "image"), np.asarray(picture.convert("RGB")))
+    with Image.open(io.BytesIO(file)) as image:
+        assert np.array_equal(np.asarray(image), indices)
+        assert np.array_equal(decode(file, "image"), np.asarray(image.convert("RGB")))
 
 
 @pytest.mark.parametrize("bits", [1, 4, 8])
-@pytest.mark.parametrize("make", [picture_files.palette_bmp, picture_files.palette_tiff])
-@pytest.mark.parametrize("colours", ["colours", "grays"])
-def test_a_palette_bmp_or_tiff_is_indices_as_a_mask_too(make: Callable[..., bytes], bits: int, colours: str) -> None:
+@pytest.mark.parametrize("make", [image_files.palette_bmp, image_files.palette_tiff])
+@pytest.mark.parametrize("colors", ["colors", "grays"])
+def test_a_palette_bmp_or_tiff_is_indices_as_a_mask_too(make: Callable[..., bytes], bits: int, colors: str) -> None:
     """Pillow's array holds the same: a palette of grays is one unless each entry is its own number."""
     random = np.random.default_rng(bits)
     indices = random.integers(0, 1 << bits, (33, 37), np.uint8)
     table = random.integers(1, 255, (1 << bits, 3), np.uint8)
-    file = make(indices, table if colours == "colours" else np.repeat(table[:, :1], 3, axis=1), bits=bits)
-    with Image.open(io.BytesIO(file)) as picture:
-        assert np.array_equal(np.asarray(picture), indices)
-        assert np.array_equal(decode(file, "image"), np.asarray(picture.convert("RGB")))
+    file = make(indices, table if colors == "colors" else np.repeat(table[:, :1], 3, axis=1), bits=bits)
+    with Image.open(io.BytesIO(file)) as image:
+        assert np.array_equal(np.asarray(image), indices)
+        assert np.array_equal(decode(file, "image"), np.asarray(image.convert("RGB")))
     assert sniff(file).palette
     assert np.array_equal(decode(file, "mask"), indices)
 
@@ -73,7 +73,7 @@ def test_a_palette_bmp_or_tiff_is_indices_as_a_mask_too(make: Callable[..., byte
 @pytest.mark.parametrize("entries", [2, 300])
 def test_a_tiff_whose_palette_is_not_of_its_bits_is_damaged(entries: int) -> None:
     indices = np.zeros((5, 7), np.uint8)
-    file = bytearray(picture_files.palette_tiff(indices, np.zeros((300, 3), np.uint8), bits=8))
+    file = bytearray(image_files.palette_tiff(indices, np.zeros((300, 3), np.uint8), bits=8))
     at = file.index(struct.pack("<HHI", 320, 3, 3 << 8))
     struct.pack_into("<I", file, at + 4, 3 * entries)
     with pytest.raises(DamagedImage, match=f"its palette has {3 * entries} values, expected 3 of 16 bit"):
@@ -82,7 +82,7 @@ def test_a_tiff_whose_palette_is_not_of_its_bits_is_damaged(entries: int) -> Non
 
 def test_a_bmp_that_ends_in_its_palette_is_damaged() -> None:
     table = np.random.default_rng(0).integers(0, 256, (256, 3), np.uint8)
-    file = picture_files.palette_bmp(np.zeros((5, 7), np.uint8), table, bits=8)
+    file = image_files.palette_bmp(np.zeros((5, 7), np.uint8), table, bits=8)
     for length in (60, 61, 500):
         for strict in (True, False):
             with pytest.raises(DamagedImage):
@@ -93,35 +93,35 @@ def test_a_bmp_that_ends_in_its_palette_is_damaged() -> None:
 def test_a_bmp_whose_table_is_the_plain_grays_is_no_palette(bits: int) -> None:
     values = np.arange(256) if bits == 8 else np.array([0, 255])
     indices = np.random.default_rng(bits).integers(0, 1 << bits, (33, 37), np.uint8)
-    file = picture_files.palette_bmp(indices, np.repeat(values[:, None], 3, axis=1), bits=bits)
+    file = image_files.palette_bmp(indices, np.repeat(values[:, None], 3, axis=1), bits=bits)
     assert not sniff(file).palette
     assert np.array_equal(decode(file, "mask"), values[indices])
 
 
 @pytest.mark.parametrize("form", ["PNG", "BMP", "TIFF", "PPM"])
 def test_a_mask_is_gray_as_it_is_or_1_bit_as_0_and_255(form: str) -> None:
-    gray = picture_files.grays()
+    gray = image_files.grays()
     one = np.where(gray > 127, 255, 0).astype(np.uint8)
     bits = np.packbits(gray > 127, axis=1)
-    assert np.array_equal(decode(picture_files.with_pillow(gray, form), "mask"), gray)
-    assert np.array_equal(decode(picture_files.with_pillow(np.dstack([gray] * 3), form), "mask"), gray)
-    picture = Image.frombytes("1", (gray.shape[1], gray.shape[0]), bits.tobytes())
+    assert np.array_equal(decode(image_files.with_pillow(gray, form), "mask"), gray)
+    assert np.array_equal(decode(image_files.with_pillow(np.dstack([gray] * 3), form), "mask"), gray)
+    image = Image.frombytes("1", (gray.shape[1], gray.shape[0]), bits.tobytes())
     file = io.BytesIO()
-    picture.save(file, form)
+    image.save(file, form)
     assert np.array_equal(decode(file.getvalue(), "mask"), one)
 
 
 @pytest.mark.parametrize("form", ["PNG", "TIFF", "WEBP"])
 def test_alpha_is_dropped_from_a_mask(form: str) -> None:
-    gray = picture_files.grays()
-    file = picture_files.with_pillow(np.dstack([gray, gray, gray, 255 - gray]), form, lossless=True, exact=True)
+    gray = image_files.grays()
+    file = image_files.with_pillow(np.dstack([gray, gray, gray, 255 - gray]), form, lossless=True, exact=True)
     assert np.array_equal(decode(file, "mask"), gray)
 
 
 @pytest.mark.parametrize("decoder", NAMES)
-def test_a_colour_jpeg_is_a_mask_only_if_its_channels_are_equal(decoder: str) -> None:
+def test_a_color_jpeg_is_a_mask_only_if_its_channels_are_equal(decoder: str) -> None:
     gray = np.full((24, 40), 77, np.uint8)
-    equal = picture_files.jpeg(np.dstack([gray] * 3))
+    equal = image_files.jpeg(np.dstack([gray] * 3))
     assert np.array_equal(decode(equal, "mask", options=DecodeOptions(decoder=decoder)), gray)
     assert validate(equal, "mask").channels == 3
     for refuse in (
@@ -146,14 +146,14 @@ def test_more_than_8_bit_is_never_narrowed(kind: str, name: str) -> None:
         assert not isinstance(caught.value, DamagedImage)
 
 
-def test_colours_are_no_depth() -> None:
-    for file in (LOSSLESS["png"][0], JPEGS["baseline 420"], picture_files.palette_png(picture_files.grays())):
+def test_colors_are_no_depth() -> None:
+    for file in (LOSSLESS["png"][0], JPEGS["baseline 420"], image_files.palette_png(image_files.grays())):
         with pytest.raises(BadInput, match="is no depth: expected 1 channel"):
             decode(file, "depth")
 
 
 def test_a_name_that_is_none_is_refused() -> None:
-    file = picture_files.jpeg()
+    file = image_files.jpeg()
     for kind in ("points", "text", "video"):
         with pytest.raises(InvalidRequest, match=f"kind '{kind}'"):
             decode(file, kind)
@@ -168,10 +168,10 @@ def test_a_name_that_is_none_is_refused() -> None:
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_orientation_never_turns_pixels(form: str, orientation: int) -> None:
-    first = decode(picture_files.oriented(1, form), "image")
+    first = decode(image_files.oriented(1, form), "image")
     for decoder in NAMES:
         assert np.array_equal(
-            decode(picture_files.oriented(orientation, form), "image", options=DecodeOptions(decoder=decoder)), first
+            decode(image_files.oriented(orientation, form), "image", options=DecodeOptions(decoder=decoder)), first
         )
 
 
@@ -179,20 +179,20 @@ def test_orientation_never_turns_pixels(form: str, orientation: int) -> None:
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_orientation_never_turns_a_tiff(name: str, orientation: int) -> None:
     file, pixels = LOSSLESS[name]
-    assert np.array_equal(decode(picture_files.with_orientation(file, orientation), "image"), pixels)
+    assert np.array_equal(decode(image_files.with_orientation(file, orientation), "image"), pixels)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_orientation_never_turns_a_depth(orientation: int) -> None:
     file, depth = DEPTHS["tiff lzw predictor 1"]
-    assert decode(picture_files.with_orientation(file, orientation), "depth").tobytes() == depth.tobytes()
+    assert decode(image_files.with_orientation(file, orientation), "depth").tobytes() == depth.tobytes()
 
 
 def test_profiles_of_a_png_change_nothing_and_print_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     file, pixels = LOSSLESS["png"]
-    (_, first, length), *_ = picture_files.png_chunks(file)
-    profile = picture_files.chunk(b"iCCP", b"x\0\0" + zlib.compress(b"no profile"))
-    more = picture_files.chunk(b"gAMA", struct.pack(">I", 30_000)) + picture_files.chunk(b"tRNS", bytes(6))
+    (_, first, length), *_ = image_files.png_chunks(file)
+    profile = image_files.chunk(b"iCCP", b"x\0\0" + zlib.compress(b"no profile"))
+    more = image_files.chunk(b"gAMA", struct.pack(">I", 30_000)) + image_files.chunk(b"tRNS", bytes(6))
     changed = file[: first + length + 4] + profile + more + file[first + length + 4 :]
     assert np.array_equal(decode(changed, "image"), pixels)
     assert capfd.readouterr() == ("", "")
@@ -200,59 +200,59 @@ def test_profiles_of_a_png_change_nothing_and_print_nothing(capfd: pytest.Captur
 
 def animated(file: bytes, frames: int) -> bytes:
     """The PNG with the chunk that announces so many frames before its data."""
-    (_, first, length), *_ = picture_files.png_chunks(file)
-    control = picture_files.chunk(b"acTL", struct.pack(">II", frames, 0))
+    (_, first, length), *_ = image_files.png_chunks(file)
+    control = image_files.chunk(b"acTL", struct.pack(">II", frames, 0))
     return file[: first + length + 4] + control + file[first + length + 4 :]
 
 
 @pytest.mark.parametrize("frames", [0, 2, 1 << 31])
 def test_an_animated_png_is_refused(frames: int) -> None:
     for refuse in (decode, validate):
-        with pytest.raises(DamagedImage, match="PNG: animations are not supported, expected one picture"):
+        with pytest.raises(DamagedImage, match="PNG: animations are not supported, expected one image"):
             refuse(animated(LOSSLESS["png"][0], frames), "image")
 
 
-def test_an_animation_of_one_frame_is_a_picture() -> None:
+def test_an_animation_of_one_frame_is_a_image() -> None:
     file, pixels = LOSSLESS["png"]
     assert np.array_equal(decode(animated(file, 1), "image"), pixels)
 
 
 def test_an_animated_png_of_pillow_is_refused() -> None:
     file = io.BytesIO()
-    first, second = (Image.fromarray(picture_files.colours() ^ flip) for flip in (0, 255))
+    first, second = (Image.fromarray(image_files.colors() ^ flip) for flip in (0, 255))
     first.save(file, "PNG", save_all=True, append_images=[second])
     with pytest.raises(DamagedImage, match="animations are not supported"):
         decode(file.getvalue(), "image")
 
 
-def test_a_tiff_of_several_pictures_is_refused() -> None:
-    pages = [Image.fromarray(picture_files.colours() ^ flip) for flip in (0, 255)]
+def test_a_tiff_of_several_images_is_refused() -> None:
+    pages = [Image.fromarray(image_files.colors() ^ flip) for flip in (0, 255)]
     for big in (False, True):
         file = io.BytesIO()
         pages[0].save(file, "TIFF", save_all=True, append_images=pages[1:], big_tiff=big)
-        with pytest.raises(DamagedImage, match="TIFF: it holds several pictures, expected one"):
+        with pytest.raises(DamagedImage, match="TIFF: it holds several images, expected one"):
             decode(file.getvalue(), "image")
 
 
-def test_a_small_version_behind_a_tiff_is_no_other_picture() -> None:
-    pages = [Image.fromarray(picture_files.colours()), Image.fromarray(picture_files.colours()[::4, ::4])]
+def test_a_small_version_behind_a_tiff_is_no_other_image() -> None:
+    pages = [Image.fromarray(image_files.colors()), Image.fromarray(image_files.colors()[::4, ::4])]
     pages[1].encoderinfo = {"tiffinfo": {254: 1}}  # type: ignore[attr-defined]
     file = io.BytesIO()
     pages[0].save(file, "TIFF", save_all=True, append_images=pages[1:])
-    assert np.array_equal(decode(file.getvalue(), "image"), picture_files.colours())
+    assert np.array_equal(decode(file.getvalue(), "image"), image_files.colors())
 
 
 def test_a_tiff_in_cielab_is_refused() -> None:
     file = io.BytesIO()
-    colours = picture_files.colours()
-    Image.frombytes("LAB", colours.shape[1::-1], colours.tobytes()).save(file, "TIFF")
-    with pytest.raises(DamagedImage, match="its colours are CIELab"):
+    colors = image_files.colors()
+    Image.frombytes("LAB", colors.shape[1::-1], colors.tobytes()).save(file, "TIFF")
+    with pytest.raises(DamagedImage, match="its colors are CIELab"):
         decode(file.getvalue(), "image")
 
 
 def test_cmyk_is_the_same_on_every_decoder() -> None:
     first, *others = (decode(JPEGS["cmyk"], "image", options=DecodeOptions(decoder=decoder)) for decoder in NAMES)
-    assert first.shape == (*picture_files.colours().shape[:2], 3)
+    assert first.shape == (*image_files.colors().shape[:2], 3)
     assert all(np.array_equal(first, other) for other in others)
 
 
@@ -275,7 +275,7 @@ def test_bytes_known_to_be_good_decode_the_same_without_the_check(name: str) -> 
 @pytest.mark.parametrize("name", ["baseline 420", "gray", "cmyk", "png", "npy", "npy gray", "tiff"])
 def test_out_is_filled_and_returned(name: str, decoder: str) -> None:
     file = JPEGS[name] if name in JPEGS else LOSSLESS[name][0]
-    batch = np.full((3, *picture_files.colours().shape), 7, np.uint8)
+    batch = np.full((3, *image_files.colors().shape), 7, np.uint8)
     given_out = batch[1]
     assert decode(file, "image", options=DecodeOptions(decoder=decoder), out=given_out) is given_out
     assert np.array_equal(batch[1], decode(file, "image"))
@@ -286,7 +286,7 @@ def test_out_is_filled_and_returned(name: str, decoder: str) -> None:
 @pytest.mark.parametrize("name", ["baseline 420", "cmyk", "png"])
 def test_memory_that_does_not_fit_is_refused_and_left_alone(name: str, decoder: str) -> None:
     file = JPEGS[name] if name in JPEGS else LOSSLESS[name][0]
-    height, width, _ = picture_files.colours().shape
+    height, width, _ = image_files.colors().shape
     read_only = np.zeros((height, width, 3), np.uint8)
     read_only.flags.writeable = False
     wrong = [
@@ -307,7 +307,7 @@ def test_memory_that_does_not_fit_is_refused_and_left_alone(name: str, decoder: 
 
 @pytest.mark.parametrize("kind", ["depth", "mask"])
 def test_a_gray_jpeg_goes_straight_into_out(kind: str) -> None:
-    out = np.zeros(picture_files.grays().shape, np.uint8)
+    out = np.zeros(image_files.grays().shape, np.uint8)
     assert decode(JPEGS["gray"], kind, out=out) is out
     assert np.array_equal(out, decode(JPEGS["gray"], kind, options=DecodeOptions(decoder="opencv")))
 

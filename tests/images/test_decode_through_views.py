@@ -1,4 +1,4 @@
-"""JPEGs through views: what is decoded is what the view shows, and the pixels are those of the whole picture."""
+"""JPEGs through views: what is decoded is what the view shows, and the pixels are those of the whole image."""
 
 import numpy as np
 import pytest
@@ -12,18 +12,18 @@ from packer.geometry.view import resized_crop
 from packer.geometry.warp import warp
 from packer.images import DecodeOptions, Decoder, decode, sniff
 from packer.images.backends import strict_jpeg
-from tests.support import picture_files, restart_jpegs
+from tests.support import image_files, restart_jpegs
 from tests.support.jpeg_libraries import EACH_LIBRARY, LIBRARIES, Noted
 
 pytestmark = pytest.mark.jpeg
 
-PICTURE = picture_files.colours(height=150, width=210)
+IMAGE = image_files.colors(height=150, width=210)
 FILES = {
-    "kept": picture_files.jpeg(PICTURE),
-    "4:4:4": picture_files.jpeg(PICTURE, sampling="444"),
-    "gray": picture_files.jpeg(np.ascontiguousarray(PICTURE[..., 0])),
-    "progressive": picture_files.progressive(PICTURE),
-    "png": picture_files.with_opencv(PICTURE, ".png"),
+    "kept": image_files.jpeg(IMAGE),
+    "4:4:4": image_files.jpeg(IMAGE, sampling="444"),
+    "gray": image_files.jpeg(np.ascontiguousarray(IMAGE[..., 0])),
+    "progressive": image_files.progressive(IMAGE),
+    "png": image_files.with_opencv(IMAGE, ".png"),
     "with intervals": restart_jpegs.packed(150, 210),
 }
 VIEWS = {
@@ -40,7 +40,7 @@ VIEWS = {
 @pytest.mark.parametrize("decoder", ["auto", "opencv"])
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("view", VIEWS)
-def test_pixels_are_those_of_the_whole_picture_warped(name: str, view: str, decoder: str) -> None:
+def test_pixels_are_those_of_the_whole_image_warped(name: str, view: str, decoder: str) -> None:
     file = FILES[name]
     expected = warp(decode(file, "image"), VIEWS[view], "image")
     out = np.full(expected.shape, 9, np.uint8)
@@ -51,7 +51,7 @@ def test_pixels_are_those_of_the_whole_picture_warped(name: str, view: str, deco
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_rotation_is_that_of_the_whole_picture(name: str) -> None:
+def test_a_rotation_is_that_of_the_whole_image(name: str) -> None:
     view = rotated(20, 150, 210).then(resized_crop(40, 60, 50, 60, size=(90, 100), antialias=False))
     expected = warp(decode(FILES[name], "image"), view, "image").astype(int)
     found = Decoder("image")(FILES[name], view)
@@ -60,7 +60,7 @@ def test_a_rotation_is_that_of_the_whole_picture(name: str) -> None:
 
 
 @given(st.integers(0, 10_000), st.sampled_from(["kept", "with intervals"]))
-def test_random_crops_are_those_of_the_whole_picture(index: int, name: str) -> None:
+def test_random_crops_are_those_of_the_whole_image(index: int, name: str) -> None:
     geometry = Compose(RandomResizedCrop(40, antialias=False), RandomHorizontalFlip())
     view = geometry.view(150, 210, draw(0, 0, np.asarray([index]), geometry.draws)[0].tolist())
     file = FILES[name]
@@ -75,7 +75,7 @@ def psnr(one: np.ndarray, other: np.ndarray) -> float:
 @pytest.mark.parametrize("library", EACH_LIBRARY)
 @pytest.mark.parametrize("scale", [1, 2, 4])
 @pytest.mark.parametrize("name", ["kept", "with intervals", "4:4:4"])
-def test_a_picture_that_shrinks_is_decoded_at_a_smaller_scale(
+def test_a_image_that_shrinks_is_decoded_at_a_smaller_scale(
     name: str, scale: int, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []

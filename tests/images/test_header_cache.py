@@ -8,12 +8,12 @@ from packer.errors import DamagedImage
 from packer.images import Header, field_decoder, sniff
 from packer.images.field_decoder import HeaderCache
 from packer.system.parallel import ordered_map
-from tests.support import picture_files, restart_jpegs
+from tests.support import image_files, restart_jpegs
 
-KEPT = [picture_files.jpeg(picture_files.colours(seed, height=40 + seed, width=60)) for seed in range(4)]
+KEPT = [image_files.jpeg(image_files.colors(seed, height=40 + seed, width=60)) for seed in range(4)]
 PACKED = [restart_jpegs.packed(70 + 20 * seed, 200 + 40 * seed, seed=seed) for seed in range(4)]
-OTHERS = [*picture_files.jpegs().values(), *(file for file, _ in picture_files.lossless().values())]
-FILES = [*KEPT, *PACKED, *OTHERS, picture_files.oriented(6, "JPEG"), b"", b"\xff\xd8\xff"]
+OTHERS = [*image_files.jpegs().values(), *(file for file, _ in image_files.lossless().values())]
+FILES = [*KEPT, *PACKED, *OTHERS, image_files.oriented(6, "JPEG"), b"", b"\xff\xd8\xff"]
 
 
 def told(look: object, file: bytes) -> Header | str:

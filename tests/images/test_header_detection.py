@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from packer import images
 from packer.errors import DamagedImage
 from packer.images import Header, sniff
-from tests.support import picture_files
+from tests.support import image_files
 
 FILES = [
-    *picture_files.jpegs().values(),
-    *(file for file, _ in picture_files.lossless().values()),
-    *(file for file, _ in picture_files.depths().values()),
-    *(picture_files.oriented(6, form) for form in ("JPEG", "PNG", "WEBP")),
-    picture_files.palette_png(picture_files.grays() % 4, bits=2),
+    *image_files.jpegs().values(),
+    *(file for file, _ in image_files.lossless().values()),
+    *(file for file, _ in image_files.depths().values()),
+    *(image_files.oriented(6, form) for form in ("JPEG", "PNG", "WEBP")),
+    image_files.palette_png(image_files.grays() % 4, bits=2),
 ]
 STARTS = [b"", *{file[:12] for file in FILES}, *(file[:40] for file in FILES)]
 
 
-@pytest.mark.parametrize("name", picture_files.lossless())
+@pytest.mark.parametrize("name", image_files.lossless())
 def test_the_format_and_size_are_told(name: str) -> None:
-    file, pixels = picture_files.lossless()[name]
+    file, pixels = image_files.lossless()[name]
     found = sniff(file)
     form = {"ppm": "pnm", "pgm": "pnm"}.get(name.split()[0], name.split()[0])
     assert (found.format, found.height, found.width, found.dtype) == (form, *pixels.shape[:2], "uint8")
@@ -35,17 +35,17 @@ def test_the_format_and_size_are_told(name: str) -> None:
     assert (found.lossy, found.orientation) == (False, 1)
 
 
-@pytest.mark.parametrize("name", picture_files.depths())
+@pytest.mark.parametrize("name", image_files.depths())
 def test_the_dtype_of_a_depth_is_told(name: str) -> None:
-    file, depth = picture_files.depths()[name]
+    file, depth = image_files.depths()[name]
     found = sniff(file)
     assert (found.height, found.width, found.channels, found.dtype) == (*depth.shape, 1, depth.dtype.name)
 
 
-@pytest.mark.parametrize("name", picture_files.jpegs())
+@pytest.mark.parametrize("name", image_files.jpegs())
 def test_a_jpeg_is_told(name: str) -> None:
-    found = sniff(picture_files.jpegs()[name])
-    size = (picture_files.colours().shape[0], picture_files.colours().shape[1])
+    found = sniff(image_files.jpegs()[name])
+    size = (image_files.colors().shape[0], image_files.colors().shape[1])
     assert (found.format, found.height, found.width, found.lossy) == ("jpeg", *size, True)
     assert found.cmyk == (name == "cmyk")
     assert found.progressive == name.startswith("progressive")
@@ -56,15 +56,15 @@ def test_a_jpeg_is_told(name: str) -> None:
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation_is_told_and_nothing_else_changes(form: str, orientation: int) -> None:
-    found = sniff(picture_files.oriented(orientation, form))
-    plain = sniff(picture_files.oriented(1, form))
+    found = sniff(image_files.oriented(orientation, form))
+    plain = sniff(image_files.oriented(1, form))
     assert found.orientation == orientation
     assert found._replace(orientation=1) == plain
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 65535])
 def test_an_orientation_out_of_range_is_1(orientation: int) -> None:
-    file = picture_files.oriented(6)
+    file = image_files.oriented(6)
     at = file.find(b"\x12\x01\x03\x00", 0, 100) if b"II*\0" in file[:40] else file.find(b"\x01\x12\x00\x03", 0, 100)
     order = "<H" if b"II*\0" in file[:40] else ">H"
     changed = bytearray(file)
@@ -75,23 +75,23 @@ def test_an_orientation_out_of_range_is_1(orientation: int) -> None:
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_the_orientation_of_a_tiff_is_told(orientation: int) -> None:
-    file, _ = picture_files.lossless()["tiff"]
-    assert sniff(picture_files.with_orientation(file, orientation)).orientation == orientation
+    file, _ = image_files.lossless()["tiff"]
+    assert sniff(image_files.with_orientation(file, orientation)).orientation == orientation
 
 
 def test_a_lossy_webp_is_lossy() -> None:
-    assert sniff(picture_files.with_pillow(picture_files.colours(), "WEBP", quality=80)).lossy
+    assert sniff(image_files.with_pillow(image_files.colors(), "WEBP", quality=80)).lossy
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 def test_a_palette_is_told_with_its_bits(bits: int) -> None:
-    indices = np.minimum(picture_files.grays(), (1 << bits) - 1)
-    found = sniff(picture_files.palette_png(indices, bits=bits))
+    indices = np.minimum(image_files.grays(), (1 << bits) - 1)
+    found = sniff(image_files.palette_png(indices, bits=bits))
     assert (found.palette, found.bits, found.channels, found.dtype) == (True, bits, 3, "uint8")
 
 
 def test_memory_of_any_kind_is_read() -> None:
-    file = picture_files.jpeg()
+    file = image_files.jpeg()
     assert sniff(file) == sniff(bytearray(file)) == sniff(memoryview(file)) == sniff(memoryview(bytearray(file)))
 
 
@@ -101,17 +101,17 @@ def test_memory_of_any_kind_is_read() -> None:
         (b"", "is empty"),
         (b"<!DOCTYPE html><html>", "3c 21 44 4f"),
         (b"GIF89a" + bytes(40), "47 49 46"),
-        (picture_files.jpeg()[:100], "ends inside its header"),
-        (picture_files.bomb(10_001, 10_000), "10000x10001 px = 100.0 MP, the limit is 100 MP"),
-        (picture_files.bomb(0, 7), "7x0 px, expected at least 1x1"),
-        (picture_files.bomb(2**31 - 1, 2**31 - 1), "the limit is 100 MP"),
-        (picture_files.npy(np.zeros((2, 3, 2), np.uint8)), "its shape is (2, 3, 2)"),
-        (picture_files.npy(np.zeros((2, 3), "S4")), "array of numbers"),
-        (picture_files.npy(np.zeros((2, 3), "u1")).replace(b"\x01\0", b"\x01\x2b", 1), "unknown version 1.43"),
+        (image_files.jpeg()[:100], "ends inside its header"),
+        (image_files.bomb(10_001, 10_000), "10000x10001 px = 100.0 MP, the limit is 100 MP"),
+        (image_files.bomb(0, 7), "7x0 px, expected at least 1x1"),
+        (image_files.bomb(2**31 - 1, 2**31 - 1), "the limit is 100 MP"),
+        (image_files.npy(np.zeros((2, 3, 2), np.uint8)), "its shape is (2, 3, 2)"),
+        (image_files.npy(np.zeros((2, 3), "S4")), "array of numbers"),
+        (image_files.npy(np.zeros((2, 3), "u1")).replace(b"\x01\0", b"\x01\x2b", 1), "unknown version 1.43"),
         (b"P5 2 2 100\n1234", "samples up to 100"),
     ],
 )
-def test_what_is_no_picture_is_damaged_and_says_what_was_found(file: bytes, words: str) -> None:
+def test_what_is_no_image_is_damaged_and_says_what_was_found(file: bytes, words: str) -> None:
     with pytest.raises(DamagedImage) as caught:
         sniff(file)
     assert words in str(caught.value)
@@ -120,7 +120,7 @@ def test_what_is_no_picture_is_damaged_and_says_what_was_found(file: bytes, word
 
 
 def test_more_bytes_than_the_limit_are_refused_although_the_pixels_are_few_enough() -> None:
-    file = bytearray(picture_files.npy(np.zeros((16, 16, 4), np.float64)))
+    file = bytearray(image_files.npy(np.zeros((16, 16, 4), np.float64)))
     shape = b"(16, 16, 4), }      "
     assert shape in file
     file[:] = file.replace(shape, b"(9999, 9999, 4), }  ")
@@ -129,38 +129,38 @@ def test_more_bytes_than_the_limit_are_refused_although_the_pixels_are_few_enoug
 
 
 def test_100_megapixels_are_allowed() -> None:
-    assert sniff(picture_files.bomb(10_000, 10_000)).width == 10_000
+    assert sniff(image_files.bomb(10_000, 10_000)).width == 10_000
 
 
 def test_500_scans_are_allowed_and_501_are_not() -> None:
-    file = picture_files.progressive()
+    file = image_files.progressive()
     start = file.rindex(b"\xff\xda")
     (length,) = struct.unpack_from(">H", file, start + 2)
     scan = file[start : start + 2 + length] + b"\x12\x34"
     whole = sniff(file).scans
-    assert sniff(file[:-2] + scan * (500 - whole) + picture_files.EOI).scans == 500
+    assert sniff(file[:-2] + scan * (500 - whole) + image_files.EOI).scans == 500
     with pytest.raises(DamagedImage, match="more than 500 scans"):
-        sniff(file[:-2] + scan * (501 - whole) + picture_files.EOI)
+        sniff(file[:-2] + scan * (501 - whole) + image_files.EOI)
 
 
 def test_a_progressive_file_that_lacks_a_scan_is_damaged_even_with_an_end_marker() -> None:
-    file = picture_files.progressive()
+    file = image_files.progressive()
     last = file.rindex(b"\xff\xda")
     last = file.rindex(b"\xff\xc4", 0, last) if b"\xff\xc4" in file[last - 120 : last] else last
-    with pytest.raises(DamagedImage, match="do not bring all of the picture"):
-        sniff(file[:last] + picture_files.EOI)
+    with pytest.raises(DamagedImage, match="do not bring all of the image"):
+        sniff(file[:last] + image_files.EOI)
 
 
 @pytest.mark.parametrize("marker", [0xC3, 0xC5, 0xC9, 0xCA, 0xCB])
 def test_jpeg_processes_that_libraries_disagree_about_are_refused(marker: int) -> None:
-    file = bytearray(picture_files.jpeg())
+    file = bytearray(image_files.jpeg())
     file[file.index(b"\xff\xc0") + 1] = marker
     with pytest.raises(DamagedImage, match="is not supported, expected baseline or progressive"):
         sniff(bytes(file))
 
 
 def test_12_bit_and_odd_chroma_sampling_are_refused() -> None:
-    file = bytearray(picture_files.jpeg())
+    file = bytearray(image_files.jpeg())
     frame = file.index(b"\xff\xc0")
     deep, odd = bytearray(file), bytearray(file)
     deep[frame + 4] = 12
@@ -176,7 +176,7 @@ def test_sniffing_loads_no_decoder() -> None:
         "found = d.sniff(sys.stdin.buffer.read()); d.validate\n"
         "print(found.width, [m for m in ('cv2', 'turbojpeg', 'simplejpeg', 'torch') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], input=picture_files.jpeg(), capture_output=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], input=image_files.jpeg(), capture_output=True, check=True)
     assert done.stdout.split(maxsplit=1) == [b"67", b"[]\n"]
 
 

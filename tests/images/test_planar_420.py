@@ -1,4 +1,4 @@
-"""Planes of 4:2:0 pictures: those of the file to the bit, near libjpeg's pixels, and through views as the whole."""
+"""Planes of 4:2:0 images: those of the file to the bit, near libjpeg's pixels, and through views as the whole."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -18,7 +18,7 @@ from packer.geometry.warp import warp
 from packer.images import sniff
 from packer.images.backends import strict_jpeg
 from packer.images.planar_420 import Pixels, Planes, half, jpeg_planes, planes_of, through_view, to_rgb
-from tests.support import jpeg_libraries, picture_files
+from tests.support import image_files, jpeg_libraries
 from tests.support.jpeg_libraries import EACH_LIBRARY, LIBRARIES
 
 pytestmark = pytest.mark.jpeg
@@ -32,8 +32,8 @@ def planes(file: bytes) -> Planes:
     return found
 
 
-def colour(height: int, width: int, seed: int = 0) -> Planes:
-    return planes(picture_files.jpeg(picture_files.colours(seed, height=height, width=width)))
+def color(height: int, width: int, seed: int = 0) -> Planes:
+    return planes(image_files.jpeg(image_files.colors(seed, height=height, width=width)))
 
 
 def apart(one: Pixels, other: Pixels) -> Pixels:
@@ -49,7 +49,7 @@ def test_the_planes_are_those_of_the_file(size: tuple[int, int]) -> None:
     path = jpeg_libraries.bundled()
     if path is None:
         pytest.skip("no pylibjxl here, whose libturbojpeg is called: it needs Python 3.11")
-    file = picture_files.jpeg(picture_files.colours(height=size[0], width=size[1]))
+    file = image_files.jpeg(image_files.colors(height=size[0], width=size[1]))
     expected = turbojpeg.TurboJPEG(str(path)).decode_to_yuv_planes(file)
     found = planes(file)
     shapes = (size, half(*size), half(*size))
@@ -59,14 +59,14 @@ def test_the_planes_are_those_of_the_file(size: tuple[int, int]) -> None:
 
 
 def kinds() -> Iterator[tuple[str, bytes]]:
-    pixels = picture_files.colours()
-    plain = picture_files.jpeg(pixels)
+    pixels = image_files.colors()
+    plain = image_files.jpeg(pixels)
     yield "baseline", plain
-    yield "progressive", picture_files.progressive(pixels)
-    yield "restarts", picture_files.with_opencv(pixels, ".jpg", cv2.IMWRITE_JPEG_RST_INTERVAL, 2)
-    yield "EXIF", picture_files.oriented(6, pixels=pixels)
+    yield "progressive", image_files.progressive(pixels)
+    yield "restarts", image_files.with_opencv(pixels, ".jpg", cv2.IMWRITE_JPEG_RST_INTERVAL, 2)
+    yield "EXIF", image_files.oriented(6, pixels=pixels)
     yield "without its end", plain[:-2]
-    yield "with a second picture behind", plain + plain
+    yield "with a second image behind", plain + plain
     yield "with fill bytes", plain[:2] + b"\xff\xff" + plain[2:]
     yield "without JFIF", plain[:2] + plain[4 + int.from_bytes(plain[4:6], "big") :]
 
@@ -84,21 +84,21 @@ def test_every_kind_of_420_jpeg_has_planes_near_its_pixels(name: str, library: s
         strict_jpeg.decode(file, sniff(file), expected)
     difference = apart(to_rgb(found), expected)
     assert difference.max() <= 3 and difference.mean() <= 0.3
-    assert found.cb is not None and len(np.unique(found.cb)) > 9, "colours, not a plane of grays"
+    assert found.cb is not None and len(np.unique(found.cb)) > 9, "colors, not a plane of grays"
 
 
 def rgb_jpeg() -> bytes:
     """A JPEG whose components are R, G and B, with factors as of 4:2:0: its second and third are no chroma."""
-    plain = picture_files.jpeg()
+    plain = image_files.jpeg()
     adobe = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"
     return plain[:2] + adobe + plain[4 + int.from_bytes(plain[4:6], "big") :]
 
 
 @pytest.mark.parametrize(
     "file",
-    [picture_files.jpeg(sampling=name) for name in ("444", "422", "440", "411")]
-    + [picture_files.jpeg(picture_files.grays()), picture_files.cmyk(), rgb_jpeg()]
-    + [picture_files.with_pillow(picture_files.colours(), "PNG")],
+    [image_files.jpeg(sampling=name) for name in ("444", "422", "440", "411")]
+    + [image_files.jpeg(image_files.grays()), image_files.cmyk(), rgb_jpeg()]
+    + [image_files.with_pillow(image_files.colors(), "PNG")],
 )
 def test_what_is_no_ycbcr_420_has_no_planes(file: bytes) -> None:
     assert jpeg_planes(file, sniff(file)) is None
@@ -106,35 +106,35 @@ def test_what_is_no_ycbcr_420_has_no_planes(file: bytes) -> None:
 
 @pytest.mark.parametrize("library", EACH_LIBRARY)
 def test_a_damaged_file_has_none(library: str) -> None:
-    file = picture_files.jpeg()
+    file = image_files.jpeg()
     with mock.patch.object(strict_jpeg, "library", lambda: LIBRARIES[library]):
         for damaged in (file[: len(file) * 2 // 3], file[:400] + bytes(40) + file[440:]):
             with pytest.raises(DamagedImage):
                 jpeg_planes(damaged, sniff(damaged))
 
 
-def check_whole_pictures(count: int) -> tuple[int, float]:
-    """The largest difference to libjpeg's own pixels over pictures of random sizes and qualities, and the mean."""
+def check_whole_images(count: int) -> tuple[int, float]:
+    """The largest difference to libjpeg's own pixels over images of random sizes and qualities, and the mean."""
     largest, means = 0, []
     for seed in range(count):
         random = np.random.default_rng(seed)
         height, width = random.integers(5, 260, 2).tolist()
-        pixels = picture_files.colours(seed, height=height, width=width)
-        file = picture_files.jpeg(pixels, quality=int(random.integers(30, 101)))
+        pixels = image_files.colors(seed, height=height, width=width)
+        file = image_files.jpeg(pixels, quality=int(random.integers(30, 101)))
         difference = apart(to_rgb(planes(file)), simplejpeg.decode_jpeg(file))
         largest = max(largest, int(difference.max()))
         means.append(difference.mean())
     return largest, max(means)
 
 
-def test_whole_pictures_are_near_libjpeg() -> None:
-    largest, mean = check_whole_pictures(12)
+def test_whole_images_are_near_libjpeg() -> None:
+    largest, mean = check_whole_images(12)
     assert largest <= 3 and mean <= 0.3
 
 
 @pytest.mark.full
-def test_a_thousand_whole_pictures_are_near_libjpeg() -> None:
-    largest, mean = check_whole_pictures(1000)
+def test_a_thousand_whole_images_are_near_libjpeg() -> None:
+    largest, mean = check_whole_images(1000)
     assert largest <= 3 and mean <= 0.3
 
 
@@ -143,7 +143,7 @@ def test_a_thousand_whole_pictures_are_near_libjpeg() -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_pixels_become_planes_by_the_formula_of_jfif(size: tuple[int, int]) -> None:
-    pixels = picture_files.colours(height=size[0], width=size[1])
+    pixels = image_files.colors(height=size[0], width=size[1])
     found = planes_of(pixels)
     red, green, blue = pixels.astype(float).transpose(2, 0, 1)
     y = 0.299 * red + 0.587 * green + 0.114 * blue
@@ -175,7 +175,7 @@ def doubled(samples: Pixels, width: int) -> Pixels:
 
 
 def test_grays_come_back_exactly() -> None:
-    gray = picture_files.grays()
+    gray = image_files.grays()
     found = planes_of(np.repeat(gray[:, :, None], 3, axis=2))
     assert np.array_equal(found.y, gray)
     assert (found.cb == 128).all() and (found.cr == 128).all()
@@ -190,7 +190,7 @@ SIDES = st.integers(1, 40)
 
 @st.composite
 def cuts(draw: st.DrawFn) -> tuple[int, int, int, int, int, int]:
-    """Size of a picture, then top, left, height and width of a part of it."""
+    """Size of an image, then top, left, height and width of a part of it."""
     height, width = draw(SIDES), draw(SIDES)
     top, left = draw(st.integers(0, height - 1)), draw(st.integers(0, width - 1))
     return height, width, top, left, draw(st.integers(1, height - top)), draw(st.integers(1, width - left))
@@ -201,7 +201,7 @@ def test_a_cut_mirrored_or_turned_is_that_of_the_whole(
     cut: tuple[int, int, int, int, int, int], orientation: int, is_gray: bool
 ) -> None:
     height, width, top, left, rows, columns = cut
-    made = planes_of(picture_files.colours(height=height, width=width))
+    made = planes_of(image_files.colors(height=height, width=width))
     made = Planes(made.y) if is_gray else made
     view = resized_crop(top, left, rows, columns, size=(rows, columns)).then(upright(orientation, rows, columns))
     assert np.array_equal(through_view(made, view), warp(to_rgb(made), view, "image"))
@@ -219,7 +219,7 @@ def test_a_cut_mirrored_or_turned_is_that_of_the_whole(
     ],
 )
 def test_what_is_turned_or_lies_beyond_is_as_of_the_whole(view: View) -> None:
-    made = colour(41, 67)
+    made = color(41, 67)
     found, expected = through_view(made, view), warp(to_rgb(made), view, "image")
     assert np.array_equal(found, expected)
 
@@ -234,7 +234,7 @@ def ramp(height: int, width: int) -> Planes:
 
 @pytest.mark.parametrize("antialias", [False, True])
 @pytest.mark.parametrize("scale", [0.3, 0.45, 0.75, 1.5, 3.0])
-def test_chroma_lies_where_the_picture_does(scale: float, antialias: bool) -> None:
+def test_chroma_lies_where_the_image_does(scale: float, antialias: bool) -> None:
     """In the inside of a cut, wherever it begins and ends: half a pixel would be 1.8 levels of blue, a sample 7."""
     made = ramp(60, 60)
     whole = to_rgb(made)
@@ -248,8 +248,8 @@ def test_chroma_lies_where_the_picture_does(scale: float, antialias: bool) -> No
 
 @pytest.mark.parametrize("antialias", [False, True])
 def test_a_scaled_cut_is_near_that_of_the_whole(antialias: bool) -> None:
-    """Noise over smooth colours, which is harder than photographs: these have 0.4 in the mean."""
-    made = colour(375, 500, 3)
+    """Noise over smooth colors, which is harder than photographs: these have 0.4 in the mean."""
+    made = color(375, 500, 3)
     whole, random, means = to_rgb(made), np.random.default_rng(0), []
     for _ in range(24):
         rows, columns = random.integers(2, 375), random.integers(2, 500)
@@ -264,8 +264,8 @@ def test_a_scaled_cut_is_near_that_of_the_whole(antialias: bool) -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 2), (2, 1), (3, 3), (2, 400), (400, 2)])
-def test_small_and_narrow_pictures_take_any_view(size: tuple[int, int]) -> None:
-    made = planes_of(picture_files.colours(height=size[0], width=size[1]))
+def test_small_and_narrow_images_take_any_view(size: tuple[int, int]) -> None:
+    made = planes_of(image_files.colors(height=size[0], width=size[1]))
     for top in range(min(2, size[0])):
         for left in range(min(2, size[1])):
             cut = partial(resized_crop, top, left, size[0] - top, size[1] - left)
@@ -273,8 +273,8 @@ def test_small_and_narrow_pictures_take_any_view(size: tuple[int, int]) -> None:
                 assert through_view(made, cut(size=out)).shape == (*out, 3)
 
 
-def test_a_picture_of_many_bands_is_one_picture() -> None:
-    made = colour(375, 500)
+def test_a_image_of_many_bands_is_one_image() -> None:
+    made = color(375, 500)
     with mock.patch("packer.images.planar_420._BAND_PX", 500 * 16):
         banded = to_rgb(made)
     assert np.array_equal(banded, to_rgb(made))

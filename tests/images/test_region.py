@@ -1,4 +1,4 @@
-"""Regions of a JPEG: the pixels of the whole picture, whichever part of it, scale, chroma sampling and library."""
+"""Regions of a JPEG: the pixels of the whole image, whichever part of it, scale, chroma sampling and library."""
 
 import threading
 
@@ -13,7 +13,7 @@ from packer.images import DecodeOptions, decode, sniff
 from packer.images.lossless_jpeg_crop import Box
 from packer.images.region_decoder import Region, decode_region
 from packer.system.parallel import ordered_map
-from tests.support import picture_files, restart_jpegs
+from tests.support import image_files, restart_jpegs
 from tests.support.jpeg_libraries import EACH_LIBRARY, LIBRARIES
 
 ANY_LIBRARY = st.sampled_from(list(LIBRARIES))
@@ -23,7 +23,7 @@ SCALES = range(1, 9)
 FAST = DecodeOptions(dct="fast")
 
 
-def whole(file: bytes, eighths: int = 8, *, fast_dct: bool = False) -> picture_files.Pixels:
+def whole(file: bytes, eighths: int = 8, *, fast_dct: bool = False) -> image_files.Pixels:
     return decode_region(
         file, sniff(file), eighths=eighths, options=FAST if fast_dct else DecodeOptions()
     ).pixels.copy()
@@ -95,7 +95,7 @@ def test_any_box_of_any_file_at_any_scale_5_000_times(file: bytes, data: st.Data
 @pytest.mark.parametrize("library", EACH_LIBRARY)
 @pytest.mark.parametrize("height, width", [(1, 1), (7, 7), (8, 7), (7, 8), (3, 200), (200, 3), (9, 9), (41, 67)])
 def test_the_scale_is_what_was_asked_for(height: int, width: int, library: str) -> None:
-    file = picture_files.jpeg(picture_files.colours(height=height, width=width), sampling="444")
+    file = image_files.jpeg(image_files.colors(height=height, width=width), sampling="444")
     with restart_jpegs.through(library):
         for eighths in SCALES:
             region = decode_region(file, sniff(file), eighths=eighths)
@@ -142,10 +142,10 @@ def test_a_box_of_what_the_codec_stores_decodes_a_part(quality: str, library: st
             assert restart_jpegs.is_part(region) and restart_jpegs.shows(region, decode(file, "image"), box)
 
 
-@pytest.mark.parametrize("name", picture_files.jpegs())
+@pytest.mark.parametrize("name", image_files.jpegs())
 @pytest.mark.parametrize("library", EACH_LIBRARY)
 def test_every_kind_of_jpeg_has_regions(name: str, library: str) -> None:
-    file = picture_files.jpegs()[name]
+    file = image_files.jpegs()[name]
     with restart_jpegs.through(library):
         for box in restart_jpegs.boxes(sniff(file)).values():
             assert restart_jpegs.shows(cut(file, box), decode(file, "image"), box)
@@ -153,16 +153,16 @@ def test_every_kind_of_jpeg_has_regions(name: str, library: str) -> None:
 
 @pytest.mark.parametrize("name", ["png", "png gray", "bmp", "webp", "npy"])
 def test_other_formats_come_whole(name: str) -> None:
-    file, pixels = picture_files.lossless()[name]
+    file, pixels = image_files.lossless()[name]
     region = decode_region(file, sniff(file), box=(3, 4, 5, 6), eighths=2)
     assert (region.top, region.left, region.full, region.eighths) == (0, 0, pixels.shape[:2], 8)
     assert np.array_equal(region.pixels, pixels)
 
 
 @pytest.mark.parametrize("box", [(-1, 0, 5, 5), (0, 0, 0, 5), (0, 0, 5, -1), (149, 0, 2, 5), (0, 226, 5, 5)])
-def test_a_box_outside_the_picture_is_refused(box: Box) -> None:
+def test_a_box_outside_the_image_is_refused(box: Box) -> None:
     file = restart_jpegs.packed()
-    with pytest.raises(InvalidRequest, match="the picture has 230x150 px"):
+    with pytest.raises(InvalidRequest, match="the image has 230x150 px"):
         cut(file, box)
 
 
@@ -175,14 +175,14 @@ def test_a_scale_beyond_1_to_8_eighths_is_refused(eighths: int) -> None:
 
 @pytest.mark.parametrize("library", EACH_LIBRARY)
 def test_a_header_of_another_file_gives_no_stale_memory(library: str) -> None:
-    file, other = picture_files.jpeg(), picture_files.jpeg(picture_files.colours(height=20, width=30))
+    file, other = image_files.jpeg(), image_files.jpeg(image_files.colors(height=20, width=30))
     with restart_jpegs.through(library), pytest.raises(DamagedImage):
         decode_region(other, sniff(file))
 
 
 @pytest.mark.parametrize("library", EACH_LIBRARY)
 def test_a_file_without_tables_does_not_get_those_of_the_one_before(library: str) -> None:
-    file = picture_files.with_pillow(picture_files.colours(), "JPEG", quality=20)
+    file = image_files.with_pillow(image_files.colors(), "JPEG", quality=20)
     at = file.index(b"\xff\xdb")
     bare = file[:at] + file[at + 2 + int.from_bytes(file[at + 2 : at + 4], "big") :]
     with restart_jpegs.through(library):

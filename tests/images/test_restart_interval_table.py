@@ -13,7 +13,7 @@ from packer.images import DecodeOptions, decode, restart_interval_table, sniff, 
 from packer.images.headers._header_record import Intervals
 from packer.images.region_decoder import decode_region
 from packer.images.restart_interval_table import bounds, check_table, with_table
-from tests.support import picture_files, restart_jpegs
+from tests.support import image_files, restart_jpegs
 
 SEGMENT = b"\xff\xeb"
 
@@ -90,7 +90,7 @@ def test_markers_behind_the_last_interval_do_not_make_a_shifted_table_true(betwe
 def test_intervals_beyond_64_kib_have_wider_lengths() -> None:
     noise = np.random.default_rng(0).integers(0, 256, (32, 8192, 3), np.uint8)
     options = [cv2.IMWRITE_JPEG_QUALITY, 100, cv2.IMWRITE_JPEG_RST_INTERVAL, 512]
-    file = picture_files.with_opencv(noise, ".jpg", *options)
+    file = image_files.with_opencv(noise, ".jpg", *options)
     file = with_table(file, sniff(file))
     assert file[20:32] == SEGMENT + b"\x00\x12packer\0\x04"
     found = sniff(file)
@@ -113,7 +113,7 @@ def test_a_table_that_does_not_fit_a_segment_is_left_out(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("name", ["baseline 420", "gray", "progressive", "progressive restarts", "cmyk"])
 def test_a_file_that_cannot_be_cut_stays_as_it_is(name: str) -> None:
-    file = picture_files.jpegs()[name]
+    file = image_files.jpegs()[name]
     assert sniff(file).intervals is None
     assert with_table(file, sniff(file)) is file
     assert bounds(file, sniff(file)) is None
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_cut_stays_as_it_is(name: str) -> None:
         ("440", (40, 64), 8, Intervals((16, 64), 8, 3, 1, 0)),
         ("411", (40, 64), 1, Intervals((8, 32), 1, 5, 2, 0)),
         ("420", (40, 64), 3, None),  # crosses rows
-        ("420", (40, 64), 12, None),  # is the whole picture
+        ("420", (40, 64), 12, None),  # is the whole image
         ("420", (40, 64), 8, None),  # two rows
         ("420", (16, 16), 1, None),
     ],
@@ -164,8 +164,8 @@ def test_what_the_codec_stores_is_a_jpeg_for_everyone(height: int, width: int, q
     assert layout is None or layout.table_at
     assert (layout is None) == (height * width == 1 or (height == 5 and quality in ("50", "90", "95")))
     expected = decode(file, "image")
-    with Image.open(io.BytesIO(file)) as picture:
-        assert np.array_equal(np.asarray(picture), expected)
+    with Image.open(io.BytesIO(file)) as image:
+        assert np.array_equal(np.asarray(image), expected)
     opened = cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR_RGB)
     assert opened is not None and np.array_equal(opened, expected)
     assert np.array_equal(simplejpeg.decode_jpeg(file), expected)

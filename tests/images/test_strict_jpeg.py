@@ -16,10 +16,10 @@ from packer.images import DecodeOptions, decode, describe, sniff, validate
 from packer.images.backends import strict_jpeg
 from packer.images.backends import turbojpeg as turbojpeg_backend
 from packer.system.parallel import ordered_map
-from tests.support import picture_files
+from tests.support import image_files
 from tests.support.jpeg_libraries import EACH_LIBRARY, LIBRARIES
 
-JPEGS = picture_files.jpegs()
+JPEGS = image_files.jpegs()
 
 
 @pytest.fixture(params=[*EACH_LIBRARY, "opencv"])
@@ -38,7 +38,7 @@ def choosing_again() -> Iterator[None]:
     strict_jpeg.library.cache_clear()
 
 
-def reference(file: bytes) -> picture_files.Pixels:
+def reference(file: bytes) -> image_files.Pixels:
     """Straight from simplejpeg, which converts CMYK too."""
     return simplejpeg.decode_jpeg(file)
 
@@ -46,7 +46,7 @@ def reference(file: bytes) -> picture_files.Pixels:
 @pytest.mark.parametrize("name", JPEGS)
 def test_an_intact_file_decodes_whatever_follows_it(decoder: str, name: str) -> None:
     file, expected = JPEGS[name], reference(JPEGS[name])
-    for tail in (b"", bytes(100), picture_files.jpeg(picture_files.colours(9)), b"junk"):
+    for tail in (b"", bytes(100), image_files.jpeg(image_files.colors(9)), b"junk"):
         assert np.array_equal(decode(file + tail, "image", options=DecodeOptions(decoder=decoder)), expected)
         assert validate(file + tail, "image") == validate(file + tail, "image", full=False) == sniff(file + tail)
 
@@ -64,7 +64,7 @@ def test_a_file_without_its_end_marker_decodes(decoder: str, name: str) -> None:
 def test_a_cut_file_is_damaged_for_everyone(decoder: str, name: str, percent: int) -> None:
     file = JPEGS[name]
     cut = file[: min(len(file) * percent // 100, len(file) - 40)]
-    for damaged in (cut, cut + bytes(100), cut + picture_files.EOI):
+    for damaged in (cut, cut + bytes(100), cut + image_files.EOI):
         with pytest.raises(DamagedImage):
             decode(damaged, "image", options=DecodeOptions(decoder=decoder))
         with pytest.raises(DamagedImage):
@@ -83,7 +83,7 @@ def test_a_cut_file_filled_up_with_zeros_is_damaged(decoder: str, name: str) -> 
 
 
 def test_the_matrix_of_other_damage(decoder: str) -> None:
-    file = picture_files.jpeg()
+    file = image_files.jpeg()
     start = sniff(file).data_at
     noise = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
     for damaged in (
@@ -91,7 +91,7 @@ def test_the_matrix_of_other_damage(decoder: str) -> None:
         noise,
         file[:100],
         file[:start],
-        file[:start] + picture_files.EOI,
+        file[:start] + image_files.EOI,
         file[:-200],
         file[:-2] + noise,
     ):
@@ -101,28 +101,28 @@ def test_the_matrix_of_other_damage(decoder: str) -> None:
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation_is_left_alone(decoder: str, orientation: int) -> None:
-    file = picture_files.oriented(orientation)
-    assert decode(file, "image", options=DecodeOptions(decoder=decoder)).shape == picture_files.colours().shape
+    file = image_files.oriented(orientation)
+    assert decode(file, "image", options=DecodeOptions(decoder=decoder)).shape == image_files.colors().shape
     assert np.array_equal(decode(file, "image", options=DecodeOptions(decoder=decoder)), reference(file))
 
 
-def test_a_red_picture_stays_red(decoder: str) -> None:
+def test_a_red_image_stays_red(decoder: str) -> None:
     red = np.full((16, 24, 3), (250, 10, 20), np.uint8)
     for name in ("444", "420"):
-        pixels = decode(picture_files.jpeg(red, sampling=name), "image", options=DecodeOptions(decoder=decoder))
+        pixels = decode(image_files.jpeg(red, sampling=name), "image", options=DecodeOptions(decoder=decoder))
         assert np.abs(pixels.astype(int) - (250, 10, 20)).max() <= 3
 
 
 @pytest.mark.parametrize("kind", ["image", "mask", "depth"])
 def test_a_gray_file_is_any_kind(decoder: str, kind: str) -> None:
-    pixels = decode(picture_files.jpeg(picture_files.grays()), kind, options=DecodeOptions(decoder=decoder))
-    gray = simplejpeg.decode_jpeg(picture_files.jpeg(picture_files.grays()), "GRAY")
+    pixels = decode(image_files.jpeg(image_files.grays()), kind, options=DecodeOptions(decoder=decoder))
+    gray = simplejpeg.decode_jpeg(image_files.jpeg(image_files.grays()), "GRAY")
     assert np.array_equal(pixels, np.repeat(gray, 3, axis=2) if kind == "image" else gray[:, :, 0])
     assert pixels.flags.c_contiguous
 
 
 def test_no_warning_of_a_library_reaches_the_user(decoder: str) -> None:
-    file = picture_files.jpeg()
+    file = image_files.jpeg()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         decode(file[:-2], "image", options=DecodeOptions(decoder=decoder))
@@ -132,7 +132,7 @@ def test_no_warning_of_a_library_reaches_the_user(decoder: str) -> None:
 
 
 def test_nothing_is_printed_about_damage(decoder: str, capfd: pytest.CaptureFixture[str]) -> None:
-    file = bytearray(picture_files.jpeg())
+    file = bytearray(image_files.jpeg())
     file[-100] ^= 0xFF
     for damaged in (bytes(file), bytes(file[: len(file) // 2]), bytes(file[:-2])):
         try:
@@ -144,9 +144,9 @@ def test_nothing_is_printed_about_damage(decoder: str, capfd: pytest.CaptureFixt
 
 @pytest.mark.parametrize("fraction", [0.3, 0.6, 0.95])
 def test_out_holds_zeros_after_a_failure(decoder: str, fraction: float) -> None:
-    file = picture_files.jpeg()
+    file = image_files.jpeg()
     start = sniff(file).data_at
-    out = np.full(picture_files.colours().shape, 7, np.uint8)
+    out = np.full(image_files.colors().shape, 7, np.uint8)
     with pytest.raises(DamagedImage):
         decode(
             file[: start + int((len(file) - start) * fraction)],
@@ -158,7 +158,7 @@ def test_out_holds_zeros_after_a_failure(decoder: str, fraction: float) -> None:
 
 
 def test_threads_decode_as_one_does(decoder: str) -> None:
-    files = [picture_files.jpeg(picture_files.colours(seed), sampling=("444", "420")[seed % 2]) for seed in range(8)]
+    files = [image_files.jpeg(image_files.colors(seed), sampling=("444", "420")[seed % 2]) for seed in range(8)]
     files.append(files[0][:-2])
     expected = [decode(file, "image", options=DecodeOptions(decoder=decoder)) for file in files]
     start = threading.Barrier(16)
@@ -209,7 +209,7 @@ def test_without_any_library_the_error_says_what_to_install(
 
     monkeypatch.setattr(strict_jpeg, "import_or_explain", absent)
     with pytest.raises(MissingPackage, match="no JPEG library works: .*; pip install simplejpeg"):
-        decode(picture_files.jpeg(), "image")
+        decode(image_files.jpeg(), "image")
 
 
 def test_the_description_names_package_and_library() -> None:
@@ -264,7 +264,7 @@ def quick_check_equals_full_decode(name: str, data: st.DataObject) -> None:
     elif action == "delete":
         del file[at : at + data.draw(st.integers(1, 30))]
     else:
-        file[at : at + 2] = data.draw(st.sampled_from([picture_files.EOI, b"\xff\xd0", b"\xff\xda", b"\xff\x00"]))
+        file[at : at + 2] = data.draw(st.sampled_from([image_files.EOI, b"\xff\xd0", b"\xff\xda", b"\xff\x00"]))
     try:
         found = sniff(bytes(file))
     except DamagedImage:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from packer.errors import DamagedImage
 from packer.images import decode, lzw_decoded_size, sniff, strict_check, validate
-from tests.support import half_pictures, picture_files
+from tests.support import half_images, image_files
 
 ROWS, COLUMNS = 20, 30
-GRAY = half_pictures.flat(ROWS, COLUMNS)
+GRAY = half_images.flat(ROWS, COLUMNS)
 RAW = GRAY.tobytes()
 
 
@@ -57,8 +57,8 @@ def found_size(stream: bytes) -> int | None:
 def test_the_size_of_lzw_data_is_that_of_a_plain_decoder(seed: int) -> None:
     source = random.Random(seed)
     noise = np.frombuffer(source.randbytes(22_500), np.uint8).reshape(150, 150)
-    for pixels in (noise, noise >> 4, noise // 255, half_pictures.photo(150, 150, "uint8")):
-        stream = half_pictures.packed(np.ascontiguousarray(pixels), "lzw")
+    for pixels in (noise, noise >> 4, noise // 255, half_images.photo(150, 150, "uint8")):
+        stream = half_images.packed(np.ascontiguousarray(pixels), "lzw")
         assert found_size(stream) == decoded_size(stream) == pixels.size
         for _ in range(4):
             changed = bytearray(stream)
@@ -75,7 +75,7 @@ def test_any_lzw_data_have_one_size_or_are_damaged(tail: bytes, codes: list[int]
 
 
 def test_a_table_that_is_never_cleared_is_damaged() -> None:
-    stream = half_pictures.packed(np.frombuffer(random.Random(0).randbytes(3600), np.uint8).reshape(60, 60), "lzw")
+    stream = half_images.packed(np.frombuffer(random.Random(0).randbytes(3600), np.uint8).reshape(60, 60), "lzw")
     assert found_size(stream) == 3600
     with pytest.raises(DamagedImage, match="codes without a clear"):
         lzw_decoded_size.decoded_size(b"\x80" + bytes(8000), "strip 3", most=1 << 30)
@@ -97,8 +97,8 @@ def runs(data: bytes) -> bytes:
     return b"".join(b"\x80\x00" + bytes([byte]) for byte in data)
 
 
-LZW = half_pictures.packed(GRAY, "lzw")
-PACKBITS = half_pictures.packed(GRAY, "packbits")
+LZW = half_images.packed(GRAY, "lzw")
+PACKBITS = half_images.packed(GRAY, "packbits")
 
 
 @pytest.mark.parametrize(
@@ -135,17 +135,17 @@ def test_the_last_strip_may_be_filled_up(compression: str) -> None:
     def height(rows: int) -> bytes:
         return struct.pack("<HHII", 257, 4, 1, rows)
 
-    pixels = half_pictures.flat(ROWS, COLUMNS)
-    file = half_pictures.tiff(pixels, compression, rows=ROWS // 2)
+    pixels = half_images.flat(ROWS, COLUMNS)
+    file = half_images.tiff(pixels, compression, rows=ROWS // 2)
     filled = file.replace(height(ROWS), height(ROWS - 4))
     validate(filled, "mask")
     assert np.array_equal(decode(filled, "mask"), pixels[: ROWS - 4])
     with pytest.raises(DamagedImage, match="strip 1"):
         validate(
-            half_pictures.tiff(pixels[:-4], compression, rows=ROWS // 2).replace(height(ROWS - 4), height(ROWS)), "mask"
+            half_images.tiff(pixels[:-4], compression, rows=ROWS // 2).replace(height(ROWS - 4), height(ROWS)), "mask"
         )
     with pytest.raises(DamagedImage, match="strip 0"):  # in the first there is nothing to fill up
-        validate(half_pictures.tiff(pixels, compression).replace(height(ROWS), height(ROWS - 4)), "mask")
+        validate(half_images.tiff(pixels, compression).replace(height(ROWS), height(ROWS - 4)), "mask")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_the_last_strip_may_be_filled_up(compression: str) -> None:
         (LZW[:40], 5, "decodes to .* bytes, expected 600"),
         (b"\0" + LZW[1:], 5, "does not begin with a clear code"),
         (LZW[:2] + b"\xff" + LZW[3:], 5, "a code that stands for nothing yet|expected 600|more than 600"),
-        (half_pictures.packed(np.tile(GRAY, (2, 1)), "lzw"), 5, "more than 600 bytes"),
+        (half_images.packed(np.tile(GRAY, (2, 1)), "lzw"), 5, "more than 600 bytes"),
         (zlib.compress(RAW)[:-1], 8, "end after 600 bytes, without their checksum"),
         (zlib.compress(RAW)[:-4] + b"abcd", 8, "incorrect data check"),
         (zlib.compress(RAW[:-1]), 8, "decodes to 599 bytes, expected 600"),
@@ -168,7 +168,7 @@ def test_the_last_strip_may_be_filled_up(compression: str) -> None:
         (b"", 5, "does not begin with a clear code"),
         (b"junk", 7, "its JPEG data are damaged"),
         (
-            picture_files.jpeg(picture_files.grays(height=ROWS, width=COLUMNS + 8)),
+            image_files.jpeg(image_files.grays(height=ROWS, width=COLUMNS + 8)),
             7,
             "38x20 px of 1 samples, expected 30x20",
         ),
@@ -185,8 +185,8 @@ def test_damaged_data_are_refused_and_the_message_says_which(data: bytes, compre
 
 
 def test_a_jpeg_in_a_strip_is_read_with_the_tables_of_the_file() -> None:
-    for pixels in (picture_files.colours(), picture_files.grays()):
-        file = picture_files.with_pillow(pixels, "TIFF", compression="jpeg")
+    for pixels in (image_files.colors(), image_files.grays()):
+        file = image_files.with_pillow(pixels, "TIFF", compression="jpeg")
         assert struct.pack("<HH", 347, 7) in file
         assert validate(file, "image") == sniff(file)
 
@@ -214,8 +214,8 @@ def test_too_many_strips_are_refused_before_any_is_read() -> None:
         validate(file, "mask")
 
 
-def test_a_tile_is_not_much_larger_than_the_picture() -> None:
-    file = half_pictures.tiff(GRAY, "lzw", tile=(48, 64))
+def test_a_tile_is_not_much_larger_than_the_image() -> None:
+    file = half_images.tiff(GRAY, "lzw", tile=(48, 64))
     validate(file, "mask")
     side = struct.pack("<HHII", 322, 4, 1, 64)
     assert side in file
@@ -225,8 +225,8 @@ def test_a_tile_is_not_much_larger_than_the_picture() -> None:
 
 def test_nothing_is_printed_about_damaged_data(capfd: pytest.CaptureFixture[str]) -> None:
     for name in ("lzw", "deflate", "packbits"):
-        file = picture_files.with_opencv(
-            picture_files.colours(), ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, half_pictures.CODES[name]
+        file = image_files.with_opencv(
+            image_files.colors(), ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, half_images.CODES[name]
         )
         capfd.readouterr()
         with pytest.raises(DamagedImage):

@@ -18,7 +18,7 @@ from packer.images import DecodeOptions, decode, lossless_jpeg_crop, sniff
 from packer.images.lossless_jpeg_crop import Box
 from packer.images.region_decoder import Region, decode_region
 from packer.pack import manifest
-from tests.support import picture_files, restart_jpegs
+from tests.support import image_files, restart_jpegs
 from tests.support.command_line import called
 from tests.support.conversions import packed
 from tests.support.jpeg_libraries import EACH_LIBRARY, LIBRARIES
@@ -83,9 +83,9 @@ def test_a_box_that_ends_near_the_bottom_is_not_worth_it() -> None:
         assert not restart_jpegs.is_part(part(file, (330, 0, 10, 20)))
 
 
-@pytest.mark.parametrize("name", [name for name in picture_files.jpegs() if "progressive" in name or name == "cmyk"])
+@pytest.mark.parametrize("name", [name for name in image_files.jpegs() if "progressive" in name or name == "cmyk"])
 def test_files_of_several_scans_and_cmyk_come_whole(name: str) -> None:
-    file = picture_files.jpegs()[name]
+    file = image_files.jpegs()[name]
     assert sniff(file).scan is None
     with restart_jpegs.through("simplejpeg"):
         assert not restart_jpegs.is_part(part(file, (0, 0, 9, 9)))
@@ -103,7 +103,7 @@ def test_markers_that_do_not_divide_the_rows_come_whole(mcus: int, library: str)
 
 @pytest.mark.parametrize("library", EACH_LIBRARY)
 @pytest.mark.parametrize(
-    "tail", [b"", bytes(100), FILE, b"junk", b"\xff\xd9\xff\xd9", bytes(100_000) + picture_files.EOI]
+    "tail", [b"", bytes(100), FILE, b"junk", b"\xff\xd9\xff\xd9", bytes(100_000) + image_files.EOI]
 )
 def test_what_follows_the_end_marker_does_not_matter(tail: bytes, library: str) -> None:
     """Tails that are long, or no JPEG, are not copied for a crop."""
@@ -111,7 +111,7 @@ def test_what_follows_the_end_marker_does_not_matter(tail: bytes, library: str) 
         region = part(FILE + tail)
         assert restart_jpegs.shows(region, decode(FILE, "image"), TOP)
         can_pass_over = len(tail) < 69_000 or has_regions("420", library)
-        assert restart_jpegs.is_part(region) == (tail[-2:] in (b"", picture_files.EOI) and can_pass_over)
+        assert restart_jpegs.is_part(region) == (tail[-2:] in (b"", image_files.EOI) and can_pass_over)
 
 
 @pytest.mark.parametrize("library", EACH_LIBRARY)
@@ -121,7 +121,7 @@ def test_what_is_missing_is_refused_as_in_the_whole(library: str) -> None:
         start = sniff(FILE).data_at
         for keep in (0.0, 0.1, 0.2, 0.5, 0.9):
             cut = FILE[: start + int((len(FILE) - start) * keep)]
-            for end in (b"", bytes(40), picture_files.EOI)[: 3 if keep < 0.2 else 2]:
+            for end in (b"", bytes(40), image_files.EOI)[: 3 if keep < 0.2 else 2]:
                 with pytest.raises(DamagedImage, match="cannot decode JPEG: .*; replace the file"):
                     part(cut + end)
 
@@ -168,8 +168,8 @@ def photos(tmp_path: Path) -> Path:
     folder = tmp_path / "photos" / "class"
     folder.mkdir(parents=True)
     for seed in range(6):
-        picture = picture_files.colours(seed, height=300, width=400)
-        (folder / f"{seed}.jpg").write_bytes(picture_files.jpeg(picture))
+        image = image_files.colors(seed, height=300, width=400)
+        (folder / f"{seed}.jpg").write_bytes(image_files.jpeg(image))
     return tmp_path / "photos"
 
 

@@ -6,26 +6,26 @@ import pytest
 from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.geometry import View, upright
 from packer.images import NAMES, DecodeOptions, Decoder, decode, loses_alpha, sniff, validate
-from tests.support import picture_files
-from tests.support.picture_files import Pixels
+from tests.support import image_files
+from tests.support.image_files import Pixels
 
 IDS = (np.arange(41 * 67).reshape(41, 67) % 7 * 1000 + 20_001).astype(np.uint16)
 IDS[3, 5], IDS[0, 0] = 65_535, 0
-GRAYS = picture_files.grays()
+GRAYS = image_files.grays()
 WIDE = {
-    "png": picture_files.with_opencv(IDS, ".png"),
-    "tiff": picture_files.with_opencv(IDS, ".tiff"),
-    "pgm": picture_files.with_opencv(IDS, ".pgm"),
-    "npy": picture_files.npy(IDS),
-    "three equal channels": picture_files.with_opencv(np.dstack([IDS] * 3), ".png"),
+    "png": image_files.with_opencv(IDS, ".png"),
+    "tiff": image_files.with_opencv(IDS, ".tiff"),
+    "pgm": image_files.with_opencv(IDS, ".pgm"),
+    "npy": image_files.npy(IDS),
+    "three equal channels": image_files.with_opencv(np.dstack([IDS] * 3), ".png"),
 }
 NARROW = {
-    "png": picture_files.with_pillow(GRAYS, "PNG"),
-    "palette": picture_files.palette_png(GRAYS % 4, bits=2),
-    "1 bit": picture_files.with_pillow(GRAYS > 99, "PNG"),
-    "npy": picture_files.npy(GRAYS),
-    "jpeg": picture_files.jpeg(GRAYS),
-    "colour jpeg": picture_files.jpeg(np.dstack([GRAYS] * 3)),
+    "png": image_files.with_pillow(GRAYS, "PNG"),
+    "palette": image_files.palette_png(GRAYS % 4, bits=2),
+    "1 bit": image_files.with_pillow(GRAYS > 99, "PNG"),
+    "npy": image_files.npy(GRAYS),
+    "jpeg": image_files.jpeg(GRAYS),
+    "color jpeg": image_files.jpeg(np.dstack([GRAYS] * 3)),
 }
 
 
@@ -71,17 +71,17 @@ def test_a_view_shows_the_same_pixels(file: bytes) -> None:
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32, np.float64, np.uint32])
 def test_what_16_bit_do_not_hold_is_refused(dtype: type) -> None:
-    file = picture_files.npy(IDS.astype(dtype))
+    file = image_files.npy(IDS.astype(dtype))
     for refuse in (decode, validate):
         with pytest.raises(BadInput, match="is no mask: expected 16 bit at most, .* convert it to 16 bit") as caught:
             refuse(file, "mask", wide=True)
         assert not isinstance(caught.value, DamagedImage)
 
 
-def test_colours_are_no_mask() -> None:
-    colours = np.dstack([IDS, IDS, IDS + np.uint16(1)])
+def test_colors_are_no_mask() -> None:
+    colors = np.dstack([IDS, IDS, IDS + np.uint16(1)])
     with pytest.raises(BadInput, match="channels that differ is no mask"):
-        decode(picture_files.with_opencv(colours, ".png"), "mask", wide=True)
+        decode(image_files.with_opencv(colors, ".png"), "mask", wide=True)
 
 
 def test_16_bit_stay_refused_where_8_are_expected_and_the_error_says_what_to_type() -> None:
@@ -100,16 +100,16 @@ def test_alpha_of_16_bit_that_says_more_than_the_grays_is_told() -> None:
     grays = np.repeat(np.uint16([20_000, 30_000]), 24).reshape(6, 8)
     alpha = np.full((6, 8), 65_535, np.uint16)  # of what `with_opencv` takes the first channel becomes the last
     alpha[grays == 20_000] = 256  # of each gray one alpha, equal in its low byte
-    plain = picture_files.with_opencv(np.dstack([alpha] + [grays] * 3), ".png")
+    plain = image_files.with_opencv(np.dstack([alpha] + [grays] * 3), ".png")
     assert not loses_alpha(plain, sniff(plain))
     alpha[0, 0] = 512
-    more = picture_files.with_opencv(np.dstack([alpha] + [grays] * 3), ".png")
+    more = image_files.with_opencv(np.dstack([alpha] + [grays] * 3), ".png")
     assert loses_alpha(more, sniff(more))
     assert same(decode(more, "mask", wide=True), grays)
 
 
 def test_alpha_of_floats_is_left_to_what_refuses_floats() -> None:
-    file = picture_files.npy(np.zeros((3, 4, 4), np.float32))
+    file = image_files.npy(np.zeros((3, 4, 4), np.float32))
     assert not loses_alpha(file, sniff(file))
     with pytest.raises(BadInput, match="is no mask"):
         validate(file, "mask")

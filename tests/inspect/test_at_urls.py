@@ -23,9 +23,9 @@ PARTS = 12
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pictures in class folders, and a file of no sample."""
+    """Images in class folders, and a file of no sample."""
     folder = tmp_path_factory.mktemp("source") / "photos"
-    files = {f"{'ab'[number % 2]}/{number:02d}.png": source_trees.picture(number) for number in range(36)}
+    files = {f"{'ab'[number % 2]}/{number:02d}.png": source_trees.image(number) for number in range(36)}
     return source_trees.write(folder, {**files, "notes.txt": b"kept"})
 
 

@@ -129,7 +129,7 @@ def test_sidecars_come_back_text_too(tmp_path: Path) -> None:
 
 
 SIDECARS: dict[str, bytes | str] = {
-    ".jpg": source_trees.picture(1, suffix=".jpg"),
+    ".jpg": source_trees.image(1, suffix=".jpg"),
     "_d.tiff": source_trees.depth(1),
     ".txt": "\ufeffgrün\r\n",
     ".json": '{ "a": [1,2] }',
@@ -194,7 +194,7 @@ def test_a_resized_pack_gives_suffixes_that_fit_the_bytes(tmp_path: Path) -> Non
 
 def test_a_kept_suffix_that_fits_is_not_changed(tmp_path: Path) -> None:
     root = source_trees.write(
-        tmp_path / "in", {"a.JPEG": source_trees.picture(1, suffix=".jpg"), "b.bmp": source_trees.picture(2)}
+        tmp_path / "in", {"a.JPEG": source_trees.image(1, suffix=".jpg"), "b.bmp": source_trees.image(2)}
     )
     packed(root, tmp_path / "out.pack", codecs=(("image", "jpeg:90"),))
     extract(tmp_path / "out.pack", tmp_path / "back")
@@ -203,7 +203,7 @@ def test_a_kept_suffix_that_fits_is_not_changed(tmp_path: Path) -> None:
 
 def test_kept_by_codec_but_moved_is_not_exact(tmp_path: Path) -> None:
     root = source_trees.write(
-        tmp_path / "in", {"a.jpg": source_trees.picture(1, suffix=".jpg"), "b.png": source_trees.picture(2)}
+        tmp_path / "in", {"a.jpg": source_trees.image(1, suffix=".jpg"), "b.png": source_trees.image(2)}
     )
     packed(root, tmp_path / "out.pack", resize="16", codecs=(("image", "encoded"),))
     found = extract(tmp_path / "out.pack", tmp_path / "back")
@@ -222,8 +222,8 @@ def test_only_exact_leaves_out_what_was_encoded_anew(tmp_path: Path) -> None:
 
 
 def test_two_files_that_would_get_one_name_are_refused(tmp_path: Path) -> None:
-    others = {f"{number}.png": source_trees.picture(number) for number in range(3)}
-    files = {"a.jpg": source_trees.picture(1, suffix=".jpg"), "a.png": source_trees.picture(2), **others}
+    others = {f"{number}.png": source_trees.image(number) for number in range(3)}
+    files = {"a.jpg": source_trees.image(1, suffix=".jpg"), "a.png": source_trees.image(2), **others}
     root = source_trees.write(tmp_path / "in", files)
     packed(root, tmp_path / "out.pack", codecs=(("image", "raw"),))
     with pytest.raises(InvalidRequest, match=r"'a\.npy' collides with 'a\.npy'"):
@@ -237,12 +237,12 @@ def test_a_pack_that_does_not_say_its_files_is_refused(tmp_path: Path) -> None:
         extract(tmp_path / "out.pack", tmp_path / "back")
 
 
-def test_what_lies_in_other_pixels_than_moved_pictures_is_named(tmp_path: Path) -> None:
+def test_what_lies_in_other_pixels_than_moved_images_is_named(tmp_path: Path) -> None:
     files = {
         name: data
         for n in range(2)
         for name, data in (
-            (f"{n}.jpg", source_trees.picture(n)),
+            (f"{n}.jpg", source_trees.image(n)),
             (f"{n}_b.txt", b"1 2 9 8\n"),
             (f"{n}.json", b"[1, 2]"),
         )
@@ -257,7 +257,7 @@ def test_what_lies_in_other_pixels_than_moved_pictures_is_named(tmp_path: Path) 
         assert (tuple(sorted(found.unmoved)), found.unmoved_extras) == wanted
     lines = called("extract", tmp_path / "16.pack", tmp_path / "told").stderr
     assert "field boxes, field meta, 1 files of no sample: in the pixels of the source" in lines
-    without = extract(tmp_path / "16.pack", tmp_path / "exact", only_exact=True)  # no picture, beside which they lie
+    without = extract(tmp_path / "16.pack", tmp_path / "exact", only_exact=True)  # no image, beside which they lie
     assert (without.unmoved, without.unmoved_extras) == ((), 0)
 
 

@@ -1,4 +1,4 @@
-"""What is drawn into the pictures of a sheet: grasps, boxes, points and masks, at the pixels where they belong."""
+"""What is drawn into the images of a sheet: grasps, boxes, points and masks, at the pixels where they belong."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +49,7 @@ NAMES |= {"opening 2": palette.GRASPS[1][0], "jaw 2": palette.GRASPS[1][1], "cla
 
 
 def pixel(tile: Tile, x: int, y: int) -> tuple[int, ...]:
-    """RGB of a pixel of a tile's first picture."""
+    """RGB of a pixel of a tile's first image."""
     return tuple(tile.panels[0].pixels[y, x].tolist())
 
 
@@ -86,8 +86,8 @@ def test_grasps_that_do_not_hold_have_other_colors_and_lie_below(tmp_path: Path)
     assert tile.items == (("grasps", "1"), ("negatives", "1"))
 
 
-def test_labels_move_with_a_picture_that_is_made_to_fit(tmp_path: Path) -> None:
-    sample = {"image": plain(120, 160), "grasps": 2 * np.float32([RECTANGLE]) + 0.5}  # pixel centres of a half
+def test_labels_move_with_a_image_that_is_made_to_fit(tmp_path: Path) -> None:
+    sample = {"image": plain(120, 160), "grasps": 2 * np.float32([RECTANGLE]) + 0.5}  # pixel centers of a half
     tile = only_tile(tmp_path / "pack", [IMAGE, GRASPS], [sample])
     assert tile.panels[0].pixels.shape == (60, 80, 3)
     assert color_at(tile, 40, 10) == "opening"
@@ -140,13 +140,13 @@ def test_a_mask_without_an_image_stands_alone(tmp_path: Path) -> None:
     assert [mark.text for mark in tile.marks] == ["mask 2"]
 
 
-def test_points_are_measured_in_the_first_picture_whatever_its_size(tmp_path: Path) -> None:
+def test_points_are_measured_in_the_first_image_whatever_its_size(tmp_path: Path) -> None:
     """A depth of half the size comes first: its px are two of the image's."""
     sample = {"depth": np.ones((30, 40), np.float32), "image": plain(60, 80), "grasps": np.float32([RECTANGLE]) / 2}
     tile = only_tile(tmp_path / "pack", [DEPTH, IMAGE, GRASPS], [sample])
     assert [panel.name for panel in tile.panels] == ["depth", "image"]
     tile = tile._replace(panels=tile.panels[1:])
-    # px x of the depth is centred at 2 x + 0.5 of the image: its lines lie over two px
+    # px x of the depth is centerd at 2 x + 0.5 of the image: its lines lie over two px
     for x, y in ((40, 10), (40, 11), (60, 20), (61, 20)):
         assert color_at(tile, x, y) != "image"
     for x, y in ((40, 8), (40, 13), (57, 20), (64, 20)):
@@ -174,7 +174,7 @@ def test_what_cannot_be_drawn_is_counted(tmp_path: Path, wrong: float) -> None:
     assert color_at(tile, 40, 10) == "opening"
 
 
-def test_labels_outside_the_picture_leave_it_alone() -> None:
+def test_labels_outside_the_image_leave_it_alone() -> None:
     pixels = plain(60, 80)
     found = draw_shapes(pixels, list(np.float32([RECTANGLE]) + 500), form="grasps", rank=0, most=0)
     assert found == ShapeCounts(1, 1, 0)

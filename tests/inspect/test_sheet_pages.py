@@ -68,7 +68,7 @@ def grasping(tmp_path: Path) -> Path:
 # ---- PNG
 
 
-def test_every_picture_stands_at_its_place_pixel_by_pixel(grasping: Path) -> None:
+def test_every_image_stands_at_its_place_pixel_by_pixel(grasping: Path) -> None:
     sheet = sheet_of(grasping, width=160)
     page = decoded(draw_png(sheet))
     step = 2 * 160 + 6 + GAP_PX
@@ -89,7 +89,7 @@ def margins_are_empty(page: np.ndarray) -> bool:
     return all((edge == 255).all() for edge in edges)
 
 
-def test_no_text_is_cut_and_none_runs_into_its_neighbour(tmp_path: Path) -> None:
+def test_no_text_is_cut_and_none_runs_into_its_neighbor(tmp_path: Path) -> None:
     pack = hostile_pack(tmp_path / ("long name " * 12))
     page = decoded(draw_png(sheet_of(pack, width=120)))
     assert margins_are_empty(page)
@@ -137,7 +137,7 @@ def test_swatches_of_the_legend_have_the_colors_of_the_sides(grasping: Path) -> 
         assert (legend == color).all(axis=1).sum() == 18 * thickness
 
 
-def test_a_sheet_too_large_for_a_picture_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sheet_too_large_for_a_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(png_sheet, "_MOST_PIXELS", 100_000)
     pack = displayed(tmp_path / "pack", [IMAGE], [{"image": plain(8, 8)}])
     with pytest.raises(InvalidRequest, match="too large"):
@@ -199,7 +199,7 @@ def test_hostile_names_are_text_and_nothing_else(tmp_path: Path) -> None:
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e\ud800-\udfff]", text)
 
 
-def test_a_page_holds_its_pictures_and_fetches_nothing(grasping: Path) -> None:
+def test_a_page_holds_its_images_and_fetches_nothing(grasping: Path) -> None:
     sheet = sheet_of(grasping, width=160)
     text = draw_html(sheet).decode()
     page = Page(text)

@@ -107,7 +107,7 @@ def test_sizes_and_modes(result: dict[str, Any]) -> None:
             "max": lengths.max(),
         }
     assert sizes["distinct"] == len({image.shape for image in of("image")})
-    assert result["fields"]["image"]["modes"] == {"raw colour uint8": 23}
+    assert result["fields"]["image"]["modes"] == {"raw color uint8": 23}
     assert result["fields"]["depth"]["modes"] == {"raw gray float32": 23}
 
 
@@ -211,10 +211,10 @@ def test_modes_of_files(tmp_path: Path) -> None:
     packed(write(tmp_path / "in", files), tmp_path / "pack")
     found = StatisticsScan(tmp_path / "pack").result["fields"]["image"]
     assert found["modes"] == {
-        "jpeg colour uint8": 1,
+        "jpeg color uint8": 1,
         "jpeg gray uint8": 1,
-        "png colour uint8": 1,
-        "png colour with alpha uint8": 1,
+        "png color uint8": 1,
+        "png color with alpha uint8": 1,
         "png gray uint8": 1,
     }
     assert found["sizes"]["common"][0] == {"width": 20, "height": 50, "count": 2}
@@ -304,11 +304,11 @@ def test_lengths_are_those_of_the_sorted_list(numbers: list[int]) -> None:
 
 
 def test_a_histogram_is_exact_beyond_what_float32_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    picture = np.random.default_rng(3).integers(0, 256, (37, 41, 3), np.uint8)
-    wanted = [np.bincount(picture[..., channel].ravel(), minlength=256).tolist() for channel in range(3)]
-    assert histogram(picture).tolist() == wanted
+    image = np.random.default_rng(3).integers(0, 256, (37, 41, 3), np.uint8)
+    wanted = [np.bincount(image[..., channel].ravel(), minlength=256).tolist() for channel in range(3)]
+    assert histogram(image).tolist() == wanted
     monkeypatch.setattr(field_statistics, "_MOST_BLOCK", 100)
-    assert histogram(picture).tolist() == wanted
+    assert histogram(image).tolist() == wanted
     assert histogram(np.empty((0, 5, 3), np.uint8)).sum() == 0
 
 

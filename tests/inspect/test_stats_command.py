@@ -39,7 +39,7 @@ def test_the_report_says_it_all(pack: Path) -> None:
         f"{pack}: 4 samples, format lmdb",
         "image (image, raw)",
         "size width 2 to 3 (median 2), height 2 to 2 (median 2); 2 sizes, most often 2x2 (2), 3x2 (2)",
-        "mode raw colour uint8 (4)",
+        "mode raw color uint8 (4)",
         "mean 0.5098 0.5137 0.5176 red, green, blue as fractions of 255",
         "std 0.0000 0.0000 0.0000",
         "size 2x2 px, every sample",
@@ -128,8 +128,8 @@ def test_charts_of_everything_there_is(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(figures, "Figure", Figure)
     survey = StatisticsScan(displayed(tmp_path / "pack", FIELDS, SAMPLES))
-    picture = cv2.imdecode(np.frombuffer(draw_charts(survey), np.uint8), cv2.IMREAD_COLOR)
-    assert picture.shape[2] == 3
+    image = cv2.imdecode(np.frombuffer(draw_charts(survey), np.uint8), cv2.IMREAD_COLOR)
+    assert image.shape[2] == 3
     (figure,) = made
     titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
     assert titles == [

@@ -22,7 +22,7 @@ SUFFIX = formats.load("lmdb").SUFFIX
 def pack(tmp_path: Path, object_server: ObjectServer) -> Path:
     """A pack of two parts in a folder, and the same behind URL."""
     for number in range(6):
-        source_trees.write(tmp_path / "photos", {f"{number % 2}/{number}.png": source_trees.picture(number)})
+        source_trees.write(tmp_path / "photos", {f"{number % 2}/{number}.png": source_trees.image(number)})
     source_trees.write(tmp_path / "photos", {"readme.txt": "of no sample"})
     convert(tmp_path / "photos", tmp_path / "photos.pack", part_bytes=30_000)
     object_server.put_folder(tmp_path / "photos.pack", "photos.pack/")

@@ -27,7 +27,7 @@ def test_every_format_gives_the_same_sheet(tmp_path: Path, format: str) -> None:
             assert np.array_equal(first.pixels, second.pixels)
 
 
-def test_the_command_writes_a_picture_or_a_page(tmp_path: Path) -> None:
+def test_the_command_writes_a_image_or_a_page(tmp_path: Path) -> None:
     packed(jacquard(tmp_path / "in"), tmp_path / "set.pack")
     done = run("view", tmp_path / "set.pack", "-n", 2, "--zoom", "-o", tmp_path / "a.png")
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ from packer import registry
 from packer.errors import BadInput, MissingPackage
 from packer.layouts import arrow_payload
 from packer.layouts.arrow_payload import holds_list, is_payload, loads
-from tests.support.arrow_payloads import JPEG, VERSIONS, of_picture, recorded
+from tests.support.arrow_payloads import JPEG, VERSIONS, of_image, recorded
 from tests.support.child_processes import child
 
 VALUES: dict[str, Any] = {
@@ -32,7 +32,7 @@ def test_values_are_those_that_were_written(version: str) -> None:
         assert is_payload(found[name])
         assert loads(found[name]) == value
         assert holds_list(found[name]) == isinstance(value, list)
-    assert loads(of_picture(version, b"0123456789", -3)) == [b"0123456789", -3]
+    assert loads(of_image(version, b"0123456789", -3)) == [b"0123456789", -3]
 
 
 def test_bytes_and_number_keep_their_places_where_pyarrow_itself_swaps_them() -> None:

@@ -211,7 +211,7 @@ def test_batches_reach_mps_in_the_consumers_thread(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.Tensor, "to", to, raising=False)
-    pictures = torch.full((2, 1, 4, 4), 255, dtype=torch.uint8)
-    (batch,) = CUDAPrefetcher([{"image": pictures, "meta": pictures}], "mps", normalize=((0.5,), (0.25,)))
-    assert (batch["image"] == 2).all() and batch["meta"] is pictures
+    images = torch.full((2, 1, 4, 4), 255, dtype=torch.uint8)
+    (batch,) = CUDAPrefetcher([{"image": images, "meta": images}], "mps", normalize=((0.5,), (0.25,)))
+    assert (batch["image"] == 2).all() and batch["meta"] is images
     assert went == [threading.main_thread()]

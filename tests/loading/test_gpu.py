@@ -21,14 +21,14 @@ STEPS = 1000
 
 
 def batches(count: int, size: tuple[int, ...] = (16, 3, 128, 128)) -> Iterator[dict[str, Any]]:
-    """Random pictures, told apart by their seed."""
+    """Random images, told apart by their seed."""
     for number in range(count):
         generator = torch.Generator().manual_seed(number)
         image = torch.randint(0, 256, size, dtype=torch.uint8, generator=generator)
         yield {"image": image, "label": torch.tensor([number]), "meta": image[:1]}
 
 
-def normalised(image: torch.Tensor) -> torch.Tensor:
+def normalized(image: torch.Tensor) -> torch.Tensor:
     """Plain `.to()` and the same operations, on the host."""
     mean, std = (torch.tensor(each).view(3, 1, 1) for each in (MEAN, STD))
     return ((image.float() / torch.tensor(255.0) - mean) / std).cuda()
@@ -42,7 +42,7 @@ def test_values_equal_plain_copies_under_allocator_stress(depth: int) -> None:
         size = int(torch.randint(1, 1 << 24, ()))
         noise = torch.full((size,), 7.0, device="cuda")  # takes what the allocator thinks is free
         torch.cuda._sleep(200_000)  # the device falls behind the host
-        wrong += (batch["image"] != normalised(given["image"])).sum() + (batch["label"] != given["label"].cuda()).sum()
+        wrong += (batch["image"] != normalized(given["image"])).sum() + (batch["label"] != given["label"].cuda()).sum()
         assert batch["meta"].device.type == "cpu"
         del noise, batch
     assert wrong.item() == 0

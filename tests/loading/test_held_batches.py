@@ -65,7 +65,7 @@ def loader(**options: Any) -> Callable[[Dataset[Any]], Iterable[Any]]:
 
 ENGINES: dict[str, tuple[str, Callable[[Dataset[Any]], Iterable[Any]]]] = {
     "threads": ("fork", loader(threads=2)),
-    "threads, normalised": ("fork", loader(threads=2, normalize=((0.5,) * 3, (0.2,) * 3))),
+    "threads, normalized": ("fork", loader(threads=2, normalize=((0.5,) * 3, (0.2,) * 3))),
     "one worker": ("fork", loader(num_workers=1)),
     "workers": ("fork", loader(num_workers=2)),
     "a stream of workers": ("fork", loader(num_workers=2, steps_per_epoch=5)),
@@ -77,7 +77,7 @@ ENGINES: dict[str, tuple[str, Callable[[Dataset[Any]], Iterable[Any]]]] = {
     "stock, spawned anew": ("spawn", stock("spawn")),
     "stock, forkserver": ("forkserver", stock("forkserver", persistent_workers=True)),
 }
-NEVER = {("threads, normalised", "grasps"), ("threads, normalised", "numpy")}  # floats already; no picture for torch
+NEVER = {("threads, normalized", "grasps"), ("threads, normalized", "numpy")}  # floats already; no image for torch
 SOME_DATA = ("jpeg", "grasps")  # for processes that take seconds to start
 STARTED_ANEW = ("spawned Process", "Queue", "Pipe")
 ALWAYS = {

@@ -38,9 +38,9 @@ def dataset(root: Path) -> PackDataset:
 
 @pytest.fixture(scope="module")
 def sizes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pack of pictures of three sizes."""
+    """A pack of images of three sizes."""
     folder = tmp_path_factory.mktemp("sizes")
-    files = {f"{height}.png": source_trees.picture(height, height=height) for height in (20, 30, 40)}
+    files = {f"{height}.png": source_trees.image(height, height=height) for height in (20, 30, 40)}
     packed(source_trees.write(folder / "in", files), folder / "sizes.pack")
     return folder / "sizes.pack"
 
@@ -177,7 +177,7 @@ def test_equal_lengths_by_chance_change_no_type(dataset: PackDataset, ragged: st
     assert isinstance(one["meta"], list) and one["meta"] == [{"number": 2, "list": [0, 1]}]
 
 
-def test_pictures_of_different_sizes_name_the_geometry_to_pass(sizes: Path) -> None:
+def test_images_of_different_sizes_name_the_geometry_to_pass(sizes: Path) -> None:
     dataset = packer.open(sizes)
     message = r"'image'.*3x20x64, 3x30x64, 3x40x64.*geometry=Resize\(\(224, 224\)\) or RandomResizedCrop\(224\)"
     for options in ({}, {"transform": lambda sample: sample}, {"threads": 1}):
@@ -192,7 +192,7 @@ def test_pictures_of_different_sizes_name_the_geometry_to_pass(sizes: Path) -> N
         assert tuple(batch["image"].shape) == (3, 3, 32, 32)
 
 
-def test_a_picture_that_a_crop_does_not_fit_is_named(sizes: Path) -> None:
+def test_a_image_that_a_crop_does_not_fit_is_named(sizes: Path) -> None:
     with pytest.raises(BadInput, match=r"part-00000.*20\.png.*64x20.*Resize"):
         list(Loader(packer.open(sizes), geometry=RandomCrop(32)))
 
@@ -278,7 +278,7 @@ def test_samples_of_other_fields_make_no_batch(names: tuple[str, str], is_nested
 
 
 def as_lists(samples: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    """A collate function that stacks nothing, for pictures of any sizes."""
+    """A collate function that stacks nothing, for images of any sizes."""
     return {name: [sample[name] for sample in samples] for name in samples[0]}
 
 
@@ -352,7 +352,7 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Packs with the same class, as number 0 of "all" and "some", and as number 1 of "others"."""
     folder = tmp_path_factory.mktemp("numbered")
     for name, classes in (("all", "bc"), ("some", "bc"), ("others", "ab")):
-        files = {f"{each}/{name}.png": source_trees.picture(0) for each in classes}
+        files = {f"{each}/{name}.png": source_trees.image(0) for each in classes}
         packed(source_trees.write(folder / "in" / name, files), folder / f"{name}.pack")
     return folder
 
@@ -372,8 +372,8 @@ def test_packs_that_number_classes_differently_are_not_mixed(numbered: Path, nes
 
 def test_small_files_of_bare_pixels_are_read_by_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packer.loading.loader.usable_cores", lambda: 3)
-    folder = source_trees.write(tmp_path / "in", {"small.png": source_trees.picture(0, height=40)})
-    large = source_trees.write(tmp_path / "in of large", {"large.png": source_trees.picture(0, height=300, width=300)})
+    folder = source_trees.write(tmp_path / "in", {"small.png": source_trees.image(0, height=40)})
+    large = source_trees.write(tmp_path / "in of large", {"large.png": source_trees.image(0, height=300, width=300)})
     for name, source, options, threads in (
         ("bmp", folder, {"to": "bmp", "codecs": (("image", "bmp"),)}, 1),
         ("files", folder, {"to": "bmp", "codecs": (("image", "encoded"),)}, 3),

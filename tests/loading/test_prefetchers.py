@@ -1,4 +1,4 @@
-"""CUDAPrefetcher on the CPU: the same batches, normalised as torchvision does it, in loops as people have them."""
+"""CUDAPrefetcher on the CPU: the same batches, normalized as torchvision does it, in loops as people have them."""
 
 from collections import OrderedDict, UserDict, defaultdict, namedtuple
 from collections.abc import Iterator
@@ -32,9 +32,9 @@ def levels() -> torch.Tensor:
     return torch.arange(256).repeat(3, 1).view(3, 2, 8, 16).transpose(0, 1).to(torch.uint8).contiguous()
 
 
-def normalised(pictures: torch.Tensor) -> np.ndarray[Any, Any]:
+def normalized(images: torch.Tensor) -> np.ndarray[Any, Any]:
     """torchvision's ToTensor and Normalize in NumPy, float32, one operation after the other."""
-    given = pictures.numpy().astype(np.float32) / np.float32(255)
+    given = images.numpy().astype(np.float32) / np.float32(255)
     mean, std = (np.asarray(each, np.float32).reshape(3, 1, 1) for each in (MEAN, STD))
     return (given - mean) / std
 
@@ -42,13 +42,13 @@ def normalised(pictures: torch.Tensor) -> np.ndarray[Any, Any]:
 # ---- values
 
 
-def test_pictures_are_normalised_to_the_bit() -> None:
+def test_images_are_normalized_to_the_bit() -> None:
     (batch,) = CUDAPrefetcher([{"image": levels()}], "cpu", normalize=(MEAN, STD))
     assert batch["image"].dtype == torch.float32
-    assert np.array_equal(batch["image"].numpy(), normalised(levels()))
+    assert np.array_equal(batch["image"].numpy(), normalized(levels()))
 
 
-def test_only_pictures_of_bytes_are_normalised() -> None:
+def test_only_images_of_bytes_are_normalized() -> None:
     given = {
         "image": levels(),
         "mask": torch.full((2, 8, 16), 7, dtype=torch.uint8),
@@ -58,7 +58,7 @@ def test_only_pictures_of_bytes_are_normalised() -> None:
         "meta": {"image": levels()},
     }
     (batch,) = CUDAPrefetcher([given], "cpu", normalize=(MEAN, STD))
-    assert np.array_equal(batch["image"].numpy(), normalised(levels()))
+    assert np.array_equal(batch["image"].numpy(), normalized(levels()))
     assert all(batch[name] is given[name] for name in ("mask", "thermal", "depth", "label", "meta"))
     assert given["image"].dtype == torch.uint8, "the loader's batch was changed"
     (batch,) = CUDAPrefetcher([given], "cpu")
@@ -73,8 +73,8 @@ def test_only_pictures_of_bytes_are_normalised() -> None:
         ("text", "no tensor"),
     ],
 )
-def test_what_cannot_be_normalised_is_refused(batch: Any, found: str) -> None:
-    with pytest.raises(InvalidRequest, match=f"expected a uint8 picture.*found {found}.*normalised before"):
+def test_what_cannot_be_normalized_is_refused(batch: Any, found: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"expected a uint8 image.*found {found}.*normalized before"):
         list(CUDAPrefetcher([batch], "cpu", normalize=(MEAN, STD)))
 
 
@@ -100,7 +100,7 @@ def test_dtype_and_layout() -> None:
     given = [levels(), torch.ones(2, 4, dtype=torch.float64), torch.tensor([300])]
     options: dict[str, Any] = {"dtype": torch.bfloat16, "channels_last": True}
     ((image, number, label),) = CUDAPrefetcher([given], "cpu", normalize=(MEAN, STD), **options)
-    assert torch.equal(image, torch.from_numpy(normalised(levels())).to(torch.bfloat16))
+    assert torch.equal(image, torch.from_numpy(normalized(levels())).to(torch.bfloat16))
     assert image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()
     assert number.dtype == torch.bfloat16 and label.dtype == torch.int64
     ((image, _, _),) = CUDAPrefetcher([given], "cpu", **options)
@@ -210,7 +210,7 @@ def test_a_loader_gives_the_same_batches_on_a_device(path: Path, steps: int | No
     for _ in range(3):
         for one, other in zip(host, there, strict=True):
             image = other.pop("image")
-            assert np.array_equal(image.numpy(), normalised(one.pop("image")))
+            assert np.array_equal(image.numpy(), normalized(one.pop("image")))
             assert image.is_contiguous(memory_format=torch.channels_last)
             assert digest_of([one]) == digest_of([other])
     host.close(), there.close()
@@ -267,5 +267,5 @@ def test_loaders_end_as_they_do_without_a_device(path: Path) -> None:
             found += batch["key"]
     assert len(found) == 8
     assert "scene 0009" in caught.value.__notes__[0]  # type: ignore[attr-defined]
-    with pytest.raises(InvalidRequest, match="no CUDA|uint8 picture"):
+    with pytest.raises(InvalidRequest, match="no CUDA|uint8 image"):
         list(Loader(packer.open(path, fields=("label",)), 4, normalize=(MEAN, STD)))

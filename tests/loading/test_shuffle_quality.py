@@ -78,8 +78,8 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A set of six classes in many parts, in order and shuffled."""
     root = tmp_path_factory.mktemp("shuffle")
     for number in range(240):
-        picture = source_trees.picture(number, height=12, width=16)
-        source_trees.write(root / "photos", {f"c{number // 40}/{number:03d}.png": picture})
+        image = source_trees.image(number, height=12, width=16)
+        source_trees.write(root / "photos", {f"c{number // 40}/{number:03d}.png": image})
     for order in ("stored", "shuffled"):
         convert(root / "photos", root / order, order=order, part_bytes=6_000)  # type: ignore[arg-type]
     return {order: root / order for order in ("stored", "shuffled")}
@@ -117,7 +117,7 @@ def test_a_loader_warns_of_classes_in_order_and_not_of_mixed_ones(packs: dict[st
 
 
 def test_a_pack_without_classes_is_not_judged(tmp_path: Path) -> None:
-    source_trees.write(tmp_path / "flat", {f"{number}.png": source_trees.picture(number) for number in range(4)})
+    source_trees.write(tmp_path / "flat", {f"{number}.png": source_trees.image(number) for number in range(4)})
     convert(tmp_path / "flat", tmp_path / "flat.pack")
     with packer.open(tmp_path / "flat.pack") as dataset, warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -67,7 +67,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "geometry": {"geometry": RANDOM},
     "padded": {"ragged": "pad", "drop_last": True},
     "transform": {"transform": brighter, "geometry": RANDOM},
-    "normalised": {"device": "cpu", "normalize": MEAN_STD},
+    "normalized": {"device": "cpu", "normalize": MEAN_STD},
     "rank": {"rank": 1, "world_size": 3},
     "stream": {"steps_per_epoch": 7, "geometry": RANDOM},
 }

@@ -28,16 +28,16 @@ class Ours(torch.Tensor):
 def values() -> dict[str, torch.Tensor]:
     """A tensor of every kind: numbers, layouts, sizes on both sides of what is sent by value."""
     random = torch.Generator().manual_seed(0)
-    picture = torch.randint(0, 255, (2, 40, 50, 3), dtype=torch.uint8, generator=random)
+    image = torch.randint(0, 255, (2, 40, 50, 3), dtype=torch.uint8, generator=random)
     found = {
         f"{name} {size}": torch.arange(size).to(getattr(torch, name)) for name in DTYPES for size in (SMALL, LARGE)
     }
     return found | {
         "nothing": torch.empty(0, 5),
         "one": torch.tensor(7),
-        "channels_last": picture.movedim(-1, 1),
-        "turned": picture.permute(2, 1, 3, 0),
-        "a part": picture[:, 5:30, ::2],
+        "channels_last": image.movedim(-1, 1),
+        "turned": image.permute(2, 1, 3, 0),
+        "a part": image[:, 5:30, ::2],
         "spread": torch.tensor([5.0]).expand(70, 90),
         "with gradient": torch.arange(2000.0, requires_grad=True),
         "of a class": torch.arange(2000.0).as_subclass(Ours),

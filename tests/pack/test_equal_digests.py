@@ -41,7 +41,7 @@ Packs = Mapping[tuple[str, str], Path]
 
 
 class PacksOfOneTree(dict[tuple[str, str], Path]):
-    """The same views in every format and codec: PNG and JPEG pictures, depth, mask, grasps; two parts each.
+    """The same views in every format and codec: PNG and JPEG images, depth, mask, grasps; two parts each.
 
     A pack is made when a test first asks for it: by default few of them do.
     """
@@ -52,7 +52,7 @@ class PacksOfOneTree(dict[tuple[str, str], Path]):
         self.root = source_trees.jacquard(place / "in")
         for number, path in enumerate(sorted(self.root.rglob("*_RGB.png"))):
             if number % 2:  # the bytes count, not the name
-                path.write_bytes(source_trees.picture(number, suffix=".jpg"))
+                path.write_bytes(source_trees.image(number, suffix=".jpg"))
 
     def __missing__(self, key: tuple[str, str]) -> Path:
         format, codecs = key

@@ -32,7 +32,7 @@ ODD = {os.fsdecode(b"\xff\xfe.txt"): b"\x00\x01", "new\nline.csv": b"x"}
 def photos(root: Path) -> Path:
     """Two classes, and files of no sample, one of them in a class folder."""
     images: dict[str, bytes | str] = {
-        f"{name}/{at}.jpg": source_trees.picture(at, suffix=".jpg") for name in "ab" for at in (1, 2)
+        f"{name}/{at}.jpg": source_trees.image(at, suffix=".jpg") for name in "ab" for at in (1, 2)
     }
     return source_trees.write(root, images | TABLE | ODD | {"a/1.txt": "label"})
 
@@ -70,7 +70,7 @@ def test_the_whole_tree_comes_back_also_from_a_pack_of_a_pack(tmp_path: Path, fo
 
 
 def test_a_pack_without_them_has_no_folder_and_no_member(tmp_path: Path) -> None:
-    root = source_trees.write(tmp_path / "in", {"1.jpg": source_trees.picture(1, suffix=".jpg")})
+    root = source_trees.write(tmp_path / "in", {"1.jpg": source_trees.image(1, suffix=".jpg")})
     packed(root, tmp_path / "out.pack")
     assert not (tmp_path / "out.pack/extras").exists()
     assert b'"extras":' not in (tmp_path / "out.pack/packer.json").read_bytes()
@@ -121,7 +121,7 @@ def test_the_estimate_counts_them(tmp_path: Path) -> None:
 
 def test_files_of_sidecars_are_no_extras(tmp_path: Path) -> None:
     root = source_trees.write(
-        tmp_path / "in", {"1.jpg": source_trees.picture(1, suffix=".jpg"), "1.txt": "one", "note.txt": "more"}
+        tmp_path / "in", {"1.jpg": source_trees.image(1, suffix=".jpg"), "1.txt": "one", "note.txt": "more"}
     )
     run("convert", root, tmp_path / "out.pack", "--sidecar", "text=.txt:text")
     assert ExtraFiles(tmp_path / "out.pack", manifests.read(tmp_path / "out.pack")).sizes == {"note.txt": 4}

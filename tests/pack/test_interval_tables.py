@@ -19,7 +19,7 @@ from packer.images import decode, restart_interval_table
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.pack import verification
-from tests.support import picture_files, restart_jpegs, source_trees
+from tests.support import image_files, restart_jpegs, source_trees
 from tests.support.conversions import packed
 
 WHOLE = restart_jpegs.jpeg("420", height=640, width=256, mcus=16, table=True)
@@ -39,21 +39,21 @@ FALSE = {"shifted": restart_jpegs.shifted(WHOLE, 16), "stale": stale(WHOLE)}
 
 @dataclass(frozen=True)
 class SliceSplit(Geometry):
-    """The part of the picture that the tables lie about."""
+    """The part of the image that the tables lie about."""
 
     def view(self, height: int, width: int, random: object = ()) -> View:
         return View((1.0, 0.0, float(-LEFT), 0.0, 1.0, float(-TOP)), (SIZE, SIZE))
 
 
-def crop_of(pack: Path, **options: object) -> picture_files.Pixels:
+def crop_of(pack: Path, **options: object) -> image_files.Pixels:
     """The crop as a data set gives it."""
     with restart_jpegs.through("simplejpeg"):
-        found: picture_files.Pixels = packer.open(pack, output="numpy", geometry=SliceSplit(), **options)[0]["image"]
+        found: image_files.Pixels = packer.open(pack, output="numpy", geometry=SliceSplit(), **options)[0]["image"]
     return found
 
 
-def shown_by(file: bytes) -> picture_files.Pixels:
-    """The same part of the whole picture."""
+def shown_by(file: bytes) -> image_files.Pixels:
+    """The same part of the whole image."""
     return decode(file, "image")[TOP : TOP + SIZE, LEFT : LEFT + SIZE]
 
 
@@ -67,7 +67,7 @@ def hostile(tmp_path: Path, format: str) -> Path:
     def with_false_table(file: bytes, found: object) -> bytes:
         return restart_jpegs.shifted(restart_interval_table.with_table(file, found), 16)  # type: ignore[arg-type]
 
-    root = source_trees.write(tmp_path / "in", {"a.png": source_trees.picture(1, height=640, width=256)})
+    root = source_trees.write(tmp_path / "in", {"a.png": source_trees.image(1, height=640, width=256)})
     with mock.patch.object(jpeg, "with_table", with_false_table), mock.patch.object(jpeg, "_interval", lambda *_: 16):
         packed(root, tmp_path / "bad.pack", to=format, codecs=(("image", "jpeg:90"),))
     return tmp_path / "bad.pack"
@@ -119,9 +119,9 @@ def test_a_true_table_of_a_kept_file_leaves_no_note(tmp_path: Path) -> None:
 def test_a_false_table_is_noted_beside_what_a_sample_lacks(tmp_path: Path) -> None:
     root = source_trees.jacquard(tmp_path / "in")
     grasps = next(iter(sorted(root.rglob("*_grasps.txt"))))
-    picture = Path(str(grasps).replace("_grasps.txt", "_RGB.png"))
+    image = Path(str(grasps).replace("_grasps.txt", "_RGB.png"))
     grasps.unlink()
-    picture.write_bytes(FALSE["stale"])  # the bytes count, not the name
+    image.write_bytes(FALSE["stale"])  # the bytes count, not the name
     summary: ConversionSummary = packed(root, tmp_path / "out.pack", fields=("rgb",))
     noted = dict(summary.incomplete)
     (both,) = (reason for reason in noted.values() if "restart intervals" in reason)
@@ -160,7 +160,7 @@ def test_a_false_table_does_not_go_from_pack_to_pack(tmp_path: Path) -> None:
 
 
 def test_a_table_is_compared_once_in_a_process_and_never_where_nothing_is(tmp_path: Path) -> None:
-    images = {f"{name}.png": source_trees.picture(at, height=320, width=480) for at, name in enumerate("abc")}
+    images = {f"{name}.png": source_trees.image(at, height=320, width=480) for at, name in enumerate("abc")}
     packed(source_trees.write(tmp_path / "in", images), tmp_path / "out.pack", codecs=(("image", "jpeg:90"),))
     for verify, times in (("first", 3), ("open", 3), ("always", 6), ("never", 0)):
         dataset = packer.open(tmp_path / "out.pack", geometry=SliceSplit(), verify=verify)
@@ -172,7 +172,7 @@ def test_a_table_is_compared_once_in_a_process_and_never_where_nothing_is(tmp_pa
 
 
 def test_markers_are_looked_for_only_where_no_table_is_vouched_for(tmp_path: Path) -> None:
-    root = source_trees.write(tmp_path / "in", {"a.png": source_trees.picture(1, height=640, width=256)})
+    root = source_trees.write(tmp_path / "in", {"a.png": source_trees.image(1, height=640, width=256)})
     packed(root, tmp_path / "out.pack", codecs=(("image", "jpeg:90"),))
     real = restart_interval_table._looked_for
     for verify, times in (("first", 0), ("always", 0), ("never", 1)):

@@ -71,13 +71,13 @@ def test_a_reason_is_cut_in_its_middle() -> None:
 
 
 def folder(root: Path, bad: int) -> Path:
-    """An image folder with pictures that cannot be decoded."""
+    """An image folder with images that cannot be decoded."""
     source = root / "photos"
     source.mkdir()
     for number in range(4):
-        (source / f"good-{number}.png").write_bytes(source_trees.picture(number))
+        (source / f"good-{number}.png").write_bytes(source_trees.image(number))
     for number in range(bad):
-        (source / f"bad-{number:03d}.png").write_bytes(source_trees.picture(number)[:-30])
+        (source / f"bad-{number:03d}.png").write_bytes(source_trees.image(number)[:-30])
     return source
 
 

@@ -124,7 +124,7 @@ def test_of_two_fields_of_boxes_the_one_that_the_other_is_of_decides() -> None:
         (["image", "boxes", "polygons"], "'polygon_starts'"),
         (["image", "boxes", "polygons", "polygon_starts"], "'polygon_box'"),
         (["image", "polygon_box", "polygon_starts"], "'boxes'"),
-        (["boxes"], "size of a picture"),
+        (["boxes"], "size of an image"),
     ],
 )
 def test_fields_that_would_lose_rows_by_one_that_is_not_there(names: list[str], missing: str) -> None:

@@ -439,7 +439,7 @@ def test_sidecars_are_compared_and_are_no_further_samples(tmp_path: Path) -> Non
 
 
 SIDECARS: dict[str, bytes | str] = {
-    ".jpg": source_trees.picture(1, suffix=".jpg"),
+    ".jpg": source_trees.image(1, suffix=".jpg"),
     "_m.png": source_trees.mask(1),
     ".txt": "grün",
     ".json": '{ "a": 1 }',
@@ -451,7 +451,7 @@ def test_lossless_pixels_are_compared_exactly(tmp_path: Path) -> None:
     packed(root, tmp_path / "out.pack", codecs=(("rgb", "raw"), ("depth", "raw")))
     lines, comparison = compared(tmp_path / "out.pack", root)
     assert (lines, comparison.worst) == ([], {})
-    (root / "01/pcd0100r.png").write_bytes(source_trees.picture(9))
+    (root / "01/pcd0100r.png").write_bytes(source_trees.image(9))
     (root / "01/pcd0101d.tiff").write_bytes(source_trees.depth(9, height=40))
     lines, _ = compared(tmp_path / "out.pack", root)
     assert matches(lines, ["pcd0100r.*other pixels", r"pcd0101d.*shape \(40, 64\), the pack \(48, 64\)"]), lines
@@ -464,7 +464,7 @@ def test_lossy_pixels_have_a_worst_sample(tmp_path: Path) -> None:
     assert lines == []
     assert 5 < comparison.worst["rgb"].psnr_db < 45
     assert 60 < comparison.worst["depth"].psnr_db < 90
-    (root / "02/pcd0200r.png").write_bytes(source_trees.picture(9))
+    (root / "02/pcd0200r.png").write_bytes(source_trees.image(9))
     _, worse = compared(tmp_path / "out.pack", root)
     assert worse.worst["rgb"].key == "0200"
     assert worse.worst["rgb"].psnr_db < comparison.worst["rgb"].psnr_db
@@ -480,8 +480,8 @@ def test_moved_pixels_are_compared_through_their_matrix(tmp_path: Path) -> None:
 
 
 def test_psnr_is_what_the_formula_says() -> None:
-    black, grey = np.zeros((4, 4), np.uint8), np.full((4, 4), 16, np.uint8)
-    assert psnr_db(black, grey) == pytest.approx(20 * math.log10(255 / 16))
+    black, gray = np.zeros((4, 4), np.uint8), np.full((4, 4), 16, np.uint8)
+    assert psnr_db(black, gray) == pytest.approx(20 * math.log10(255 / 16))
     assert psnr_db(black, black) == math.inf
     depth = np.array([[2.0, np.nan]], np.float32)
     assert psnr_db(depth, np.array([[1.0, 5.0]], np.float32)) == pytest.approx(20 * math.log10(2))

@@ -1,4 +1,4 @@
-"""Labels of ADE20K in full: colours that are classes, tables and JSON of objects."""
+"""Labels of ADE20K in full: colors that are classes, tables and JSON of objects."""
 
 import io
 
@@ -16,10 +16,10 @@ def file_of(array: np.ndarray[tuple[int, ...], np.dtype[np.uint8]], form: str = 
     return file.getvalue()
 
 
-def test_classes_are_of_two_colours_and_objects_of_the_third() -> None:
-    colours = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
-    classes, instances = classes_and_instances(file_of(colours), "1_seg.png")
-    red, green, blue = (colours[:, :, channel].astype(int) for channel in range(3))
+def test_classes_are_of_two_colors_and_objects_of_the_third() -> None:
+    colors = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
+    classes, instances = classes_and_instances(file_of(colors), "1_seg.png")
+    red, green, blue = (colors[:, :, channel].astype(int) for channel in range(3))
     assert (classes.dtype, instances.dtype) == (np.uint16, np.uint8)
     assert np.array_equal(classes, red // 10 * 256 + green)
     assert np.array_equal(instances, blue)
@@ -35,7 +35,7 @@ def test_classes_are_of_two_colours_and_objects_of_the_third() -> None:
         (b"", "the file is empty"),
     ],
 )
-def test_what_has_no_such_colours_is_refused(data: bytes, said: str) -> None:
+def test_what_has_no_such_colors_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(BadInput, match=f"a/1_seg.png: .*{said}") as caught:
         classes_and_instances(data, "a/1_seg.png")
     assert "\n" not in str(caught.value)

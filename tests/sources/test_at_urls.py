@@ -14,7 +14,7 @@ from packer.sources._trees.open_tree import open_tree
 from packer.stores.url import URLPath
 from tests.support.conversions import digest
 from tests.support.object_server import Fault, ObjectServer
-from tests.support.source_trees import BUILDERS, photos, picture
+from tests.support.source_trees import BUILDERS, image, photos
 
 FOLDER_LIKE = [name for name in BUILDERS if not sources.load(name).Source.holds_records]
 RECORDS = [name for name in BUILDERS if sources.load(name).Source.holds_records]
@@ -46,17 +46,17 @@ def test_a_url_gives_the_pack_of_the_folder(tmp_path: Path, object_server: Objec
 
 @pytest.mark.one_in(15)
 @pytest.mark.parametrize("kind", FOLDER_LIKE)
-def test_it_is_recognised_as_the_folder_is(tmp_path: Path, object_server: ObjectServer, kind: str) -> None:
+def test_it_is_recognized_as_the_folder_is(tmp_path: Path, object_server: ObjectServer, kind: str) -> None:
     folder = without_odd_names(BUILDERS[kind](tmp_path / "in"))
     object_server.put_folder(folder, "sets/one/")
 
-    def recognised(root: Path) -> str:
+    def recognized(root: Path) -> str:
         try:
             return SourceSpec().open(root)[0].kind
         except InvalidRequest as error:  # two may know it, and some need an option
             return error.message.replace(str(root), "ROOT")
 
-    assert recognised(URLPath(URL)) == recognised(folder)
+    assert recognized(URLPath(URL)) == recognized(folder)
 
 
 @pytest.mark.one_in(4)
@@ -88,10 +88,10 @@ def test_what_is_no_folder_of_files_is_told(
 
 def test_names_that_no_folder_could_hold_are_refused(object_server: ObjectServer) -> None:
     for name in ("A.jpg", "a.jpg"):
-        object_server.put(f"sets/one/{name}", picture(1))
+        object_server.put(f"sets/one/{name}", image(1))
     with pytest.raises(BadInput, match="refuses: .*a.jpg .is in the way of A.jpg"):
         open_tree(URLPath(URL))
-    object_server.put("sets/one/x\x07.jpg", picture(1))
+    object_server.put("sets/one/x\x07.jpg", image(1))
     with pytest.raises(StorageError, match=r"invalid path: .*rename it") as raised:
         open_tree(URLPath(URL))
     assert "\x07" not in str(raised.value)
@@ -99,7 +99,7 @@ def test_names_that_no_folder_could_hold_are_refused(object_server: ObjectServer
 
 def test_an_empty_object_in_the_name_of_a_folder_is_one(object_server: ObjectServer) -> None:
     object_server.put("sets/one/cats", b"")  # a listing says of `cats/` what it says of `cats`
-    object_server.put("sets/one/cats/1.png", picture(1))
+    object_server.put("sets/one/cats/1.png", image(1))
     object_server.put("sets/one/empty", b"")
     contents = open_tree(URLPath(URL)).contents
     assert contents is not None
@@ -107,10 +107,10 @@ def test_an_empty_object_in_the_name_of_a_folder_is_one(object_server: ObjectSer
 
 
 def test_a_file_that_is_replaced_after_the_listing_is_an_error(object_server: ObjectServer) -> None:
-    object_server.put("sets/one/1.png", picture(1))
+    object_server.put("sets/one/1.png", image(1))
     tree = open_tree(URLPath(URL))
     before = tree.state("1.png")
-    object_server.put("sets/one/1.png", picture(2))
+    object_server.put("sets/one/1.png", image(2))
     with pytest.raises(BadInput, match=r"s3://b/sets/one/1\.png: changed since it was listed"):
         tree.read("1.png")
     with pytest.raises(BadInput, match="changed since it was listed"):
@@ -133,7 +133,7 @@ def test_an_interrupted_conversion_goes_on_only_with_the_same_objects(
 
 def test_many_files_are_asked_for_at_once(tmp_path: Path, object_server: ObjectServer) -> None:
     for number in range(64):
-        object_server.put(f"sets/one/{number:02d}.png", picture(number, height=200, width=300))
+        object_server.put(f"sets/one/{number:02d}.png", image(number, height=200, width=300))
     object_server.delay_seconds = 0.02
     object_server.most_at_once = 0
     assert convert(URL, tmp_path / "out.pack", kind="folder").samples == 64

@@ -16,7 +16,7 @@ from packer.sources.records.basicsr_lmdb import Source
 from tests.sources.test_pickled import Evil
 from tests.support.conversions import packed
 from tests.support.foreign_files import lmdb_environment
-from tests.support.source_trees import encoded, picture, tree, write
+from tests.support.source_trees import encoded, image, tree, write
 
 
 def drawn(height: int, width: int, channels: int = 3, dtype: Any = np.uint8) -> np.ndarray:
@@ -66,8 +66,8 @@ def test_raw_pixels_are_what_opencv_read(tmp_path: Path, writer: Any) -> None:
     assert detect(root)[0] == detect(root / "data.mdb")[0] == "basicsr-lmdb"
     source = Source(root)
     assert [source.key(row) for row in range(len(source))] == list(MIXED)
-    for row, image in enumerate(MIXED.values()):
-        expected = image[:, :, ::-1] if image.ndim == 3 else np.repeat(image[:, :, None], 3, axis=2)
+    for row, pixels in enumerate(MIXED.values()):
+        expected = pixels[:, :, ::-1] if pixels.ndim == 3 else np.repeat(pixels[:, :, None], 3, axis=2)
         assert np.array_equal(source[row]["image"], expected)
     assert source.decodes
     packed(root, tmp_path / "a.pack", kind="basicsr-lmdb")
@@ -78,7 +78,7 @@ def test_raw_pixels_are_what_opencv_read(tmp_path: Path, writer: Any) -> None:
     assert {b"a b.png", b"b.png", b"c.png"} <= set(tree(tmp_path / "out"))
 
 
-def test_a_red_picture_stays_red(tmp_path: Path) -> None:
+def test_a_red_image_stays_red(tmp_path: Path) -> None:
     red = np.zeros((4, 4, 3), np.uint8)
     red[:, :, 2] = 255
     assert Source(mmsr(tmp_path / "in", {"red": red}))[0]["image"][0, 0].tolist() == [255, 0, 0]
@@ -110,9 +110,9 @@ def test_sixteen_bit_pixels_are_told_by_their_length_and_kept(tmp_path: Path, ch
     order = [2, 1, 0, 3][:channels]
     packed(root, tmp_path / "a.pack", kind="basicsr-lmdb")
     dataset = packer.open(tmp_path / "a.pack", output="numpy")
-    for row, image in enumerate(images.values()):
-        assert np.array_equal(source[row]["image"], image[:, :, order])
-        assert np.array_equal(dataset[row]["image"], image[:, :, order])
+    for row, pixels in enumerate(images.values()):
+        assert np.array_equal(source[row]["image"], pixels[:, :, order])
+        assert np.array_equal(dataset[row]["image"], pixels[:, :, order])
         assert dataset[row]["image"].dtype == np.uint16
 
 
@@ -127,7 +127,7 @@ def test_files_of_sixteen_bit_gray_are_depth_too(tmp_path: Path) -> None:
     image = drawn(4, 6, 1, np.uint16)
     lmdb_environment(tmp_path / "in", {b"a": encoded(".png", image)})
     root = write(tmp_path / "in", {"meta_info.txt": "a.png (4,6,1) 1\n"})
-    assert "picture files: 1 (16 bit, 1 channel)" in Source(root).notes
+    assert "image files: 1 (16 bit, 1 channel)" in Source(root).notes
     packed(root, tmp_path / "a.pack", kind="basicsr-lmdb")
     assert np.array_equal(packer.open(tmp_path / "a.pack", output="numpy")[0]["depth"], image)
     packer.convert(root, tmp_path / "b.pack", kind="basicsr-lmdb", features=("mask=value:mask:uint16",))
@@ -146,21 +146,21 @@ def test_features_say_what_the_pixels_are(tmp_path: Path) -> None:
 
 
 def test_png_files_keep_their_bytes(tmp_path: Path) -> None:
-    lmdb_environment(tmp_path / "in", {b"baboon": picture(1), b"comic": picture(2, height=20)})
+    lmdb_environment(tmp_path / "in", {b"baboon": image(1), b"comic": image(2, height=20)})
     root = write(tmp_path / "in", {"meta_info.txt": "baboon.png (48,64,3) 1\ncomic.png (20,64,3) 1\n"})
     source = Source(root)
-    assert [source[row]["image"] for row in range(2)] == [picture(1), picture(2, height=20)]
+    assert [source[row]["image"] for row in range(2)] == [image(1), image(2, height=20)]
     assert not source.decodes
     packed(root, tmp_path / "a.pack", kind="basicsr-lmdb")
     packer.extract(tmp_path / "a.pack", tmp_path / "out")
-    assert tree(tmp_path / "out")[b"baboon.png"] == picture(1)
+    assert tree(tmp_path / "out")[b"baboon.png"] == image(1)
 
 
-def test_bare_picture_files_are_taken_where_the_user_says_so(tmp_path: Path) -> None:
-    root = lmdb_environment(tmp_path / "in", {b"a": picture(1), b"b": encoded(".jpg", drawn(8, 8))})
+def test_bare_image_files_are_taken_where_the_user_says_so(tmp_path: Path) -> None:
+    root = lmdb_environment(tmp_path / "in", {b"a": image(1), b"b": encoded(".jpg", drawn(8, 8))})
     with pytest.raises(InvalidRequest, match=r"expected basicsr-lmdb \(.*image files"):
         detect(root)
-    assert Source(root)[0]["image"] == picture(1)
+    assert Source(root)[0]["image"] == image(1)
 
 
 @pytest.mark.parametrize(
@@ -170,9 +170,9 @@ def test_bare_picture_files_are_taken_where_the_user_says_so(tmp_path: Path) -> 
         (pickle.dumps(["3_4_5"]), "expected a dict with resolution"),
         (pickle.dumps({"resolution": [], "keys": []}), "expected a dict with resolution"),
         (pickle.dumps({"resolution": [3, 4], "keys": []}), "expected a dict with resolution"),
-        (pickle.dumps({"resolution": "3_4", "keys": []}), "three lengths of a picture, found '3_4'"),
-        (pickle.dumps({"resolution": "9_4_5", "keys": []}), "4 x 5 x 9: expected a picture of 1 to 4 channels"),
-        (pickle.dumps({"resolution": "3_99999_99999", "keys": []}), "expected a picture"),
+        (pickle.dumps({"resolution": "3_4", "keys": []}), "three lengths of an image, found '3_4'"),
+        (pickle.dumps({"resolution": "9_4_5", "keys": []}), "4 x 5 x 9: expected an image of 1 to 4 channels"),
+        (pickle.dumps({"resolution": "3_99999_99999", "keys": []}), "expected an image"),
         (pickle.dumps({"resolution": ["3_4_5", "3_5_5"], "keys": ["a"]}), "2 sizes for 1 keys"),
         (b"", "damaged"),
     ],
@@ -189,7 +189,7 @@ def test_a_damaged_size_is_named(tmp_path: Path) -> None:
         Source(tmp_path / "meta")
 
 
-def test_values_that_are_no_picture_of_that_size_are_bad_and_named(tmp_path: Path) -> None:
+def test_values_that_are_no_image_of_that_size_are_bad_and_named(tmp_path: Path) -> None:
     images = {"a": drawn(4, 6), "b": drawn(4, 6), "c": drawn(4, 5)}
     source = Source(mmsr(tmp_path / "in", images, ["3_4_6"]))
     with pytest.raises(BadInput, match=r"data.mdb: record at byte .*\(c\): 60 bytes are neither pixels 4 x 6 x 3"):

@@ -21,7 +21,7 @@ from packer.sources.records._random_access_files import OpenFile
 from packer.sources.records.caffe_lmdb import Source
 from tests.support.conversions import packed
 from tests.support.foreign_files import datum, delimited, lmdb_environment, varint
-from tests.support.source_trees import caffe_lmdb, encoded, picture, tree, write
+from tests.support.source_trees import caffe_lmdb, encoded, image, tree, write
 
 # of the layout's description, which equals protobuf's writer
 GOLDEN = "080310e0031880052206ffd86a70656728fdffffffffffffffff013801"
@@ -43,7 +43,7 @@ def raw(pixels: np.ndarray, label: int | None = 0, *, is_encoded: bool | None = 
     return datum(planes.tobytes(), label, 3, height, width, encoded=is_encoded)
 
 
-def colours(height: int = 5, width: int = 7) -> np.ndarray:
+def colors(height: int = 5, width: int = 7) -> np.ndarray:
     """Pixels that are different in each channel and place."""
     return np.random.default_rng(height).integers(0, 256, (height, width, 3), np.uint8)
 
@@ -59,7 +59,7 @@ def test_the_golden_record_is_read_and_written() -> None:
     assert datum(b"", 0).hex().endswith("28003801")
 
 
-def test_encoded_pictures_keep_their_bytes_and_labels(tmp_path: Path) -> None:
+def test_encoded_images_keep_their_bytes_and_labels(tmp_path: Path) -> None:
     source = Source(caffe_lmdb(tmp_path / "in"))
     assert [source.key(row) for row in range(3)] == [
         "00000000_cat/a b.jpg",
@@ -73,20 +73,20 @@ def test_encoded_pictures_keep_their_bytes_and_labels(tmp_path: Path) -> None:
 
 
 def test_fields_come_in_any_order_and_unknown_ones_are_skipped(tmp_path: Path) -> None:
-    value = varint(7 << 3) + varint(1) + varint(5 << 3) + varint(9) + delimited(4, picture(1)) + delimited(12, b"more")
-    assert opened(tmp_path / "in", [value])[0]["image"] == picture(1)
+    value = varint(7 << 3) + varint(1) + varint(5 << 3) + varint(9) + delimited(4, image(1)) + delimited(12, b"more")
+    assert opened(tmp_path / "in", [value])[0]["image"] == image(1)
     assert parse(value).label == 9
 
 
-def test_pictures_without_sizes_and_without_labels_are_read(tmp_path: Path) -> None:
-    source = opened(tmp_path / "in", [datum(picture(number), None) for number in range(2)])
+def test_images_without_sizes_and_without_labels_are_read(tmp_path: Path) -> None:
+    source = opened(tmp_path / "in", [datum(image(number), None) for number in range(2)])
     assert source.schema.names == ("key", "image", "files")
-    assert source[1]["image"] == picture(1)
+    assert source[1]["image"] == image(1)
     assert "no labels" in source.notes
 
 
 def test_a_label_that_one_record_lacks_makes_it_bad(tmp_path: Path) -> None:
-    source = opened(tmp_path / "in", [datum(picture(1), 0), datum(picture(2), None)])
+    source = opened(tmp_path / "in", [datum(image(1), 0), datum(image(2), None)])
     with pytest.raises(BadInput, match=r"data.mdb: record at byte .*\(00000001\): it has no label"):
         source[1]
     assert source[0]["label"] == 0
@@ -94,9 +94,9 @@ def test_a_label_that_one_record_lacks_makes_it_bad(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_encoded", [False, None])
 def test_raw_pixels_are_planes_of_blue_green_and_red(tmp_path: Path, is_encoded: bool | None) -> None:
-    source = opened(tmp_path / "in", [raw(colours(), 3, is_encoded=is_encoded)])
+    source = opened(tmp_path / "in", [raw(colors(), 3, is_encoded=is_encoded)])
     assert source.decodes
-    assert np.array_equal(source[0]["image"], colours())
+    assert np.array_equal(source[0]["image"], colors())
     assert source[0]["files"] == {"image": "00000000.png"}
     gray = datum(bytes(range(35)), 1, 1, 5, 7, encoded=is_encoded)
     expected = np.repeat(np.arange(35, dtype=np.uint8).reshape(5, 7, 1), 3, axis=2)
@@ -104,10 +104,8 @@ def test_raw_pixels_are_planes_of_blue_green_and_red(tmp_path: Path, is_encoded:
 
 
 def test_a_record_that_does_not_say_whether_it_is_encoded_is_told_by_its_size(tmp_path: Path) -> None:
-    source = opened(
-        tmp_path / "in", [datum(picture(1), 1, 3, 48, 64, encoded=None), datum(picture(1), 1, encoded=None)]
-    )
-    assert [source[row]["image"] for row in range(2)] == [picture(1)] * 2
+    source = opened(tmp_path / "in", [datum(image(1), 1, 3, 48, 64, encoded=None), datum(image(1), 1, encoded=None)])
+    assert [source[row]["image"] for row in range(2)] == [image(1)] * 2
 
 
 @pytest.mark.parametrize(
@@ -123,8 +121,8 @@ def test_a_record_that_does_not_say_whether_it_is_encoded_is_told_by_its_size(tm
         (delimited(1, b"x"), "no Datum"),
     ],
 )
-def test_a_record_that_is_no_picture_is_bad_and_named(tmp_path: Path, value: bytes, message: str) -> None:
-    source = opened(tmp_path / "in", [*[datum(picture(at), 1) for at in range(2)], value])
+def test_a_record_that_is_no_image_is_bad_and_named(tmp_path: Path, value: bytes, message: str) -> None:
+    source = opened(tmp_path / "in", [*[datum(image(at), 1) for at in range(2)], value])
     with pytest.raises(BadInput, match=rf"data.mdb: record at byte .*\(00000002\): .*{message}"):
         source[2]
 
@@ -135,13 +133,13 @@ def test_a_record_that_is_no_picture_is_bad_and_named(tmp_path: Path, value: byt
 def test_raw_pixels_come_out_of_a_pack_and_of_extract_and_equal_the_records(tmp_path: Path) -> None:
     red = np.zeros((6, 6, 3), np.uint8)
     red[:, :, 0] = 255
-    values = [raw(colours(), 0), raw(red, 1), datum(encoded(".png", red[:, :, ::-1].copy()), 2)]
+    values = [raw(colors(), 0), raw(red, 1), datum(encoded(".png", red[:, :, ::-1].copy()), 2)]
     root = lmdb_environment(
         tmp_path / "in", {f"{at:08d}_a/{at}.png".encode(): value for at, value in enumerate(values)}
     )
     packed(root, tmp_path / "a.pack", kind="caffe-lmdb")
     dataset = packer.open(tmp_path / "a.pack", output="numpy")
-    assert np.array_equal(dataset[0]["image"], colours())
+    assert np.array_equal(dataset[0]["image"], colors())
     assert np.array_equal(dataset[1]["image"], red)
     assert np.array_equal(dataset[2]["image"], red)
     assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
@@ -149,7 +147,7 @@ def test_raw_pixels_come_out_of_a_pack_and_of_extract_and_equal_the_records(tmp_
     out = tree(tmp_path / "out")
     assert sorted(out) == [b"a/0.png", b"a/1.png", b"a/2.png"]
     assert np.array_equal(
-        cv2.imdecode(np.frombuffer(out[b"a/0.png"], np.uint8), cv2.IMREAD_COLOR)[:, :, ::-1], colours()
+        cv2.imdecode(np.frombuffer(out[b"a/0.png"], np.uint8), cv2.IMREAD_COLOR)[:, :, ::-1], colors()
     )
 
 
@@ -161,7 +159,7 @@ def test_a_folder_and_a_single_file_are_read_and_named_as_typed(tmp_path: Path) 
     for place in (folder, folder / "data.mdb"):
         assert detect(place)[0] == "caffe-lmdb"
         assert len(Source(place)) == 3
-    single = opened(tmp_path / "train.lmdb", [datum(picture(1), 1)], is_folder=False)
+    single = opened(tmp_path / "train.lmdb", [datum(image(1), 1)], is_folder=False)
     assert single[0]["label"] == 1
     assert not [name for name in Source(tmp_path / "in").extras() if "lock" in name]
     with pytest.raises(InvalidRequest, match="not a pack.*--from caffe-lmdb"):
@@ -185,7 +183,7 @@ def test_every_entry_is_found_in_order_whatever_the_depth(tmp_path: Path, count:
 @pytest.mark.parametrize(
     ("entries", "said"),
     [
-        ({b"a": picture(1)}, "expected basicsr-lmdb"),
+        ({b"a": image(1)}, "expected basicsr-lmdb"),
         ({b"0": b"\x80\x03C\x01aq\0."}, "expected basicsr-lmdb"),
         ({b"0": b""}, "expected basicsr-lmdb"),
     ],
@@ -277,8 +275,8 @@ def test_a_page_number_that_no_file_can_have_is_damage(tmp_path: Path) -> None:
 
 def test_values_that_lie_over_each_other_are_refused(tmp_path: Path) -> None:
     """Else a small file could hold an endless set."""
-    large = datum(picture(1), 1) + delimited(12, bytes(200_000))
-    entries = {b"%08d" % at: datum(picture(1), 1) if at else large for at in range(9)}
+    large = datum(image(1), 1) + delimited(12, bytes(200_000))
+    entries = {b"%08d" % at: datum(image(1), 1) if at else large for at in range(9)}
     root = lmdb_environment(tmp_path / "in", entries)
     data = bytearray((root / "data.mdb").read_bytes())
     leaf = 4096 * struct.unpack_from("<Q", data, 4096 + 128)[0]  # of the later meta page

@@ -71,7 +71,7 @@ def test_an_archive_that_changes_during_a_conversion(tmp_path: Path, maker: str,
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_picture_that_changes_during_a_conversion(tmp_path: Path, change: str) -> None:
+def test_a_image_that_changes_during_a_conversion(tmp_path: Path, change: str) -> None:
     folder = photos(tmp_path / "in", 40)
     last = sorted(folder.rglob("*.jpg"))[-1]
     calls: list[Progress] = []

@@ -22,16 +22,16 @@ from packer.sources.base import Sample
 from tests.sources.test_coco_masks import text_of
 from tests.support.archives import stored
 from tests.support.foreign_environments import said_by
-from tests.support.layout_trees.coco import annotations, build, image, thing
-from tests.support.picture_files import colours, oriented
-from tests.support.source_trees import encoded, picture, write
+from tests.support.image_files import colors, oriented
+from tests.support.layout_trees.coco import annotations, build, image_entry, thing
+from tests.support.source_trees import encoded, image, write
 
-PICTURE = picture(1, suffix=".jpg")
+IMAGE = image(1, suffix=".jpg")
 
 
 def one(root: Path, images: list[dict[str, Any]], things: list[dict[str, Any]], **members: Any) -> Path:
-    """A set of one annotation file, and a picture for each entry of `images`."""
-    files = {f"images/{entry['file_name']}": PICTURE for entry in images}
+    """A set of one annotation file, and an image for each entry of `images`."""
+    files = {f"images/{entry['file_name']}": IMAGE for entry in images}
     return write(root, {**files, "annotations/instances_all.json": annotations(images, things, **members)})
 
 
@@ -40,7 +40,7 @@ def samples(source: Source) -> dict[str, Sample]:
 
 
 def expected(path: Path) -> dict[str, dict[str, Any]]:
-    """By file name what a file says of the objects of a picture, read with json alone."""
+    """By file name what a file says of the objects of an image, read with json alone."""
     data = json.loads(path.read_text())
     names = {category["id"]: category["name"] for category in data["categories"]}
     found: dict[str, dict[str, Any]] = {}
@@ -114,7 +114,7 @@ def test_category_0_is_a_class_and_ids_with_gaps_are_kept(tmp_path: Path) -> Non
     assert any("in the order of the category ids, 0 to 90" in note for note in source.notes)
 
 
-def test_a_picture_without_annotations_has_boxes_of_no_rows(tmp_path: Path) -> None:
+def test_a_image_without_annotations_has_boxes_of_no_rows(tmp_path: Path) -> None:
     source = Source(build(tmp_path))
     sample = samples(source)["train2017/000005.jpg"]
     assert sample["boxes"].shape == (0, 4)
@@ -134,7 +134,7 @@ def test_run_lengths_of_a_crowd_in_a_list_and_in_a_text_are_one_mask(tmp_path: P
     counts = [48 * 10, 48 * 5, 48 * 49]
     runs = [{"size": [48, 64], "counts": counts}, {"size": [48, 64], "counts": text_of(counts)}]
     things = [thing(at, 1, 4, [10, 0, 5, 48], segmentation=found, iscrowd=1) for at, found in enumerate(runs)]
-    root = one(tmp_path / "in", [image(1, "a.jpg")], [thing(9, 1, 0, [0, 0, 2, 2]), *things])
+    root = one(tmp_path / "in", [image_entry(1, "a.jpg")], [thing(9, 1, 0, [0, 0, 2, 2]), *things])
     sample = Source(root)[0]
     assert sample["run_box"].tolist() == [1, 2]
     assert sample["run_starts"].tolist() == [0, 3]
@@ -155,18 +155,18 @@ def test_boxes_that_a_geometry_drops_take_their_run_lengths_and_polygons_along(t
         assert pack[0]["boxes"].shape == (0, 4)
 
 
-def test_run_lengths_that_do_not_fit_are_errors_of_their_picture(tmp_path: Path) -> None:
+def test_run_lengths_that_do_not_fit_are_errors_of_their_image(tmp_path: Path) -> None:
     things = [thing(5, 1, 4, [0, 0, 1, 1], segmentation={"size": [48, 64], "counts": [1, 2]})]
-    root = one(tmp_path / "in", [image(1, "a.jpg"), image(2, "b.jpg")], things)
+    root = one(tmp_path / "in", [image_entry(1, "a.jpg"), image_entry(2, "b.jpg")], things)
     with pytest.raises(BadInputs, match=r"images/a\.jpg: annotation 5: .*3 px"):
         convert(root, tmp_path / "a.pack")
     summary = convert(root, tmp_path / "a.pack", on_error="skip")
     assert (summary.samples, [key for key, _ in summary.skipped]) == (1, ["images/a.jpg"])
 
 
-def test_boxes_without_area_and_beyond_the_picture_are_kept_and_counted(tmp_path: Path) -> None:
+def test_boxes_without_area_and_beyond_the_image_are_kept_and_counted(tmp_path: Path) -> None:
     boxes = [[5, 5, 0, 3], [60, 40, 100, 100], [-5, -5, 10, 10]]
-    root = one(tmp_path, [image(1, "a.jpg")], [thing(at, 1, 0, box, area=1) for at, box in enumerate(boxes)])
+    root = one(tmp_path, [image_entry(1, "a.jpg")], [thing(at, 1, 0, box, area=1) for at, box in enumerate(boxes)])
     source = Source(root)
     assert source[0]["boxes"].tolist() == [[5, 5, 5, 8], [60, 40, 160, 140], [-5, -5, 5, 5]]
     assert any("1 boxes without width" in note for note in source.notes)
@@ -174,7 +174,7 @@ def test_boxes_without_area_and_beyond_the_picture_are_kept_and_counted(tmp_path
 
 def test_ids_beyond_2_to_53_stay_exact(tmp_path: Path) -> None:
     large = (1 << 53) + 1
-    images = [image(large, "a.jpg"), image(large - 1, "b.jpg")]
+    images = [image_entry(large, "a.jpg"), image_entry(large - 1, "b.jpg")]
     root = one(tmp_path / "in", images, [thing(large + 2, large, 0, [0, 0, 1, 1])])
     convert(root, tmp_path / "a.pack")
     with packer.open(tmp_path / "a.pack") as pack:
@@ -193,7 +193,7 @@ def test_image_ids_that_are_texts(tmp_path: Path) -> None:
 
 def test_annotations_of_unknown_images_and_categories(tmp_path: Path) -> None:
     things = [thing(1, 1, 0, [0, 0, 1, 1]), thing(2, 5, 0, [0, 0, 1, 1]), thing(3, 1, 77, [0, 0, 1, 1])]
-    root = one(tmp_path, [image(1, "a.jpg")], things)
+    root = one(tmp_path, [image_entry(1, "a.jpg")], things)
     with pytest.raises(BadInput, match="2 annotations .*category_id 77.*image_id 5"):
         Source(root)
     source = Source(root, labels="lenient")
@@ -202,13 +202,15 @@ def test_annotations_of_unknown_images_and_categories(tmp_path: Path) -> None:
 
 
 def test_annotation_ids_that_come_twice_are_kept_and_named(tmp_path: Path) -> None:
-    source = Source(one(tmp_path, [image(1, "a.jpg")], [thing(1, 1, 0, [0, 0, 1, 1]), thing(1, 1, 4, [2, 2, 3, 3])]))
+    source = Source(
+        one(tmp_path, [image_entry(1, "a.jpg")], [thing(1, 1, 0, [0, 0, 1, 1]), thing(1, 1, 4, [2, 2, 3, 3])])
+    )
     assert source[0]["annotation_ids"].tolist() == [1, 1]
     assert any("1 objects with the id of another" in note for note in source.notes)
 
 
-def test_a_picture_with_two_ids(tmp_path: Path) -> None:
-    images = [image(1, "a.jpg"), image(2, "b.jpg"), image(3, "a.jpg")]
+def test_a_image_with_two_ids(tmp_path: Path) -> None:
+    images = [image_entry(1, "a.jpg"), image_entry(2, "b.jpg"), image_entry(3, "a.jpg")]
     root = one(tmp_path, images, [thing(1, 1, 0, [0, 0, 1, 1]), thing(2, 3, 4, [2, 2, 3, 3])])
     with pytest.raises(BadInput, match=r"images/a\.jpg \(id 1 all, id 3 all\)"):
         Source(root)
@@ -221,14 +223,14 @@ def test_a_picture_with_two_ids(tmp_path: Path) -> None:
     assert [key for key, _ in skipped.left_out] == ["images/a.jpg"]
 
 
-def test_a_picture_in_two_splits(tmp_path: Path) -> None:
+def test_a_image_in_two_splits(tmp_path: Path) -> None:
     root = write(
         tmp_path,
         {
-            "images/a.jpg": PICTURE,
-            "images/b.jpg": PICTURE,
-            "train.json": annotations([image(1, "a.jpg")], []),
-            "small.json": annotations([image(1, "a.jpg"), image(2, "b.jpg")], []),
+            "images/a.jpg": IMAGE,
+            "images/b.jpg": IMAGE,
+            "train.json": annotations([image_entry(1, "a.jpg")], []),
+            "small.json": annotations([image_entry(1, "a.jpg"), image_entry(2, "b.jpg")], []),
         },
     )
     with pytest.raises(BadInput, match=r"id 1 train, id 1 small\).*--annotations"):
@@ -240,20 +242,20 @@ def test_names_with_folders_and_above(tmp_path: Path) -> None:
     root = write(
         tmp_path / "in",
         {
-            "images/cat/1.jpg": PICTURE,
-            "images/dog/1.jpg": PICTURE,
-            "annotations/x.json": annotations([image(1, "cat/1.jpg"), image(2, "../images/dog/1.jpg")], []),
+            "images/cat/1.jpg": IMAGE,
+            "images/dog/1.jpg": IMAGE,
+            "annotations/x.json": annotations([image_entry(1, "cat/1.jpg"), image_entry(2, "../images/dog/1.jpg")], []),
         },
     )
     source = Source(root)
     assert [source.key(at) for at in range(2)] == ["images/cat/1.jpg", "images/dog/1.jpg"]
     for name, reason in (("../../secret.jpg", "outside"), ("/etc/1.jpg", "outside")):
-        write(tmp_path, {"secret.jpg": PICTURE, "in/annotations/x.json": annotations([image(1, name)], [])})
+        write(tmp_path, {"secret.jpg": IMAGE, "in/annotations/x.json": annotations([image_entry(1, name)], [])})
         with pytest.raises(BadInput, match=reason):
             Source(root)
 
 
-def test_pictures_that_are_not_there(tmp_path: Path) -> None:
+def test_images_that_are_not_there(tmp_path: Path) -> None:
     root = build(tmp_path)
     (root / "train2017/000005.jpg").unlink()
     with pytest.raises(BadInput, match=r"instances_train2017\.json absent: 000005\.jpg"):
@@ -266,18 +268,18 @@ def test_pictures_that_are_not_there(tmp_path: Path) -> None:
     assert len(Source(root, missing="skip")) == 1
 
 
-def test_the_pictures_of_another_split_are_never_taken(tmp_path: Path) -> None:
+def test_the_images_of_another_split_are_never_taken(tmp_path: Path) -> None:
     root = write(
         tmp_path,
         {
-            "annotations/train.json": annotations([image(1, "1.jpg")], [thing(1, 1, 0, [0, 0, 1, 1])]),
-            "annotations/val.json": annotations([image(1, "1.jpg")], []),
-            "val/1.jpg": PICTURE,
+            "annotations/train.json": annotations([image_entry(1, "1.jpg")], [thing(1, 1, 0, [0, 0, 1, 1])]),
+            "annotations/val.json": annotations([image_entry(1, "1.jpg")], []),
+            "val/1.jpg": IMAGE,
         },
     )
     with pytest.raises(BadInput, match=r"1 image of annotations/train\.json absent"):
         Source(root)
-    write(root, {"train/1.jpg": picture(7, suffix=".jpg")})
+    write(root, {"train/1.jpg": image(7, suffix=".jpg")})
     source = Source(root)
     assert [source.key(at) for at in range(2)] == ["train/1.jpg", "val/1.jpg"]
     assert [len(source[at]["boxes"]) for at in range(2)] == [1, 0]
@@ -287,13 +289,13 @@ KEYPOINTS = ["nose", "left_eye", "right_eye"]
 
 
 def people(root: Path) -> Path:
-    """Instances, keypoints and captions of one picture, and of one split more."""
+    """Instances, keypoints and captions of one image, and of one split more."""
     person = {"id": 1, "name": "person", "keypoints": KEYPOINTS, "skeleton": [[1, 2]]}
     points = [3, 4, 2, 0, 0, 0, 5, 6, 1]
     cup = {"id": 4, "name": "cup"}
     things = [thing(21, 9, 4, [1, 1, 2, 2]), thing(22, 9, 1, [3, 3, 9, 9])]
     keyed = [{**things[1], "keypoints": points, "num_keypoints": 2}]
-    images = [image(9, "a.jpg")]
+    images = [image_entry(9, "a.jpg")]
     captions = [{"id": at, "image_id": 9, "caption": text} for at, text in enumerate(("a cup", "two"))]
     bare = {"id": 1, "name": "person"}
     return write(
@@ -302,7 +304,7 @@ def people(root: Path) -> Path:
             "annotations/instances_val.json": annotations(images, things, categories=[cup, bare]),
             "annotations/person_keypoints_val.json": annotations(images, keyed, categories=[person]),
             "annotations/captions_val.json": annotations(images, captions, categories=[]),
-            "images/val/a.jpg": PICTURE,
+            "images/val/a.jpg": IMAGE,
         },
     )
 
@@ -351,7 +353,7 @@ def test_keypoints_of_categories_with_other_names_have_none(tmp_path: Path) -> N
         {**thing(1, 1, 1, [0, 0, 1, 1]), "keypoints": [1, 2, 2, 3, 4, 2]},
         {**thing(2, 1, 2, [0, 0, 1, 1]), "keypoints": [5, 6, 1]},
     ]
-    source = Source(one(tmp_path, [image(1, "a.jpg")], things, categories=categories))
+    source = Source(one(tmp_path, [image_entry(1, "a.jpg")], things, categories=categories))
     assert source.schema["keypoints"].classes is None
     assert source[0]["keypoints"].tolist() == [[[1, 2], [3, 4]], [[5, 6], [0, 0]]]
     assert source[0]["keypoint_visibility"].tolist() == [[2, 2], [1, 0]]
@@ -359,7 +361,7 @@ def test_keypoints_of_categories_with_other_names_have_none(tmp_path: Path) -> N
 
 def test_a_flip_moves_polygons_by_edges_and_keypoints_by_pixels(tmp_path: Path) -> None:
     things = [{**thing(1, 1, 0, [1, 2, 10, 10]), "keypoints": [3, 4, 2]}]
-    convert(one(tmp_path / "in", [image(1, "a.jpg")], things), tmp_path / "a.pack")
+    convert(one(tmp_path / "in", [image_entry(1, "a.jpg")], things), tmp_path / "a.pack")
     flip = packer.geometry.RandomHorizontalFlip(1.0)
     with packer.open(tmp_path / "a.pack", geometry=flip) as pack:
         sample = pack[0]
@@ -369,14 +371,14 @@ def test_a_flip_moves_polygons_by_edges_and_keypoints_by_pixels(tmp_path: Path) 
 
 
 def test_labels_without_boxes(tmp_path: Path) -> None:
-    images = [image(1, "a.jpg"), image(2, "b.jpg")]
+    images = [image_entry(1, "a.jpg"), image_entry(2, "b.jpg")]
     labels = [{"id": 1, "image_id": 1, "category_id": 4}, {"id": 2, "image_id": 2, "category_id": 90}]
     root = write(
         tmp_path,
         {
             "annotations/labels_train.json": annotations(images, labels),
-            "images/train/a.jpg": PICTURE,
-            "images/train/b.jpg": PICTURE,
+            "images/train/a.jpg": IMAGE,
+            "images/train/b.jpg": IMAGE,
         },
     )
     source = Source(root)
@@ -389,12 +391,12 @@ def test_labels_without_boxes(tmp_path: Path) -> None:
     assert "boxes" not in source.schema
 
 
-def test_image_info_has_pictures_alone(tmp_path: Path) -> None:
+def test_image_info_has_images_alone(tmp_path: Path) -> None:
     root = write(
         tmp_path,
         {
-            "annotations/image_info_test2017.json": json.dumps({"images": [image(1, "a.jpg")], "categories": []}),
-            "test2017/a.jpg": PICTURE,
+            "annotations/image_info_test2017.json": json.dumps({"images": [image_entry(1, "a.jpg")], "categories": []}),
+            "test2017/a.jpg": IMAGE,
         },
     )
     assert detect(root)[0] == "coco"
@@ -402,7 +404,7 @@ def test_image_info_has_pictures_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "pictures"),
+    ("table", "images"),
     [
         ("train/_annotations.coco.json", "train"),
         ("labels.json", "data"),
@@ -411,10 +413,10 @@ def test_image_info_has_pictures_alone(tmp_path: Path) -> None:
         ("annotations.json", ""),
     ],
 )
-def test_what_other_tools_export(tmp_path: Path, table: str, pictures: str) -> None:
+def test_what_other_tools_export(tmp_path: Path, table: str, images: str) -> None:
     """Roboflow, FiftyOne, Label Studio, CVAT, labelme2coco."""
-    name = f"{pictures}/a.jpg".removeprefix("/")
-    root = write(tmp_path, {table: annotations([image(1, "a.jpg")], [thing(1, 1, 0, [0, 0, 1, 1])]), name: PICTURE})
+    name = f"{images}/a.jpg".removeprefix("/")
+    root = write(tmp_path, {table: annotations([image_entry(1, "a.jpg")], [thing(1, 1, 0, [0, 0, 1, 1])]), name: IMAGE})
     found, sentence = detect(root)
     assert (found, sentence) == ("coco", f"COCO: 1 annotation file: {table}")
     source = Source(root)
@@ -426,8 +428,10 @@ def test_splits_in_folders_of_their_own(tmp_path: Path) -> None:
         write(
             tmp_path,
             {
-                f"{split}/_annotations.coco.json": annotations([image(0, "1.jpg")], [thing(1, 0, 4, [0, 0, 1, 1])]),
-                f"{split}/1.jpg": PICTURE,
+                f"{split}/_annotations.coco.json": annotations(
+                    [image_entry(0, "1.jpg")], [thing(1, 0, 4, [0, 0, 1, 1])]
+                ),
+                f"{split}/1.jpg": IMAGE,
             },
         )
     source = Source(tmp_path)
@@ -438,9 +442,9 @@ def test_splits_in_folders_of_their_own(tmp_path: Path) -> None:
 def test_splits_in_folders_above_those_that_are_named_alike(tmp_path: Path) -> None:
     """As of Mapillary Vistas: every file is `v2.0/panoptic/panoptic_2020.json` of its split."""
     for split in ("train", "val"):
-        table = annotations([image(0, "1.jpg")], [thing(1, 0, 4, [0, 0, 1, 1])])
+        table = annotations([image_entry(0, "1.jpg")], [thing(1, 0, 4, [0, 0, 1, 1])])
         files: dict[str, str | bytes] = {f"{split}/v2.0/instances/instances_2020.json": table}
-        write(tmp_path, {**files, f"{split}/images/1.jpg": PICTURE, f"{split}/v2.0/labels/1.png": PICTURE})
+        write(tmp_path, {**files, f"{split}/images/1.jpg": IMAGE, f"{split}/v2.0/labels/1.png": IMAGE})
     source = Source(tmp_path)
     assert source.schema["split"].classes == ("train", "val")
     assert [source.key(at) for at in range(2)] == ["train/images/1.jpg", "val/images/1.jpg"]
@@ -448,7 +452,7 @@ def test_splits_in_folders_above_those_that_are_named_alike(tmp_path: Path) -> N
 
 def test_json_files_of_other_kinds_are_not_coco(tmp_path: Path) -> None:
     files: dict[str, bytes | str] = {
-        "a.jpg": PICTURE,
+        "a.jpg": IMAGE,
         "a.json": json.dumps({"shapes": [{"label": "x"}], "imagePath": "a.jpg"}),
         "meta.json": json.dumps({"images": 3, "annotations": "see a.json"}),
         "items.json": json.dumps({"categories": {"label": {}}, "items": []}),
@@ -462,8 +466,8 @@ def test_json_files_of_other_kinds_are_not_coco(tmp_path: Path) -> None:
 
 
 def test_annotation_files_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = annotations([image(1, "a.jpg")], [thing(1, 1, 0, [0, 0, 1, 1])])
-    write(tmp_path, {"labels/train.json": text, "train/a.jpg": PICTURE, "other/labels/train.json": text})
+    text = annotations([image_entry(1, "a.jpg")], [thing(1, 1, 0, [0, 0, 1, 1])])
+    write(tmp_path, {"labels/train.json": text, "train/a.jpg": IMAGE, "other/labels/train.json": text})
     packs = []
     for at, given in enumerate(("labels/train.json", str(tmp_path / "labels/train.json"))):
         monkeypatch.chdir(tmp_path)
@@ -491,7 +495,7 @@ def test_options_of_annotations(tmp_path: Path) -> None:
 
 def test_categories_of_two_files_that_differ_are_refused(tmp_path: Path) -> None:
     root = build(tmp_path)
-    text = annotations([image(7, "000007.jpg")], [], categories=[{"id": 4, "name": "mug"}])
+    text = annotations([image_entry(7, "000007.jpg")], [], categories=[{"id": 4, "name": "mug"}])
     write(root, {"annotations/instances_val2017.json": text})
     with pytest.raises(BadInput, match="category id 4 is mug"):
         Source(root)
@@ -499,7 +503,7 @@ def test_categories_of_two_files_that_differ_are_refused(tmp_path: Path) -> None
 
 def test_what_is_of_no_sample_is_carried_along(tmp_path: Path) -> None:
     root = build(tmp_path / "in")
-    write(root, {"unlabeled/x.jpg": PICTURE})
+    write(root, {"unlabeled/x.jpg": IMAGE})
     source = Source(root)
     assert source.extras() == [
         "README.txt",
@@ -521,10 +525,10 @@ def turned(root: Path, orientation: int, stated: tuple[int, int] | None) -> Path
     entry = {"id": 1, "file_name": "a.jpg"} | ({"height": stated[0], "width": stated[1]} if stated else {})
     things = [{**thing(1, 1, 0, [2, 4, 10, 6]), "keypoints": [3, 5, 2]}]
     write(root, {"annotations/x.json": annotations([entry], things)})
-    return write(root, {"images/a.jpg": oriented(orientation, pixels=colours(3, height=48, width=64))})
+    return write(root, {"images/a.jpg": oriented(orientation, pixels=colors(3, height=48, width=64))})
 
 
-def test_annotations_lie_over_the_picture_whose_size_they_state(tmp_path: Path) -> None:
+def test_annotations_lie_over_the_image_whose_size_they_state(tmp_path: Path) -> None:
     """Stored 64 x 48, shown 48 x 64: orientation 6 turns it clockwise, so that x is 48 - y."""
     for name, stated, boxes in (
         ("stored", (48, 64), [2, 4, 12, 10]),
@@ -540,7 +544,7 @@ def test_annotations_lie_over_the_picture_whose_size_they_state(tmp_path: Path) 
         assert np.asarray(pack[0]["keypoints"]).tolist() == [[[3, 5]]]
 
 
-def test_a_turned_picture_whose_size_does_not_tell_is_asked_for(tmp_path: Path) -> None:
+def test_a_turned_image_whose_size_does_not_tell_is_asked_for(tmp_path: Path) -> None:
     root = turned(tmp_path / "in", 6, None)
     with pytest.raises(BadInputs, match=r"labels state no size.*--label-frame"):
         convert(root, tmp_path / "a.pack")
@@ -551,10 +555,10 @@ def test_a_turned_picture_whose_size_does_not_tell_is_asked_for(tmp_path: Path) 
         assert np.asarray(stored[0]["boxes"])[0].tolist() == [2, 4, 12, 10]
 
 
-def test_run_lengths_over_an_upright_picture_are_refused(tmp_path: Path) -> None:
+def test_run_lengths_over_an_upright_image_are_refused(tmp_path: Path) -> None:
     runs = {"size": [64, 48], "counts": [0, 64 * 48]}
     root = turned(tmp_path / "in", 6, (64, 48))
-    entry = image(1, "a.jpg", height=64, width=48)
+    entry = image_entry(1, "a.jpg", height=64, width=48)
     write(root, {"annotations/x.json": annotations([entry], [thing(1, 1, 0, [0, 0, 1, 1], segmentation=runs)])})
     with pytest.raises(BadInputs, match="run lengths.*--label-frame"):
         convert(root, tmp_path / "a.pack")
@@ -590,7 +594,7 @@ print(json.dumps(found))
 @pytest.mark.foreign
 def test_pycocotools_reads_the_same(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
-    images = [image(number, f"{number}.jpg") for number in range(40, 20, -1)]
+    images = [image_entry(number, f"{number}.jpg") for number in range(40, 20, -1)]
     things = []
     for number in range(200):
         cuts = np.sort(rng.integers(0, 48 * 64 + 1, int(rng.integers(0, 30))))
@@ -622,15 +626,15 @@ def test_pycocotools_reads_the_same(tmp_path: Path) -> None:
                 assert masks[row].ravel().tolist() == one_found[4]
 
 
-def segments(root: Path, colours: npt.NDArray[np.uint8], ids: list[int], **members: Any) -> Path:
-    """A panoptic set of one picture of 64 x 48 whose segments have these ids, all of category 4 but the first of 0."""
+def segments(root: Path, colors: npt.NDArray[np.uint8], ids: list[int], **members: Any) -> Path:
+    """A panoptic set of one image of 64 x 48 whose segments have these ids, all of category 4 but the first of 0."""
     info = [{"id": known, "category_id": 4 if at else 0, "iscrowd": at % 2} for at, known in enumerate(ids)]
     entry = {"image_id": 9, "file_name": "a.png", "segments_info": info}
     files: dict[str, str | bytes] = {
-        "annotations/panoptic_val.json": annotations([image(9, "a.jpg")], [entry], **members),
-        "annotations/panoptic_val/a.png": encoded(".png", np.ascontiguousarray(colours[..., ::-1])),
-        "val/a.jpg": PICTURE,
-        "elsewhere/val/a.png": PICTURE,
+        "annotations/panoptic_val.json": annotations([image_entry(9, "a.jpg")], [entry], **members),
+        "annotations/panoptic_val/a.png": encoded(".png", np.ascontiguousarray(colors[..., ::-1])),
+        "val/a.jpg": IMAGE,
+        "elsewhere/val/a.png": IMAGE,
     }
     return write(root, files)
 
@@ -661,9 +665,9 @@ def test_segments_are_numbers_in_a_mask_of_16_bit(tmp_path: Path) -> None:
 
 
 def test_segments_in_an_archive_and_in_a_pack_of_a_pack(tmp_path: Path) -> None:
-    colours = np.zeros((48, 64, 3), np.uint8)
-    colours[8:40, 8:40] = (7, 1, 200)
-    root = segments(tmp_path / "in", colours, [3, 7 + 256 + 200 * 65536])
+    colors = np.zeros((48, 64, 3), np.uint8)
+    colors[8:40, 8:40] = (7, 1, 200)
+    root = segments(tmp_path / "in", colors, [3, 7 + 256 + 200 * 65536])
     convert(root, tmp_path / "a.pack")
     convert(stored(root, tmp_path / "data"), tmp_path / "b.pack")
     ids = [manifests.read(tmp_path / name).pack_id for name in ("a.pack", "b.pack")]
@@ -676,28 +680,28 @@ def test_segments_in_an_archive_and_in_a_pack_of_a_pack(tmp_path: Path) -> None:
             assert (mask.shape, set(np.unique(mask).tolist()), int(mask[4:20, 4:20].min())) == ((24, 32), {0, 2}, 2)
 
 
-def test_colours_that_no_segment_has(tmp_path: Path) -> None:
-    colours = np.zeros((48, 64, 3), np.uint8)
-    colours[:10, :10] = (7, 1, 0)
-    colours[20:, :] = (1, 2, 3)
-    root = segments(tmp_path / "in", colours, [7 + 256])
+def test_colors_that_no_segment_has(tmp_path: Path) -> None:
+    colors = np.zeros((48, 64, 3), np.uint8)
+    colors[:10, :10] = (7, 1, 0)
+    colors[20:, :] = (1, 2, 3)
+    root = segments(tmp_path / "in", colors, [7 + 256])
     with pytest.raises(BadInput, match=r"a\.png: .*segments_info: 197121"):
         Source(root)[0]
     mask = Source(root, labels="lenient")[0]["mask"]
     assert (int(mask.sum()), int(mask[:10, :10].sum())) == (100, 100)
 
 
-def test_a_picture_of_segments_of_another_size_is_an_error(tmp_path: Path) -> None:
+def test_a_image_of_segments_of_another_size_is_an_error(tmp_path: Path) -> None:
     root = segments(tmp_path, np.zeros((48, 60, 3), np.uint8), [1])
     with pytest.raises(BadInput, match=r"a\.png: is 60x48 px"):
         Source(root)[0]
 
 
-def test_pictures_without_segments_and_files_that_are_not_there(tmp_path: Path) -> None:
+def test_images_without_segments_and_files_that_are_not_there(tmp_path: Path) -> None:
     root = segments(tmp_path, np.zeros((48, 64, 3), np.uint8), [1])
     text = json.loads((root / "annotations/panoptic_val.json").read_text())
-    text["images"].append(image(10, "b.jpg"))
-    write(root, {"annotations/panoptic_val.json": json.dumps(text), "val/b.jpg": PICTURE})
+    text["images"].append(image_entry(10, "b.jpg"))
+    write(root, {"annotations/panoptic_val.json": json.dumps(text), "val/b.jpg": IMAGE})
     source = Source(root)
     assert (source[1]["mask"].shape, int(source[1]["mask"].max()), source[1]["panoptic_file"]) == ((48, 64), 0, b"")
     assert source[1]["segment_ids"].shape == (0,)
@@ -712,27 +716,27 @@ def test_pictures_without_segments_and_files_that_are_not_there(tmp_path: Path) 
 def test_run_lengths_of_another_size_and_sizes_in_text_are_said(tmp_path: Path) -> None:
     runs = [{"size": [10, 10], "counts": [40, 60]}, {"size": [48, 64], "counts": [48 * 64]}]
     things = [thing(at, 1, 0, [0, 0, 1, 1], segmentation=each) for at, each in enumerate(runs)]
-    root = one(tmp_path, [image(1, "a.jpg"), {**image(2, "b.jpg"), "width": "64"}], things)
+    root = one(tmp_path, [image_entry(1, "a.jpg"), {**image_entry(2, "b.jpg"), "width": "64"}], things)
     notes = Source(root).notes
     assert any("1 run lengths of another size" in note for note in notes)
     assert any("1 images with a width or height" in note for note in notes)
 
 
 def test_negative_sides_are_annotations_that_cannot_be_taken(tmp_path: Path) -> None:
-    root = one(tmp_path, [image(1, "a.jpg")], [thing(7, 1, 0, [5, 5, -2, 3]), thing(8, 1, 0, [5, 5, 2, 3])])
+    root = one(tmp_path, [image_entry(1, "a.jpg")], [thing(7, 1, 0, [5, 5, -2, 3]), thing(8, 1, 0, [5, 5, 2, 3])])
     with pytest.raises(BadInput, match="negative"):
         Source(root)
     assert Source(root, labels="lenient")[0]["boxes"].tolist() == [[5, 5, 7, 8]]
 
 
 def test_segments_without_a_pixel_are_told(tmp_path: Path) -> None:
-    colours = np.zeros((48, 64, 3), np.uint8)
-    colours[8:40, 8:40, 0] = 7
-    source = Source(segments(tmp_path / "in", colours, [3, 7, 9]))
+    colors = np.zeros((48, 64, 3), np.uint8)
+    colors[8:40, 8:40, 0] = 7
+    source = Source(segments(tmp_path / "in", colors, [3, 7, 9]))
     said = "2 segments without a pixel: kept"
     assert source.missing(0) == said  # reads it
     source[0]
     assert source.missing(0) == said
     assert convert(tmp_path / "in", tmp_path / "a.pack").incomplete == (("val/a.jpg", said),)
-    whole = Source(segments(tmp_path / "whole", colours, [7]))
+    whole = Source(segments(tmp_path / "whole", colors, [7]))
     assert whole.missing(0) is None

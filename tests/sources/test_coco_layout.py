@@ -1,4 +1,4 @@
-"""Where the pictures of an annotation file lie, and where they are not looked for."""
+"""Where the images of an annotation file lie, and where they are not looked for."""
 
 import pytest
 
@@ -30,19 +30,19 @@ def test_usual_places(folder: str, table: str, split: str) -> None:
     assert found(files, [B, A, C], table, split) == [f"{folder}/{B}", f"{folder}/{A}", ""]
 
 
-def test_pictures_in_the_root_and_names_with_folders() -> None:
+def test_images_in_the_root_and_names_with_folders() -> None:
     assert found([A, "sub/b.jpg"], [A, "sub/b.jpg", "./a.jpg"], "instances.json") == [A, "sub/b.jpg", A]
     assert found(["images/s/b.jpg"], ["s/b.jpg"], "annotations/x.json") == ["images/s/b.jpg"]
     assert found(["images/s/b.jpg"], ["s\\b.jpg"], "annotations/x.json") == ["images/s/b.jpg"]
 
 
-def test_two_splits_of_the_same_names_never_exchange_pictures() -> None:
+def test_two_splits_of_the_same_names_never_exchange_images() -> None:
     files = ["train/a.jpg", "val/a.jpg", "val/b.jpg"]
     assert found(files, [A, B], "annotations/train.json", "train", ("val",)) == ["train/a.jpg", ""]
     assert found(files, [A, B], "annotations/val.json", "val", ("train",)) == ["val/a.jpg", "val/b.jpg"]
 
 
-def test_pictures_of_another_split_are_not_taken_where_those_of_the_own_are_not_there() -> None:
+def test_images_of_another_split_are_not_taken_where_those_of_the_own_are_not_there() -> None:
     files = ["val/a.jpg", "val/b.jpg"]
     assert found(files, [A, B], "annotations/train.json", "train", ("val",)) == ["", ""]
     assert found(files, [A, B], "annotations/train.json", "train") == ["", ""]

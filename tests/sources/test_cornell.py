@@ -10,7 +10,7 @@ import pytest
 
 from packer.errors import BadInput, InvalidRequest
 from packer.sources._trees.listing import scan
-from packer.sources.grasp.cornell import Source, recognise
+from packer.sources.grasp.cornell import Source, recognize
 from tests.support.source_trees import NAN_RECTANGLE, RECTANGLES, cornell, depth, scene, write
 
 
@@ -79,7 +79,7 @@ def test_every_layout_gives_the_same_samples(root: Path, tmp_path: Path) -> None
                 if name != "files":
                     assert np.array_equal(sample[name], wanted[name])
             assert {Path(path).name for path in sample["files"].values()} == {path.name for path in source.files(index)}
-        assert recognise(scan(folder).names) is not None
+        assert recognize(scan(folder).names) is not None
 
 
 def test_order_is_that_of_the_cpos_paths(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_depth_of_some_scenes_is_an_error_with_two_choices(root: Path) -> None:
         assert set(re.findall(r"--[a-z-]+ \w+", str(caught.value))) == {"--depth-from pcd", "--depth-from none"}
 
 
-def test_depth_from_clouds_is_an_array_of_the_pictures_size(root: Path) -> None:
+def test_depth_from_clouds_is_an_array_of_the_images_size(root: Path) -> None:
     source = Source(root, depth_from="pcd")
     field = source.schema["depth"]
     assert (field.codec, field.dtype) == ("raw:float32", "float32")
@@ -241,11 +241,11 @@ def test_a_folder_without_labels_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"pcd0100r.png": b"", "pcd0101d.tiff": depth(1)})
     with pytest.raises(InvalidRequest, match="Cornell.*pcdNNNNcpos.txt"):
         Source(tmp_path)
-    assert recognise(scan(tmp_path).names) is None
+    assert recognize(scan(tmp_path).names) is None
 
 
-def test_recognise_counts_scenes(root: Path) -> None:
-    assert recognise(scan(root).names) == "Cornell grasps: 4 scenes"
+def test_recognize_counts_scenes(root: Path) -> None:
+    assert recognize(scan(root).names) == "Cornell grasps: 4 scenes"
 
 
 def test_the_stem_is_the_scenes_beginning(root: Path) -> None:

@@ -19,20 +19,20 @@ from packer.sources._trees.listing import scan
 from packer.sources.image_files import folder
 from tests.support import archives, layout_trees
 from tests.support.layout_trees import voc
-from tests.support.source_trees import BUILDERS, photos, picture, write
+from tests.support.source_trees import BUILDERS, image, photos, write
 
 LAYOUTS = tuple(layout_trees.builders())
 
 
 class Annotated(base.Source):
-    """A layout of annotations that takes every tree with pictures in classes for its own."""
+    """A layout of annotations that takes every tree with images in classes for its own."""
 
     @classmethod
     def options(cls) -> tuple[str, ...]:
         return ("follow_links", "labels")
 
     @classmethod
-    def recognise_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+    def recognize_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
         return f"annotations: {len(names)} files" if tree.read(names[0]) else None
 
 
@@ -44,7 +44,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     def load(name: str) -> object:
         if name == "folder":
             return folder
-        return SimpleNamespace(SPECIFICITY=found[name], Source=Annotated, recognise=lambda names: None)
+        return SimpleNamespace(SPECIFICITY=found[name], Source=Annotated, recognize=lambda names: None)
 
     monkeypatch.setattr(_detection, "names", lambda: ("folder", *found))
     monkeypatch.setattr(_detection, "load", load)
@@ -148,11 +148,11 @@ def test_a_tar_of_two_layouts_is_asked_about_too(tmp_path: Path) -> None:
 
 
 def with_texts(root: Path, kind: str) -> Path:
-    """The tree with a text beside each picture, which is of no layout."""
+    """The tree with a text beside each image, which is of no layout."""
     source = sources.load(kind).Source(root)
     for row in range(len(source)):
         stem = source.stem(row)
-        stem.with_name(f"{stem.name}.note").write_text(f"{row} a picture")
+        stem.with_name(f"{stem.name}.note").write_text(f"{row} an image")
     return root
 
 
@@ -164,7 +164,7 @@ def test_a_sidecar_does_not_change_what_is_found(tmp_path: Path, kind: str) -> N
         source, said = SourceSpec(sidecars=("note=.note:text",), options=options).open(root)
         assert (source.kind, said) == (kind, found)
         assert set(source.schema.names) == {*plain.schema.names, "note", "files"}
-        assert source[len(source) - 1]["note"].endswith("a picture")
+        assert source[len(source) - 1]["note"].endswith("an image")
 
 
 def test_a_sidecar_with_the_name_of_a_field_that_was_found_is_told(tmp_path: Path) -> None:
@@ -198,10 +198,8 @@ XML = voc.annotation([voc.annotated_object("cat", (1, 2, 30, 40))])
 @pytest.mark.parametrize(
     ("kind", "label", "text"), [("voc", "xml", XML), ("yolo", "txt", "0 0.5 0.5 0.2 0.2\n")], ids=["voc", "yolo"]
 )
-def test_labels_beside_each_picture_in_a_tar_may_be_samples_too(
-    tmp_path: Path, kind: str, label: str, text: str
-) -> None:
-    files = {f"train/{n}.jpg": picture(n, suffix=".jpg") for n in range(3)}
+def test_labels_beside_each_image_in_a_tar_may_be_samples_too(tmp_path: Path, kind: str, label: str, text: str) -> None:
+    files = {f"train/{n}.jpg": image(n, suffix=".jpg") for n in range(3)}
     root = write(tmp_path / "in", {**files, **{f"train/{n}.{label}": text for n in range(3)}})
     assert detect(root)[0] == detect(archives.deflated(root, tmp_path / "a"))[0] == kind
     archive = archives.gnu(root, tmp_path / "a")
@@ -209,25 +207,23 @@ def test_labels_beside_each_picture_in_a_tar_may_be_samples_too(
         detect(archive)
     assert detect(archive, given=["features"])[0] == "webdataset"
     assert [len(SourceSpec(name).open(archive)[0]) for name in (kind, "webdataset")] == [3, 3]
-    write(root, {"train/3.jpg": picture(3, suffix=".jpg")})  # without a label: no sample
+    write(root, {"train/3.jpg": image(3, suffix=".jpg")})  # without a label: no sample
     assert detect(archives.gnu(root, tmp_path / "b"))[0] == kind
 
 
-def test_the_sources_that_a_folder_of_pictures_does_without_cannot_know_it(tmp_path: Path) -> None:
+def test_the_sources_that_a_folder_of_images_does_without_cannot_know_it(tmp_path: Path) -> None:
     behind = {name for name in sources.names() if sources.load(name).SPECIFICITY < 0}
-    assert behind == _detection._BEHIND_PICTURES
+    assert behind == _detection._BEHIND_IMAGES
     for name in _detection._OF_LABEL_FILES:
         tree = SourceRoot(BUILDERS[name](tmp_path / name))
         files = scan(tree).names
-        pictures = [file for file in files if file.lower().endswith(_detection._PICTURES)]
+        images = [file for file in files if file.lower().endswith(_detection._IMAGES)]
         module = sources.load(name)
-        whole, bare = (
-            module.recognise(some) or module.Source.recognise_tables(tree, some) for some in (files, pictures)
-        )
-        assert whole is not None and len(pictures) > 1 and bare is None, name
+        whole, bare = (module.recognize(some) or module.Source.recognize_tables(tree, some) for some in (files, images))
+        assert whole is not None and len(images) > 1 and bare is None, name
 
 
-def test_a_folder_of_pictures_is_told_without_sources_that_cannot_know_it(
+def test_a_folder_of_images_is_told_without_sources_that_cannot_know_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load, asked = sources.load, set[str]()
@@ -237,12 +233,12 @@ def test_a_folder_of_pictures_is_told_without_sources_that_cannot_know_it(
         return load(name)
 
     monkeypatch.setattr(_detection, "load", noted)
-    root = write(tmp_path / "in", {"a/1.png": picture(1), "b/2.png": picture(2)})
+    root = write(tmp_path / "in", {"a/1.png": image(1), "b/2.png": image(2)})
     assert detect(root)[0] == "folder"
-    assert "folder" in asked and not asked & {*_detection._BEHIND_PICTURES, *_detection._OF_LABEL_FILES}
+    assert "folder" in asked and not asked & {*_detection._BEHIND_IMAGES, *_detection._OF_LABEL_FILES}
     write(root, {"a/notes.txt": "none"})  # with which it may be of labels
     assert detect(root)[0] == "folder"
-    assert asked >= _detection._OF_LABEL_FILES and not asked & _detection._BEHIND_PICTURES
+    assert asked >= _detection._OF_LABEL_FILES and not asked & _detection._BEHIND_IMAGES
     for name in ("a/1.png", "b/2.png"):
         (root / name).unlink()
     with pytest.raises(InvalidRequest, match="no known data set"):
@@ -251,7 +247,7 @@ def test_a_folder_of_pictures_is_told_without_sources_that_cannot_know_it(
 
 
 def test_samples_that_no_folder_can_be_made_of_stay_webdataset(tmp_path: Path) -> None:
-    found = {"a.jpg": picture(1, suffix=".jpg"), "a.xml": XML.encode(), "../b.jpg": b"", "../b.xml": b""}
+    found = {"a.jpg": image(1, suffix=".jpg"), "a.xml": XML.encode(), "../b.jpg": b"", "../b.xml": b""}
     (tmp_path / "a.tar").write_bytes(archives.tar_of(found))
     assert detect(tmp_path / "a.tar")[0] == "webdataset"
 

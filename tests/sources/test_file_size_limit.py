@@ -16,7 +16,7 @@ from packer.pack import manifest as manifests
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.open_tree import open_tree
 from tests.support.archives import MAKERS
-from tests.support.source_trees import BUILDERS, photos, picture, write
+from tests.support.source_trees import BUILDERS, image, photos, write
 
 HOLE_BYTES = 3 << 30
 MOST_READ = 1 << 20
@@ -24,13 +24,13 @@ NAMES = ("a/0.jpg", "b/1.jpg")
 
 
 def in_folder(root: Path) -> Path:
-    write(root, dict.fromkeys(NAMES, picture(1, suffix=".jpg")))
+    write(root, dict.fromkeys(NAMES, image(1, suffix=".jpg")))
     os.truncate(root / NAMES[1], HOLE_BYTES)
     return root
 
 
 def in_tar(root: Path) -> Path:
-    data = picture(1, suffix=".jpg")
+    data = image(1, suffix=".jpg")
     members = [tar.header(NAMES[0].encode(), len(data)) + data + tar.padding(len(data))]
     members.append(tar.header(NAMES[1].encode(), HOLE_BYTES) + data)
     path = root.with_suffix(".tar")
@@ -42,7 +42,7 @@ def in_tar(root: Path) -> Path:
 
 
 @pytest.mark.parametrize(("make", "kind"), [(in_folder, "folder"), (in_tar, "folder"), (in_tar, "webdataset")])
-def test_a_file_that_is_too_large_for_a_picture_is_not_read(
+def test_a_file_that_is_too_large_for_a_image_is_not_read(
     tmp_path: Path, make: Callable[[Path], Path], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []

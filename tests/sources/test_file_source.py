@@ -11,7 +11,7 @@ from packer.schema import Field
 from packer.sources._file_source import FileSource, Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample, LabelFile, Parsed
 from packer.sources._trees.file_tree import FileTree
-from tests.support.source_trees import mask, picture, write
+from tests.support.source_trees import image, mask, write
 
 
 def parse(data: bytes, path: Path, strict: bool) -> Parsed:
@@ -81,7 +81,7 @@ class Many(Source):
 
 
 class InFolders(Source):
-    """Pictures are in `images/`, or in any folder if there is no picture in `images/`."""
+    """Images are in `images/`, or in any folder if there is no image in `images/`."""
 
     anchor = "image"
     roles = (
@@ -104,7 +104,7 @@ class Background(Source):
 def root(tmp_path: Path) -> Path:
     files: dict[str, bytes | str] = {"train/readme.md": "of no view"}
     for number, folder in ((10, "train"), (9, "train"), (2, "val")):
-        files |= {f"{folder}/{number}.png": picture(number), f"{folder}/{number}.txt": f"{number} 1"}
+        files |= {f"{folder}/{number}.png": image(number), f"{folder}/{number}.txt": f"{number} 1"}
         files[f"{folder}/{number}_mask.png"] = mask(number)
     return write(tmp_path / "set", files)
 
@@ -182,13 +182,13 @@ def test_a_file_in_two_folders_is_an_error_the_first_or_skipped(root: Path) -> N
     assert (keys(skipped), skipped.left_out) == (["2", "10"], [("9", "there twice: a/9.png, train/9.png")])
 
 
-def test_the_first_label_is_the_one_next_to_the_picture(root: Path) -> None:
+def test_the_first_label_is_the_one_next_to_the_image(root: Path) -> None:
     write(root, {"a/9.txt": "7"})
     assert Source(root, duplicates="first")[1]["count"].tolist() == [9, 1]
 
 
 def test_samples_of_two_folders_may_share_a_number_within_each(root: Path) -> None:
-    write(root, {"val/9.png": picture(1), "val/9.txt": "5", "val/9_mask.png": mask(1)})
+    write(root, {"val/9.png": image(1), "val/9.txt": "5", "val/9_mask.png": mask(1)})
     with pytest.raises(BadInput, match=r"train/9.*val/9"):
         PerFolder(root)
     assert PerFolder(root, duplicates="first")[1]["count"].tolist() == [9, 1]
@@ -212,7 +212,7 @@ def test_files_without_the_anchor_are_no_samples(root: Path) -> None:
 
 
 def test_labels_without_the_anchor_are_skipped_or_an_error(root: Path) -> None:
-    write(root, {"images/5.png": picture(5), "images/5.txt": "5", "images/6.txt": "6", "images/7_mask.png": mask(7)})
+    write(root, {"images/5.png": image(5), "images/5.txt": "5", "images/6.txt": "6", "images/7_mask.png": mask(7)})
     source = InFolders(root, missing="keep")
     assert source.left_out == [(key, "no N.png") for key in ("10", "2", "6", "9")]
     assert "images/6.txt" in source.extras()
@@ -223,7 +223,7 @@ def test_labels_without_the_anchor_are_skipped_or_an_error(root: Path) -> None:
 def test_the_fallback_is_for_sets_without_files_of_the_pattern(root: Path) -> None:
     source = InFolders(root)
     assert (keys(source), source.left_out) == (["2", "9", "10"], [])
-    write(root, {"train/images/9.png": picture(1)})
+    write(root, {"train/images/9.png": image(1)})
     source = InFolders(root)
     assert keys(source) == ["9"]
     assert {"train/9.png", "train/10.png", "val/2.png"} <= set(source.extras())
@@ -238,13 +238,13 @@ def test_samples_without_a_file_that_selects_are_skipped(root: Path) -> None:
 
 
 def test_a_shared_file_is_read_if_all_samples_have_it(root: Path) -> None:
-    write(root, {"val/2_edges.png": picture(2), "train/10_edges.png": picture(3)})
+    write(root, {"val/2_edges.png": image(2), "train/10_edges.png": image(3)})
     assert "edges" not in Selected(root).schema
     assert "edges" not in Selected(root)[0]["files"]
-    write(root, {"train/9_edges.png": picture(4)})
+    write(root, {"train/9_edges.png": image(4)})
     source = Selected(root)
     assert source.schema.names[:4] == ("key", "image", "mask", "edges")
-    assert source[1]["edges"] == picture(4)
+    assert source[1]["edges"] == image(4)
 
 
 def test_a_sample_may_have_several_files_of_a_role(root: Path) -> None:
@@ -293,5 +293,5 @@ def test_an_unknown_value_of_an_option_is_refused(root: Path, options: dict[str,
 
 
 def test_recognition_counts_samples_with_labels() -> None:
-    assert Source.recognise(["a/1.png", "a/1.txt", "2.png", "3.png", "3.old"]) == "counts of things: 2 views"
-    assert Source.recognise(["1.png", "2.txt"]) is None
+    assert Source.recognize(["a/1.png", "a/1.txt", "2.png", "3.png", "3.old"]) == "counts of things: 2 views"
+    assert Source.recognize(["1.png", "2.txt"]) is None

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packer.errors import BadInput, InvalidRequest
-from packer.sources.image_files.folder import SUFFIXES, Source, recognise
-from tests.support.source_trees import image_folder, picture, write
+from packer.sources.image_files.folder import SUFFIXES, Source, recognize
+from tests.support.source_trees import image, image_folder, write
 
 PARTS = st.text("ab-.A é", min_size=1, max_size=3).filter(lambda part: part.strip(".") != "")
 
@@ -43,7 +43,7 @@ def test_classes_are_sorted_folders_and_samples_stand_in_imagefolder_order(tmp_p
     ]
     assert [int(source[index]["label"]) for index in range(6)] == [0, 1, 1, 1, 2, 2]
     assert source[0]["label"].dtype == np.int64
-    assert source[2]["image"] == picture(1, suffix=".jpg")
+    assert source[2]["image"] == image(1, suffix=".jpg")
     assert source.schema.names == ("key", "image", "label")
 
 
@@ -84,9 +84,9 @@ def test_images_in_and_beside_folders_need_a_decision(tmp_path: Path) -> None:
         InvalidRequest, match=r"1 image directly in the root \(such as loose.png\) and 2 in folders.*--classes"
     ):
         Source(root)
-    labelled = Source(root, classes="folders")
-    assert keys(labelled) == ["c/a.png", "c/b.png"]
-    assert [key for key, _ in labelled.left_out] == ["loose.png"]
+    labeled = Source(root, classes="folders")
+    assert keys(labeled) == ["c/a.png", "c/b.png"]
+    assert [key for key, _ in labeled.left_out] == ["loose.png"]
     plain = Source(root, classes="none")
     assert keys(plain) == ["loose.png", "c/a.png", "c/b.png"]
     assert plain.left_out == []
@@ -166,7 +166,7 @@ def test_a_broken_link_is_an_error_when_read(tmp_path: Path) -> None:
         source[1]
 
 
-def test_recognise_counts_images_and_folders() -> None:
-    assert recognise(["a.jpg", "b.png", "x.txt"]) == "image folder: 2 images"
-    assert recognise(["c/a.jpg", "d/b.png", "d/e/c.png"]) == "image folder: 3 images in 2 folders"
-    assert recognise(["x.txt"]) is None
+def test_recognize_counts_images_and_folders() -> None:
+    assert recognize(["a.jpg", "b.png", "x.txt"]) == "image folder: 2 images"
+    assert recognize(["c/a.jpg", "d/b.png", "d/e/c.png"]) == "image folder: 3 images in 2 folders"
+    assert recognize(["x.txt"]) is None

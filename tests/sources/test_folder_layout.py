@@ -1,4 +1,4 @@
-"""What the folders in a folder are: classes, splits above them, or pictures and what belongs to them."""
+"""What the folders in a folder are: classes, splits above them, or images and what belongs to them."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ from packer.sources._name_words import ordered_splits, split_rank
 from packer.sources.image_files.folder import Source
 from packer.tools.advice import Question, advise
 from packer.tools.workload import Subject
-from tests.support.source_trees import cornell, picture, write
+from tests.support.source_trees import cornell, image, write
 
 
 def tree(root: Path, *names: str) -> Path:
@@ -50,9 +50,7 @@ def test_flat_splits_are_refused_as_classes(tmp_path: Path) -> None:
 
 
 def test_what_is_only_measured_or_was_packed_before_may_have_any_layout(tmp_path: Path) -> None:
-    root = write(
-        tmp_path / "data", {f"{split}/cat/{n}.png": picture(n) for split in ("train", "val") for n in range(2)}
-    )
+    root = write(tmp_path / "data", {f"{split}/cat/{n}.png": image(n) for split in ("train", "val") for n in range(2)})
     assert Subject(root).count() == 4
     convert_source(
         Source(root, layout="unchecked"), tmp_path / "old", ConversionOptions(source={"kind": "folder", "options": {}})
@@ -134,7 +132,7 @@ def packed(root: Path, target: Path, **options: str) -> ConversionSummary:
     return convert_source(Source(root), target, ConversionOptions(**options))  # type: ignore[arg-type]
 
 
-def test_pictures_that_are_not_upright_are_counted(tmp_path: Path) -> None:
+def test_images_that_are_not_upright_are_counted(tmp_path: Path) -> None:
     root = tmp_path / "data"
     (root / "c").mkdir(parents=True)
     for number, orientation in enumerate((0, 1, 3, 6, 8)):
@@ -142,11 +140,9 @@ def test_pictures_that_are_not_upright_are_counted(tmp_path: Path) -> None:
         if orientation:
             exif[0x0112] = orientation
         Image.fromarray(np.zeros((8, 16, 3), np.uint8)).save(root / f"c/{number}.jpg", exif=exif)
-    kept = "3 of 5 pictures not upright by EXIF orientation: left as they are; --exif rotate turns them"
+    kept = "3 of 5 images not upright by EXIF orientation: left as they are; --exif rotate turns them"
     assert kept in packed(root, tmp_path / "a").notes
-    assert (
-        "3 of 5 pictures not upright by EXIF orientation: turned" in packed(root, tmp_path / "b", exif="rotate").notes
-    )
+    assert "3 of 5 images not upright by EXIF orientation: turned" in packed(root, tmp_path / "b", exif="rotate").notes
     cv2.imwrite(str(root / "c/5.jpg"), np.zeros((8, 16, 3), np.uint8))
     for number in (2, 3, 4):
         (root / f"c/{number}.jpg").unlink()
@@ -155,9 +151,9 @@ def test_pictures_that_are_not_upright_are_counted(tmp_path: Path) -> None:
 
 
 def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
-    first = write(tmp_path / "first", {f"{name}/1.png": picture(1) for name in ("ape", "cat", "dog")})
+    first = write(tmp_path / "first", {f"{name}/1.png": image(1) for name in ("ape", "cat", "dog")})
     convert_source(Source(first), tmp_path / "first.pack", ConversionOptions())
-    second = write(tmp_path / "second", {"dog/1.png": picture(2), "cat/2.png": picture(3)})
+    second = write(tmp_path / "second", {"dog/1.png": image(2), "cat/2.png": image(3)})
     assert int(Source(second)[1]["label"]) == 1
     known = parameters({"classes_from": tmp_path / "first.pack"})
     request = SourceSpec(options=known)
@@ -166,7 +162,7 @@ def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
     assert {source.key(row): int(source[row]["label"]) for row in range(2)} == {"cat/2.png": 1, "dog/1.png": 2}
     convert_source(source, tmp_path / "second.pack", ConversionOptions(source=request.to_json(source)))
     assert list(Comparison(tmp_path / "second.pack", second).problems()) == []
-    write(second, {"zebra/1.png": picture(4)})
+    write(second, {"zebra/1.png": image(4)})
     with pytest.raises(BadInput, match="1 class that the pack of --classes-from does not have: zebra; it has ape, cat"):
         request.open(second)
     with pytest.raises(InvalidRequest, match="--classes-from"):
@@ -259,7 +255,7 @@ def test_unclear_folders_are_an_error_that_offers_each_reading(tmp_path: Path, n
     "files",
     [
         ("train/a.jpg", "car/b.jpg", "bus/c.jpg"),
-        ("mask/1.jpg", "picture/2.jpg", "chair/3.jpg"),
+        ("mask/1.jpg", "image/2.jpg", "chair/3.jpg"),
         ("cat/tabby/1.jpg", "cat/siamese/2.jpg", "dog/boxer/3.jpg", "dog/poodle/4.jpg"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 import packer
 from tests.support.foreign_environments import said_by
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import image, write
 
 TFRECORD = """
 import pathlib, sys
@@ -48,18 +48,18 @@ writer.close()
 COUNT = 10
 
 
-def pictures(root: Path) -> list[bytes]:
-    """Ten pictures in a folder; their bytes in the order of the names."""
-    found = [picture(number, suffix=(".jpg", ".png")[number % 2]) for number in range(COUNT)]
+def images(root: Path) -> list[bytes]:
+    """Ten images in a folder; their bytes in the order of the names."""
+    found = [image(number, suffix=(".jpg", ".png")[number % 2]) for number in range(COUNT)]
     write(root, {f"{number:02d}{('.jpg', '.png')[number % 2]}": data for number, data in enumerate(found)})
     return found
 
 
 def packed(tmp_path: Path, environment: str, program: str) -> tuple[list[bytes], packer.datasets.PackDataset]:
     """What lies in the folder, and the pack of what the library wrote of it."""
-    found = pictures(tmp_path / "pictures")
+    found = images(tmp_path / "images")
     (tmp_path / "written").mkdir()
-    said_by(environment, program, tmp_path / "pictures", tmp_path / "written")
+    said_by(environment, program, tmp_path / "images", tmp_path / "written")
     made = packer.convert(tmp_path / "written", tmp_path / "a.pack")
     assert made.samples == COUNT
     return found, packer.open(tmp_path / "a.pack", output="numpy")

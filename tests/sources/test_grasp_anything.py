@@ -18,7 +18,7 @@ from packer.sources._detection import detect
 from packer.sources.grasp.grasp_anything import Source
 from tests.support.layout_trees import grasp_anything
 from tests.support.layout_trees.grasp_anything import GRASPS, TEXT, A, B, C, npy, rows, saved, square
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import image, write
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_one_image_with_several_label_files_is_one_sample(root: Path) -> None:
 
 
 def test_numbers_of_two_digits_are_objects_in_order(root: Path) -> None:
-    """The loader of Grasp-Anything's authors takes one digit away, so that `_10` names the picture `..._1.jpg`."""
+    """The loader of Grasp-Anything's authors takes one digit away, so that `_10` names the image `..._1.jpg`."""
     sample = Source(root)[0]
     assert sample["label_keys"] == [f"{A}_0", f"{A}_2", f"{A}_10"]
     assert sample["grasp_objects"].tolist() == [0] * 3 + [2] + [10] * 4
@@ -76,9 +76,7 @@ def test_numbers_of_two_digits_are_objects_in_order(root: Path) -> None:
 
 
 def test_an_image_whose_name_ends_in_a_number_keeps_its_label_files(root: Path) -> None:
-    write(
-        root, {f"image/{A}_10.jpg": picture(7, suffix=".jpg"), f"grasp_label_positive/{A}_10_4.pt": saved(rows(5, 2))}
-    )
+    write(root, {f"image/{A}_10.jpg": image(7, suffix=".jpg"), f"grasp_label_positive/{A}_10_4.pt": saved(rows(5, 2))})
     source = Source(root)
     assert [source.key(index) for index in range(4)] == [A, f"{A}_10", B, C]
     assert source[1]["label_keys"] == [f"{A}_10_4"] and source[1]["grasp_objects"].tolist() == [4, 4]
@@ -225,7 +223,7 @@ def plusplus(root: Path) -> Path:
     made = {f"seen/positive_grasp/{stem}.pt": saved(rows(seed, 2)) for seed, stem in enumerate(files)}
     made |= {f"seen/grasp_instructions/{stem}.pkl": pickle.dumps(f"Grasp {stem}") for stem in list(files)[1:]}
     made |= {f"part_mask/{stem}.npy": npy(square(seed).astype(np.uint8)) for seed, stem in enumerate(files)}
-    made |= {f"prompt/{A}.pkl": pickle.dumps(TEXT), f"image/{A}.jpg": picture(1, suffix=".jpg")}
+    made |= {f"prompt/{A}.pkl": pickle.dumps(TEXT), f"image/{A}.jpg": image(1, suffix=".jpg")}
     return write(root, made)
 
 
@@ -309,5 +307,5 @@ def test_images_or_labels_alone_are_refused(root: Path) -> None:
             Source(root / folder)
 
 
-def test_it_is_recognised(root: Path) -> None:
+def test_it_is_recognized(root: Path) -> None:
     assert detect(root) == ("grasp-anything", "Grasp-Anything: 2 images")

@@ -15,7 +15,7 @@ from packer.sources._detection import detect
 from packer.sources.grasp.graspnet_rect import Source
 from tests.support.layout_trees import graspnet_rect
 from tests.support.layout_trees.graspnet_rect import PLACES, npy, rows
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import image, write
 
 KEYS = [f"scene_{scene}/{camera}/{number}" for scene, camera, number in PLACES]
 
@@ -74,7 +74,7 @@ def test_splits_are_those_of_the_scenes(root: Path) -> None:
      (160, "test_novel"), (189, "test_novel"), (190, "other")],
 )  # fmt: skip
 def test_where_splits_end(tmp_path: Path, scene: int, split: str) -> None:
-    write(tmp_path, {f"scene_{scene:04d}/kinect/rgb/0000.png": picture(1)})
+    write(tmp_path, {f"scene_{scene:04d}/kinect/rgb/0000.png": image(1)})
     assert Source(tmp_path).schema["split"].classes == (split,)
 
 

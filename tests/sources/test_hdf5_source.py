@@ -21,7 +21,7 @@ from packer.sources.arrays import _hdf5_arrays as hdf5_arrays
 from packer.sources.arrays.hdf5 import Source
 from tests.support.audit_events import watched
 from tests.support.child_processes import child
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import image, write
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (11, 20, 24, 3), np.uint8)
 LABELS = np.arange(11) % 3
@@ -48,7 +48,7 @@ def made(path: Path, **arrays: Any) -> Path:
 
 
 def encoded(count: int = 11) -> list[bytes]:
-    return [picture(row, suffix=".jpg") for row in range(count)]
+    return [image(row, suffix=".jpg") for row in range(count)]
 
 
 def ragged(path: Path, values: list[bytes], **arrays: Any) -> Path:
@@ -100,7 +100,7 @@ def test_depth_keeps_every_bit(dtype: str, tmp_path: Path) -> None:
     assert packer.verify(tmp_path / "a.pack", source=tmp_path / "a.h5").problems == ()
 
 
-def test_encoded_pictures_keep_their_bytes(tmp_path: Path) -> None:
+def test_encoded_images_keep_their_bytes(tmp_path: Path) -> None:
     values = encoded()
     root = ragged(tmp_path / "a.h5", values, label=np.array(["b", "a", "c"] * 4, h5py.string_dtype())[:11])
     source = Source(root)

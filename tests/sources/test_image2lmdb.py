@@ -11,10 +11,10 @@ from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest
 from packer.sources._detection import detect
 from packer.sources.records.image2lmdb import Source
-from tests.support.arrow_payloads import VERSIONS, built, of_picture, recorded
+from tests.support.arrow_payloads import VERSIONS, built, recorded
 from tests.support.conversions import packed
 from tests.support.foreign_files import lmdb_environment
-from tests.support.source_trees import image2lmdb, picture, tree, write
+from tests.support.source_trees import image, image2lmdb, tree, write
 
 # in the order of ImageFolder: class by class, in it folder by folder, file by file
 NAMES = ("a/1.png", "a/2.png", "a/b/1.png", "a-b/0.PNG", "c/3 4.png")
@@ -22,14 +22,14 @@ LABELS = [0, 0, 0, 1, 2]
 
 
 def originals(root: Path) -> Path:
-    """The folder that was packed: names that sort otherwise as paths, one that is there twice, and no picture."""
-    return write(root, {**{name: picture(at) for at, name in enumerate(NAMES)}, "a/notes.txt": "no picture"})
+    """The folder that was packed: names that sort otherwise as paths, one that is there twice, and no image."""
+    return write(root, {**{name: image(at) for at, name in enumerate(NAMES)}, "a/notes.txt": "no image"})
 
 
 def made(root: Path, names: tuple[str, ...] = NAMES, *, lists: bool = True) -> Path:
     """The LMDB of that folder, with its list of names."""
     names = tuple(sorted(names, key=lambda name: (name.partition("/")[0], name.rpartition("/")[0], name)))
-    entries = {str(at).encode(): built(picture(NAMES.index(name))) for at, name in enumerate(names)}
+    entries = {str(at).encode(): built(image(NAMES.index(name))) for at, name in enumerate(names)}
     entries |= {b"__keys__": built([str(at).encode() for at in range(len(names))]), b"__len__": built(len(names))}
     path = lmdb_environment(root / "train.lmdb", entries, is_folder=False)
     if lists:
@@ -40,7 +40,7 @@ def made(root: Path, names: tuple[str, ...] = NAMES, *, lists: bool = True) -> P
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_payloads_of_the_real_pyarrow_are_read(tmp_path: Path, version: str) -> None:
-    entries = {str(at).encode(): of_picture(version, b"picture %02d" % at) for at in (0, 1, 10)}
+    entries = {str(at).encode(): of_image(version, b"picture %02d" % at) for at in (0, 1, 10)}
     entries |= {b"__keys__": recorded(version)["keys"], b"__len__": recorded(version)["length"]}
     root = lmdb_environment(tmp_path / "train.lmdb", entries, is_folder=False)
     assert detect(root)[0] == "image2lmdb"
@@ -85,7 +85,7 @@ def test_a_pack_states_no_folder_of_this_machine_and_equals_its_lmdb(tmp_path: P
     assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
     packer.extract(tmp_path / "a.pack", tmp_path / "out")
     assert sorted(data for name, data in tree(tmp_path / "out").items() if name.endswith(b".png")) == sorted(
-        picture(at) for at in range(len(NAMES))
+        image(at) for at in range(len(NAMES))
     )
 
 
@@ -97,7 +97,7 @@ def test_a_folder_that_is_not_the_one_that_was_packed_is_refused(tmp_path: Path)
         Source(root, labels_from=str(folder))
     unlisted = made(tmp_path / "other", lists=False)
     assert len(Source(unlisted, labels_from=str(folder))) == len(NAMES)
-    (folder / "a/22.png").write_bytes(picture(99))
+    (folder / "a/22.png").write_bytes(image(99))
     with pytest.raises(InvalidRequest, match="a/22.png: differs from number 1"):
         Source(unlisted, labels_from=str(folder))
     (folder / "a/22.png").unlink()
@@ -105,8 +105,8 @@ def test_a_folder_that_is_not_the_one_that_was_packed_is_refused(tmp_path: Path)
         Source(root, labels_from=str(folder))
     with pytest.raises(InvalidRequest, match="option labels_from: .*no such folder"):
         Source(root, labels_from=str(tmp_path / "nowhere"))
-    with pytest.raises(InvalidRequest, match="no pictures in folders that are their classes"):
-        Source(root, labels_from=str(write(tmp_path / "flat", {"a.png": picture(1)})))
+    with pytest.raises(InvalidRequest, match="no images in folders that are their classes"):
+        Source(root, labels_from=str(write(tmp_path / "flat", {"a.png": image(1)})))
 
 
 def test_labels_from_is_of_no_other_source(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_list_that_is_none_is_an_error_with_its_line(tmp_path: Path, line: str
 
 
 def test_pairs_and_damage_are_named(tmp_path: Path) -> None:
-    entries = {b"0": built(picture(0)), b"1": built(picture(1)), b"2": built((picture(2), 1))}
+    entries = {b"0": built(image(0)), b"1": built(image(1)), b"2": built((image(2), 1))}
     entries[b"__keys__"] = built([b"0", b"1", b"2"])
     source = Source(lmdb_environment(tmp_path / "a.lmdb", entries, is_folder=False))
     with pytest.raises(BadInput, match=r"a.lmdb: record at byte .*\(00000002\): expected bytes alone, found list"):

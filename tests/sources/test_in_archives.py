@@ -33,7 +33,7 @@ from tests.support.archives import MAKERS, deflated, gnu, packed, pax, stored, t
 from tests.support.child_processes import forked
 from tests.support.conversions import digest
 from tests.support.descriptors import open_files
-from tests.support.source_trees import BUILDERS, mask, photos, picture, tree, write
+from tests.support.source_trees import BUILDERS, image, mask, photos, tree, write
 
 FOLDER_LIKE = [name for name in BUILDERS if not sources.load(name).Source.holds_records]
 
@@ -134,7 +134,7 @@ def test_a_zip_is_a_folder(tmp_path: Path) -> None:
 
 
 def test_what_a_mac_adds_to_a_zip_does_not_keep_its_folder_from_being_the_root(tmp_path: Path) -> None:
-    members = {f"photos/{kind}/{n}.png": picture(n) for kind in ("cat", "dog") for n in range(2)}
+    members = {f"photos/{kind}/{n}.png": image(n) for kind in ("cat", "dog") for n in range(2)}
     left = {"__MACOSX/photos/cat/._0.png": b"x", "__MACOSX/._photos": b"x", ".DS_Store": b"x"}
     (tmp_path / "photos.zip").write_bytes(zip_of(left | members))
     source, _ = SourceSpec().open(tmp_path / "photos.zip")
@@ -144,7 +144,7 @@ def test_what_a_mac_adds_to_a_zip_does_not_keep_its_folder_from_being_the_root(t
 
 
 def test_one_folder_that_the_finder_packed_is_the_root_whatever_the_zip_is_called(tmp_path: Path) -> None:
-    members = {f"photos/{kind}/{n}.png": picture(n) for kind in ("cat", "dog") for n in range(2)}
+    members = {f"photos/{kind}/{n}.png": image(n) for kind in ("cat", "dog") for n in range(2)}
     left = {"__MACOSX/photos/cat/._0.png": b"x", "__MACOSX/._photos": b"x"}
     (tmp_path / "photos.zip").write_bytes(zip_of(members))
     convert(tmp_path / "photos.zip", tmp_path / "plain.pack")
@@ -155,18 +155,18 @@ def test_one_folder_that_the_finder_packed_is_the_root_whatever_the_zip_is_calle
     assert list(Comparison(tmp_path / "finder.pack", tmp_path / "photos (1).zip").problems()) == []
 
 
-@pytest.mark.parametrize("others", [{"b/2.png": picture(2)}, {"2.png": picture(2)}, {}])
+@pytest.mark.parametrize("others", [{"b/2.png": image(2)}, {"2.png": image(2)}, {}])
 def test_folders_that_the_finder_packed_beside_others_or_without_folders_stay(
     tmp_path: Path, others: dict[str, bytes]
 ) -> None:
-    inner = "a/x/1.png" if others else "a/1.png"  # pictures in one folder: it is their class
-    (tmp_path / "x.zip").write_bytes(zip_of({inner: picture(1), "__MACOSX/._a": b"x", **others}))
+    inner = "a/x/1.png" if others else "a/1.png"  # images in one folder: it is their class
+    (tmp_path / "x.zip").write_bytes(zip_of({inner: image(1), "__MACOSX/._a": b"x", **others}))
     found = open_tree(tmp_path / "x.zip").contents
     assert found is not None and inner in found.names
 
 
 def test_the_advice_on_a_folder_in_an_archive_names_no_path_that_is_not_there(tmp_path: Path) -> None:
-    members = {f"photos/{kind}/{n}.png": picture(n) for kind in ("cat", "dog") for n in range(2)}
+    members = {f"photos/{kind}/{n}.png": image(n) for kind in ("cat", "dog") for n in range(2)}
     (tmp_path / "other.zip").write_bytes(zip_of(members))
     with pytest.raises(InvalidRequest, match="give photos of the archive"):
         SourceSpec().open(tmp_path / "other.zip")
@@ -206,14 +206,14 @@ def test_class_folders_with_a_late_second_member_cannot_be_decided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_detection, "_LOOKED_AT", 2)
-    members = {name: picture(1) for name in ("a/1.png", "a/2.png", "b/3.png", "b/3.jpg")}
+    members = {name: image(1) for name in ("a/1.png", "a/2.png", "b/3.png", "b/3.jpg")}
     (tmp_path / "a.tar").write_bytes(tar_of(members))
     with pytest.raises(InvalidRequest, match="cannot decide what it is; say --from folder .* or --from webdataset"):
         detect(tmp_path / "a.tar")
 
 
 def test_a_tar_of_tars_cannot_be_decided(tmp_path: Path) -> None:
-    inner = tar_of({"0.jpg": picture(0, suffix=".jpg")})
+    inner = tar_of({"0.jpg": image(0, suffix=".jpg")})
     (tmp_path / "a.tar").write_bytes(tar_of({"n01.tar": inner, "n02.tar": inner}))
     with pytest.raises(InvalidRequest, match="holds tars: cannot decide what it is; say --from folder .* a folder per"):
         detect(tmp_path / "a.tar")
@@ -221,7 +221,7 @@ def test_a_tar_of_tars_cannot_be_decided(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("members", [("a/1.jpg", "a/1.cls"), ("1.jpg", "2.jpg"), ("./a/x.seg.png", "./a/x.jpg")])
 def test_samples_in_a_tar_stay_webdataset(tmp_path: Path, members: tuple[str, ...]) -> None:
-    (tmp_path / "a.tar").write_bytes(tar_of(dict.fromkeys(members, picture(1))))
+    (tmp_path / "a.tar").write_bytes(tar_of(dict.fromkeys(members, image(1))))
     assert detect(tmp_path / "a.tar")[0] == "webdataset"
 
 
@@ -231,7 +231,7 @@ def test_grasp_sets_are_told_in_archives(tmp_path: Path, kind: str, maker: Calla
     assert detect(maker(BUILDERS[kind](tmp_path / "in"), tmp_path / "x"))[0] == kind
 
 
-def test_an_archive_without_pictures_says_what_is_in_it(tmp_path: Path) -> None:
+def test_an_archive_without_images_says_what_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(zip_of({"a.pdf": b"1", "b/c.pdf": b"2"}))
     with pytest.raises(InvalidRequest, match=r"no known data set: found 2 files \(\.pdf 2\)"):
         detect(tmp_path / "a.zip")
@@ -250,7 +250,7 @@ def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_sidecars_lie_in_the_archive(tmp_path: Path) -> None:
-    files = {f"images/{number}.jpg": picture(number, suffix=".jpg") for number in range(4)}
+    files = {f"images/{number}.jpg": image(number, suffix=".jpg") for number in range(4)}
     files |= {f"masks/{number}.png": mask(number) for number in range(4)}
     folder = write(tmp_path / "in", files)
     beside = ("mask=masks/{stem}.png:mask",)
@@ -281,7 +281,7 @@ def test_splits_name_files_of_the_archive(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_skipped_and_listed_as_of_the_folder(tmp_path: Path) -> None:
     folder = photos(tmp_path / "in")
-    write(folder, {"class0/bad.jpg": b"\xff\xd8\xff no picture", "class1/x.heic": b"\0\0\0\x18ftypheic"})
+    write(folder, {"class0/bad.jpg": b"\xff\xd8\xff no image", "class1/x.heic": b"\0\0\0\x18ftypheic"})
     for archive in (gnu(folder, tmp_path / "t"), deflated(folder, tmp_path / "z")):
         with pytest.raises(BadInput, match="2 of 14 samples cannot be packed"):
             convert(archive, tmp_path / "no.pack", kind="folder")
@@ -298,7 +298,7 @@ def test_a_changed_archive_is_a_changed_source(tmp_path: Path) -> None:
     folder = photos(tmp_path / "in")
     archive = stored(folder, tmp_path / "x")
     convert(archive, tmp_path / "a.pack")
-    write(folder, {"class0/0000.jpg": picture(99, suffix=".jpg")})
+    write(folder, {"class0/0000.jpg": image(99, suffix=".jpg")})
     archive = stored(folder, tmp_path / "x")
     problems = list(Comparison(tmp_path / "a.pack", archive).problems())
     assert len(problems) == 1 and "x.zip/class0/0000.jpg" in problems[0] and "differs" in problems[0]
@@ -341,8 +341,8 @@ def test_a_conversion_that_was_interrupted_goes_on_in_the_archive(
 
 
 def test_clutter_is_passed_over_as_in_a_folder(tmp_path: Path) -> None:
-    files = {"cat/1.png": picture(1), "cat/._1.png": b"x", "__MACOSX/cat/._1.png": b"x", ".DS_Store": b""}
-    files |= {".git/config": b"", ".mine/2.png": picture(2), ".mine/deep/3.png": picture(3)}
+    files = {"cat/1.png": image(1), "cat/._1.png": b"x", "__MACOSX/cat/._1.png": b"x", ".DS_Store": b""}
+    files |= {".git/config": b"", ".mine/2.png": image(2), ".mine/deep/3.png": image(3)}
     folder = write(tmp_path / "in", files)
     expected = sources.load("folder").Source(folder)
     for maker in (gnu, stored):
@@ -366,12 +366,12 @@ def test_labels_of_image2lmdb_from_an_archive(tmp_path: Path) -> None:
 
 
 def with_member(kind: bytes, *, link: str = "") -> bytes:
-    """A tar with a picture and a member of some kind."""
+    """A tar with an image and a member of some kind."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
         info = tarfile.TarInfo("cat/1.png")
-        info.size = len(picture(1))
-        archive.addfile(info, io.BytesIO(picture(1)))
+        info.size = len(image(1))
+        archive.addfile(info, io.BytesIO(image(1)))
         other = tarfile.TarInfo("cat/2.png")
         other.type, other.linkname = kind, link
         archive.addfile(other)
@@ -399,7 +399,7 @@ def zip_link() -> bytes:
     return file.getvalue()
 
 
-PNG = picture(1)
+PNG = image(1)
 TAR = tar_of({"a/1.png": PNG, "a/2.png": PNG})
 INNER = tar_of({"1.png": PNG})
 REFUSED = {

@@ -26,7 +26,7 @@ from tests.support import source_trees
 from tests.support.command_line import run
 from tests.support.conversions import digest, opened, packed
 
-JPEG = source_trees.picture(1, suffix=".jpg")
+JPEG = source_trees.image(1, suffix=".jpg")
 OUT = "is a link out of the folder; --follow-links"
 
 
@@ -34,7 +34,7 @@ def set_of(tmp_path: Path) -> Path:
     """A folder of two classes beside one that is none of its business."""
     source_trees.write(tmp_path / "home", {"secret": b"secret", "deep/photo.jpg": JPEG})
     return source_trees.write(
-        tmp_path / "in", {"a/1.jpg": JPEG, "b/2.jpg": source_trees.picture(2, suffix=".jpg"), "z.txt": b"list"}
+        tmp_path / "in", {"a/1.jpg": JPEG, "b/2.jpg": source_trees.image(2, suffix=".jpg"), "z.txt": b"list"}
     )
 
 
@@ -128,7 +128,7 @@ def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
 @pytest.mark.one_in(32)
 @pytest.mark.parametrize("name", sources.names())
 def test_a_set_of_links_is_refused_before_anything_is_read_unless_asked(tmp_path: Path, name: str) -> None:
-    """As people link their pictures to a store: every file is a link."""
+    """As people link their images to a store: every file is a link."""
     store = source_trees.BUILDERS[name](tmp_path / "store")
     root = tmp_path / "in"
     root.mkdir()

@@ -10,9 +10,9 @@ import packer
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
 from packer.sources._detection import detect
-from packer.sources.grasp.ivalab import Source, recognise
+from packer.sources.grasp.ivalab import Source, recognize
 from tests.support.layout_trees import ivalab
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import image, write
 
 
 @pytest.fixture
@@ -35,14 +35,14 @@ def test_values_are_those_of_the_files(root: Path, tmp_path: Path) -> None:
     assert (dataset.schema["depth"].dtype, dataset.schema["depth"].invalid) == ("uint16", 0)
 
 
-def test_bytes_of_pictures_are_kept(root: Path) -> None:
+def test_bytes_of_images_are_kept(root: Path) -> None:
     sample = Source(root)[0]
     assert sample["rgb"] == (root / "rgbd/rgb_0000.jpg").read_bytes()
     assert sample["grasps_file"] == ivalab.ANNOTATIONS.encode()
 
 
 def test_copies_of_an_editor_and_cut_ones_are_no_labels(root: Path) -> None:
-    more = {"rgb_cropped320/rgb_0000Cropped320.png": picture(7), "rgd/rgd_0000.png": picture(8)}
+    more = {"rgb_cropped320/rgb_0000Cropped320.png": image(7), "rgd/rgd_0000.png": image(8)}
     more |= {"rgd_cropped320/rgb_0000_annotationsCropped320.txt": "1 2\n"}  # type: ignore[dict-item]
     source = Source(write(root, more))
     assert len(source) == 3
@@ -63,7 +63,7 @@ def test_annotations_alone_as_the_repository_has_them_are_refused(root: Path) ->
         path.unlink()
     with pytest.raises(InvalidRequest, match=r"ivalab.*rgb_NNNN\.jpg"):
         Source(root)
-    assert recognise(["annotations/rgb_0001_annotations.txt"]) is None
+    assert recognize(["annotations/rgb_0001_annotations.txt"]) is None
 
 
 def test_ill_formed_labels(root: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from packer.errors import BadInput
 from packer.sources._trees.listing import scan
 from packer.sources.grasp._label_files import corners
-from packer.sources.grasp.jacquard import Source, recognise
+from packer.sources.grasp.jacquard import Source, recognize
 from tests.support.source_trees import HASH_31, HASH_32, JACQUARD_ROWS, jacquard, view, write
 
 ROWS = st.tuples(
@@ -182,6 +182,6 @@ def test_a_view_in_two_folders_is_an_error_naming_both(root: Path) -> None:
     assert len(skipped) == 3
 
 
-def test_recognise_counts_views(root: Path) -> None:
-    assert recognise(scan(root).names) == "Jacquard grasps: 4 views"
-    assert recognise(["1_photo_RGB.png", "1_photo_mask.png"]) is None
+def test_recognize_counts_views(root: Path) -> None:
+    assert recognize(scan(root).names) == "Jacquard grasps: 4 views"
+    assert recognize(["1_photo_RGB.png", "1_photo_mask.png"]) is None

@@ -17,7 +17,7 @@ from packer.sources.image_files.folder import Source
 from tests.support.source_trees import depth, encoded, write
 
 # of six samples, four in the first split: {n} number, {s} train or val, {t} training or validation; what begins with
-# = is the picture, the others are name=companion
+# = is the image, the others are name=companion
 SETS: dict[str, tuple[str, ...]] = {
     "flat": ("={n}.jpg", "mask=mask_{n}.png"),
     "flat, both named": ("=img_{n}.jpg", "mask=mask_{n}.png"),
@@ -27,7 +27,7 @@ SETS: dict[str, tuple[str, ...]] = {
     "flat, suffix": ("={n}.jpg", "mask={n}.png"),
     "flat, in the middle": ("=a_rgb_{n}.png", "depth=a_depth_{n}.tiff"),
     "Cityscapes, beside each other": ("=c{n}_leftImg8bit.png", "mask=c{n}_gtFine_labelIds.png"),
-    "Cityscapes, with colours": (
+    "Cityscapes, with colors": (
         "=c{n}_leftImg8bit.png",
         "labelids=c{n}_gtFine_labelIds.png",
         "instanceids=c{n}_gtFine_instanceIds.png",
@@ -91,7 +91,7 @@ SETS: dict[str, tuple[str, ...]] = {
 
 
 def smooth(seed: int, suffix: str) -> bytes:
-    """A photograph: many colours."""
+    """A photograph: many colors."""
     rows, columns = np.mgrid[0:48, 0:64]
     planes = [(rows * (seed + 2) + 3 * columns) % 256, (2 * rows + columns + seed) % 256, (rows * columns) % 256]
     return encoded(suffix, np.stack(planes, axis=-1).astype(np.uint8))
@@ -105,13 +105,13 @@ def labels(seed: int) -> bytes:
     return encoded(".png", array)
 
 
-def picture_of_many_values(seed: int) -> bytes:
+def image_of_many_values(seed: int) -> bytes:
     """What a network gives: 256 values of one channel."""
     return encoded(".png", (np.arange(48 * 64).reshape(48, 64) * (seed + 1) // 12 % 256).astype(np.uint8))
 
 
 def built(root: Path, name: str) -> Mapping[str, dict[str, str]]:
-    """Makes the set; returns picture -> field -> path of what belongs to it."""
+    """Makes the set; returns image -> field -> path of what belongs to it."""
     expected = {}
     for n in range(6):
         words = {
@@ -128,7 +128,7 @@ def built(root: Path, name: str) -> Mapping[str, dict[str, str]]:
         for number, (field, path) in enumerate(pairs.items()):
             is_photo = field in ("color", *IMAGES)
             data = depth(n) if field == "depth" else smooth(9 + n, ".png") if is_photo else labels(n + number)
-            soft = picture_of_many_values(n) if others[number].endswith(":soft") else data
+            soft = image_of_many_values(n) if others[number].endswith(":soft") else data
             write(root, {path: soft})
     return expected
 
@@ -203,7 +203,7 @@ def test_published_sets_are_packed_as_pairs(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("masks", [("1/masks/e7.png", "1/masks/0b.png"), ("1/masks/9f.png",)], ids=["several", "one"])
 def test_masks_whose_names_do_not_follow_are_refused(tmp_path: Path, masks: tuple[str, ...]) -> None:
-    """DSB2018: the masks of a picture are named by chance."""
+    """DSB2018: the masks of an image are named by chance."""
     write(tmp_path, {"1/images/1.png": smooth(1, ".png"), "2/images/2.png": smooth(2, ".png")})
     write(tmp_path, {name: labels(1) for name in (*masks, "2/masks/c3.png", "2/masks/d4.png")})
     for classes in ("auto", "none"):
@@ -217,7 +217,7 @@ def test_masks_whose_names_do_not_follow_are_refused(tmp_path: Path, masks: tupl
     {"left/{n}.png": "photo", "right/{n}.png": "photo"},
     {"digit0/{n}.png": "labels", "digit1/{n}.png": "labels"},
     {"with_mask/with_mask_{n}.jpg": "photo", "without_mask/without_mask_{n}.jpg": "photo"},
-    {"mask/{n}0.jpg": "photo", "picture/{n}1.jpg": "photo", "chair/{n}2.jpg": "photo"},
+    {"mask/{n}0.jpg": "photo", "image/{n}1.jpg": "photo", "chair/{n}2.jpg": "photo"},
     {"a/IMG_{n}.jpg": "photo", "b/IMG_{n}.jpg": "photo", "a/IMG_{n}_edited.jpg": "photo"},
 ], ids=lambda files: next(iter(files)))  # fmt: skip
 def test_ordinary_classes_stay_classes(tmp_path: Path, files: dict[str, str]) -> None:
@@ -237,7 +237,7 @@ def test_a_false_alarm_ends_with_one_option(tmp_path: Path, name: str) -> None:
     assert len(source) == 6 * len(SETS[name])
 
 
-def test_a_second_mask_of_one_picture_goes_to_no_other_class(tmp_path: Path) -> None:
+def test_a_second_mask_of_one_image_goes_to_no_other_class(tmp_path: Path) -> None:
     """BUSI: `benign (1)_mask_1.png` is no mask of `malignant (1).png`."""
     for n in range(4):
         for c in ("benign", "malignant"):
@@ -339,7 +339,7 @@ def test_the_page_has_a_row_for_every_kind_of_pair() -> None:
     assert len(ROWS) >= 20
 
 
-def test_the_picture_of_a_hinted_pair_is_the_one_named_so(tmp_path: Path) -> None:
+def test_the_image_of_a_hinted_pair_is_the_one_named_so(tmp_path: Path) -> None:
     for n in range(8):
         write(tmp_path, {f"normal/{n}.png": smooth(n, ".png"), f"rgb/{n}.png": smooth(n + 9, ".png")})
     (note,) = (note for note in Source(tmp_path).notes if "belong to these" in note)

@@ -1,4 +1,4 @@
-"""--mask-colours: masks drawn in colors become numbers by a table, exactly, and geometries move them as numbers."""
+"""--mask-colors: masks drawn in colors become numbers by a table, exactly, and geometries move them as numbers."""
 
 import io
 import json
@@ -21,7 +21,7 @@ from packer.sources._color_table import ColorClass, class_names, read_color_clas
 from packer.sources._extend.mask_colors import MaskColors, add_mask_colors
 from packer.sources.image_files import pairs as pairs_source
 from packer.synthetic import load
-from tests.support.source_trees import encoded, photos, picture, tree, write
+from tests.support.source_trees import encoded, image, photos, tree, write
 
 COLORS = {"sky": (128, 128, 128), "road": (128, 64, 128), "car": (64, 0, 128), "void": (0, 0, 0)}
 CAMVID = "".join(f"{r} {g} {b}\t\t{name}\n" for name, (r, g, b) in COLORS.items())
@@ -45,17 +45,15 @@ def drawn(values: Values, *, mode: str = "RGB", suffix: str = "PNG") -> bytes:
 
 
 def saved(image: Image.Image, suffix: str = "PNG") -> bytes:
-    """The file of a picture, by Pillow."""
+    """The file of an image, by Pillow."""
     file = io.BytesIO()
     image.save(file, suffix)
     return file.getvalue()
 
 
 def camvid(root: Path, masks: Mapping[str, bytes], *, table: str = CAMVID) -> Path:
-    """Pictures and these masks in the folders of CamVid, and the table beside them."""
-    files = {
-        f"{name.partition('/')[0]}/{name.partition('/')[2]}.png": picture(3, height=24, width=32) for name in masks
-    }
+    """Images and these masks in the folders of CamVid, and the table beside them."""
+    files = {f"{name.partition('/')[0]}/{name.partition('/')[2]}.png": image(3, height=24, width=32) for name in masks}
     annotated = {f"{name.replace('/', 'annot/')}.png": mask for name, mask in masks.items()}
     return write(root, {**files, **annotated, "label_colors.txt": table})
 
@@ -135,7 +133,7 @@ def test_every_pixel_is_looked_up_whatever_the_file_has(tmp_path: Path) -> None:
     gray = np.where(numbers(3) < 2, 128, 0).astype(np.uint8)
     masks = {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2), mode="P"), "val/c": encoded(".png", gray)}
     root = camvid(tmp_path / "set", {**masks, "val/d": drawn(numbers(4), mode="RGBA")})
-    packer.convert(root, tmp_path / "pack", mask_colours=root / "label_colors.txt")
+    packer.convert(root, tmp_path / "pack", mask_colors=root / "label_colors.txt")
     with packer.open(tmp_path / "pack", output="numpy") as dataset:
         assert dataset.schema["mask"].classes == NAMES
         for index, name in enumerate(("train/a", "train/b", "val/c", "val/d")):
@@ -175,7 +173,7 @@ def test_a_geometry_moves_numbers_as_those_of_a_mask_of_numbers(tmp_path: Path) 
     )
     for resize in (None, 17):
         table = colors / "label_colors.txt"
-        packer.convert(colors, tmp_path / "a.pack", mask_colours={"mask": table}, resize=resize, overwrite=bool(resize))
+        packer.convert(colors, tmp_path / "a.pack", mask_colors={"mask": table}, resize=resize, overwrite=bool(resize))
         packer.convert(plain, tmp_path / "b.pack", resize=resize, overwrite=bool(resize))
         moves = Compose(RandomResizedCrop(16, scale=(0.3, 1.0)), RandomHorizontalFlip(), RandomRotation(20))
         for geometry in (None, moves):
@@ -187,15 +185,15 @@ def test_a_geometry_moves_numbers_as_those_of_a_mask_of_numbers(tmp_path: Path) 
 
 def test_moved_masks_are_extracted_as_their_numbers(tmp_path: Path) -> None:
     root = camvid(tmp_path / "set", {"train/a": drawn(numbers(1))})
-    whole = packer.convert(root, tmp_path / "whole", mask_colours=root / "label_colors.txt")
+    whole = packer.convert(root, tmp_path / "whole", mask_colors=root / "label_colors.txt")
     assert not [note for note in whole.notes if "left out" in note]
-    for source, options in ((tmp_path / "whole", {}), (root, {"mask_colours": root / "label_colors.txt"})):
+    for source, options in ((tmp_path / "whole", {}), (root, {"mask_colors": root / "label_colors.txt"})):
         pack, again = tmp_path / f"{source.name}.small", tmp_path / f"{source.name}.again"
         made = packer.convert(source, pack, resize=12, **options)  # type: ignore[arg-type]
         assert [note for note in made.notes if note.startswith("mask_file: left out: ") and "--resize" in note]
         result = CliRunner().invoke(extract, [str(pack), str(again)])
         assert result.exit_code == 0, result.output
-        assert "field mask: the numbers of its classes, not the colours" in result.output
+        assert "field mask: the numbers of its classes, not the colors" in result.output
         assert "0 skipped" in result.output
         with packer.open(pack, output="numpy") as dataset:
             assert np.array_equal(np.asarray(Image.open(again / "trainannot/a.png")), dataset[0]["mask"])
@@ -210,8 +208,8 @@ def test_another_color_is_an_error_with_its_pixel_or_void(tmp_path: Path) -> Non
     table = root / "label_colors.txt"
     said = r"trainannot/a\.png: color 1, 2, 3 at pixel x 7, y 5 .*label_colors\.txt; 2 pixels"
     with pytest.raises(BadInputs, match=said):
-        packer.convert(root, tmp_path / "pack", mask_colours=table)
-    packer.convert(root, tmp_path / "pack", mask_colours=table, unknown_colours="void")
+        packer.convert(root, tmp_path / "pack", mask_colors=table)
+    packer.convert(root, tmp_path / "pack", mask_colors=table, unknown_colors="void")
     wanted = numbers(1).copy()
     wanted[5, 7] = wanted[20, 3] = 255
     assert np.array_equal(mask_of(tmp_path / "pack")[0], wanted)
@@ -221,7 +219,7 @@ def test_another_color_is_an_error_with_its_pixel_or_void(tmp_path: Path) -> Non
 def test_values_beyond_255_make_a_mask_of_16_bit(tmp_path: Path) -> None:
     table = "id,r,g,b\n" + "".join(f"{1000 * n},{r},{g},{b}\n" for n, (r, g, b) in enumerate(COLORS.values()))
     root = camvid(tmp_path / "set", {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2))}, table=table)
-    packer.convert(root, tmp_path / "pack", mask_colours=root / "label_colors.txt")
+    packer.convert(root, tmp_path / "pack", mask_colors=root / "label_colors.txt")
     assert np.array_equal(mask_of(tmp_path / "pack")[1], 1000 * numbers(2).astype(np.int32))
 
 
@@ -235,12 +233,12 @@ def test_values_beyond_255_make_a_mask_of_16_bit(tmp_path: Path) -> None:
 def test_files_without_exact_colors_are_refused(mask: bytes, said: str, tmp_path: Path) -> None:
     root = camvid(tmp_path / "set", {"train/a": mask, "train/b": drawn(numbers(2))})
     with pytest.raises(BadInputs, match=said):
-        packer.convert(root, tmp_path / "pack", mask_colours=root / "label_colors.txt")
+        packer.convert(root, tmp_path / "pack", mask_colors=root / "label_colors.txt")
 
 
 def test_without_a_table_the_error_says_what_to_type(tmp_path: Path) -> None:
     root = camvid(tmp_path / "set", {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2))})
-    with pytest.raises(BadInputs, match="channels that differ is no mask.*--mask-colours FILE"):
+    with pytest.raises(BadInputs, match="channels that differ is no mask.*--mask-colors FILE"):
         packer.convert(root, tmp_path / "pack")
 
 
@@ -259,9 +257,9 @@ def test_one_of_several_masks_beside_photos_by_the_palette_of_voc(tmp_path: Path
         path.with_name(f"{path.stem}_ids.png").write_bytes(encoded(".png", ids))
     sidecars = {"mask": "_seg.png:mask", "ids": "_ids.png:mask"}
     with pytest.raises(InvalidRequest, match="NAME=FILE .*: mask, ids"):
-        packer.convert(root, tmp_path / "pack", sidecars=sidecars, mask_colours="voc")
+        packer.convert(root, tmp_path / "pack", sidecars=sidecars, mask_colors="voc")
     words = [str(root), str(tmp_path / "pack"), "--sidecar", "mask=_seg.png:mask", "--sidecar", "ids=_ids.png:mask"]
-    result = CliRunner().invoke(command, [*words, "--mask-colours", "mask=voc", "--json"])
+    result = CliRunner().invoke(command, [*words, "--mask-colors", "mask=voc", "--json"])
     assert result.exit_code == 0, result.output
     assert "masks in colors, by a table: mask (Pascal VOC's palette, 256 colors)" in json.loads(result.stdout)["notes"]
     with packer.open(tmp_path / "pack", output="numpy") as dataset:
@@ -273,9 +271,9 @@ def test_one_of_several_masks_beside_photos_by_the_palette_of_voc(tmp_path: Path
 
 def test_drawn_sets_in_colors_are_those_of_numbers(tmp_path: Path) -> None:
     for name, colors in (("numbers", False), ("colors", True)):
-        load("pairs").write(tmp_path / name, samples=3, classes=19, size=(48, 64), colours=colors)
+        load("pairs").write(tmp_path / name, samples=3, classes=19, size=(48, 64), colors=colors)
     packer.convert(tmp_path / "numbers", tmp_path / "numbers.pack")
-    packer.convert(tmp_path / "colors", tmp_path / "colors.pack", mask_colours=tmp_path / "colors/label_colors.txt")
+    packer.convert(tmp_path / "colors", tmp_path / "colors.pack", mask_colors=tmp_path / "colors/label_colors.txt")
     found, wanted = mask_of(tmp_path / "colors.pack"), mask_of(tmp_path / "numbers.pack")
     assert np.array_equal(found, wanted)
     with packer.open(tmp_path / "colors.pack") as dataset:
@@ -290,25 +288,25 @@ def test_what_has_no_mask_in_a_file_is_refused(tmp_path: Path) -> None:
     table.write_text(CAMVID)
     root = photos(tmp_path / "photos", 2)
     for wish, said in (
-        ({"mask_colours": table}, "no mask is one"),
-        ({"mask_colours": tmp_path / "none.txt"}, "there is no file"),
-        ({"mask_colours": {"depth": table}}, "no mask is one"),
-        ({"unknown_colours": "void"}, "--unknown-colours is for --mask-colours"),
-        ({"mask_colours": table, "unknown_colours": "black"}, "'black': expected 'error', 'void' or None"),
+        ({"mask_colors": table}, "no mask is one"),
+        ({"mask_colors": tmp_path / "none.txt"}, "there is no file"),
+        ({"mask_colors": {"depth": table}}, "no mask is one"),
+        ({"unknown_colors": "void"}, "--unknown-colors is for --mask-colors"),
+        ({"mask_colors": table, "unknown_colors": "black"}, "'black': expected 'error', 'void' or None"),
     ):
         with pytest.raises(InvalidRequest, match=said):
             packer.convert(root, tmp_path / "pack", **wish)  # type: ignore[arg-type]
     packer.convert(root, tmp_path / "pack")
-    with pytest.raises(InvalidRequest, match="is a pack, .*--mask-colours: for the original data"):
-        packer.convert(tmp_path / "pack", tmp_path / "other", mask_colours=table)
+    with pytest.raises(InvalidRequest, match="is a pack, .*--mask-colors: for the original data"):
+        packer.convert(tmp_path / "pack", tmp_path / "other", mask_colors=table)
     with pytest.raises(InvalidRequest, match="Python object"):
-        packer.convert([{"image": picture(1)}], tmp_path / "other", fields=["image"], mask_colours=table)
+        packer.convert([{"image": image(1)}], tmp_path / "other", fields=["image"], mask_colors=table)
 
 
 def test_the_manifest_keeps_the_table_and_takes_no_other_form(tmp_path: Path) -> None:
     root = camvid(tmp_path / "set", {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2))})
-    packer.convert(root, tmp_path / "pack", mask_colours=root / "label_colors.txt")
-    kept = manifests.read(tmp_path / "pack").options["source"]["mask_colours"]["mask"]
+    packer.convert(root, tmp_path / "pack", mask_colors=root / "label_colors.txt")
+    kept = manifests.read(tmp_path / "pack").options["source"]["mask_colors"]["mask"]
     assert kept == {"classes": [[n, *COLORS[name], name] for n, name in enumerate(NAMES)], "unknown": "error"}
     assert MaskColors.from_json("mask", kept).to_json() == kept
     for other in (

@@ -37,7 +37,7 @@ def med(path: Path, *, is_compressed: bool) -> Path:
 
 
 @pytest.mark.parametrize("options", [{"label_key": "labels"}, {"features": ("label=labels", "image=images:image")}])
-def test_the_size_of_a_sample_is_its_picture_whatever_is_named_first(tmp_path: Path, options: Any) -> None:
+def test_the_size_of_a_sample_is_its_image_whatever_is_named_first(tmp_path: Path, options: Any) -> None:
     np.savez(tmp_path / "a.npz", images=PIXELS[:4], labels=LABELS[:4])
     assert {Source(tmp_path / "a.npz", **options).extent(row).size for row in range(4)} == {PIXELS[0].nbytes}
 
@@ -224,7 +224,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "code": (archive({"x.npy": lying("(__import__('os').system('id'),)")}), "does not describe"),
     "no array": (archive({"x.txt": b"a"}), "x.txt.*npy"),
     "labels alone": (archive({"y.npy": npy(LABELS)}), "y uint8"),
-    "one picture": (archive({"x.npy": npy(PIXELS[0])}), "x uint8.*--image-key"),
+    "one image": (archive({"x.npy": npy(PIXELS[0])}), "x uint8.*--image-key"),
 }
 
 
@@ -312,7 +312,7 @@ def typed_features(error: PackerError) -> tuple[str, ...]:
     return tuple(found[1].split(","))
 
 
-def test_pieces_of_one_array_are_not_taken_for_pictures_of_one_row(tmp_path: Path) -> None:
+def test_pieces_of_one_array_are_not_taken_for_images_of_one_row(tmp_path: Path) -> None:
     pieces = {f"images_{number}": PIXELS[:3] for number in range(3)}
     np.savez(tmp_path / "a.npz", **pieces, labels=LABELS[:3])
     with pytest.raises(InvalidRequest, match="images_0, images_1, images_2 .* pieces") as caught:
@@ -368,7 +368,7 @@ def test_an_array_that_is_named_as_labels_is_a_mask(tmp_path: Path) -> None:
     assert any("named as labels, taken as an image" in note for note in Source(tmp_path / "b.npz").notes)
 
 
-def test_rows_of_one_picture_are_no_pictures(tmp_path: Path) -> None:
+def test_rows_of_one_image_are_no_images(tmp_path: Path) -> None:
     for number in range(3):
         np.save(tmp_path / f"{number}.npy", PIXELS[number])
     with pytest.raises(InvalidRequest, match="numpy.stack"):
@@ -415,7 +415,7 @@ def test_arrays_beyond_the_limit_of_pixels_are_refused(tmp_path: Path, options: 
 
 
 def parts(folder: Path, *labels: Any, count: int = 4) -> Path:
-    """A file of `count` pictures for each of these labels; None for a file without."""
+    """A file of `count` images for each of these labels; None for a file without."""
     folder.mkdir()
     for number, values in enumerate(labels):
         arrays = {"images": PIXELS[:count]} | ({} if values is None else {"labels": values})
@@ -458,7 +458,7 @@ def test_named_arrays_of_two_splits_are_an_error(tmp_path: Path) -> None:
         Source(tmp_path / "a.npz", image_key="images", label_key="train_labels")
 
 
-def test_the_named_labels_of_other_pictures_are_an_error(tmp_path: Path) -> None:
+def test_the_named_labels_of_other_images_are_an_error(tmp_path: Path) -> None:
     root = parts(tmp_path / "in", ROWS, ROWS[:3])
     with pytest.raises(InvalidRequest, match="p1.npz/images has 4 rows, p1.npz/labels 3"):
         Source(root, label_key="labels")
@@ -499,7 +499,7 @@ def test_a_label_too_few_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint16"])
-def test_numbers_that_are_no_picture_are_said(dtype: str, tmp_path: Path) -> None:
+def test_numbers_that_are_no_image_are_said(dtype: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=PIXELS.astype(dtype), labels=np.arange(9))
     source = Source(tmp_path / "a.npz")
     assert any(note.startswith(f"no image: a.npz/images {dtype} (9, 12, 14, 3)") for note in source.notes)

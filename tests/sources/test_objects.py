@@ -33,7 +33,7 @@ from packer.system.progress_callback import Progress
 from tests.support import object_standins as standins
 from tests.support.child_processes import child
 from tests.support.conversions import digest
-from tests.support.source_trees import mask, photos, picture, tree
+from tests.support.source_trees import image, mask, photos, tree
 
 
 def rgb(seed: int, height: int = 24, width: int = 32) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -41,7 +41,7 @@ def rgb(seed: int, height: int = 24, width: int = 32) -> np.ndarray[Any, np.dtyp
 
 
 def samples(count: int = 5) -> list[dict[str, Any]]:
-    return [{"image": picture(seed), "label": seed % 3, "text": f"no {seed}"} for seed in range(count)]
+    return [{"image": image(seed), "label": seed % 3, "text": f"no {seed}"} for seed in range(count)]
 
 
 def opened(data: Any, **options: Any) -> ObjectSource:
@@ -75,7 +75,7 @@ def test_a_list_of_dicts_is_packed_and_read_back(tmp_path: Path) -> None:
     assert (described["kind"], described["of"], described["samples"], described["files"]) == ("object", "list", 5, 0)
 
 
-def test_bytes_of_pictures_are_kept_and_extracted(tmp_path: Path) -> None:
+def test_bytes_of_images_are_kept_and_extracted(tmp_path: Path) -> None:
     given = samples()
     packer.convert(given, tmp_path / "out.pack")
     packer.extract(tmp_path / "out.pack", tmp_path / "again")
@@ -88,9 +88,9 @@ def test_bytes_of_pictures_are_kept_and_extracted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "name", "kind"),
     [
-        (b"no picture", "x", "bytes"),
-        (picture(1), "x", "image"),
-        (picture(1, suffix=".jpg"), "x", "image"),
+        (b"no image", "x", "bytes"),
+        (image(1), "x", "image"),
+        (image(1, suffix=".jpg"), "x", "image"),
         (mask(1), "mask", "mask"),
         ("a text", "x", "text"),
         (True, "x", "number"),
@@ -209,14 +209,14 @@ def test_a_bad_sample_is_named_and_can_be_left_out(tmp_path: Path) -> None:
 
 def test_places_need_names() -> None:
     with pytest.raises(InvalidRequest, match=r'bytes, int 0.*fields=\{"image": "image", "label": "number"\}'):
-        opened([(picture(1), 0)] * 3)
+        opened([(image(1), 0)] * 3)
     with pytest.raises(InvalidRequest, match="2 values"):
-        opened([(picture(1), 0)] * 3, fields={"image": "image"})
+        opened([(image(1), 0)] * 3, fields={"image": "image"})
 
 
-def test_a_picture_and_a_class_cannot_change_places() -> None:
+def test_a_image_and_a_class_cannot_change_places() -> None:
     """FFCV names fields by place alone."""
-    pairs = [(picture(seed), seed) for seed in range(3)]
+    pairs = [(image(seed), seed) for seed in range(3)]
     with pytest.raises(InvalidRequest, match="field 'label'"):
         opened(pairs, fields={"label": "number", "image": "image"})
     assert kinds(pairs, fields={"image": "image", "label": "number"}) == {"image": "image", "label": "number"}
@@ -385,7 +385,7 @@ def test_samples_that_are_not_the_records_are_refused(made: Any, options: Any, s
 
 
 def test_boxes_that_a_rule_changes_are_not_the_records(tmp_path: Path) -> None:
-    given = [{"image": picture(1), "boxes": [[0, 0, 4, 4]]}]
+    given = [{"image": image(1), "boxes": [[0, 0, 4, 4]]}]
     packer.convert(given, tmp_path / "in.pack", fields={"image": "image", "boxes": "boxes"})
     rule = packer.geometry.BoxRule(clip=True)
     with packer.open(tmp_path / "in.pack", boxes=rule) as dataset, pytest.raises(InvalidRequest, match="boxes="):
@@ -442,7 +442,7 @@ def test_options_of_folders_are_refused_for_objects_and_the_other_way_round(tmp_
 
 def test_fields_chooses_renames_and_describes(tmp_path: Path) -> None:
     label = Field("label", "number", "number", dtype="int64", shape=(), classes=("cat", "dog", "hen"))
-    rows = [{"img": picture(seed), "target": seed % 3, "other": object()} for seed in range(4)]
+    rows = [{"img": image(seed), "target": seed % 3, "other": object()} for seed in range(4)]
     fields = {"img": Field("image", "image", "encoded"), "target": label}
     packer.convert(rows, tmp_path / "out.pack", fields=fields)
     with packer.open(tmp_path / "out.pack") as dataset:
@@ -509,7 +509,7 @@ def test_texts_that_are_no_split_are_refused(tmp_path: Path) -> None:
         packer.convert(given, tmp_path / "drawn.pack", splits={"train": 0.5, "val": 0.5})
 
 
-class Labelled(Dataset[tuple[Any, int]]):
+class Labeled(Dataset[tuple[Any, int]]):
     """As torchvision's CIFAR10: tuples, and the names of the classes beside."""
 
     def __init__(self, classes: Any) -> None:
@@ -533,20 +533,20 @@ def test_the_classes_of_a_data_set_are_those_of_its_labels(tmp_path: Path) -> No
             ((), []),
         )
     ):
-        packer.convert(Labelled(given), tmp_path / f"{number}.pack", fields=fields)
+        packer.convert(Labeled(given), tmp_path / f"{number}.pack", fields=fields)
         with packer.open(tmp_path / f"{number}.pack") as dataset:
             assert dataset.classes == expected
             assert dataset.targets == [0, 1, 2, 0, 1, 2]
-    packer.convert(Subset(Subset(Labelled(names), [5, 1, 2]), [2, 0]), tmp_path / "few.pack", fields=fields)
+    packer.convert(Subset(Subset(Labeled(names), [5, 1, 2]), [2, 0]), tmp_path / "few.pack", fields=fields)
     with packer.open(tmp_path / "few.pack") as dataset:
         assert (dataset.classes, dataset.targets) == (["cat", "dog", "hen"], [2, 2])
     with pytest.raises(BadInput, match=r"label 2: expected 0 to 1"):
-        packer.convert(Labelled(names[:2]), tmp_path / "two.pack", fields=fields)
-    assert kinds(Labelled(names[:2]), fields={"image": "image", "target": "number"})["target"] == "number"
+        packer.convert(Labeled(names[:2]), tmp_path / "two.pack", fields=fields)
+    assert kinds(Labeled(names[:2]), fields={"image": "image", "target": "number"})["target"] == "number"
 
 
 def test_names_that_no_field_can_have_are_changed() -> None:
-    assert kinds([{"image/encoded": picture(1), "key": "a", "files": 3}]) == {
+    assert kinds([{"image/encoded": image(1), "key": "a", "files": 3}]) == {
         "image_encoded": "image",
         "key_": "text",
         "files_": "number",
@@ -832,7 +832,7 @@ def test_classes_that_are_named_as_splits_are_the_folder_with_its_layout(tmp_pat
     for number in range(4):
         path = tmp_path / f"photos/{'train' if number % 2 else 'val'}/{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(picture(number))
+        path.write_bytes(image(number))
     one = packer.convert(standins.ImageFolder(tmp_path / "photos"), tmp_path / "one.pack")
     other = packer.convert(tmp_path / "photos", tmp_path / "other.pack", layout="class")
     assert one.pack_id == other.pack_id
@@ -907,7 +907,7 @@ def test_an_image_folder_is_not_packed_into_itself(tmp_path: Path) -> None:
 def hugging_face(count: int = 5, *, fingerprint: str = "f00d", labels: bool = True) -> standins.Dataset:
     rows = [
         {
-            "image": {"bytes": picture(seed, suffix=".jpg"), "path": f"{seed}.jpg"},
+            "image": {"bytes": image(seed, suffix=".jpg"), "path": f"{seed}.jpg"},
             "annotation": {"bytes": mask(seed), "path": None},
             "label": seed % 2 if labels else -1,
             "caption": f"no {seed}",
@@ -927,7 +927,7 @@ def hugging_face(count: int = 5, *, fingerprint: str = "f00d", labels: bool = Tr
     return standins.Dataset(rows, features, fingerprint)
 
 
-def test_pictures_of_hugging_face_are_never_encoded_again(tmp_path: Path) -> None:
+def test_images_of_hugging_face_are_never_encoded_again(tmp_path: Path) -> None:
     dataset = hugging_face()
     packer.convert(dataset, tmp_path / "out.pack")
     packer.extract(tmp_path / "out.pack", tmp_path / "again")
@@ -1050,13 +1050,13 @@ def test_a_subset_of_hugging_face_is_a_selection() -> None:
     assert source.schema["label"].classes == ("cat", "dog")
 
 
-def from_folder(root: Path, *, labelled: bool = True) -> standins.Dataset:
+def from_folder(root: Path, *, labeled: bool = True) -> standins.Dataset:
     paths = sorted(root.rglob("*.jpg"))
     classes = sorted({path.parent.name for path in paths})
     rows = [{"image": {"bytes": None, "path": str(path)}, "label": classes.index(path.parent.name)} for path in paths]
     features = {"image": standins.Image(), "label": standins.ClassLabel(classes)}
     dataset = standins.Dataset(rows, features)
-    return dataset if labelled else dataset.with_format(columns=["image"])
+    return dataset if labeled else dataset.with_format(columns=["image"])
 
 
 def test_a_data_set_of_imagefolder_is_the_folder(tmp_path: Path) -> None:
@@ -1137,8 +1137,8 @@ def test_what_is_no_box_is_one_line(tmp_path: Path, boxes: Any, said: str) -> No
 
 
 def test_an_entry_that_comes_later_is_an_error_that_names_it(tmp_path: Path) -> None:
-    given: list[dict[str, Any]] = [{"image": picture(seed)} for seed in range(20)]
-    given.append({"image": picture(20), "a": 1})
+    given: list[dict[str, Any]] = [{"image": image(seed)} for seed in range(20)]
+    given.append({"image": image(20), "a": 1})
     assert opened(given).probes()[-1] < 20
     with pytest.raises(BadInputs, match=r"<list>\[20\].*'a'"):
         packer.convert(given, tmp_path / "out.pack")
@@ -1147,7 +1147,7 @@ def test_an_entry_that_comes_later_is_an_error_that_names_it(tmp_path: Path) -> 
 
 def test_whole_numbers_beside_floats_stay_exact(tmp_path: Path) -> None:
     large = 2**60 + 1
-    given = [{"image": picture(seed), "ids": [large, 0.5]} for seed in range(2)]
+    given = [{"image": image(seed), "ids": [large, 0.5]} for seed in range(2)]
     packer.convert(given, tmp_path / "out.pack")
     assert loaded(tmp_path / "out.pack")[0]["ids"] == [large, 0.5]
     with pytest.raises(PackerError, match="field 'ids'"):
@@ -1156,11 +1156,11 @@ def test_whole_numbers_beside_floats_stay_exact(tmp_path: Path) -> None:
 
 def test_a_masked_array_is_refused_where_it_masks_anything(tmp_path: Path) -> None:
     values = np.ma.masked_array([1.0, 2.0], mask=[False, True])
-    given = [{"image": picture(seed), "v": values} for seed in range(2)]
+    given = [{"image": image(seed), "v": values} for seed in range(2)]
     with pytest.raises(PackerError, match="masked values"):
         packer.convert(given, tmp_path / "out.pack")
     open_values = np.ma.masked_array([1.0, 2.0], mask=False)
-    packer.convert([{"image": picture(1), "v": open_values}], tmp_path / "b.pack")
+    packer.convert([{"image": image(1), "v": open_values}], tmp_path / "b.pack")
     assert loaded(tmp_path / "b.pack")[0]["v"].tolist() == [1.0, 2.0]
 
 
@@ -1172,7 +1172,7 @@ def test_what_no_geometry_moves_is_said_where_one_is_asked_for(tmp_path: Path) -
     assert not any("stored as they are" in note for note in packer.convert(given, tmp_path / "b.pack").notes)
 
 
-def test_a_mask_of_a_turned_picture_asks_over_which_it_lies(tmp_path: Path) -> None:
+def test_a_mask_of_a_turned_image_asks_over_which_it_lies(tmp_path: Path) -> None:
     turned = PIL.Image.Exif()
     turned[0x0112] = 6
     data = io.BytesIO()

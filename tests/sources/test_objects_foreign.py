@@ -9,7 +9,7 @@ import pytest
 import packer
 from packer.pack import manifest as manifests
 from tests.support.foreign_environments import said_by
-from tests.support.source_trees import mask, photos, picture, tree
+from tests.support.source_trees import image, mask, photos, tree
 
 pytestmark = pytest.mark.foreign
 
@@ -62,12 +62,12 @@ import json, sys
 import packer
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, List, Value, load_dataset
 
-root, pictures, out = sys.argv[1:]
+root, images, out = sys.argv[1:]
 said = {}
 folder = load_dataset("imagefolder", data_dir=root, split="train", cache_dir=f"{out}/cache")
 said["whole"] = packer.convert(folder, f"{out}/whole.pack").pack_id
 said["kind"] = type(folder[0]["image"]).__module__.partition(".")[0]
-rows = [{"image": f"{pictures}/{n}.jpg", "mask": f"{pictures}/{n}.png", "label": n % 2, "caption": f"no {n}",
+rows = [{"image": f"{images}/{n}.jpg", "mask": f"{images}/{n}.png", "label": n % 2, "caption": f"no {n}",
          "tokens": [n]} for n in range(20)]
 features = Features({"image": Image(), "mask": Image(), "label": ClassLabel(names=["cat", "dog"]),
                      "caption": Value("string"), "tokens": List(Value("int32"))})
@@ -83,15 +83,15 @@ said["parts"] = {name: list(part["caption"]) for name, part in parts.items()}
 named = embedded.remove_columns(["image", "mask"]).map(lambda row: {"split": ["val", "train"][row["label"]]})
 packer.convert(named, f"{out}/named.pack", key="caption")
 refused = []
-unlabelled = embedded.map(lambda row: {**row, "label": -1})
+unlabeled = embedded.map(lambda row: {**row, "label": -1})
 other = embedded.cast_column("label", ClassLabel(names=["dog", "cat"]))
-for data in (embedded.with_transform(lambda batch: batch), DatasetDict(train=embedded, test=other), unlabelled):
+for data in (embedded.with_transform(lambda batch: batch), DatasetDict(train=embedded, test=other), unlabeled):
     try:
         packer.convert(data, f"{out}/refused.pack")
     except packer.errors.PackerError as error:
         refused.append(str(error))
 said["refused"] = refused
-turned = Dataset.from_list([{"image": f"{pictures}/turned.jpg"}], features=Features({"image": Image()}))
+turned = Dataset.from_list([{"image": f"{images}/turned.jpg"}], features=Features({"image": Image()}))
 said["shown"] = list(turned[0]["image"].size)
 packer.convert(turned, f"{out}/turned.pack", exif="rotate")
 with packer.open(f"{out}/turned.pack", output="pil") as found:
@@ -121,13 +121,13 @@ def test_folders_of_torchvision(tmp_path: Path) -> None:
 
 def test_data_sets_of_hugging_face(tmp_path: Path) -> None:
     root = photos(tmp_path / "photos")
-    pictures = tmp_path / "pictures"
-    pictures.mkdir()
+    images = tmp_path / "images"
+    images.mkdir()
     for number in range(20):
-        (pictures / f"{number}.jpg").write_bytes(picture(number, suffix=".jpg"))
-        (pictures / f"{number}.png").write_bytes(mask(number))
-    (pictures / "turned.jpg").write_bytes(turned(picture(1, suffix=".jpg")))
-    said = told("datasets", _DATASETS, root, pictures, tmp_path)
+        (images / f"{number}.jpg").write_bytes(image(number, suffix=".jpg"))
+        (images / f"{number}.png").write_bytes(mask(number))
+    (images / "turned.jpg").write_bytes(turned(image(1, suffix=".jpg")))
+    said = told("datasets", _DATASETS, root, images, tmp_path)
     assert said["whole"] == packer.convert(root, tmp_path / "ours.pack").pack_id
     assert said["kind"] == "PIL"  # what the library itself gives
     assert len(set(said["again"])) == 1
@@ -135,8 +135,8 @@ def test_data_sets_of_hugging_face(tmp_path: Path) -> None:
     packer.extract(tmp_path / "stream.pack", tmp_path / "streamed")
     for found in (tree(tmp_path / "again"), tree(tmp_path / "streamed")):
         for number in range(20):
-            assert found[b"%08d.jpg" % number] == (pictures / f"{number}.jpg").read_bytes()
-            assert found[b"%08d.mask.png" % number] == (pictures / f"{number}.png").read_bytes()
+            assert found[b"%08d.jpg" % number] == (images / f"{number}.jpg").read_bytes()
+            assert found[b"%08d.mask.png" % number] == (images / f"{number}.png").read_bytes()
     schema = manifests.read(tmp_path / "a.pack").schema
     assert [schema[name].kind for name in ("image", "mask", "label", "caption", "tokens")] == [
         *("image", "mask", "number", "text", "number")

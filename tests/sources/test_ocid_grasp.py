@@ -10,10 +10,10 @@ import pytest
 import packer
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
-from packer.sources.grasp.ocid_grasp import UNLISTED, Source, recognise
+from packer.sources.grasp.ocid_grasp import UNLISTED, Source, recognize
 from tests.support.layout_trees import ocid_grasp
 from tests.support.layout_trees.ocid_grasp import BALL, CUP, SEQUENCES
-from tests.support.source_trees import encoded, picture, tree, write
+from tests.support.source_trees import encoded, image, tree, write
 
 FIRST = f"{SEQUENCES[0]}/result_2018-08-21.1"
 
@@ -50,7 +50,7 @@ def test_a_set_without_masks_classes_and_depth_has_no_such_fields(root: Path) ->
             path.unlink()
     source = Source(root)
     assert source.schema.names == ("key", "rgb", "grasps", "split", "files", "grasps_file")
-    assert recognise(sorted(str(path.relative_to(root)) for path in root.rglob("*.*"))) is None
+    assert recognize(sorted(str(path.relative_to(root)) for path in root.rglob("*.*"))) is None
 
 
 def test_splits_are_those_of_the_lists(root: Path) -> None:
@@ -118,7 +118,7 @@ def test_masks_of_16_bit_keep_their_values(root: Path, tmp_path: Path) -> None:
 def test_all_files_but_point_clouds_come_back(root: Path, tmp_path: Path) -> None:
     from packer.inspect.extraction import extract
 
-    write(root, {f"{SEQUENCES[0]}/pcd/1.pcd": b"VERSION", f"{SEQUENCES[0]}/label/1.png": picture(9)})
+    write(root, {f"{SEQUENCES[0]}/pcd/1.pcd": b"VERSION", f"{SEQUENCES[0]}/label/1.png": image(9)})
     convert(root, tmp_path / "out.pack")
     extract(tmp_path / "out.pack", tmp_path / "back")
     original, back = tree(root), tree(tmp_path / "back")
@@ -127,7 +127,7 @@ def test_all_files_but_point_clouds_come_back(root: Path, tmp_path: Path) -> Non
 
 
 def test_another_folder_is_refused_with_what_was_expected(tmp_path: Path) -> None:
-    write(tmp_path, {"a/1.png": picture(1), "a/1.txt": ""})
+    write(tmp_path, {"a/1.png": image(1), "a/1.txt": ""})
     with pytest.raises(InvalidRequest, match="OCID grasps.*Annotations/NAME"):
         Source(tmp_path)
 

@@ -8,8 +8,8 @@ import pytest
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import PackerError
 from packer.sources._name_words import other_spelling
-from tests.support.layout_trees.coco import annotations, image
-from tests.support.source_trees import mask, picture, write
+from tests.support.layout_trees.coco import annotations, image_entry
+from tests.support.source_trees import image, mask, write
 
 COMPOSED, APART = "\u00e9", "e\u0301"
 
@@ -23,16 +23,16 @@ def said(root: Path, **options: str) -> str:
 
 
 def trees(root: Path, there: str, asked: str) -> list[tuple[Path, str]]:
-    """Trees whose labels or masks are called otherwise than their pictures: each, and the sidecar to ask for."""
+    """Trees whose labels or masks are called otherwise than their images: each, and the sidecar to ask for."""
     table = f"file_name,label\n{asked}.png,1\n"
-    coco = annotations([image(1, f"{asked}.png")], [])
-    masked = {f"{asked}.png": picture(1), f"m/{there}.png": mask(1)}
+    coco = annotations([image_entry(1, f"{asked}.png")], [])
+    masked = {f"{asked}.png": image(1), f"m/{there}.png": mask(1)}
     beside = "mask=m/{stem}.png:mask"
     return [
-        (write(root / "table", {f"{there}.png": picture(1), "metadata.csv": table}), ""),
-        (write(root / "coco", {f"train/{there}.png": picture(1), "train/_annotations.coco.json": coco}), ""),
+        (write(root / "table", {f"{there}.png": image(1), "metadata.csv": table}), ""),
+        (write(root / "coco", {f"train/{there}.png": image(1), "train/_annotations.coco.json": coco}), ""),
         (write(root / "one", masked), beside),
-        (write(root / "some", {**masked, "z.png": picture(2), "m/z.png": mask(2)}), beside),
+        (write(root / "some", {**masked, "z.png": image(2), "m/z.png": mask(2)}), beside),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Pictures with masks: matched by name, in the layouts that sets are published in, with what goes wrong in them."""
+"""Images with masks: matched by name, in the layouts that sets are published in, with what goes wrong in them."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,14 @@ from packer.geometry.warp import warp
 from packer.sources._detection import detect
 from packer.sources.image_files.pairs import Source
 from tests.support import archives
-from tests.support.source_trees import depth, mask, picture, write
+from tests.support.source_trees import depth, image, mask, write
 
 ROLES = ("image=images/{stem}:image", "mask=masks/{stem}:mask")
 Array = npt.NDArray[Any]
 
 
 def saved(array: Array, form: str = "PNG", **options: Any) -> bytes:
-    """A picture file as Pillow writes it."""
+    """An image file as Pillow writes it."""
     file = io.BytesIO()
     Image.fromarray(array).save(file, form, **options)
     return file.getvalue()
@@ -66,7 +66,7 @@ def packed(root: Path, pack: Path, **options: Any) -> tuple[list[dict[str, Any]]
 def test_a_mask_that_is_missing_moves_no_other(tmp_path: Path) -> None:
     root = tmp_path / "in"
     for number in range(1, 8):
-        write(root, {f"images/{number}.jpg": picture(number, suffix=".jpg")})
+        write(root, {f"images/{number}.jpg": image(number, suffix=".jpg")})
         if number != 4:
             write(root, {f"masks/{number}.png": labels(number)})
     with pytest.raises(BadInput, match=r"4 \(no masks/.*--missing skip"):
@@ -77,7 +77,7 @@ def test_a_mask_that_is_missing_moves_no_other(tmp_path: Path) -> None:
     assert Source(root, roles=ROLES, missing="skip").left_out == [("4", "no masks/{stem}")]
 
 
-def test_a_picture_that_is_missing_is_told_as_well(tmp_path: Path) -> None:
+def test_a_image_that_is_missing_is_told_as_well(tmp_path: Path) -> None:
     write(tmp_path, {f"images/{n}.jpg": b"x" for n in "ac"} | {f"masks/{n}.png": b"x" for n in "abc"})
     with pytest.raises(BadInput, match=r"b \(no images/"):
         Source(tmp_path, roles=ROLES)
@@ -90,7 +90,7 @@ def test_every_role_has_a_prefix_and_a_suffix_of_its_own(tmp_path: Path) -> None
     root = tmp_path / "in"
     for number in (1, 2, 10):
         name = f"{number:04}"
-        write(root, {f"images/image_{name}.png": picture(number), f"masks/gt_{name}_m.png": labels(number)})
+        write(root, {f"images/image_{name}.png": image(number), f"masks/gt_{name}_m.png": labels(number)})
     roles = {"image": "images/image_{stem}.png:image", "mask": "masks/gt_{stem}_m.png:mask"}
     samples, _ = packed(root, tmp_path / "out", roles=roles)
     assert [(sample["key"], int(sample["mask"].max())) for sample in samples] == [
@@ -103,7 +103,7 @@ def test_every_role_has_a_prefix_and_a_suffix_of_its_own(tmp_path: Path) -> None
 def test_stems_may_have_dots(tmp_path: Path) -> None:
     names = ("a", "a.b", "a.b.c", "x.jpg")
     for number, name in enumerate(names, start=1):
-        write(tmp_path, {f"images/{name}.jpg": picture(number, suffix=".jpg"), f"masks/{name}.png": labels(number)})
+        write(tmp_path, {f"images/{name}.jpg": image(number, suffix=".jpg"), f"masks/{name}.png": labels(number)})
     source = Source(tmp_path, roles=ROLES)
     assert keys(source) == sorted(names)
     for row in range(len(source)):
@@ -123,7 +123,7 @@ def test_roles_of_every_kind(tmp_path: Path) -> None:
     root = tmp_path / "in"
     for number in range(3):
         write(root, {
-            f"train/rgb/{number}.png": picture(number),
+            f"train/rgb/{number}.png": image(number),
             f"train/depth/{number}.png": saved(np.arange(48 * 64, dtype=np.uint16).reshape(48, 64) + number),
             f"train/more/{number}.json": f'{{"n": {number}}}',
             f"train/more/{number}.txt": f"sample {number}",
@@ -152,7 +152,7 @@ def test_roles_of_every_kind(tmp_path: Path) -> None:
 def test_a_depth_whose_holes_nobody_named_is_told_with_the_role_to_type(tmp_path: Path) -> None:
     array = np.full((48, 64), 900, np.uint16)
     array[3, 4] = 0
-    write(tmp_path / "in", {"a/1.png": picture(1), "d/1.png": saved(array)})
+    write(tmp_path / "in", {"a/1.png": image(1), "d/1.png": saved(array)})
     roles = ("image=a/{stem}.png:image", "depth=d/{stem}.png:depth")
     summary = packer.convert(tmp_path / "in", tmp_path / "out", roles=roles)
     assert any("say --role 'depth=d/{stem}.png:depth:0'" in note for note in summary.notes)
@@ -160,7 +160,7 @@ def test_a_depth_whose_holes_nobody_named_is_told_with_the_role_to_type(tmp_path
 
 @pytest.mark.parametrize("data", [b"\xff", b"{", b"[1e999]", b"[NaN]"])
 def test_a_file_that_does_not_hold_its_kind_is_named(tmp_path: Path, data: bytes) -> None:
-    write(tmp_path, {"a/1.png": picture(1), "a/1.json": data})
+    write(tmp_path, {"a/1.png": image(1), "a/1.json": data})
     source = Source(tmp_path, roles=("image=a/{stem}.png:image", "j=a/{stem}.json:json"))
     for read in (lambda: source[0], lambda: source.value(0, "j")):
         with pytest.raises(BadInput, match=r"a/1\.json: cannot read as json: "):
@@ -180,7 +180,7 @@ def test_masks_of_every_form_are_what_pillow_reads(tmp_path: Path) -> None:
     forms = {"gray": saved(values), "palette": file.getvalue(), "rgb": saved(np.dstack([values] * 3))}
     forms |= {"one_bit": saved(values > 2)}
     for name, data in forms.items():
-        write(root, {f"images/{name}.jpg": picture(3, suffix=".jpg"), f"masks/{name}.png": data})
+        write(root, {f"images/{name}.jpg": image(3, suffix=".jpg"), f"masks/{name}.png": data})
     samples, _ = packed(root, tmp_path / "out", roles=ROLES)
     found = {sample["key"]: np.squeeze(sample["mask"]) for sample in samples}
     assert np.array_equal(found["gray"], by_pillow(root / "masks/gray.png"))
@@ -190,8 +190,8 @@ def test_masks_of_every_form_are_what_pillow_reads(tmp_path: Path) -> None:
     assert np.array_equal(found["palette"], values)
 
 
-def test_masks_in_colours_are_refused(tmp_path: Path) -> None:
-    write(tmp_path / "in", {"images/1.png": picture(1), "masks/1.png": picture(2)})
+def test_masks_in_colors_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "in", {"images/1.png": image(1), "masks/1.png": image(2)})
     with pytest.raises(BadInputs, match=r"masks/1\.png: cannot pack .*field 'mask'"):
         packer.convert(tmp_path / "in", tmp_path / "out", roles=ROLES)
 
@@ -200,11 +200,11 @@ def test_masks_of_another_size_are_counted_and_those_of_another_shape_listed(tmp
     root = tmp_path / "in"
     sizes = {"a": (48, 64), "b": (47, 64), "c": (48, 63), "d": (64, 48)}
     for name, (height, width) in sizes.items():
-        write(root, {f"images/{name}.png": picture(1), f"masks/{name}.png": labels(1, height=height, width=width)})
+        write(root, {f"images/{name}.png": image(1), f"masks/{name}.png": labels(1, height=height, width=width)})
     summary = packer.convert(root, tmp_path / "out", roles=ROLES)
-    assert any("mask: of another size than its picture in " in note for note in summary.notes)
+    assert any("mask: of another size than its image in " in note for note in summary.notes)
     listed = dict(summary.incomplete)
-    assert "mask is 48x64, its picture 64x48: another shape" in listed["d"]
+    assert "mask is 48x64, its image 64x48: another shape" in listed["d"]
     assert "a" not in listed
 
 
@@ -212,15 +212,15 @@ def test_masks_in_jpeg_are_noted(tmp_path: Path) -> None:
     root = tmp_path / "in"
     gray = np.zeros((48, 64), np.uint8)
     gray[8:32, 8:40] = 255
-    write(root, {"images/1.jpg": picture(1, suffix=".jpg"), "masks/1.jpg": saved(gray, "JPEG")})
-    write(root, {"images/2.jpg": picture(2, suffix=".jpg"), "masks/2.png": saved(gray)})
+    write(root, {"images/1.jpg": image(1, suffix=".jpg"), "masks/1.jpg": saved(gray, "JPEG")})
+    write(root, {"images/2.jpg": image(2, suffix=".jpg"), "masks/2.png": saved(gray)})
     notes = Source(root, roles=ROLES).notes
     assert "mask: 1 file in JPEG, which blurs values around edges: threshold them, or convert to PNG" in notes
     packed(root, tmp_path / "out", roles=ROLES)
 
 
 def turned(root: Path, *, frame: str) -> Path:
-    """Pictures of every EXIF orientation with a bright block, and its mask in that frame."""
+    """Images of every EXIF orientation with a bright block, and its mask in that frame."""
     shown = np.zeros((64, 96, 3), np.uint8)
     shown[8:24, 8:40] = 255
     for orientation in range(1, 9):
@@ -237,7 +237,7 @@ def turned(root: Path, *, frame: str) -> Path:
 
 
 @pytest.mark.parametrize(("frame", "exif"), [("upright", "rotate"), ("stored", "rotate"), ("stored", "ignore")])
-def test_masks_of_pictures_that_are_not_upright_lie_where_the_user_says(tmp_path: Path, frame: str, exif: str) -> None:
+def test_masks_of_images_that_are_not_upright_lie_where_the_user_says(tmp_path: Path, frame: str, exif: str) -> None:
     root = turned(tmp_path / "in", frame=frame)
     with pytest.raises(BadInputs, match="(?s)7 of 8 samples .*--sidecar-frame"):
         packer.convert(root, tmp_path / "out", roles=ROLES, exif=exif)  # type: ignore[arg-type]
@@ -251,49 +251,49 @@ def test_masks_of_pictures_that_are_not_upright_lie_where_the_user_says(tmp_path
 
 CITY = "{split}/bonn/bonn_000001_0000{n}"
 CITYSCAPES = {
-    "leftImg8bit/" + CITY + "_leftImg8bit.png": "picture",
+    "leftImg8bit/" + CITY + "_leftImg8bit.png": "image",
     "gtFine/" + CITY + "_gtFine_labelIds.png": "labels",
     "gtFine/" + CITY + "_gtFine_instanceIds.png": "wide",
-    "gtFine/" + CITY + "_gtFine_color.png": "picture",
+    "gtFine/" + CITY + "_gtFine_color.png": "image",
     "gtFine/" + CITY + "_gtFine_polygons.json": "{{}}",
 }
 FULL = {
-    "{split}/street/ADE_{n}.jpg": "picture",
-    "{split}/street/ADE_{n}_seg.png": "picture",
-    "{split}/street/ADE_{n}_parts_1.png": "picture",
+    "{split}/street/ADE_{n}.jpg": "image",
+    "{split}/street/ADE_{n}_seg.png": "image",
+    "{split}/street/ADE_{n}_parts_1.png": "image",
 }
 TREES: dict[str, tuple[str, dict[str, str]]] = {
-    "DUTS": ("duts", {"DUTS-TR/DUTS-TR-Image/{n}.jpg": "picture", "DUTS-TR/DUTS-TR-Mask/{n}.png": "labels"}),
-    "DUTS, the folder of one split": ("duts", {"DUTS-TE-Image/{n}.jpg": "picture", "DUTS-TE-Mask/{n}.png": "labels"}),
-    "HKU-IS": ("hku-is", {"imgs/{n}.png": "picture", "gt/{n}.png": "labels", "testImgSet.mat": "x"}),
-    "HKU-IS of MINet": ("minet", {"HKU-IS/Image/{n}.png": "picture", "HKU-IS/Mask/{n}.png": "labels"}),
+    "DUTS": ("duts", {"DUTS-TR/DUTS-TR-Image/{n}.jpg": "image", "DUTS-TR/DUTS-TR-Mask/{n}.png": "labels"}),
+    "DUTS, the folder of one split": ("duts", {"DUTS-TE-Image/{n}.jpg": "image", "DUTS-TE-Mask/{n}.png": "labels"}),
+    "HKU-IS": ("hku-is", {"imgs/{n}.png": "image", "gt/{n}.png": "labels", "testImgSet.mat": "x"}),
+    "HKU-IS of MINet": ("minet", {"HKU-IS/Image/{n}.png": "image", "HKU-IS/Mask/{n}.png": "labels"}),
     "sets of MINet": (
         "minet",
         {
-            "ECSSD/Image/{n}.jpg": "picture",
+            "ECSSD/Image/{n}.jpg": "image",
             "ECSSD/Mask/{n}.png": "labels",
-            "DUTS/Train/Image/{n}.jpg": "picture",
+            "DUTS/Train/Image/{n}.jpg": "image",
             "DUTS/Train/Mask/{n}.png": "labels",
         },
     ),
     "VOC": (
         "voc",
         {
-            "JPEGImages/{n}.jpg": "picture",
+            "JPEGImages/{n}.jpg": "image",
             "SegmentationClass/{n}.png": "labels",
             "SegmentationObject/{n}.png": "labels",
         },
     ),
     "VOCdevkit": (
         "voc",
-        {"VOC2012/JPEGImages/{n}.jpg": "picture", "VOC2012/SegmentationClass/{n}.png": "labels"},
+        {"VOC2012/JPEGImages/{n}.jpg": "image", "VOC2012/SegmentationClass/{n}.png": "labels"},
     ),
     "ADE20K SceneParsing": (
         "ade20k",
         {
-            "images/training/ADE_{n}.jpg": "picture",
+            "images/training/ADE_{n}.jpg": "image",
             "annotations/training/ADE_{n}.png": "labels",
-            "images/validation/ADE_{n}.jpg": "picture",
+            "images/validation/ADE_{n}.jpg": "image",
             "annotations/validation/ADE_{n}.png": "labels",
             "objectInfo150.txt": "x",
         },
@@ -326,12 +326,12 @@ TREES: dict[str, tuple[str, dict[str, str]]] = {
     "Cityscapes, coarse": (
         "cityscapes",
         {
-            "leftImg8bit/train_extra/a/a_{n}_leftImg8bit.png": "picture",
+            "leftImg8bit/train_extra/a/a_{n}_leftImg8bit.png": "image",
             "gtCoarse/train_extra/a/a_{n}_gtCoarse_labelIds.png": "labels",
         },
     ),
-    "U-2-Net": ("u2net", {"DUTS-TR/im_aug/{n}.jpg": "picture", "DUTS-TR/gt_aug/{n}.png": "labels"}),
-    "CamVid": ("camvid", {"{split}/{n}.png": "picture", "{split}annot/{n}.png": "labels"}),
+    "U-2-Net": ("u2net", {"DUTS-TR/im_aug/{n}.jpg": "image", "DUTS-TR/gt_aug/{n}.png": "labels"}),
+    "CamVid": ("camvid", {"{split}/{n}.png": "image", "{split}annot/{n}.png": "labels"}),
 }
 
 
@@ -341,8 +341,8 @@ def built(root: Path, files: Mapping[str, str]) -> Path:
         for name, what in files.items():
             path = name.format(n=number, split={"training": "train", "validation": "val"}.get(split, "test"))
             data: bytes | str = what.format()
-            if what == "picture":
-                data = picture(number, suffix=Path(path).suffix)
+            if what == "image":
+                data = image(number, suffix=Path(path).suffix)
             elif what == "labels":
                 data = labels(number)
             elif what == "wide":
@@ -356,7 +356,7 @@ def built(root: Path, files: Mapping[str, str]) -> Path:
 def test_a_published_layout_in_a_tar_is_told_whatever_shares_its_stems(tmp_path: Path, name: str) -> None:
     like, files = TREES[name]
     dotted = {path.replace("{n}", "x.{n}"): what for path, what in files.items()}
-    beside = {path.rpartition(".")[0] + ".txt": "" for path, what in files.items() if what == "picture"}
+    beside = {path.rpartition(".")[0] + ".txt": "" for path, what in files.items() if what == "image"}
     for number, found in enumerate((dotted, files | beside)):
         root = built(tmp_path / f"set{number}", found)
         archive = archives.gnu(root, tmp_path / f"a{number}")
@@ -372,8 +372,8 @@ def test_a_published_layout_is_told_by_its_names(tmp_path: Path, name: str) -> N
     kind, sentence = detect(root)
     assert (kind, sentence.partition(":")[0]) == ("pairs", f"pairs like {like}")
     source = Source(root)
-    pictures = [path for path in files if files[path] == "picture" and "_seg" not in path and "_parts" not in path]
-    assert len(source) == 4 * len([path for path in pictures if "_color" not in path])
+    images = [path for path in files if files[path] == "image" and "_seg" not in path and "_parts" not in path]
+    assert len(source) == 4 * len([path for path in images if "_color" not in path])
     assert (keys(source), source.schema, source.notes) == (
         keys(Source(root, like=like)), Source(root, like=like).schema, Source(root, like=like).notes,
     )  # fmt: skip
@@ -400,7 +400,7 @@ def test_a_published_layout_is_told_by_its_names(tmp_path: Path, name: str) -> N
 )
 def test_what_is_of_no_published_layout_is_not_taken_for_it(tmp_path: Path, names: Sequence[str]) -> None:
     files = [name.format(n=number) for name in names for number in range(3)]
-    assert sources.load("pairs").recognise(files) is None
+    assert sources.load("pairs").recognize(files) is None
     with pytest.raises(InvalidRequest, match="no images with masks.*--like"):
         Source(write(tmp_path, dict.fromkeys(files, b"x")))
 
@@ -414,7 +414,7 @@ def test_a_tree_of_two_layouts_is_not_decided(tmp_path: Path) -> None:
 
 def test_u2nets_mixed_folder_is_asked_for(tmp_path: Path) -> None:
     for number in (1, 2, 3):
-        write(tmp_path, {f"data/{number}.jpg": picture(number, suffix=".jpg"), f"data/{number}.png": labels(number)})
+        write(tmp_path, {f"data/{number}.jpg": image(number, suffix=".jpg"), f"data/{number}.png": labels(number)})
     with pytest.raises(InvalidRequest, match="no images with masks"):
         Source(tmp_path)
     source = Source(tmp_path, like="u2net")
@@ -432,9 +432,9 @@ def test_what_else_lies_there_is_carried_along(tmp_path: Path) -> None:
     assert again == {path.relative_to(root).as_posix() for path in root.rglob("*.*")}
 
 
-def test_masks_beside_few_of_the_pictures(tmp_path: Path) -> None:
-    """VOC: 2 913 masks to 17 125 pictures."""
-    write(tmp_path, {f"JPEGImages/{n}.jpg": picture(n, suffix=".jpg") for n in range(6)})
+def test_masks_beside_few_of_the_images(tmp_path: Path) -> None:
+    """VOC: 2 913 masks to 17 125 images."""
+    write(tmp_path, {f"JPEGImages/{n}.jpg": image(n, suffix=".jpg") for n in range(6)})
     write(tmp_path, {f"SegmentationClass/{n}.png": labels(n) for n in (2, 4)})
     assert detect(tmp_path)[0] == "pairs"
     with pytest.raises(BadInput, match="4 samples of 6 .*--missing skip"):
@@ -471,7 +471,7 @@ def test_instance_ids_of_16_bit_are_exact_and_move(tmp_path: Path) -> None:
     values = np.zeros((48, 64), np.uint16)
     values[:24, :32], values[24:, 32:] = 26001, 26002
     name = "train/bonn/bonn_000000_000019"
-    write(root, {f"leftImg8bit/{name}_leftImg8bit.png": picture(1)})
+    write(root, {f"leftImg8bit/{name}_leftImg8bit.png": image(1)})
     write(root, {f"gtFine/{name}_gtFine_instanceIds.png": saved(values)})
     samples, _ = packed(root, tmp_path / "out")
     assert np.array_equal(
@@ -498,7 +498,7 @@ def test_a_split_without_labels_is_told(tmp_path: Path) -> None:
 def test_one_city_stays_in_one_random_split(tmp_path: Path) -> None:
     for city in ("aachen", "bonn", "ulm", "jena"):
         for number in range(3):
-            write(tmp_path, {f"a/{city}/{number}.png": picture(number), f"m/{city}/{number}.png": labels(number)})
+            write(tmp_path, {f"a/{city}/{number}.png": image(number), f"m/{city}/{number}.png": labels(number)})
     roles = ("image=a/{folder}/{stem}:image", "mask=m/{folder}/{stem}:mask")
     spec = SourceSpec("pairs", {"roles": roles}, (), ("train=0.5", "val=0.5"), split_by="folder")
     source, _ = spec.open(tmp_path)
@@ -514,14 +514,14 @@ def test_classes_of_ade20k_in_full(tmp_path: Path, year: str) -> None:
     root = tmp_path / "in"
     text = '001 # 0 # 1 # seat #2 # seat # ""\n'
     for number in range(3):
-        colours = np.random.default_rng(number).integers(0, 256, (48, 64, 3), np.uint8)
+        colors = np.random.default_rng(number).integers(0, 256, (48, 64, 3), np.uint8)
         stem = f"training/street/ADE_{number}"
         table = f"{stem}_atr.txt" if year == "2017" else f"{stem}.json"
         write(root, {
-            f"{stem}.jpg": picture(number, suffix=".jpg"),
-            f"{stem}_seg.png": saved(colours),
+            f"{stem}.jpg": image(number, suffix=".jpg"),
+            f"{stem}_seg.png": saved(colors),
             table: text if year == "2017" else '{"annotation": {"object": [{"id": 0, "raw_name": "seat #2"}]}}',
-            **{f"{stem}_parts_{level}.png": saved(colours) for level in range(1, number + 1)},
+            **{f"{stem}_parts_{level}.png": saved(colors) for level in range(1, number + 1)},
         })  # fmt: skip
     write(root, {"training/street/ADE_0/instance_000_ADE_0.png": mask(1)})
     samples, _ = packed(root, tmp_path / "out")
@@ -547,7 +547,7 @@ def test_classes_of_ade20k_in_full(tmp_path: Path, year: str) -> None:
 def test_values_of_scene_parsing_stay_as_they_are(tmp_path: Path) -> None:
     root = tmp_path / "in"
     values = np.arange(48 * 64).reshape(48, 64) // 8 % 151
-    write(root, {"images/training/1.jpg": picture(1, suffix=".jpg")})
+    write(root, {"images/training/1.jpg": image(1, suffix=".jpg")})
     write(root, {"annotations/training/1.png": saved(values.astype(np.uint8))})
     samples, _ = packed(root, tmp_path / "out")
     assert np.array_equal(np.squeeze(samples[0]["mask"]), values)
@@ -558,7 +558,7 @@ def test_values_of_scene_parsing_stay_as_they_are(tmp_path: Path) -> None:
 
 
 def test_a_role_says_the_source(tmp_path: Path) -> None:
-    write(tmp_path / "in", {f"images/{n}.jpg": picture(n, suffix=".jpg") for n in range(3)})
+    write(tmp_path / "in", {f"images/{n}.jpg": image(n, suffix=".jpg") for n in range(3)})
     write(tmp_path / "in", {f"masks/{n}.png": labels(n) for n in range(3)})
     typed = ["convert", str(tmp_path / "in"), str(tmp_path / "out"), "--role", ROLES[0], "--role", ROLES[1]]
     main.main(typed, standalone_mode=False)
@@ -569,7 +569,7 @@ def test_a_role_says_the_source(tmp_path: Path) -> None:
 
 
 def test_the_layout_is_an_option_of_the_command_line(tmp_path: Path) -> None:
-    root = built(tmp_path / "in", {"{n}.jpg": "picture", "{n}.png": "labels"})
+    root = built(tmp_path / "in", {"{n}.jpg": "image", "{n}.png": "labels"})
     typed = ["convert", str(root), str(tmp_path / "out"), "--from", "pairs", "--like", "u2net"]
     main.main(typed, standalone_mode=False)
     with packer.open(tmp_path / "out") as dataset:
@@ -593,7 +593,7 @@ def test_a_layout_and_roles_contradict_each_other(tmp_path: Path) -> None:
 def test_sidecars_go_with_pairs(tmp_path: Path) -> None:
     root = tmp_path / "in"
     for number in range(3):
-        write(root, {f"images/{number}.png": picture(number), f"masks/{number}.png": labels(number)})
+        write(root, {f"images/{number}.png": image(number), f"masks/{number}.png": labels(number)})
         write(root, {f"images/{number}_d.tiff": depth(number), f"boxes/{number}.txt": f"0 0 {number + 1} 5"})
     roles = ("image=images/{stem}.png:image", "mask=masks/{stem}.png:mask")
     sidecars = ("depth=_d.tiff:depth", "boxes=boxes/{stem}.txt:boxes")
@@ -606,10 +606,10 @@ def test_sidecars_go_with_pairs(tmp_path: Path) -> None:
 
 
 def voc_sets(root: Path, **lists: str) -> Path:
-    """Masks of four of five pictures of VOC, and lists of them; names of lists with `__` for a slash."""
+    """Masks of four of five images of VOC, and lists of them; names of lists with `__` for a slash."""
     files: dict[str, bytes | str] = {f"ImageSets/{name.replace('__', '/')}.txt": text for name, text in lists.items()}
     for number in range(5):
-        files[f"JPEGImages/2007_{number}.jpg"] = picture(number, suffix=".jpg")
+        files[f"JPEGImages/2007_{number}.jpg"] = image(number, suffix=".jpg")
         if number < 4:
             files[f"SegmentationClass/2007_{number}.png"] = mask(number)
     return write(root, files)
@@ -644,10 +644,10 @@ def test_the_lists_of_voc_are_the_splits(tmp_path: Path) -> None:
     notes = [note for note in source.notes if "list" in note or "splits" in note]
     assert notes == [
         "splits: train 2, val 1, unlisted 1",
-        "2 lines of lists without a picture: 2007_9 (VOC2012/ImageSets/Segmentation/trainval.txt), "
+        "2 lines of lists without an image: 2007_9 (VOC2012/ImageSets/Segmentation/trainval.txt), "
         "2007_9 (VOC2012/ImageSets/Segmentation/val.txt)",
-        "lists whose pictures are all in other lists, ignored: trainval",
-        "1 picture in no list of ImageSets: split 'unlisted'",
+        "lists whose images are all in other lists, ignored: trainval",
+        "1 image in no list of ImageSets: split 'unlisted'",
     ]
     assert {path.name for path in source.tables()} == {"train.txt", "val.txt", "trainval.txt"}
 

@@ -15,7 +15,7 @@ from packer.pack import manifest
 from packer.sources._detection import detect
 from packer.sources.records.recordio import Source
 from tests.support.foreign_files import RECORDIO_MAGIC, recordio, recordio_frame, recordio_image, recordio_index
-from tests.support.source_trees import picture, recordio_files, write
+from tests.support.source_trees import image, recordio_files, write
 
 KEY = struct.pack("<I", RECORDIO_MAGIC)
 # of the layout's description, which equals mxnet 1.9.1's writer
@@ -33,8 +33,8 @@ MXNET_INDEX = "0\t0\n1\t40\n2\t96\n3\t144\n"
 
 
 def records(count: int = 4) -> list[bytes]:
-    """Records of a picture and a label."""
-    return [recordio_image(picture(number), number, number) for number in range(count)]
+    """Records of an image and a label."""
+    return [recordio_image(image(number), number, number) for number in range(count)]
 
 
 def written(root: Path, made: list[bytes]) -> Source:
@@ -81,7 +81,7 @@ def test_payloads_of_magic_words_come_back() -> None:
 
 
 def test_the_magic_in_an_image_and_in_its_header_is_read_through(tmp_path: Path) -> None:
-    images = [KEY * 3 + picture(1), picture(2) + KEY, b"ab" + KEY + picture(3), picture(4)]
+    images = [KEY * 3 + image(1), image(2) + KEY, b"ab" + KEY + image(3), image(4)]
     made = [recordio_image(content, 1.0, number) for number, content in enumerate(images)]
     made[3] = recordio_image(images[3], 1.0, RECORDIO_MAGIC)  # the id is the magic
     source = written(tmp_path, made)
@@ -112,30 +112,30 @@ def test_labels_that_a_record_has_no_room_for_are_bad(tmp_path: Path) -> None:
 
 def test_labels_are_whole_numbers_where_all_are(tmp_path: Path) -> None:
     assert written(tmp_path / "a", records()).schema["label"].dtype == "int64"
-    half = written(tmp_path / "b", [*records(2), recordio_image(picture(5), 0.5)])
+    half = written(tmp_path / "b", [*records(2), recordio_image(image(5), 0.5)])
     assert half.schema["label"].dtype == "float32"
     assert half[2]["label"] == np.float32(0.5)
-    nan = written(tmp_path / "c", [recordio_image(picture(5), float("nan"))])
+    nan = written(tmp_path / "c", [recordio_image(image(5), float("nan"))])
     assert np.isnan(nan[0]["label"])
 
 
 def test_a_label_beyond_what_float32_counts_is_told(tmp_path: Path) -> None:
-    source = written(tmp_path, [recordio_image(picture(1), 2.0**24)])
+    source = written(tmp_path, [recordio_image(image(1), 2.0**24)])
     assert any("2**24" in note for note in source.notes)
     assert not any("2**24" in note for note in written(tmp_path / "b", records()).notes)
 
 
 def test_a_label_beyond_every_whole_number_stays_a_float(tmp_path: Path) -> None:
-    source = written(tmp_path, [recordio_image(picture(0), 1.0), recordio_image(picture(1), 1e30)])
+    source = written(tmp_path, [recordio_image(image(0), 1.0), recordio_image(image(1), 1e30)])
     assert [source[row]["label"] for row in range(2)] == [np.float32(1), np.float32(1e30)]
 
 
 def test_vectors_of_labels_are_arrays(tmp_path: Path) -> None:
-    made = [recordio_image(picture(number), [number, 0.25, -1.0, float("nan"), 7.0]) for number in range(2)]
+    made = [recordio_image(image(number), [number, 0.25, -1.0, float("nan"), 7.0]) for number in range(2)]
     source = written(tmp_path / "a", made)
     assert source.schema["label"].shape == (5,)
     assert np.array_equal(source[1]["label"], np.float32([1, 0.25, -1, np.nan, 7]), equal_nan=True)
-    mixed = written(tmp_path / "b", [*made, recordio_image(picture(3), 4.0), recordio_image(picture(3), [1.0, 2.0])])
+    mixed = written(tmp_path / "b", [*made, recordio_image(image(3), 4.0), recordio_image(image(3), [1.0, 2.0])])
     assert mixed.schema["label"].shape == (None,)
     assert [mixed[row]["label"].tolist() for row in (2, 3)] == [[4.0], [1.0, 2.0]]
 
@@ -158,7 +158,7 @@ def test_without_a_list_the_index_gives_numbers_and_without_both_the_place(tmp_p
     assert [Source(root).key(row) for row in range(4)] == ["00000003", "00000000", "00000002", "00000017"]
     (root / "train.idx").unlink()
     assert [Source(root).key(row) for row in range(4)] == ["00000000", "00000001", "00000002", "00000003"]
-    assert Source(root).value(3, "image") == picture(3, suffix=".jpg")
+    assert Source(root).value(3, "image") == image(3, suffix=".jpg")
 
 
 def test_what_was_encoded_anew_gets_the_suffix_of_its_bytes(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_shuffled_list_without_an_index_names_the_records_that_it_was_made_of(
 ) -> None:
     """im2rec shuffles the list's lines and writes records in their order, with their numbers in the headers."""
     order = [3, 1, 5, 0, 2, 4]
-    made = [recordio_image(picture(at), at, at if has_numbers else 0) for at in order]
+    made = [recordio_image(image(at), at, at if has_numbers else 0) for at in order]
     listed = "".join(f"{at}\t{at}\ta/{at}.png\n" for at in order)
     source = Source(write(tmp_path, {"a.rec": recordio(made), "a.lst": listed}))
     assert [source.key(row) for row in range(6)] == [f"a/{at}.png" for at in order]
@@ -211,7 +211,7 @@ def test_a_shuffled_list_without_an_index_names_the_records_that_it_was_made_of(
 
 
 def test_detection_labels_are_told_to_stay_behind(tmp_path: Path) -> None:
-    made = [recordio_image(picture(at), [4.0, 5.0, 60.0, 40.0, at, 0.1, 0.2, 0.3, 0.4], at) for at in range(3)]
+    made = [recordio_image(image(at), [4.0, 5.0, 60.0, 40.0, at, 0.1, 0.2, 0.3, 0.4], at) for at in range(3)]
     assert any(note.startswith("label: stored as they are") for note in written(tmp_path / "a", made).notes)
     assert not any("stored as they are" in note for note in written(tmp_path / "b", records()).notes)
 
@@ -220,7 +220,7 @@ def test_detection_labels_are_told_to_stay_behind(tmp_path: Path) -> None:
 
 
 def test_the_header_and_the_identities_of_insightface_are_no_samples(tmp_path: Path) -> None:
-    images = [recordio_image(picture(number), [float(number // 2), 0.0], number) for number in range(1, 5)]
+    images = [recordio_image(image(number), [float(number // 2), 0.0], number) for number in range(1, 5)]
     identities = [recordio_image(b"", [1.0, 3.0], 5), recordio_image(b"", [3.0, 5.0], 6)]
     made = [recordio_image(b"", [5.0, 7.0], 0), *images, *identities]
     for index in (True, False):
@@ -239,7 +239,7 @@ def test_the_header_and_the_identities_of_insightface_are_no_samples(tmp_path: P
 
 
 def test_a_first_record_with_a_vector_and_an_image_is_a_sample(tmp_path: Path) -> None:
-    assert len(written(tmp_path, [recordio_image(picture(1), [2.0, 3.0]), recordio_image(picture(2), [1.0, 1.0])])) == 2
+    assert len(written(tmp_path, [recordio_image(image(1), [2.0, 3.0]), recordio_image(image(2), [1.0, 1.0])])) == 2
 
 
 # ---- damage
@@ -279,8 +279,8 @@ def test_parts_out_of_order_are_no_record(tmp_path: Path, frames: tuple[int, ...
         unframed(data[:12] if frames == (1,) else struct.pack("<II", RECORDIO_MAGIC, 2 << 29))
 
 
-def test_a_flipped_byte_of_a_picture_is_found_by_its_decoder(tmp_path: Path) -> None:
-    """RecordIO has no checksum: only the picture's own tell."""
+def test_a_flipped_byte_of_a_image_is_found_by_its_decoder(tmp_path: Path) -> None:
+    """RecordIO has no checksum: only the image's own tell."""
     data = bytearray(recordio(records()))
     data[len(data) // 2 + 999] ^= 0xFF
     with pytest.raises(BadInputs, match="1 of 4 samples cannot be packed"):

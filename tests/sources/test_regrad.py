@@ -17,7 +17,7 @@ from packer.sources._detection import detect
 from packer.sources.grasp.regrad import Source
 from tests.support.layout_trees import regrad
 from tests.support.layout_trees.regrad import GRASPS, RELATIONS
-from tests.support.source_trees import encoded, picture, write
+from tests.support.source_trees import encoded, image, write
 
 KEYS = ["seen_valid/00001_1", "train/00001_1", "train/00001_9", "train/00002_1"]
 TRAIN = "Grasp Part/2D_Grasp/train/00001/1/1.json"
@@ -186,7 +186,7 @@ def test_masks_of_16_bit_keep_their_numbers(root: Path) -> None:
 def test_an_option_of_pairs_does_not_select_pairs(root: Path, tmp_path: Path) -> None:
     found = detect(root, given=("like",))
     assert found == ("regrad", "REGRAD: 4 views")
-    write(tmp_path / "pairs", {"a/1.png": picture(1)})
+    write(tmp_path / "pairs", {"a/1.png": image(1)})
     assert detect(tmp_path / "pairs", given=("like",))[0] == "pairs"
 
 

@@ -27,7 +27,7 @@ from packer.sources._trees.folder_tree import LinkLeadsOut
 from packer.sources.grasp import cornell as cornell_source
 from packer.sources.image_files import folder
 from tests.support.foreign_files import bytes_list, example, lmdb_environment, tar_archive, tfrecord
-from tests.support.source_trees import cornell, depth, encoded, mask, picture, write
+from tests.support.source_trees import cornell, depth, encoded, image, mask, write
 
 DEPTH = Sidecar("depth", "_d.tiff", "depth")
 CAPTION = Sidecar("caption", ".txt", "text")
@@ -40,7 +40,7 @@ def root(tmp_path: Path) -> Path:
         write(
             tmp_path / "x",
             {
-                f"{name}.png": picture(1),
+                f"{name}.png": image(1),
                 f"{name}_d.tiff": depth(1),
                 f"{name}.txt": "häuser\n",
                 f"{name}.json": '{"n": [1, 2.5, null]}',
@@ -101,7 +101,7 @@ def test_the_files_of_a_grasp_set_are_extended(tmp_path: Path) -> None:
 
 def test_a_sample_whose_name_lacks_what_is_replaced_is_named(tmp_path: Path) -> None:
     names = ["training/1_training.png", "training/1_manual.png", "test/1_test.png"]
-    root = write(tmp_path, {name: picture(seed) for seed, name in enumerate(names)})
+    root = write(tmp_path, {name: image(seed) for seed, name in enumerate(names)})
     sidecar = Sidecar.parse("m={folder}/{stem:training=manual}.png:mask")
     with pytest.raises(BadInput, match="test/1_test.png.*'training'"):
         add_sidecars(
@@ -148,7 +148,7 @@ def test_a_field_name_that_is_taken_is_refused(root: Path) -> None:
         add_sidecars(images(root), [Sidecar("1x", ".txt", "bytes")])
 
 
-def test_a_source_without_a_picture_gets_the_paths_of_the_added_files_alone(root: Path) -> None:
+def test_a_source_without_a_image_gets_the_paths_of_the_added_files_alone(root: Path) -> None:
     inner = images(root)
     inner.schema = inner.schema.select(["key", "label"])
     assert add_sidecars(inner, [CAPTION])[0]["files"] == {"caption": "x/a.txt"}
@@ -162,8 +162,8 @@ def test_a_wrapped_source_is_picklable(root: Path) -> None:
 
 
 def paired(tmp_path: Path) -> Path:
-    """Pictures and masks in folders of their own, one level deep."""
-    files = {f"images/{n}.jpg": picture(n, suffix=".jpg") for n in range(3)}
+    """Images and masks in folders of their own, one level deep."""
+    files = {f"images/{n}.jpg": image(n, suffix=".jpg") for n in range(3)}
     return write(tmp_path / "set", {**files, **{f"masks/{n}.png": mask(n) for n in range(3)}})
 
 
@@ -203,7 +203,7 @@ def test_a_pattern_names_the_file_of_a_sample_and_knows_it(text: str, path: str)
         ("{stem:img=img_mask}.png", "img_0.png", "img_mask_0.png"),
     ],
 )
-def test_a_replacement_never_takes_a_picture_for_its_own_mask(text: str, main: str, path: str) -> None:
+def test_a_replacement_never_takes_a_image_for_its_own_mask(text: str, main: str, path: str) -> None:
     pattern, stem = SidecarPattern(text), main.partition(".")[0]
     assert pattern.path(main, stem) == path
     assert pattern.matches(path)
@@ -266,10 +266,10 @@ def test_masks_above_the_source_are_packed_verified_and_extracted(tmp_path: Path
     extract(tmp_path / "pack", tmp_path / "back")
     assert (tmp_path / "back/masks/0.png").read_bytes() == mask(0)
     assert (tmp_path / "back/masks/2.png").read_bytes() == mask(1)
-    assert (tmp_path / "back/0.jpg").read_bytes() == picture(0, suffix=".jpg")
+    assert (tmp_path / "back/0.jpg").read_bytes() == image(0, suffix=".jpg")
     write(root.parent, {"masks/0.png": mask(7)})
     assert any("masks/0.png" in line for line in Comparison(tmp_path / "pack", root).problems())
-    write(root.parent, {"masks/0.png": b"no picture"})
+    write(root.parent, {"masks/0.png": b"no image"})
     with pytest.raises(BadInput, match=r"images/\.\./masks/0\.png: cannot pack"):
         convert_source(request.open(root)[0], tmp_path / "other", ConversionOptions())
 
@@ -337,7 +337,7 @@ def test_boxes_and_numbers_are_read_from_text(tmp_path: Path) -> None:
 
 
 def test_boxes_and_numbers_are_packed(tmp_path: Path) -> None:
-    files = {f"{n}.png": picture(n) for n in range(3)} | {f"{n}.txt": f"0 0 {n} {n}\n" * n for n in range(3)}
+    files = {f"{n}.png": image(n) for n in range(3)} | {f"{n}.txt": f"0 0 {n} {n}\n" * n for n in range(3)}
     root = write(tmp_path / "data", {**files, **{f"{n}.age": str(n) for n in range(3)}})
     request = SourceSpec("folder", {}, ("boxes=.txt:boxes", "age=.age:number"))
     source, _ = request.open(root)
@@ -350,7 +350,7 @@ def test_boxes_and_numbers_are_packed(tmp_path: Path) -> None:
 
 def test_large_whole_numbers_stay_what_they_are(tmp_path: Path) -> None:
     ids = [2**53 + number for number in range(6)] + [-(2**63), 2**63 - 1]
-    files = {f"{n}.png": picture(n) for n in range(8)} | {f"{n}_id.txt": f"{value}\n" for n, value in enumerate(ids)}
+    files = {f"{n}.png": image(n) for n in range(8)} | {f"{n}_id.txt": f"{value}\n" for n, value in enumerate(ids)}
     root = write(tmp_path / "data", files)
     request = SourceSpec("folder", {}, ("obj=_id.txt:number",), ("train=0.5", "val=0.5"), split_by="obj")
     source, _ = request.open(root)
@@ -379,20 +379,20 @@ def test_whole_numbers_that_float64_rounds_are_refused(tmp_path: Path, other: st
     ],
 )
 def test_samples_do_not_share_a_file_by_habit(tmp_path: Path, names: tuple[str, ...], suffix: str) -> None:
-    root = write(tmp_path, {name: picture(1, suffix=Path(name).suffix) for name in names})
+    root = write(tmp_path, {name: image(1, suffix=Path(name).suffix) for name in names})
     with pytest.raises(InvalidRequest, match="same file"):
         opened(root, f"mask={suffix}:mask", classes="none", pairs="samples")
 
 
 def test_a_file_of_a_whole_folder_is_shared_as_it_is_meant(tmp_path: Path) -> None:
-    files: dict[str, bytes | str] = {f"{top}/{number}.png": picture(number) for top in "ab" for number in range(2)}
+    files: dict[str, bytes | str] = {f"{top}/{number}.png": image(number) for top in "ab" for number in range(2)}
     root = write(tmp_path, {**files, "a/camera.json": "[1]", "b/camera.json": "[2]"})
     source = opened(root, "camera={folder}/camera.json:json", classes="none")
     assert [source[row]["camera"] for row in range(4)] == [[1], [1], [2], [2]]
 
 
 def turned_set(root: Path, *, frame: str) -> Path:
-    """Pictures of every EXIF orientation with a bright block, its mask and its box, drawn in that frame."""
+    """Images of every EXIF orientation with a bright block, its mask and its box, drawn in that frame."""
     shown = np.zeros((64, 96, 3), np.uint8)
     shown[8:24, 8:40] = 255
     files: dict[str, bytes | str] = {}
@@ -418,7 +418,7 @@ FRAMED = ("mask=masks/{stem}.png:mask", "boxes=boxes/{stem}.txt:boxes")
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("resize", [None, "32"])
 @pytest.mark.parametrize(("frame", "exif"), [("upright", "rotate"), ("stored", "rotate"), ("stored", "ignore")])
-def test_masks_and_boxes_of_pictures_that_are_not_upright_fit_them(
+def test_masks_and_boxes_of_images_that_are_not_upright_fit_them(
     tmp_path: Path, frame: str, exif: str, resize: str | None
 ) -> None:
     root = turned_set(tmp_path / "in", frame=frame)
@@ -439,7 +439,7 @@ def test_masks_and_boxes_of_pictures_that_are_not_upright_fit_them(
 
 
 def turned_records(root: Path, kind: str, *, frame: str) -> Path:
-    """The pictures and masks of `turned_set` as records of another tool."""
+    """The images and masks of `turned_set` as records of another tool."""
     tree = turned_set(root / "files", frame=frame)
     pairs = [{"image": tree / f"images/{n}.png", "mask": tree / f"masks/{n}.png"} for n in range(1, 9)]
     data = [{name: path.read_bytes() for name, path in pair.items()} for pair in pairs]
@@ -456,7 +456,7 @@ def turned_records(root: Path, kind: str, *, frame: str) -> Path:
 @pytest.mark.one_in(9)
 @pytest.mark.parametrize("kind", ["webdataset", "tfrecord", "tensorpack-lmdb"])
 @pytest.mark.parametrize(("frame", "exif"), [("upright", "rotate"), ("stored", "rotate"), ("stored", "ignore")])
-def test_masks_in_records_fit_pictures_that_are_not_upright(tmp_path: Path, kind: str, frame: str, exif: Any) -> None:
+def test_masks_in_records_fit_images_that_are_not_upright(tmp_path: Path, kind: str, frame: str, exif: Any) -> None:
     root = turned_records(tmp_path, kind, frame=frame)
     with pytest.raises(BadInputs, match="7 of 8 samples .*") as caught:
         packer.convert(root, tmp_path / "out", exif=exif)
@@ -470,7 +470,7 @@ def test_masks_in_records_fit_pictures_that_are_not_upright(tmp_path: Path, kind
 
 
 @pytest.mark.parametrize("exif", ["ignore", "rotate"])
-def test_without_a_frame_pictures_that_are_not_upright_are_errors(tmp_path: Path, exif: str) -> None:
+def test_without_a_frame_images_that_are_not_upright_are_errors(tmp_path: Path, exif: str) -> None:
     root = turned_set(tmp_path / "in", frame="upright")
     source = opened(root, *FRAMED, classes="none")
     with pytest.raises(BadInputs, match="EXIF orientation 2") as caught:
@@ -491,13 +491,13 @@ def test_a_frame_that_the_shapes_contradict_is_an_error(tmp_path: Path, drawn: s
 
 
 def test_a_mask_of_another_shape_is_listed(tmp_path: Path) -> None:
-    files = {"a.jpg": picture(1, suffix=".jpg"), "b.jpg": picture(2, suffix=".jpg"), "c.jpg": picture(3, suffix=".jpg")}
+    files = {"a.jpg": image(1, suffix=".jpg"), "b.jpg": image(2, suffix=".jpg"), "c.jpg": image(3, suffix=".jpg")}
     masks = {"a_m.png": mask(1), "b_m.png": mask(2, height=64, width=48), "c_m.png": mask(3, height=24, width=32)}
     source = opened(write(tmp_path / "in", {**files, **masks}), "mask=_m.png:mask")
     summary = convert_source(source, tmp_path / "out", ConversionOptions())
     (listed,) = summary.incomplete
     assert listed[0] == "b.jpg"
-    assert "mask is 48x64, its picture 64x48: another shape" in listed[1]
+    assert "mask is 48x64, its image 64x48: another shape" in listed[1]
 
 
 @pytest.mark.parametrize("suffix", [".jpg", ".JPEG", ".png"])
@@ -508,7 +508,7 @@ def test_masks_in_jpeg_are_told(tmp_path: Path, suffix: str) -> None:
 
 
 def test_two_sidecars_of_one_name_are_refused(tmp_path: Path) -> None:
-    root = write(tmp_path, {"0.png": picture(0), "0_a.png": picture(1), "0_b.png": picture(2)})
+    root = write(tmp_path, {"0.png": image(0), "0_a.png": image(1), "0_b.png": image(2)})
     source = folder.Source(root, ignore_suffixes=("_a.png", "_b.png"))
     both = [Sidecar.parse("mask=_a.png:image"), Sidecar.parse("mask=_b.png:image")]
     with pytest.raises(InvalidRequest, match="--sidecar mask"):
@@ -516,6 +516,6 @@ def test_two_sidecars_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_key_that_stands_twice_in_a_json_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "in", {"a.png": picture(1), "a.json": '{"a": 1, "a": 2}'})
+    write(tmp_path / "in", {"a.png": image(1), "a.json": '{"a": 1, "a": 2}'})
     with pytest.raises(BadInputs, match=r"a\.json: cannot read as json: a key stands twice"):
         packer.convert(tmp_path / "in", tmp_path / "a.pack", sidecars=["j=.json:json"])

@@ -296,9 +296,9 @@ def test_a_source_is_detected_by_its_files(name: str, root: Path) -> None:
     assert sentence and "\n" not in sentence
 
 
-def test_a_source_recognises_nothing_in_no_files(name: str) -> None:
-    assert sources.load(name).recognise([]) is None
-    assert sources.load(name).recognise(["README.md", "pcd.txt", "a/RGB.pdf"]) is None
+def test_a_source_recognizes_nothing_in_no_files(name: str) -> None:
+    assert sources.load(name).recognize([]) is None
+    assert sources.load(name).recognize(["README.md", "pcd.txt", "a/RGB.pdf"]) is None
 
 
 def test_an_empty_folder_is_refused(name: str, tmp_path: Path) -> None:

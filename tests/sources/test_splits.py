@@ -14,7 +14,7 @@ from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._extend.splits import NO_SHARE, UNLISTED, Lists, Shares, add_shares, add_splits, parse_splits
 from packer.sources.grasp import cornell as cornell_source
 from packer.sources.image_files import folder
-from tests.support.source_trees import cornell, picture, write
+from tests.support.source_trees import cornell, image, write
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_what_has_one_value_of_a_field_stays_together(tmp_path: Path) -> None:
     assert sorted(number for _, number in pairs) == [0] * 6 + [1] * 4
 
 
-def test_values_of_objects_are_known_without_reading_pictures(tmp_path: Path) -> None:
+def test_values_of_objects_are_known_without_reading_images(tmp_path: Path) -> None:
     root = cornell(tmp_path / "data")
     found = add_shares(cornell_source.Source(root), Shares({"train": "0.5", "val": "0.5"}, by="object_id"))
     for path in root.rglob("*r.png"):
@@ -194,7 +194,7 @@ def test_a_list_that_is_not_there_is_refused(tmp_path: Path) -> None:
         add_splits(many(tmp_path / "data", 3), {"train": tmp_path / "train.txt"})
 
 
-def test_pictures_that_nobody_reads_count_where_they_are_listed(tmp_path: Path) -> None:
+def test_images_that_nobody_reads_count_where_they_are_listed(tmp_path: Path) -> None:
     root = write(tmp_path / "data", {"c/a.jpg": b"", "c/b.heic": b"", "c/d.heic": b""})
     found = add_splits(folder.Source(root), lists(tmp_path, train="c/a.jpg\nc/b.heic"))
     assert [key for key, _ in found.unread] == ["c/b.heic"]
@@ -202,7 +202,7 @@ def test_pictures_that_nobody_reads_count_where_they_are_listed(tmp_path: Path) 
 
 
 def test_names_that_one_sample_has_are_taken(tmp_path: Path) -> None:
-    root = write(tmp_path / "in", {f"{kind}/{kind}{n}.png": picture(n) for kind in ("a", "b") for n in range(3)})
+    root = write(tmp_path / "in", {f"{kind}/{kind}{n}.png": image(n) for kind in ("a", "b") for n in range(3)})
     stems = write(tmp_path, {"train.txt": "a0\nb1.png\na/a1.png 3\nb2  -1\n"}) / "train.txt"
     source = add_splits(folder.Source(root), {"train": stems})
     assert [source.key(row) for row in range(len(source))] == ["a/a0.png", "a/a1.png", "b/b1.png", "b/b2.png"]
@@ -234,7 +234,7 @@ def test_what_stands_behind_a_name_is_passed_over(source: folder.Source, tmp_pat
 
 
 def test_a_name_of_several_samples_is_none(tmp_path: Path) -> None:
-    root = write(tmp_path / "in", {f"{kind}/{n}.png": picture(n) for kind in ("a", "b") for n in range(3)})
+    root = write(tmp_path / "in", {f"{kind}/{n}.png": image(n) for kind in ("a", "b") for n in range(3)})
     stems = write(tmp_path, {"train.txt": "a/0.png\n1\n2.png\n"}) / "train.txt"
     with pytest.raises(BadInput, match=r"2 names .*: 1 \(of several samples\), 2.png \(of several samples\)"):
         add_splits(folder.Source(root), {"train": stems})

@@ -26,13 +26,13 @@ from packer.pack import manifest as manifests
 from packer.sources._detection import detect
 from packer.sources.annotations import table
 from packer.sources.annotations._table_columns import ColumnCells, checked_path
-from tests.support import picture_files
+from tests.support import image_files
 from tests.support.archives import gnu
 from tests.support.command_line import run
 from tests.support.counted_steps import at_most
 from tests.support.foreign_environments import said_by
 from tests.support.layout_trees.table import build
-from tests.support.source_trees import depth, mask, photos, picture, tree, write
+from tests.support.source_trees import depth, image, mask, photos, tree, write
 
 RACCOON = """filename,width,height,class,xmin,ymin,xmax,ymax
 raccoon-1.jpg,64,48,raccoon,8,8,40,35
@@ -43,14 +43,14 @@ raccoon-12.jpg,64,48,raccoon,40,1,60,30
 """
 
 
-def pictures(root: Path, *names: str) -> Path:
-    """Files of these names, each another picture."""
-    return write(root, {name: picture(at, suffix=Path(name).suffix) for at, name in enumerate(names)})
+def images(root: Path, *names: str) -> Path:
+    """Files of these names, each another image."""
+    return write(root, {name: image(at, suffix=Path(name).suffix) for at, name in enumerate(names)})
 
 
 def listed(root: Path, text: str | bytes, *names: str, name: str = "metadata.csv", **options: Any) -> table.Source:
-    """The source of a folder with a table and pictures."""
-    write(pictures(root, *names), {name: text})
+    """The source of a folder with a table and images."""
+    write(images(root, *names), {name: text})
     return table.Source(root, **options)
 
 
@@ -59,7 +59,7 @@ def column(source: table.Source, name: str) -> list[Any]:
 
 
 def raccoons(root: Path) -> Path:
-    write(pictures(root, "raccoon-1.jpg", "raccoon-12.jpg", "raccoon-3.jpg"), {"labels.csv": RACCOON})
+    write(images(root, "raccoon-1.jpg", "raccoon-12.jpg", "raccoon-3.jpg"), {"labels.csv": RACCOON})
     return root / "labels.csv"
 
 
@@ -231,7 +231,7 @@ PATHS_OUT = (
 @pytest.mark.parametrize("path", PATHS_OUT)
 def test_a_path_that_leads_elsewhere_is_refused(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "socket", lambda *_, **__: pytest.fail("a socket was opened"))
-    write(tmp_path, {"a.png": picture(9), "in/b.png": picture(1)})
+    write(tmp_path, {"a.png": image(9), "in/b.png": image(1)})
     rows = [{"file_name": "b.png"}, {"file_name": path}]
     write(tmp_path / "in", {"metadata.jsonl": "\n".join(map(json.dumps, rows))})
     with pytest.raises(BadInput, match=r"metadata\.jsonl: line 2: "):
@@ -245,12 +245,12 @@ def test_all_faults_are_counted_and_the_first_are_listed(tmp_path: Path) -> None
 
 
 def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
-    write(tmp_path, {"secret.png": picture(1), "in/metadata.csv": "file_name\na.png\n"})
+    write(tmp_path, {"secret.png": image(1), "in/metadata.csv": "file_name\na.png\n"})
     (tmp_path / "in/a.png").symlink_to(tmp_path / "secret.png")
     source = table.Source(tmp_path / "in")
     with pytest.raises(BadInput, match="is a link out of the folder"):
         source[0]
-    assert table.Source(tmp_path / "in", follow_links=True)[0]["image"] == picture(1)
+    assert table.Source(tmp_path / "in", follow_links=True)[0]["image"] == image(1)
     with pytest.raises(BadInput, match="is a link out of the folder"):
         table.Source(tmp_path / "in/metadata.csv")[0]
 
@@ -270,7 +270,7 @@ PATHS = ("a/b.png", "a/c.png", "a/d.png", "12:30.png")
 def test_samples_without_a_file_are_an_error_or_skipped(tmp_path: Path) -> None:
     names = [f"raccoon-{number}.jpg" for number in range(1, 218)]
     text = "filename,class\n" + "".join(f"{name},raccoon\n" for name in names)
-    write(pictures(tmp_path, *names[:140]), {"labels.csv": text})
+    write(images(tmp_path, *names[:140]), {"labels.csv": text})
     with pytest.raises(BadInput, match=r"77 of 217 .*line 142: .*raccoon-141.jpg.* and 57 more"):
         table.Source(tmp_path / "labels.csv")
     source = table.Source(tmp_path / "labels.csv", missing="skip")
@@ -293,16 +293,16 @@ def test_samples_without_a_label_or_a_mask_are_incomplete(tmp_path: Path) -> Non
     assert column(source, "label") == [0.5]
 
 
-# ---- many rows of one picture
+# ---- many rows of one image
 
 
-def test_rows_of_one_picture_need_group_by(tmp_path: Path) -> None:
+def test_rows_of_one_image_need_group_by(tmp_path: Path) -> None:
     path = raccoons(tmp_path)
     with pytest.raises(BadInput, match=r"line 4: .*line 3: raccoon-12.jpg; --group-by filename"):
         table.Source(path)
 
 
-def test_rows_of_one_picture_are_its_boxes(tmp_path: Path) -> None:
+def test_rows_of_one_image_are_its_boxes(tmp_path: Path) -> None:
     path = raccoons(tmp_path)
     source = table.Source(path, group_by="filename")
     rows = list(csv.DictReader(io.StringIO(RACCOON)))
@@ -363,7 +363,7 @@ def test_rows_that_contradict_each_other(tmp_path: Path, text: str, options: dic
 
 
 def test_the_work_on_a_table_is_bounded_by_the_cells_that_it_has(tmp_path: Path) -> None:
-    write(tmp_path / "json", {"0.jpg": picture(0)})
+    write(tmp_path / "json", {"0.jpg": image(0)})
     wide = json.dumps({"file_name": "0.jpg", **{f"c{number}": 1 for number in range(500)}})
     with at_most(100 * 6500), pytest.raises(BadInput, match="rows"):
         listed(tmp_path / "json", f"{wide}\n" + '{"file_name":"0.jpg"}\n' * 6000, name="metadata.jsonl")
@@ -405,7 +405,7 @@ def test_the_column_of_the_images_must_be_clear(tmp_path: Path, name: str, text:
 
 def test_the_option_image_key_names_a_column_or_a_pattern(tmp_path: Path) -> None:
     text = "id,breed,left,right\n00a,boxer,a.png,b.png\n00b,pug,b.png,a.png\n"
-    write(pictures(tmp_path, "a.png", "b.png", "train/00a.jpg", "train/00b.jpg"), {"labels.csv": text})
+    write(images(tmp_path, "a.png", "b.png", "train/00a.jpg", "train/00b.jpg"), {"labels.csv": text})
     assert table.Source(tmp_path / "labels.csv", image_key="left")[0]["right"] == "b.png"
     source = table.Source(tmp_path / "labels.csv", image_key="train/{id}.jpg", label_key="breed")
     assert [source.key(row) for row in range(2)] == ["train/00a.jpg", "train/00b.jpg"]
@@ -416,7 +416,7 @@ def test_the_option_image_key_names_a_column_or_a_pattern(tmp_path: Path) -> Non
 
 
 def test_columns_of_other_images(tmp_path: Path) -> None:
-    write(tmp_path, {"a.png": picture(1), "m.png": mask(1), "d.tiff": depth(1), "n.png": picture(2)})
+    write(tmp_path, {"a.png": image(1), "m.png": mask(1), "d.tiff": depth(1), "n.png": image(2)})
     write(tmp_path, {"metadata.csv": "image,mask,depth_file_name,night_file_name\na.png,m.png,d.tiff,n.png\n"})
     source = table.Source(tmp_path)
     sample = source[0]
@@ -427,10 +427,8 @@ def test_columns_of_other_images(tmp_path: Path) -> None:
 
 
 def test_masks_of_16_bit(tmp_path: Path) -> None:
-    wide = picture_files.with_opencv(np.full((48, 64), 26001, np.uint16), ".png")
-    write(
-        tmp_path / "in", {"a.png": picture(1), "b.png": picture(2), "x.png": mask(1), "y.png": wide, "z.png": b"none"}
-    )
+    wide = image_files.with_opencv(np.full((48, 64), 26001, np.uint16), ".png")
+    write(tmp_path / "in", {"a.png": image(1), "b.png": image(2), "x.png": mask(1), "y.png": wide, "z.png": b"none"})
     write(tmp_path / "in", {"metadata.csv": "file_name,mask_file_name\na.png,x.png\nb.png,y.png\n"})
     source = table.Source(tmp_path / "in")
     assert source.schema["mask"].dtype == "uint16"
@@ -461,9 +459,9 @@ def test_labels_are_numbers_or_positions_of_texts(tmp_path: Path) -> None:
 
 
 def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
-    root = write(pictures(tmp_path / "a", "a.png", "b.png"), {"metadata.csv": "file_name,label\na.png,x\nb.png,z\n"})
+    root = write(images(tmp_path / "a", "a.png", "b.png"), {"metadata.csv": "file_name,label\na.png,x\nb.png,z\n"})
     convert(root, tmp_path / "a.pack")
-    other = write(pictures(tmp_path / "b", "a.png"), {"metadata.csv": "file_name,label\na.png,z\n"})
+    other = write(images(tmp_path / "b", "a.png"), {"metadata.csv": "file_name,label\na.png,z\n"})
     convert(other, tmp_path / "b.pack", classes_from=tmp_path / "a.pack")
     assert manifests.read(tmp_path / "b.pack").schema["label"].classes == ("x", "z")
     write(other, {"metadata.csv": "file_name,label\na.png,new\n"})
@@ -489,7 +487,7 @@ def test_metadata_without_paths_is_not_this_source(tmp_path: Path) -> None:
 
 def test_tables_in_folders_that_are_not_splits(tmp_path: Path) -> None:
     for name in ("cat", "dog"):
-        write(pictures(tmp_path / name, "a.png"), {"metadata.csv": f"file_name,{name}\na.png,1\n"})
+        write(images(tmp_path / name, "a.png"), {"metadata.csv": f"file_name,{name}\na.png,1\n"})
     source = table.Source(tmp_path)
     assert "split" not in source.schema and [source.key(row) for row in range(2)] == ["cat/a.png", "dog/a.png"]
     assert np.array_equal(column(source, "cat"), [1, np.nan], equal_nan=True)
@@ -633,14 +631,14 @@ def test_a_damaged_json_lines_names_the_line(tmp_path: Path, text: bytes, keywor
 
 
 def test_a_file_that_is_not_an_image_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "in", {"a.png": picture(1), "b.png": b"GIF89a", "metadata.csv": "file_name\na.png\nb.png\n"})
+    write(tmp_path / "in", {"a.png": image(1), "b.png": b"GIF89a", "metadata.csv": "file_name\na.png\nb.png\n"})
     with pytest.raises(BadInputs) as caught:
         convert(tmp_path / "in", tmp_path / "out.pack")
     assert any("b.png" in reason for reason in caught.value.reasons)
 
 
 def test_exit_codes_of_a_table(tmp_path: Path) -> None:
-    write(tmp_path / "in", {"a.png": picture(1), "x.csv": "file_name\nb.png\n", "y.csv": "name\nb\n", "z.txt": "a"})
+    write(tmp_path / "in", {"a.png": image(1), "x.csv": "file_name\nb.png\n", "y.csv": "name\nb\n", "z.txt": "a"})
     assert run("convert", tmp_path / "in/x.csv", tmp_path / "out.pack").returncode == 3
     assert run("convert", tmp_path / "in/x.csv", tmp_path / "out.pack", "--from", "table").returncode == 3
     assert run("convert", tmp_path / "in/y.csv", tmp_path / "out.pack").returncode == 2
@@ -653,8 +651,8 @@ def test_exit_codes_of_a_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("frame", ["auto", "stored", "upright"])
 @pytest.mark.parametrize("has_size", [True, False])
-def test_boxes_of_a_turned_picture(tmp_path: Path, frame: str, has_size: bool) -> None:
-    data = picture_files.oriented(6, pixels=picture_files.colours(height=40, width=60))  # shown as 40 wide, 60 high
+def test_boxes_of_a_turned_image(tmp_path: Path, frame: str, has_size: bool) -> None:
+    data = image_files.oriented(6, pixels=image_files.colors(height=40, width=60))  # shown as 40 wide, 60 high
     size = "width,height," if has_size else ""
     text = f"file_name,{size}xmin,ymin,xmax,ymax\na.jpg,{'40,60,' if has_size else ''}1,2,11,22\n"
     root = write(tmp_path / "in", {"a.jpg": data, "metadata.csv": text})
@@ -668,7 +666,7 @@ def test_boxes_of_a_turned_picture(tmp_path: Path, frame: str, has_size: bool) -
     convert_source(source, tmp_path / "out.pack", ConversionOptions())
     with LMDBDataset(tmp_path / "out.pack") as dataset:
         found = np.asarray(dataset[0]["boxes"]).tolist()
-    # upright (x, y) is stored (y, height - x): the picture is turned by 90 degrees to the right when it is shown
+    # upright (x, y) is stored (y, height - x): the image is turned by 90 degrees to the right when it is shown
     assert found == ([[1, 2, 11, 22]] if frame == "stored" else [[2, 29, 22, 39]])
 
 
@@ -676,7 +674,7 @@ def test_boxes_of_a_turned_picture(tmp_path: Path, frame: str, has_size: bool) -
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(pictures(tmp_path, "a.png"), {"metadata.parquet": b"PAR1"})
+    write(images(tmp_path, "a.png"), {"metadata.parquet": b"PAR1"})
     assert detect(tmp_path)[0] == "table"
 
     def absent(name: str) -> None:
@@ -711,7 +709,7 @@ def test_every_row_is_what_pyarrow_reads(tmp_path: Path) -> None:
     parquet_file(tmp_path / "in/metadata.parquet", columns)
     parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
     expected = parquet.read_table(tmp_path / "in/metadata.parquet").to_pylist()
-    pictures(tmp_path / "in", "a.png", "b.png", "c.png")
+    images(tmp_path / "in", "a.png", "b.png", "c.png")
     source = table.Source(tmp_path / "in")
     assert len(source) == 3
     for index, row in enumerate(expected):
@@ -728,7 +726,7 @@ def test_every_row_is_what_pyarrow_reads(tmp_path: Path) -> None:
     convert(tmp_path / "in", tmp_path / "out.pack")
 
 
-def test_pictures_in_a_parquet_file_are_not_read(tmp_path: Path) -> None:
+def test_images_in_a_parquet_file_are_not_read(tmp_path: Path) -> None:
     parquet_file(tmp_path / "train.parquet", {"image": [{"bytes": b"\x89PNG", "path": None}], "label": [1]})
     parquet_file(tmp_path / "bytes.parquet", {"image": [b"\x89PNG"]})
     for name in ("train", "bytes"):
@@ -788,7 +786,7 @@ def test_the_imagefolder_of_hugging_face_has_the_same_samples(tmp_path: Path, ki
 
 def test_classes_of_rows_without_a_box_are_classes_and_counted(tmp_path: Path) -> None:
     rows = "file_name,class,xmin,ymin,xmax,ymax\na.png,cat,1,2,3,4\nb.png,No finding,,,,\nc.png,No finding,,,,\n"
-    write(tmp_path, {f"{name}.png": picture(1) for name in "abc"} | {"t.csv": rows})
+    write(tmp_path, {f"{name}.png": image(1) for name in "abc"} | {"t.csv": rows})
     source = table.Source(tmp_path / "t.csv")
     assert source.schema["box_labels"].classes == ("No finding", "cat")
     assert [sample.tolist() for sample in column(source, "box_labels")] == [[1], [], []]
@@ -798,7 +796,7 @@ def test_classes_of_rows_without_a_box_are_classes_and_counted(tmp_path: Path) -
 @pytest.mark.parametrize("box", ["nan,2,3,4", "1,2,inf,4", "1,2,1e39,4", "30,20,3,4"])
 def test_a_box_that_is_not_valid_names_its_line(tmp_path: Path, box: str) -> None:
     header = "file_name,xmin,ymin,xmax,ymax\n"
-    write(tmp_path, {"a.png": picture(1), "t.csv": f"{header}a.png,1,2,30,4\na.png,{box}\n"})
+    write(tmp_path, {"a.png": image(1), "t.csv": f"{header}a.png,1,2,30,4\na.png,{box}\n"})
     source = table.Source(tmp_path / "t.csv", group_by="file_name")
     with pytest.raises(BadInput, match=r"t\.csv: line 3: found .*, expected x0 y0 x1 y1"):
         source[0]
@@ -812,7 +810,7 @@ def test_a_column_split_with_other_cells_is_a_field(tmp_path: Path, cells: Seque
 
 
 def test_a_column_split_in_capitals_makes_splits(tmp_path: Path) -> None:
-    write(tmp_path, {"a.png": picture(1), "b.png": picture(2)})
+    write(tmp_path, {"a.png": image(1), "b.png": image(2)})
     write(tmp_path, {"t.csv": "file_name,Split\na.png,val\nb.png,train\n"})
     source = table.Source(tmp_path / "t.csv")
     assert source.schema["split"].classes == ("train", "val")

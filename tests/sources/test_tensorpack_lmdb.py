@@ -1,4 +1,4 @@
-"""tensorpack's LMDBs: components of datapoints become fields, whichever serialiser wrote them."""
+"""tensorpack's LMDBs: components of datapoints become fields, whichever serializer wrote them."""
 
 import pickle
 import random
@@ -17,7 +17,7 @@ from tests.sources.test_pickled import Evil
 from tests.support.arrow_payloads import VERSIONS, built, recorded
 from tests.support.counted_steps import at_most
 from tests.support.foreign_files import lmdb_environment
-from tests.support.source_trees import encoded, picture, tensorpack_lmdb
+from tests.support.source_trees import encoded, image, tensorpack_lmdb
 
 # [np.frombuffer(b"\xff\xd8jpeg", np.uint8), 7] of msgpack 0.6.2 with msgpack-numpy 0.4.4.3
 MSGPACK = "9285c4026e64c3c40474797065a37c7531c4046b696e64c400c40573686170659106c40464617461c406ffd86a70656707"
@@ -36,13 +36,13 @@ def pixels(seed: int, *shape: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])
-def test_picture_files_and_labels_of_pickles(tmp_path: Path, protocol: int) -> None:
-    values = [[np.frombuffer(picture(at), np.uint8), at - 1] for at in range(3)]
+def test_image_files_and_labels_of_pickles(tmp_path: Path, protocol: int) -> None:
+    values = [[np.frombuffer(image(at), np.uint8), at - 1] for at in range(3)]
     root = written(tmp_path / "a.lmdb", values, lambda value: pickle.dumps(value, protocol=protocol))
     assert detect(root)[0] == "tensorpack-lmdb"
     source = Source(root)
     assert source.schema.names == ("key", "image", "label", "files")
-    assert [source[row]["image"] for row in range(3)] == [picture(row) for row in range(3)]
+    assert [source[row]["image"] for row in range(3)] == [image(row) for row in range(3)]
     assert [int(source[row]["label"]) for row in range(3)] == [-1, 0, 1]
     assert any(note.startswith("--features image=0:image,label=1:number (guessed") for note in source.notes)
     assert not source.decodes
@@ -57,10 +57,10 @@ def test_messagepack_is_read(tmp_path: Path) -> None:
 
 
 def test_pyarrow_is_read_where_it_holds_no_arrays(tmp_path: Path) -> None:
-    entries = {b"%08d" % at: built((picture(at), at)) for at in range(2)}
+    entries = {b"%08d" % at: built((image(at), at)) for at in range(2)}
     root = lmdb_environment(tmp_path / "a", {**entries, b"__keys__": built(list(entries))})
     assert detect(root)[0] == "tensorpack-lmdb"
-    assert Source(root)[1]["image"] == picture(1)
+    assert Source(root)[1]["image"] == image(1)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -88,7 +88,7 @@ def test_pixels_are_of_the_order_that_is_said(tmp_path: Path, order: str) -> Non
 
 
 @pytest.mark.parametrize("is_file", [False, True])
-def test_labels_beside_a_picture_are_a_mask(tmp_path: Path, is_file: bool) -> None:
+def test_labels_beside_a_image_are_a_mask(tmp_path: Path, is_file: bool) -> None:
     mask = np.repeat(np.array([[0, 60, 120]], np.uint8), 12, axis=0).repeat(4, axis=1)
     labels = np.frombuffer(encoded(".png", mask), np.uint8) if is_file else mask
     values = [{"image": pixels(at, 12, 12, 3), "mask": labels} for at in range(3)]
@@ -98,7 +98,7 @@ def test_labels_beside_a_picture_are_a_mask(tmp_path: Path, is_file: bool) -> No
         assert {value for sample in dataset for value in np.unique(sample["mask"])} == {0, 60, 120}
 
 
-def test_what_stays_behind_a_picture_is_told(tmp_path: Path) -> None:
+def test_what_stays_behind_a_image_is_told(tmp_path: Path) -> None:
     values = [[pixels(at, 12, 12, 3), np.zeros((2, 4), np.float32)] for at in range(3)]
     source = Source(written(tmp_path / "a.lmdb", values))
     assert any(note.startswith("x_1: stored as they are: no geometry moves") for note in source.notes)
@@ -107,7 +107,7 @@ def test_what_stays_behind_a_picture_is_told(tmp_path: Path) -> None:
 def test_every_component_becomes_a_field(tmp_path: Path) -> None:
     values = [
         {
-            "img": np.frombuffer(picture(at), np.uint8),
+            "img": np.frombuffer(image(at), np.uint8),
             "boxes": np.full((at, 4), 0.5, np.float32),
             "score": 0.25 * at,
             "name": f"ünï {at}",
@@ -132,7 +132,7 @@ def test_every_component_becomes_a_field(tmp_path: Path) -> None:
 
 
 def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    root = written(tmp_path / "a.lmdb", [[picture(at), at, np.zeros((2,) * (at + 1))] for at in range(2)])
+    root = written(tmp_path / "a.lmdb", [[image(at), at, np.zeros((2,) * (at + 1))] for at in range(2)])
     with pytest.raises(InvalidRequest, match="no component '9' in the records looked at; there are: 0, 1, 2"):
         Source(root, features=("image=9",))
     with pytest.raises(InvalidRequest, match="several numbers of dimensions"):
@@ -141,7 +141,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         Source(root, features=("image=0:number",))
     with pytest.raises(InvalidRequest, match="option pixel_order: unknown value 'xyz'"):
         Source(root, pixel_order="xyz")
-    mixed = written(tmp_path / "b.lmdb", [[picture(1), 1], [picture(1), "a"]])
+    mixed = written(tmp_path / "b.lmdb", [[image(1), 1], [image(1), "a"]])
     with pytest.raises(InvalidRequest, match="component '1' is number or text"):
         Source(mixed)
 
@@ -151,23 +151,23 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     [
         (Evil(), "a pickle that names"),
         (5, "expected a list of components, found int"),
-        ([picture(1)], "component '1' is not there"),
-        ([picture(1), "a"], "component '1': expected numbers, found str"),
-        ([picture(1), np.arange(2)], "expected int64 of 0 dimensions, found int64"),
-        ([picture(1), 2**80], "component '1': "),
+        ([image(1)], "component '1' is not there"),
+        ([image(1), "a"], "component '1': expected numbers, found str"),
+        ([image(1), np.arange(2)], "expected int64 of 0 dimensions, found int64"),
+        ([image(1), 2**80], "component '1': "),
         (["a", 1], "component '0': expected image, found str"),
         ([pixels(1, 2, 2, 2), 1], "expected the pixels of a image, found uint8"),
     ],
 )
 def test_a_record_that_is_none_is_bad_and_named(tmp_path: Path, value: Any, said: str) -> None:
-    root = written(tmp_path / "a.lmdb", [[picture(1), 1], [picture(1), 1], value])
+    root = written(tmp_path / "a.lmdb", [[image(1), 1], [image(1), 1], value])
     with pytest.raises(BadInput, match=rf"a.lmdb: record at byte .*\(00000002\): .*{said}"):
         Source(root, features=("image=0:image", "label=1:number"))[2]
 
 
 @pytest.mark.parametrize("whole", [2**53 + 1, -(2**53) - 1, 2**63 - 1])
 def test_a_whole_number_that_a_float_does_not_hold_is_bad(tmp_path: Path, whole: int) -> None:
-    source = Source(written(tmp_path / "a.lmdb", [(picture(0), 0.5), (picture(1), 7), (picture(2), whole)]))
+    source = Source(written(tmp_path / "a.lmdb", [(image(0), 0.5), (image(1), 7), (image(2), whole)]))
     assert source.schema["1" if "1" in source.schema else "x_1"].dtype == "float64"
     assert source[1][next(name for name in source.schema.names if name.endswith("1"))] == 7
     with pytest.raises(BadInput, match="expected float64"):
@@ -181,7 +181,7 @@ def test_the_work_on_wide_records_is_linear_in_their_components(tmp_path: Path) 
 
 
 def test_keys_of_dicts_that_are_no_texts_are_bad(tmp_path: Path) -> None:
-    source = Source(written(tmp_path / "a.lmdb", [(picture(0), {"a": [{"b": 1}]}), (picture(1), {"a": [{2: 1}]})]))
+    source = Source(written(tmp_path / "a.lmdb", [(image(0), {"a": [{"b": 1}]}), (image(1), {"a": [{2: 1}]})]))
     (name,) = (field.name for field in source.schema if field.kind == "json" and not field.hidden)
     assert source[0][name] == {"a": [{"b": 1}]}
     with pytest.raises(BadInput, match="not texts"):
@@ -189,7 +189,7 @@ def test_keys_of_dicts_that_are_no_texts_are_bad(tmp_path: Path) -> None:
 
 
 def test_a_bad_record_is_left_out_where_that_is_said(tmp_path: Path) -> None:
-    root = written(tmp_path / "a.lmdb", [[picture(1), 1], [picture(2), 2], Evil()])
+    root = written(tmp_path / "a.lmdb", [[image(1), 1], [image(2), 2], Evil()])
     with pytest.raises(BadInputs, match="1 of 3 samples"):
         packer.convert(root, tmp_path / "a.pack")
     assert packer.convert(root, tmp_path / "a.pack", on_error="skip").samples == 2
@@ -221,11 +221,11 @@ def test_numbers_that_sort_otherwise_keep_their_order(tmp_path: Path) -> None:
 
 
 def test_two_thousand_changed_records_end_in_a_sample_or_an_error(tmp_path: Path) -> None:
-    """Of each serialiser, behind records that are sound."""
-    made = [pickle.dumps([picture(1), 1, {"a": [1.5, None]}], protocol=protocol) for protocol in (2, 4)]
+    """Of each serializer, behind records that are sound."""
+    made = [pickle.dumps([image(1), 1, {"a": [1.5, None]}], protocol=protocol) for protocol in (2, 4)]
     seeds = [*made, bytes.fromhex(MSGPACK), built((b"\xff\xd8\xff", 1))]
     drawn = random.Random(5)
-    values: list[Any] = [[picture(1), 1, {"a": [1.5, None]}]] * 2
+    values: list[Any] = [[image(1), 1, {"a": [1.5, None]}]] * 2
     for number in range(2000):
         data = bytearray(seeds[number % len(seeds)])
         for _ in range(drawn.randrange(1, 4)):

@@ -39,7 +39,7 @@ from tests.support.foreign_files import (
     tfrecord_index,
     varint,
 )
-from tests.support.source_trees import encoded, mask, picture, tfrecord_shards, tree, write
+from tests.support.source_trees import encoded, image, mask, tfrecord_shards, tree, write
 
 # of the layout's description: {'image/encoded': ff d8, 'image/class/label': -1}
 GOLDEN = (
@@ -57,9 +57,9 @@ WRITTEN_INDEX = "0 108\n108 93\n"
 
 
 def records(count: int = 4) -> list[bytes]:
-    """Examples of a picture and a label."""
+    """Examples of an image and a label."""
     return [
-        example({"image/encoded": bytes_list(picture(number)), "image/class/label": int64_list([number])})
+        example({"image/encoded": bytes_list(image(number)), "image/class/label": int64_list([number])})
         for number in range(count)
     ]
 
@@ -170,12 +170,12 @@ def test_what_is_no_message_is_refused(record: bytes) -> None:
 
 def test_the_numbers_of_a_sequence_example_are_read(tmp_path: Path) -> None:
     steps = b"".join(delimited(1, int64_list([number, number + 1])) for number in (1, 5))
-    record = example({"image": bytes_list(picture(1))}) + delimited(
+    record = example({"image": bytes_list(image(1))}) + delimited(
         2, delimited(1, delimited(1, b"track") + delimited(2, steps))
     )
     source = Source(write(tmp_path, {"a.tfrecord": tfrecord([record])}))
     assert source.value(0, "track").tolist() == [1, 2, 5, 6]
-    assert source.value(0, "image") == picture(1)
+    assert source.value(0, "image") == image(1)
 
 
 # ---- which records there are
@@ -302,7 +302,7 @@ def test_compressed_files_are_read_in_any_order(tmp_path: Path, monkeypatch: pyt
     rows = [5, 11, 0, 3, 3, 10, 1]
     copy = pickle.loads(pickle.dumps(source))
     for row, label in zip(rows, ordered_map(lambda row: copy.value(row, "label"), rows, threads=3), strict=True):
-        assert (int(label), source.value(row, "image")) == (row, picture(row))
+        assert (int(label), source.value(row, "image")) == (row, image(row))
 
 
 def test_a_child_forked_while_a_compressed_file_is_read_reads_it(tmp_path: Path) -> None:
@@ -357,8 +357,8 @@ def test_a_name_that_says_nothing_is_told_by_its_content(tmp_path: Path) -> None
         detect(root / "text")
 
 
-def test_pictures_beside_a_file_are_a_folder_of_pictures(tmp_path: Path, file: Path) -> None:
-    write(tmp_path, {"b.png": picture(1)})
+def test_images_beside_a_file_are_a_folder_of_images(tmp_path: Path, file: Path) -> None:
+    write(tmp_path, {"b.png": image(1)})
     assert detect(tmp_path)[0] == "folder"
 
 
@@ -417,7 +417,7 @@ def test_the_guess_is_said_as_what_to_type(tmp_path: Path) -> None:
 def test_the_user_names_fields_and_kinds(file: Path) -> None:
     source = Source(file, features=("mask=image/encoded:mask", "number=image/class/label"))
     assert [(field.name, field.kind) for field in source.schema][1:3] == [("mask", "mask"), ("number", "number")]
-    assert source[1]["mask"] == picture(1)
+    assert source[1]["mask"] == image(1)
     assert source[1]["files"] == {"mask": "00000001.png"}
     listed = Source(file, features=("labels=image/class/label:numbers",))
     assert listed[2]["labels"].tolist() == [2]
@@ -443,9 +443,9 @@ def test_an_option_that_does_not_fit_is_refused(file: Path, features: tuple[str,
 
 def test_a_record_that_lacks_a_feature_is_bad_and_named(tmp_path: Path) -> None:
     made = [*records(40)]
-    made[25] = example({"image/encoded": bytes_list(picture(1)), "image/class/label": int64_list([1, 2])})
+    made[25] = example({"image/encoded": bytes_list(image(1)), "image/class/label": int64_list([1, 2])})
     made[27] = example({"image/class/label": int64_list([1])})
-    made[29] = example({"image/encoded": bytes_list(picture(1)), "image/class/label": float_list([1])})
+    made[29] = example({"image/encoded": bytes_list(image(1)), "image/class/label": float_list([1])})
     source = Source(
         write(tmp_path, {"a.tfrecord": tfrecord(made)}),
         features=("image=image/encoded", "label=image/class/label:number"),
@@ -460,7 +460,7 @@ def test_a_record_that_lacks_a_feature_is_bad_and_named(tmp_path: Path) -> None:
 
 
 def test_an_empty_feature_is_one_that_is_not_there(tmp_path: Path) -> None:
-    made = [*records(3), example({"image/encoded": bytes_list(picture(9)), "image/class/label": b""})]
+    made = [*records(3), example({"image/encoded": bytes_list(image(9)), "image/class/label": b""})]
     source = Source(write(tmp_path, {"a.tfrecord": tfrecord(made)}))
     assert source.schema["label"].shape == ()
     with pytest.raises(BadInput, match="found none"):
@@ -484,9 +484,9 @@ def test_what_some_records_lack_is_left_out_bytes_and_numbers_alike(tmp_path: Pa
     assert [asked[row]["other"].tolist() for row in (0, 3)] == [[], [7]]
 
 
-def test_a_picture_of_one_channel_that_is_named_as_labels_is_a_mask(tmp_path: Path) -> None:
+def test_a_image_of_one_channel_that_is_named_as_labels_is_a_mask(tmp_path: Path) -> None:
     wide = encoded(".png", np.zeros((4, 4), np.uint16))
-    features = {"image/encoded": picture(1), "mask": mask(1), "gt_depth": wide, "label_map": wide, "seg": picture(2)}
+    features = {"image/encoded": image(1), "mask": mask(1), "gt_depth": wide, "label_map": wide, "seg": image(2)}
     record = example({name: bytes_list(data) for name, data in features.items()})
     source = Source(write(tmp_path, {"a.tfrecord": tfrecord([record])}))
     kinds = {field.name: field.kind for field in source.schema if not field.hidden}
@@ -499,8 +499,8 @@ def test_a_picture_of_one_channel_that_is_named_as_labels_is_a_mask(tmp_path: Pa
 @pytest.mark.parametrize(
     "bad", [b"GIF89a" + bytes(40), b"\xff\xd8\xff", b"<html>"], ids=["another format", "cut", "text"]
 )
-def test_one_record_without_a_picture_is_bad_and_the_others_are_pictures(tmp_path: Path, bad: bytes) -> None:
-    features = [bytes_list(bad if number == 3 else picture(number)) for number in range(8)]
+def test_one_record_without_a_image_is_bad_and_the_others_are_images(tmp_path: Path, bad: bytes) -> None:
+    features = [bytes_list(bad if number == 3 else image(number)) for number in range(8)]
     made = [example({"image/encoded": data, "image/class/label": int64_list([1])}) for data in features]
     write(tmp_path / "in", {"a.tfrecord": tfrecord(made)})
     assert Source(tmp_path / "in").schema["image"].kind == "image"
@@ -509,10 +509,10 @@ def test_one_record_without_a_picture_is_bad_and_the_others_are_pictures(tmp_pat
     assert convert(tmp_path / "in", tmp_path / "b.pack", on_error="skip").samples == 7
 
 
-def test_resizing_where_no_field_is_a_picture_is_refused(tmp_path: Path) -> None:
+def test_resizing_where_no_field_is_a_image_is_refused(tmp_path: Path) -> None:
     record = example({"image_raw": bytes_list(bytes(range(256))), "label": int64_list([1])})
     root = write(tmp_path / "in", {"a.tfrecord": tfrecord([record])})
-    with pytest.raises(InvalidRequest, match=r"--resize 10: no field is a picture: .*\(bytes\)"):
+    with pytest.raises(InvalidRequest, match=r"--resize 10: no field is an image: .*\(bytes\)"):
         packer.convert(root, tmp_path / "a.pack", resize=10)
 
 
@@ -565,8 +565,8 @@ def test_splits_and_subsets_are_of_records(tmp_path: Path, file: Path) -> None:
         packer.convert(file, tmp_path / "b.pack", sidecars={"mask": "_m.png:mask"})
 
 
-def test_numbers_and_pictures_stay_what_they_are(tmp_path: Path) -> None:
-    """A red picture stays red, and a depth with NaN and -1 keeps every bit, as floats and as .npy."""
+def test_numbers_and_images_stay_what_they_are(tmp_path: Path) -> None:
+    """A red image stays red, and a depth with NaN and -1 keeps every bit, as floats and as .npy."""
     red = np.zeros((8, 8, 3), np.uint8)
     red[:, :, 2] = 255  # OpenCV's order
     depth = np.float32([[np.nan, -1.0], [0.1, np.inf]])
@@ -608,7 +608,7 @@ def _feature_list(name: bytes, *steps: bytes) -> bytes:
 
 
 def test_feature_lists_that_are_left_out_or_joined_are_told(tmp_path: Path) -> None:
-    frames = _feature_list(b"frames", *(bytes_list(picture(number)) for number in range(2)))
+    frames = _feature_list(b"frames", *(bytes_list(image(number)) for number in range(2)))
     track = _feature_list(b"track", int64_list([1]), int64_list([1, 1]))
     record = example({"id": int64_list([3])}) + delimited(2, frames + track)
     root = write(tmp_path, {"a.tfrecord": tfrecord([record])})
@@ -717,6 +717,6 @@ def test_the_line_for_features_of_any_name_can_be_pasted(tmp_path: Path) -> None
 
 
 def test_records_without_a_feature_to_pack_are_refused_with_the_reason(tmp_path: Path) -> None:
-    root = write(tmp_path, {"a.tfrecord": tfrecord([example({"image": bytes_list(picture(1), picture(2))})])})
+    root = write(tmp_path, {"a.tfrecord": tfrecord([example({"image": bytes_list(image(1), image(2))})])})
     with pytest.raises(InvalidRequest, match="no feature that can be packed.*image"):
         Source(root)

@@ -17,9 +17,9 @@ from packer.sources._trees.tar_tree import first_names
 from packer.sources.records import _random_access_files
 from packer.sources.records._random_access_files import open_records
 from tests.support.archives import tar_of
-from tests.support.source_trees import picture
+from tests.support.source_trees import image
 
-FILES = {"a/1.jpg": picture(1, suffix=".jpg"), "b/2.jpg": picture(2, suffix=".jpg")}
+FILES = {"a/1.jpg": image(1, suffix=".jpg"), "b/2.jpg": image(2, suffix=".jpg")}
 
 
 class Decoder:

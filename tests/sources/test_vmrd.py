@@ -105,7 +105,7 @@ def test_a_line_that_is_no_place_is_left_out_and_counted(root: Path) -> None:
     assert str(source.missing(1)).startswith("1 of 2 labels in Grasps")
 
 
-def test_pictures_without_grasps(root: Path, tmp_path: Path) -> None:
+def test_images_without_grasps(root: Path, tmp_path: Path) -> None:
     source = Source(root)
     assert source.missing(2) == "no Grasps/ID.txt" and source.missing(0) is None
     assert source[2]["grasps"].shape == (0, 4, 2) and source[2]["grasps_file"] == b""
@@ -121,9 +121,9 @@ def test_the_origin_is_of_boxes_and_not_of_grasps(root: Path, origin: Any) -> No
 
 
 def test_vmrd_is_told_from_voc(root: Path, tmp_path: Path) -> None:
-    assert detect(root) == ("vmrd", "VMRD: 2 pictures")
+    assert detect(root) == ("vmrd", "VMRD: 2 images")
     assert detect(voc.build(tmp_path / "voc"))[0] == "voc"
-    with pytest.raises(InvalidRequest, match="3 pictures has Grasps"):
+    with pytest.raises(InvalidRequest, match="3 images has Grasps"):
         Source(tmp_path / "voc")
     assert len(sources.load("voc").Source(root)) == 3
 

@@ -23,9 +23,9 @@ from packer.sources._detection import detect
 from packer.sources.annotations.voc import Source
 from tests.support.layout_trees import voc
 from tests.support.layout_trees.voc import annotated_object, annotation, palette_mask, part
-from tests.support.source_trees import encoded, picture, tree, write
+from tests.support.source_trees import encoded, image, tree, write
 
-JPEG = picture(1, suffix=".jpg")
+JPEG = image(1, suffix=".jpg")
 BOMB = (
     '<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">'
     '<!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;">]>'
@@ -36,7 +36,7 @@ VOC_CLASSES = (
 )
 
 
-def pictures(root: Path, annotations: Mapping[str, str | bytes], **more: bytes | str) -> Path:
+def images(root: Path, annotations: Mapping[str, str | bytes], **more: bytes | str) -> Path:
     """JPEGImages and Annotations of these keys."""
     files: dict[str, bytes | str] = {f"Annotations/{key}.xml": text for key, text in annotations.items()}
     return write(root, files | {f"JPEGImages/{key}.jpg": JPEG for key in annotations} | more)
@@ -99,9 +99,9 @@ def test_the_files_come_out_as_they_were(tmp_path: Path) -> None:
 
 
 def test_boxes_are_edges_of_pixels_counted_from_one(tmp_path: Path) -> None:
-    """The whole of a picture of 20x10 is 1 1 20 10 there, and 0 0 20 10 here."""
+    """The whole of an image of 20x10 is 1 1 20 10 there, and 0 0 20 10 here."""
     whole = annotation([annotated_object("cat", (1, 1, 20, 10))], size=(20, 10))
-    root = pictures(tmp_path / "in", {"a": whole, "b": whole})
+    root = images(tmp_path / "in", {"a": whole, "b": whole})
     assert Source(root)[0]["boxes"].tolist() == [[0, 0, 20, 10]]
     assert Source(root, origin="zero")[0]["boxes"].tolist() == [[1, 1, 20, 10]]
     assert "origin one" in notes(Source(root))
@@ -118,7 +118,7 @@ def test_every_manifest_states_the_origin(tmp_path: Path, typed: Any) -> None:
 
 
 def test_a_box_that_begins_at_0_asks_for_the_origin(tmp_path: Path) -> None:
-    root = pictures(tmp_path, {"a": annotation([annotated_object("cat", (0, 3, 20, 10))])})
+    root = images(tmp_path, {"a": annotation([annotated_object("cat", (0, 3, 20, 10))])})
     assert "1 object with an xmin or ymin of 0" in notes(Source(root))
     assert "ymin of 0" not in notes(Source(root, origin="zero"))
 
@@ -126,7 +126,7 @@ def test_a_box_that_begins_at_0_asks_for_the_origin(tmp_path: Path) -> None:
 def test_floats_and_either_order_of_the_corners(tmp_path: Path) -> None:
     corners = "<ymax>8</ymax><xmin> 5.5 </xmin><xmax>7.25</xmax><ymin>6</ymin>"
     text = f"<annotation><object><bndbox>{corners}</bndbox><name>cat</name></object></annotation>"
-    sample = Source(pictures(tmp_path, {"a": text}))[0]
+    sample = Source(images(tmp_path, {"a": text}))[0]
     assert sample["boxes"].tolist() == [[4.5, 5, 7.25, 8]]
 
 
@@ -135,14 +135,14 @@ def test_floats_and_either_order_of_the_corners(tmp_path: Path) -> None:
 )
 def test_what_difficult_may_be(tmp_path: Path, text: str, value: int) -> None:
     inner = f"<difficult>{text}</difficult>"
-    sample = Source(pictures(tmp_path, {"a": annotation([annotated_object("cat", (1, 1, 2, 2), inner)])}))[0]
+    sample = Source(images(tmp_path, {"a": annotation([annotated_object("cat", (1, 1, 2, 2), inner)])}))[0]
     assert sample["box_difficult"].tolist() == [value]
 
 
 def test_a_part_is_no_object(tmp_path: Path) -> None:
     head = part("head", (5.5, 6, 7.5, 8))
     first = "<object>" + head + annotated_object("person", (4, 5, 6, 7)).removeprefix("<object>")
-    root = pictures(tmp_path, {"a": annotation([first]), "b": annotation([annotated_object("cat", (1, 1, 2, 2))])})
+    root = images(tmp_path, {"a": annotation([first]), "b": annotation([annotated_object("cat", (1, 1, 2, 2))])})
     source = Source(root)
     assert source[0]["boxes"].tolist() == [[3, 4, 6, 7]]
     assert source[0]["parts"] == [[{"name": "head", "box": [4.5, 5.0, 7.5, 8.0]}]]
@@ -151,18 +151,18 @@ def test_a_part_is_no_object(tmp_path: Path) -> None:
 
 
 def test_the_name_of_the_file_counts_not_what_stands_in_it(tmp_path: Path) -> None:
-    """`<filename>` says the other picture, `<path>` a folder of whoever annotated."""
+    """`<filename>` says the other image, `<path>` a folder of whoever annotated."""
     texts = {
         "a": annotation([annotated_object("cat", (1, 1, 2, 2))], filename="b.jpg"),
         "b": annotation([annotated_object("dog", (3, 3, 4, 4))], filename="a.jpg"),
     }
-    source = Source(pictures(tmp_path, texts))
+    source = Source(images(tmp_path, texts))
     assert [source[index]["box_labels"].tolist() for index in (0, 1)] == [[0], [1]]
-    assert "2 annotation files with the <filename> of another picture, which is ignored: a, b" in notes(source)
+    assert "2 annotation files with the <filename> of another image, which is ignored: a, b" in notes(source)
 
 
 def test_names_that_sort_before_letters(tmp_path: Path) -> None:
-    source = Source(pictures(tmp_path, {"a": annotation([]), "@": annotation([annotated_object("x", (1, 1, 2, 2))])}))
+    source = Source(images(tmp_path, {"a": annotation([]), "@": annotation([annotated_object("x", (1, 1, 2, 2))])}))
     assert [source.key(index) for index in range(2)] == ["@", "a"]
     assert len(source[0]["boxes"]) == 1
 
@@ -170,9 +170,9 @@ def test_names_that_sort_before_letters(tmp_path: Path) -> None:
 # ---- what is missing
 
 
-def test_pictures_and_annotations_without_the_other(tmp_path: Path) -> None:
+def test_images_and_annotations_without_the_other(tmp_path: Path) -> None:
     one = annotation([annotated_object("cat", (1, 1, 2, 2))])
-    root = pictures(tmp_path / "in", {"a": one})
+    root = images(tmp_path / "in", {"a": one})
     write(root, {"JPEGImages/bare.jpg": JPEG, "Annotations/lost.xml": one})
     kept = Source(root)
     assert [kept.key(index) for index in range(len(kept))] == ["a", "bare"]
@@ -183,14 +183,14 @@ def test_pictures_and_annotations_without_the_other(tmp_path: Path) -> None:
     assert summary.incomplete == (("bare", "no Annotations/ID.xml"),)
 
 
-def test_without_any_picture_there_is_no_data_set(tmp_path: Path) -> None:
+def test_without_any_image_there_is_no_data_set(tmp_path: Path) -> None:
     write(tmp_path, {"Annotations/a.xml": annotation([]), "ImageSets/Main/train.txt": "a\n"})
     with pytest.raises(InvalidRequest, match="JPEGImages"):
         Source(tmp_path)
 
 
-def test_pictures_that_nobody_reads_are_not_left_behind(tmp_path: Path) -> None:
-    root = pictures(tmp_path / "in", {"a": annotation([])})
+def test_images_that_nobody_reads_are_not_left_behind(tmp_path: Path) -> None:
+    root = images(tmp_path / "in", {"a": annotation([])})
     write(root, {"JPEGImages/phone.heic": b"\0\0\0\x18ftypheic" + bytes(20), "Annotations/phone.xml": annotation([])})
     assert [name for name, _ in Source(root).unread] == ["JPEGImages/phone.heic"]
     with pytest.raises(BadInput, match=r"1 image .*: \.heic 1"):
@@ -212,7 +212,7 @@ def test_pictures_that_nobody_reads_are_not_left_behind(tmp_path: Path) -> None:
     ids=["bomb", "bomb in UTF-16", "external", "external entity", "bare"],
 )
 def test_a_document_type_is_refused_before_its_entities_are_read(tmp_path: Path, data: str | bytes) -> None:
-    source = Source(pictures(tmp_path, {"a": data, "b": annotation([])}))
+    source = Source(images(tmp_path, {"a": data, "b": annotation([])}))
     with pytest.raises(BadInput, match=r"a\.xml: .*document type") as caught:
         source[0]
     assert str(caught.value).isprintable()
@@ -232,7 +232,7 @@ def test_a_document_type_is_refused_before_its_entities_are_read(tmp_path: Path,
     ],
 )
 def test_what_is_no_annotation_is_one_line_that_names_the_file(tmp_path: Path, data: str | bytes, reason: str) -> None:
-    root = pictures(tmp_path / "in", {"a": data, "b": annotation([annotated_object("cat", (1, 1, 2, 2))])})
+    root = images(tmp_path / "in", {"a": data, "b": annotation([annotated_object("cat", (1, 1, 2, 2))])})
     source = Source(root)
     with pytest.raises(BadInput, match=reason) as caught:
         source[0]
@@ -245,7 +245,7 @@ def test_what_is_no_annotation_is_one_line_that_names_the_file(tmp_path: Path, d
 
 def test_elements_in_elements_are_read_however_deep(tmp_path: Path) -> None:
     data = "<annotation>" + "<a>" * 400_000 + "</a>" * 400_000 + "</annotation>"
-    assert len(Source(pictures(tmp_path, {"a": data, "b": annotation([])}))[0]["boxes"]) == 0
+    assert len(Source(images(tmp_path, {"a": data, "b": annotation([])}))[0]["boxes"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_elements_in_elements_are_read_however_deep(tmp_path: Path) -> None:
 )
 def test_an_object_that_cannot_be_read_is_an_error_or_left_out(tmp_path: Path, inner: str, reason: str) -> None:
     text = annotation([annotated_object("dog", (1, 1, 2, 2)), f"<object>{inner}</object>"])
-    root = pictures(tmp_path / "in", {"a": text})
+    root = images(tmp_path / "in", {"a": text})
     with pytest.raises(BadInput) as caught:
         Source(root)[0]
     assert "a.xml: object 2" in str(caught.value) and reason in str(caught.value)
@@ -283,7 +283,7 @@ def test_an_object_that_cannot_be_read_is_an_error_or_left_out(tmp_path: Path, i
 
 def test_classes_of_lists_keep_the_numbers_of_pascal_voc(tmp_path: Path) -> None:
     """A part of the set without one of the twenty classes would number all behind it otherwise."""
-    root = pictures(tmp_path, {"a": annotation([annotated_object("tvmonitor", (1, 1, 2, 2))])})
+    root = images(tmp_path, {"a": annotation([annotated_object("tvmonitor", (1, 1, 2, 2))])})
     write(root, {f"ImageSets/Main/{name}_train.txt": "a -1\r\n" for name in VOC_CLASSES})
     write(root, {"ImageSets/Main/train.txt": "a\r\n", "ImageSets/Main/emu_train.txt": ""})
     write(root, {"SegmentationClass/a.png": palette_mask(np.eye(8, dtype=np.uint8))})
@@ -296,7 +296,7 @@ def test_classes_of_lists_keep_the_numbers_of_pascal_voc(tmp_path: Path) -> None
 
 
 def test_classes_of_a_label_map_keep_its_order(tmp_path: Path) -> None:
-    root = pictures(tmp_path, {"a": annotation([annotated_object("cat", (1, 1, 2, 2))])})
+    root = images(tmp_path, {"a": annotation([annotated_object("cat", (1, 1, 2, 2))])})
     lines = "# label:color_rgb:parts:actions\nbackground:0,0,0::\nzebra:1,2,3::\ncat:4,5,6:head:run\n"
     source = Source(write(root, {"labelmap.txt": lines}))
     assert source.schema["box_labels"].classes == ("zebra", "cat")
@@ -306,11 +306,11 @@ def test_classes_of_a_label_map_keep_its_order(tmp_path: Path) -> None:
 
 def test_classes_of_another_pack(tmp_path: Path) -> None:
     both = {"a": annotation([annotated_object("dog", (1, 1, 2, 2)), annotated_object("cat", (1, 1, 2, 2))])}
-    packer.convert(pictures(tmp_path / "train", both), tmp_path / "train.pack", kind="voc")
-    one = pictures(tmp_path / "val", {"a": annotation([annotated_object("dog", (1, 1, 2, 2))])})
+    packer.convert(images(tmp_path / "train", both), tmp_path / "train.pack", kind="voc")
+    one = images(tmp_path / "val", {"a": annotation([annotated_object("dog", (1, 1, 2, 2))])})
     found = samples(one, tmp_path / "val.pack", classes_from=tmp_path / "train.pack")
     assert found[0]["box_labels"].tolist() == [1]
-    other = pictures(tmp_path / "test", {"a": annotation([annotated_object("emu", (1, 1, 2, 2))])})
+    other = images(tmp_path / "test", {"a": annotation([annotated_object("emu", (1, 1, 2, 2))])})
     with pytest.raises(BadInput, match="1 class that the pack of --classes-from does not have: emu"):
         packer.convert(other, tmp_path / "test.pack", kind="voc", classes_from=tmp_path / "train.pack")
 
@@ -319,7 +319,7 @@ def test_classes_of_another_pack(tmp_path: Path) -> None:
 
 
 def test_lists_are_splits_with_columns_and_line_ends_of_windows(tmp_path: Path) -> None:
-    root = pictures(tmp_path, {key: annotation([]) for key in "abcd"})
+    root = images(tmp_path, {key: annotation([]) for key in "abcd"})
     lists = {
         "train": "\ufeffa  1\r\nb -1\r\n\r\n# no\r\n",
         "val": "c.jpg\n",
@@ -332,30 +332,30 @@ def test_lists_are_splits_with_columns_and_line_ends_of_windows(tmp_path: Path) 
     assert [int(source[index]["split"]) for index in range(4)] == [0, 0, 1, 2]
     assert "splits: train 2, val 1, unlisted 1" in notes(source)
     assert "ignored: trainval" in notes(source)
-    assert "1 picture in no list of ImageSets" in notes(source)
+    assert "1 image in no list of ImageSets" in notes(source)
     assert source.schema["box_labels"].classes == ("x",)
 
 
 def test_a_list_that_only_looks_like_a_class(tmp_path: Path) -> None:
-    root = pictures(tmp_path, {key: annotation([]) for key in "ab"})
+    root = images(tmp_path, {key: annotation([]) for key in "ab"})
     write(root, {"ImageSets/Main/val.txt": "a\n", "ImageSets/Main/train_val.txt": "a\nb\n"})
     source = Source(root)
     assert source.schema["box_labels"].classes is None
     assert source.schema["split"].classes == ("train_val",)
 
 
-def test_lines_without_a_picture_are_told(tmp_path: Path) -> None:
-    root = pictures(tmp_path, {"a": annotation([])})
+def test_lines_without_a_image_are_told(tmp_path: Path) -> None:
+    root = images(tmp_path, {"a": annotation([])})
     write(root, {"ImageSets/Main/train.txt": "a\nb\n", "ImageSets/Main/test.txt": "c\n"})
     source = Source(root)
-    assert "2 lines of lists without a picture: c (ImageSets/Main/test.txt), b (ImageSets/Main/train.txt)" in notes(
+    assert "2 lines of lists without an image: c (ImageSets/Main/test.txt), b (ImageSets/Main/train.txt)" in notes(
         source
     )
-    assert "lists without pictures: test" in notes(source)
+    assert "lists without images: test" in notes(source)
 
 
 def test_lists_that_overlap_are_no_splits_and_leave_the_field_to_the_user(tmp_path: Path) -> None:
-    root = pictures(tmp_path / "in", {key: annotation([]) for key in "abc"})
+    root = images(tmp_path / "in", {key: annotation([]) for key in "abc"})
     write(root, {"ImageSets/Main/one.txt": "a\nb\n", "ImageSets/Main/two.txt": "b\nc\n"})
     source = Source(root)
     assert "split" not in source.schema
@@ -373,7 +373,7 @@ def test_lists_that_the_user_names_come_instead(tmp_path: Path) -> None:
 def test_one_devkit_of_two_years(tmp_path: Path) -> None:
     """Keys of one name in both."""
     for year, name in (("VOC2007", "cat"), ("VOC2012", "dog")):
-        root = pictures(tmp_path / "VOCdevkit" / year, {"000001": annotation([annotated_object(name, (1, 1, 2, 2))])})
+        root = images(tmp_path / "VOCdevkit" / year, {"000001": annotation([annotated_object(name, (1, 1, 2, 2))])})
         write(root, {f"ImageSets/Main/{'test' if year == 'VOC2007' else 'train'}.txt": "000001\n"})
     source = Source(tmp_path / "VOCdevkit")
     assert [source.key(index) for index in range(2)] == ["VOC2007/000001", "VOC2012/000001"]
@@ -385,18 +385,18 @@ def test_one_devkit_of_two_years(tmp_path: Path) -> None:
 # ---- masks
 
 
-def test_pictures_with_masks_are_their_own_task(tmp_path: Path) -> None:
+def test_images_with_masks_are_their_own_task(tmp_path: Path) -> None:
     root = voc.build(tmp_path / "in")
     (root / "SegmentationClass/2007_000032.png").unlink()
     write(root, {"ImageSets/Segmentation/val.txt": "2007_000027\n2008_000001\n2007_000032\n"})
     detect = Source(root)
     assert len(detect) == 3 and "mask" not in detect.schema and "object_mask" in detect.schema
-    assert "no field mask: 2 of 3 pictures have one in SegmentationClass; --task segment packs these" in notes(detect)
+    assert "no field mask: 2 of 3 images have one in SegmentationClass; --task segment packs these" in notes(detect)
     segment = Source(root, task="segment")
     assert [segment.key(index) for index in range(len(segment))] == ["2007_000027", "2008_000001"]
     assert segment.left_out == [("2007_000032", "no SegmentationClass/ID.png")]
     assert segment.schema["split"].classes == ("val",)
-    assert "without a picture" not in notes(segment)
+    assert "without an image" not in notes(segment)
     assert np.array_equal(
         Image.open(io.BytesIO(segment[0]["mask"])), indices(root / "SegmentationClass/2007_000027.png")
     )
@@ -408,28 +408,28 @@ def test_masks_without_annotation_files(tmp_path: Path) -> None:
     root = write(tmp_path, {"JPEGImages/a.jpg": JPEG, "SegmentationClass/a.png": mask, "JPEGImages/b.jpg": JPEG})
     source = Source(root)
     assert (len(source), source.schema.names) == (1, ("key", "image", "mask", "files"))
-    with pytest.raises(InvalidRequest, match="2 pictures has Annotations"):
+    with pytest.raises(InvalidRequest, match="2 images has Annotations"):
         Source(root, task="detect")
     with pytest.raises(InvalidRequest, match="task.*pose"):
         Source(root, task="pose")
 
 
-def in_colours(values: npt.NDArray[np.uint8], colours: Mapping[int, tuple[int, int, int]]) -> bytes:
+def in_colors(values: npt.NDArray[np.uint8], colors: Mapping[int, tuple[int, int, int]]) -> bytes:
     """A PNG of RGB, as CVAT and datumaro write masks."""
     rgb = np.zeros((*values.shape, 3), np.uint8)
-    for value, colour in colours.items():
-        rgb[values == value] = colour
+    for value, color in colors.items():
+        rgb[values == value] = color
     return encoded(".png", rgb[:, :, ::-1])
 
 
 @pytest.mark.parametrize("labels", ["", "background:0,0,0::\nroad:128,64,128::\ncar:0,0,142::\n"])
-def test_masks_in_colours_become_class_numbers(tmp_path: Path, labels: str) -> None:
+def test_masks_in_colors_become_class_numbers(tmp_path: Path, labels: str) -> None:
     """Without a label map they are Pascal VOC's: 1 is 128, 0, 0 and 2 is 0, 128, 0."""
     values = np.zeros((48, 64), np.uint8)
     values[5:9], values[20:30, 10:20], values[9] = 1, 2, 255
-    colours = {1: (128, 64, 128), 2: (0, 0, 142)} if labels else {1: (128, 0, 0), 2: (0, 128, 0)}
-    root = pictures(tmp_path / "in", {"a": annotation([])})
-    mask = in_colours(values, {**colours, 255: (224, 224, 192)})
+    colors = {1: (128, 64, 128), 2: (0, 0, 142)} if labels else {1: (128, 0, 0), 2: (0, 128, 0)}
+    root = images(tmp_path / "in", {"a": annotation([])})
+    mask = in_colors(values, {**colors, 255: (224, 224, 192)})
     write(root, {"SegmentationClass/a.png": mask, **({"labelmap.txt": labels} if labels else {})})
     (sample,) = samples(root, tmp_path / "a.pack")
     assert np.array_equal(sample["mask"], values)
@@ -437,7 +437,7 @@ def test_masks_in_colours_become_class_numbers(tmp_path: Path, labels: str) -> N
     assert "masks are in colors" in notes(Source(root))
     extract(tmp_path / "a.pack", tmp_path / "out")
     assert tree(tmp_path / "out") == tree(root)
-    write(root, {"SegmentationClass/a.png": in_colours(values, {**colours, 255: (9, 8, 7)})})
+    write(root, {"SegmentationClass/a.png": in_colors(values, {**colors, 255: (9, 8, 7)})})
     with pytest.raises(BadInput, match=r"SegmentationClass/a\.png: color 9, 8, 7 .*(labelmap|Pascal)"):
         Source(root)[0]
 
@@ -467,16 +467,16 @@ def test_labels_lie_over_the_pixels_whose_size_is_stated(
     tmp_path: Path, size: tuple[int, int], expected: list[int]
 ) -> None:
     """Orientation 6: what viewers show at x, y is stored at y, height - x."""
-    root = pictures(tmp_path / "in", {"a": annotation([annotated_object("cat", (10, 20, 30, 40))], size=size)})
+    root = images(tmp_path / "in", {"a": annotation([annotated_object("cat", (10, 20, 30, 40))], size=size)})
     write(root, {"JPEGImages/a.jpg": turned(6)})
     assert samples(root, tmp_path / "a.pack")[0]["boxes"].tolist() == [expected]
 
 
 @pytest.mark.parametrize("size", [None, (500, 375)])
-def test_a_turned_picture_whose_labels_say_nothing_is_an_error_until_the_user_says_it(
+def test_a_turned_image_whose_labels_say_nothing_is_an_error_until_the_user_says_it(
     tmp_path: Path, size: tuple[int, int] | None
 ) -> None:
-    root = pictures(tmp_path / "in", {"a": annotation([annotated_object("cat", (10, 20, 30, 40))], size=size)})
+    root = images(tmp_path / "in", {"a": annotation([annotated_object("cat", (10, 20, 30, 40))], size=size)})
     write(root, {"JPEGImages/a.jpg": turned(6)})
     with pytest.raises(BadInputs, match="EXIF orientation 6"):
         packer.convert(root, tmp_path / "a.pack")
@@ -486,10 +486,10 @@ def test_a_turned_picture_whose_labels_say_nothing_is_an_error_until_the_user_sa
     assert upright[0]["boxes"].tolist() == [[19, 18, 40, 39]]
 
 
-def test_a_size_of_another_picture_is_noted(tmp_path: Path) -> None:
-    root = pictures(tmp_path / "in", {"a": annotation([annotated_object("cat", (1, 1, 2, 2))], size=(500, 375))})
+def test_a_size_of_another_image_is_noted(tmp_path: Path) -> None:
+    root = images(tmp_path / "in", {"a": annotation([annotated_object("cat", (1, 1, 2, 2))], size=(500, 375))})
     summary = packer.convert(root, tmp_path / "a.pack")
-    assert summary.incomplete == (("a", "its labels state 500x375 px, the picture has 64x48: they may be of another"),)
+    assert summary.incomplete == (("a", "its labels state 500x375 px, the image has 64x48: they may be of another"),)
 
 
 # ---- what --from auto takes for VOC
@@ -512,7 +512,7 @@ def test_other_folders_are_told_by_what_the_annotations_say(tmp_path: Path, layo
             tmp_path,
             {image.format(number): JPEG, xml.format(number): annotation([annotated_object("c", (1, 1, 2, 2))])},
         )
-    assert detect(tmp_path) == ("voc", "VOC: 3 pictures")
+    assert detect(tmp_path) == ("voc", "VOC: 3 images")
     source, _ = SourceSpec().open(tmp_path)
     assert len(source) == 3 and all(len(source[index]["boxes"]) == 1 for index in range(3))
 
@@ -534,7 +534,7 @@ def test_folders_of_splits_are_splits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "<svg/>", "<annotation><object><name>a</name><polygon><pt/></polygon></object></annotation>"]
 )
-def test_other_xml_beside_pictures_is_not_taken(tmp_path: Path, text: str) -> None:
+def test_other_xml_beside_images_is_not_taken(tmp_path: Path, text: str) -> None:
     """LabelMe's begins as VOC's does."""
     write(
         tmp_path, {f"{number}.{suffix}": data for number in range(3) for suffix, data in (("jpg", JPEG), ("xml", text))}
@@ -559,16 +559,16 @@ def test_only_what_is_asked_for_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["SegmentationClassAug", "masks"])
-def test_pictures_in_folders_of_no_role_are_carried_along(tmp_path: Path, folder: str) -> None:
+def test_images_in_folders_of_no_role_are_carried_along(tmp_path: Path, folder: str) -> None:
     """SBD's masks are in most people's VOC2012."""
     root = voc.build(tmp_path)
     stems = ("2007_000027", "2007_000032", "2008_000001")
-    write(root, {f"{folder}/{stem}.png": picture(number) for number, stem in enumerate(stems)})
+    write(root, {f"{folder}/{stem}.png": image(number) for number, stem in enumerate(stems)})
     source, _ = SourceSpec().open(root)
     assert (source.kind, len(source), source.unread) == ("voc", 3, [])
     assert [f"{folder}/{stem}.png" for stem in stems] == [name for name in source.extras() if folder in name]
     source, _ = SourceSpec(sidecars=(f"aug={folder}/{{stem}}.png:mask",)).open(root)
-    assert [source[row]["aug"] for row in range(3)] == [picture(number) for number in range(3)]
+    assert [source[row]["aug"] for row in range(3)] == [image(number) for number in range(3)]
     write(root, {"masks/a.heic": b"x"})
     assert [name for name, _ in SourceSpec().open(root)[0].unread] == ["masks/a.heic"]
 
@@ -577,20 +577,20 @@ def test_pictures_in_folders_of_no_role_are_carried_along(tmp_path: Path, folder
 @pytest.mark.parametrize("task", ["detect", "segment"])
 def test_a_mask_of_another_size_is_said(tmp_path: Path, task: str, height: int, width: int) -> None:
     mask = palette_mask(np.zeros((height, width), np.uint8))
-    root = pictures(tmp_path / "in", {"a": annotation([])}, **{"SegmentationClass/a.png": mask})
+    root = images(tmp_path / "in", {"a": annotation([])}, **{"SegmentationClass/a.png": mask})
     summary = packer.convert(root, tmp_path / "a.pack", kind="voc", task=task)
     incomplete = " ".join(map(str, manifests.read(tmp_path / "a.pack").incomplete))
     if height > width:
-        assert "mask is 48x64, its picture 64x48: another shape" in incomplete
+        assert "mask is 48x64, its image 64x48: another shape" in incomplete
     else:
-        assert any("mask: of another size than its picture in 1 sample" in note for note in summary.notes)
+        assert any("mask: of another size than its image in 1 sample" in note for note in summary.notes)
 
 
-def test_lists_may_hold_paths_of_pictures(tmp_path: Path) -> None:
+def test_lists_may_hold_paths_of_images(tmp_path: Path) -> None:
     """From the folder of ImageSets, from the root, or with ./ in front, as lists of darknet have them."""
     root = tmp_path / "VOCdevkit"
     for base in ("VOC2007", "VOC2012"):
-        write(root / base, {f"JPEGImages/{name}.jpg": picture(1, suffix=".jpg") for name in "abcd"})
+        write(root / base, {f"JPEGImages/{name}.jpg": image(1, suffix=".jpg") for name in "abcd"})
         write(
             root / base,
             {f"Annotations/{name}.xml": annotation([annotated_object("cat", (1, 2, 3, 4))]) for name in "abcd"},
@@ -602,7 +602,7 @@ def test_lists_may_hold_paths_of_pictures(tmp_path: Path) -> None:
     source = Source(root)
     assert source.schema["split"].classes == ("train", "val")
     assert [int(source.value(row, "split")) for row in range(8)] == [0, 0, 1, 1] * 2
-    assert not any("without a picture" in note for note in source.notes)
+    assert not any("without an image" in note for note in source.notes)
 
 
 @pytest.mark.parametrize("outer", ["<objects>{}</objects>", "{}"])
@@ -610,7 +610,7 @@ def test_boxes_elsewhere_than_in_objects_are_refused(tmp_path: Path, outer: str)
     box = "<name>a</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>5</xmax><ymax>5</ymax></bndbox>"
     tag = "object" if "objects" in outer else "Object"
     text = annotation([outer.format(f"<{tag}>{box}</{tag}>")])
-    root = pictures(tmp_path / "in", {"a": text})
+    root = images(tmp_path / "in", {"a": text})
     with pytest.raises(BadInputs, match="<bndbox> outside"):
         packer.convert(root, tmp_path / "a.pack", kind="voc")
     source = Source(root, labels="lenient")

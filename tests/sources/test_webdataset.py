@@ -38,8 +38,8 @@ from tests.support.foreign_files import (
     tar_member,
     tfrecord,
 )
-from tests.support.picture_files import oriented
-from tests.support.source_trees import encoded, picture, tar_shards, tree, write
+from tests.support.image_files import oriented
+from tests.support.source_trees import encoded, image, tar_shards, tree, write
 
 END = bytes(1024)
 # a file of webdataset's ShardWriter, deflated, and what webdataset reads of it
@@ -66,10 +66,10 @@ READ = {
 
 
 def members(count: int = 3) -> dict[str, bytes]:
-    """A picture and a label each."""
+    """An image and a label each."""
     found = {}
     for number in range(count):
-        found[f"{number:04d}.png"] = picture(number)
+        found[f"{number:04d}.png"] = image(number)
         found[f"{number:04d}.cls"] = str(number).encode()
     return found
 
@@ -105,7 +105,7 @@ def by_tarfile(found: dict[str, bytes], form: int) -> bytes:
 def test_members_of_one_name_are_a_sample(tmp_path: Path) -> None:
     source = opened(tmp_path, members())
     assert [source.key(row) for row in range(3)] == ["0000", "0001", "0002"]
-    assert source[2] == {"key": "0002", "image": picture(2), "label": 2, "files": {"image": "0002.png"}}
+    assert source[2] == {"key": "0002", "image": image(2), "label": 2, "files": {"image": "0002.png"}}
     assert (source.schema["label"].dtype, source.schema["label"].shape) == ("int64", ())
 
 
@@ -128,7 +128,7 @@ def test_what_webdataset_wrote_is_read_as_it_reads_it(tmp_path: Path) -> None:
     ],
 )
 def test_a_name_ends_at_the_first_dot_behind_the_last_slash(tmp_path: Path, name: str, key: str, field: str) -> None:
-    source = opened(tmp_path, {name: picture(1)})
+    source = opened(tmp_path, {name: image(1)})
     assert source.key(0) == key
     fields = [found.name for found in source.schema if found.kind == "image"]
     assert fields == [field]
@@ -137,10 +137,10 @@ def test_a_name_ends_at_the_first_dot_behind_the_last_slash(tmp_path: Path, name
 
 def test_what_is_of_no_sample_is_passed_over_and_counted(tmp_path: Path) -> None:
     made = tar_member("__meta__/a.png", b"x") + tar_header(b"folder/", 0, kind=b"5") + tar_member("README", b"text")
-    made += tar_member("0.png", picture(1)) + tar_header(b"link.png", 0, kind=b"2") + tar_member("0.cls", b"7") + END
+    made += tar_member("0.png", image(1)) + tar_header(b"link.png", 0, kind=b"2") + tar_member("0.cls", b"7") + END
     source = Source(write(tmp_path, {"a.tar": made}))
     assert (len(source), int(source[0]["label"])) == (1, 7)
-    assert source[0]["image"] == picture(1)
+    assert source[0]["image"] == image(1)
     assert source.left_out == [
         ("__members__", "2 members of no sample in the tar files"),
         ("__members__", "1 symbolic link of no sample in the tar files"),
@@ -149,18 +149,18 @@ def test_what_is_of_no_sample_is_passed_over_and_counted(tmp_path: Path) -> None
 
 def test_a_name_that_comes_again_is_another_sample(tmp_path: Path) -> None:
     made = b"".join(
-        tar_member(name, picture(at)) for at, name in enumerate(["a.png", "b.png", "a.png", "a~2.png", "a.png"])
+        tar_member(name, image(at)) for at, name in enumerate(["a.png", "b.png", "a.png", "a~2.png", "a.png"])
     )
     source = Source(write(tmp_path, {"a.tar": made + END}))
     keys = [source.key(row) for row in range(len(source))]
     assert len(set(keys)) == 5
     assert keys[0] == "a"
-    assert [source[row]["image"] for row in range(5)] == [picture(row) for row in range(5)]
+    assert [source[row]["image"] for row in range(5)] == [image(row) for row in range(5)]
     assert len({source[row]["files"]["image"] for row in range(5)}) == 5
 
 
 def test_two_members_of_one_suffix_are_refused_or_skipped(tmp_path: Path) -> None:
-    made = tar_member("a.png", picture(0)) + tar_member("b.png", picture(1)) + tar_member("b.PNG", picture(2))
+    made = tar_member("a.png", image(0)) + tar_member("b.png", image(1)) + tar_member("b.PNG", image(2))
     root = write(tmp_path / "in", {"a.tar": made + END})
     with pytest.raises(BadInput, match=r"sample 'b' has two members .png"):
         packer.convert(root, tmp_path / "a.pack")
@@ -168,7 +168,7 @@ def test_two_members_of_one_suffix_are_refused_or_skipped(tmp_path: Path) -> Non
 
 
 def test_the_end_of_a_file_ends_its_sample(tmp_path: Path) -> None:
-    files = {"a-0.tar": tar_archive({"x.png": picture(1)}), "a-1.tar": tar_archive({"x.cls": b"1"})}
+    files = {"a-0.tar": tar_archive({"x.png": image(1)}), "a-1.tar": tar_archive({"x.cls": b"1"})}
     with pytest.raises(BadInput, match=r"2 samples of 2 lack a member"):
         Source(write(tmp_path, files))
 
@@ -181,7 +181,7 @@ def test_suffixes_are_fields_by_what_they_mean(tmp_path: Path) -> None:
     depth = np.float32([[np.nan, -1.0], [0.5, 2.0]])
     np.save(file, depth)
     found = {
-        "0.jpg": picture(1, suffix=".jpg"),
+        "0.jpg": image(1, suffix=".jpg"),
         "0.depth.npy": file.getvalue(),
         "0.json": b'{"a": [1, null]}',
         "0.txt": "ünï".encode(),
@@ -210,17 +210,17 @@ def test_suffixes_are_fields_by_what_they_mean(tmp_path: Path) -> None:
 
 
 def test_a_key_that_stands_twice_in_a_json_is_refused(tmp_path: Path) -> None:
-    source = opened(tmp_path, {"0.jpg": picture(0, suffix=".jpg"), "0.json": b'{"a": {"b": 1, "b": 2}}'})
+    source = opened(tmp_path, {"0.jpg": image(0, suffix=".jpg"), "0.json": b'{"a": {"b": 1, "b": 2}}'})
     said = r"record at byte 0 \(0\): \.json: .*a key stands twice.*json=...:bytes"
     with pytest.raises(BadInput, match=said):
         source[0]
 
 
-def test_pictures_of_several_suffixes_are_one_field_unless_a_sample_has_two(tmp_path: Path) -> None:
-    one = opened(tmp_path / "a", {"0.jpg": picture(1, suffix=".jpg"), "1.png": picture(2)})
+def test_images_of_several_suffixes_are_one_field_unless_a_sample_has_two(tmp_path: Path) -> None:
+    one = opened(tmp_path / "a", {"0.jpg": image(1, suffix=".jpg"), "1.png": image(2)})
     assert [field.name for field in one.schema] == ["key", "image", "files"]
-    assert one[1]["image"] == picture(2)
-    two = opened(tmp_path / "b", {"0.jpg": picture(1, suffix=".jpg"), "0.png": picture(2)})
+    assert one[1]["image"] == image(2)
+    two = opened(tmp_path / "b", {"0.jpg": image(1, suffix=".jpg"), "0.png": image(2)})
     assert [field.name for field in two.schema] == ["key", "image", "png", "files"]
 
 
@@ -234,9 +234,9 @@ def test_the_guess_is_said_as_what_to_type(tmp_path: Path) -> None:
 
 
 def test_that_there_are_no_labels_is_said(tmp_path: Path) -> None:
-    found = {f"{top}/{number}.png": picture(number) for top in ("cat", "dog") for number in range(2)}
+    found = {f"{top}/{number}.png": image(number) for top in ("cat", "dog") for number in range(2)}
     assert any("no labels" in note and "cat, dog" in note for note in opened(tmp_path / "a", found).notes)
-    assert "no labels" in opened(tmp_path / "b", {"0.png": picture(1)}).notes
+    assert "no labels" in opened(tmp_path / "b", {"0.png": image(1)}).notes
     assert not any(note.startswith("no labels") for note in opened(tmp_path / "c", members()).notes)
 
 
@@ -253,7 +253,7 @@ def test_the_user_names_fields_and_kinds(tmp_path: Path) -> None:
             Source(root, features=features)
 
 
-def test_a_lone_picture_of_sixteen_bit_is_said_to_be_a_depth(tmp_path: Path) -> None:
+def test_a_lone_image_of_sixteen_bit_is_said_to_be_a_depth(tmp_path: Path) -> None:
     thermal = cv2.imencode(".png", np.arange(48 * 64, dtype=np.uint16).reshape(48, 64))[1].tobytes()
     source = opened(tmp_path, {"0.png": thermal, "1.png": thermal})
     assert source.schema["image"].kind == "depth"
@@ -261,7 +261,7 @@ def test_a_lone_picture_of_sixteen_bit_is_said_to_be_a_depth(tmp_path: Path) -> 
 
 
 def test_members_that_no_sample_has_all_of_are_said(tmp_path: Path) -> None:
-    found = {"0.png": picture(0), "0.cls": b"0", "1.png": picture(1), "1.txt": b"a", "2.png": picture(2), "2.cls": b"1"}
+    found = {"0.png": image(0), "0.cls": b"0", "1.png": image(1), "1.txt": b"a", "2.png": image(2), "2.cls": b"1"}
     with pytest.raises(BadInput, match="3 samples of 3 lack a member") as refused:
         opened(tmp_path, found)
     assert "--missing skip" not in str(refused.value)
@@ -278,7 +278,7 @@ def test_members_that_no_sample_has_all_of_are_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["pkl", "pickle", "pyd", "pth", "meta.pkl"])
 def test_pickled_members_are_refused_left_out_or_kept_unread(tmp_path: Path, suffix: str) -> None:
     evil = b"cos\nsystem\n(S'false'\ntR."
-    root = write(tmp_path, {"a.tar": tar_archive({"0.png": picture(1), f"0.{suffix}": evil})})
+    root = write(tmp_path, {"a.tar": tar_archive({"0.png": image(1), f"0.{suffix}": evil})})
     with pytest.raises(InvalidRequest, match=rf"members .{suffix} are pickled.*--features image=png"):
         Source(root)
     assert [field.name for field in Source(root, features=("image=png",)).schema] == ["key", "image", "files"]
@@ -286,7 +286,7 @@ def test_pickled_members_are_refused_left_out_or_kept_unread(tmp_path: Path, suf
 
 
 def test_samples_that_lack_a_member_are_an_error_or_left_out(tmp_path: Path) -> None:
-    found = {**members(), "0003.png": picture(3)}
+    found = {**members(), "0003.png": image(3)}
     with pytest.raises(
         BadInput, match=r"1 sample of 4 lack a member: 1 such as 0003 \(.cls\).*--missing skip.*image=png"
     ):
@@ -299,7 +299,7 @@ def test_samples_that_lack_a_member_are_an_error_or_left_out(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"1.5", b"1 2", b"99999999999999999999", b"\xff"])
 def test_a_label_that_is_no_number_is_bad_and_named(tmp_path: Path, data: bytes) -> None:
-    source = opened(tmp_path, {**members(), "0003.png": picture(3), "0003.cls": data})
+    source = opened(tmp_path, {**members(), "0003.png": image(3), "0003.cls": data})
     with pytest.raises(BadInput, match=r"a.tar: record at byte .*\(0003\): .cls: expected a whole number"):
         source[3]
 
@@ -309,9 +309,9 @@ def test_a_label_that_is_no_number_is_bad_and_named(tmp_path: Path, data: bytes)
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_what_tarfile_writes_is_read(tmp_path: Path, form: int) -> None:
-    found = {f"{'d' * 90}/{'e' * 60}/{at}.png": picture(at) for at in range(3)}
+    found = {f"{'d' * 90}/{'e' * 60}/{at}.png": image(at) for at in range(3)}
     if form != tarfile.USTAR_FORMAT:
-        found |= {f"{'ü' * 200}/{at}.png": picture(9 + at) for at in range(2)}
+        found |= {f"{'ü' * 200}/{at}.png": image(9 + at) for at in range(2)}
     source = Source(write(tmp_path, {"a.tar": by_tarfile(found, form)}))
     assert {source.key(row) + ".png": source[row]["image"] for row in range(len(source))} == found
     if form != tarfile.USTAR_FORMAT:
@@ -319,7 +319,7 @@ def test_what_tarfile_writes_is_read(tmp_path: Path, form: int) -> None:
 
 
 def test_a_name_that_extract_would_not_write_gets_a_number(tmp_path: Path) -> None:
-    found = {"../a.png": picture(1), "/b.png": picture(2), f"{'x' * 300}.png": picture(3)}
+    found = {"../a.png": image(1), "/b.png": image(2), f"{'x' * 300}.png": image(3)}
     source = Source(write(tmp_path / "in", {"a.tar": by_tarfile(found, tarfile.PAX_FORMAT)}))
     assert [source[row]["files"]["image"] for row in range(3)] == [f"0000000{row}.png" for row in range(3)]
     packer.convert(tmp_path / "in", tmp_path / "a.pack")
@@ -328,7 +328,7 @@ def test_a_name_that_extract_would_not_write_gets_a_number(tmp_path: Path) -> No
 
 
 def test_a_size_in_base_256_and_in_pax_is_read(tmp_path: Path) -> None:
-    data = picture(1)
+    data = image(1)
     header = tar_header(b"a.png", 0)
     header = header[:124] + b"\x80" + len(data).to_bytes(11, "big") + header[136:148] + b" " * 8 + header[156:]
     header = header[:148] + b"%06o\0 " % sum(header) + header[156:]
@@ -340,13 +340,13 @@ def test_a_size_in_base_256_and_in_pax_is_read(tmp_path: Path) -> None:
     assert [source[row]["image"] for row in range(2)] == [data, data]
 
 
-def test_compressed_files_are_read_and_other_compressions_are_not_recognised(
+def test_compressed_files_are_read_and_other_compressions_are_not_recognized(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_random_access_files, "_BLOCK_BYTES", 5000)
     root = write(tmp_path, {"a.tar.gz": gzip.compress(tar_archive(members()))})
     assert detect(root)[0] == "webdataset"
-    assert [Source(root)[row]["image"] for row in (2, 0, 1)] == [picture(2), picture(0), picture(1)]
+    assert [Source(root)[row]["image"] for row in (2, 0, 1)] == [image(2), image(0), image(1)]
 
 
 def test_members_that_are_no_files_of_their_own_are_counted(tmp_path: Path) -> None:
@@ -390,7 +390,7 @@ def test_a_size_that_no_file_can_have_is_a_cut(tmp_path: Path) -> None:
     header = tar_header(b"b.png", 0)
     header = header[:124] + b"\xff" * 12 + header[136:148] + b" " * 8 + header[156:]
     header = header[:148] + b"%06o\0 " % sum(header) + header[156:]
-    source = Source(write(tmp_path, {"a.tar": tar_member("a.png", picture(1)) + header + END}))
+    source = Source(write(tmp_path, {"a.tar": tar_member("a.png", image(1)) + header + END}))
     assert (len(source), len(source.left_out)) == (1, 1)
 
 
@@ -418,7 +418,7 @@ def test_other_tar_files_and_pointers_are_named(tmp_path: Path) -> None:
 
 
 def test_a_pack_lists_what_was_left_out(tmp_path: Path) -> None:
-    root = write(tmp_path / "in", {"a.tar": tar_archive({**members(), "0003.png": picture(3)})})
+    root = write(tmp_path / "in", {"a.tar": tar_archive({**members(), "0003.png": image(3)})})
     packer.convert(root, tmp_path / "a.pack", missing="skip")
     assert list(manifest.read(tmp_path / "a.pack").skipped) == [("0003", "no member .cls")]
     assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
@@ -456,7 +456,7 @@ def shards(kind: str, samples: list[dict[str, bytes]]) -> dict[str, bytes]:
 
 def beside_photos(kind: str, root: Path, name: str, values: list[bytes]) -> base.Source:
     """The source of records that have a photo (24x32 px) and this."""
-    photos = [picture(number, suffix=".jpg", height=24, width=32) for number in range(len(values))]
+    photos = [image(number, suffix=".jpg", height=24, width=32) for number in range(len(values))]
     samples = [{"jpg": photo, name: value} for photo, value in zip(photos, values, strict=True)]
     found: base.Source = sources.load(kind).Source(write(root, shards(kind, samples)))
     return found
@@ -477,11 +477,11 @@ def test_an_array_is_a_depth_if_its_name_says_so(
     assert {field.name: field.kind for field in source.schema}[name.replace(".", "_")] == expected
 
 
-def test_numbers_beside_pictures_stay_behind_and_are_told(tmp_path: Path) -> None:
+def test_numbers_beside_images_stay_behind_and_are_told(tmp_path: Path) -> None:
     records = [
         example(
             {
-                "i": bytes_list(picture(n, suffix=".jpg")),
+                "i": bytes_list(image(n, suffix=".jpg")),
                 "points": float_list([1, 2, 3]),
                 "cls": int64_list([n]),
                 "left": int64_list([n]),
@@ -495,31 +495,31 @@ def test_numbers_beside_pictures_stay_behind_and_are_told(tmp_path: Path) -> Non
     source = sources.load("tfrecord").Source(write(tmp_path / "a", {"a.tfrecord": tfrecord(records)}))
     assert [note for note in source.notes if "no geometry moves" in note] == [
         "bbox_text, left, points: stored as they are: no geometry moves them, nor --resize: boxes, points or pixels "
-        "among them stay behind their picture"
+        "among them stay behind their image"
     ]
-    point = example({"i": bytes_list(picture(0, suffix=".jpg")), "x": int64_list([3]), "y": int64_list([4])})
+    point = example({"i": bytes_list(image(0, suffix=".jpg")), "x": int64_list([3]), "y": int64_list([4])})
     source = sources.load("tfrecord").Source(write(tmp_path / "c", {"a.tfrecord": tfrecord([point])}))
     assert any(note.startswith("x, y: stored as they are") for note in source.notes)
-    tar = opened(tmp_path / "b", {"0.jpg": picture(0, suffix=".jpg"), "0.boxes.json": b"[[1, 2, 3, 4]]"})
+    tar = opened(tmp_path / "b", {"0.jpg": image(0, suffix=".jpg"), "0.boxes.json": b"[[1, 2, 3, 4]]"})
     assert any(note.startswith("boxes_json: stored as they are: no geometry moves") for note in tar.notes)
     without = opened(tmp_path / "c", {"0.json": b"[[1, 2, 3, 4]]", "0.cls": b"3"})
     assert not any("no geometry moves" in note for note in without.notes)
 
 
 @pytest.mark.parametrize("kind", ["webdataset", "tfrecord"])
-def test_the_picture_that_its_name_says_comes_first(tmp_path: Path, kind: str) -> None:
-    samples = [{"aux.png": picture(n), "rgb.png": picture(n + 9), "seg.png": picture(n)} for n in range(3)]
+def test_the_image_that_its_name_says_comes_first(tmp_path: Path, kind: str) -> None:
+    samples = [{"aux.png": image(n), "rgb.png": image(n + 9), "seg.png": image(n)} for n in range(3)]
     source = sources.load(kind).Source(write(tmp_path, shards(kind, samples)))
     assert source.schema.names[1].startswith(("rgb", "image"))
 
 
-def test_a_picture_that_is_turned_otherwise_than_the_first_is_an_error(tmp_path: Path) -> None:
+def test_a_image_that_is_turned_otherwise_than_the_first_is_an_error(tmp_path: Path) -> None:
     samples = [{"image.jpg": oriented(first), "thumb.jpg": oriented(second)} for first, second in ((1, 1), (6, 6))]
     packer.convert(write(tmp_path / "a", shards("webdataset", samples)), tmp_path / "a.pack", exif="rotate")
     with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
         assert all(sample["image"].shape == sample["thumb"].shape for sample in dataset)
     samples.append({"image.jpg": oriented(1), "thumb.jpg": oriented(6)})
-    with pytest.raises(BadInputs, match="it has EXIF orientation 6, the sample's first picture 1"):
+    with pytest.raises(BadInputs, match="it has EXIF orientation 6, the sample's first image 1"):
         packer.convert(write(tmp_path / "b", shards("webdataset", samples)), tmp_path / "b.pack")
 
 
@@ -534,11 +534,11 @@ def test_verify_finds_labels_that_changed_in_the_source(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["webdataset", "tfrecord", "tensorpack-lmdb"])
 @pytest.mark.parametrize(("dtype", "readings"), [(np.uint8, ("image", "mask")), (np.uint16, ("depth", "mask:uint16"))])
-def test_pictures_of_one_channel_next_to_others_are_declared(
+def test_images_of_one_channel_next_to_others_are_declared(
     tmp_path: Path, kind: str, dtype: type[np.uint8 | np.uint16], readings: tuple[str, str]
 ) -> None:
     grays = [encoded(".png", np.full((24, 32), number, dtype)) for number in range(3)]
-    samples = [{"png": gray, "jpg": picture(number, suffix=".jpg")} for number, gray in enumerate(grays)]
+    samples = [{"png": gray, "jpg": image(number, suffix=".jpg")} for number, gray in enumerate(grays)]
     root = write(tmp_path / "in", shards(kind, samples))
     with pytest.raises(InvalidRequest, match="png") as refused:
         sources.load(kind).Source(root)
@@ -551,7 +551,7 @@ def test_pictures_of_one_channel_next_to_others_are_declared(
 
 
 @pytest.mark.parametrize("kind", ["webdataset", "tfrecord"])
-def test_pictures_that_are_named_as_images_labels_or_depth_need_no_declaration(tmp_path: Path, kind: str) -> None:
+def test_images_that_are_named_as_images_labels_or_depth_need_no_declaration(tmp_path: Path, kind: str) -> None:
     files = {"rgb.png": np.uint8, "seg.png": np.uint8, "disparity.png": np.uint16}
     samples = [{name: encoded(".png", np.full((24, 32), n, dtype)) for name, dtype in files.items()} for n in range(3)]
     source = sources.load(kind).Source(write(tmp_path, shards(kind, samples)))
@@ -559,6 +559,6 @@ def test_pictures_that_are_named_as_images_labels_or_depth_need_no_declaration(t
 
 
 def test_a_tar_whose_only_sample_cannot_be_read_says_why(tmp_path: Path) -> None:
-    data = tar_member("0.jpg", picture(1)) * 2 + bytes(1024)
+    data = tar_member("0.jpg", image(1)) * 2 + bytes(1024)
     with pytest.raises(BadInput, match="sample '0' has two members .jpg"):
         Source(write(tmp_path, {"a.tar": data}))

@@ -16,10 +16,10 @@ from packer.sources._extend.sidecars import Sidecar
 from packer.sources.records._record_fields import RecordField
 from tests.support.foreign_files import bytes_list, example, lmdb_environment, tar_archive, tfrecord
 from tests.support.id_masks import ID, SIZE, ids, mask_of
-from tests.support.source_trees import encoded, picture, write
+from tests.support.source_trees import encoded, image, write
 
 COUNT = 3
-PHOTOS = [picture(number, height=SIZE[0], width=SIZE[1]) for number in range(COUNT)]
+PHOTOS = [image(number, height=SIZE[0], width=SIZE[1]) for number in range(COUNT)]
 MASKS = [mask_of(number) for number in range(COUNT)]  # the last one of 8 bit
 FILES = [encoded(".png", mask) for mask in MASKS]
 
@@ -76,9 +76,7 @@ def test_sidecars_of_any_sample(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_mask_is_named(tmp_path: Path) -> None:
-    write(
-        tmp_path / "in", {"a.jpg": picture(1, suffix=".jpg"), "a_i.tiff": encoded(".tiff", np.zeros(SIZE, np.float32))}
-    )
+    write(tmp_path / "in", {"a.jpg": image(1, suffix=".jpg"), "a_i.tiff": encoded(".tiff", np.zeros(SIZE, np.float32))})
     with pytest.raises(BadInput, match=r"a_i\.tiff: cannot pack .*float32.* expected 16 bit at most"):
         packer.convert(tmp_path / "in", tmp_path / "pack", sidecars={"mask": "_i.tiff:mask:uint16"})
 

@@ -16,19 +16,19 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.pack import manifest as manifests
 from packer.sources._detection import detect
-from packer.sources.annotations.yolo import Source, recognise
-from tests.support.annotated_source import colour, drawn, stored_pixels, with_orientation
+from packer.sources.annotations.yolo import Source, recognize
+from tests.support.annotated_source import color, drawn, stored_pixels, with_orientation
 from tests.support.archives import pax
 from tests.support.command_line import called
 from tests.support.layout_trees.yolo import build
-from tests.support.source_trees import encoded, picture, tree, write
+from tests.support.source_trees import encoded, image, tree, write
 
 ROW = "0 0.5 0.5 0.25 0.5\n"
 NAMES = "names: [cat, dog]\n"
 
 
 def small(seed: int = 0) -> bytes:
-    return picture(seed, height=20, width=40)
+    return image(seed, height=20, width=40)
 
 
 def made(root: Path, yaml: str | None = "train: images\n" + NAMES, **labels: str | None) -> Path:
@@ -218,7 +218,7 @@ def test_rows_are_shares_of_the_upright_image(tmp_path: Path, orientation: int, 
         sample = dataset[0]
     image, boxes = np.asarray(sample["image"]), np.asarray(sample["boxes"])
     for place, box in enumerate(boxes):
-        rows, columns = np.nonzero((image == colour(place)).all(axis=-1))
+        rows, columns = np.nonzero((image == color(place)).all(axis=-1))
         np.testing.assert_allclose(box, [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1], atol=1e-4)
 
 
@@ -230,7 +230,7 @@ def test_polygons_and_keypoints_move_with_a_rotated_image(tmp_path: Path) -> Non
     packer.convert(tmp_path / "in", tmp_path / "a.pack")
     with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
         sample = dataset[0]
-    rows, columns = np.nonzero((np.asarray(sample["image"]) == colour(0)).all(axis=-1))
+    rows, columns = np.nonzero((np.asarray(sample["image"]) == color(0)).all(axis=-1))
     polygon = np.asarray(sample["polygons"])
     ends = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
     np.testing.assert_allclose([*polygon.min(axis=0), *polygon.max(axis=0)], ends, atol=1e-3)
@@ -341,7 +341,7 @@ def test_an_image_in_two_splits_is_an_error_unless_an_option_is_set(tmp_path: Pa
 
 
 def test_two_images_with_one_label_file_are_an_error(tmp_path: Path) -> None:
-    root = write(made(tmp_path, a=ROW, b=None), {"images/a.jpg": picture(9, suffix=".jpg")})
+    root = write(made(tmp_path, a=ROW, b=None), {"images/a.jpg": image(9, suffix=".jpg")})
     with pytest.raises(BadInput, match=r"labels/a\.txt \(images/a\.jpg, images/a\.png\)"):
         Source(root)
 
@@ -416,7 +416,7 @@ def detected(root: Path) -> str:
     return detect(root)[0]
 
 
-def test_sets_are_recognised_by_their_description_or_by_their_rows(tmp_path: Path) -> None:
+def test_sets_are_recognized_by_their_description_or_by_their_rows(tmp_path: Path) -> None:
     assert detected(build(tmp_path / "yaml")) == "yolo"
     assert detected(darknet(tmp_path / "darknet")) == "yolo"
     assert detected(made(tmp_path / "rows", None, a=ROW, b="")) == "yolo"
@@ -434,7 +434,7 @@ def test_other_text_files_are_not_recognized(tmp_path: Path) -> None:
         assert detected(root) == "folder"
     write(tmp_path / "c", {"cat/1.png": small(), "dog/2.png": small(), "dvc.yaml": "stages: {}\n", "data.yaml": "x"})
     assert detected(tmp_path / "c") == "folder"
-    assert recognise(["data.yaml", "images/a.png"]) is None
+    assert recognize(["data.yaml", "images/a.png"]) is None
 
 
 def test_options_of_other_sources_exclude_it(tmp_path: Path) -> None:
@@ -476,7 +476,7 @@ def files_of(root: Path) -> Iterator[tuple[str, str]]:
 def test_the_files_of_the_source_stay_as_they_are(tmp_path: Path) -> None:
     """ultralytics rewrites JPEGs without an end mark, and writes label caches; packer writes nothing."""
     root = build(tmp_path / "in")
-    jpeg = picture(5, suffix=".jpg", height=32, width=64)
+    jpeg = image(5, suffix=".jpg", height=32, width=64)
     assert jpeg[-2:] == b"\xff\xd9"
     write(root, {"images/train/e.jpg": jpeg[:-2], "labels/train/e.txt": ROW})
     before = dict(files_of(root))

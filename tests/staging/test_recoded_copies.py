@@ -1,4 +1,4 @@
-"""Copies of packs with their pictures in another codec: what is in them, who gets them, and what stops their making."""
+"""Copies of packs with their images in another codec: what is in them, who gets them, and what stops their making."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def base(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pack(tmp_path: Path) -> Path:
-    """A pack of twelve pictures in some parts."""
+    """A pack of twelve images in some parts."""
     packed(photos(tmp_path / "in", 12), tmp_path / "a.pack", part_bytes=9000)
     assert [part.samples for part in manifests.read(tmp_path / "a.pack").parts] == [5, 5, 2]
     return tmp_path / "a.pack"
@@ -62,7 +62,7 @@ def options(base: Path) -> StageOptions:
 
 
 def staged(pack: Path, base: Path, codec: str = CODEC, **hooks: Any) -> Staged:
-    """Stage with the pictures in a codec."""
+    """Stage with the images in a codec."""
     return stage_recoded(pack, codec, options(base), Hooks(**hooks))
 
 
@@ -110,7 +110,7 @@ def test_a_codec_of_two_arguments_names_a_copy(base: Path, pack: Path) -> None:
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("size", [None, "40", "48x32"])
-def test_all_but_pictures_stays_to_the_bit(tmp_path: Path, base: Path, size: str | None) -> None:
+def test_all_but_images_stays_to_the_bit(tmp_path: Path, base: Path, size: str | None) -> None:
     packed(source_trees.BUILDERS["jacquard"](tmp_path / "in"), tmp_path / "a", kind="jacquard", resize=size)
     copy = staged(tmp_path / "a", base).path
     old, new = manifests.read(tmp_path / "a"), manifests.read(copy)
@@ -127,10 +127,10 @@ def test_what_is_raw_is_recoded_and_what_is_in_the_codec_is_refused(tmp_path: Pa
     raw = converted(pack, tmp_path / "raw", "raw")
     assert built_packs.values(staged(raw, base).path) == built_packs.values(converted(raw, tmp_path / "b"))
     planar = converted(pack, tmp_path / "planar")
-    with pytest.raises(InvalidRequest, match="every picture is ycc420 already"):
+    with pytest.raises(InvalidRequest, match="every image is ycc420 already"):
         staged(planar, base)
     built_packs.make_pack(tmp_path / "none")
-    with pytest.raises(InvalidRequest, match="no field is a picture"):
+    with pytest.raises(InvalidRequest, match="no field is an image"):
         staged(tmp_path / "none", base)
     with pytest.raises(InvalidRequest, match="keeps the bytes of files"):
         staged(raw, base, "encoded")

@@ -1,6 +1,6 @@
-"""A source of pictures with boxes and all that belongs to them: classes, crowd flags, polygons, keypoints.
+"""A source of images with boxes and all that belongs to them: classes, crowd flags, polygons, keypoints.
 
-Each object is a rectangle of one colour in a picture of zeros, so that the pixels say where its box, its polygons and
+Each object is a rectangle of one color in an image of zeros, so that the pixels say where its box, its polygons and
 its keypoints have to be, whatever has moved them.
 """
 
@@ -34,10 +34,10 @@ FIELDS = (
     Field("files", "json", "json", hidden=True),
 )
 ROWS = tuple(field.name for field in FIELDS if field.shape is not None)
-Rectangle = tuple[int, int, int, int]  # x0, y0, x1, y1, edges, in px of the picture as it is shown
+Rectangle = tuple[int, int, int, int]  # x0, y0, x1, y1, edges, in px of the image as it is shown
 
 
-def colour(place: int) -> int:
+def color(place: int) -> int:
     """The gray of the object at that place of its sample."""
     return 40 + 20 * place
 
@@ -46,7 +46,7 @@ def drawn(size: tuple[int, int], objects: Sequence[Rectangle]) -> npt.NDArray[np
     """uint8 (H, W, 3) with the rectangles."""
     pixels = np.zeros((*size, 3), np.uint8)
     for place, (x0, y0, x1, y1) in enumerate(objects):
-        pixels[y0:y1, x0:x1] = colour(place)
+        pixels[y0:y1, x0:x1] = color(place)
     return pixels
 
 
@@ -85,7 +85,7 @@ def write(
     orientation: int = 1,
     stated: Mapping[str, tuple[int, int]] | None = None,
 ) -> Path:
-    """Pictures and their list. samples: (height, width) and objects by key, as viewers show them.
+    """Images and their list. samples: (height, width) and objects by key, as viewers show them.
 
     orientation: what the files say; their pixels are turned so that viewers show what is said here. stated: other sizes
     than the shown ones, by key.
@@ -129,7 +129,7 @@ def with_orientation(png: bytes, orientation: int) -> bytes:
 
 
 class AnnotatedSource(base.Source):
-    """The pictures of a folder that `write` made, with their labels."""
+    """The images of a folder that `write` made, with their labels."""
 
     kind = "folder"
     notes = ()
@@ -170,7 +170,7 @@ class AnnotatedSource(base.Source):
 
 
 def small_set(root: Path) -> Path:
-    """Four pictures of two sizes: three objects, none, one of a single row, five."""
+    """Four images of two sizes: three objects, none, one of a single row, five."""
     return write(
         root,
         {

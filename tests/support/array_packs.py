@@ -32,9 +32,9 @@ RECTANGLE = ((20, 10), (60, 10), (60, 30), (20, 30))  # opening along x, 40 px; 
 Array = npt.NDArray[Any]
 
 
-def plain(height: int, width: int, colour: tuple[int, int, int] = GRAY) -> Array:
-    """An image of one colour."""
-    return np.full((height, width, 3), colour, np.uint8)
+def plain(height: int, width: int, color: tuple[int, int, int] = GRAY) -> Array:
+    """An image of one color."""
+    return np.full((height, width, 3), color, np.uint8)
 
 
 def displayed(

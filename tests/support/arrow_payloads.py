@@ -15,15 +15,15 @@ def recorded(version: str) -> dict[str, bytes]:
     return {name: bytes.fromhex(text) for name, text in found.items()}
 
 
-def of_picture(version: str, picture: bytes, label: int | None = None) -> bytes:
+def of_image(version: str, image: bytes, label: int | None = None) -> bytes:
     """A payload like the recorded one, with other bytes in it: of 10 bytes like those that it had."""
     made = recorded(version)["bytes" if label is None else "pair"]
-    assert len(picture) == len(JPEG) and made.count(JPEG) == 1
-    made = made.replace(JPEG, picture)
+    assert len(image) == len(JPEG) and made.count(JPEG) == 1
+    made = made.replace(JPEG, image)
     if label is None:
         return made
     seven = (7).to_bytes(8, "little")
-    assert made[made.rindex(picture) :].count(seven) == 1 or made.count(seven) == 1
+    assert made[made.rindex(image) :].count(seven) == 1 or made.count(seven) == 1
     at = made.rindex(seven)
     return made[:at] + label.to_bytes(8, "little", signed=True) + made[at + 8 :]
 

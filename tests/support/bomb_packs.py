@@ -393,7 +393,7 @@ def grown(name: str) -> Callable[[Path], None]:
 UNNAMED: dict[str, Callable[[Path], Any]] = {
     "packer.json": grown("packer.json"),
     "a file of the index": grown("index/keys.npy"),
-    "a picture": grown(f"part-*/{hostile_folders.FILE}"),
+    "an image": grown(f"part-*/{hostile_folders.FILE}"),
 }
 
 
@@ -545,11 +545,11 @@ HDF5: dict[str, Callable[[h5py.File], Any]] = {
 }
 
 
-# ---- pictures
+# ---- images
 
 
 def png_of_zeros(width: int, height: int) -> bytes:
-    """A whole picture, black, in a thousandth of its size."""
+    """A whole image, black, in a thousandth of its size."""
     header = struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)
     packer = zlib.compressobj(9)
     row = bytes(1 + 3 * width)
@@ -561,7 +561,7 @@ def png_of_zeros(width: int, height: int) -> bytes:
 
 
 def tiff(width: int, height: int, *, bits: int = 64, strips: int = 1, compression: int = 8) -> bytes:
-    """A directory that announces a picture of floats, and strips of nothing."""
+    """A directory that announces an image of floats, and strips of nothing."""
     body = zlib.compress(bytes(1000))
     tags = {
         256: (4, 1, width),
@@ -605,7 +605,7 @@ def npy_of_zeros(height: int, width: int) -> bytes:
     return file.getvalue()[:128].replace(b"(1, 1), }", b"(%d, %d), }" % (height, width))[:127] + b"\n"
 
 
-PICTURES: dict[str, tuple[str, Callable[[], bytes]]] = {
+IMAGES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "PNG that announces 100 MP": ("image", lambda: hostile_values.png(10_000, 10_000)),
     "PNG of 100 MP of zeros": ("image", lambda: png_of_zeros(10_000, 10_000)),
     "PNG of 1 row of 100 MP": ("image", lambda: png_of_zeros(100_000_000, 1)),
@@ -630,14 +630,14 @@ PICTURES: dict[str, tuple[str, Callable[[], bytes]]] = {
 }
 
 
-def pictures(format: str, names: list[str]) -> Iterator[Case]:
+def images(format: str, names: list[str]) -> Iterator[Case]:
     for name in names:
-        field, value = PICTURES[name]
+        field, value = IMAGES[name]
 
         def make(pack: Path, field: str = field, value: Callable[[], bytes] = value) -> None:
             hostile_values.with_value(field, value(), format=format)(pack)
 
-        yield Case(f"picture in {format}: {name}", make, "", "any")
+        yield Case(f"image in {format}: {name}", make, "", "any")
 
 
 # ---- all of them
@@ -653,7 +653,7 @@ def cases() -> list[Case]:
     found += cases_of("pth", zips, base="pth") + [Case("pth: code in data.pkl", code, "pth", "same")]
     found += cases_of("hdf5", {name: in_part(hostile_parts.hdf5(make)) for name, make in HDF5.items()}, base="hdf5")
     found += cases_of("hdf5", {"a user block": in_part(user_block)}, base="hdf5", expect="any")
-    found += pictures("lmdb", list(PICTURES))
+    found += images("lmdb", list(IMAGES))
     for format in ("hdf5", "pth", "bmp"):
-        found += pictures(format, ["PNG of 100 MP of zeros", "TIFF that announces 100 MP of doubles"])
+        found += images(format, ["PNG of 100 MP of zeros", "TIFF that announces 100 MP of doubles"])
     return found

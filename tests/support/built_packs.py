@@ -49,7 +49,7 @@ def records(count: int) -> list[dict[str, bytes]]:
 
 
 def slotted(schema: Schema, format: str) -> Schema:
-    """The schema with a field in each slot that the format needs: its first picture, else its first value."""
+    """The schema with a field in each slot that the format needs: its first image, else its first value."""
     for slot in formats.load(format).Writer.slots:
         if slot.is_needed and schema.in_slot(slot.name) is None:
             others = [field for field in schema if field.name != KEY]

@@ -91,7 +91,7 @@ class Convert(Scene):
 
 
 class Overwrite(Convert):
-    """A folder in the place of an old pack, of other pictures, whose parts have the very same names and sizes."""
+    """A folder in the place of an old pack, of other images, whose parts have the very same names and sizes."""
 
     repeats = True
 
@@ -102,7 +102,7 @@ class Overwrite(Convert):
     def prepare_source(self) -> None:
         other = shutil.copytree(self.source, self.folder / "other")
         for number, path in enumerate(sorted(other.rglob("*.jpg"))):
-            path.write_bytes(source_trees.picture(100 + number, suffix=".jpg", height=24, width=32))
+            path.write_bytes(source_trees.image(100 + number, suffix=".jpg", height=24, width=32))
         options = {"to": self.format, "resize": "16x16", "codecs": (("image", "raw"),), "part_bytes": _PART}
         packed(self.source, self.folder / "new", **options)
         packed(other, self.folder / "old", **options)
@@ -211,7 +211,7 @@ def load_everything() -> None:
     import packer.inspect.extraction  # noqa: PLC0415, F401
     import packer.pack.index_rebuild  # noqa: PLC0415, F401
 
-    images.decode(source_trees.picture(0, suffix=".jpg"), "image")  # looks for its library by starting ldconfig
+    images.decode(source_trees.image(0, suffix=".jpg"), "image")  # looks for its library by starting ldconfig
 
 
 SAID = {

@@ -2,7 +2,7 @@
 
 Written from a reading of vmrd_data.py, ocid_grasp_data.py and grasp_anything_data.py; the files are read here, without
 packer. What the loaders stop at is not made: depth, whose files are never listed; a number of two digits behind a
-picture's name. VMRD's files, which they take in the order of the file system, are sorted.
+image's name. VMRD's files, which they take in the order of the file system, are sorted.
 """
 
 import itertools
@@ -28,26 +28,26 @@ VMRD_PX = (756, 1008)
 
 @dataclass(frozen=True)
 class ForkItem:
-    """name: the label file's. labels: rectangles as they are loaded, (row, column) of the picture's pixels.
+    """name: the label file's. labels: rectangles as they are loaded, (row, column) of the image's pixels.
 
-    bounds: what a window about the labels is kept within; None where the item shows the whole picture.
+    bounds: what a window about the labels is kept within; None where the item shows the whole image.
     """
 
     name: str
-    picture: Any
+    image: Any
     labels: Callable[[int], list[Any]]
     bounds: tuple[int, int] | None
 
     def window(self, size: int) -> tuple[Any, tuple[int, int, int, int]]:
-        """What is turned about in the picture, and top, left, height and width of what is cut out."""
-        height, width = self.picture.shape[:2]
+        """What is turned about in the image, and top, left, height and width of what is cut out."""
+        height, width = self.image.shape[:2]
         if self.bounds is None:
             return ((height - 1) / 2, (width - 1) / 2), (0, 0, height, width)
         points = np.asarray(self.labels(size), np.float64).reshape(-1, 2)
         row, column = (int(value) for value in points.mean(axis=0))
         top = max(0, min(row - size // 2, self.bounds[0] - size))
         left = max(0, min(column - size // 2, self.bounds[1] - size))
-        bottom = min(self.bounds[0], top + size, height)  # the crop ends there, or where the picture does
+        bottom = min(self.bounds[0], top + size, height)  # the crop ends there, or where the image does
         right = min(self.bounds[1], left + size, width)
         return (row, column), (top, left, bottom - top, right - left)
 
@@ -63,12 +63,12 @@ class ForkItem:
         return found
 
     def look(self, size: int, rot: float, zoom: float) -> Any:
-        """The picture, float64 (size, size, 3)."""
+        """The image, float64 (size, size, 3)."""
         center, window = self.window(size)
-        return grasp_folders.slow_look(self.picture, center, rot, window, zoom, size)
+        return grasp_folders.slow_look(self.image, center, rot, window, zoom, size)
 
 
-def _picture(path: Path) -> Any:
+def _image(path: Path) -> Any:
     return cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_COLOR)[..., ::-1]
 
 
@@ -83,8 +83,8 @@ def ocid(root: Path) -> list[ForkItem]:
         points = [tuple(map(float, line.split())) for line in path.read_text().splitlines()]
         rounded = [(round(y), round(x)) for x, y in points]
         rectangles = [rounded[at : at + 4] for at in range(0, len(rounded), 4)]
-        picture = _picture(path.parents[1] / "rgb" / f"{path.stem}.png")
-        found.append(ForkItem(path.stem, picture, _fixed(rectangles), OCID_PX))
+        image = _image(path.parents[1] / "rgb" / f"{path.stem}.png")
+        found.append(ForkItem(path.stem, image, _fixed(rectangles), OCID_PX))
     return found
 
 
@@ -96,23 +96,23 @@ def vmrd(root: Path) -> list[ForkItem]:
         for line in path.read_text().splitlines():
             numbers = [round(float(word)) for word in line.split(" ")[:8]]
             rectangles.append([(numbers[at + 1], numbers[at]) for at in range(0, 8, 2)])
-        picture = _picture(root / "JPEGImages" / f"{path.stem}.jpg")
-        found.append(ForkItem(path.stem, picture, _fixed(rectangles), VMRD_PX))
+        image = _image(root / "JPEGImages" / f"{path.stem}.jpg")
+        found.append(ForkItem(path.stem, image, _fixed(rectangles), VMRD_PX))
     return found
 
 
 def anything(root: Path) -> list[ForkItem]:
-    """A label file to an item; rows are scaled as if every picture had 416 px both ways."""
+    """A label file to an item; rows are scaled as if every image had 416 px both ways."""
     found = []
     for path in sorted(root.glob("grasp_label_positive/*_[0-9].pt"), key=str):
         rows = torch.load(path, weights_only=True).tolist()
-        picture = _picture(root / "image" / f"{path.stem[:-2]}.jpg")
+        image = _image(root / "image" / f"{path.stem[:-2]}.jpg")
         jacquard = [(x, y, theta, opening, jaw) for _, x, y, opening, jaw, theta in rows]
 
         def scaled(size: int, jacquard: list[Any] = jacquard) -> list[Any]:
             return slow_grasps.loaded_jacquard(np.asarray(jacquard).reshape(-1, 5), size, ANYTHING_PX)
 
-        found.append(ForkItem(path.stem, picture, scaled, None))
+        found.append(ForkItem(path.stem, image, scaled, None))
     return found
 
 
@@ -121,13 +121,13 @@ def keys(dataset: GraspDataset) -> list[str]:
 
 
 def assert_same_items(dataset: GraspDataset, items: list[ForkItem]) -> None:
-    """Fail where the data set has other items than these, of SIZE px; pictures may differ as two ways to warp do."""
+    """Fail where the data set has other items than these, of SIZE px; images may differ as two ways to warp do."""
     assert [key.rpartition("/")[2] for key in keys(dataset)] == [item.name for item in items]
     for index, item in enumerate(items):
         for rot, zoom in AUGMENTED:
             expected = np.asarray(item.rectangles(SIZE, rot, zoom), np.int64).reshape(-1, 4, 2)
             np.testing.assert_array_equal(dataset.get_gtbb(index, rot, zoom), expected)
-            difference = np.abs(dataset.get_rgb(index, rot, zoom, normalise=False) - item.look(SIZE, rot, zoom))
+            difference = np.abs(dataset.get_rgb(index, rot, zoom, normalize=False) - item.look(SIZE, rot, zoom))
             assert difference[1:-1, 1:-1].max() <= 2  # at the border it matters what is cut before it is zoomed
         x, maps, at, rot, zoom = dataset[index]
         drawn, _ = slow_grasps.maps(item.rectangles(SIZE, rot, zoom), SIZE, SIZE / 2)

@@ -1,4 +1,4 @@
-"""Small folders of grasp sets for grasp items: smooth pictures, invented labels; packs of them; a slow look."""
+"""Small folders of grasp sets for grasp items: smooth images, invented labels; packs of them; a slow look."""
 
 import io
 from pathlib import Path
@@ -23,14 +23,14 @@ def smooth(seed: int, height: int, width: int, channels: int) -> Any:
     return np.clip(cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC).reshape(height, width, -1), 0, 1)
 
 
-def _pictures(seed: int, height: int, width: int) -> tuple[bytes, bytes]:
-    colour = (smooth(seed, height, width, 3) * 255).astype(np.uint8)
+def _images(seed: int, height: int, width: int) -> tuple[bytes, bytes]:
+    color = (smooth(seed, height, width, 3) * 255).astype(np.uint8)
     depth = (1.2 + 0.5 * smooth(seed + 100, height, width, 1)[..., 0]).astype(np.float32)
-    return source_trees.encoded(".png", colour), source_trees.encoded(".tiff", depth)
+    return source_trees.encoded(".png", color), source_trees.encoded(".tiff", depth)
 
 
 def _lines(seed: int, height: int = HEIGHT, width: int = WIDTH) -> str:
-    """cpos: parallelograms of both windings around a place of the picture, of every third scene near its border."""
+    """cpos: parallelograms of both windings around a place of the image, of every third scene near its border."""
     random = np.random.default_rng(seed)
     middle = np.asarray([width - 9, height - 8] if seed % 3 == 2 else [width / 2 + seed, height / 2 - seed])
     lines = []
@@ -47,9 +47,9 @@ def _lines(seed: int, height: int = HEIGHT, width: int = WIDTH) -> str:
 def cornell(root: Path, count: int = 6) -> Path:
     """Scenes 0100, 0101, ... of three objects, with z.txt."""
     for number in range(count):
-        picture, depth = _pictures(number, HEIGHT, WIDTH)
+        image, depth = _images(number, HEIGHT, WIDTH)
         stem = f"01/pcd{100 + number:04d}"
-        source_trees.write(root, {f"{stem}r.png": picture, f"{stem}d.tiff": depth, f"{stem}cpos.txt": _lines(number)})
+        source_trees.write(root, {f"{stem}r.png": image, f"{stem}d.tiff": depth, f"{stem}cpos.txt": _lines(number)})
     table = "".join(f"{100 + number:04d} {OBJECTS[number]} Thing pcdb_0002\n" for number in range(count))
     return source_trees.write(root, {"processedData/z.txt": table})
 
@@ -57,7 +57,7 @@ def cornell(root: Path, count: int = 6) -> Path:
 def jacquard(root: Path, count: int = 6) -> Path:
     """Views of three objects, square."""
     for number in range(count):
-        picture, depth = _pictures(50 + number, SIDE, SIDE)
+        image, depth = _images(50 + number, SIDE, SIDE)
         random = np.random.default_rng(number)
         rows = []
         for _ in range(5):
@@ -65,57 +65,57 @@ def jacquard(root: Path, count: int = 6) -> Path:
             opening = random.integers(4, 60) * 1.5
             rows += [f"{x:.5f};{y:.5f};{theta:.4f};{opening};{jaw:.5f}\r\n" for jaw in (9.3, 4.65, 18.6)]
         stem = f"{HASHES[number]}/{number % 2}_{HASHES[number]}"
-        files = {f"{stem}_RGB.png": picture, f"{stem}_perfect_depth.tiff": depth, f"{stem}_grasps.txt": "".join(rows)}
+        files = {f"{stem}_RGB.png": image, f"{stem}_perfect_depth.tiff": depth, f"{stem}_grasps.txt": "".join(rows)}
         source_trees.write(root, files)
     return root
 
 
 FOLDERS = {"cornell": cornell, "jacquard": jacquard}
 
-# four, five and six folders above a picture: the second alone is what the fork lists
+# four, five and six folders above an image: the second alone is what the fork lists
 SEQUENCES = ("ARID20/table/top/seq01", "ARID10/floor/left/box/seq02", "ARID10/table/left/mix/odd/seq03")
 
 
-# height and width of a picture, and the seed of its labels: in the middle; near the border, where a window that is
-# kept within other bounds hangs over; near the border of a picture that is larger than the fork's bounds
+# height and width of an image, and the seed of its labels: in the middle; near the border, where a window that is
+# kept within other bounds hangs over; near the border of an image that is larger than the fork's bounds
 OCID = ((HEIGHT, WIDTH, 1), (HEIGHT, WIDTH, 2), (512, 704, 5))
 VMRD = ((HEIGHT, WIDTH, 1), (HEIGHT, WIDTH, 2), (776, 1032, 5))
 
 
 def ocid(root: Path) -> Path:
-    """Pictures of each sequence."""
+    """Images of each sequence."""
     for number, sequence in enumerate(SEQUENCES):
         for at, (height, width, seed) in enumerate(OCID if number == 1 else OCID[:1]):
-            picture = source_trees.encoded(".png", (smooth(20 + at, height, width, 3) * 255).astype(np.uint8))
+            image = source_trees.encoded(".png", (smooth(20 + at, height, width, 3) * 255).astype(np.uint8))
             mask = source_trees.encoded(".png", np.zeros((height, width), np.uint8))
             name = f"result_2018-08-2{at}"
-            files = {f"{sequence}/rgb/{name}.png": picture, f"{sequence}/seg_mask_labeled_combi/{name}.png": mask}
+            files = {f"{sequence}/rgb/{name}.png": image, f"{sequence}/seg_mask_labeled_combi/{name}.png": mask}
             source_trees.write(root, {**files, f"{sequence}/Annotations/{name}.txt": _lines(seed, height, width)})
     return root
 
 
 def vmrd(root: Path) -> Path:
-    """Pictures of two objects each."""
+    """Images of two objects each."""
     for number, (height, width, seed) in enumerate(VMRD, start=1):
         key = f"{number:05d}"
-        colour = (smooth(30 + number, height, width, 3) * 255).astype(np.uint8)
+        color = (smooth(30 + number, height, width, 3) * 255).astype(np.uint8)
         corners = np.asarray(_lines(seed, height, width).split(), np.float64).reshape(-1, 8)
         rows = [" ".join(f"{value:.3f}" for value in row) for row in corners]
         lines = "".join(f"{row} {1 + at % 2} easy\r\n" for at, row in enumerate(rows))
-        files = {f"JPEGImages/{key}.jpg": source_trees.encoded(".jpg", colour), f"Grasps/{key}.txt": lines}
+        files = {f"JPEGImages/{key}.jpg": source_trees.encoded(".jpg", color), f"Grasps/{key}.txt": lines}
         source_trees.write(root, {**files, f"Annotations/{key}.xml": "<annotation></annotation>"})
     return root
 
 
-# picture -> object -> grasps; one of no label file, an empty one, and a number of two digits
+# image -> object -> grasps; one of no label file, an empty one, and a number of two digits
 ANYTHING = {"3f731b45": {0: 3, 1: 2, 10: 4}, "83c43efd": {0: 0, 3: 5}, "95eb5d89": {}}
 
 
 def anything(root: Path, width: int = SIDE) -> Path:
     """Grasp-Anything: a label file, a tensor of rows score, x, y, opening, jaw, theta, for each object."""
     for number, (key, objects) in enumerate(ANYTHING.items()):
-        colour = (smooth(40 + number, SIDE, width, 3) * 255).astype(np.uint8)
-        source_trees.write(root, {f"image/{key}.jpg": source_trees.encoded(".jpg", colour)})
+        color = (smooth(40 + number, SIDE, width, 3) * 255).astype(np.uint8)
+        source_trees.write(root, {f"image/{key}.jpg": source_trees.encoded(".jpg", color)})
         for at, count in objects.items():
             low, high = [0, 10, 10, 6, 4, -90], [1, SIDE - 10, SIDE - 10, 40, 20, 90]
             rows = np.random.default_rng([number, at]).uniform(low, high, (count, 6)).astype(np.float32)
@@ -134,8 +134,8 @@ def packs(root: Path, **options: Any) -> dict[str, Path]:
     return found
 
 
-def slow_look(picture: Any, center: Any, rot: float, window: Any, zoom: float, size: int) -> Any:
-    """float64 (size, size, ...): every output pixel's place in the picture, mirrored at its borders, bilinear.
+def slow_look(image: Any, center: Any, rot: float, window: Any, zoom: float, size: int) -> Any:
+    """float64 (size, size, ...): every output pixel's place in the image, mirrored at its borders, bilinear.
 
     center: (row, column) that is turned about. window: top, left, height, width of what is then cut out.
     """
@@ -151,10 +151,10 @@ def slow_look(picture: Any, center: Any, rot: float, window: Any, zoom: float, s
     fr, fc = source_r - r0, source_c - c0
 
     def at(row: Any, column: Any) -> Any:
-        row, column = (_mirrored(each, n) for each, n in ((row, picture.shape[0]), (column, picture.shape[1])))
-        return picture[row, column].astype(np.float64)
+        row, column = (_mirrored(each, n) for each, n in ((row, image.shape[0]), (column, image.shape[1])))
+        return image[row, column].astype(np.float64)
 
-    if picture.ndim == 3:
+    if image.ndim == 3:
         fr, fc = fr[..., None], fc[..., None]
     upper = at(r0, c0) * (1 - fc) + at(r0, c0 + 1) * fc
     lower = at(r0 + 1, c0) * (1 - fc) + at(r0 + 1, c0 + 1) * fc

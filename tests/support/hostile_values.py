@@ -34,7 +34,7 @@ def sound(number: int) -> dict[str, bytes]:
     """The record of a sample in which nothing is wrong."""
     return {
         "key": b"%d" % number,
-        "image": source_trees.picture(number, height=4, width=5),
+        "image": source_trees.image(number, height=4, width=5),
         "depth": npy(np.ones((4, 5), np.float32)),
         "ragged": struct.pack("<3I", 1, 2, 3) + bytes(6),
         "rows": bytes(40),
@@ -70,8 +70,8 @@ def png(width: int, height: int) -> bytes:
 
 
 def jpeg(width: int, height: int) -> bytes:
-    """A picture whose header says another size."""
-    data = bytearray(source_trees.picture(1, suffix=".jpg", height=8, width=8))
+    """An image whose header says another size."""
+    data = bytearray(source_trees.image(1, suffix=".jpg", height=8, width=8))
     at = data.index(b"\xff\xc0")
     data[at + 5 : at + 9] = struct.pack(">2H", height, width)
     return bytes(data)
@@ -79,27 +79,27 @@ def jpeg(width: int, height: int) -> bytes:
 
 OBJECTS = npy(np.asarray([[Reduce(os.system, COMMAND)]], object), allow_pickle=True)
 VALUES: dict[str, tuple[str, bytes]] = {
-    "no picture": ("image", b"x" * 100),
-    "an empty picture": ("image", b""),
+    "no image": ("image", b"x" * 100),
+    "an empty image": ("image", b""),
     "a pickle": ("image", pickle.dumps(Reduce(os.system, COMMAND))),
     "SVG": ("image", b'<svg xmlns="http://www.w3.org/2000/svg"><image href="file:///etc/passwd"/></svg>'),
     "PostScript": ("image", b"%!PS\n(/etc/passwd) run\n"),
     "PNG of 4 Gpx": ("image", png(1 << 16, 1 << 16)),
     "PNG of 2^31 wide": ("image", png((1 << 31) - 1, 1)),
     "PNG of no width": ("image", png(0, 9)),
-    "PNG cut": ("image", source_trees.picture(1)[:-30]),
+    "PNG cut": ("image", source_trees.image(1)[:-30]),
     "JPEG of 65535 x 65535": ("image", jpeg(65535, 65535)),
     "JPEG of no height": ("image", jpeg(8, 0)),
-    "JPEG cut": ("image", source_trees.picture(1, suffix=".jpg")[:400]),
+    "JPEG cut": ("image", source_trees.image(1, suffix=".jpg")[:400]),
     "JPEG of a million scans": (
         "image",
-        source_trees.picture(1, suffix=".jpg")[:-2] + b"\xff\xda\0\x08\x01\x01\0\0\x3f\0" * 9999,
+        source_trees.image(1, suffix=".jpg")[:-2] + b"\xff\xda\0\x08\x01\x01\0\0\x3f\0" * 9999,
     ),
     "BMP of 4 GiB": (
         "image",
         b"BM" + struct.pack("<IHHI", 60, 0, 0, 54) + struct.pack("<Iii", 40, 40000, 40000) + bytes(99),
     ),
-    "WebP cut": ("image", source_trees.picture(1, suffix=".webp")[:40]),
+    "WebP cut": ("image", source_trees.image(1, suffix=".webp")[:40]),
     "TIFF with a loop": ("depth", b"II*\0" + struct.pack("<I", 8) + b"\0\0" + struct.pack("<I", 8) * 40),
     "TIFF of 2^32 strips": ("depth", source_trees.depth(1)[:200]),
     "npy of objects": ("depth", OBJECTS),

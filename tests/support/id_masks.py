@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from packer.schema import Field, Schema
 from packer.sources import base
-from tests.support import picture_files
+from tests.support import image_files
 from tests.support.source_trees import encoded, write
 
 SIZE = (48, 64)
@@ -41,7 +41,7 @@ def mask_of(number: int) -> npt.NDArray[Any]:
 def tree(root: Path, count: int = 4, *, orientation: int = 1) -> Path:
     """Photos 0.jpg, 1.jpg, ... and beside each its mask, 0_ids.png. orientation: of the photos, by their EXIF."""
     for number in range(count):
-        photo = picture_files.oriented(orientation, pixels=picture_files.colours(number, height=SIZE[0], width=SIZE[1]))
+        photo = image_files.oriented(orientation, pixels=image_files.colors(number, height=SIZE[0], width=SIZE[1]))
         write(root, {f"{number}.jpg": photo, f"{number}_ids.png": encoded(".png", mask_of(number))})
     return root
 

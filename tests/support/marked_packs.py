@@ -19,7 +19,7 @@ WIDTH_PX = 2.5  # standard deviation of the spot
 def schema(
     *, size: Shape = (None, None), image: str = "raw", mask: Shape | None = None, hidden: bool = False
 ) -> Schema:
-    """Every kind of field. size, mask: of the pictures, None where they differ. hidden: with a stored matrix."""
+    """Every kind of field. size, mask: of the images, None where they differ. hidden: with a stored matrix."""
     fields = [
         Field("key", "text", "text"),
         Field("image", "image", image, dtype="uint8", shape=(*size, 3)),
@@ -112,7 +112,7 @@ def middle(weights: Pixels) -> tuple[float, float]:
 
 
 def places(sample: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """x, y of the spot as each field of a NumPy sample says it; pictures that do not show it are left out."""
+    """x, y of the spot as each field of a NumPy sample says it; images that do not show it are left out."""
     x0, y0, x1, y1 = sample["boxes"][0]
     found = {
         "spots": tuple(sample["spots"][0]),
@@ -120,10 +120,10 @@ def places(sample: dict[str, Any]) -> dict[str, tuple[float, float]]:
         "boxes": ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2),
     }
     depth = np.where(np.isnan(sample["depth"]), 2, sample["depth"])
-    pictures = {
+    images = {
         "image": sample["image"][..., 0].astype(float),
         "depth": 2 - depth,
         "mask": sample["mask"].astype(float),
     }
-    weights = {name: np.where(value > 0.05 * value.max(), value, 0) for name, value in pictures.items()}
+    weights = {name: np.where(value > 0.05 * value.max(), value, 0) for name, value in images.items()}
     return found | {name: middle(value) for name, value in weights.items() if value.sum() > 0}  # type: ignore[return-value]

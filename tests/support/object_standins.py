@@ -95,7 +95,7 @@ class Audio:
 
 @of("datasets.arrow_dataset")
 class Dataset:
-    """Rows of a list of dicts; a picture is decoded when it is read, as long as its feature says so."""
+    """Rows of a list of dicts; an image is decoded when it is read, as long as its feature says so."""
 
     def __init__(self, rows: list[dict[str, Any]], features: dict[str, Any], fingerprint: str = "f00d") -> None:
         self.rows, self.features, self._fingerprint = rows, features, fingerprint

@@ -15,7 +15,7 @@ from packer.images.lossless_jpeg_crop import Box
 from packer.images.region_decoder import Region
 from packer.images.restart_interval_table import HEAD_BYTES, with_table
 from packer.schema import Field
-from tests.support import picture_files
+from tests.support import image_files
 from tests.support.jpeg_libraries import LIBRARIES
 
 SAMPLINGS = {
@@ -32,10 +32,10 @@ def jpeg(sampling: str, *, height: int, width: int, mcus: int, table: bool = Fal
     """A JPEG with a restart marker after every so many MCUs; table: with their lengths, where they can be cut."""
     options = [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_RST_INTERVAL, mcus]
     if sampling == "gray":
-        file = picture_files.with_opencv(picture_files.grays(height=height, width=width), ".jpg", *options)
+        file = image_files.with_opencv(image_files.grays(height=height, width=width), ".jpg", *options)
     else:
         options += [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, SAMPLINGS[sampling]]
-        file = picture_files.with_opencv(picture_files.colours(height=height, width=width), ".jpg", *options)
+        file = image_files.with_opencv(image_files.colors(height=height, width=width), ".jpg", *options)
     return with_table(file, sniff(file)) if table else file
 
 
@@ -76,7 +76,7 @@ def shifted(file: bytes, by: int) -> bytes:
 def packed(height: int = 150, width: int = 230, quality: int | str = 90, seed: int = 0) -> bytes:
     """What packer's codec jpeg stores. quality: its argument, such as 90 or 90:444."""
     codec = codecs.load("jpeg").Codec(Field("image", "image", f"jpeg:{quality}", dtype="uint8", shape=(None, None, 3)))
-    file = codec.encode(picture_files.colours(seed, height=height, width=width))
+    file = codec.encode(image_files.colors(seed, height=height, width=width))
     assert isinstance(file, bytes)
     return file
 
@@ -97,8 +97,8 @@ def scaled(box: Box, eighths: int) -> tuple[int, int, int, int]:
     return top * eighths // 8, left * eighths // 8, -(-(top + height) * eighths // 8), -(-(left + width) * eighths // 8)
 
 
-def shows(region: Region, whole: picture_files.Pixels, box: Box) -> bool:
-    """Whether a region covers the box and has the pixels of the whole picture there; whole: at the region's scale."""
+def shows(region: Region, whole: image_files.Pixels, box: Box) -> bool:
+    """Whether a region covers the box and has the pixels of the whole image there; whole: at the region's scale."""
     top, left, bottom, right = scaled(box, region.eighths)
     height, width = region.pixels.shape[:2]
     assert region.full == whole.shape[:2]
@@ -109,7 +109,7 @@ def shows(region: Region, whole: picture_files.Pixels, box: Box) -> bool:
 
 
 def is_part(region: Region) -> bool:
-    """Whether less than the whole picture was decoded."""
+    """Whether less than the whole image was decoded."""
     return region.pixels.shape[:2] != region.full
 
 

@@ -61,12 +61,12 @@ def truncated(point: Point) -> tuple[int, int]:
 
 
 def loaded_cornell(given: Any) -> list[list[Point]]:
-    """Corners x, y in px of the picture."""
+    """Corners x, y in px of the image."""
     return [[(round(float(y)), round(float(x))) for x, y in rectangle] for rectangle in given]
 
 
 def loaded_jacquard(given: Any, size: int, side: int = 1024) -> list[list[Point]]:
-    """Rows x, y, theta, opening, jaw in px of the picture."""
+    """Rows x, y, theta, opening, jaw in px of the image."""
     factor = size / side
     found = []
     for x, y, theta, opening, jaw in np.asarray(given, np.float64):

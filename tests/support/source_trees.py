@@ -1,4 +1,4 @@
-"""Small trees of files as the sources meet them, made by code: pictures are noise, labels are invented."""
+"""Small trees of files as the sources meet them, made by code: images are noise, labels are invented."""
 
 import os
 import pickle
@@ -39,20 +39,20 @@ def encoded(suffix: str, array: npt.NDArray[np.uint8] | npt.NDArray[np.float32])
     return data.tobytes()
 
 
-def picture(seed: int, *, suffix: str = ".png", height: int = 48, width: int = 64) -> bytes:
-    """A colour picture of noise."""
+def image(seed: int, *, suffix: str = ".png", height: int = 48, width: int = 64) -> bytes:
+    """A color image of noise."""
     return encoded(suffix, np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8))
 
 
 def depth(seed: int, *, height: int = 48, width: int = 64) -> bytes:
-    """A float32 TIFF in metres with a few pixels of the wrong 0.03 m."""
+    """A float32 TIFF in meters with a few pixels of the wrong 0.03 m."""
     values = np.random.default_rng(seed).uniform(0.7, 2.1, (height, width)).astype(np.float32)
     values[-1, :3] = 0.033
     return encoded(".tiff", values)
 
 
 def stereo_depth(seed: int, *, height: int = 48, width: int = 64) -> bytes:
-    """A float32 TIFF in metres with a patch of -1."""
+    """A float32 TIFF in meters with a patch of -1."""
     values = np.random.default_rng(seed).uniform(1.2, 1.6, (height, width)).astype(np.float32)
     values[5:9, 7:20] = -1
     return encoded(".tiff", values)
@@ -66,7 +66,7 @@ def mask(seed: int, *, height: int = 48, width: int = 64) -> bytes:
 
 
 def cloud(*, height: int = 48, width: int = 64, seed: int = 0) -> str:
-    """A point cloud as text: ascending indices with holes in blocks, millimetres, one colour that is NaN."""
+    """A point cloud as text: ascending indices with holes in blocks, millimeters, one color that is NaN."""
     random = np.random.default_rng(seed)
     valid = np.ones((height, width), bool)
     valid[8:14, 10:30] = False
@@ -83,7 +83,7 @@ def cloud(*, height: int = 48, width: int = 64, seed: int = 0) -> str:
 def scene(number: str, seed: int, *, cpos: str = RECTANGLES, cneg: str = RECTANGLES[:42]) -> dict[str, bytes | str]:
     """The five files of a Cornell scene, by name."""
     return {
-        f"pcd{number}r.png": picture(seed),
+        f"pcd{number}r.png": image(seed),
         f"pcd{number}d.tiff": depth(seed),
         f"pcd{number}cpos.txt": cpos,
         f"pcd{number}cneg.txt": cneg,
@@ -98,7 +98,7 @@ def cornell(root: Path) -> Path:
         files = scene(number, int(number), cpos=cpos, cneg="" if number == "0200" else RECTANGLES)
         write(root / folder, files)
     table = "".join(f"{number} {obj} {name} pcdb_0002\n" * 2 for number, obj, name in CORNELL_OBJECTS)
-    write(root, {"processedData/z.txt": table, "backgrounds/pcdb0002r.png": picture(1)})
+    write(root, {"processedData/z.txt": table, "backgrounds/pcdb0002r.png": image(1)})
     return write(root / "01", {"pcd0100vis.png": b"foreign", "pcd0100rCropped320.png": b"foreign"}).parent
 
 
@@ -115,7 +115,7 @@ JACQUARD_ROWS = "52.5;40.25;68.2203;25.5;26.0661\r\n52.5;40.25;68.2203;25.5;13.0
 def view(key: str, seed: int, *, grasps: str | None = JACQUARD_ROWS) -> dict[str, bytes | str]:
     """The files of a Jacquard view, by name."""
     files: dict[str, bytes | str] = {
-        f"{key}_RGB.png": picture(seed),
+        f"{key}_RGB.png": image(seed),
         f"{key}_mask.png": mask(seed),
         f"{key}_perfect_depth.tiff": depth(seed),
         f"{key}_stereo_depth.tiff": stereo_depth(seed),
@@ -137,25 +137,25 @@ def image_folder(root: Path) -> Path:
     return write(
         root,
         {
-            "cat/b.jpg": picture(1, suffix=".jpg"),
-            "cat/A.JPEG": picture(2, suffix=".jpg", height=20),
-            "cat/deep er/c.png": picture(3),
-            "dog's/ünï.png": picture(4),
-            "dog's/new\nline.bmp": picture(5, suffix=".bmp"),
-            "Zebra/1.webp": picture(6, suffix=".webp"),
+            "cat/b.jpg": image(1, suffix=".jpg"),
+            "cat/A.JPEG": image(2, suffix=".jpg", height=20),
+            "cat/deep er/c.png": image(3),
+            "dog's/ünï.png": image(4),
+            "dog's/new\nline.bmp": image(5, suffix=".bmp"),
+            "Zebra/1.webp": image(6, suffix=".webp"),
             "cat/notes.txt": "no image",
         },
     )
 
 
 def tfrecord_shards(root: Path) -> Path:
-    """Two TFRecord files, one with its index: pictures of two kinds, a label, a text, a list of any length."""
+    """Two TFRecord files, one with its index: images of two kinds, a label, a text, a list of any length."""
     shards = []
     for shard in range(2):
         records = []
         for number in range(3):
             features = {
-                "image/encoded": foreign_files.bytes_list(picture(9 * shard + number, suffix=(".jpg", ".png")[shard])),
+                "image/encoded": foreign_files.bytes_list(image(9 * shard + number, suffix=(".jpg", ".png")[shard])),
                 "image/class/label": foreign_files.int64_list([number - 1]),
                 "image/filename": foreign_files.bytes_list(f"ünï {number}.jpg".encode()),
                 "box": foreign_files.float_list([0.5, float("nan")][: number % 3]),
@@ -176,7 +176,7 @@ def recordio_files(root: Path) -> Path:
     names = ("cat/a b.jpg", "dog/a b.jpg", "dog/ünï.png", "dog/c.jpg")
     numbers = (3, 0, 2, 17)
     records = [
-        foreign_files.recordio_image(picture(at, suffix=Path(name).suffix), float(name < "d"), number)
+        foreign_files.recordio_image(image(at, suffix=Path(name).suffix), float(name < "d"), number)
         for at, (name, number) in enumerate(zip(names, numbers, strict=True))
     ]
     listed = sorted(zip(numbers, names, strict=True))
@@ -190,13 +190,13 @@ def recordio_files(root: Path) -> Path:
 
 
 def tar_shards(root: Path) -> Path:
-    """Two tar files whose names come again, long and with spaces: pictures of two suffixes, a mask, a label, a text."""
+    """Two tar files whose names come again, long and with spaces: images of two suffixes, a mask, a label, a text."""
     files = {}
     for shard in range(2):
         members: dict[str, bytes] = {"__info__": b"of no sample"}
         for number in range(2):
             name = f"{'d' * 95 * number}/a b.c/{number:04d}".lstrip("/")
-            members[f"{name}.{('JPG', 'png')[shard]}"] = picture(2 * shard + number, suffix=(".jpg", ".png")[shard])
+            members[f"{name}.{('JPG', 'png')[shard]}"] = image(2 * shard + number, suffix=(".jpg", ".png")[shard])
             members[f"{name}.seg.png"] = mask(number)
             members[f"{name}.cls"] = b" %d\n" % (number - 1)
             members[f"{name}.txt"] = f"ünï {number}".encode()
@@ -208,7 +208,7 @@ def caffe_lmdb(root: Path) -> Path:
     """A folder with data.mdb: keys with gaps, paths with spaces, labels 0 and negative."""
     names = ("cat/a b.jpg", "cat/ünï.png", "dog/a b.jpg")
     entries = {
-        f"{2 * at:08d}_{name}".encode(): foreign_files.datum(picture(at, suffix=Path(name).suffix), at - 1, 3, 48, 64)
+        f"{2 * at:08d}_{name}".encode(): foreign_files.datum(image(at, suffix=Path(name).suffix), at - 1, 3, 48, 64)
         for at, name in enumerate(names)
     }
     foreign_files.lmdb_environment(root, entries)
@@ -217,7 +217,7 @@ def caffe_lmdb(root: Path) -> Path:
 
 def efficient_lmdb(root: Path) -> Path:
     """One file: more than ten numbers, whose keys sort otherwise than they count."""
-    entries = {str(at).encode(): pickle.dumps((picture(at), at % 3), protocol=3 + at % 3) for at in range(12)}
+    entries = {str(at).encode(): pickle.dumps((image(at), at % 3), protocol=3 + at % 3) for at in range(12)}
     entries |= {b"__keys__": pickle.dumps(sorted(entries)), b"__len__": pickle.dumps(12)}
     foreign_files.lmdb_environment(root / "train.lmdb", entries, is_folder=False)
     return root
@@ -226,7 +226,7 @@ def efficient_lmdb(root: Path) -> Path:
 def image2lmdb(root: Path) -> Path:
     """One file with its list of names: more than ten numbers, one name with a space."""
     names = [f"{at:03d} a.png" if at == 3 else f"{at:03d}.png" for at in range(12)]
-    entries = {str(at).encode(): arrow_payloads.built(picture(at)) for at in range(12)}
+    entries = {str(at).encode(): arrow_payloads.built(image(at)) for at in range(12)}
     entries |= {b"__keys__": arrow_payloads.built(sorted(entries)), b"__len__": arrow_payloads.built(12)}
     foreign_files.lmdb_environment(root / "train.lmdb", entries, is_folder=False)
     lines = "".join(f"{name} {at}\n" for at, name in enumerate(names))
@@ -235,15 +235,15 @@ def image2lmdb(root: Path) -> Path:
 
 def basicsr_lmdb(root: Path) -> Path:
     """A folder with PNG files under names, as BasicSR 1.x writes it."""
-    entries = {f"{at:03d} s{at:03d}".encode(): picture(at) for at in range(3)}
+    entries = {f"{at:03d} s{at:03d}".encode(): image(at) for at in range(3)}
     foreign_files.lmdb_environment(root, entries)
     return write(root, {"meta_info.txt": "".join(f"{at:03d} s{at:03d}.png (48,64,3) 1\n" for at in range(3))})
 
 
 def tensorpack_lmdb(root: Path) -> Path:
-    """One file of datapoints: a picture file in an array, a label, a text."""
+    """One file of datapoints: an image file in an array, a label, a text."""
     entries = {
-        b"%08d" % at: pickle.dumps([np.frombuffer(picture(at), np.uint8), at % 3, f"n {at}"], protocol=3 + at % 3)
+        b"%08d" % at: pickle.dumps([np.frombuffer(image(at), np.uint8), at % 3, f"n {at}"], protocol=3 + at % 3)
         for at in range(12)
     }
     entries |= {b"__keys__": pickle.dumps(sorted(entries))}
@@ -252,13 +252,13 @@ def tensorpack_lmdb(root: Path) -> Path:
 
 
 def hdf5_file(root: Path) -> Path:
-    """One file: encoded pictures of any length, depth in compressed chunks, labels, names and boxes."""
+    """One file: encoded images of any length, depth in compressed chunks, labels, names and boxes."""
     root.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(3)
     with h5py.File(root / "set.h5", "w") as file:
-        pictures = file.create_dataset("images", (7,), h5py.vlen_dtype(np.uint8))
+        images = file.create_dataset("images", (7,), h5py.vlen_dtype(np.uint8))
         for row in range(7):
-            pictures[row] = np.frombuffer(picture(row, suffix=(".jpg", ".png")[row % 2]), np.uint8)
+            images[row] = np.frombuffer(image(row, suffix=(".jpg", ".png")[row % 2]), np.uint8)
         depths = random.random((7, 48, 64), np.float32)
         file.create_dataset("depth", data=depths, chunks=(3, 17, 64), compression="gzip", shuffle=True)
         file["labels"] = np.arange(7, dtype=">i4") - 1
@@ -270,7 +270,7 @@ def hdf5_file(root: Path) -> Path:
 
 
 def npz_file(root: Path) -> Path:
-    """One compressed file with pictures in planes, masks and labels of two dimensions."""
+    """One compressed file with images in planes, masks and labels of two dimensions."""
     root.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(4)
     np.savez_compressed(
@@ -284,7 +284,7 @@ def npz_file(root: Path) -> Path:
 
 
 def n5_container(root: Path) -> Path:
-    """Pictures in blocks of two rows, some short; labels in raw blocks."""
+    """Images in blocks of two rows, some short; labels in raw blocks."""
     pixels = np.random.default_rng(6).integers(0, 256, (5, 20, 30, 3), np.uint8)
     foreign_files.n5_dataset(root / "images", pixels, block=(2, 20, 30, 3))
     foreign_files.n5_dataset(root / "labels", np.arange(5) - 1, block=(3,), compression="raw")
@@ -292,7 +292,7 @@ def n5_container(root: Path) -> Path:
 
 
 def npy_files(root: Path) -> Path:
-    """Pictures in Fortran order, and the names of their classes; one array to a file."""
+    """Images in Fortran order, and the names of their classes; one array to a file."""
     root.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(5).integers(0, 256, (6, 20, 30, 3), np.uint8)
     np.save(root / "images.npy", np.asfortranarray(pixels))
@@ -322,7 +322,7 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
 def photos(root: Path, count: int = 12, *, classes: int = 3, height: int = 24, width: int = 32) -> Path:
     """An image folder of small JPEGs of one size."""
     files = {
-        f"class{number % classes}/{number:04d}.jpg": picture(number, suffix=".jpg", height=height, width=width)
+        f"class{number % classes}/{number:04d}.jpg": image(number, suffix=".jpg", height=height, width=width)
         for number in range(count)
     }
     return write(root, files)

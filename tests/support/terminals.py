@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-# clears the screen, writes to the clipboard, turns the writing, colours by C1, deletes, forges a line, is no UTF-8
+# clears the screen, writes to the clipboard, turns the writing, colors by C1, deletes, forges a line, is no UTF-8
 EVIL = "\x1b[2J\x1b]52;c;cHduZWQ=\x07\u202e\x9b31m\x7f\b\nFORGED\rFORGED\t\u2066\u2028\udc9b"
 EVIL_TEXT = EVIL.replace("\udc9b", "")  # where only text goes
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
@@ -48,7 +48,7 @@ class Terminals:
     """Runs commands of packer, each in a process of its own."""
 
     def __init__(self) -> None:
-        plain = {**os.environ, "PYTHON_COLORS": "0"}  # from 3.13 on Python colours its own tracebacks
+        plain = {**os.environ, "PYTHON_COLORS": "0"}  # from 3.13 on Python colors its own tracebacks
         self._process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd(), env=plain
         )

@@ -14,24 +14,24 @@ def gray(value=120):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_colored_pixels_are_those_with_a_height(kind):
     drawn = make_object(kind, np.random.default_rng(5), color="red")
-    picture = gray()
-    heights = draw_object(picture, drawn, at=(80, 60), turn=0.7, scale=50 / drawn.radius)
+    image = gray()
+    heights = draw_object(image, drawn, at=(80, 60), turn=0.7, scale=50 / drawn.radius)
     assert heights.dtype == np.float32
     assert heights.max() == pytest.approx(drawn.height, rel=0.01)
     mask = heights > 0
     assert mask.sum() > 300
-    assert (picture[~mask].std(1) == 0).all()  # a shadow keeps the table gray
-    assert (picture[mask][:, 0] > picture[mask][:, 2] + 10.0).any()
+    assert (image[~mask].std(1) == 0).all()  # a shadow keeps the table gray
+    assert (image[mask][:, 0] > image[mask][:, 2] + 10.0).any()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_red_object_is_redder_than_a_blue_one(kind):
     means = []
     for color in ("red", "blue"):
-        picture = gray()
+        image = gray()
         drawn = make_object(kind, np.random.default_rng(1), color=color)
-        draw_object(picture, drawn, at=(80, 60), turn=0.0, scale=50 / drawn.radius)
-        means.append((picture[..., 0].astype(float) - picture[..., 2]).mean())
+        draw_object(image, drawn, at=(80, 60), turn=0.0, scale=50 / drawn.radius)
+        means.append((image[..., 0].astype(float) - image[..., 2]).mean())
     assert means[0] > means[1]
 
 
@@ -44,11 +44,11 @@ def test_an_object_is_where_it_was_put_and_as_large_as_its_scale():
 
 @pytest.mark.parametrize("at", [(-500, 60), (80, 900), (0, 0)])
 def test_an_object_at_the_edge_or_outside_leaves_the_rest_of_the_table(at):
-    picture = gray()
+    image = gray()
     drawn = make_object("ball", np.random.default_rng(0))
-    heights = draw_object(picture, drawn, at=at, turn=0.0, scale=500)
+    heights = draw_object(image, drawn, at=at, turn=0.0, scale=500)
     assert heights.any() == (at == (0, 0))
-    assert (picture[60:, 80:] == 120).all()
+    assert (image[60:, 80:] == 120).all()
 
 
 def test_there_are_twelve_colors_and_tables_of_every_size():

@@ -20,7 +20,7 @@ def files_of(root):
     return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
 
 
-def picture_of(path):
+def image_of(path):
     return cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
 
 
@@ -106,12 +106,12 @@ def test_an_empty_mask_has_no_grasps_and_a_full_one_only_misses():
 def test_every_object_can_be_grasped(kind, scale, longest, jaw):
     for seed in range(3):
         random = np.random.default_rng(seed)
-        picture = np.zeros((600, 600, 3), np.uint8)
-        heights = draw_object(picture, make_object(kind, random), at=(300, 300), turn=seed, scale=scale)
+        image = np.zeros((600, 600, 3), np.uint8)
+        heights = draw_object(image, make_object(kind, random), at=(300, 300), turn=seed, scale=scale)
         assert find_grasps(heights > 0, random, longest=longest, jaw=jaw, distance=8)[0]
 
 
-def test_a_grasp_outside_the_picture_does_not_fit():
+def test_a_grasp_outside_the_image_does_not_fit():
     assert not DrawnGrasp(5, 5, 0.3, 30, 4).fits(np.ones((20, 20), bool))
 
 
@@ -131,15 +131,15 @@ def test_a_cornell_scene_has_its_four_files(scenes):
     assert files_of(scenes) == named | {"processedData/z.txt"}
 
 
-def test_cornell_pictures_are_640x480_rgb(scenes):
+def test_cornell_images_are_640x480_rgb(scenes):
     for path in scenes.glob("*/pcd*r.png"):
         assert struct.unpack(">IIBB", path.read_bytes()[16:26]) == (640, 480, 8, 2)
-        assert picture_of(path).shape == (480, 640, 3)
+        assert image_of(path).shape == (480, 640, 3)
 
 
 def test_cornell_depth_is_uncompressed_float32_meters_with_a_few_wrong_pixels(scenes):
     for path in scenes.glob("0?/pcd*d.tiff"):
-        depth = picture_of(path)
+        depth = image_of(path)
         assert depth.dtype == np.float32 and depth.shape == (480, 640)
         assert (tiff_tags(path)[259], tiff_tags(path)[278]) == (1, 480)
         assert np.isfinite(depth).all() and 0.03 < depth.min() < 0.04 and 1.0 < depth.max() < 1.2
@@ -162,7 +162,7 @@ def test_cornell_rectangles_wind_both_ways(scenes):
 
 def test_cornell_grasps_lie_across_an_object_that_is_nearer_than_the_table(scenes):
     for path in scenes.glob("0?/*cpos.txt"):
-        depth = picture_of(str(path).replace("cpos.txt", "d.tiff"))
+        depth = image_of(str(path).replace("cpos.txt", "d.tiff"))
         found = corners_of(path)
         assert 5 <= len(found) <= 10
         for p in found:
@@ -203,7 +203,7 @@ def test_jacquard_views_are_numbered_per_hash(views):
 
 def test_jacquard_masks_hold_0_and_255_and_cover_what_is_nearer_than_the_table(views):
     for stem in jacquard_stems(views):
-        mask, depth = picture_of(f"{stem}mask.png"), picture_of(f"{stem}perfect_depth.tiff")
+        mask, depth = image_of(f"{stem}mask.png"), image_of(f"{stem}perfect_depth.tiff")
         assert mask.shape == (1024, 1024) and set(np.unique(mask)) == {0, 255}
         assert depth.dtype == np.float32 and depth.min() > 1.2 and depth.max() < 1.58
         assert np.array_equal(mask == 255, depth < depth.max(axis=1, keepdims=True))
@@ -217,7 +217,7 @@ def test_jacquard_depth_is_lzw_in_strips_of_two_rows(views):
 
 def test_stereo_depth_is_minus_one_in_patches_and_near_the_truth_elsewhere(views):
     for stem in jacquard_stems(views):
-        perfect, stereo = (picture_of(f"{stem}{kind}_depth.tiff") for kind in ("perfect", "stereo"))
+        perfect, stereo = (image_of(f"{stem}{kind}_depth.tiff") for kind in ("perfect", "stereo"))
         seen = stereo != -1
         assert stereo.min() == -1 and 100 < (~seen).sum() < 40_000
         assert stereo[seen].min() > 1.2
@@ -241,7 +241,7 @@ def test_jacquard_rows_come_in_runs_of_jaw_sizes(views):
 
 def test_jacquard_grasps_have_their_center_inside_the_mask_and_their_ends_outside(views):
     for path in views.glob("*/*/*_grasps.txt"):
-        mask = picture_of(str(path).replace("grasps.txt", "mask.png"))
+        mask = image_of(str(path).replace("grasps.txt", "mask.png"))
         for x, y, theta, opening, _ in grasp_rows(path):
             along = np.array([np.cos(np.radians(theta)), np.sin(np.radians(theta))]) * opening / 2
             points = np.rint([[x, y], [x, y] + along, [x, y] - along]).astype(int)

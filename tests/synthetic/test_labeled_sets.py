@@ -56,7 +56,7 @@ def number_of(dataset: PackDataset, index: int) -> int:
 
 
 def surrounded(points: Iterable[Sequence[float]], size: tuple[int, int]) -> npt.NDArray[np.bool_]:
-    """The pixels whose centre a closed line goes around an odd number of times."""
+    """The pixels whose center a closed line goes around an odd number of times."""
     inside = np.zeros(size, bool)
     y, columns = np.arange(size[0]) + 0.5, np.arange(size[1]) + 0.5
     line = [(float(x), float(y)) for x, y in points]

@@ -50,7 +50,7 @@ def test_sets_depend_neither_on_threads_nor_on_how_many_samples_follow(name, tmp
     assert tree(tmp_path / "again") == two
 
 
-def test_another_seed_gives_other_pictures(tmp_path):
+def test_another_seed_gives_other_images(tmp_path):
     for seed in (0, 1):
         synthetic.load("folder").write(tmp_path / str(seed), samples=1, seed=seed, size=(48, 64))
     assert tree(tmp_path / "0") != tree(tmp_path / "1")

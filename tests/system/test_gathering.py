@@ -1,4 +1,4 @@
-"""Values from anywhere gathered into one array, and batches of raw pictures through every format."""
+"""Values from anywhere gathered into one array, and batches of raw images through every format."""
 
 from pathlib import Path
 

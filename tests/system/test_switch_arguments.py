@@ -12,7 +12,7 @@ from packer.errors import InvalidRequest
 from packer.grasp import GGCNNDataset
 from packer.system.argument_types import check_switches
 from tests.support import grasp_folders
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import image, write
 
 _Call = Callable[[Path, dict[str, Any]], object]
 
@@ -20,7 +20,7 @@ _Call = Callable[[Path, dict[str, Any]], object]
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("switches")
-    write(place / "in", {f"{n}.png": picture(n) for n in range(3)})
+    write(place / "in", {f"{n}.png": image(n) for n in range(3)})
     packer.convert(place / "in", place / "a.pack")
     (place / "cornell").mkdir()
     grasp_folders.packs(place / "cornell", codecs=(("rgb", "raw"), ("depth", "raw")))

@@ -156,7 +156,7 @@ def keys(groups: list[list[Candidate]]) -> list[tuple[str, str | None, bool, tup
     return [(group[0].codec, group[0].size, group[0].loses, tuple(one.format for one in group)) for group in groups]
 
 
-def test_lossy_pictures_are_tried_as_they_are_as_numbers_and_as_jpeg(tmp_path: Path) -> None:
+def test_lossy_images_are_tried_as_they_are_as_numbers_and_as_jpeg(tmp_path: Path) -> None:
     common = ("lmdb", "hdf5", "pth")
     groups = candidates(opened(photos(tmp_path / "photos")), [None, "16", "8"], [None, "16"])
     assert keys(groups) == [
@@ -179,7 +179,7 @@ def test_lossy_pictures_are_tried_as_they_are_as_numbers_and_as_jpeg(tmp_path: P
     assert asked["raw", "16"] == asked["raw", None] == (("image", "raw"),)
 
 
-def test_lossless_pictures_become_jpeg_only_with_a_mark(tmp_path: Path) -> None:
+def test_lossless_images_become_jpeg_only_with_a_mark(tmp_path: Path) -> None:
     groups = candidates(opened(source_trees.cornell(tmp_path / "cornell")), [None, "16"], [None, "16"])
     found = {(group[0].codec, group[0].size): group[0] for group in groups}
     assert [key for key, one in found.items() if one.loses] == [
@@ -230,7 +230,7 @@ def test_the_whole_is_counted_and_sizes_fit_the_geometry(tmp_path: Path) -> None
     )
 
 
-def test_large_pictures_are_tried_with_fewer_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_images_are_tried_with_fewer_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = photos(tmp_path / "photos", 20, height=10, width=10)
     monkeypatch.setattr("packer.tools.packing_trial._PIXEL_BYTES", 2000)
     assert len(SourceSample(opened(root)).few) == 6
@@ -247,7 +247,7 @@ def advice(tmp_path: Path, *trials: Trial, **more: Any) -> Advice:
         "question": Question(tmp_path / "set"),
         "geometry": PHOTOS,
         "whole": WHOLE,
-        "pictures": 1,
+        "images": 1,
         "now": 100.0,
         "speeds": SPEEDS,
         "copying": 7e9,

@@ -45,7 +45,7 @@ def test_medians_and_the_fastest_are_told() -> None:
 
 
 def test_sources_of_other_sizes_are_not_compared() -> None:
-    lines = [line("a", "Loader", 1, 10.0), line("b", "Loader", 1, 1000.0, stored_samples=7, pictures=2)]
+    lines = [line("a", "Loader", 1, 10.0), line("b", "Loader", 1, 1000.0, stored_samples=7, images=2)]
     assert bench.text(lines)[-2:] == [
         "Fastest: a through Loader, 1 thread: 10 samples/s.",
         "Fastest: b through Loader, 1 thread: 1000 samples/s.",
@@ -132,7 +132,7 @@ def test_a_cold_run_says_what_was_left_in_memory(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.full
 @pytest.mark.parametrize(("words", "is_said"), [((), True), (("--geometry", "Resize((16, 16))"), False)])
-def test_pictures_of_many_sizes_get_a_geometry(tmp_path: Path, words: tuple[str, ...], is_said: bool) -> None:
+def test_images_of_many_sizes_get_a_geometry(tmp_path: Path, words: tuple[str, ...], is_said: bool) -> None:
     root = source_trees.image_folder(tmp_path / "in")
     done = run_with_torch("bench", root, "--workers", "0", "--epochs", "1", "--loader", "DataLoader", *words)
     assert done.returncode == 0, done.stderr

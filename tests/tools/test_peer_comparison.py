@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 from benchmarks import compare
-from benchmarks.harness import contestant, environments, native, plot, results, sets, size_picture
+from benchmarks.harness import contestant, environments, native, plot, results, sets, size_image
 from benchmarks.harness.environments import Environment
+from benchmarks.harness.images import RAW, Copy, Decode, cropped, random_crop
 from benchmarks.harness.job import TASKS, Job
-from benchmarks.harness.pictures import RAW, Copy, Decode, cropped, random_crop
 from benchmarks.harness.results import Absent, Line
 from benchmarks.harness.running import Contestant, Failed
 from benchmarks.harness.turns import Turns
 from packer.system import resource_usage
-from tests.support.picture_files import colours
+from tests.support.image_files import colors
 
 ROOT = Path(__file__).parents[2]
 MACHINE = {"cpu": "a", "cores": 2, "python": "3"}
@@ -33,7 +33,7 @@ def photos(folder: Path, count: int = 6) -> Path:
     """Small JPEG files of one size."""
     (folder / "class").mkdir(parents=True)
     for index in range(count):
-        cv2.imwrite(str(folder / "class" / f"{index}.jpg"), colours(index, height=48, width=64))
+        cv2.imwrite(str(folder / "class" / f"{index}.jpg"), colors(index, height=48, width=64))
     return folder
 
 
@@ -103,14 +103,14 @@ def test_a_job_survives_the_way_to_the_other_process() -> None:
 
 
 @pytest.mark.parametrize("size", [(375, 500), (2000, 3000), (10, 400), (400, 10), (1, 1)])
-def test_a_random_crop_lies_in_the_picture(size: tuple[int, int]) -> None:
+def test_a_random_crop_lies_in_the_image(size: tuple[int, int]) -> None:
     for _ in range(200):
         top, left, height, width = random_crop(*size)
         assert 0 <= top <= top + height <= size[0] and height > 0
         assert 0 <= left <= left + width <= size[1] and width > 0
 
 
-def test_pictures_come_out_as_rgb_and_in_place() -> None:
+def test_images_come_out_as_rgb_and_in_place() -> None:
     pixels = np.zeros((48, 64, 3), np.uint8)
     pixels[..., 2] = 255  # red, as cv2 has it
     data = cv2.imencode(".jpg", pixels)[1].tobytes()
@@ -124,7 +124,7 @@ def test_pictures_come_out_as_rgb_and_in_place() -> None:
 
 @pytest.mark.parametrize("step", [1, 4])
 def test_what_was_delivered_is_counted_alike_in_both_orders_of_axes(step: int) -> None:
-    batch = np.stack([colours(seed, height=48, width=64) for seed in range(3)])
+    batch = np.stack([colors(seed, height=48, width=64) for seed in range(3)])
     last, first = contestant.Check(step), contestant.Check(step)
     last.add(batch)
     first.add(np.ascontiguousarray(batch.transpose(0, 3, 1, 2)))
@@ -205,13 +205,13 @@ def test_ratios_are_medians_over_the_rounds() -> None:
 def test_work_that_differs_is_in_doubt() -> None:
     found = {
         "few": results.doubts(line("a", 1, images=9), 10, None),
-        "colour": results.doubts(line("a", 1, warm=epoch(mean=[120.0, 110.0, 100.0])), 10, [100, 110, 120]),
+        "color": results.doubts(line("a", 1, warm=epoch(mean=[120.0, 110.0, 100.0])), 10, [100, 110, 120]),
         "sizes": results.doubts(line("a", 1, warm=epoch(sizes=["1x1", "2x2"])), 10, None),
         "idle": results.doubts(line("a", 1, idle_cpu_seconds=0.5), 10, None),
         "right": results.doubts(line("a", 1), 10, [100, 111, 120]),
     }
     assert "delivered 9, 10 images, not 10" in found["few"][0]
-    assert "mean colour differs by 20.0" in found["colour"][0]
+    assert "mean color differs by 20.0" in found["color"][0]
     assert "sizes 1x1, 2x2" in found["sizes"][0]
     assert "outside its turns" in found["idle"][0]
     assert found["right"] == []
@@ -243,21 +243,21 @@ def test_the_plot_is_a_png(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.png"))) == 2
 
 
-def test_the_picture_of_sizes_shows_what_the_page_says() -> None:
-    found = size_picture.rows((Path(__file__).parents[2] / "docs/benchmarks.md").read_text())
-    assert {*size_picture.OURS, "limit", "FFCV"} <= {row.stored for row in found}
-    assert {row.stored for row in size_picture.fastest(found)} == {row.stored for row in found}
+def test_the_image_of_sizes_shows_what_the_page_says() -> None:
+    found = size_image.rows((Path(__file__).parents[2] / "docs/benchmarks.md").read_text())
+    assert {*size_image.OURS, "limit", "FFCV"} <= {row.stored for row in found}
+    assert {row.stored for row in size_image.fastest(found)} == {row.stored for row in found}
     for row in found:
         assert row.lowest <= row.rate <= row.highest
 
 
 def test_of_rows_that_read_the_same_the_fastest_is_drawn(tmp_path: Path) -> None:
     table = "| **`ycc420`, workers** | 20 (10 - 30) | 3.1; 3.2 | 7 |\n| `ycc420`, Loader | 15 (9 - 16) | 2.0 | 7 |\n"
-    found = size_picture.rows(f"{size_picture.SECTION}\n\n{table}| folder, OpenCV | 4 (1 - 5) | 1.0 | 2 |\n")
+    found = size_image.rows(f"{size_image.SECTION}\n\n{table}| folder, OpenCV | 4 (1 - 5) | 1.0 | 2 |\n")
     assert found[0] == ("ycc420, workers", 20, 10, 30, 7)
-    assert [row.name for row in size_picture.fastest(found)] == ["folder, OpenCV", "ycc420, workers"]
+    assert [row.name for row in size_image.fastest(found)] == ["folder, OpenCV", "ycc420, workers"]
     with pytest.raises(ValueError, match="expected a table"):
-        size_picture.rows(table)
+        size_image.rows(table)
 
 
 def test_of_contestants_nobody_beats_those_on_the_line() -> None:

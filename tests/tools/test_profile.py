@@ -86,7 +86,7 @@ def test_a_codec_that_is_slow_limits(tmp_path: Path, monkeypatch: pytest.MonkeyP
     root = source_trees.cornell(tmp_path / "in")
     packed(root, tmp_path / "out.pack")
     clock = Clock()
-    slowed(monkeypatch, clock, opencv, "colour", 0.02)
+    slowed(monkeypatch, clock, opencv, "color", 0.02)
     slowed(monkeypatch, clock, opencv, "stored", 0.03)
     dataset = packer.open(tmp_path / "out.pack", fields=("rgb", "depth", "grasps"), geometry=Resize((20, 20)))
     found = profile(dataset, range(4), clock=clock)
@@ -194,7 +194,7 @@ def test_the_command_profiles(pack: Path, tmp_path: Path) -> None:
     assert set(found["ms_per_sample"]) == set(STAGES)
 
 
-# ---- pictures
+# ---- images
 
 
 def test_bars_lie_inside_each_other() -> None:
@@ -225,13 +225,13 @@ def reports() -> list[ToolReport]:
     ]
 
 
-def test_pictures_are_drawn(tmp_path: Path) -> None:
+def test_images_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for each in reports():
         each.save_plot(tmp_path / "plot.png")
-        picture = cv2.imread(str(tmp_path / "plot.png"))
-        assert picture is not None
-        assert len(np.unique(picture.astype(np.int32) @ (1 << 16, 1 << 8, 1))) > 10  # colours
+        image = cv2.imread(str(tmp_path / "plot.png"))
+        assert image is not None
+        assert len(np.unique(image.astype(np.int32) @ (1 << 16, 1 << 8, 1))) > 10  # colors
         (tmp_path / "plot.png").unlink()
 
 

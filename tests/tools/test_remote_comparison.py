@@ -22,7 +22,7 @@ BODY = random.Random(0).randbytes(300_000)
 
 
 def outcome(*ranks: list[list[int]], failure: str = "") -> Outcome:
-    """What ranks with these batches delivered; the crc32 of each picture is its number."""
+    """What ranks with these batches delivered; the crc32 of each image is its number."""
     found = [{"is_whole": True, "epochs": [{"batches": batches, "digests": batches}]} for batches in ranks]
     return Outcome(found, failure, 0, 0, [])
 
@@ -133,9 +133,9 @@ def test_photos_are_counted_over_all_ranks() -> None:
 
 
 def test_digests_are_of_the_pixels_whatever_their_order_in_memory() -> None:
-    pictures = np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5)
-    assert digests(pictures) == digests(np.ascontiguousarray(pictures.transpose(0, 2, 3, 1)))
-    assert len(set(digests(pictures))) == 2
+    images = np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5)
+    assert digests(images) == digests(np.ascontiguousarray(images.transpose(0, 2, 3, 1)))
+    assert len(set(digests(images))) == 2
 
 
 def test_label_variance_is_one_of_a_full_shuffle_and_large_of_class_by_class() -> None:

@@ -8,7 +8,7 @@ from packer.geometry.view import View, identity
 
 
 class Compose(Geometry):
-    """Multiplies the matrices of all geometries: the picture is warped once, however many there are."""
+    """Multiplies the matrices of all geometries: the image is warped once, however many there are."""
 
     def __init__(self, *geometries: Geometry) -> None:
         """geometries: in the order in which they act; a list of them is taken too, as torchvision's Compose does."""

@@ -1,4 +1,4 @@
-"""Flip: RandomHorizontalFlip mirrors the picture left to right."""
+"""Flip: RandomHorizontalFlip mirrors the image left to right."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from packer.geometry.view import View, identity
 
 @dataclass(frozen=True)
 class RandomHorizontalFlip(Geometry):
-    """Mirror the picture with probability p; exact."""
+    """Mirror the image with probability p; exact."""
 
     p: float = 0.5
     draws = 1
@@ -20,7 +20,7 @@ class RandomHorizontalFlip(Geometry):
             raise InvalidRequest(f"RandomHorizontalFlip: p={self.p}: expected 0 to 1")
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """The view for a picture of that size."""
+        """The view for an image of that size."""
         if random[0] >= self.p:
             return identity(height, width)
         return View((-1.0, 0.0, width - 1.0, 0.0, 1.0, 0.0), (height, width))

@@ -16,7 +16,7 @@ class Resize(Geometry):
     """Scale to a size, as torchvision's Resize does.
 
     size: (height, width) in px, exactly; or one number, to which the shorter side is scaled with the aspect ratio kept:
-    the longer side is then int(length * size / shorter). Smaller pictures are enlarged. antialias: see View.
+    the longer side is then int(length * size / shorter). Smaller images are enlarged. antialias: see View.
     """
 
     size: int | tuple[int, int]
@@ -43,11 +43,11 @@ class Resize(Geometry):
 
     @property
     def fixed(self) -> tuple[int, int] | None:
-        """(height, width) of every result; None where they follow from the picture."""
+        """(height, width) of every result; None where they follow from the image."""
         return None if isinstance(self.size, int) else as_size(self.size, "Resize")
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """The view for a picture of that size; no random number is used."""
+        """The view for an image of that size; no random number is used."""
         if isinstance(self.size, int):
             shorter = self.size
             size = (shorter, width * shorter // height) if height <= width else (height * shorter // width, shorter)

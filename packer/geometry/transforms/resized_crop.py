@@ -16,7 +16,7 @@ _TRIES = 10
 class RandomResizedCrop(Geometry):
     """A box of random area, aspect ratio and place, scaled to `size`.
 
-    size: px, or (height, width). scale: least and greatest share of the picture's area. ratio: of width to height.
+    size: px, or (height, width). scale: least and greatest share of the image's area. ratio: of width to height.
     The rule is that of Inception (Szegedy et al. 2015) as torchvision has it: up to ten tries for a box that fits, else
     the largest one in the middle whose ratio is allowed.
     antialias: see View. With it a box that is at least twice as large as the output lies on a grid of 2, 4 or 8 px, so
@@ -43,7 +43,7 @@ class RandomResizedCrop(Geometry):
         return size, low, math.log(self.ratio[1]) - low, self.scale[1] - self.scale[0]
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """The view for a picture of that size."""
+        """The view for an image of that size."""
         size = self._constants[0]
         h, w, chosen = self._box(height, width, random)
         top, left = int(random[-2] * (height - h + 1)), int(random[-1] * (width - w + 1))
@@ -71,7 +71,7 @@ class RandomResizedCrop(Geometry):
 
 
 def _onto(grid: int, start: int, length: int, whole: int) -> tuple[int, int]:
-    """An interval moved onto multiples of `grid`: not shorter, unless the picture ends before."""
+    """An interval moved onto multiples of `grid`: not shorter, unless the image ends before."""
     length = min(-(-length // grid) * grid, whole // grid * grid)
     start = min(start // grid * grid, (whole - length) // grid * grid)
     return start, length

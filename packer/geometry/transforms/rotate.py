@@ -1,4 +1,4 @@
-"""Rotate: RandomRotation, about the middle of the picture, whose size is kept."""
+"""Rotate: RandomRotation, about the middle of the image, whose size is kept."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ class RandomRotation(Geometry):
     """Turn by a random angle in degrees, counter-clockwise as seen; what was outside is filled.
 
     degrees: d for -d to d, or (low, high). choices: if given, one of these angles instead, such as (0, 90, 180, 270).
-    Quarter turns of square pictures move whole pixels and are exact.
+    Quarter turns of square images move whole pixels and are exact.
     """
 
     degrees: float | tuple[float, float] = 180.0
@@ -32,7 +32,7 @@ class RandomRotation(Geometry):
             )
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """The view for a picture of that size."""
+        """The view for an image of that size."""
         if self.choices:
             return rotated(self.choices[int(random[0] * len(self.choices))], height, width)
         low, high = self._range()
@@ -45,7 +45,7 @@ class RandomRotation(Geometry):
 
 
 def rotated(degrees: float, height: int, width: int) -> View:
-    """The view that turns a picture about its middle, counter-clockwise as seen (y points down)."""
+    """The view that turns an image about its middle, counter-clockwise as seen (y points down)."""
     angle = math.radians(degrees)
     cos, sin = _QUARTERS.get(degrees % 360, (math.cos(angle), math.sin(angle)))  # type: ignore[call-overload]
     x, y = (width - 1) / 2, (height - 1) / 2

@@ -1,4 +1,4 @@
-"""Zoom: RandomZoom enlarges the middle of the picture, whose size is kept."""
+"""Zoom: RandomZoom enlarges the middle of the image, whose size is kept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from packer.geometry.view import View
 class RandomZoom(Geometry):
     """Show the middle `factor` of both sides at the size of the whole; factor is random between low and high.
 
-    0.5 shows the middle quarter of the area twice as large, 1 everything; above 1 the picture shrinks and is framed by
+    0.5 shows the middle quarter of the area twice as large, 1 everything; above 1 the image shrinks and is framed by
     fill.
     """
 
@@ -23,7 +23,7 @@ class RandomZoom(Geometry):
         as_range((self.low, self.high), "RandomZoom", least=1e-3, most=1e3)
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """The view for a picture of that size."""
+        """The view for an image of that size."""
         return zoomed(self.low + random[0] * (self.high - self.low), height, width)
 
 

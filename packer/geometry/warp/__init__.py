@@ -1,4 +1,4 @@
-"""Warp: moves pixels through a view, with one interpolation per picture however many steps made the view.
+"""Warp: moves pixels through a view, with one interpolation per image however many steps made the view.
 
 | kind  | shrinking                                             | enlarging                |
 |-------|-------------------------------------------------------|--------------------------|
@@ -12,10 +12,10 @@
 
 Turns by 90 degrees, mirrors and cuts at whole pixels are exact. What a scaled cut shows depends on the pixels inside
 the cut alone, as if it had been cut out first. Where one axis shrinks and the other grows, each follows its own rule.
-Nearest is centre-aligned: output pixel i shows the source pixel whose area holds the centre of i, and of two the later
+Nearest is center-aligned: output pixel i shows the source pixel whose area holds the center of i, and of two the later
 one. Other matrices (rotation, shear, boxes between pixels) are bilinear for images, weighted by validity for depth.
 
-What lies outside the picture is 0 in an image or mask, and in a depth `invalid`, or NaN where none is given (0 where
+What lies outside the image is 0 in an image or mask, and in a depth `invalid`, or NaN where none is given (0 where
 the dtype has no NaN).
 """
 
@@ -42,7 +42,7 @@ def warp(
     array: (H, W, C) uint8 for an image, (H, W) for a depth of any number type or a mask of uint8, uint16 or int32.
     invalid: the depth value of a missing pixel; what is not finite is missing in any case. An output pixel without
       enough valid ones becomes `invalid`, or NaN where none is given. 0 is an ordinary depth unless it is `invalid`.
-    prescaled: a decoder has scaled the picture down, which did a part of the antialiasing.
+    prescaled: a decoder has scaled the image down, which did a part of the antialiasing.
     out: as in packer.images.decode. Raises InvalidRequest for a view that cannot be turned back.
     """
     if kind not in PIXEL_KINDS:
@@ -68,7 +68,7 @@ def warp(
 
 
 def _framed(inner: Pixels, steps: AxisAlignedSteps, size: tuple[int, int], fill: Any) -> Pixels:
-    """The part of the output that shows the picture, with fill around it."""
+    """The part of the output that shows the image, with fill around it."""
     if steps.frame is None:
         return inner
     framed = np.full(size, fill, inner.dtype)

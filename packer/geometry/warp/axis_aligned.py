@@ -8,12 +8,12 @@ import numpy.typing as npt
 from packer.errors import InvalidRequest
 from packer.geometry import View
 
-_TOLERANCE_PX = 1e-6  # what a product of a few matrices in float64 may be off, relative to the picture
-_MARGIN_PX = 2  # neighbours that interpolation and a 3 px filter look at
+_TOLERANCE_PX = 1e-6  # what a product of a few matrices in float64 may be off, relative to the image
+_MARGIN_PX = 2  # neighbors that interpolation and a 3 px filter look at
 
 
 class AxisAlignedSteps(NamedTuple):
-    """Crop `rows` and `columns` of the stored picture, scale to `size`, transpose, flip, write into `frame`.
+    """Crop `rows` and `columns` of the stored image, scale to `size`, transpose, flip, write into `frame`.
 
     size: (height, width) before transposing. flip: as cv2.flip has it, 1 left-right, 0 up-down, -1 both, or None.
     frame: where in the output that lies, None for all of it.
@@ -43,7 +43,7 @@ class _Axis(NamedTuple):
 
 
 def axis_aligned_steps(view: View, height: int, width: int) -> AxisAlignedSteps | None:
-    """The steps for a stored picture of that size; None where the view needs interpolation between axes or beyond it.
+    """The steps for a stored image of that size; None where the view needs interpolation between axes or beyond it.
 
     Raises InvalidRequest for a matrix that is not finite or cannot be turned back.
     """
@@ -124,7 +124,7 @@ def shrinking(view: View) -> tuple[float, float]:
 
 
 def needed(view: View, steps: AxisAlignedSteps | None, height: int, width: int) -> tuple[int, int, int, int]:
-    """top, left, height, width of the part of the stored picture that the view looks at; may be empty."""
+    """top, left, height, width of the part of the stored image that the view looks at; may be empty."""
     if steps is not None:
         return steps.rows.start, steps.columns.start, *steps.shape
     y, x = zip(*corners(view), strict=True)
@@ -135,7 +135,7 @@ def needed(view: View, steps: AxisAlignedSteps | None, height: int, width: int) 
 
 
 def corners(view: View) -> list[tuple[float, float]]:
-    """(y, x) in the stored picture of the four outer corners of the output."""
+    """(y, x) in the stored image of the four outer corners of the output."""
     a, b, c, d, e, f = view.matrix
     determinant = a * e - b * d
     found = []
@@ -146,7 +146,7 @@ def corners(view: View) -> list[tuple[float, float]]:
 
 
 def inside(view: View, height: int, width: int) -> bool:
-    """Whether all that the view shows lies inside the stored picture."""
+    """Whether all that the view shows lies inside the stored image."""
     tolerance = _TOLERANCE_PX * max(1, height, width) + 0.5
     low, bottom, right = -tolerance, height - 1 + tolerance, width - 1 + tolerance
     return all(low <= y <= bottom and low <= x <= right for y, x in corners(view))

@@ -1,6 +1,6 @@
 """Image warp: images through a view, by one bilinear pass of OpenCV, low-pass filtered first where they shrink.
 
-Bilinear interpolation looks at four pixels: a picture that shrinks aliases. Pillow's antialiased bilinear has a
+Bilinear interpolation looks at four pixels: an image that shrinks aliases. Pillow's antialiased bilinear has a
 triangle s times as wide for a shrinking by s; its variance is s^2 / 6 px against 1 / 6 px without. A 3-tap Gaussian
 that adds the difference, then the plain pass, comes nearer to it than the area mean (mean PSNR over random crops of
 photographs, in docs/benchmarks.md) in half of the time. Three taps can add less than 2 / 3: from s = 2 on, the area
@@ -23,7 +23,7 @@ Pixels = npt.NDArray[Any]
 
 FROM_AREA = 2.0  # shrinking from which the area mean is taken
 _LEAST_VARIANCE = 0.002  # of a filter that does anything to 8 bit
-_PRESCALED_VARIANCE = 1 / 12  # of a prescaled picture's pixels: each is a mean over its square
+_PRESCALED_VARIANCE = 1 / 12  # of a prescaled image's pixels: each is a mean over its square
 
 _widened_pixels, _upright_pixels = ThreadScratch(), ThreadScratch()  # each thread has its own
 
@@ -102,11 +102,11 @@ def _variance(prescaled: bool) -> tuple[float, float]:
 
 
 def _sigma(variance: float) -> float:
-    """Sigma of the Gaussian whose three samples, normalised to sum 1, have that variance; any where none is needed."""
+    """Sigma of the Gaussian whose three samples, normalized to sum 1, have that variance; any where none is needed."""
     if variance <= _LEAST_VARIANCE:
         return 1.0
-    neighbour = variance / 2
-    return math.sqrt(-0.5 / math.log(neighbour / (1 - 2 * neighbour)))
+    neighbor = variance / 2
+    return math.sqrt(-0.5 / math.log(neighbor / (1 - 2 * neighbor)))
 
 
 def _affine(array: Pixels, view: View, made: Pixels, *, prescaled: bool) -> None:

@@ -1,4 +1,4 @@
-"""Mask warp: masks through a view, by nearest neighbour, so that classes are not mixed."""
+"""Mask warp: masks through a view, by nearest neighbor, so that classes are not mixed."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ Pixels = npt.NDArray[Any]
 
 
 def resize(array: Pixels, size: tuple[int, int]) -> Pixels:
-    """(H, W) at that size, centre-aligned, in whole numbers; the array itself where nothing changes."""
+    """(H, W) at that size, center-aligned, in whole numbers; the array itself where nothing changes."""
     for axis in (0, 1):
         length = array.shape[axis]
         if length != size[axis]:

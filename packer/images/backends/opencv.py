@@ -19,13 +19,13 @@ _REDUCED = {4: cv2.IMREAD_REDUCED_COLOR_2, 2: cv2.IMREAD_REDUCED_COLOR_4, 1: cv2
 _STORED = cv2.IMREAD_UNCHANGED  # never rotates, keeps dtype and channels; BGR
 
 
-def colour(buffer: Buffer, found: Header) -> Pixels:
+def color(buffer: Buffer, found: Header) -> Pixels:
     """uint8 (H, W, 3), RGB: gray expanded, alpha dropped, palette and CMYK converted; raises DamagedImage."""
     return _decode(_prepared(buffer, found), _RGB, found)
 
 
 def stored(buffer: Buffer, found: Header) -> Pixels:
-    """(H, W) or (H, W, C) in the stored dtype, colours in the order BGR; raises DamagedImage."""
+    """(H, W) or (H, W, C) in the stored dtype, colors in the order BGR; raises DamagedImage."""
     pixels = _decode(_prepared(buffer, found), _STORED, found)
     if pixels.dtype != found.dtype:
         raise damaged(found.format, f"OpenCV gives {pixels.dtype}, the header says {found.dtype}")
@@ -33,7 +33,7 @@ def stored(buffer: Buffer, found: Header) -> Pixels:
 
 
 def indices(buffer: Buffer, found: Header) -> Pixels:
-    """uint8 (H, W): the palette indices, which OpenCV itself gives as colours only; raises DamagedImage."""
+    """uint8 (H, W): the palette indices, which OpenCV itself gives as colors only; raises DamagedImage."""
     if found.format in ("bmp", "tiff"):
         changed = bmp.with_indices(buffer) if found.format == "bmp" else tiff.with_indices(buffer)
         return np.ascontiguousarray(_decode(changed, _RGB, found)[:, :, 0])
@@ -42,7 +42,7 @@ def indices(buffer: Buffer, found: Header) -> Pixels:
 
 
 def decodes(buffer: Buffer) -> bool:
-    """Whether OpenCV makes a picture of these bytes."""
+    """Whether OpenCV makes an image of these bytes."""
     return cv2.imdecode(np.frombuffer(buffer, np.uint8), _STORED) is not None
 
 

@@ -1,6 +1,6 @@
-"""Pillow: pictures that packer does not read itself, decoded while they are packed, where the user asks for it.
+"""Pillow: images that packer does not read itself, decoded while they are packed, where the user asks for it.
 
-Only what loses nothing is taken: 8 bits per channel, one picture per file. A picture that its file turns (HEIC and
+Only what loses nothing is taken: 8 bits per channel, one image per file. An image that its file turns (HEIC and
 AVIF do, EXIF does) is given upright, since what says so is not kept. Never used for what packer reads itself, and
 never because it happens to be installed.
 """
@@ -36,7 +36,7 @@ FORMATS = {
     ".psd": "PSD",
 }
 _MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
-_LAYERED = ("PSD", "ICO")  # what counts as frames there are layers and sizes of one picture
+_LAYERED = ("PSD", "ICO")  # what counts as frames there are layers and sizes of one image
 _J2K_START = b"\xff\x4f\xff\x51"  # SOC and SIZ, ISO/IEC 15444-1 A.5.1
 
 
@@ -53,10 +53,10 @@ def check_installed(names: "list[str]") -> None:
 
 
 def decode(data: bytes, name: str, kind: str = "image") -> npt.NDArray[np.uint8]:
-    """The picture: an image as RGB (height, width, 3), a mask as (height, width); raises DamagedImage, MissingPackage.
+    """The image: an image as RGB (height, width, 3), a mask as (height, width); raises DamagedImage, MissingPackage.
 
     name: of the file; its suffix says the format. A mask is what the file stores, as of a PNG: indices of a palette,
-    gray as it is, 1 bit as 0 and 255, colours only where their channels are equal.
+    gray as it is, 1 bit as 0 and 255, colors only where their channels are equal.
     """
     format_name = FORMATS[PurePosixPath(name).suffix.lower()]
     image_module: Any = import_or_explain("PIL.Image", "--decode-with pillow")
@@ -64,9 +64,9 @@ def decode(data: bytes, name: str, kind: str = "image") -> npt.NDArray[np.uint8]
     if format_name == "HEIF":
         _register_heif()
     try:
-        with image_module.open(io.BytesIO(data), formats=(format_name,)) as picture:
-            _check(picture, data, format_name)
-            upright = image_ops.exif_transpose(picture)
+        with image_module.open(io.BytesIO(data), formats=(format_name,)) as image:
+            _check(image, data, format_name)
+            upright = image_ops.exif_transpose(image)
             if kind == "mask":
                 return _mask(upright)
             if "transparency" in upright.info:
@@ -88,42 +88,42 @@ def decode(data: bytes, name: str, kind: str = "image") -> npt.NDArray[np.uint8]
         ) from error
 
 
-def _mask(picture: Any) -> npt.NDArray[np.uint8]:
-    if picture.mode in ("LA", "RGBA"):
+def _mask(image: Any) -> npt.NDArray[np.uint8]:
+    if image.mode in ("LA", "RGBA"):
         try:
-            pixels = np.asarray(picture)
+            pixels = np.asarray(image)
             says_alpha_more(pixels[:, :, :-1], pixels[:, :, -1])
         except BadInput as error:
             raise DamagedImage(error.message) from error
-    if picture.mode in ("P", "PA", "L", "LA"):
-        return np.asarray(picture.getchannel(0))
-    if picture.mode == "1":
-        return np.asarray(picture.convert("L"))
-    pixels = np.asarray(picture.convert("RGB"))
+    if image.mode in ("P", "PA", "L", "LA"):
+        return np.asarray(image.getchannel(0))
+    if image.mode == "1":
+        return np.asarray(image.convert("L"))
+    pixels = np.asarray(image.convert("RGB"))
     if (pixels != pixels[:, :, :1]).any():
         raise DamagedImage("has channels that differ, a mask is gray or has a palette; convert it or leave it out")
     return np.ascontiguousarray(pixels[:, :, 0])
 
 
-def _check(picture: Any, data: bytes, format_name: str) -> None:
-    width, height = picture.size
+def _check(image: Any, data: bytes, format_name: str) -> None:
+    width, height = image.size
     if width * height > MAX_PIXELS:
         raise DamagedImage(f"{width}x{height} px are too many: the limit is {MAX_PIXELS // 10**6} MP; leave it out")
-    frames = 1 if format_name in _LAYERED else getattr(picture, "n_frames", 1)
+    frames = 1 if format_name in _LAYERED else getattr(image, "n_frames", 1)
     if frames > 1:
-        raise DamagedImage(f"holds {frames} pictures (animated?), expected one; take it apart or leave it out")
-    bits = max(_bits(picture, data, format_name), 8)
-    if picture.mode not in _MODES or bits > 8:
+        raise DamagedImage(f"holds {frames} images (animated?), expected one; take it apart or leave it out")
+    bits = max(_bits(image, data, format_name), 8)
+    if image.mode not in _MODES or bits > 8:
         raise DamagedImage(
-            f"has pixels of mode {picture.mode}, {bits} bits per channel, expected 8 bits, since none is made by "
+            f"has pixels of mode {image.mode}, {bits} bits per channel, expected 8 bits, since none is made by "
             "narrowing; convert it or leave it out"
         )
 
 
-def _bits(picture: Any, data: bytes, format_name: str) -> int:
+def _bits(image: Any, data: bytes, format_name: str) -> int:
     """Bits per channel in the file, where Pillow gives 8 whatever it holds."""
     if format_name == "HEIF":
-        return int(picture.info.get("bit_depth", 8))
+        return int(image.info.get("bit_depth", 8))
     if format_name == "AVIF":  # AV1 codec configuration, AV1-ISOBMFF 2.3.3: the third byte has high_bitdepth
         places = _places(data, b"av1C")
         return max((10 if data[at + 6] & 0x40 else 8 for at in places if at + 6 < len(data)), default=8)

@@ -36,7 +36,7 @@ class RegionDecoder(Protocol):
     def __call__(self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, size: tuple[int, int], corner: Corner) -> None:
         """Decode into C-contiguous uint8 (H, W, 3), RGB.
 
-        size: (height, width) of the whole picture. corner: (top, left) of the region, multiples of an MCU's sides.
+        size: (height, width) of the whole image. corner: (top, left) of the region, multiples of an MCU's sides.
         """
 
 
@@ -76,13 +76,13 @@ class JPEGLibrary(Protocol):
     def check(self, buffer: Buffer, found: Header) -> None:
         """Raise exactly where a full decode would: entropy decoding, which is what warns, is done in full.
 
-        The picture is reconstructed at 1/8 and in gray only, which takes a third less time.
+        The image is reconstructed at 1/8 and in gray only, which takes a third less time.
         """
 
 
 @functools.cache
 def library() -> JPEGLibrary:
-    """The first library that decodes a test picture; raises MissingPackage where none does."""
+    """The first library that decodes a test image; raises MissingPackage where none does."""
     reasons = []
     for found in attempts():
         if not isinstance(found, str):
@@ -184,7 +184,7 @@ def check(buffer: Buffer, found: Header) -> Buffer:
 
 
 def _may_lack_end(buffer: Buffer, found: Header) -> bool:
-    """Whether a second try with an end marker is due; not where zeros end the file, which can pass for picture data.
+    """Whether a second try with an end marker is due; not where zeros end the file, which can pass for image data.
 
     A file that was cut and filled up (a hole left by a crash) ends so; entropy-coded data ends with padding of ones.
     """

@@ -44,7 +44,7 @@ _TJINIT_DECOMPRESS, _TJPARAM_JPEGWIDTH, _TJPARAM_JPEGHEIGHT = 1, 5, 6
 
 
 class _Region(ctypes.Structure):
-    """tjregion: in px of the picture."""
+    """tjregion: in px of the image."""
 
     _fields_ = (("x", _INT), ("y", _INT), ("w", _INT), ("h", _INT))
 

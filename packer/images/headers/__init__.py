@@ -1,4 +1,4 @@
-"""Headers: detect the format of a picture file by its magic bytes, never by its name, and read its header."""
+"""Headers: detect the format of an image file by its magic bytes, never by its name, and read its header."""
 
 import struct
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _CUT = (struct.error, IndexError, OverflowError)  # OverflowError: a 64 bit offs
 def sniff(buffer: Buffer, max_pixels: int = MAX_PIXELS) -> Header:
     """What the header announces; no pixel is decoded and no library loaded. max_pixels: the most that it may announce.
 
-    Raises DamagedImage for bytes of no known format, a cut or contradictory header, and a picture beyond the limits.
+    Raises DamagedImage for bytes of no known format, a cut or contradictory header, and an image beyond the limits.
     """
     if len(buffer) == 0:
         raise DamagedImage("cannot decode: the file is empty; replace the file or leave it out")

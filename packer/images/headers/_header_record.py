@@ -1,4 +1,4 @@
-"""Header record: size, format and layout that a picture file announces, and the limits for decoding it."""
+"""Header record: size, format and layout that an image file announces, and the limits for decoding it."""
 
 from typing import NamedTuple
 
@@ -10,9 +10,9 @@ from packer.schema import Buffer as Buffer
 from packer.system.machine_limits import Machine
 
 MAX_PIXELS = USUAL_PIXELS
-MAX_DECODED_BYTES = 1 << 30  # of pictures within MAX_PIXELS; in proportion where more are allowed
+MAX_DECODED_BYTES = 1 << 30  # of images within MAX_PIXELS; in proportion where more are allowed
 MAX_SCANS = 500
-# Scans times pixels of a JPEG: a scan is a pass over the picture, of 0.6 ms per megapixel even where it brings nothing.
+# Scans times pixels of a JPEG: a scan is a pass over the image, of 0.6 ms per megapixel even where it brings nothing.
 # Encoders write 10 scans or so, jpegtran and mozjpeg up to twice as many: 100 MP may have 30, 6 MP all 500.
 MAX_SCAN_PIXELS = 3_000_000_000
 
@@ -22,7 +22,7 @@ class Intervals(NamedTuple):
     packer.images.restart_interval_table.
 
     size: (height, width) of an interval in px. mcus: MCUs in an interval.
-    rows, columns: intervals in the picture's height and width.
+    rows, columns: intervals in the image's height and width.
     table_at: offset of a table of the intervals' lengths, or 0.
     """
 
@@ -34,7 +34,7 @@ class Intervals(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """The one scan of a JPEG, which brings all of its picture and of which a part can be decoded.
+    """The one scan of a JPEG, which brings all of its image and of which a part can be decoded.
 
     mcu: (height, width) of an MCU in px. size_at: offset of the frame's height and width, a big-endian uint16 each.
     intervals: how restart markers divide it; None where there are none.
@@ -46,11 +46,11 @@ class Scan(NamedTuple):
 
 
 class Header(NamedTuple):
-    """One picture file as it announces itself.
+    """One image file as it announces itself.
 
     format: jpeg, png, bmp, tiff, webp, pnm or npy, told by magic bytes alone.
     height, width: px as stored, before any EXIF rotation.
-    channels: as stored, alpha included; 3 for a palette whose entries are colours.
+    channels: as stored, alpha included; 3 for a palette whose entries are colors.
     dtype: NumPy name of one stored sample; 1, 2 and 4 bit samples are uint8.
     orientation: EXIF value 1-8; 1 where absent or out of range.
     lossy: whether the format threw information away; packing it again as JPEG loses little more.
@@ -81,7 +81,7 @@ class Header(NamedTuple):
         return self.scan.intervals if self.scan is not None else None
 
     def check_limits(self, max_pixels: int = MAX_PIXELS) -> None:
-        """Raise DamagedImage for a picture without pixels or beyond the limits.
+        """Raise DamagedImage for an image without pixels or beyond the limits.
 
         Raises OutOfMemory for one beyond the usual limit whose pixels this machine has no room for now.
         """
@@ -109,7 +109,7 @@ def _check_memory(needed: int) -> None:
     for limit in machine.memory_limits():
         if needed > limit.free_bytes:
             raise OutOfMemory(
-                f"a picture of {needed:,} bytes does not fit into {limit.name}, of which {limit.free_bytes:,} are "
+                f"an image of {needed:,} bytes does not fit into {limit.name}, of which {limit.free_bytes:,} are "
                 "free; end other programs, or pack it smaller elsewhere (convert --resize)"
             )
 

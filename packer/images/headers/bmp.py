@@ -36,13 +36,13 @@ def header(buffer: Buffer) -> Header:
 
 
 def _table(buffer: Buffer) -> tuple[int, int, int]:
-    """Where the colour table of a picture of up to 8 bit is, its entries, and the bytes of each."""
+    """Where the color table of an image of up to 8 bit is, its entries, and the bytes of each."""
     (size,) = struct.unpack_from("<I", buffer, 14)
     (bits,) = struct.unpack_from("<H", buffer, 24 if size == 12 else 28)
-    colours = struct.unpack_from("<I", buffer, 46)[0] if size > 12 else 0
+    colors = struct.unpack_from("<I", buffer, 46)[0] if size > 12 else 0
     (start,) = struct.unpack_from("<I", buffer, 10)
     at, entry = 14 + size, 3 if size == 12 else 4
-    count = colours if 0 < colours <= 1 << bits else 1 << bits
+    count = colors if 0 < colors <= 1 << bits else 1 << bits
     return at, min(count, max(0, min(start, len(buffer)) - at) // entry), entry  # what is behind `start` are pixels
 
 

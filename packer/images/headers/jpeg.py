@@ -122,7 +122,7 @@ def _assemble(buffer: Buffer, frame: int, at: int, *, orientation: int, noted: d
 
 
 def _scan(buffer: Buffer, noted: dict[int, int], sampling: bytes, *, size_at: int) -> Scan | None:
-    """The only scan of a picture; None where its restart markers do not allow decoding a part."""
+    """The only scan of an image; None where its restart markers do not allow decoding a part."""
     mcu = _MCUS.get(sampling, (8, 8))
     if _DRI not in noted:
         return Scan(mcu, size_at)
@@ -132,7 +132,7 @@ def _scan(buffer: Buffer, noted: dict[int, int], sampling: bytes, *, size_at: in
 
 
 def _intervals(buffer: Buffer, noted: dict[int, int], mcu: tuple[int, int], size: tuple[int, int]) -> Intervals | None:
-    """How restart markers divide a picture of that size.
+    """How restart markers divide an image of that size.
 
     None where they do not divide each row of MCUs into equal parts, or there is one interval only.
     """
@@ -148,7 +148,7 @@ def _intervals(buffer: Buffer, noted: dict[int, int], mcu: tuple[int, int], size
 def _walk_scans(buffer: Buffer, scan: int, components: bytes, *, most: int) -> int:
     """The number of scans, the segment of the first at `scan`.
 
-    Raises DamagedImage beyond the limit, since each scan is a pass over the picture, and where they do not bring every
+    Raises DamagedImage beyond the limit, since each scan is a pass over the image, and where they do not bring every
     coefficient of every component: libjpeg would make up the rest without a warning, each release in its own way.
     """
     missing = {component: [1] * 64 for component in components}  # low bits still to come, by coefficient
@@ -167,7 +167,7 @@ def _walk_scans(buffer: Buffer, scan: int, components: bytes, *, most: int) -> i
         at = match.end()
         marker = buffer[at - 1]
     if any(map(any, missing.values())):
-        raise damaged("jpeg", f"it is cut: its {scans} scans do not bring all of the picture")
+        raise damaged("jpeg", f"it is cut: its {scans} scans do not bring all of the image")
     return scans
 
 
@@ -183,7 +183,7 @@ def _note_scan(buffer: Buffer, at: int, missing: dict[int, list[int]]) -> None:
 
 
 def has_end(buffer: Buffer, found: Header) -> bool:
-    """Whether an end marker follows the first scan; what comes after it (zeros, a second picture) does not matter.
+    """Whether an end marker follows the first scan; what comes after it (zeros, a second image) does not matter.
 
     Entropy-coded bytes cannot hold the marker: a byte FF among them is stuffed.
     """

@@ -22,11 +22,9 @@ _MAX_CHUNKS = 1_000_000  # 1 GiB in chunks of 8 KiB has 131 072
 
 def header(buffer: Buffer) -> Header:
     """The header of a PNG file; raises DamagedImage or struct.error where it is cut or broken."""
-    length, name, width, height, bits, colour, method, filters, lace = struct.unpack_from(">I4sIIBBBBB", buffer, 8)
-    if name != b"IHDR" or length != 13 or bits not in _BITS.get(colour, (8, 16)) or colour not in _CHANNELS:
-        raise damaged(
-            "png", f"its first chunk is {name!r} with colour type {colour}, {bits} bit, expected a valid IHDR"
-        )
+    length, name, width, height, bits, color, method, filters, lace = struct.unpack_from(">I4sIIBBBBB", buffer, 8)
+    if name != b"IHDR" or length != 13 or bits not in _BITS.get(color, (8, 16)) or color not in _CHANNELS:
+        raise damaged("png", f"its first chunk is {name!r} with color type {color}, {bits} bit, expected a valid IHDR")
     if method or filters or lace > 1:
         raise damaged("png", f"unknown compression {method}, filter {filters} or interlace {lace}")
     orientation = 1
@@ -34,15 +32,15 @@ def header(buffer: Buffer) -> Header:
         if chunk == b"eXIf":
             orientation = exif.orientation(buffer, at, at + size)
         elif chunk == b"acTL" and struct.unpack_from(">I", buffer, at)[0] != 1:
-            raise damaged("png", "animations are not supported, expected one picture")
+            raise damaged("png", "animations are not supported, expected one image")
     return Header(
         "png",
         height,
         width,
-        _CHANNELS[colour],
+        _CHANNELS[color],
         "uint16" if bits == 16 else "uint8",
         orientation,
-        palette=colour == _PALETTE,
+        palette=color == _PALETTE,
         bits=bits,
     )
 
@@ -83,7 +81,7 @@ def check_chunks(buffer: Buffer) -> None:
 def bare(buffer: Buffer, *, as_gray: bool = False) -> Buffer:
     """The file without chunks that do not say what the samples are: profiles, EXIF, transparency.
 
-    as_gray: give a palette file the colour type gray, so that a decoder returns the indices (of 8 bit; smaller ones
+    as_gray: give a palette file the color type gray, so that a decoder returns the indices (of 8 bit; smaller ones
     come scaled to 0-255). libpng prints about profiles that it dislikes, and OpenCV turns transparency into a channel.
     """
     parts = [(name, at, length) for name, at, length in chunks(buffer)]

@@ -56,7 +56,7 @@ def check_end(buffer: Buffer, found: Header) -> None:
 
 
 def check_text(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage where a file whose samples are text has not exactly as many as its picture, each in range."""
+    """Raise DamagedImage where a file whose samples are text has not exactly as many as its image, each in range."""
     if buffer[1] not in b"123":
         return
     count = _count_bits if buffer[1] == ord("1") else _count_samples

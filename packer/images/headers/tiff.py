@@ -25,9 +25,9 @@ _MAX_TILE_SIDE = 4096
 _FORMATS = {1: "uint", 2: "int", 3: "float", 4: "uint"}
 _LOSSY = (6, 7)  # JPEG, old and new
 _PALETTE, YCBCR = 3, 6
-_COLOURS, _OF_8_BIT = 320, 257  # the palette's 16 bit values; what one of 8 bit is times
+_COLORS, _OF_8_BIT = 320, 257  # the palette's 16 bit values; what one of 8 bit is times
 _LAB = (8, 9, 10)  # CIELab, ICCLab, ITULab
-_SUBFILE, _NO_PAGES = 254, 0b101  # bits of NewSubfileType: a smaller version of another picture, a mask of one
+_SUBFILE, _NO_PAGES = 254, 0b101  # bits of NewSubfileType: a smaller version of another image, a mask of one
 _ASSOCIATED, _UNASSOCIATED = 1, 2
 
 # tag -> (field type's code, number of values, offset of the values)
@@ -35,16 +35,16 @@ Directory = dict[int, tuple[str, int, int]]
 
 
 def header(buffer: Buffer) -> Header:
-    """The header of a TIFF file's first picture; raises DamagedImage or struct.error where it is cut or broken."""
+    """The header of a TIFF file's first image; raises DamagedImage or struct.error where it is cut or broken."""
     order, tags = directory(buffer)
 
     def first(tag: int, default: int) -> int:
         return values(buffer, order, tags.get(tag), limit=1)[0] if tag in tags else default
 
     if first(PHOTOMETRIC, 1) in _LAB:
-        raise damaged("tiff", "its colours are CIELab, which decoders make RGB in different ways; convert it to RGB")
-    if _has_more_pictures(buffer, order):
-        raise damaged("tiff", "it holds several pictures, expected one")
+        raise damaged("tiff", "its colors are CIELab, which decoders make RGB in different ways; convert it to RGB")
+    if _has_more_images(buffer, order):
+        raise damaged("tiff", "it holds several images, expected one")
     bits, channels = first(BITS, 1), first(SAMPLES, 1)
     kind = _FORMATS.get(first(_FORMAT, 1), "")
     dtype = "uint8" if kind == "uint" and bits in (1, 2, 4) else f"{kind}{bits}"
@@ -70,8 +70,8 @@ def header(buffer: Buffer) -> Header:
     )
 
 
-def _has_more_pictures(buffer: Buffer, order: str) -> bool:
-    """Whether a picture follows that is neither a small version of the first nor its mask."""
+def _has_more_images(buffer: Buffer, order: str) -> bool:
+    """Whether an image follows that is neither a small version of the first nor its mask."""
     offset, short, size, at = _form(buffer, order)
     (count,) = struct.unpack_from(order + short, buffer, at)
     (following,) = struct.unpack_from(order + offset, buffer, at + struct.calcsize(short) + count * size)
@@ -148,9 +148,9 @@ def check_end(buffer: Buffer, found: Header) -> None:
 
 
 def with_indices(buffer: Buffer) -> Buffer:
-    """The file of a palette picture whose entries are the grays of their own number: its colours are its indices."""
+    """The file of a palette image whose entries are the grays of their own number: its colors are its indices."""
     order, tags = directory(buffer)
-    code, number, at = tags.get(_COLOURS, ("", 0, 0))
+    code, number, at = tags.get(_COLORS, ("", 0, 0))
     bits = values(buffer, order, tags.get(BITS), limit=1) or (1,)
     if code != "H" or bits[0] > 8 or number != 3 << bits[0]:
         raise damaged("tiff", f"its palette has {number} values, expected 3 of 16 bit for each value of {bits[0]} bit")
@@ -162,7 +162,7 @@ def with_indices(buffer: Buffer) -> Buffer:
 def as_stored(buffer: Buffer) -> Buffer:
     """The file with orientation 1 and without unassociated alpha, a copy where a tag had to change.
 
-    OpenCV turns the picture by its orientation tag whatever it is told, and multiplies colours by unassociated alpha.
+    OpenCV turns the image by its orientation tag whatever it is told, and multiplies colors by unassociated alpha.
     """
     order, tags = directory(buffer)
     changed: bytearray | None = None

@@ -11,7 +11,7 @@ from packer.images.headers._header_record import Buffer, Header, damaged
 MAGIC = b"RIFF"  # and WEBP at byte 8
 
 SPARE_BYTES = 8  # libwebp leaves up to 4 bytes behind the last pixel; libvpx writes 4 of its own
-_LEAST_BYTES = 64  # of a picture that can be shortened
+_LEAST_BYTES = 64  # of an image that can be shortened
 
 _ANIMATED, _ALPHA = 0x02, 0x10
 
@@ -20,26 +20,26 @@ def header(buffer: Buffer) -> Header:
     """The header of a WebP file; raises DamagedImage or struct.error where it is cut or broken."""
     (size,) = struct.unpack_from("<I", buffer, 4)
     end, at, orientation, alpha = min(8 + size, len(buffer)), 12, 1, False
-    picture: Header | None = None
+    image: Header | None = None
     while at + 8 <= end:
         name, length = struct.unpack_from("<4sI", buffer, at)
         if name == b"VP8X":
             alpha = bool(_extended(buffer, at + 8) & _ALPHA)
         elif name == b"EXIF":
             orientation = exif.orientation(buffer, at + 8, min(at + 8 + length, end))
-        elif name in (b"VP8 ", b"VP8L") and picture is None:
-            picture = (_lossy if name == b"VP8 " else _lossless)(buffer, at + 8)
+        elif name in (b"VP8 ", b"VP8L") and image is None:
+            image = (_lossy if name == b"VP8 " else _lossless)(buffer, at + 8)
         at += 8 + length + (length & 1)
-    if picture is None:
-        raise damaged("webp", "it holds no still picture")
-    channels = 4 if alpha else picture.channels
-    return Header("webp", picture.height, picture.width, channels, orientation=orientation, lossy=picture.lossy)
+    if image is None:
+        raise damaged("webp", "it holds no still image")
+    channels = 4 if alpha else image.channels
+    return Header("webp", image.height, image.width, channels, orientation=orientation, lossy=image.lossy)
 
 
 def _extended(buffer: Buffer, at: int) -> int:
     flags = buffer[at]
     if flags & _ANIMATED:
-        raise damaged("webp", "animations are not supported, expected one picture")
+        raise damaged("webp", "animations are not supported, expected one image")
     return flags
 
 
@@ -65,7 +65,7 @@ def check_end(buffer: Buffer, _: Header) -> None:
 
 
 def shortened(buffer: Buffer) -> bytes | None:
-    """The file without the last SPARE_BYTES of its picture and what follows; None where these are most of it."""
+    """The file without the last SPARE_BYTES of its image and what follows; None where these are most of it."""
     (size,) = struct.unpack_from("<I", buffer, 4)
     at = 12
     while at + 8 <= min(8 + size, len(buffer)):

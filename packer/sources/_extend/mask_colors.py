@@ -51,7 +51,7 @@ class MaskColors:
     @classmethod
     def parse(cls, text: str, *, unknown: str = "error") -> "MaskColors":
         """Return the table that a user types, `FILE`, `NAME=FILE` or `voc`; raises InvalidRequest, BadInput."""
-        base.check_choice("unknown_colours", unknown, _UNKNOWN)
+        base.check_choice("unknown_colors", unknown, _UNKNOWN)
         name, _, file = text.rpartition("=")
         if name and not name.isidentifier():  # a path that contains =
             name, file = "", text
@@ -60,7 +60,7 @@ class MaskColors:
         path = path_or_url(file)
         if not path.is_file():
             raise InvalidRequest(
-                f"--mask-colours {shown(text)}: there is no file {shown(file)}; give a table with lines of R G B NAME, "
+                f"--mask-colors {shown(text)}: there is no file {shown(file)}; give a table with lines of R G B NAME, "
                 f"or {VOC} for Pascal VOC's palette"
             )
         return cls(name, read_color_classes(base.read_file(path), file), file, unknown)
@@ -78,7 +78,7 @@ class MaskColors:
         if unknown in _UNKNOWN and rows == VOC:
             return cls(name, _voc_classes(), _PALETTE, unknown)
         if unknown not in _UNKNOWN or not isinstance(rows, list) or not rows or not all(map(_is_row, rows)):
-            raise InvalidRequest(f"mask_colours of {name!r:.80} is ill-formed: {data!r:.80}")
+            raise InvalidRequest(f"mask_colors of {name!r:.80} is ill-formed: {data!r:.80}")
         classes = tuple(ColorClass(value, (red, green, blue), text) for value, red, green, blue, text in rows)
         return cls(name, classes, "the pack's table", unknown)
 
@@ -104,7 +104,7 @@ def add_mask_colors(source: base.Source, tables: Sequence[MaskColors]) -> base.S
         name = table.name or (masks[0] if len(masks) == 1 else "")
         if name not in masks or name in named:
             raise InvalidRequest(
-                f"{shown(str(source.root))}: --mask-colours {shown(table.where)}: expected one NAME=FILE for each mask "
+                f"{shown(str(source.root))}: --mask-colors {shown(table.where)}: expected one NAME=FILE for each mask "
                 f"that is a file: {listed(masks) or 'no mask is one; add it with --role or --sidecar of kind mask'}"
             )
         named[name] = table
@@ -169,4 +169,4 @@ class _ColorNumbers(AddedFields):
         return self._tables[name].values(data, where)
 
     def asked(self, of_source: dict[str, Any]) -> dict[str, Any]:
-        return {**of_source, "mask_colours": self._json}
+        return {**of_source, "mask_colors": self._json}

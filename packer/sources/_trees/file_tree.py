@@ -63,7 +63,7 @@ class FileTree(ABC):
         if size > self.most_bytes:
             raise BadInput(
                 f"{printable(str(self.root / name))}: {size:,} bytes, expected at most {self.most_bytes:,} of a "
-                "sample; leave it out, or allow larger pictures with --max-pixels"
+                "sample; leave it out, or allow larger images with --max-pixels"
             )
 
     @abstractmethod

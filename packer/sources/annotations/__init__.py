@@ -1,1 +1,1 @@
-"""Annotations: data sets of pictures with boxes, classes and masks in label files."""
+"""Annotations: data sets of images with boxes, classes and masks in label files."""

@@ -1,8 +1,8 @@
-"""Image sets: the lists in `ImageSets/Main`, with one picture per line, as splits.
+"""Image sets: the lists in `ImageSets/Main`, with one image per line, as splits.
 
 A list of a class, such as `person_train.txt`, has the name of another list after the class, and 1, 0 or -1 after each
-picture; it names a class and is not a split. A list whose pictures are all in other lists, such as `trainval`, is
-ignored, so that each picture has one split. If the remaining lists overlap, there are no splits.
+image; it names a class and is not a split. A list whose images are all in other lists, such as `trainval`, is
+ignored, so that each image has one split. If the remaining lists overlap, there are no splits.
 """
 
 import os
@@ -42,15 +42,15 @@ NO_SETS = ImageSets({}, (), frozenset(), (), ())
 
 
 def read_image_sets(
-    tree: FileTree, names: Iterable[str], *, pictures: Mapping[str, str], samples: Collection[str], task: str
+    tree: FileTree, names: Iterable[str], *, images: Mapping[str, str], samples: Collection[str], task: str
 ) -> ImageSets:
-    """Read the lists of all folders `ImageSets` that have pictures next to them.
+    """Read the lists of all folders `ImageSets` that have images next to them.
 
     Args:
         tree: The files of the data set.
         names: Relative paths, in which lists are looked for.
-        pictures: Relative path -> key of all pictures.
-        samples: Keys of the pictures that are samples.
+        images: Relative path -> key of all images.
+        samples: Keys of the images that are samples.
         task: The folder whose lists are preferred, `Main` or `Segmentation`. Without it, the lists of the other folder
             are read, or those directly in `ImageSets`. Classes come from `Main` for both tasks.
 
@@ -60,8 +60,8 @@ def read_image_sets(
     lists: dict[str, dict[str, dict[str, str]]] = {}  # base -> folder -> name -> relative path
     for match in filter(None, map(_LIST.fullmatch, names)):
         lists.setdefault(match["base"], {}).setdefault(match["folder"] or "", {})[match["name"]] = match[0]
-    known = _known(pictures) if lists else {}
-    bases = {_base(path, key) for path, key in pictures.items()} if lists else set()
+    known = _known(images) if lists else {}
+    bases = {_base(path, key) for path, key in images.items()} if lists else set()
     chosen = set(samples)
     members: dict[str, dict[str, None]] = {}
     classes: set[str] = set()
@@ -88,24 +88,24 @@ def read_image_sets(
                 elif key in chosen:
                     inside[key] = None
     if absent:
-        notes.append(f"{counted(len(absent), 'line')} of lists without a picture: {listed(absent)}")
+        notes.append(f"{counted(len(absent), 'line')} of lists without an image: {listed(absent)}")
     kept = _disjoint(members, notes)
     splits = {key: stem for stem, inside in kept.items() for key in inside}
     found = ordered_splits(kept)
     if found and len(splits) < len(chosen):
-        notes.append(f"{counted(len(chosen) - len(splits), 'picture')} in no list of ImageSets: split {UNLISTED!r}")
+        notes.append(f"{counted(len(chosen) - len(splits), 'image')} in no list of ImageSets: split {UNLISTED!r}")
         found = (*found, UNLISTED)
     return ImageSets(splits, found, frozenset(classes), tuple(tables), tuple(notes))
 
 
-def _known(pictures: Mapping[str, str]) -> dict[str, str]:
+def _known(images: Mapping[str, str]) -> dict[str, str]:
     """Return the key by all names that a line may have: key, path, and path without suffix."""
-    stems = {path.rpartition(".")[0]: key for path, key in pictures.items()}
-    return {**stems, **pictures, **{key: key for key in pictures.values()}}
+    stems = {path.rpartition(".")[0]: key for path, key in images.items()}
+    return {**stems, **images, **{key: key for key in images.values()}}
 
 
 def _base(path: str, key: str) -> str:
-    """Return the folder that contains the folder of a picture: the key lacks the latter."""
+    """Return the folder that contains the folder of an image: the key lacks the latter."""
     common = os.path.commonprefix((path, key))
     return common[: common.rfind("/") + 1]
 
@@ -128,7 +128,7 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _key(line: str, base: str, known: Mapping[str, str]) -> str | None:
-    """Return the key of the picture that a line names, by its path from the folder of the lists or from the root."""
+    """Return the key of the image that a line names, by its path from the folder of the lists or from the root."""
     match = _PRESENCE.fullmatch(line)
     for name in (line, *([match[1]] if match else [])):
         path = name.removeprefix("./")
@@ -139,11 +139,11 @@ def _key(line: str, base: str, known: Mapping[str, str]) -> str | None:
 
 
 def _disjoint(members: Mapping[str, Mapping[str, None]], notes: list[str]) -> dict[str, Mapping[str, None]]:
-    """Return the lists with pictures that no other list has; none if these overlap."""
+    """Return the lists with images that no other list has; none if these overlap."""
     kept = {stem: inside for stem, inside in members.items() if inside}
     empty = sorted(set(members) - set(kept))
     if empty:
-        notes.append(f"lists without pictures: {listed(empty)}")
+        notes.append(f"lists without images: {listed(empty)}")
     ignored = []
     for stem in sorted(kept, key=lambda stem: (-len(kept[stem]), "trainval" not in stem, stem)):
         others = set().union(*(inside for other, inside in kept.items() if other != stem))
@@ -151,7 +151,7 @@ def _disjoint(members: Mapping[str, Mapping[str, None]], notes: list[str]) -> di
             del kept[stem]
             ignored.append(stem)
     if ignored:
-        notes.append(f"lists whose pictures are all in other lists, ignored: {listed(ignored)}")
+        notes.append(f"lists whose images are all in other lists, ignored: {listed(ignored)}")
     if sum(map(len, kept.values())) > len(set().union(*kept.values())):
         notes.append(
             f"no field split: lists of ImageSets overlap: {listed(sorted(kept))}; --split NAME=FILE chooses lists"

@@ -1,4 +1,4 @@
-"""VOC source: base of the sources of pictures that have an annotation file each, in Pascal VOC's XML.
+"""VOC source: base of the sources of images that have an annotation file each, in Pascal VOC's XML.
 
 The last folder with the name of a role gives the role of a file. The key is the path without that folder and without
 the suffix. `<filename>` and `<path>` are ignored: they refer to the disk of the annotator.
@@ -9,7 +9,7 @@ the suffix. `<filename>` and `<path>` are ignored: they refer to the disk of the
 | `images/a/1.jpg`, `annotations/a/1.xml` | `a/1`; also `annotations/xmls/a/1.xml`  |
 | `train/1.jpg`, `train/1.xml`            | `train/1`: labelImg, Roboflow           |
 
-Boxes are edges: a box around a picture is 0, 0, width, height. VOC counts pixels from 1 and includes the last pixel, so
+Boxes are edges: a box around an image is 0, 0, width, height. VOC counts pixels from 1 and includes the last pixel, so
 the edges are xmin - 1, ymin - 1, xmax, ymax (as in detectron2). Many tools write the same XML with pixels counted from
 0, and no file states it: the option `origin` does, and every manifest records it.
 """
@@ -41,7 +41,7 @@ XML = "annotation_file"
 LABEL_MAP = "labelmap.txt"
 _FOLDERS = "jpegimages|images|annotations|segmentationclass|segmentationobject|grasps"  # of roles, in any case
 _KEY = rf"(?P<key>(?:(?!(?:{_FOLDERS})/)[^/]+/)*[^/]+)"
-_PICTURES = "jpg|jpeg|png|ppm|bmp|pgm|tif|tiff|webp"
+_IMAGES = "jpg|jpeg|png|ppm|bmp|pgm|tif|tiff|webp"
 _NO_ANNOTATION = Annotation(None, "", (), 0)
 _OF_MASKS = ("background", "ignored")  # labels of CVAT's label map that are values of masks, and not classes of boxes
 _PROBED = 20  # annotation files that are read to recognize VOC in folders with other names
@@ -54,10 +54,10 @@ def in_folder(folders: str, suffix: str) -> str:
     return rf"(?i:(?P<base>(?:.*/)?)(?:{folders})/{_KEY}\.(?:{suffix}))"
 
 
-def picture_role(name: str) -> FileRole:
-    """Return the role of pictures, in `JPEGImages` or `images`, or in any folder if no picture is in these."""
-    anywhere = rf"(?i:(?P<base>){_KEY}\.(?:{_PICTURES}))"
-    pattern = in_folder("jpegimages|images", _PICTURES)
+def image_role(name: str) -> FileRole:
+    """Return the role of images, in `JPEGImages` or `images`, or in any folder if no image is in these."""
+    anywhere = rf"(?i:(?P<base>){_KEY}\.(?:{_IMAGES}))"
+    pattern = in_folder("jpegimages|images", _IMAGES)
     return FileRole(name, "JPEGImages/ID.jpg", pattern, Field(name, "image", "encoded"), fallback=anywhere)
 
 
@@ -76,7 +76,7 @@ ANNOTATION = FileRole(
 
 
 class VOCSource(FileSource):
-    """Pictures with boxes in VOC's XML; subclasses call `_list_annotated`, and `_check_role` in `choose`."""
+    """Images with boxes in VOC's XML; subclasses call `_list_annotated`, and `_check_role` in `choose`."""
 
     carries_skipped = has_companions = False
     _lists = "Main"  # the folder of the lists that are splits
@@ -92,13 +92,13 @@ class VOCSource(FileSource):
         known_classes: Sequence[str],
         follow_links: bool,
     ) -> None:
-        """List the pictures, and read all annotation files once; raises as `_list` does.
+        """List the images, and read all annotation files once; raises as `_list` does.
 
         Args:
             root: The folder.
             policies: The options of all file sources.
             origin: The number of the first pixel in the files, `one` or `zero`.
-            label_frame: The pixels that the labels of a rotated picture refer to: `stored`, `upright`, or `auto`:
+            label_frame: The pixels that the labels of a rotated image refer to: `stored`, `upright`, or `auto`:
                 those whose size the annotation file states.
             own_splits: Whether the lists in ImageSets, or folders that are named as splits, are splits.
             known_classes: Names of classes in the order of their numbers; empty for those that are found.
@@ -111,8 +111,8 @@ class VOCSource(FileSource):
         self._list(root, policies, follow_links=follow_links, own_splits=own_splits)
 
     @classmethod
-    def recognise(cls, names: Sequence[str]) -> str | None:
-        """Return a line that counts the pictures; None if no `Annotations` are next to `JPEGImages`."""
+    def recognize(cls, names: Sequence[str]) -> str | None:
+        """Return a line that counts the images; None if no `Annotations` are next to `JPEGImages`."""
         found = [
             roles
             for roles in cls._recognized(names)
@@ -121,7 +121,7 @@ class VOCSource(FileSource):
         return f"{cls.title}: {counted(len(found), cls.noun)}" if found else None
 
     @classmethod
-    def recognise_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+    def recognize_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
         """Recognize other folders if the first annotation files with objects are VOC's."""
         found = cls._recognized(names)
         for name in (roles[XML][0] for roles in found[:_PROBED]):
@@ -134,7 +134,7 @@ class VOCSource(FileSource):
 
     @classmethod
     def _recognized(cls, names: Sequence[str]) -> list[Mapping[str, Sequence[str]]]:
-        """Return the files by role of all pictures that have labels."""
+        """Return the files by role of all images that have labels."""
         if not any(name[-4:].lower() == ".xml" for name in names):  # grouping a million names takes seconds
             return []
         groups, _ = cls._grouped(names, cls.roles)
@@ -145,7 +145,7 @@ class VOCSource(FileSource):
         return (match["base"] or "") + match["key"]
 
     def _check_role(self, name: str, groups: Groups) -> None:
-        """Raise InvalidRequest if no picture has a file of the role."""
+        """Raise InvalidRequest if no image has a file of the role."""
         self._paths = {roles[self.anchor][0]: key for (_, key), roles in groups.items()}
         if not any(name in roles for roles in groups.values()):
             example = next(role.example for role in self.roles if role.name == name)
@@ -157,7 +157,7 @@ class VOCSource(FileSource):
     def prepare(self, present: set[str]) -> None:
         self._survey()
         keys = [sample.key for sample in self._samples]
-        self._sets = read_image_sets(self.folder, self._extras, pictures=self._paths, samples=keys, task=self._lists)
+        self._sets = read_image_sets(self.folder, self._extras, images=self._paths, samples=keys, task=self._lists)
         del self._paths
         if self._own_splits and not self._sets.tables:
             self._sets = self._sets._replace(**_by_folder(keys))
@@ -177,7 +177,7 @@ class VOCSource(FileSource):
         self._flags = {"difficult", "truncated"}  # and others that any object has
         self._has_parts = False
         self._zeros = 0  # objects that begin at pixel 0
-        self._renamed: list[str] = []  # keys with the <filename> of another picture
+        self._renamed: list[str] = []  # keys with the <filename> of another image
         for sample in self._samples:
             found = _NO_ANNOTATION
             with suppress(BadInput):
@@ -304,7 +304,7 @@ class VOCSource(FileSource):
         notes += self._sets.notes if self._own_splits else ()
         if self._renamed:
             files = counted(len(self._renamed), "annotation file")
-            notes.append(f"{files} with the <filename> of another picture, which is ignored: {listed(self._renamed)}")
+            notes.append(f"{files} with the <filename> of another image, which is ignored: {listed(self._renamed)}")
         return notes
 
 

@@ -21,7 +21,7 @@ _WORDS = {"true": 1, "yes": 1, "false": 0, "no": 0, "": 0, "unspecified": 0, "un
 _MOST_FLAG = 255  # stored as uint8
 _MOST_SIDE = 1 << 31
 _MOST_INDEX = 1 << 31
-_LARGEST = 1e9  # px, far beyond any picture
+_LARGEST = 1e9  # px, far beyond any image
 _MOST_TAGS = 1_000_000
 _SHOWN = 40  # letters of a value in a message
 

@@ -45,7 +45,7 @@ _FRAMES: Mapping[str, base.Frame] = {"auto": "stated", "stored": "stored", "upri
 _PNG = "panoptic_file"
 
 
-def recognise(names: Sequence[str]) -> str | None:
+def recognize(names: Sequence[str]) -> str | None:
     """Return a line with the annotation files; None if no name is one of COCO's, or there is no image."""
     return _recognized(layout.named_files(names), names)
 
@@ -381,8 +381,8 @@ class Source(ListedSource):
         return {"annotations": ",".join(self._digests)} if self.outside else {}
 
     @classmethod
-    def recognise_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return the line of `recognise` for files that begin as annotation files."""
+    def recognize_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        """Return the line of `recognize` for files that begin as annotation files."""
         has_image = any(map(layout.is_image, names))
         return _recognized(layout.annotation_files(tree, names), names) if has_image else None
 

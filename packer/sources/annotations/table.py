@@ -75,8 +75,8 @@ _SHOWN = 20
 _FILES = Field("files", "json", "json", hidden=True)
 
 
-def recognise(names: Sequence[str]) -> str | None:
-    """Return None: `Source.recognise_tables` reads the columns."""
+def recognize(names: Sequence[str]) -> str | None:
+    """Return None: `Source.recognize_tables` reads the columns."""
     return None
 
 
@@ -577,7 +577,7 @@ class Source(ListedSource):
         return self._named
 
     @classmethod
-    def recognise_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+    def recognize_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
         tables = [name for name in names if name.rpartition("/")[2].lower() in _NAMES]
         if not tables or not any(name.lower().endswith(_IMAGES) for name in names):
             return None
@@ -589,7 +589,7 @@ class Source(ListedSource):
         return f"images of {counted(len(tables), 'table')}: {listed(tables)}"
 
     @classmethod
-    def recognise_file(cls, folder: SourceRoot, name: str) -> str | None:
+    def recognize_file(cls, folder: SourceRoot, name: str) -> str | None:
         return f"images of the table {shown(name)}" if suffix_of(name) in SUFFIXES else None
 
     def split_of(self, sample: FileSample) -> str:

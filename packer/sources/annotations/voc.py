@@ -1,4 +1,4 @@
-"""VOC: pictures with boxes in Pascal VOC's XML, and its segmentation masks, from one data set or several (VOCdevkit).
+"""VOC: images with boxes in Pascal VOC's XML, and its segmentation masks, from one data set or several (VOCdevkit).
 
 Layouts, keys and the edges of boxes: packer.sources.annotations._voc_source. Samples are ordered by key.
 
@@ -6,7 +6,7 @@ Fields: key, image (bytes of the file), boxes (float32 (N, 4), edges), and for e
 classes), box_difficult and box_truncated (uint8; 0 if the file does not state them), box_occluded if any file states
 it; parts (json: for each box a list of `{"name", "box"}`, which geometries do not move) if any object has a part; mask
 and object_mask (PNG bytes: classes and numbers of objects, 255 for void; computed if the files show them in colors) if
-all pictures have one; split (int64, from `ImageSets/Main`, or from folders that are named as splits). Hidden: files
+all images have one; split (int64, from `ImageSets/Main`, or from folders that are named as splits). Hidden: files
 (field -> relative path), annotation_file (the XML verbatim, empty if there is none), mask_file and object_mask_file
 (masks in colors verbatim).
 
@@ -35,8 +35,8 @@ from packer.sources.annotations._voc_source import (
     LABEL_MAP,
     XML,
     VOCSource,
+    image_role,
     in_folder,
-    picture_role,
     verbatim,
 )
 
@@ -46,12 +46,12 @@ _COLORS = 3  # channels of a mask in colors
 
 
 class Source(VOCSource):
-    """Pictures with boxes in VOC's XML."""
+    """Images with boxes in VOC's XML."""
 
     kind, title = "voc", "VOC"
     anchor = "image"
     roles: Sequence[FileRole] = (
-        picture_role("image"),
+        image_role("image"),
         ANNOTATION,
         FileRole("mask", "SegmentationClass/ID.png", in_folder("segmentationclass", "png"), need="shared"),
         FileRole("object_mask", "SegmentationObject/ID.png", in_folder("segmentationobject", "png"), need="shared"),
@@ -71,9 +71,9 @@ class Source(VOCSource):
         known_classes: Sequence[str] = (),
         follow_links: bool = False,
     ) -> None:
-        """List the pictures, and read all annotation files once.
+        """List the images, and read all annotation files once.
 
-        task: `detect`: all pictures are samples. `segment`: all pictures with a mask in SegmentationClass. `auto`:
+        task: `detect`: all images are samples. `segment`: all images with a mask in SegmentationClass. `auto`:
         `detect` if there are annotation files. Others: see `Policies` and `VOCSource._list_annotated`.
         """
         base.check_choice("task", task, ("auto", "detect", "segment"))
@@ -153,4 +153,4 @@ class Source(VOCSource):
         return notes
 
 
-recognise = Source.recognise
+recognize = Source.recognize

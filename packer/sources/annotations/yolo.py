@@ -59,7 +59,7 @@ _NO_LABELS = "no label file"
 _FIRST_TRANSPOSED = 5  # EXIF orientations from 5 on exchange the sides
 
 
-def recognise(names: Sequence[str]) -> str | None:
+def recognize(names: Sequence[str]) -> str | None:
     """Return a line that names the set and counts its images, by the usual names of descriptions; else None."""
     description = next((name for name in _USUAL if name in names), None)
     return None if description is None else _sentence(names, description)
@@ -119,7 +119,7 @@ class Source(ListedSource):
         self.notes = [*self.notes, *self._more_notes(len(filled))]
 
     @classmethod
-    def recognise_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+    def recognize_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
         """Return a line for a set with a description of another name, or with label files of YOLO only; else None."""
         images = list(filter(_is_image, names))
         descriptions = _descriptions(tree, names) if images else []

@@ -43,7 +43,7 @@ from packer.sources.arrays._array_fields import LABEL_NAMES, ArrayColumn, ambigu
 from packer.sources.arrays._stored_array import StoredArray, Unread
 from packer.sources.records._random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
 from packer.sources.records._record_fields import RecordField, about_unmoved, escaped, parse_fields
-from packer.sources.records._record_source import FILES, LAYOUTS, beside_first_picture, is_path, opened
+from packer.sources.records._record_source import FILES, LAYOUTS, beside_first_image, is_path, opened
 
 START_BYTES = (1 << 13) + 8  # that tell what a file is: those of HDF5 may follow 8 KiB of the user
 _ONE_PER_IMAGE = ("label", "labels", "target", "targets")  # and `y` next to `x`; elsewhere it may be an axis
@@ -150,12 +150,12 @@ class ArraySource(base.Source):
         return start.startswith(cls.magic)
 
     @staticmethod
-    def recognise(names: Sequence[str]) -> str | None:
+    def recognize(names: Sequence[str]) -> str | None:
         """Return None: the first bytes decide, not names."""
         return None
 
     @classmethod
-    def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
+    def recognize_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
         """Count the files if the first of them begins as one of the format."""
         own = cls.own_files(names)
         if not 0 < len(own) <= cls.most_files:
@@ -356,7 +356,7 @@ class ArraySource(base.Source):
         self.schema = Schema(tuple(found))
         images = [column for column in self._columns if column.field.kind in PIXEL_KINDS]
         self.decodes = any(column.field.codec != "encoded" for column in images)
-        self.companions = beside_first_picture(self.schema)
+        self.companions = beside_first_image(self.schema)
         self._first_image = images[0].field.name if images else None
         # the sizes of samples are those of images, whatever the user named first
         self._sized_entry = images[0].entry if images else self._main

@@ -49,4 +49,4 @@ def _user_block_bytes(start: bytes) -> int:
     return next((size for size in sizes if start[size : size + len(Source.magic)] == Source.magic), 0)
 
 
-recognise = Source.recognise
+recognize = Source.recognize

@@ -64,7 +64,7 @@ class Source(ArraySource):
         return tuple(self.folder.root / name for name in sorted(self._attributes))
 
     @classmethod
-    def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
+    def recognize_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
         """Count the data sets of a folder."""
         found = [name for name in names if name.rpartition("/")[2] == _ATTRIBUTES][:_PROBES]
         count = sum(_is_dataset(folder.read(name)) for name in found) if len(names) > 1 else 0
@@ -151,4 +151,4 @@ class N5Array(BlockedArray):
         return tuple(file.name for file in self._present(index)) or (self._attributes_name,)
 
 
-recognise = Source.recognise
+recognize = Source.recognize

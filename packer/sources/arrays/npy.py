@@ -39,4 +39,4 @@ class Source(ArraySource):
         yield SpanArray(form, is_fortran=found.is_fortran)
 
 
-recognise = Source.recognise
+recognize = Source.recognize

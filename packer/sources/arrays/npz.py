@@ -86,4 +86,4 @@ def _contains_only_arrays(path: Path) -> bool:
         return True  # reading it raises the error
 
 
-recognise = Source.recognise
+recognize = Source.recognize

@@ -1,1 +1,1 @@
-"""Grasp sets: pictures with depth and grasp rectangles. One source per file."""
+"""Grasp sets: images with depth and grasp rectangles. One source per file."""

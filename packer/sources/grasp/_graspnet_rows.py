@@ -38,7 +38,7 @@ class GraspNetRows(NamedTuple):
 
 
 def read_graspnet_rows(data: bytes, path: Path) -> GraspNetRows:
-    """The rows of a file; those that are no place in a picture, NaN or beyond float32, are left out.
+    """The rows of a file; those that are no place in an image, NaN or beyond float32, are left out.
 
     Raises BadInput for a file that is no array of such rows; nothing in it is evaluated or unpickled.
     """

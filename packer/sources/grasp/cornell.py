@@ -4,7 +4,7 @@ A scene is all files `pcdNNNNr.png`, `pcdNNNNd.tiff`, `pcdNNNNcpos.txt`, `pcdNNN
 number, in any folders; a sample is a scene with a cpos file. Samples are ordered by the path of the cpos file, as in
 the loaders of the grasp networks (their splits are cuts of that list).
 
-Fields: key (four digits), rgb (PNG bytes), depth (float32, metres; TIFF bytes or computed), grasps and grasps_negative
+Fields: key (four digits), rgb (PNG bytes), depth (float32, meters; TIFF bytes or computed), grasps and grasps_negative
 (float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis; rectangles with NaN are skipped), object_id and category
 (from `z.txt`, if there is one; -1 and "" for a scene that it does not list). Hidden: files (field -> relative path),
 grasps_file and grasps_negative_file (the label files verbatim, empty for a scene without one).
@@ -137,4 +137,4 @@ def read_table(data: bytes, path: Path, *, strict: bool) -> dict[str, tuple[int,
     return objects
 
 
-recognise = Source.recognise
+recognize = Source.recognize

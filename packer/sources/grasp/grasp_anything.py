@@ -91,8 +91,8 @@ class Source(FileSource):
         self._list(root, Policies(missing, labels=labels), follow_links=follow_links)
 
     @classmethod
-    def recognise(cls, names: Sequence[str]) -> str | None:
-        return super().recognise(names) if any(name.endswith(".pt") for name in names) else None
+    def recognize(cls, names: Sequence[str]) -> str | None:
+        return super().recognize(names) if any(name.endswith(".pt") for name in names) else None
 
     @classmethod
     def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
@@ -328,4 +328,4 @@ def _image_of(stem: str, role: str, images: Collection[str]) -> str:
     return name
 
 
-recognise = Source.recognise
+recognize = Source.recognize

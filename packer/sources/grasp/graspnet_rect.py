@@ -1,15 +1,15 @@
 """GraspNet-1Billion with its planar grasps (rectangles), from one camera or from both.
 
-A sample is a picture `scene_NNNN/<realsense|kinect>/rgb/NNNN.png`, below any folders; `depth/` and `label/` (the mask)
+A sample is an image `scene_NNNN/<realsense|kinect>/rgb/NNNN.png`, below any folders; `depth/` and `label/` (the mask)
 are next to `rgb/`. Its grasps are `rect/NNNN.npy` next to these, else `scene_NNNN/<camera>/NNNN.npy` of the download
 `rect_labels`.
 
-Fields: key (`scene_0000/realsense/0000`), rgb (PNG bytes), depth (PNG bytes, uint16, millimetres, 0 is no measurement),
+Fields: key (`scene_0000/realsense/0000`), rgb (PNG bytes), depth (PNG bytes, uint16, millimeters, 0 is no measurement),
 mask (PNG bytes: 0 background, else an object), grasps (float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis),
 grasp_rows (float64 (N, 7): center x, y, open point x, y, height, score, object), grasp_scores (float32 (N,)),
 grasp_objects (int64 (N,)), camera (text), split (int64: scenes 0 to 99 train, to 129 test_seen, to 159 test_similar, to
-189 test_novel, other beyond). Hidden: files (field -> relative path), grasps_file (verbatim, empty for a picture
-without one). A depth or mask that no picture has is no field.
+189 test_novel, other beyond). Hidden: files (field -> relative path), grasps_file (verbatim, empty for an image
+without one). A depth or mask that no image has is no field.
 """
 
 import re
@@ -78,7 +78,7 @@ class Source(FileSource):
     def __init__(
         self, root: Path | FileTree, *, missing: str = "keep", own_splits: bool = True, follow_links: bool = False
     ) -> None:
-        """List the pictures.
+        """List the images.
 
         missing: see `Policies`. own_splits: the samples have the splits of their scenes. follow_links: follow links out
         of the folder.
@@ -103,4 +103,4 @@ class Source(FileSource):
         return {"camera": sample.key.split("/")[1]}
 
 
-recognise = Source.recognise
+recognize = Source.recognize

@@ -44,11 +44,11 @@ class Source(FileSource):
     def __init__(
         self, root: Path | FileTree, *, missing: str = "keep", labels: str = "strict", follow_links: bool = False
     ) -> None:
-        """List the pictures. Options: see `Policies`; follow_links: follow links out of the folder."""
+        """List the images. Options: see `Policies`; follow_links: follow links out of the folder."""
         self._list(root, Policies(missing=missing, labels=labels), follow_links=follow_links)
 
     def order(self, sample: FileSample) -> Any:
         return int(sample.key), sample.key
 
 
-recognise = Source.recognise
+recognize = Source.recognize

@@ -4,7 +4,7 @@ A view is all files that begin with one `<i>_<object>_` in one folder; this begi
 relative path, as in the loaders of the grasp networks: `Jacquard_Dataset_10` comes before `Jacquard_Dataset_2`, so the
 order, and any cut of it, differs between nestings.
 
-Fields: key, rgb (PNG bytes), depth (TIFF bytes, float32, metres), depth_stereo (the same; -1 marks a pixel without a
+Fields: key, rgb (PNG bytes), depth (TIFF bytes, float32, meters), depth_stereo (the same; -1 marks a pixel without a
 measurement), mask (PNG bytes), grasps (float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis), grasp_rows
 (float64 (N, 5): x, y, theta in degrees, opening, jaw; all rows of the file, in its order, that are finite), object_id
 (text). Hidden: files (field -> relative path), grasps_file (verbatim, empty for a view without one). A depth or mask
@@ -87,4 +87,4 @@ class Source(FileSource):
         return {"object_id": sample.key.partition("_")[2]}
 
 
-recognise = Source.recognise
+recognize = Source.recognize

@@ -187,4 +187,4 @@ def _listed_keys(data: bytes, path: Path) -> Iterable[str]:
         yield f"{sequence.strip().strip('/').removeprefix('./')}/{name}"
 
 
-recognise = Source.recognise
+recognize = Source.recognize

@@ -184,4 +184,4 @@ def _scene(sample: FileSample) -> str:
     return sample.key.rpartition("/")[2].partition("_")[0]
 
 
-recognise = Source.recognise
+recognize = Source.recognize

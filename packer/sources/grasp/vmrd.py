@@ -28,7 +28,7 @@ from packer.sources._file_source import Groups, Policies
 from packer.sources._listed_source import FileRole, LabelFile, Parsed
 from packer.sources._message_texts import listed, shown
 from packer.sources._trees.file_tree import FileTree
-from packer.sources.annotations._voc_source import ANNOTATION, XML, VOCSource, in_folder, picture_role
+from packer.sources.annotations._voc_source import ANNOTATION, XML, VOCSource, image_role, in_folder
 from packer.sources.annotations._voc_xml import AnnotatedObject, Annotation
 from packer.sources.grasp._label_files import points, read_rows, verbatim
 
@@ -45,7 +45,7 @@ class Source(VOCSource):
     anchor = "rgb"
     recognized_by = (("rgb", XML, _GRASPS),)
     roles: Sequence[FileRole] = (
-        picture_role("rgb"),
+        image_role("rgb"),
         ANNOTATION,
         FileRole(_GRASPS, "Grasps/ID.txt", in_folder("grasps", "txt"), verbatim(_GRASPS), "labels"),
     )
@@ -62,7 +62,7 @@ class Source(VOCSource):
         known_classes: Sequence[str] = (),
         follow_links: bool = False,
     ) -> None:
-        """List the pictures, and read all annotation files once. Options: see `Policies` and `_list_annotated`."""
+        """List the images, and read all annotation files once. Options: see `Policies` and `_list_annotated`."""
         self._list_annotated(
             root,
             Policies(missing, labels=labels),
@@ -74,7 +74,7 @@ class Source(VOCSource):
         )
 
     @classmethod
-    def recognise_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+    def recognize_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
         """Return None: a set is recognized by the names of its folders alone."""
         return None
 
@@ -147,4 +147,4 @@ def _inconsistent(found: Annotation, grasps: Sequence[int]) -> Iterator[str]:
             yield f"{label}: {listed(map(str, sorted(wrong)))}"
 
 
-recognise = Source.recognise
+recognize = Source.recognize

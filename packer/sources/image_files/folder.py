@@ -36,7 +36,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".
 _SHOWN_CLASSES = 10
 
 
-def recognise(names: Sequence[str]) -> str | None:
+def recognize(names: Sequence[str]) -> str | None:
     """Return a line that counts the images, whatever their format; None if there are none."""
     images = [name for name in names if _is_image(name)]
     others = sum(suffix_of(name) in _unread_images.SUFFIXES for name in names) if len(images) < len(names) else 0

@@ -40,7 +40,7 @@ _OBJECTS = Field("objects", "json", "json")
 _OPTIONAL = "polygons_file"
 
 
-def recognise(names: Sequence[str]) -> str | None:
+def recognize(names: Sequence[str]) -> str | None:
     """Return a line that names the published layouts that files fit; None for none."""
     layouts = " or ".join(layout.name for layout in layouts_of(names))
     return f"pairs like {layouts}: images with masks, matched by name" if layouts else None
@@ -162,7 +162,7 @@ class Source(FileSource):
             self._sets = read_image_sets(
                 self.folder,
                 self._extras,
-                pictures={paths["image"][0]: key for (_, key), paths in self._groups.items() if "image" in paths},
+                images={paths["image"][0]: key for (_, key), paths in self._groups.items() if "image" in paths},
                 samples=[sample.key for sample in self._samples],
                 task="Segmentation",
             )

@@ -31,7 +31,7 @@ from packer.sources._name_words import ordered_splits
 from packer.sources.objects._object_fields import FieldsRequest, ObjectField, described, entry_of, fields_of
 from packer.sources.objects._object_rows import ObjectRows
 from packer.sources.objects._object_values import Axes, is_pil_image, sound_values
-from packer.sources.records._record_source import beside_first_picture, is_path
+from packer.sources.records._record_source import beside_first_image, is_path
 
 KIND = "object"
 KeyRequest = str | Sequence[str] | Callable[[int], str] | None
@@ -100,7 +100,7 @@ class ObjectSource(base.Source):
         every = [each.field for each in self._fields]
         has_files = any(each.kind in _FILE_KINDS for each in every)
         self.schema = Schema((Field(KEY, "text", "text"), *every, *([_FILES] if has_files else [])))
-        self.companions = beside_first_picture(self.schema)
+        self.companions = beside_first_image(self.schema)
         self._images = [each.name for each in every if each.kind in PIXEL_KINDS]
         self._options = {} if axes == "auto" else {"axes": axes}
         probes = dict(sound_values(lambda row: (row, self._values(row, samples[row])), samples))

@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
 _FORMS = {"png", "jpg", "jpeg", "webp", "bmp", "encoded", "bytes", "raw"}
 _WIDE = ("uint16", "float32", "float64")
 _FEW_VALUES = 16  # of a mask
-_COLOUR = 3  # channels, and dimensions of their array
+_COLOR = 3  # channels, and dimensions of their array
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class RecordField:
 
     @property
     def is_named(self) -> bool:
-        """Whether a name shows the kind of the pictures: images, labels or depth."""
-        return _is_picture_name(self.name) or any(has_labels(each) or says_depth(each) for each in self.entries)
+        """Whether a name shows the kind of the images: images, labels or depth."""
+        return _is_image_name(self.name) or any(has_labels(each) or says_depth(each) for each in self.entries)
 
 
 def split_fields(text: str) -> list[str]:
@@ -131,10 +131,10 @@ def parse_fields(texts: Sequence[str], kinds: Sequence[str] = KINDS) -> list[Rec
 
 def in_order(fields: Sequence[RecordField]) -> list[RecordField]:
     """Sort fields that no user declared: first those with names of images."""
-    return sorted(fields, key=lambda field: (field.name != "image", not _is_picture_name(field.name)))
+    return sorted(fields, key=lambda field: (field.name != "image", not _is_image_name(field.name)))
 
 
-def _is_picture_name(name: str) -> bool:
+def _is_image_name(name: str) -> bool:
     found = set(words(name)) - _FORMS
     return bool(found) and found <= IMAGES
 
@@ -142,8 +142,8 @@ def _is_picture_name(name: str) -> bool:
 # ---- what values are
 
 
-class _PictureFacts(NamedTuple):
-    """Facts in the header of a picture: one channel or a palette; 16 bits or floats in one channel; an array file."""
+class _ImageFacts(NamedTuple):
+    """Facts in the header of an image: one channel or a palette; 16 bits or floats in one channel; an array file."""
 
     is_gray: bool
     is_wide: bool
@@ -158,50 +158,50 @@ def says_depth(entry: str) -> bool:
 def kind_of_bytes(values: Sequence[bytes], entry: str) -> str:
     """Return the kind of some values of one entry: image, mask, depth, text or bytes.
 
-    If most values are pictures, the others are bad samples. Pictures of one channel whose entry is named as labels,
+    If most values are images, the others are bad samples. Images of one channel whose entry is named as labels,
     such as `seg.png`, are masks, or bytes if they have 16 bits. An array file (.npy) is a depth only if it is
     named so: boxes and embeddings are arrays, too. Text is UTF-8 without control characters.
     """
-    pictures = _pictures(values)
-    if pictures and len({each.is_wide for each in pictures}) == 1:
-        if pictures[0].is_wide:
-            is_depth = says_depth(entry) or not all(each.is_npy for each in pictures)
+    images = _images(values)
+    if images and len({each.is_wide for each in images}) == 1:
+        if images[0].is_wide:
+            is_depth = says_depth(entry) or not all(each.is_npy for each in images)
             return "depth" if is_depth and not has_labels(entry) else "bytes"
-        return "mask" if has_labels(entry) and all(each.is_gray for each in pictures) else "image"
+        return "mask" if has_labels(entry) and all(each.is_gray for each in images) else "image"
     return "text" if all(map(_is_text, values)) and any(values) else "bytes"
 
 
 def readings(values: Sequence[Any]) -> tuple[str, ...]:
-    """Return the two kinds that pictures of one channel can have; empty for all other values."""
-    pictures = _pictures(values)
-    if not pictures or not all(each.is_gray for each in pictures):
+    """Return the two kinds that images of one channel can have; empty for all other values."""
+    images = _images(values)
+    if not images or not all(each.is_gray for each in images):
         return ()
-    return ("depth", "mask:uint16") if pictures[0].is_wide else ("image", "mask")
+    return ("depth", "mask:uint16") if images[0].is_wide else ("image", "mask")
 
 
-def are_pictures(values: Sequence[bytes]) -> bool:
-    """Whether most values are pictures that packer reads, by their headers."""
-    return bool(_pictures(values)) or not values
+def are_images(values: Sequence[bytes]) -> bool:
+    """Whether most values are images that packer reads, by their headers."""
+    return bool(_images(values)) or not values
 
 
-def _pictures(values: Sequence[Any]) -> list[_PictureFacts]:
-    """Return the facts of all values that are pictures, if most are; otherwise nothing."""
-    found = [each for each in map(_picture, values) if each]
+def _images(values: Sequence[Any]) -> list[_ImageFacts]:
+    """Return the facts of all values that are images, if most are; otherwise nothing."""
+    found = [each for each in map(_image, values) if each]
     return found if 2 * len(found) > len(values) else []
 
 
-def _picture(value: Any) -> _PictureFacts | None:
-    """Return the facts of a picture file or of an array of pixels; None for anything else."""
+def _image(value: Any) -> _ImageFacts | None:
+    """Return the facts of an image file or of an array of pixels; None for anything else."""
     if isinstance(value, np.ndarray):
-        is_gray = value.ndim == _COLOUR - 1 or (value.ndim == _COLOUR and value.shape[2] == 1)
-        is_image = is_gray or (value.ndim == _COLOUR and value.shape[2] == _COLOUR)
-        return _PictureFacts(is_gray, is_wide=False, is_npy=False) if is_image and value.dtype == np.uint8 else None
+        is_gray = value.ndim == _COLOR - 1 or (value.ndim == _COLOR and value.shape[2] == 1)
+        is_image = is_gray or (value.ndim == _COLOR and value.shape[2] == _COLOR)
+        return _ImageFacts(is_gray, is_wide=False, is_npy=False) if is_image and value.dtype == np.uint8 else None
     try:
         header = sniff(value, MOST_PIXELS)
     except (DamagedImage, TypeError):
         return None
     is_wide = header.channels == 1 and header.dtype in _WIDE
-    return _PictureFacts(header.channels == 1 or header.palette, is_wide, header.format == "npy")
+    return _ImageFacts(header.channels == 1 or header.palette, is_wide, header.format == "npy")
 
 
 def shows_labels(pixels: npt.NDArray[Any]) -> bool:
@@ -232,7 +232,7 @@ def decoded(field: RecordField, data: bytes) -> Any:
 
 
 def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
-    """Return the note that geometries move pictures only. else_moved: what packer would move under other names."""
+    """Return the note that geometries move images only. else_moved: what packer would move under other names."""
     found = [
         field
         for field in fields
@@ -248,7 +248,7 @@ def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
         return []
     return [
         f"{listed(names)}: stored as they are: no geometry moves them, nor --resize: boxes, points or pixels among "
-        f"them stay behind their picture{f'; {else_moved}' if else_moved else ''}"
+        f"them stay behind their image{f'; {else_moved}' if else_moved else ''}"
     ]
 
 

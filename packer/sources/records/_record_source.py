@@ -157,8 +157,8 @@ class RecordSource(base.Source):
         """Return the field with its kind and dtype; raises InvalidRequest if the values do not have that kind."""
         return field
 
-    def pictures(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Return those of some values that may be pictures: bytes of files, or arrays of pixels."""
+    def images(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Return those of some values that may be images: bytes of files, or arrays of pixels."""
         return [value for value in values if isinstance(value, bytes)]
 
     def value_of(self, field: RecordField, entries: Mapping[str, Any]) -> Any:
@@ -176,12 +176,12 @@ class RecordSource(base.Source):
     # ---- recognition
 
     @classmethod
-    def recognise(cls, names: Sequence[str]) -> str | None:
-        """Return None: names do not show it; see `recognise_content`."""
+    def recognize(cls, names: Sequence[str]) -> str | None:
+        """Return None: names do not show it; see `recognize_content`."""
         return None
 
     @classmethod
-    def recognise_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
+    def recognize_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
         """Return how many files there are if one of them begins as a file of this layout."""
         chosen = names if len(names) == 1 else list(filter(cls.file_name.search, names))
         for name in chosen:
@@ -231,7 +231,7 @@ class RecordSource(base.Source):
         self._files = RecordFiles(self._folder, files)  # closes the files that were read for the schema
         used = {*chosen, *self._tables}
         self._extras = [name for name in names if name not in used and not self.ignored.search(name)]
-        self.companions = beside_first_picture(self.schema)
+        self.companions = beside_first_image(self.schema)
         self._main = next((field.name for field in self.schema if field.kind in PIXEL_KINDS), None)
         self.notes.append(f"{counted(len(self), self.row)} in {counted(len(files), self.noun)}")
         self.notes += self._about_fields()
@@ -358,7 +358,7 @@ class RecordSource(base.Source):
                 field.name: kinds
                 for declared, field, each in zip(fields, typed, values, strict=True)
                 if declared.kind is None and field.kind in ("image", "depth") and not field.is_named
-                if (kinds := readings(self.pictures(each)))
+                if (kinds := readings(self.images(each)))
             }
             if undecided:
                 raise InvalidRequest(self._about_undecided(undecided, typed))
@@ -377,7 +377,7 @@ class RecordSource(base.Source):
             lines.append(f"--features {shell_word(','.join(shown_fields))}")
         kinds = listed(f"{name} ({' or '.join(each)})" for name, each in undecided.items())
         return (
-            f"{shown(str(self.root))}: cannot decide what pictures of one channel next to others are: {kinds}; use "
+            f"{shown(str(self.root))}: cannot decide what images of one channel next to others are: {kinds}; use "
             f"{' or '.join(lines)}"
         )
 
@@ -392,7 +392,7 @@ class RecordSource(base.Source):
                 )
             if (field.name, field.kind) == ("image", "depth"):
                 yield (
-                    "image: pictures of one channel of 16 bits or floats: taken as a depth, float32 of shape "
+                    "image: images of one channel of 16 bits or floats: taken as a depth, float32 of shape "
                     "(1, H, W), and not as an image, which has 8 bits"
                 )
         if self._main is not None:
@@ -503,8 +503,8 @@ def opened(root: Path, *, follow_links: bool) -> tuple[SourceRoot, list[str], li
     return SourceRoot(root, follow_links), listing.names, listing.notes()
 
 
-def beside_first_picture(schema: Schema) -> tuple[str, ...]:
-    """Return the names of all picture fields but the first."""
+def beside_first_image(schema: Schema) -> tuple[str, ...]:
+    """Return the names of all image fields but the first."""
     return tuple(field.name for field in schema if field.kind in PIXEL_KINDS)[1:]
 
 

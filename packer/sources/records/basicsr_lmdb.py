@@ -35,7 +35,7 @@ SPECIFICITY = -1
 VALUE = "value"  # the entry of a record in `features`
 _TEXT, _PICKLE, _ = SIDE_FILES
 _KINDS = ("image", "mask", "depth", "numbers")
-_GRAY, _COLOUR, _MOST_CHANNELS = 1, 3, 4
+_GRAY, _COLOR, _MOST_CHANNELS = 1, 3, 4
 _NO_SIZE = (0, 0, 0)
 _Size = tuple[int, int, int]  # height, width, channels; zeros for an image file
 _Form = tuple[Literal["uint8", "uint16", "file"], int]  # and the number of channels, 0 for a file
@@ -110,7 +110,7 @@ class Source(LMDBSource):
         field = self._declared() or self._by_sizes(forms, dtypes)
         if field is None:
             raise InvalidRequest(
-                f"{shown(str(self.root))}: pictures of several kinds in one LMDB: {found}; pack the original files"
+                f"{shown(str(self.root))}: images of several kinds in one LMDB: {found}; pack the original files"
             )
         if field.kind == "depth" and _FILE in forms:
             found += " (16 bit, 1 channel)"
@@ -120,7 +120,7 @@ class Source(LMDBSource):
         self.decodes = bool(dtypes) and field.kind != "numbers"
         usual = {"image": "uint8", "mask": field.dtype or "uint8", "depth": dtypes[-1] if dtypes else "uint16"}
         dtype = usual.get(str(field.kind), dtypes[-1] if dtypes else "uint8")
-        self._fields = [replace(field, dtype=dtype, dimensions=_COLOUR)]
+        self._fields = [replace(field, dtype=dtype, dimensions=_COLOR)]
         return [self._fields[0].field if field.kind == "numbers" else field.field]
 
     def _declared(self) -> RecordField | None:
@@ -140,7 +140,7 @@ class Source(LMDBSource):
         channels = {count for dtype, count in forms if dtype != "file"}
         if set(forms) == {_FILE} and self._are_depth_files():
             return RecordField("depth", (VALUE,), "depth")
-        if dtypes in ([], ["uint8"]) and channels <= {_GRAY, _COLOUR}:
+        if dtypes in ([], ["uint8"]) and channels <= {_GRAY, _COLOR}:
             return RecordField("image", (VALUE,), "image")
         if dtypes == ["uint16"] and channels == {_GRAY}:
             return RecordField("depth", (VALUE,), "depth")
@@ -169,18 +169,18 @@ class Source(LMDBSource):
         if dtype == "file":
             if not file_suffixes(record):
                 size = f"{height} x {width} x {channels}" if channels else "of a size that is not known"
-                raise BadInput(f"{len(record)} bytes are neither pixels {size} nor a picture file")
+                raise BadInput(f"{len(record)} bytes are neither pixels {size} nor an image file")
             if kind == "numbers":
-                raise BadInput("a picture file, where others are pixels")
+                raise BadInput("an image file, where others are pixels")
             return record
         pixels: npt.NDArray[Any] = np.frombuffer(record, "<u2" if dtype == "uint16" else "u1")
         pixels = pixels.reshape(height, width, channels).astype(dtype)
-        if channels >= _COLOUR:  # blue, green, red, and alpha after them
-            pixels = pixels[:, :, [2, 1, 0, *range(_COLOUR, channels)]]
+        if channels >= _COLOR:  # blue, green, red, and alpha after them
+            pixels = pixels[:, :, [2, 1, 0, *range(_COLOR, channels)]]
         if kind == "numbers" and dtype == expected:
             return np.ascontiguousarray(pixels)
-        if kind == "image" and dtype == "uint8" and channels in (_GRAY, _COLOUR):
-            return np.ascontiguousarray(np.broadcast_to(pixels, (height, width, _COLOUR)))
+        if kind == "image" and dtype == "uint8" and channels in (_GRAY, _COLOR):
+            return np.ascontiguousarray(np.broadcast_to(pixels, (height, width, _COLOR)))
         if kind != "image" and channels == _GRAY and (dtype == expected or (kind == "mask" and dtype == "uint8")):
             return np.ascontiguousarray(pixels[:, :, 0])
         raise BadInput(f"{_shown((dtype, channels))}: not a {kind} of this set")
@@ -190,7 +190,7 @@ class Source(LMDBSource):
         return re.sub(r"(?i)(?<=[^/])\.(?:jpg|png)$", "", self._names[index])
 
 
-recognise = Source.recognise
+recognize = Source.recognize
 
 
 def _pickled_sizes(data: bytes, keys: Sequence[str], path: Path) -> Sequence[_Size]:
@@ -228,13 +228,13 @@ def _without_frame(key: str) -> str:
 def _size(numbers: Sequence[str], order: Sequence[int], path: Path) -> _Size:
     """Return height, width and channels. order: their positions. Raises BadInput."""
     if len(numbers) != len(order) or not all(number.isdecimal() and len(number) < 10 for number in numbers):
-        raise BadInput(f"{path}: expected three lengths of a picture, found {'_'.join(numbers)[:60]!r}")
+        raise BadInput(f"{path}: expected three lengths of an image, found {'_'.join(numbers)[:60]!r}")
     height, width, channels = (int(numbers[at]) for at in order)
     if not 0 < height * width <= MOST_PIXELS or not 0 < channels <= _MOST_CHANNELS:
-        raise BadInput(f"{path}: {height} x {width} x {channels}: expected a picture of 1 to 4 channels")
+        raise BadInput(f"{path}: {height} x {width} x {channels}: expected an image of 1 to 4 channels")
     return height, width, channels
 
 
 def _shown(form: _Form) -> str:
     dtype, channels = form
-    return "picture files" if dtype == "file" else f"{dtype} pixels of {counted(channels, 'channel')}"
+    return "image files" if dtype == "file" else f"{dtype} pixels of {counted(channels, 'channel')}"

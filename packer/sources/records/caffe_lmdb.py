@@ -21,7 +21,7 @@ from packer.sources.records._record_source import IMAGE, LABEL
 
 SPECIFICITY = -1
 _NUMBERED = re.compile(r"[0-9]{8}_(.+)", re.DOTALL)
-_GRAY, _COLOUR = 1, 3
+_GRAY, _COLOR = 1, 3
 
 
 class Source(LMDBSource):
@@ -79,7 +79,7 @@ class Source(LMDBSource):
         return self._paths[index]
 
 
-recognise = Source.recognise
+recognize = Source.recognize
 
 
 def pixels(datum: Datum) -> npt.NDArray[np.uint8]:
@@ -87,9 +87,9 @@ def pixels(datum: Datum) -> npt.NDArray[np.uint8]:
     channels, height, width = datum.channels, datum.height, datum.width
     if not datum.data and datum.has_floats:
         raise BadInput("it contains float_data, numbers and no image; packer does not read these")
-    if channels not in (_GRAY, _COLOUR) or height < 1 or width < 1 or height * width > MOST_PIXELS:
+    if channels not in (_GRAY, _COLOR) or height < 1 or width < 1 or height * width > MOST_PIXELS:
         raise BadInput(f"raw pixels of {channels} channels, {height} x {width}: expected 1 or 3 channels of an image")
     if channels * height * width != len(datum.data):
         raise BadInput(f"raw pixels of {channels} x {height} x {width}, but {len(datum.data)} bytes")
     planes = np.frombuffer(datum.data, np.uint8).reshape(channels, height, width)
-    return np.ascontiguousarray(np.broadcast_to(planes[::-1], (_COLOUR, height, width)).transpose(1, 2, 0))
+    return np.ascontiguousarray(np.broadcast_to(planes[::-1], (_COLOR, height, width)).transpose(1, 2, 0))

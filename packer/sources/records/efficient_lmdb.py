@@ -37,4 +37,4 @@ class Source(LMDBSource):
         return {"image": image, "label": np.int64(label)}
 
 
-recognise = Source.recognise
+recognize = Source.recognize

@@ -142,7 +142,7 @@ class Source(LMDBSource):
         return {**values, "label": np.int64(self._labels[index])} if self._labels else values
 
 
-recognise = Source.recognise
+recognize = Source.recognize
 
 
 class _Originals:
@@ -172,7 +172,7 @@ class _Originals:
         self.labels = [numbers[name.partition("/")[0]] for name in self.names]
         self.digest = hashlib.sha256(b"".join(os.fsencode(name) + b"\0" for name in self.names)).hexdigest()
         if not self.names:
-            raise InvalidRequest(f"{shown(str(root))}: --labels-from: no pictures in folders that are their classes")
+            raise InvalidRequest(f"{shown(str(root))}: --labels-from: no images in folders that are their classes")
 
 
 def _order(name: str) -> tuple[str, str, str]:

@@ -218,7 +218,7 @@ class Source(RecordSource):
         return {**values, self._vector: labels} if self._vector else values
 
 
-recognise = Source.recognise
+recognize = Source.recognize
 
 
 def _face_images(first: _RecordPlace) -> int | None:

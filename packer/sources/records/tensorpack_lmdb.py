@@ -29,7 +29,7 @@ from packer.sources.records._record_fields import RecordField, decoded, in_order
 
 SPECIFICITY = -1
 PIXEL_ORDERS = ("bgr", "rgb")
-_COLOUR, _DIMENSIONS = 3, 8
+_COLOR, _DIMENSIONS = 3, 8
 _NUMBER_TYPES = (bool, int, float, np.generic, np.ndarray)
 
 
@@ -94,9 +94,9 @@ class Source(LMDBSource):
             self.notes.append(
                 f"components left out, since not every record has them: {listed(sorted(absent))}; --features takes some"
             )
-        pictures = [name for name, kind in kinds.items() if kind == "image"]
+        images = [name for name, kind in kinds.items() if kind == "image"]
         whole = [name for name, kind in kinds.items() if kind == "number" and _is_whole(found[name][0])]
-        usual = {group[0]: called for group, called in ((pictures, "image"), (whole, "label")) if len(group) == 1}
+        usual = {group[0]: called for group, called in ((images, "image"), (whole, "label")) if len(group) == 1}
         names = FieldNames(usual.values())
         return in_order([RecordField(usual.get(name) or names.of_entry(name), (name,)) for name in kinds])
 
@@ -117,7 +117,7 @@ class Source(LMDBSource):
             self._pixel_fields.add(field.name)
         return field
 
-    def pictures(self, values: Sequence[Any]) -> Sequence[Any]:
+    def images(self, values: Sequence[Any]) -> Sequence[Any]:
         files = [value if _bytes(value) is None else _bytes(value) for value in values]
         return [value for value in files if isinstance(value, (bytes, np.ndarray))]
 
@@ -146,18 +146,18 @@ class Source(LMDBSource):
 
     def _pixels(self, field: RecordField, value: "np.ndarray[Any, Any]") -> Any:
         """Return pixels as the schema has them; raises BadInput."""
-        array = value[:, :, 0] if value.ndim == _COLOUR and value.shape[2] == 1 else value
-        is_gray = array.ndim == _COLOUR - 1
-        if field.kind == "image" and array.dtype == np.uint8 and array.ndim == _COLOUR and array.shape[2] == _COLOUR:
+        array = value[:, :, 0] if value.ndim == _COLOR and value.shape[2] == 1 else value
+        is_gray = array.ndim == _COLOR - 1
+        if field.kind == "image" and array.dtype == np.uint8 and array.ndim == _COLOR and array.shape[2] == _COLOR:
             return np.ascontiguousarray(array[:, :, ::-1] if self._is_bgr else array)
         if field.kind == "image" and array.dtype == np.uint8 and is_gray:
-            return np.ascontiguousarray(np.repeat(array[:, :, None], _COLOUR, axis=2))
+            return np.ascontiguousarray(np.repeat(array[:, :, None], _COLOR, axis=2))
         if field.kind == "mask" and array.dtype.name in ("uint8", field.dtype) and is_gray:
             return array
         raise BadInput(f"expected the pixels of a {field.kind}, found {_described(value)}")
 
 
-recognise = Source.recognise
+recognize = Source.recognize
 
 
 def _kind_of(name: str, value: Any) -> str:
@@ -176,7 +176,7 @@ def _kind_of(name: str, value: Any) -> str:
 
 
 def _is_image(array: "np.ndarray[Any, Any]") -> bool:
-    return array.ndim == _COLOUR - 1 or (array.ndim == _COLOUR and array.shape[2] in (1, _COLOUR))
+    return array.ndim == _COLOR - 1 or (array.ndim == _COLOR and array.shape[2] in (1, _COLOR))
 
 
 def _typed_numbers(field: RecordField, values: Sequence[Any]) -> RecordField:

@@ -180,14 +180,14 @@ class Source(RecordSource):
         if absent:
             self.notes.append(f"features left out: {reason}; --features takes some")
         fields = in_order(fields)
-        pictures = [
+        images = [
             field
             for field in fields
             if isinstance(found[field.entries[0]][0], list)
-            and kind_of_bytes(self.pictures(found[field.entries[0]]), field.entries[0]) == "image"
+            and kind_of_bytes(self.images(found[field.entries[0]]), field.entries[0]) == "image"
         ]
-        if len(pictures) == 1 and "image" not in usual:
-            fields = [replace(field, name="image") if field is pictures[0] else field for field in fields]
+        if len(images) == 1 and "image" not in usual:
+            fields = [replace(field, name="image") if field is images[0] else field for field in fields]
         return fields
 
     def typed(self, field: RecordField, values: Sequence[Any]) -> RecordField:
@@ -205,7 +205,7 @@ class Source(RecordSource):
                 f"option features: {field.shown()}: {name} contains {'bytes' if is_numeric else 'numbers'}"
             )
         if isinstance(values[0], list):
-            return replace(field, kind=field.kind or kind_of_bytes(self.pictures(values), name))
+            return replace(field, kind=field.kind or kind_of_bytes(self.images(values), name))
         dtypes = Counter(value.dtype.name for value in values if len(value))
         kind = field.kind or ("number" if all(len(value) == 1 for value in values) else "numbers")
         dtype = dtypes.most_common(1)[0][0] if dtypes else values[0].dtype.name
@@ -226,7 +226,7 @@ class Source(RecordSource):
                 f"once as numbers, such as x={escaped(name)}:numbers"
             )
 
-    def pictures(self, values: Sequence[Any]) -> Sequence[Any]:
+    def images(self, values: Sequence[Any]) -> Sequence[Any]:
         return [data for value in values if isinstance(value, list) for data in value[:1]]
 
     def value_of(self, field: RecordField, entries: Mapping[str, Any]) -> Any:
@@ -255,7 +255,7 @@ class Source(RecordSource):
         return numbers[0]
 
 
-recognise = Source.recognise
+recognize = Source.recognize
 
 
 def _spans(index: bytes, size: int) -> list[tuple[int, int]]:

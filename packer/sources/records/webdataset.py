@@ -26,7 +26,7 @@ from packer.sources import base
 from packer.sources._field_names import FieldNames, check_gaps
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources.records._random_access_files import HeaderReader, OpenFile, UnpackedFile
-from packer.sources.records._record_fields import RecordField, are_pictures, decoded, in_order, kind_of_bytes
+from packer.sources.records._record_fields import RecordField, are_images, decoded, in_order, kind_of_bytes
 from packer.sources.records._record_source import RecordSource, is_path
 
 SPECIFICITY = -1
@@ -182,13 +182,13 @@ class Source(RecordSource):
             values=sum(map(len, self._suffixes)),
             advice="a key ends at its first dot; rename the members, or name some in --features, such as image=jpg",
         )
-        pictures = tuple(suffix for suffix in _KINDS["image"] if suffix in suffixes)
-        if any(sum(suffix in pictures for suffix in each) > 1 for each in self._suffixes):
-            pictures = pictures[:1]
-        fields = [RecordField("image", pictures)] if pictures else []
+        images = tuple(suffix for suffix in _KINDS["image"] if suffix in suffixes)
+        if any(sum(suffix in images for suffix in each) > 1 for each in self._suffixes):
+            images = images[:1]
+        fields = [RecordField("image", images)] if images else []
         names = FieldNames(field.name for field in fields)
         for suffix in suffixes:
-            if suffix not in pictures:
+            if suffix not in images:
                 name = suffix.rpartition(".")[0] if _kind(suffix) == "image" and "." in suffix else suffix
                 fields.append(RecordField(names.of_entry(name, _USUAL.get(suffix, "")), (suffix,)))
         return in_order(fields)
@@ -210,7 +210,7 @@ class Source(RecordSource):
             raise InvalidRequest(f"option features: {field.shown()}: a member of a tar has one number, or is json")
         if kind in (None, "image") and field.kind is None:
             found = kind_of_bytes(values, field.entries[0]) if values else "bytes"
-            is_wide_mask = found == "bytes" and bool(values) and are_pictures(values)
+            is_wide_mask = found == "bytes" and bool(values) and are_images(values)
             kind = found if is_wide_mask or found in ("depth", "mask") else kind or "bytes"
         return replace(field, kind=kind, dtype="int64" if kind == "number" else field.dtype)
 
@@ -280,7 +280,7 @@ class Source(RecordSource):
         return {field.name: f"{stem}.{_present(field, suffixes)}" for field in self._fields if field.kind != "number"}
 
 
-recognise = Source.recognise
+recognize = Source.recognize
 
 
 def _split(name: str) -> tuple[str, str] | None:

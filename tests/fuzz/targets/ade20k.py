@@ -1,4 +1,4 @@
-"""Labels of ADE20K in full: tables of objects, JSON, and pictures whose colours are classes."""
+"""Labels of ADE20K in full: tables of objects, JSON, and images whose colors are classes."""
 
 import json
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ def seeds() -> Iterator[bytes]:
     yield b'001 # 0 # 1 # sky # sky # ""\n002 # 1 # 0 # seat, bench # seat #2 # "open, red"\n'
     yield b'1#0#0#wall#wall#""\r\n'
     yield b'{"annotation": {"filename": "1.jpg", "object": [{"id": 0, "crop": 0.5}]}}'
-    colours = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
-    yield cv2.imencode(".png", colours)[1].tobytes()
+    colors = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    yield cv2.imencode(".png", colors)[1].tobytes()
 
 
 def check(data: bytes) -> None:

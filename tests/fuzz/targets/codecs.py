@@ -9,7 +9,7 @@ from packer.codecs.base import Codec
 from packer.errors import PackerError
 from packer.schema import Field
 from tests.fuzz.target import Disagreement
-from tests.support import picture_files
+from tests.support import image_files
 
 _FIELDS = (
     Field("a", "image", "raw", dtype="uint8", shape=(None, None, 3)),
@@ -43,7 +43,7 @@ MOST_BYTES = 2048
 
 def seeds() -> Iterator[bytes]:
     """One byte that says which field, and a record."""
-    small = picture_files.colours(height=3, width=5)
+    small = image_files.colors(height=3, width=5)
     depth = small[:, :, 0].astype(np.float32)
     values = (small, depth, np.zeros((2, 4, 2), np.float32), np.zeros((2, 3), np.int64), np.array([True, False, True]))
     ids = small[:, :, 0].astype(np.uint16) * 200

@@ -16,7 +16,7 @@ _SAMPLES = 3
 _MAGIC = recordio_frames.MAGIC.to_bytes(4, "little")
 _PLACES_BYTES = 16 * _SAMPLES
 _SCHEMA = built_packs.SCHEMA
-_BLOBS = (b"a picture", b"abcd" + _MAGIC + b"efgh" + _MAGIC, b"")
+_BLOBS = (b"an image", b"abcd" + _MAGIC + b"efgh" + _MAGIC, b"")
 TOKENS = (
     _MAGIC,
     _MAGIC + b"\x04\0\0\x20",

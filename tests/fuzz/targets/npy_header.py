@@ -1,4 +1,4 @@
-"""npy as a picture: header and pixels, compared with NumPy's reader."""
+"""npy as an image: header and pixels, compared with NumPy's reader."""
 
 import io
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import numpy as np
 from packer.images.headers import npy
 from tests.fuzz.headers import check_header
 from tests.fuzz.target import Disagreement
-from tests.support import picture_files
+from tests.support import image_files
 
 TOKENS = (
     b"\x93NUMPY\x01\0",
@@ -22,7 +22,7 @@ TOKENS += (b"'|u1'", b"'>u2'", b"'|b1'", b"'<f8'", b"'shape': (", b"), }")
 
 
 def seeds() -> Iterator[bytes]:
-    small = picture_files.colours(height=3, width=4)
+    small = image_files.colors(height=3, width=4)
     for array in (
         small,
         small[:, :, 0],
@@ -30,7 +30,7 @@ def seeds() -> Iterator[bytes]:
         np.asfortranarray(small[:, :, 1].astype("<f4")),
         small > 9,
     ):
-        yield picture_files.npy(array)
+        yield image_files.npy(array)
     file = io.BytesIO()
     np.lib.format.write_array(file, small, version=(2, 0))
     yield file.getvalue()

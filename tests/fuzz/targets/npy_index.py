@@ -8,7 +8,7 @@ import numpy as np
 from packer.files.npy_arrays import map_file
 from tests.fuzz.scratch import written
 from tests.fuzz.target import Disagreement
-from tests.support import picture_files
+from tests.support import image_files
 
 TOKENS = (
     b"\x93NUMPY\x01\0",
@@ -26,7 +26,7 @@ MOST_BYTES = 1024
 
 def seeds() -> Iterator[bytes]:
     for dtype, shape in (("<i8", (3,)), ("|u1", (4, 2)), ("<f4", (0,)), ("|b1", (5,)), ("<u2", (2, 0))):
-        yield picture_files.npy(np.zeros(shape, dtype))
+        yield image_files.npy(np.zeros(shape, dtype))
 
 
 def check(data: bytes) -> None:

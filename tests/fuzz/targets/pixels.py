@@ -1,4 +1,4 @@
-"""Small pictures of every format decoded, as image, depth and mask: what the header says is what comes out."""
+"""Small images of every format decoded, as image, depth and mask: what the header says is what comes out."""
 
 from collections.abc import Iterator
 
@@ -8,26 +8,26 @@ import numpy as np
 from packer.errors import PackerError
 from packer.images import DecodeOptions, decode, sniff, validate
 from tests.fuzz.target import Disagreement
-from tests.support import picture_files
+from tests.support import image_files
 
-_MOST_PX = 1 << 16  # a larger picture is slow and shows nothing more
+_MOST_PX = 1 << 16  # a larger image is slow and shows nothing more
 MOST_BYTES = 4096
 
 
 def seeds() -> Iterator[bytes]:
     cv2.setNumThreads(0)
-    small = picture_files.colours(height=9, width=11)
-    yield picture_files.jpeg(small)
-    yield picture_files.progressive(small)
+    small = image_files.colors(height=9, width=11)
+    yield image_files.jpeg(small)
+    yield image_files.progressive(small)
     for form in ("PNG", "BMP", "TIFF", "WEBP", "PPM"):
-        yield picture_files.with_pillow(small, form)
+        yield image_files.with_pillow(small, form)
         if form != "WEBP":
-            yield picture_files.with_pillow(small[:, :, 0].copy(), form)
+            yield image_files.with_pillow(small[:, :, 0].copy(), form)
     for compression in (5, 8, 32773):
-        yield picture_files.with_opencv(small, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, compression)
-    yield picture_files.npy(small)
-    yield picture_files.palette_png(small[:, :, 0] % 4, bits=2)
-    yield picture_files.with_opencv(small[:, :, 0].astype(np.uint16) * 101, ".png")
+        yield image_files.with_opencv(small, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, compression)
+    yield image_files.npy(small)
+    yield image_files.palette_png(small[:, :, 0] % 4, bits=2)
+    yield image_files.with_opencv(small[:, :, 0].astype(np.uint16) * 101, ".png")
 
 
 def check(data: bytes) -> None:

@@ -7,18 +7,18 @@ import numpy as np
 from packer.images.headers import check_end, png
 from tests.fuzz.headers import check_header
 from tests.fuzz.target import Disagreement
-from tests.support import picture_files
+from tests.support import image_files
 
 TOKENS = (b"\x89PNG\r\n\x1a\n", b"IHDR", b"IDAT", b"IEND", b"PLTE", b"eXIf", b"tRNS", b"iCCP", b"II*\0", b"MM\0*")
 
 
 def seeds() -> Iterator[bytes]:
-    small = picture_files.colours(height=5, width=7)
-    yield picture_files.with_pillow(small, "PNG")
-    yield picture_files.with_pillow(np.dstack([small, small[:, :, 0]]), "PNG")
-    yield picture_files.palette_png(picture_files.grays(height=5, width=7) % 4, bits=2)
-    yield picture_files.oriented(3, "PNG", small)
-    yield picture_files.with_opencv(small[:, :, 0].astype(np.uint16), ".png")
+    small = image_files.colors(height=5, width=7)
+    yield image_files.with_pillow(small, "PNG")
+    yield image_files.with_pillow(np.dstack([small, small[:, :, 0]]), "PNG")
+    yield image_files.palette_png(image_files.grays(height=5, width=7) % 4, bits=2)
+    yield image_files.oriented(3, "PNG", small)
+    yield image_files.with_opencv(small[:, :, 0].astype(np.uint16), ".png")
 
 
 def check(data: bytes) -> None:

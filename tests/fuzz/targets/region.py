@@ -8,7 +8,7 @@ from packer.errors import PackerError
 from packer.images import DecodeOptions, decode, sniff
 from packer.images.region_decoder import decode_region
 from tests.fuzz.target import Disagreement
-from tests.support import picture_files, restart_jpegs
+from tests.support import image_files, restart_jpegs
 
 TOKENS = (b"packer\0\x02", b"\xff\xdd\x00\x04", b"\xff\xd0", b"\xff\xd9", b"\xff\xda", b"\xff\xc0\x00\x11\x08")
 MOST_BYTES = 8192
@@ -21,7 +21,7 @@ def seeds() -> Iterator[bytes]:
         restart_jpegs.jpeg("420", height=160, width=160, mcus=5, table=table, quality=10) for table in (True, False)
     ]
     files += [
-        picture_files.jpeg(picture_files.colours(height=150, width=160), sampling=name, quality=10)
+        image_files.jpeg(image_files.colors(height=150, width=160), sampling=name, quality=10)
         for name in ("420", "444")
     ]
     for file in files:
@@ -48,6 +48,6 @@ def check(data: bytes) -> None:
     if whole is None or region.eighths != 8:
         return
     at, along = top - region.top, left - region.left
-    shown = region.pixels[max(at, 0) :, max(along, 0) :][:height, :width]  # beyond the box chroma may lack a neighbour
+    shown = region.pixels[max(at, 0) :, max(along, 0) :][:height, :width]  # beyond the box chroma may lack a neighbor
     if min(at, along) < 0 or not np.array_equal(shown, whole[top : top + height, left : left + width]):
         raise Disagreement(f"box {(top, left, height, width)} of {found} has other pixels than the whole")

@@ -1,4 +1,4 @@
-"""Tensorpack LMDB: one record of the input behind sound ones, by whichever serialiser it seems to be of."""
+"""Tensorpack LMDB: one record of the input behind sound ones, by whichever serializer it seems to be of."""
 
 import pickle
 from collections.abc import Iterator

@@ -12,7 +12,7 @@ from PIL import Image
 
 from packer.images import decode, validate
 from tests.fuzz.target import Disagreement
-from tests.support import picture_files
+from tests.support import image_files
 
 _COMPRESSIONS = (1, 5, 8, 32773)  # none, LZW, Deflate, PackBits
 _REFUSALS = (OSError, ValueError, SyntaxError, EOFError, IndexError, struct.error, zlib.error)
@@ -23,13 +23,13 @@ MOST_BYTES = 64
 def _file(form: int) -> tuple[bytes, int, int]:
     """A file, and the first byte and the end of its strips."""
     compression = _COMPRESSIONS[form % len(_COMPRESSIONS)]
-    pixels = picture_files.colours(height=24, width=32)
+    pixels = image_files.colors(height=24, width=32)
     pixels[4:20] = pixels[4, 0]  # something that is shorter when compressed
     if form >= len(_COMPRESSIONS):
         pixels = pixels[:, :, 0].copy()
-    file = picture_files.with_opencv(pixels, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, compression)
-    with Image.open(io.BytesIO(file)) as picture:
-        offsets, sizes = picture.tag_v2[273], picture.tag_v2[279]
+    file = image_files.with_opencv(pixels, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, compression)
+    with Image.open(io.BytesIO(file)) as image:
+        offsets, sizes = image.tag_v2[273], image.tag_v2[279]
     return file, min(offsets), max(map(sum, zip(offsets, sizes, strict=True)))
 
 
@@ -52,8 +52,8 @@ def check(data: bytes) -> None:
     validate(found, "image")
     pixels = decode(found, "image")
     try:
-        with Image.open(io.BytesIO(found)) as picture:
-            expected = np.asarray(picture.convert("RGB"))
+        with Image.open(io.BytesIO(found)) as image:
+            expected = np.asarray(image.convert("RGB"))
     except _REFUSALS as error:
         raise Disagreement(f"TIFF with compression {_COMPRESSIONS[data[0] % 4]}: Pillow refuses it: {error}") from error
     if not np.array_equal(pixels, expected):

@@ -8,7 +8,7 @@ import numpy as np
 from packer.images.headers import check_end, tiff
 from tests.fuzz.headers import check_header
 from tests.fuzz.target import Disagreement
-from tests.support import picture_files
+from tests.support import image_files
 
 TOKENS = (
     b"II*\0",
@@ -23,14 +23,14 @@ TOKENS = (
 
 
 def seeds() -> Iterator[bytes]:
-    small = picture_files.colours(height=5, width=7)
-    yield picture_files.with_pillow(small, "TIFF")
-    yield picture_files.with_pillow(small[:, :, 0].copy(), "TIFF")
-    yield picture_files.with_opencv(small, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, 5)
-    yield picture_files.with_opencv(small[:, :, 0].astype(np.float32), ".tiff")
-    yield picture_files.with_orientation(picture_files.with_pillow(small, "TIFF"), 6)
-    yield picture_files.with_pillow(small, "TIFF", big_tiff=True)
-    yield picture_files.with_pillow(np.dstack([small, small[:, :, 0]]), "TIFF", tiffinfo={338: 2})
+    small = image_files.colors(height=5, width=7)
+    yield image_files.with_pillow(small, "TIFF")
+    yield image_files.with_pillow(small[:, :, 0].copy(), "TIFF")
+    yield image_files.with_opencv(small, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, 5)
+    yield image_files.with_opencv(small[:, :, 0].astype(np.float32), ".tiff")
+    yield image_files.with_orientation(image_files.with_pillow(small, "TIFF"), 6)
+    yield image_files.with_pillow(small, "TIFF", big_tiff=True)
+    yield image_files.with_pillow(np.dstack([small, small[:, :, 0]]), "TIFF", tiffinfo={338: 2})
 
 
 def check(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Writes values as the pyarrow of this environment serialises them: pyarrow-VERSION.json, name -> hex.
+"""Writes values as the pyarrow of this environment serializes them: pyarrow-VERSION.json, name -> hex.
 
 Run with Python 3.6 and pyarrow 0.10.0, 3.7 and 0.14.1 (numpy 1.16.6), 3.11 and 11.0.0 (numpy below 2); its results are
 committed, since later versions have no pyarrow.serialize.

@@ -14,6 +14,6 @@ def builders() -> dict[str, Callable[[Path], Path]]:
 
 
 def _build(name: str, root: Path) -> Path:
-    module = importlib.import_module(f"{__name__}.{name}")  # late: they take their pictures from source_trees
+    module = importlib.import_module(f"{__name__}.{name}")  # late: they take their images from source_trees
     place: Path = module.build(root)
     return place

@@ -1,10 +1,10 @@
-"""Two splits with objects, in folders beside `annotations`; ids with gaps, a crowd, a picture without objects."""
+"""Two splits with objects, in folders beside `annotations`; ids with gaps, a crowd, an image without objects."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import image, write
 
 CATEGORIES = [
     {"id": 4, "name": "cup", "supercategory": "kitchen"},
@@ -14,7 +14,7 @@ CATEGORIES = [
 CROWD = {"counts": [48 * 10, 48 * 5, 48 * 49], "size": [48, 64]}
 
 
-def image(number: int, name: str, *, height: int = 48, width: int = 64, **more: Any) -> dict[str, Any]:
+def image_entry(number: int, name: str, *, height: int = 48, width: int = 64, **more: Any) -> dict[str, Any]:
     """An entry of `images`."""
     return {"id": number, "file_name": name, "height": height, "width": width, **more}
 
@@ -43,23 +43,23 @@ def annotations(images: list[dict[str, Any]], things: list[dict[str, Any]], **me
 
 def build(root: Path) -> Path:
     train = annotations(
-        [image(9, "000009.jpg"), image(2, "000002.jpg"), image(5, "000005.jpg")],
+        [image_entry(9, "000009.jpg"), image_entry(2, "000002.jpg"), image_entry(5, "000005.jpg")],
         [
             thing(11, 9, 90, [1.5, 2, 10, 20.25]),
             thing(12, 2, 0, [0, 0, 64, 48]),
             thing(13, 9, 4, [10, 0, 5, 48], segmentation=CROWD, iscrowd=1),
         ],
     )
-    val = annotations([image(7, "000007.jpg")], [thing(1, 7, 4, [3, 3, 3, 3], segmentation=[])])
+    val = annotations([image_entry(7, "000007.jpg")], [thing(1, 7, 4, [3, 3, 3, 3], segmentation=[])])
     return write(
         root,
         {
             "annotations/instances_train2017.json": train,
             "annotations/instances_val2017.json": val,
-            "train2017/000009.jpg": picture(1, suffix=".jpg"),
-            "train2017/000002.jpg": picture(2, suffix=".jpg"),
-            "train2017/000005.jpg": picture(3, suffix=".jpg"),
-            "val2017/000007.jpg": picture(4, suffix=".jpg"),
+            "train2017/000009.jpg": image(1, suffix=".jpg"),
+            "train2017/000002.jpg": image(2, suffix=".jpg"),
+            "train2017/000005.jpg": image(3, suffix=".jpg"),
+            "val2017/000007.jpg": image(4, suffix=".jpg"),
             "README.txt": "of the set",
         },
     )

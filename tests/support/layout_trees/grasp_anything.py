@@ -1,4 +1,4 @@
-"""Grasp-Anything: pictures with a label file for each object, one of number 10; one without grasps, and none at all."""
+"""Grasp-Anything: images with a label file for each object, one of number 10; one without grasps, and none at all."""
 
 import io
 import pickle
@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import image, write
 
 A, B, C = "3f731b45", "83c43efd", "b0053891"
-# picture -> object -> how many grasps
+# image -> object -> how many grasps
 GRASPS = {A: {0: 3, 2: 1, 10: 4}, B: {0: 0, 3: 5}, C: {}}
 TEXT = ("A cup and a spoon lie on a wooden table.", ["cup", "spoon"])
 
@@ -38,16 +38,16 @@ def npy(array: npt.NDArray[Any]) -> bytes:
 
 
 def square(seed: int) -> npt.NDArray[np.bool_]:
-    """A mask of the size of the pictures."""
+    """A mask of the size of the images."""
     mask = np.zeros((48, 64), bool)
     mask[3 * seed : 3 * seed + 10, 5:25] = True
     return mask
 
 
 def build(root: Path) -> Path:
-    files: dict[str, bytes | str] = {"README.md": "of no picture"}
+    files: dict[str, bytes | str] = {"README.md": "of no image"}
     for seed, (key, objects) in enumerate(GRASPS.items()):
-        files[f"image/{key}.jpg"] = picture(seed, suffix=".jpg")
+        files[f"image/{key}.jpg"] = image(seed, suffix=".jpg")
         files[f"scene_description/{key}.pkl"] = pickle.dumps(TEXT, protocol=4)
         if objects:
             files[f"grasp_label_negative/{key}_0.pt"] = saved(rows(90 + seed, 2))

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.support.layout_trees.ocid_grasp import classes, depth
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import image, write
 
 # scene, camera, number -> where the rectangles lie
 PLACES = {
@@ -38,7 +38,7 @@ def build(root: Path) -> Path:
     for seed, ((scene, camera, number), labels) in enumerate(PLACES.items()):
         folder = f"scenes/scene_{scene}/{camera}"
         write(root, {
-            f"{folder}/rgb/{number}.png": picture(seed),
+            f"{folder}/rgb/{number}.png": image(seed),
             f"{folder}/depth/{number}.png": depth(seed),
             f"{folder}/label/{number}.png": classes(seed),
             labels: npy(rows(seed, count=seed)),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.support.source_trees import encoded, picture, write
+from tests.support.source_trees import encoded, image, write
 
 BALL = "10 20 \n30 20 \n30 26 \n10 26 \n"
 CUP = "12.5 8 \n12.5 30.25 \n8 30.25 \n8 8\n"
@@ -17,7 +17,7 @@ SEQUENCES = (
 
 
 def depth(seed: int) -> bytes:
-    """Millimetres in 16 bit, 0 where nothing was measured."""
+    """Millimeters in 16 bit, 0 where nothing was measured."""
     values = np.random.default_rng(seed).integers(600, 1800, (48, 64)).astype(np.uint16)
     values[:3, :5] = 0
     return encoded(".png", values)
@@ -31,9 +31,9 @@ def classes(seed: int) -> bytes:
 
 
 def files(sequence: str, name: str, seed: int, by_class: dict[int, str]) -> dict[str, bytes | str]:
-    """All files of a picture; by_class: class -> text of the grasps."""
+    """All files of an image; by_class: class -> text of the grasps."""
     made: dict[str, bytes | str] = {
-        f"{sequence}/rgb/{name}.png": picture(seed),
+        f"{sequence}/rgb/{name}.png": image(seed),
         f"{sequence}/depth/{name}.png": depth(seed),
         f"{sequence}/seg_mask_labeled_combi/{name}.png": classes(seed),
         f"{sequence}/seg_mask_instances_combi/{name}.png": classes(seed + 100),

@@ -1,4 +1,4 @@
-"""REGRAD: pictures of version 2 in two splits with one scene number, grasps of version 1 for some views."""
+"""REGRAD: images of version 2 in two splits with one scene number, grasps of version 1 for some views."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.support.layout_trees.ocid_grasp import depth
-from tests.support.source_trees import encoded, picture, write
+from tests.support.source_trees import encoded, image, write
 
 # split, scene, view -> its grasps as the set has them: object, center, size, angle, scores
 Grasp = list[object]
@@ -37,7 +37,7 @@ def build(root: Path) -> Path:
     files: dict[str, bytes | str] = {}
     for seed, ((split, scene, view), grasps) in enumerate(GRASPS.items()):
         folder, name = f"Relation Part/{split}", f"{scene}_{view}"
-        files[f"{folder}/RGBImages/{name}.jpg"] = picture(seed, suffix=".jpg")
+        files[f"{folder}/RGBImages/{name}.jpg"] = image(seed, suffix=".jpg")
         files[f"{folder}/DepthImages/{name}.png"] = depth(seed)
         files[f"{folder}/SegmentationImages/{name}.png"] = segments(seed)
         if grasps is not None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.source_trees import mask, picture, write
+from tests.support.source_trees import image, mask, write
 
 TRAIN = (
     "\ufefffile_name,mask_file_name,label,caption,age,id\r\n"
@@ -15,19 +15,19 @@ TEST = "file_name,mask_file_name,label,caption,age,id\nz.png,masks/z.png,cat,x,0
 
 
 def build(root: Path) -> Path:
-    """The tree, with a picture that no row names."""
+    """The tree, with an image that no row names."""
     files: dict[str, bytes | str] = {
         "train/metadata.csv": TRAIN.encode(),
-        "train/b.png": picture(1),
-        "train/cats/a.jpg": picture(2, suffix=".jpg"),
-        "train/cats/c d.png": picture(3),
+        "train/b.png": image(1),
+        "train/cats/a.jpg": image(2, suffix=".jpg"),
+        "train/cats/c d.png": image(3),
         "train/masks/a.png": mask(1),
         "train/masks/b.png": mask(2),
         "train/masks/c.png": mask(3),
         "test/metadata.csv": TEST.encode(),
-        "test/z.png": picture(4),
+        "test/z.png": image(4),
         "test/masks/z.png": mask(4),
-        "test/unlabelled.png": picture(5),
+        "test/unlabeled.png": image(5),
         "README.md": "of no sample",
     }
     return write(root, files)

@@ -1,10 +1,10 @@
-"""A tree as VMRD's, made by code: pictures are noise, grasps and relations invented."""
+"""A tree as VMRD's, made by code: images are noise, grasps and relations invented."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.layout_trees.voc import Box, annotated_object, annotation
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import image, write
 
 
 def related(name: str, box: Box, index: int, *, fathers: Sequence[int] = (), children: Sequence[int] = ()) -> str:
@@ -17,7 +17,7 @@ def related(name: str, box: Box, index: int, *, fathers: Sequence[int] = (), chi
 
 
 def build(root: Path) -> Path:
-    """Three pictures, one without grasps; objects whose numbers are not their order; lines that end in CRLF."""
+    """Three images, one without grasps; objects whose numbers are not their order; lines that end in CRLF."""
     on_it = [
         related("Box", (5, 6, 60, 40), 2, children=(1,)),
         related("banana", (10, 10, 30, 30), 1, fathers=(2,)),
@@ -33,5 +33,5 @@ def build(root: Path) -> Path:
         "ImageSets/Main/test.txt": "00002\n",
     }
     for number, key in enumerate(("00002", "00010", "00011")):
-        files[f"JPEGImages/{key}.jpg"] = picture(number, suffix=".jpg")
+        files[f"JPEGImages/{key}.jpg"] = image(number, suffix=".jpg")
     return write(root, files)

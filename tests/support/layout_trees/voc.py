@@ -1,4 +1,4 @@
-"""A tree as Pascal VOC's, made by code: pictures are noise, masks palette PNG, as VOCdevkit has them."""
+"""A tree as Pascal VOC's, made by code: images are noise, masks palette PNG, as VOCdevkit has them."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import image, write
 
 Box = tuple[float, float, float, float]  # xmin, ymin, xmax, ymax
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
-_COLOURS = [(0, 0, 0), (128, 0, 0), (0, 128, 0), (128, 128, 0), *[(0, 0, 128)] * 251, (224, 224, 192)]
+_COLORS = [(0, 0, 0), (128, 0, 0), (0, 128, 0), (128, 128, 0), *[(0, 0, 128)] * 251, (224, 224, 192)]
 
 
 def annotated_object(name: str, box: Box, inner: str = "", *, flags: Mapping[str, int] | None = None) -> str:
@@ -42,16 +42,16 @@ def annotation(
 
 
 def palette_mask(values: npt.NDArray[np.uint8]) -> bytes:
-    """A palette PNG of these indices, in VOC's first colours."""
+    """A palette PNG of these indices, in VOC's first colors."""
     image = Image.frombytes("P", values.shape[::-1], values.tobytes())
-    image.putpalette([channel for colour in _COLOURS for channel in colour])
+    image.putpalette([channel for color in _COLORS for channel in color])
     file = io.BytesIO()
     image.save(file, "PNG")
     return file.getvalue()
 
 
 def build(root: Path) -> Path:
-    """Three pictures with masks and lists, one of them without an object; one with a part; CRLF, and a class list."""
+    """Three images with masks and lists, one of them without an object; one with a part; CRLF, and a class list."""
     values = np.zeros((48, 64), np.uint8)
     values[10:20, 20:40], values[9, 20:40] = 2, 255
     person = annotated_object("person", (1, 2, 30, 40.5), part("head", (5.5, 6, 7.5, 8)), flags={"difficult": 1})
@@ -65,10 +65,10 @@ def build(root: Path) -> Path:
         "ImageSets/Main/val.txt": "2008_000001\n",
         "ImageSets/Main/trainval.txt": "2007_000027\n2007_000032\n2008_000001\n",
         "ImageSets/Main/aeroplane_train.txt": "2007_000027 -1\r\n2007_000032 -1\r\n",
-        "README.md": "of no picture",
+        "README.md": "of no image",
     }
     for number, key in enumerate(("2007_000027", "2007_000032", "2008_000001")):
-        files[f"JPEGImages/{key}.jpg"] = picture(number, suffix=".jpg")
+        files[f"JPEGImages/{key}.jpg"] = image(number, suffix=".jpg")
         files[f"SegmentationClass/{key}.png"] = palette_mask(np.roll(values, number))
         files[f"SegmentationObject/{key}.png"] = palette_mask(np.roll(values, number) // 2)
     return write(root, files)

@@ -1,8 +1,8 @@
-"""A YOLO set as ultralytics describes it: two splits, a background of each kind, a class that no picture has."""
+"""A YOLO set as ultralytics describes it: two splits, a background of each kind, a class that no image has."""
 
 from pathlib import Path
 
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import image, write
 
 DATA_YAML = """\
 # a small set
@@ -24,11 +24,11 @@ LABELS = {
 
 
 def build(root: Path) -> Path:
-    """Four pictures; `train/d` has no label file, `train/b` an empty one."""
+    """Four images; `train/d` has no label file, `train/b` an empty one."""
     names = (*LABELS, "train/d")
-    files = {f"images/{name}.png": picture(seed, height=32, width=64) for seed, name in enumerate(names)}
+    files = {f"images/{name}.png": image(seed, height=32, width=64) for seed, name in enumerate(names)}
     return write(
         root,
-        {"data.yaml": DATA_YAML, "README.txt": "of no picture", **files}
+        {"data.yaml": DATA_YAML, "README.txt": "of no image", **files}
         | {f"labels/{name}.txt": rows for name, rows in LABELS.items()},
     )

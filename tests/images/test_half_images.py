@@ -1,4 +1,4 @@
-"""Half pictures of every format and compression that OpenCV and Pillow write: what is packed, and what is refused."""
+"""Half images of every format and compression that OpenCV and Pillow write: what is packed, and what is refused."""
 
 import io
 import warnings
@@ -10,10 +10,10 @@ from PIL import Image
 
 from packer.errors import BadInput
 from packer.images import decode, sniff, validate
-from tests.support import half_pictures
+from tests.support import half_images
 
-TIFFS = half_pictures.tiffs()
-OTHERS = half_pictures.others()
+TIFFS = half_images.tiffs()
+OTHERS = half_images.others()
 FILES = TIFFS | OTHERS
 # plain samples behind a header: nothing in the file tells one value from another
 TOLD_BY_LENGTH = [name for name in OTHERS if name.startswith("plain")]
@@ -34,12 +34,12 @@ def taken(file: bytes, kind: str) -> bool:
 
 
 def pillow_takes(file: bytes) -> bool:
-    """Whether Pillow, which stops at libtiff's errors, reads the picture."""
+    """Whether Pillow, which stops at libtiff's errors, reads the image."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(file)) as picture:
-                picture.load()
+            with Image.open(io.BytesIO(file)) as image:
+                image.load()
     except Exception:  # noqa: BLE001  what Pillow raises for damage has no common base
         return False
     return True
@@ -57,16 +57,16 @@ def is_data(file: bytes, at: int) -> bool:
     """Whether the byte is data of a strip or tile, and no part of a TIFF's directory, which no checksum guards."""
     if not file.startswith((b"II", b"MM")):
         return True
-    with Image.open(io.BytesIO(file)) as picture:
-        tags = picture.tag_v2
+    with Image.open(io.BytesIO(file)) as image:
+        tags = image.tag_v2
         starts, sizes = (tags.get(273) or tags.get(324)), (tags.get(279) or tags.get(325))
     return any(start <= at < start + size for start, size in zip(starts, sizes, strict=True))
 
 
 def check_halves(name: str, number: int) -> None:
-    """No half picture is taken, but for a little noise where nothing tells it from data."""
+    """No half image is taken, but for a little noise where nothing tells it from data."""
     file, kind = FILES[name].file, FILES[name].kind
-    passed = [half for half in half_pictures.halves(file, number, seed=1) if taken(half.data, kind)]
+    passed = [half for half in half_images.halves(file, number, seed=1) if taken(half.data, kind)]
     noise = [half for half in passed if half.how == "noise"]
     assert [(half.how, half.at) for half in passed if half.how != "noise"] == []
     assert len(noise) <= (number / 6 if name in NOISY else 0), [half.at for half in noise]
@@ -77,7 +77,7 @@ def check_spots(name: str, number: int) -> Counter[str]:
     file, kind = FILES[name].file, FILES[name].kind
     expected, readable = decode(file, kind), pillow_takes(file)
     found: Counter[str] = Counter()
-    for spot in half_pictures.spots(file, number, seed=2):
+    for spot in half_images.spots(file, number, seed=2):
         if not taken(spot.data, kind):
             found["refused"] += 1
             continue
@@ -90,14 +90,14 @@ def check_spots(name: str, number: int) -> Counter[str]:
 
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", FILES)
-def test_an_intact_picture_is_taken(name: str) -> None:
+def test_an_intact_image_is_taken(name: str) -> None:
     file, kind = FILES[name].file, FILES[name].kind
     assert validate(file, kind) == validate(file, kind, full=False) == sniff(file)
 
 
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", CHECKED)
-def test_half_pictures_are_refused(name: str) -> None:
+def test_half_images_are_refused(name: str) -> None:
     check_halves(name, 3)
 
 
@@ -109,7 +109,7 @@ def test_what_pillow_refuses_is_refused(name: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", CHECKED)
-def test_many_half_pictures_are_refused(name: str) -> None:
+def test_many_half_images_are_refused(name: str) -> None:
     check_halves(name, 60)
 
 
@@ -130,7 +130,7 @@ def test_decoding_is_as_strict_as_validation() -> None:
         "pnm text ppm",
     ):
         file, kind = FILES[name].file, FILES[name].kind
-        for half in half_pictures.halves(file, 3, seed=1):
+        for half in half_images.halves(file, 3, seed=1):
             with pytest.raises(BadInput):
                 decode(half.data, kind)
 
@@ -149,7 +149,7 @@ def test_of_plain_samples_only_the_length_is_told(name: str) -> None:
 def test_of_2000_half_tiffs_none_is_packed() -> None:
     share = -(-2000 // len(TIFFS))
     halves = [
-        (half.data, form.kind) for form in TIFFS.values() for half in half_pictures.halves(form.file, share, seed=3)
+        (half.data, form.kind) for form in TIFFS.values() for half in half_images.halves(form.file, share, seed=3)
     ]
     assert len(halves) >= 2000
     assert sum(taken(data, kind) for data, kind in halves) == 0

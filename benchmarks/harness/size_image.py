@@ -1,7 +1,7 @@
 """Speed against stored bytes: docs/images/sizes.png, drawn from the table of docs/benchmarks.md by scripts/images.
 
 Of rows that read the same bytes the fastest is shown, and its lowest and highest round as a line. No figures are kept
-beside the table, so that picture and table cannot differ.
+beside the table, so that image and table cannot differ.
 """
 
 import re
@@ -14,11 +14,11 @@ from packer.tools.report import new_figure, plain, save_figure
 SECTION = "### Planes instead of pixels: `ycc420`"
 OURS = ("raw", "ycc420", "jpeg:90", "kept bytes")
 _BLUE, _ORANGE, _GRAY = "#3274a1", "#e1812c", "#8c8c8c"
-_LINE = 0.05  # of the height of the picture, for a name
+_LINE = 0.05  # of the height of the image, for a name
 
 
 class SizeRow(NamedTuple):
-    """A row of the table: images/s in the median, lowest and highest round, and KB stored for a picture."""
+    """A row of the table: images/s in the median, lowest and highest round, and KB stored for an image."""
 
     name: str
     rate: float
@@ -51,17 +51,17 @@ def fastest(given: list[SizeRow]) -> list[SizeRow]:
 
 
 def draw(given: list[SizeRow], path: Path) -> None:
-    """Write the picture; needs matplotlib (extra `plot`)."""
+    """Write the image; needs matplotlib (extra `plot`)."""
     figure = new_figure(7.5, 4.2)
     axes = figure.subplots()
     top = max(row.highest for row in given) * 1.05
     name_at = 0.0
     for row in fastest(given):
         ours = row.stored in OURS
-        colour = _ORANGE if ours else _GRAY if row.name == "limit" else _BLUE
+        color = _ORANGE if ours else _GRAY if row.name == "limit" else _BLUE
         name = "limit: decode, cut, resize" if row.name == "limit" else f"packer, {row.name}" if ours else row.name
-        axes.vlines(row.kb, row.lowest, row.highest, color=colour, alpha=0.25, linewidth=3)
-        axes.plot(row.kb, row.rate, "o", color=colour, markersize=8)
+        axes.vlines(row.kb, row.lowest, row.highest, color=color, alpha=0.25, linewidth=3)
+        axes.plot(row.kb, row.rate, "o", color=color, markersize=8)
         name_at = max(row.rate, name_at + top * _LINE)  # names of those that are equally fast stand above each other
         axes.annotate(
             f"{name}: {row.rate:.0f}/s",
@@ -77,7 +77,7 @@ def draw(given: list[SizeRow], path: Path) -> None:
                 "relpos": (float(row.kb > 200), 0.5),
             },
         )
-    axes.set(xscale="log", xlim=(38, 700), ylim=(0, top), xlabel="KB stored for a picture", ylabel="crops a second")
+    axes.set(xscale="log", xlim=(38, 700), ylim=(0, top), xlabel="KB stored for an image", ylabel="crops a second")
     axes.set_xticks(sorted({row.kb for row in given if row.kb > 100 or row.kb == 49} | {44}))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
     axes.minorticks_off()

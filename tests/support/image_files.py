@@ -1,4 +1,4 @@
-"""Small picture files of every form that the decoders meet, made by code; the pixels are noise over smooth colours."""
+"""Small image files of every form that the decoders meet, made by code; the pixels are noise over smooth colors."""
 
 import io
 import struct
@@ -17,7 +17,7 @@ Pixels = npt.NDArray[Any]
 EOI = b"\xff\xd9"
 
 
-def colours(seed: int = 0, *, height: int = 41, width: int = 67) -> Pixels:
+def colors(seed: int = 0, *, height: int = 41, width: int = 67) -> Pixels:
     """uint8 (H, W, 3), RGB: smooth enough for JPEG, rough enough that every block has coefficients."""
     random = np.random.default_rng(seed)
     smooth = cv2.resize(random.integers(0, 256, (5, 7, 3), np.uint8), (width, height), interpolation=cv2.INTER_CUBIC)
@@ -27,15 +27,15 @@ def colours(seed: int = 0, *, height: int = 41, width: int = 67) -> Pixels:
 
 def grays(seed: int = 0, *, height: int = 41, width: int = 67) -> Pixels:
     """uint8 (H, W)."""
-    return np.ascontiguousarray(colours(seed, height=height, width=width)[:, :, 1])
+    return np.ascontiguousarray(colors(seed, height=height, width=width)[:, :, 1])
 
 
 def with_pillow(pixels: Pixels, form: str, *, mode: str | None = None, **options: Any) -> bytes:
     """A file as Pillow writes it; `mode` names what the array is, where its shape does not tell."""
     file = io.BytesIO()
     height, width = pixels.shape[:2]
-    picture = Image.frombytes(mode, (width, height), pixels.tobytes()) if mode else Image.fromarray(pixels)
-    picture.save(file, form, **options)
+    image = Image.frombytes(mode, (width, height), pixels.tobytes()) if mode else Image.fromarray(pixels)
+    image.save(file, form, **options)
     return file.getvalue()
 
 
@@ -49,7 +49,7 @@ def with_opencv(pixels: Pixels, suffix: str, *options: int) -> bytes:
 
 def jpeg(pixels: Pixels | None = None, *, sampling: str = "420", quality: int = 90) -> bytes:
     """A baseline JPEG; a gray one where the array is (H, W)."""
-    pixels = colours() if pixels is None else pixels
+    pixels = colors() if pixels is None else pixels
     if pixels.ndim == 2:
         gray = np.ascontiguousarray(pixels[:, :, None])
         return simplejpeg.encode_jpeg(gray, quality=quality, colorspace="GRAY", colorsubsampling="Gray")
@@ -58,26 +58,26 @@ def jpeg(pixels: Pixels | None = None, *, sampling: str = "420", quality: int = 
 
 def progressive(pixels: Pixels | None = None) -> bytes:
     """A progressive JPEG, 4:2:0."""
-    return with_pillow(colours() if pixels is None else pixels, "JPEG", progressive=True, quality=85, subsampling=2)
+    return with_pillow(colors() if pixels is None else pixels, "JPEG", progressive=True, quality=85, subsampling=2)
 
 
 def cmyk() -> bytes:
     """A CMYK JPEG with Adobe's marker."""
-    return with_pillow(np.dstack([colours(1), grays(2)]), "JPEG", mode="CMYK", quality=90)
+    return with_pillow(np.dstack([colors(1), grays(2)]), "JPEG", mode="CMYK", quality=90)
 
 
 def jpegs() -> dict[str, bytes]:
     """JPEG of every kind that is supported, by name."""
     made = {f"baseline {name}": jpeg(sampling=name) for name in ("444", "422", "420", "440", "411")}
     made |= {
-        f"restarts {count}": with_opencv(colours(), ".jpg", cv2.IMWRITE_JPEG_RST_INTERVAL, count) for count in (1, 5)
+        f"restarts {count}": with_opencv(colors(), ".jpg", cv2.IMWRITE_JPEG_RST_INTERVAL, count) for count in (1, 5)
     }
     progressive_restarts = (cv2.IMWRITE_JPEG_PROGRESSIVE, 1, cv2.IMWRITE_JPEG_RST_INTERVAL, 3)
     return made | {
         "gray": jpeg(grays()),
         "progressive": progressive(),
         "progressive gray": with_pillow(grays(), "JPEG", progressive=True),
-        "progressive restarts": with_opencv(colours(), ".jpg", *progressive_restarts),
+        "progressive restarts": with_opencv(colors(), ".jpg", *progressive_restarts),
         "cmyk": cmyk(),
     }
 
@@ -86,7 +86,7 @@ def oriented(orientation: int, form: str = "JPEG", pixels: Pixels | None = None)
     """A file with that EXIF orientation, its pixels not turned."""
     exif = Image.Exif()
     exif[0x0112] = orientation
-    return with_pillow(colours() if pixels is None else pixels, form, exif=exif)
+    return with_pillow(colors() if pixels is None else pixels, form, exif=exif)
 
 
 def with_orientation(tiff: bytes, orientation: int) -> bytes:
@@ -102,26 +102,26 @@ def with_orientation(tiff: bytes, orientation: int) -> bytes:
 
 
 def palette_bmp(indices: Pixels, table: Pixels, *, bits: int) -> bytes:
-    """A palette BMP of that many bits; table: (colours, 3), RGB. Pillow writes 8 bit only."""
+    """A palette BMP of that many bits; table: (colors, 3), RGB. Pillow writes 8 bit only."""
     rows = _packed(indices[::-1], bits)
     rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 4)))
-    colours = np.pad(table[:, ::-1], ((0, 0), (0, 1))).astype(np.uint8).tobytes()
-    start, (height, width) = 54 + len(colours), indices.shape
+    colors = np.pad(table[:, ::-1], ((0, 0), (0, 1))).astype(np.uint8).tobytes()
+    start, (height, width) = 54 + len(colors), indices.shape
     head = struct.pack("<2sIIIIiiHH6I", b"BM", start + rows.size, 0, start, 40, width, height, 1, bits, *[0] * 4,
                        len(table), 0)  # fmt: skip
-    return head + colours + rows.tobytes()
+    return head + colors + rows.tobytes()
 
 
 def palette_tiff(indices: Pixels, table: Pixels, *, bits: int) -> bytes:
     """A palette TIFF of that many bits, not compressed; table: (2**bits, 3), RGB. Pillow writes 8 bit only."""
     rows, (height, width) = _packed(indices, bits), indices.shape
-    colours = (table.T.astype("<u2") * 257).tobytes()
+    colors = (table.T.astype("<u2") * 257).tobytes()
     start = 8 + 2 + 12 * 9 + 4
     tags = [(256, 3, 1, width), (257, 3, 1, height), (258, 3, 1, bits), (259, 3, 1, 1), (262, 3, 1, 3),
-            (273, 4, 1, start + len(colours)), (278, 3, 1, height), (279, 4, 1, rows.size),
+            (273, 4, 1, start + len(colors)), (278, 3, 1, height), (279, 4, 1, rows.size),
             (320, 3, 3 << bits, start)]  # fmt: skip
     entries = b"".join(struct.pack("<HHII", *tag) for tag in tags)
-    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + colours + rows.tobytes()
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + colors + rows.tobytes()
 
 
 def _packed(indices: Pixels, bits: int) -> Pixels:
@@ -131,12 +131,12 @@ def _packed(indices: Pixels, bits: int) -> Pixels:
 
 
 def palette_png(indices: Pixels, *, bits: int = 8, seed: int = 3) -> bytes:
-    """A palette PNG whose entries are colours, one of them transparent."""
+    """A palette PNG whose entries are colors, one of them transparent."""
     count = 1 << bits
-    picture = Image.frombytes("P", indices.shape[::-1], indices.tobytes())
-    picture.putpalette(np.random.default_rng(seed).integers(0, 256, 3 * count, np.uint8).tobytes())
+    image = Image.frombytes("P", indices.shape[::-1], indices.tobytes())
+    image.putpalette(np.random.default_rng(seed).integers(0, 256, 3 * count, np.uint8).tobytes())
     file = io.BytesIO()
-    picture.save(file, "PNG", bits=bits, transparency=0)
+    image.save(file, "PNG", bits=bits, transparency=0)
     return file.getvalue()
 
 
@@ -171,14 +171,14 @@ def interlaced_png(pixels: Pixels) -> bytes:
 
 
 def bomb(height: int, width: int) -> bytes:
-    """A valid PNG, a few bytes per row of pixels, that announces a picture of that size."""
+    """A valid PNG, a few bytes per row of pixels, that announces an image of that size."""
     header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
 
 
 def lossless() -> dict[str, tuple[bytes, Pixels]]:
     """A file and its uint8 (H, W, 3) RGB pixels, for formats that keep them."""
-    rgb, gray = colours(4), grays(5)
+    rgb, gray = colors(4), grays(5)
     rgba = np.dstack([rgb, gray])
     expanded = np.dstack([gray] * 3)
     return {
@@ -206,23 +206,23 @@ def lossless() -> dict[str, tuple[bytes, Pixels]]:
 def depths() -> dict[str, tuple[bytes, Pixels]]:
     """A file and its depth, NaN, infinity and -1 among the floats."""
     random = np.random.default_rng(6)
-    metres = random.random((37, 53)).astype(np.float32) + 0.5
-    metres[3:6, 4:9] = -1
-    metres[0, :3] = np.nan, np.inf, -np.inf
-    millimetres = random.integers(0, 65536, (37, 53), np.uint16)
+    meters = random.random((37, 53)).astype(np.float32) + 0.5
+    meters[3:6, 4:9] = -1
+    meters[0, :3] = np.nan, np.inf, -np.inf
+    millimeters = random.integers(0, 65536, (37, 53), np.uint16)
     plain, lzw, predictor = 1, 5, 317
     return {
-        "tiff": (with_opencv(metres, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, plain), metres),
+        "tiff": (with_opencv(meters, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, plain), meters),
         "tiff lzw predictor 1": (
-            with_opencv(metres, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, lzw, predictor, 1),
-            metres,
+            with_opencv(meters, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, lzw, predictor, 1),
+            meters,
         ),
-        "tiff lzw predictor 3": (with_opencv(metres, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, lzw), metres),
-        "tiff 16 bit": (with_opencv(millimetres, ".tiff"), millimetres),
-        "png 16 bit": (with_opencv(millimetres, ".png"), millimetres),
+        "tiff lzw predictor 3": (with_opencv(meters, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, lzw), meters),
+        "tiff 16 bit": (with_opencv(millimeters, ".tiff"), millimeters),
+        "png 16 bit": (with_opencv(millimeters, ".png"), millimeters),
         "png 8 bit": (with_opencv(grays(), ".png"), grays()),
-        "pgm 16 bit": (with_opencv(millimetres, ".pgm"), millimetres),
-        "npy float16": (npy(metres.astype(np.float16)), metres.astype(np.float16)),
-        "npy float64 big endian": (npy(metres.astype(">f8")), metres.astype(np.float64)),
-        "npy Fortran order": (npy(np.asfortranarray(metres)), metres),
+        "pgm 16 bit": (with_opencv(millimeters, ".pgm"), millimeters),
+        "npy float16": (npy(meters.astype(np.float16)), meters.astype(np.float16)),
+        "npy float64 big endian": (npy(meters.astype(">f8")), meters.astype(np.float64)),
+        "npy Fortran order": (npy(np.asfortranarray(meters)), meters),
     }

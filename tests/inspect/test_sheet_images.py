@@ -1,4 +1,4 @@
-"""Pictures of a sheet: how they fit, what the colors of a depth mean, and that every size and kind is shown."""
+"""Images of a sheet: how they fit, what the colors of a depth mean, and that every size and kind is shown."""
 
 from pathlib import Path
 
@@ -103,7 +103,7 @@ def test_shares_in_words() -> None:
         ((460, 640), (172, 240)),
     ],
 )
-def test_a_picture_of_any_size_fits_its_place(size: tuple[int, int], shown: tuple[int, int]) -> None:
+def test_a_image_of_any_size_fits_its_place(size: tuple[int, int], shown: tuple[int, int]) -> None:
     view = placing(*size, (180, 240))
     assert view.size == shown
     for kind, array in (("image", plain(*size)), ("mask", np.full(size, 7, np.uint8)), ("depth", np.ones(size, "f4"))):
@@ -112,7 +112,7 @@ def test_a_picture_of_any_size_fits_its_place(size: tuple[int, int], shown: tupl
         assert (fitted == array[0, 0]).all()
 
 
-def test_the_pixels_of_a_tiny_picture_stay_squares() -> None:
+def test_the_pixels_of_a_tiny_image_stay_squares() -> None:
     tiny = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8)
     fitted = fit(tiny, placing(8, 8, (80, 80)), "image")
     assert np.array_equal(fitted, tiny.repeat(10, axis=0).repeat(10, axis=1))
@@ -139,7 +139,7 @@ def test_a_tile_has_the_depth_with_its_scale_and_how_much_is_missing(tmp_path: P
     assert np.array_equal(tile.panels[1].pixels[:20], hatch(80, 80)[:20])
 
 
-def test_pictures_of_every_form_are_shown(tmp_path: Path) -> None:
+def test_images_of_every_form_are_shown(tmp_path: Path) -> None:
     """Gray, palette-like, RGBA and 16 bit files of many sizes, packed as they are."""
     random = np.random.default_rng(1)
     files = {
@@ -164,14 +164,14 @@ def test_a_depth_of_16_bit_has_no_unit(tmp_path: Path) -> None:
     assert tile.panels[0].scale == Scale(500.0, 1500.0)
 
 
-def test_a_picture_without_pixels_is_an_empty_place(tmp_path: Path) -> None:
+def test_a_image_without_pixels_is_an_empty_place(tmp_path: Path) -> None:
     samples = [{"image": plain(40, 80)}, {"image": np.empty((0, 80, 3), np.uint8)}]
     tiles = sheet_of(displayed(tmp_path / "pack", [IMAGE], samples), width=80).tiles
     assert tiles[1].panels[0].size == (0, 80)
     assert np.unique(tiles[1].panels[0].pixels).tolist() == sorted(palette.GROUND)
 
 
-def test_a_pack_without_pictures_has_keys_and_values(tmp_path: Path) -> None:
+def test_a_pack_without_images_has_keys_and_values(tmp_path: Path) -> None:
     samples = [{"label": 1, "note": "first"}, {"label": 7, "note": "second"}]
     sheet = sheet_of(displayed(tmp_path / "pack", [LABEL, NOTE], samples))
     assert sheet.columns == 0
@@ -181,14 +181,14 @@ def test_a_pack_without_pictures_has_keys_and_values(tmp_path: Path) -> None:
     ]
 
 
-def test_places_have_the_shape_that_most_pictures_have(tmp_path: Path) -> None:
+def test_places_have_the_shape_that_most_images_have(tmp_path: Path) -> None:
     samples = [{"image": plain(*size)} for size in ((100, 100), (100, 100), (50, 100), (9, 900))]
     assert sheet_of(displayed(tmp_path / "pack", [IMAGE], samples), width=200).box == (150, 200)  # median of the ratios
     tall = displayed(tmp_path / "tall", [IMAGE], [{"image": plain(900, 9)}])
     assert sheet_of(tall, width=200).box == (300, 200)
 
 
-def test_more_pictures_than_stand_side_by_side_are_refused(tmp_path: Path) -> None:
+def test_more_images_than_stand_side_by_side_are_refused(tmp_path: Path) -> None:
     fields = [Field(f"image{number}", "image", "raw", "uint8", (None, None, 3)) for number in range(9)]
     pack = displayed(tmp_path / "pack", fields, [{field.name: plain(4, 4) for field in fields}])
     with pytest.raises(InvalidRequest, match="--fields"):

@@ -1,7 +1,7 @@
-"""Picture warp: the pictures of training items, rotated, cropped and zoomed in one warp of the stored pixels.
+"""Image warp: the images of training items, rotated, cropped and zoomed in one warp of the stored pixels.
 
 The view equals that of the grasp networks' loaders, which warp the whole frame three times: a rotation about the middle
-of the grasps (Cornell) or of the picture (Jacquard), with the picture mirrored beyond its border; a window; the middle
+of the grasps (Cornell) or of the image (Jacquard), with the image mirrored beyond its border; a window; the middle
 of that window at the size of the output, bilinear. Quarter turns move whole pixels: they are split off and are exact.
 """
 
@@ -30,10 +30,10 @@ _ROTATIONS = {1: cv2.ROTATE_90_COUNTERCLOCKWISE, 2: cv2.ROTATE_180, 3: cv2.ROTAT
 _upright = ThreadScratch()  # each thread has its own
 
 
-class SourcePicture(NamedTuple):
-    """Geometry of a sample's picture: its size, the centre of rotation, and the window, all in source px.
+class SourceImage(NamedTuple):
+    """Geometry of a sample's image: its size, the center of rotation, and the window, all in source px.
 
-    middle: (x, y), pixel centres at whole numbers. window: top, left, height, width.
+    middle: (x, y), pixel centers at whole numbers. window: top, left, height, width.
     """
 
     height: int
@@ -43,26 +43,26 @@ class SourcePicture(NamedTuple):
 
 
 class ItemView(NamedTuple):
-    """A view of a picture: `view` maps stored to upright output pixels, `quarters` counts the turns that follow."""
+    """A view of an image: `view` maps stored to upright output pixels, `quarters` counts the turns that follow."""
 
     view: View
     quarters: int
 
 
-def around_grasps(frame: Frame, height: int, width: int, *, bounds: tuple[int, int] | None = None) -> SourcePicture:
-    """Of Cornell: the window around the labels, cut at the picture's end and at these bounds, where there are any."""
+def around_grasps(frame: Frame, height: int, width: int, *, bounds: tuple[int, int] | None = None) -> SourceImage:
+    """Of Cornell: the window around the labels, cut at the image's end and at these bounds, where there are any."""
     top, left = frame.top, frame.left
     bottom, right = (height, width) if bounds is None else (min(height, bounds[0]), min(width, bounds[1]))
     window = (top, left, min(bottom, top + frame.size) - top, min(right, left + frame.size) - left)
-    return SourcePicture(height, width, (frame.center[1], frame.center[0]), window)
+    return SourceImage(height, width, (frame.center[1], frame.center[0]), window)
 
 
-def whole(height: int, width: int) -> SourcePicture:
-    """Of Jacquard: the whole picture."""
-    return SourcePicture(height, width, ((width - 1) / 2, (height - 1) / 2), (0, 0, height, width))
+def whole(height: int, width: int) -> SourceImage:
+    """Of Jacquard: the whole image."""
+    return SourceImage(height, width, ((width - 1) / 2, (height - 1) / 2), (0, 0, height, width))
 
 
-def item_view(source: SourcePicture, stored: View | None, rot: float, zoom: float, size: tuple[int, int]) -> ItemView:
+def item_view(source: SourceImage, stored: View | None, rot: float, zoom: float, size: tuple[int, int]) -> ItemView:
     """The view of one item.
 
     stored: the view from source to stored pixels, None where no pixel moved. rot: radians, counter-clockwise.
@@ -89,7 +89,7 @@ def item_view(source: SourcePicture, stored: View | None, rot: float, zoom: floa
 def warp(whole_or_part: Pixels, at: ItemView, out: Pixels, *, origin: tuple[int, int] = (0, 0)) -> None:
     """Fill `out`, (height, width) or (height, width, C) of the same dtype, with what the view shows.
 
-    whole_or_part: the stored picture, or the part from `origin` (row, column) on that `part` names.
+    whole_or_part: the stored image, or the part from `origin` (row, column) on that `part` names.
     """
     if not at.quarters:
         _warp(whole_or_part, at.view.of(*origin), out)
@@ -102,7 +102,7 @@ def warp(whole_or_part: Pixels, at: ItemView, out: Pixels, *, origin: tuple[int,
 
 
 def part(at: ItemView, height: int, width: int) -> tuple[int, int, int, int] | None:
-    """top, left, height, width of what must be decoded of a stored picture of that size; None for all of it."""
+    """top, left, height, width of what must be decoded of a stored image of that size; None for all of it."""
     if not inside(at.view, height, width):
         return None  # what lies beyond is a mirror image of something
     return needed(at.view, axis_aligned_steps(at.view, height, width), height, width)

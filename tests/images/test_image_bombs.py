@@ -13,7 +13,7 @@ import pytest
 
 from packer.errors import DamagedImage
 from packer.images import MAX_SCAN_PIXELS, sniff, validate
-from tests.support import picture_files
+from tests.support import image_files
 from tests.support.child_processes import child
 
 MOST_SECONDS, MOST_BYTES = 5, 512 << 20
@@ -58,16 +58,16 @@ def chain(count: int) -> bytes:
 
 def png(*chunks: bytes) -> bytes:
     """A PNG of 8 x 8 px with these chunks before its pixels."""
-    whole = picture_files.with_pillow(np.zeros((8, 8), np.uint8), "PNG")
+    whole = image_files.with_pillow(np.zeros((8, 8), np.uint8), "PNG")
     return whole[:33] + b"".join(chunks) + whole[33:]
 
 
 def scans(height: int, width: int, count: int) -> bytes:
     """A progressive JPEG of that size in its header, and so many scans; the last are the same one again."""
-    file = bytearray(picture_files.progressive())
+    file = bytearray(image_files.progressive())
     struct.pack_into(">HH", file, file.index(b"\xff\xc2") + 5, height, width)
-    whole = sniff(picture_files.progressive()).scans
-    return bytes(file[:-2]) + bytes(file[file.rindex(b"\xff\xda") : -2]) * (count - whole) + picture_files.EOI
+    whole = sniff(image_files.progressive()).scans
+    return bytes(file[:-2]) + bytes(file[file.rindex(b"\xff\xda") : -2]) * (count - whole) + image_files.EOI
 
 
 ONE = lzw(256, 0, 257)
@@ -83,12 +83,12 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     "tiff, clears": lambda: tiff(200, 100, CLEARS, {259: 5}),
     "tiff, runs of nothing": lambda: tiff(10, 10, b"\x80" * 50_000_000, {259: 32773}),
     "tiff, deflated zeros": lambda: tiff(10, 10, nothing(), {259: 8}),
-    "tiff, a tile larger than the picture": lambda: tiff(16, 16, b"", {322: 1 << 14, 323: 1 << 14, 324: 8, 325: 10}),
+    "tiff, a tile larger than the image": lambda: tiff(16, 16, b"", {322: 1 << 14, 323: 1 << 14, 324: 8, 325: 10}),
     "tiff, a ring of directories": lambda: chain(200_000),
-    "png, texts": lambda: png(*[picture_files.chunk(b"zTXt", b"key\0\0" + nothing())] * 8),
-    "png, profile": lambda: png(picture_files.chunk(b"iCCP", b"name\0\0" + nothing())),
-    "png, chunks": lambda: png(picture_files.chunk(b"tEXt", b"") * 200_000),
-    "png, pixels": lambda: picture_files.bomb(10_000, 10_000),
+    "png, texts": lambda: png(*[image_files.chunk(b"zTXt", b"key\0\0" + nothing())] * 8),
+    "png, profile": lambda: png(image_files.chunk(b"iCCP", b"name\0\0" + nothing())),
+    "png, chunks": lambda: png(image_files.chunk(b"tEXt", b"") * 200_000),
+    "png, pixels": lambda: image_files.bomb(10_000, 10_000),
     "jpeg, scans": lambda: scans(10_000, 10_000, 499),
     "pnm, text": lambda: b"P3 5000 5000 255\n" + b"1 " * 2_000_000,
 }
@@ -113,7 +113,7 @@ def test_a_bomb_costs_little(name: str) -> None:
     assert outcome.kind == "value", outcome
 
 
-def test_scans_are_limited_by_the_size_of_the_picture() -> None:
+def test_scans_are_limited_by_the_size_of_the_image() -> None:
     most = MAX_SCAN_PIXELS // 100_000_000
     assert most == 30, "three times what encoders write"
     assert sniff(scans(10_000, 10_000, most)).scans == most

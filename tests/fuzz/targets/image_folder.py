@@ -1,4 +1,4 @@
-"""Names of pictures in annotation files: what is found is a file that is there, called so, and never one above."""
+"""Names of images in annotation files: what is found is a file that is there, called so, and never one above."""
 
 from collections.abc import Iterator
 

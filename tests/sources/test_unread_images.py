@@ -1,4 +1,4 @@
-"""Pictures in formats that packer does not read: refused, listed where asked, or decoded by Pillow where asked."""
+"""Images in formats that packer does not read: refused, listed where asked, or decoded by Pillow where asked."""
 
 import builtins
 import io
@@ -23,7 +23,7 @@ from packer.sources._unread_images import unread_images
 from packer.sources.image_files.folder import Source
 from packer.tools.advice import Question, advise
 from tests.support.command_line import run_with_torch
-from tests.support.source_trees import picture, write
+from tests.support.source_trees import image, write
 
 FTYP = b"\0\0\0\x1cftyp"
 
@@ -53,9 +53,9 @@ def packed(root: Path, target: Path, *, on_error: str = "raise", **asked: Any) -
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    files = {f"c/{n}.jpg": picture(n, suffix=".jpg") for n in range(2)}
+    files = {f"c/{n}.jpg": image(n, suffix=".jpg") for n in range(2)}
     return write(
-        tmp_path / "data", {**files, "c/x.heic": b"", "d/y.AVIF": b"", "c/notes.txt": "no", "d/z.jpg": picture(9)}
+        tmp_path / "data", {**files, "c/x.heic": b"", "d/y.AVIF": b"", "c/notes.txt": "no", "d/z.jpg": image(9)}
     )
 
 
@@ -119,12 +119,12 @@ def test_the_first_bytes_decide_for_a_name_without_suffix(tmp_path: Path, start:
 
 
 def test_a_bitmap_is_told_by_more_than_two_letters(tmp_path: Path) -> None:
-    root = write(tmp_path, {"a": picture(1, suffix=".bmp"), "photo.txt": picture(1)})
+    root = write(tmp_path, {"a": image(1, suffix=".bmp"), "photo.txt": image(1)})
     assert unread_images(SourceRoot(root), ["a", "photo.txt"]) == {"a": "no suffix (BMP)"}
 
 
 def test_names_without_suffix_are_refused_with_advice(tmp_path: Path) -> None:
-    root = write(tmp_path / "data", {"c/a": picture(1, suffix=".jpg"), "c/b.jpg": picture(2, suffix=".jpg")})
+    root = write(tmp_path / "data", {"c/a": image(1, suffix=".jpg"), "c/b.jpg": image(2, suffix=".jpg")})
     with pytest.raises(BadInput, match=r"no suffix \(JPEG\) 1 \(c/a\); .*rename them"):
         packed(root, tmp_path / "out")
     (root / "c/b.jpg").unlink()
@@ -132,8 +132,8 @@ def test_names_without_suffix_are_refused_with_advice(tmp_path: Path) -> None:
         SourceSpec().open(root)
 
 
-def test_sidecars_of_such_a_format_are_no_pictures_that_nobody_reads(tmp_path: Path) -> None:
-    root = write(tmp_path / "data", {"c/a.jpg": picture(1, suffix=".jpg"), "c/a.CR2": b"raw"})
+def test_sidecars_of_such_a_format_are_no_images_that_nobody_reads(tmp_path: Path) -> None:
+    root = write(tmp_path / "data", {"c/a.jpg": image(1, suffix=".jpg"), "c/a.CR2": b"raw"})
     source, _ = SourceSpec("folder", {}, ("raw=.CR2:bytes",)).open(root)
     assert source.unread == []
     assert source[0]["raw"] == b"raw"
@@ -161,7 +161,7 @@ def test_pillow_decodes_what_it_reads(name: str) -> None:
 
 
 def test_packed_by_pillow_the_pixels_are_exact_and_extract_and_verify_know_them(tmp_path: Path) -> None:
-    root = write(tmp_path / "data", {**FORMATS, "k.jpg": picture(7, suffix=".jpg")})
+    root = write(tmp_path / "data", {**FORMATS, "k.jpg": image(7, suffix=".jpg")})
     summary = packed(root, tmp_path / "out", decode_with="pillow")
     assert (summary.samples, summary.skipped) == (6, ())
     options: Any = manifests.read(tmp_path / "out").options
@@ -174,14 +174,14 @@ def test_packed_by_pillow_the_pixels_are_exact_and_extract_and_verify_know_them(
     assert sorted(path.name for path in (tmp_path / "back").iterdir()) == sorted(
         ["k.jpg", *(f"{name}.png" for name in FORMATS)]
     )
-    assert (tmp_path / "back/k.jpg").read_bytes() == picture(7, suffix=".jpg")
+    assert (tmp_path / "back/k.jpg").read_bytes() == image(7, suffix=".jpg")
     assert list(Comparison(tmp_path / "out", root).problems()) == []
     (root / "t.tga").write_bytes(FORMATS["t.tga"][:-40] + bytes(40))
     assert any("t.tga.png" in line for line in Comparison(tmp_path / "out", root).problems())
 
 
 def test_without_being_asked_pillow_is_not_used(tmp_path: Path) -> None:
-    root = write(tmp_path / "data", {"g.gif": FORMATS["g.gif"], "k.jpg": picture(7, suffix=".jpg")})
+    root = write(tmp_path / "data", {"g.gif": FORMATS["g.gif"], "k.jpg": image(7, suffix=".jpg")})
     assert [key for key, _ in Source(root).unread] == ["g.gif"]
     assert Source(root, decode_with="pillow").unread == []
 
@@ -190,7 +190,7 @@ def test_what_would_lose_something_is_refused(tmp_path: Path) -> None:
     frames = [Image.fromarray(pixels(seed)) for seed in range(3)]
     file = io.BytesIO()
     frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
-    with pytest.raises(DamagedImage, match="holds 3 pictures"):
+    with pytest.raises(DamagedImage, match="holds 3 images"):
         pillow.decode(file.getvalue(), "a.gif")
     file = io.BytesIO()
     Image.fromarray(np.arange(600, dtype=np.uint16).reshape(20, 30) * 100).save(file, "JPEG2000")
@@ -198,7 +198,7 @@ def test_what_would_lose_something_is_refused(tmp_path: Path) -> None:
         pillow.decode(file.getvalue(), "a.jp2")
 
 
-def test_a_picture_is_read_as_what_it_is_named(tmp_path: Path) -> None:
+def test_a_image_is_read_as_what_it_is_named(tmp_path: Path) -> None:
     with pytest.raises(DamagedImage, match="cannot decode as TGA"):
         pillow.decode(FORMATS["g.gif"], "a.tga")
 
@@ -225,7 +225,7 @@ def test_a_package_that_is_absent_is_named(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_without_the_field_files_extract_does_not_name_pixels_as_the_file_that_they_were(tmp_path: Path) -> None:
-    root = write(tmp_path / "data", {"t.tga": FORMATS["t.tga"], "k.jpg": picture(7, suffix=".jpg")})
+    root = write(tmp_path / "data", {"t.tga": FORMATS["t.tga"], "k.jpg": image(7, suffix=".jpg")})
     request = SourceSpec("folder", {"decode_with": "pillow"})
     source, _ = request.open(root)
     convert_source(source, tmp_path / "out", ConversionOptions(fields=("image",), source=request.to_json(source)))
@@ -239,7 +239,7 @@ def test_without_the_field_files_extract_does_not_name_pixels_as_the_file_that_t
 
 
 def test_pixels_that_are_resized_stay_lossless_unless_asked(tmp_path: Path) -> None:
-    files = {f"{number}.jpg": picture(number, suffix=".jpg") for number in range(4)}
+    files = {f"{number}.jpg": image(number, suffix=".jpg") for number in range(4)}
     root = write(tmp_path / "data", {"t.tga": FORMATS["t.tga"], **files})
     request = SourceSpec("folder", {"decode_with": "pillow"})
     source, _ = request.open(root)
@@ -260,7 +260,7 @@ def gif_mask(values: Any) -> bytes:
 @pytest.fixture
 def masked(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     masks = {str(number): np.random.default_rng(number).integers(0, 2, (20, 30), np.uint8) for number in range(3)}
-    files = {f"images/{stem}.jpg": picture(int(stem), suffix=".jpg") for stem in masks}
+    files = {f"images/{stem}.jpg": image(int(stem), suffix=".jpg") for stem in masks}
     root = write(
         tmp_path / "data", {**files, **{f"masks/{stem}_m.gif": gif_mask(mask) for stem, mask in masks.items()}}
     )

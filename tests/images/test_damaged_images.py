@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from packer.errors import BadInput, DamagedImage
 from packer.images import decode, sniff, validate
-from tests.support import picture_files
+from tests.support import image_files
 
-LOSSLESS = picture_files.lossless()
-DEPTHS = picture_files.depths()
+LOSSLESS = image_files.lossless()
+DEPTHS = image_files.depths()
 
 
 def damaged(file: bytes, kind: str) -> None:
@@ -50,9 +50,9 @@ def test_cutting_a_tiff_whose_directory_comes_first_is_seen() -> None:
 
 
 def test_a_flipped_byte_in_any_png_chunk_is_found_by_its_crc32() -> None:
-    file = picture_files.oriented(6, "PNG")
-    assert {name for name, _, _ in picture_files.png_chunks(file)} >= {b"IHDR", b"eXIf", b"IDAT", b"IEND"}
-    for _, at, length in picture_files.png_chunks(file):
+    file = image_files.oriented(6, "PNG")
+    assert {name for name, _, _ in image_files.png_chunks(file)} >= {b"IHDR", b"eXIf", b"IDAT", b"IEND"}
+    for _, at, length in image_files.png_chunks(file):
         for place in {at - 1, at + length // 2, at + length}:
             changed = bytearray(file)
             changed[place] ^= 0x20
@@ -62,7 +62,7 @@ def test_a_flipped_byte_in_any_png_chunk_is_found_by_its_crc32() -> None:
 
 @given(st.sampled_from([*LOSSLESS.values(), *DEPTHS.values()]), st.data())
 def test_mutated_files_raise_or_keep_their_announced_form(
-    item: tuple[bytes, picture_files.Pixels], data: st.DataObject
+    item: tuple[bytes, image_files.Pixels], data: st.DataObject
 ) -> None:
     kind = "image" if item[1].ndim == 3 else "depth"
     changed = bytearray(item[0])

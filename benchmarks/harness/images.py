@@ -1,4 +1,4 @@
-"""Pictures for peers that leave decoding and cropping to the user: all of them get the same fast code.
+"""Images for peers that leave decoding and cropping to the user: all of them get the same fast code.
 
 Source of the crop rule: the documentation of torchvision.transforms.v2.RandomResizedCrop.
 """
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from benchmarks.harness.job import Job
 
-Picture = npt.NDArray[np.uint8]
+Image = npt.NDArray[np.uint8]
 SCALE = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 RAW = "pixels.npy"
@@ -24,9 +24,9 @@ def files(folder: Path) -> list[str]:
     return sorted(str(path) for path in folder.rglob("*") if path.is_file())
 
 
-def raw(folder: Path) -> Picture:
-    """The pictures of task raw224, memory-mapped."""
-    pixels: Picture = np.load(folder / RAW, mmap_mode="r")
+def raw(folder: Path) -> Image:
+    """The images of task raw224, memory-mapped."""
+    pixels: Image = np.load(folder / RAW, mmap_mode="r")
     return pixels
 
 
@@ -50,31 +50,31 @@ class Decode:
     def __init__(self, job: Job) -> None:
         self.side = job.side if job.crops else None
 
-    def __call__(self, buffer: Any) -> Picture:
+    def __call__(self, buffer: Any) -> Image:
         import cv2
 
-        picture = cv2.imdecode(np.frombuffer(buffer, np.uint8), cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
-        if picture is None:
-            raise ValueError("OpenCV cannot decode a picture of the set")
-        return picture if self.side is None else cropped(picture, self.side)
+        image = cv2.imdecode(np.frombuffer(buffer, np.uint8), cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
+        if image is None:
+            raise ValueError("OpenCV cannot decode an image of the set")
+        return image if self.side is None else cropped(image, self.side)
 
 
 class Copy:
-    """The bytes of a raw picture -> an array of its own, (side, side, 3)."""
+    """The bytes of a raw image -> an array of its own, (side, side, 3)."""
 
     def __init__(self, side: int) -> None:
         self.shape = (side, side, 3)
 
-    def __call__(self, buffer: Any) -> Picture:
+    def __call__(self, buffer: Any) -> Image:
         return np.frombuffer(buffer, np.uint8).reshape(self.shape).copy()
 
 
-def cropped(picture: Picture, side: int, out: Picture | None = None) -> Picture:
+def cropped(image: Image, side: int, out: Image | None = None) -> Image:
     """A random crop, resized bilinearly to side x side, flipped every other time; into `out` where given."""
     import cv2
 
-    top, left, height, width = random_crop(*picture.shape[:2])
-    part = picture[top : top + height, left : left + width]
+    top, left, height, width = random_crop(*image.shape[:2])
+    part = image[top : top + height, left : left + width]
     if random.random() < 0.5:
         return cv2.flip(cv2.resize(part, (side, side), interpolation=cv2.INTER_LINEAR), 1, dst=out)
     return cv2.resize(part, (side, side), dst=out, interpolation=cv2.INTER_LINEAR)

@@ -1,4 +1,4 @@
-"""Pictures of every form that OpenCV and Pillow write, and damage to their data."""
+"""Images of every form that OpenCV and Pillow write, and damage to their data."""
 
 import io
 import random
@@ -12,9 +12,9 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from tests.support import picture_files
-from tests.support.picture_files import with_opencv as _with_opencv
-from tests.support.picture_files import with_pillow as _with_pillow
+from tests.support import image_files
+from tests.support.image_files import with_opencv as _with_opencv
+from tests.support.image_files import with_pillow as _with_pillow
 
 _TIFF_NAMES = {
     "lzw": "tiff_lzw",
@@ -37,7 +37,7 @@ class Damaged(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """A picture of one form. kind: what to read it as.
+    """An image of one form. kind: what to read it as.
 
     It is made when it is first asked for: every process of a run collects the tests and runs but some of them.
     """
@@ -50,32 +50,30 @@ class Form:
         return self.make()
 
 
-def photo(height: int, width: int, dtype: str, *, channels: int = 1) -> picture_files.Pixels:
-    """Smooth colours with a little noise; (H, W) for one channel."""
-    pixels = picture_files.colours(8, height=height, width=width)[:, :, :channels]
+def photo(height: int, width: int, dtype: str, *, channels: int = 1) -> image_files.Pixels:
+    """Smooth colors with a little noise; (H, W) for one channel."""
+    pixels = image_files.colors(8, height=height, width=width)[:, :, :channels]
     pixels = pixels[:, :, 0] if channels == 1 else pixels
     scale = {"uint8": 1, "uint16": 200, "float32": 0.01}[dtype]
     return np.ascontiguousarray((pixels * np.float64(scale)).astype(dtype))
 
 
-def flat(height: int, width: int) -> picture_files.Pixels:
+def flat(height: int, width: int) -> image_files.Pixels:
     """uint8 (H, W): broad bands, as of a mask."""
     rows, columns = np.indices((height, width))
     return ((rows + columns) // 40 * 20 % 256).astype(np.uint8)
 
 
-def packed(pixels: picture_files.Pixels, compression: str) -> bytes:
+def packed(pixels: image_files.Pixels, compression: str) -> bytes:
     """The data of one strip, as Pillow writes it."""
-    file = picture_files.with_pillow(
-        pixels, "TIFF", compression=_TIFF_NAMES[compression], tiffinfo={_ROWS: len(pixels)}
-    )
-    with Image.open(io.BytesIO(file)) as picture:
-        (at,), (size,) = picture.tag_v2[273], picture.tag_v2[279]
+    file = image_files.with_pillow(pixels, "TIFF", compression=_TIFF_NAMES[compression], tiffinfo={_ROWS: len(pixels)})
+    with Image.open(io.BytesIO(file)) as image:
+        (at,), (size,) = image.tag_v2[273], image.tag_v2[279]
     return file[at : at + size]
 
 
 def tiff(
-    pixels: picture_files.Pixels,
+    pixels: image_files.Pixels,
     compression: str,
     *,
     order: str = "<",
@@ -118,7 +116,7 @@ def tiff(
     return magic + struct.pack(order + "I", at) + (head + body if head_first else body + head)
 
 
-def _ordered(pixels: picture_files.Pixels, order: str) -> picture_files.Pixels:
+def _ordered(pixels: image_files.Pixels, order: str) -> image_files.Pixels:
     """The same numbers, in memory in that byte order: Pillow compresses bytes as they lie there."""
     return pixels.astype(pixels.dtype.newbyteorder(order)).view(pixels.dtype)
 
@@ -135,8 +133,8 @@ def _directory(tags: dict[int, list[int]], order: str, at: int) -> bytes:
 
 
 def _compression(file: bytes) -> int:
-    with Image.open(io.BytesIO(file)) as picture:
-        return int(picture.tag_v2[259])
+    with Image.open(io.BytesIO(file)) as image:
+        return int(image.tag_v2[259])
 
 
 def tiffs(height: int = 120, width: int = 151) -> dict[str, Form]:
@@ -164,7 +162,7 @@ def tiffs(height: int = 120, width: int = 151) -> dict[str, Form]:
     return found
 
 
-def _of_opencv(pixels: picture_files.Pixels, compression: str, predictor: int) -> bytes:
+def _of_opencv(pixels: image_files.Pixels, compression: str, predictor: int) -> bytes:
     code = CODES[compression]
     options = (cv2.IMWRITE_TIFF_COMPRESSION, code, cv2.IMWRITE_TIFF_PREDICTOR, predictor)
     file = _with_opencv(pixels, ".tiff", *options)
@@ -181,9 +179,9 @@ _LAYOUTS: dict[str, dict[str, Any]] = {
 
 
 def others(height: int = 120, width: int = 151) -> dict[str, Form]:
-    """Pictures of the other formats, by name; the first word of a name is the format."""
+    """Images of the other formats, by name; the first word of a name is the format."""
     rgb, gray = photo(height, width, "uint8", channels=3), photo(height, width, "uint8")
-    deep, metres, bands = photo(height, width, "uint16"), photo(height, width, "float32"), flat(height, width)
+    deep, meters, bands = photo(height, width, "uint16"), photo(height, width, "float32"), flat(height, width)
     rgba, bilevel = np.dstack([rgb, bands]), gray // 128 * 255
     bands_rgb = np.dstack([bands] * 3)
     images = {f"jpeg {name}": make for name, make in _jpegs(rgb, gray).items()}
@@ -193,8 +191,8 @@ def others(height: int = 120, width: int = 151) -> dict[str, Form]:
         images[f"png strategy {strategy}"] = partial(_with_opencv, rgb, ".png", cv2.IMWRITE_PNG_STRATEGY, strategy)
     images |= {
         "png alpha": partial(_with_pillow, rgba, "PNG"),
-        "png palette": partial(picture_files.palette_png, gray),
-        "png interlaced": partial(picture_files.interlaced_png, rgb),
+        "png palette": partial(image_files.palette_png, gray),
+        "png interlaced": partial(image_files.interlaced_png, rgb),
     }
     for quality in (5, 50, 80, 100):
         make = partial(_with_opencv, rgb, ".webp", cv2.IMWRITE_WEBP_QUALITY, quality)
@@ -213,35 +211,35 @@ def others(height: int = 120, width: int = 151) -> dict[str, Form]:
         "plain bmp palette": partial(_with_pillow, bands, "BMP"),
     }
     masks = {
-        "png palette mask": partial(picture_files.palette_png, gray // 16, bits=4),
+        "png palette mask": partial(image_files.palette_png, gray // 16, bits=4),
         "png bilevel": partial(_with_opencv, bilevel, ".png", cv2.IMWRITE_PNG_BILEVEL, 1),
         "pnm text pbm": partial(_with_opencv, bilevel, ".pbm", cv2.IMWRITE_PXM_BINARY, 0),
     }
     depths = {
         "png 16 bit": partial(_with_opencv, deep, ".png"),
         "plain pgm 16 bit": partial(_with_opencv, deep, ".pgm"),
-        "plain npy": partial(picture_files.npy, metres),
-        "plain tiff": partial(_with_opencv, metres, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, 1),
+        "plain npy": partial(image_files.npy, meters),
+        "plain tiff": partial(_with_opencv, meters, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, 1),
     }
     by_kind = {"image": images, "mask": masks, "depth": depths}
     return {name: Form(kind, make) for kind, made in by_kind.items() for name, make in made.items()}
 
 
-def _jpegs(rgb: picture_files.Pixels, gray: picture_files.Pixels) -> dict[str, Callable[[], bytes]]:
+def _jpegs(rgb: image_files.Pixels, gray: image_files.Pixels) -> dict[str, Callable[[], bytes]]:
     """JPEG as OpenCV and Pillow write it."""
-    made = {name: partial(picture_files.jpeg, rgb, sampling=name) for name in ("444", "422", "420")}
+    made = {name: partial(image_files.jpeg, rgb, sampling=name) for name in ("444", "422", "420")}
     return {f"subsampling {name}": make for name, make in made.items()} | {
-        "gray": partial(picture_files.jpeg, gray),
-        "progressive": partial(picture_files.progressive, rgb),
+        "gray": partial(image_files.jpeg, gray),
+        "progressive": partial(image_files.progressive, rgb),
         "progressive gray": partial(_with_pillow, gray, "JPEG", progressive=True),
         "restarts": partial(_with_opencv, rgb, ".jpg", cv2.IMWRITE_JPEG_RST_INTERVAL, 4),
         "optimized": partial(_with_opencv, rgb, ".jpg", cv2.IMWRITE_JPEG_OPTIMIZE, 1),
-        "quality 30": partial(picture_files.jpeg, rgb, quality=30),
+        "quality 30": partial(image_files.jpeg, rgb, quality=30),
     }
 
 
 def halves(file: bytes, number: int, *, seed: int, start: int = 0) -> Iterator[Damaged]:
-    """Half pictures: the file's end, from a byte in its middle on, is cut off, zeros or noise."""
+    """Half images: the file's end, from a byte in its middle on, is cut off, zeros or noise."""
     source = random.Random(seed)
     for count in range(number):
         at = source.randrange(start + (len(file) - start) // 10, start + (len(file) - start) * 9 // 10)
