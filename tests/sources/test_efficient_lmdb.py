@@ -16,7 +16,7 @@ from packer.pack import manifest
 from packer.sources._detection import detect
 from packer.sources.records.efficient_lmdb import Source
 from tests.sources.test_pickled import Evil
-from tests.support.arrow_payloads import VERSIONS, recorded
+from tests.support.arrow_payloads import VERSIONS, of_image, recorded
 from tests.support.foreign_files import datum, lmdb_environment
 from tests.support.source_trees import efficient_lmdb, image
 

@@ -11,7 +11,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest
 from packer.sources._detection import detect
 from packer.sources.records.image2lmdb import Source
-from tests.support.arrow_payloads import VERSIONS, built, recorded
+from tests.support.arrow_payloads import VERSIONS, built, of_image, recorded
 from tests.support.conversions import packed
 from tests.support.foreign_files import lmdb_environment
 from tests.support.source_trees import image, image2lmdb, tree, write
