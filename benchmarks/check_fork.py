@@ -84,7 +84,7 @@ def compare(name: str, folder: Path, size: int, scratch: Path) -> bool:
         targets.draw(points, np.zeros(len(points), np.int64), size / 2, drawn)
         same = np.array_equal(np.asarray([each.points for each in rectangles]).reshape(-1, 4, 2), points)
         bad += not (same and np.array_equal(maps_of_fork(rectangles, size), drawn[:, 0]))
-        images = [each.get_rgb(index, rot, zoom, normalize=False).astype(float) for each in (fork, own)]
+        images = [each.get_rgb(index, rot, zoom, normalise=False).astype(float) for each in (fork, own)]
         levels.append(float(np.abs(images[0] - images[1]).mean()))
     print(
         f"{name}: {len(own)} items, {len(fork)} of the fork, {len(levels)} looks, {bad} differences; "

@@ -113,8 +113,8 @@ def check_images(pack: Path, reference: Reference, order: list[int]) -> tuple[li
     dataset = GraspDataset(pack, reference.size)
     for number, index in enumerate(order):
         for rot, zoom in zip(TURNS, ZOOMS, strict=True):
-            ours = dataset.get_rgb(index, rot, zoom, normalize=False).astype(int)
-            levels.append(float(np.abs(ours - reference.get_rgb(number, rot, zoom, normalize=False)).mean()))
+            ours = dataset.get_rgb(index, rot, zoom, normalise=False).astype(int)
+            levels.append(float(np.abs(ours - reference.get_rgb(number, rot, zoom, normalise=False)).mean()))
             depth = dataset.get_depth(index, rot, zoom) - reference.get_depth(number, rot, zoom)
             millimeters.append(1000 * float(np.abs(depth).mean()))
     return levels, millimeters

@@ -176,10 +176,10 @@ class Reference(torch.utils.data.Dataset):
         image = np.clip(image - image.mean(), -1, 1)
         return resized(zoomed(image, zoom), self.size)
 
-    def get_rgb(self, index: int, rot: float = 0, zoom: float = 1.0, normalize: bool = True) -> Any:
+    def get_rgb(self, index: int, rot: float = 0, zoom: float = 1.0, normalise: bool = True) -> Any:
         image = self._framed(index, imageio.imread(self.rgb_file(index)), rot)
         image = resized(zoomed(image, zoom), self.size)
-        if normalize:
+        if normalise:
             image = image.astype(np.float32) / 255.0
             image -= image.mean()
             image = image.transpose((2, 0, 1))

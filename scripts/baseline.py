@@ -32,6 +32,8 @@ HEAVY = ("torch", "cv2", "h5py", "lmdb", "numpy")
 INTENDED: tuple[tuple[str, str], ...] = (
     (r"ocid-grasp --missing skip, .*", "grasps by class of a skipped image are extras, as its other files are"),
     (r"batches coco .*|coco --resize .*", "box_areas scale with the image"),
+    (r"option convert (mask|unknown)_colou?rs|option synth colou?rs|.* --mask-colours voc.*", "American spelling"),
+    (r"signature (grasp\.)?GraspDataset", "items: image instead of picture"),
     (r"(n5|npy|npz) --max-pixels 100", "arrays with more pixels are refused: no reader opens such a pack"),
     (r"signature PackDataset\.(check_transform|stored_rows)", "methods that Loader and convert call"),
     (r"signature PackDataset\.fetch_ahead", "rank and world_size: ranks share the cache"),
@@ -75,11 +77,12 @@ GENERAL = (
     "--codec mask=png",
     "--max-pixels 100",
 )
+RENAMED = {"--mask-colours": "--mask-colors", "--unknown-colours": "--unknown-colors"}  # options since FROZEN
 OF_SOURCES = (
     "--sidecar mask=_mask.png:mask",
     "--sidecar depth=_d.png:depth:0",
-    "--mask-colors voc",
-    "--mask-colors voc --unknown-colors void",
+    "--mask-colours voc",
+    "--mask-colours voc --unknown-colours void",
     "--depth-from tiff",
     "--depth-from pcd",
     "--depth-from none",
@@ -206,8 +209,10 @@ def convert(source: Path, pack: Path, words: str) -> None:
     from packer.cli import registry
 
     command = registry.load("convert").command
+    options = {option for parameter in command.params for option in parameter.opts}
+    typed = [RENAMED[word] if RENAMED.get(word) in options else word for word in words.split()]
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-        command.main([str(source), str(pack), *words.split()], standalone_mode=False, prog_name="packer convert")
+        command.main([str(source), str(pack), *typed], standalone_mode=False, prog_name="packer convert")
 
 
 def pack_outcome(pack: Path) -> str:

@@ -304,11 +304,11 @@ class GraspDataset(PackDataset):
         found: npt.NDArray[np.int64] = self._with_item(idx, lambda _, item: _moved(item, float(rot), float(zoom)))
         return found
 
-    def get_rgb(self, idx: Number, rot: Number = 0, zoom: Number = 1.0, normalize: bool = True) -> npt.NDArray[Any]:
+    def get_rgb(self, idx: Number, rot: Number = 0, zoom: Number = 1.0, normalise: bool = True) -> npt.NDArray[Any]:
         """uint8 (S, S, 3), RGB; normalized, float32 (3, S, S)."""
         pixels = np.empty((self.output_size, self.output_size, 3), np.uint8)
         self._with_item(idx, lambda items, item: items.rgb(item, float(rot), float(zoom), pixels))
-        if not normalize:
+        if not normalise:
             return pixels
         made = np.empty((3, self.output_size, self.output_size), np.float32)
         normalized(pixels, made)

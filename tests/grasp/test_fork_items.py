@@ -55,7 +55,7 @@ def test_without_exact_the_window_is_kept_within_the_image(name: str, made: dict
         height, width = item.image.shape[:2]
         right = fork_loaders.ForkItem(item.name, item.image, item.labels, (height, width))
         assert right.window(SIZE)[1][2:] == (SIZE, SIZE)
-        found = dataset.get_rgb(dataset.index_of(key), 0, 1.0, normalize=False)
+        found = dataset.get_rgb(dataset.index_of(key), 0, 1.0, normalise=False)
         top, left, *_ = right.window(SIZE)[1]
         np.testing.assert_array_equal(found, item.image[top : top + SIZE, left : left + SIZE])
         at = dataset.index_of(key)

@@ -103,7 +103,7 @@ def test_images_are_those_of_a_slow_look(name: str, rot: float, zoom: float, mad
     for index in range(len(dataset)):
         sample = truth(name, made, index)
         frame = slow_frame(name, sample)
-        rgb = dataset.get_rgb(index, rot, zoom, normalize=False)
+        rgb = dataset.get_rgb(index, rot, zoom, normalise=False)
         difference = np.abs(rgb - grasp_folders.slow_look(sample["rgb"], frame[0], rot, frame[1], zoom, SIZE))
         inner = slice(1, -1)  # at the border of a window it matters whether it is cut before it is zoomed
         assert difference[inner, inner].max() <= 1.5
@@ -125,7 +125,7 @@ def test_quarter_turns_move_whole_pixels_also_beyond_the_border(rot: float, made
         turned = np.rot90(around, round(rot / (np.pi / 2)))
         at = 99 + top - row, 99 + left - column
         expected = turned[at[0] : at[0] + SIZE, at[1] : at[1] + SIZE]
-        found = GraspDataset(made["cornell"], SIZE).get_rgb(index, rot, normalize=False)
+        found = GraspDataset(made["cornell"], SIZE).get_rgb(index, rot, normalise=False)
         np.testing.assert_array_equal(found, expected)
         overhanging += row + SIZE // 2 > grasp_folders.HEIGHT
     assert overhanging == 2
@@ -138,16 +138,16 @@ def test_quarter_turns_of_a_whole_image_are_exact_at_every_zoom(
         dataset = GraspDataset(path, SIZE)
         for turns, rot in enumerate(TURNS):
             for zoom in (1.0, 0.77, 0.5):
-                upright = dataset.get_rgb(1, 0, zoom, normalize=False), dataset.get_depth(1, 0, zoom)
-                turned = dataset.get_rgb(1, rot, zoom, normalize=False), dataset.get_depth(1, rot, zoom)
+                upright = dataset.get_rgb(1, 0, zoom, normalise=False), dataset.get_depth(1, 0, zoom)
+                turned = dataset.get_rgb(1, rot, zoom, normalise=False), dataset.get_depth(1, rot, zoom)
                 np.testing.assert_array_equal(turned[0], np.rot90(upright[0], turns))
                 np.testing.assert_array_equal(turned[1], np.rot90(upright[1], turns))
 
 
 def test_any_other_turn_is_a_warp_of_the_image(made: dict[str, Path]) -> None:
     dataset = GraspDataset(made["jacquard"], grasp_folders.SIDE)
-    found = dataset.get_rgb(0, np.radians(20), 1.0, normalize=False)
-    upright = dataset.get_rgb(0, 0, 1.0, normalize=False)
+    found = dataset.get_rgb(0, np.radians(20), 1.0, normalise=False)
+    upright = dataset.get_rgb(0, 0, 1.0, normalise=False)
     matrix = cv2.getRotationMatrix2D(((grasp_folders.SIDE - 1) / 2,) * 2, 20, 1)
     expected = cv2.warpAffine(upright, matrix, (grasp_folders.SIDE,) * 2, borderMode=cv2.BORDER_REFLECT)
     assert np.abs(found.astype(int) - expected).max() <= 2
@@ -163,7 +163,7 @@ def test_a_resized_pack_has_the_same_labels_and_shows_the_same(
     for index in range(len(one)):
         for rot, zoom in zip(TURNS, (1.0, 0.8, 0.65, 0.5), strict=True):
             np.testing.assert_array_equal(one.get_gtbb(index, rot, zoom), other.get_gtbb(index, rot, zoom))
-            a, b = (each.get_rgb(index, rot, zoom, normalize=False).astype(int) for each in (one, other))
+            a, b = (each.get_rgb(index, rot, zoom, normalise=False).astype(int) for each in (one, other))
             assert np.abs(a - b).mean() < 2
             assert np.abs(one.get_depth(index, rot, zoom) - other.get_depth(index, rot, zoom)).mean() < 0.005
 
@@ -190,7 +190,7 @@ def test_depth_is_that_of_its_codec_at_every_look(name: str, codec: str, made: d
             for zoom in (0.7, 1.0):  # the first look at a depth reads all of it, for its mean
                 wanted, found = one.get_depth(index, rot, zoom), other.get_depth(index, rot, zoom)
                 np.testing.assert_allclose(found, wanted, atol=1e-3 if codec == "raw:float16" else 0)
-                rgb = [each.get_rgb(index, rot, zoom, normalize=False) for each in (one, other)]
+                rgb = [each.get_rgb(index, rot, zoom, normalise=False) for each in (one, other)]
                 np.testing.assert_array_equal(*rgb)
 
 
@@ -199,7 +199,7 @@ def test_x_is_depth_first_and_each_image_has_mean_zero(made: dict[str, Path]) ->
     x, _, _, rot, zoom = dataset[2]
     np.testing.assert_array_equal(x[0], dataset.get_depth(2, rot, zoom))
     np.testing.assert_array_equal(x[1:], dataset.get_rgb(2, rot, zoom))
-    pixels = dataset.get_rgb(2, rot, zoom, normalize=False).astype(np.float64) / 255
+    pixels = dataset.get_rgb(2, rot, zoom, normalise=False).astype(np.float64) / 255
     np.testing.assert_allclose(x[1:], (pixels - pixels.mean()).transpose(2, 0, 1), atol=1e-6)
 
 

@@ -84,7 +84,7 @@ def test_a_image_that_is_not_square_is_stretched_by_the_fork_and_refused_without
     dataset = GraspDataset(tmp_path / "pack", SIZE, **FORK)
     for index, item in enumerate(fork_loaders.anything(root)):
         for rot, zoom in AUGMENTED[:4]:
-            difference = np.abs(dataset.get_rgb(index, rot, zoom, normalize=False) - item.look(SIZE, rot, zoom))
+            difference = np.abs(dataset.get_rgb(index, rot, zoom, normalise=False) - item.look(SIZE, rot, zoom))
             assert difference[1:-1, 1:-1].max() <= 2
     with pytest.raises(BadInput, match="128x96 px; expected a square"):
         GraspDataset(tmp_path / "pack", SIZE, include_depth=False)[0]

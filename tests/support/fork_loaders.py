@@ -127,7 +127,7 @@ def assert_same_items(dataset: GraspDataset, items: list[ForkItem]) -> None:
         for rot, zoom in AUGMENTED:
             expected = np.asarray(item.rectangles(SIZE, rot, zoom), np.int64).reshape(-1, 4, 2)
             np.testing.assert_array_equal(dataset.get_gtbb(index, rot, zoom), expected)
-            difference = np.abs(dataset.get_rgb(index, rot, zoom, normalize=False) - item.look(SIZE, rot, zoom))
+            difference = np.abs(dataset.get_rgb(index, rot, zoom, normalise=False) - item.look(SIZE, rot, zoom))
             assert difference[1:-1, 1:-1].max() <= 2  # at the border it matters what is cut before it is zoomed
         x, maps, at, rot, zoom = dataset[index]
         drawn, _ = slow_grasps.maps(item.rectangles(SIZE, rot, zoom), SIZE, SIZE / 2)
