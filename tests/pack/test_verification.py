@@ -435,7 +435,7 @@ def test_sidecars_are_compared_and_are_no_further_samples(tmp_path: Path) -> Non
     (root / "b_m.png").write_bytes(source_trees.mask(3))
     lines, _ = compared(tmp_path / "out.pack", root)
     assert len(lines) == 3
-    assert matches(sorted(lines), ["a.json.*differs", "is no JSON", "b_m.png.*differs"]), lines
+    assert matches(sorted(lines), ["a.json.*differs", "not JSON", "b_m.png.*differs"]), lines
 
 
 SIDECARS: dict[str, bytes | str] = {

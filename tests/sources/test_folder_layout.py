@@ -203,7 +203,7 @@ def test_classes_that_are_numbers_out_of_order_are_told(tmp_path: Path) -> None:
 
 def test_splits_of_folders_and_of_the_option_contradict_each_other(tmp_path: Path) -> None:
     root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg")
-    with pytest.raises(InvalidRequest, match="--layout split/class and --split: the folders are the splits already"):
+    with pytest.raises(InvalidRequest, match="--split"):
         SourceSpec("folder", {"layout": "split/class"}, (), ("train=0.9",)).open(root)
 
 

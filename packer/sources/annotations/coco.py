@@ -64,7 +64,7 @@ class _File(NamedTuple):
     content: AnnotationFile
 
 
-class _Image(NamedTuple):
+class _ListedImage(NamedTuple):
     """An image: its id, split, size in px, and the paths of its files by role."""
 
     id: Id
@@ -211,10 +211,10 @@ class Source(ListedSource):
 
     def _images(
         self, splits: Sequence[str], names: Sequence[str], *, may_skip: bool
-    ) -> tuple[list[_Image], list[tuple[str, str]]]:
+    ) -> tuple[list[_ListedImage], list[tuple[str, str]]]:
         """Return the images of all annotation files in order, and (name, reason) of absent ones. Raises BadInput."""
         folders = layout.ImageFolders(names)
-        images: list[_Image] = []
+        images: list[_ListedImage] = []
         absent: dict[str, str] = {}  # name -> annotation file
         for split in splits:
             others = [other for other in splits if other != split]
@@ -231,7 +231,7 @@ class Source(ListedSource):
                 png_name, png = pngs.get(image, ("", ""))
                 if path and (png or not png_name):
                     of_roles = {"image": path, _PNG: png} if png else {"image": path}
-                    images.append(_Image(image, split, found[image].size, of_roles))
+                    images.append(_ListedImage(image, split, found[image].size, of_roles))
                 else:
                     absent[png_name if path else found[image].name] = files[0].name
         if absent and not (may_skip and images):
@@ -259,10 +259,10 @@ class Source(ListedSource):
         return images
 
     def _without_duplicates(
-        self, images: Sequence[_Image], duplicates: str
-    ) -> tuple[Sequence[_Image], list[tuple[str, str]]]:
+        self, images: Sequence[_ListedImage], duplicates: str
+    ) -> tuple[Sequence[_ListedImage], list[tuple[str, str]]]:
         """Return each image once, and (key, reason) of those that are skipped. Raises BadInput."""
-        by_path: dict[str, list[_Image]] = {}
+        by_path: dict[str, list[_ListedImage]] = {}
         for image in images:
             by_path.setdefault(image.paths["image"], []).append(image)
         ids = {

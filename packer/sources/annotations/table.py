@@ -100,7 +100,7 @@ class _ValueColumn(NamedTuple):
         return np.int64(self.classes[cell]) if self.classes else value_of(cell, self.kind)
 
 
-class _Samples(Sequence[FileSample]):
+class _RowsOfSamples(Sequence[FileSample]):
     """The samples of a table, built when they are read.
 
     Attributes:
@@ -165,7 +165,7 @@ class Source(ListedSource):
     kind = "table"
     takes_files: ClassVar[bool] = True
     telling_options = ("key_column", "group_by")
-    _samples: _Samples
+    _samples: _RowsOfSamples
     _listing: Sequence[str] | None = None  # the files of the folder, while the table is read
     _values: Sequence[_ValueColumn] = ()
 
@@ -210,7 +210,7 @@ class Source(ListedSource):
         if not len(self._table) and not self._table.skipped_columns:
             raise BadInput(f"{listed(map(str, self.tables()))}: the table has no rows")
         self._main, others = self._image_patterns(image_key)
-        self._samples = _Samples(self._table, others)
+        self._samples = _RowsOfSamples(self._table, others)
         self._label = self._column("label_key", label_key) if label_key else self._usual(_LABELS)
         self._key = self._column("key_column", key_column) if key_column else None
         self._group = self._column("group_by", group_by) if group_by else None

@@ -53,7 +53,7 @@ class Source(ListedSource):
 
     kind = "folder"
     roles = (FileRole("image", "image", "", Field("image", "image", "encoded")),)
-    _samples: "_Samples"
+    _samples: "_SamplesByName"
     _classes: Mapping[str, int] = MappingProxyType({})
 
     def __init__(
@@ -148,7 +148,7 @@ class Source(ListedSource):
             self._classes = {name: number for number, name in enumerate(self._numbered(folders, known_classes))}
         elif known_classes:
             raise InvalidRequest(f"{shown(str(self.root))}: the images have no labels; omit --classes-from")
-        self._samples = _Samples(sorted((name for name in images if name.count("/") >= level), key=self._order))
+        self._samples = _SamplesByName(sorted((name for name in images if name.count("/") >= level), key=self._order))
         self.left_out = [(name, _reason(name, self._layout)) for name in images if name.count("/") < level]
         self.unread = [(name, _unread_images.reason(kind)) for name, kind in unread.items()]
         self.unread_message = _unread_images.described(unread) if unread else ""
@@ -287,7 +287,7 @@ class Source(ListedSource):
         return notes
 
 
-class _Samples(Sequence[FileSample]):
+class _SamplesByName(Sequence[FileSample]):
     """The samples of sorted names, made when they are read."""
 
     def __init__(self, names: Sequence[str]) -> None:
