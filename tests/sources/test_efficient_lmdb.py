@@ -80,7 +80,7 @@ def test_a_malicious_pickle_is_refused_wherever_it_lies(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [(image(1),), (1, 2), (image(1), "a"), (image(1), True), {"a": 1}, (b"", 2**70)])
 def test_a_value_that_is_no_pair_is_bad_and_named(tmp_path: Path, value: Any) -> None:
     source = Source(written(tmp_path / "a.lmdb", [(image(1), 1), (image(1), 1), value]))
-    with pytest.raises(BadInput, match=r"a.lmdb: record at byte .*\(00000002\): expected a p"):
+    with pytest.raises(BadInput, match=r"a.lmdb: record at byte .*\(00000002\): expected"):
         source[2]
 
 
