@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from packer.errors import printable
 from packer.sources import base, load
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.grasp._label_files import corners
 from packer.sources.image_files.folder import SUFFIXES
 

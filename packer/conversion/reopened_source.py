@@ -31,6 +31,7 @@ from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._file_pattern import stored_path
 from packer.sources._options import UNCHECKED
 from packer.sources._trees.file_tree import FileTree, most_file_bytes
+from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.open_tree import open_tree
 from packer.sources.base import Sample, Source, place
 
@@ -89,7 +90,8 @@ class ReopenedSource:
         if self._maker is not None and self._maker.holds_records:
             self.source = self._maker(self._root, **self._options(self._maker))
             return self.source.folder
-        takes_files = self._maker is not None and self._maker.takes_files
+        root, maker = self._root, self._maker
+        takes_files = maker is not None and maker.recognize(SourceRoot(root.parent), [root.name]) is not None
         follow_links = self.given.get("follow_links") is True
         folder = open_tree(self._root, follow_links=follow_links, takes_files=takes_files)
         if self._maker is None or self._recorded.get("places"):

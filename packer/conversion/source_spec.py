@@ -13,9 +13,10 @@ from packer import sources
 from packer.conversion.options import preset_source_options
 from packer.errors import BadInput, InvalidRequest, naming_memory
 from packer.pack import manifest as manifests
-from packer.sources import _detection
+from packer.sources import _recognition
 from packer.sources._options import INTERNAL, OPTIONS, UNCHECKED, flag
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.listing import scan
 from packer.sources._trees.open_tree import open_tree
 from packer.sources.base import Source
 from packer.stores.url import URLPath, path_or_url
@@ -132,7 +133,7 @@ class SourceSpec:
             return self._open_pack(root)
         place = listed
         if self.kind == "auto" and isinstance(place, Path):  # an archive is listed once
-            place = _detection.archive_for_sure(root) or root
+            place = _recognition.archive_for_sure(root) or root
         if self.kind == "auto":
             kind, found = self._detect(place)
         else:
@@ -147,8 +148,6 @@ class SourceSpec:
         self._check_records(module.Source, root)
         if module.Source.holds_records and isinstance(listed, FileTree):
             raise InvalidRequest(f"{root}: {found}: files of many records are read from a disk; download them first")
-        if root.is_file() and not (module.Source.holds_records or module.Source.takes_files):
-            place = open_tree(place)
         options = self._options(module.Source, kind)
         if not self.checks_layout and "layout" in module.Source.options():
             options.setdefault("layout", UNCHECKED)
@@ -237,13 +236,13 @@ class SourceSpec:
             is_lone = isinstance(root, Path) and root.is_file()
             if self.kind != "auto" and not module.Source.holds_records and not is_lone:
                 tree = open_tree(root, follow_links=bool(self.options.get("follow_links")))
-                if not _detection.knows(self.kind, tree):
+                if module.Source.recognize(tree, scan(tree).names) is None:
                     raise InvalidRequest(f"{error.message} (--from {self.kind})") from error
             raise
         return made
 
     def _detect(self, root: Path | FileTree) -> tuple[str, str]:
-        return _detection.detect(
+        return _recognition.detect(
             root,
             follow_links=bool(self.options.get("follow_links")),
             given=self.options.keys() - self._missing_of_sidecars - {"known_classes"},

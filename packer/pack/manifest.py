@@ -138,9 +138,9 @@ class Manifest:
 
 def _instead(path: Path) -> str:
     """What to do about something that is no pack."""
-    from packer.sources import _detection  # packs are read without it
+    from packer.sources import _recognition  # packs are read without it
 
-    found = _detection.recognize_records(path)
+    found = _recognition.recognize_records(path)
     if found is None:
         return "packer convert makes one"
     name, sentence = found

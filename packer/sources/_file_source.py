@@ -294,7 +294,7 @@ class FileSource(ListedSource):
     # ---- the contract of sources
 
     @classmethod
-    def recognize(cls, names: Sequence[str]) -> str | None:
+    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
         """Return a line that names the data set and counts its samples; None if there is none."""
         groups, _ = cls._grouped(names, cls.roles)
         count = sum(any(set(roles) <= paths.keys() for roles in cls.recognized_by) for paths in groups.values())

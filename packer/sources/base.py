@@ -96,15 +96,9 @@ class Source(ABC):
     is_encoded: bool = False  # whether samples are there as `schema` stores them, checked when they were packed
     # whether links out of the folder are followed, see packer.sources._trees.folder_tree
     follow_links: bool = False
-    # whether its files are tar archives, which may hold a folder of small files instead
-    reads_tars: ClassVar[bool] = False
-    # whether one file that is no archive may be the root, and names the others: then `root` is the folder it lies in
-    takes_files: ClassVar[bool] = False
     is_on_disk: ClassVar[bool] = True  # False for samples of Python objects, whose `root` is a name for messages
     # why an interrupted conversion cannot go on; None where the source tells whether its samples are the same
     resume_reason: str | None = None
-    # options that no other source has, and that say which files are its samples: whoever gives one means this source
-    telling_options: ClassVar[tuple[str, ...]] = ()
     _tree: FileTree | None = None
     _given: Mapping[str, Any] = _NOTHING  # what the constructor was given by name, as far as a manifest can store it
 
@@ -220,31 +214,13 @@ class Source(ABC):
         return self.read(path)
 
     @classmethod
-    def is_surely(cls, names: Sequence[str]) -> bool:
-        """Whether the first files in a tar are samples of this source by their names, and no folder of small files."""
-        return False
+    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        """Return a line on what was recognized; None if these files are not a data set of this source.
 
-    @classmethod
-    def are_whole(cls, names: Sequence[str], *, is_cut: bool) -> bool:
-        """Whether each of the first files in a tar is of a sample of this source that lacks nothing, by their names.
-
-        is_cut: whether more files follow, which may be of the last sample.
+        Args:
+            tree: A folder or an archive.
+            names: The relative paths of its files; of a lone file, its name alone.
         """
-        return False
-
-    @classmethod
-    def recognize_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
-        """As `recognize` of the module, by the first bytes of the files; for those that hold records."""
-        return None
-
-    @classmethod
-    def recognize_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """As `recognize` of the module, by what the tables among these files say; for sources that are told by it."""
-        return None
-
-    @classmethod
-    def recognize_file(cls, folder: SourceRoot, name: str) -> str | None:
-        """As `recognize` of the module, for one file as the root; for sources that take files."""
         return None
 
     @abstractmethod

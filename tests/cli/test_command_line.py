@@ -357,7 +357,7 @@ def test_target_and_options_are_checked_before_the_source_is_read(
 
     root = photos(tmp_path / "in", 3)
     write(tmp_path / "there", {"mine": "x"})
-    monkeypatch.setattr("packer.sources._detection.detect", read)
+    monkeypatch.setattr("packer.sources._recognition.detect", read)
     target = tmp_path / "out.pack"
     for words, text in (
         ((tmp_path / "there",), "never replaced"),

@@ -11,7 +11,7 @@ import pytest
 
 import packer
 from packer.errors import BadInput, InvalidRequest
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.records.basicsr_lmdb import Source
 from tests.sources.test_pickled import Evil
 from tests.support.conversions import packed

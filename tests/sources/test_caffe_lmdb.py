@@ -15,7 +15,7 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
 from packer.layouts import lmdb_page_walk
 from packer.layouts.datum import parse
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.records._random_access_files import OpenFile
 from packer.sources.records.caffe_lmdb import Source

@@ -16,7 +16,7 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.geometry import BoxRule
 from packer.pack import manifest as manifests
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.annotations.coco import Source
 from packer.sources.base import Sample
 from tests.sources.test_coco_masks import text_of

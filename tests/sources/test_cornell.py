@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from packer.errors import BadInput, InvalidRequest
+from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.listing import scan
-from packer.sources.grasp.cornell import Source, recognize
+from packer.sources.grasp.cornell import Source
 from tests.support.source_trees import NAN_RECTANGLE, RECTANGLES, cornell, depth, scene, write
+
+TREE = SourceRoot(Path())
 
 
 @pytest.fixture
@@ -79,7 +82,7 @@ def test_every_layout_gives_the_same_samples(root: Path, tmp_path: Path) -> None
                 if name != "files":
                     assert np.array_equal(sample[name], wanted[name])
             assert {Path(path).name for path in sample["files"].values()} == {path.name for path in source.files(index)}
-        assert recognize(scan(folder).names) is not None
+        assert Source.recognize(TREE, scan(folder).names) is not None
 
 
 def test_order_is_that_of_the_cpos_paths(tmp_path: Path) -> None:
@@ -241,11 +244,11 @@ def test_a_folder_without_labels_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"pcd0100r.png": b"", "pcd0101d.tiff": depth(1)})
     with pytest.raises(InvalidRequest, match="Cornell.*pcdNNNNcpos.txt"):
         Source(tmp_path)
-    assert recognize(scan(tmp_path).names) is None
+    assert Source.recognize(TREE, scan(tmp_path).names) is None
 
 
 def test_recognize_counts_scenes(root: Path) -> None:
-    assert recognize(scan(root).names) == "Cornell grasps: 4 scenes"
+    assert Source.recognize(TREE, scan(root).names) == "Cornell grasps: 4 scenes"
 
 
 def test_the_stem_is_the_scenes_beginning(root: Path) -> None:

@@ -13,7 +13,7 @@ from packer import registry
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest, MissingPackage
 from packer.pack import manifest
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.records.efficient_lmdb import Source
 from tests.sources.test_pickled import Evil
 from tests.support.arrow_payloads import VERSIONS, of_image, recorded

@@ -11,7 +11,10 @@ from packer.schema import Field
 from packer.sources._file_source import FileSource, Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample, LabelFile, Parsed
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.folder_tree import SourceRoot
 from tests.support.source_trees import image, mask, write
+
+TREE = SourceRoot(Path())
 
 
 def parse(data: bytes, path: Path, strict: bool) -> Parsed:
@@ -293,5 +296,5 @@ def test_an_unknown_value_of_an_option_is_refused(root: Path, options: dict[str,
 
 
 def test_recognition_counts_samples_with_labels() -> None:
-    assert Source.recognize(["a/1.png", "a/1.txt", "2.png", "3.png", "3.old"]) == "counts of things: 2 views"
-    assert Source.recognize(["1.png", "2.txt"]) is None
+    assert Source.recognize(TREE, ["a/1.png", "a/1.txt", "2.png", "3.png", "3.old"]) == "counts of things: 2 views"
+    assert Source.recognize(TREE, ["1.png", "2.txt"]) is None

@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packer.errors import BadInput, InvalidRequest
-from packer.sources.image_files.folder import SUFFIXES, Source, recognize
+from packer.sources._trees.folder_tree import SourceRoot
+from packer.sources.image_files.folder import SUFFIXES, Source
 from tests.support.source_trees import image, image_folder, write
+
+TREE = SourceRoot(Path())
 
 PARTS = st.text("ab-.A é", min_size=1, max_size=3).filter(lambda part: part.strip(".") != "")
 
@@ -167,6 +170,6 @@ def test_a_broken_link_is_an_error_when_read(tmp_path: Path) -> None:
 
 
 def test_recognize_counts_images_and_folders() -> None:
-    assert recognize(["a.jpg", "b.png", "x.txt"]) == "image folder: 2 images"
-    assert recognize(["c/a.jpg", "d/b.png", "d/e/c.png"]) == "image folder: 3 images in 2 folders"
-    assert recognize(["x.txt"]) is None
+    assert Source.recognize(TREE, ["a.jpg", "b.png", "x.txt"]) == "image folder: 2 images"
+    assert Source.recognize(TREE, ["c/a.jpg", "d/b.png", "d/e/c.png"]) == "image folder: 3 images in 2 folders"
+    assert Source.recognize(TREE, ["x.txt"]) is None

@@ -14,7 +14,7 @@ from PIL import Image
 import packer
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.grasp.grasp_anything import Source
 from tests.support.layout_trees import grasp_anything
 from tests.support.layout_trees.grasp_anything import GRASPS, TEXT, A, B, C, npy, rows, saved, square

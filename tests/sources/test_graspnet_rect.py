@@ -11,7 +11,7 @@ from PIL import Image
 import packer
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.grasp.graspnet_rect import Source
 from tests.support.layout_trees import graspnet_rect
 from tests.support.layout_trees.graspnet_rect import PLACES, npy, rows

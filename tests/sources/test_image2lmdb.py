@@ -9,7 +9,7 @@ import packer
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.records.image2lmdb import Source
 from tests.support.arrow_payloads import VERSIONS, built, of_image, recorded
 from tests.support.conversions import packed

@@ -21,8 +21,8 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, Interrupted, InvalidRequest, PackerError
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
-from packer.sources import _detection, base
-from packer.sources._detection import detect
+from packer.sources import _recognition, base
+from packer.sources._recognition import detect
 from packer.sources._trees import archive_tree, tar_tree
 from packer.sources._trees.open_tree import open_tree
 from packer.sources._trees.tar_tree import tar_tree as opened_tar
@@ -205,7 +205,7 @@ def test_class_folders_in_a_tar_are_read_as_the_folder(tmp_path: Path) -> None:
 def test_class_folders_with_a_late_second_member_cannot_be_decided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_detection, "_LOOKED_AT", 2)
+    monkeypatch.setattr(_recognition, "_LOOKED_AT", 2)
     members = {name: image(1) for name in ("a/1.png", "a/2.png", "b/3.png", "b/3.jpg")}
     (tmp_path / "a.tar").write_bytes(tar_of(members))
     with pytest.raises(InvalidRequest, match="cannot decide what it is; say --from folder .* or --from webdataset"):

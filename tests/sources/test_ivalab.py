@@ -9,10 +9,13 @@ from PIL import Image
 import packer
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
-from packer.sources._detection import detect
-from packer.sources.grasp.ivalab import Source, recognize
+from packer.sources._recognition import detect
+from packer.sources._trees.folder_tree import SourceRoot
+from packer.sources.grasp.ivalab import Source
 from tests.support.layout_trees import ivalab
 from tests.support.source_trees import image, write
+
+TREE = SourceRoot(Path())
 
 
 @pytest.fixture
@@ -63,7 +66,7 @@ def test_annotations_alone_as_the_repository_has_them_are_refused(root: Path) ->
         path.unlink()
     with pytest.raises(InvalidRequest, match=r"ivalab.*rgb_NNNN\.jpg"):
         Source(root)
-    assert recognize(["annotations/rgb_0001_annotations.txt"]) is None
+    assert Source.recognize(TREE, ["annotations/rgb_0001_annotations.txt"]) is None
 
 
 def test_ill_formed_labels(root: Path) -> None:

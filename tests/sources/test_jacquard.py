@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import BadInput
+from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.listing import scan
 from packer.sources.grasp._label_files import corners
-from packer.sources.grasp.jacquard import Source, recognize
+from packer.sources.grasp.jacquard import Source
 from tests.support.source_trees import HASH_31, HASH_32, JACQUARD_ROWS, jacquard, view, write
+
+TREE = SourceRoot(Path())
 
 ROWS = st.tuples(
     *[st.floats(-2000, 2000)] * 2,
@@ -183,5 +186,5 @@ def test_a_view_in_two_folders_is_an_error_naming_both(root: Path) -> None:
 
 
 def test_recognize_counts_views(root: Path) -> None:
-    assert recognize(scan(root).names) == "Jacquard grasps: 4 views"
-    assert recognize(["1_photo_RGB.png", "1_photo_mask.png"]) is None
+    assert Source.recognize(TREE, scan(root).names) == "Jacquard grasps: 4 views"
+    assert Source.recognize(TREE, ["1_photo_RGB.png", "1_photo_mask.png"]) is None

@@ -16,7 +16,7 @@ import pytest
 
 import packer
 from packer.errors import BadInput, InvalidRequest, PackerError
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.arrays.n5 import Source
 from tests.support.audit_events import watched
 from tests.support.foreign_files import n5_dataset

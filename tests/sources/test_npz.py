@@ -14,7 +14,7 @@ import pytest
 
 import packer
 from packer.errors import BadInput, InvalidRequest, PackerError
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.arrays import _stored_array as stored_array
 from packer.sources.arrays.npy import Source as NpySource
 from packer.sources.arrays.npz import Source

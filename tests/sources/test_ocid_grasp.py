@@ -10,10 +10,13 @@ import pytest
 import packer
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
-from packer.sources.grasp.ocid_grasp import UNLISTED, Source, recognize
+from packer.sources._trees.folder_tree import SourceRoot
+from packer.sources.grasp.ocid_grasp import UNLISTED, Source
 from tests.support.layout_trees import ocid_grasp
 from tests.support.layout_trees.ocid_grasp import BALL, CUP, SEQUENCES
 from tests.support.source_trees import encoded, image, tree, write
+
+TREE = SourceRoot(Path())
 
 FIRST = f"{SEQUENCES[0]}/result_2018-08-21.1"
 
@@ -50,7 +53,7 @@ def test_a_set_without_masks_classes_and_depth_has_no_such_fields(root: Path) ->
             path.unlink()
     source = Source(root)
     assert source.schema.names == ("key", "rgb", "grasps", "split", "files", "grasps_file")
-    assert recognize(sorted(str(path.relative_to(root)) for path in root.rglob("*.*"))) is None
+    assert Source.recognize(TREE, sorted(str(path.relative_to(root)) for path in root.rglob("*.*"))) is None
 
 
 def test_splits_are_those_of_the_lists(root: Path) -> None:

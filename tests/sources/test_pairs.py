@@ -18,10 +18,13 @@ from packer.datasets import LMDBDataset
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.geometry import upright
 from packer.geometry.warp import warp
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
+from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.image_files.pairs import Source
 from tests.support import archives
 from tests.support.source_trees import depth, image, mask, write
+
+TREE = SourceRoot(Path())
 
 ROLES = ("image=images/{stem}:image", "mask=masks/{stem}:mask")
 Array = npt.NDArray[Any]
@@ -400,7 +403,7 @@ def test_a_published_layout_is_told_by_its_names(tmp_path: Path, name: str) -> N
 )
 def test_what_is_of_no_published_layout_is_not_taken_for_it(tmp_path: Path, names: Sequence[str]) -> None:
     files = [name.format(n=number) for name in names for number in range(3)]
-    assert sources.load("pairs").recognize(files) is None
+    assert Source.recognize(TREE, files) is None
     with pytest.raises(InvalidRequest, match="no images with masks.*--like"):
         Source(write(tmp_path, dict.fromkeys(files, b"x")))
 

@@ -12,7 +12,7 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.layouts.recordio_frames import unframed, unpacked
 from packer.pack import manifest
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.records.recordio import Source
 from tests.support.foreign_files import RECORDIO_MAGIC, recordio, recordio_frame, recordio_image, recordio_index
 from tests.support.source_trees import image, recordio_files, write

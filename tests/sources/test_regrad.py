@@ -13,7 +13,7 @@ from PIL import Image
 import packer
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.grasp.regrad import Source
 from tests.support.layout_trees import regrad
 from tests.support.layout_trees.regrad import GRASPS, RELATIONS

@@ -17,8 +17,8 @@ from packer.errors import BadIndex, BadInput, InvalidRequest
 from packer.files.safe_paths import components
 from packer.schema import Field
 from packer.sources import base
-from packer.sources._detection import detect
 from packer.sources._options import INTERNAL, OPTIONS
+from packer.sources._recognition import detect
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.system.parallel import ordered_map
 from tests.support.child_processes import forked
@@ -297,8 +297,9 @@ def test_a_source_is_detected_by_its_files(name: str, root: Path) -> None:
 
 
 def test_a_source_recognizes_nothing_in_no_files(name: str) -> None:
-    assert sources.load(name).recognize([]) is None
-    assert sources.load(name).recognize(["README.md", "pcd.txt", "a/RGB.pdf"]) is None
+    tree = SourceRoot(Path())
+    assert sources.load(name).Source.recognize(tree, []) is None
+    assert sources.load(name).Source.recognize(tree, ["README.md", "pcd.txt", "a/RGB.pdf"]) is None
 
 
 def test_an_empty_folder_is_refused(name: str, tmp_path: Path) -> None:

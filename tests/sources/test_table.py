@@ -23,7 +23,7 @@ from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInput, BadInputs, InvalidRequest, MissingPackage
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.annotations import table
 from packer.sources.annotations._table_columns import ColumnCells, checked_path
 from tests.support import image_files

@@ -21,7 +21,7 @@ from packer.layouts import example as examples
 from packer.layouts import tfrecord_frames
 from packer.layouts.tfrecord_frames import crc32c, masked_crc32c
 from packer.pack import manifest
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.records import _random_access_files
 from packer.sources.records._record_fields import split_fields
 from packer.sources.records.tfrecord import Source

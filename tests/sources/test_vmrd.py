@@ -12,7 +12,7 @@ import packer
 from packer import sources
 from packer.errors import BadInput, InvalidRequest
 from packer.inspect.extraction import extract
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.grasp.vmrd import Source
 from tests.sources.test_source_contract import Shuffled
 from tests.support.layout_trees import vmrd, voc

@@ -19,7 +19,7 @@ from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.sources._color_table import voc_palette
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.annotations.voc import Source
 from tests.support.layout_trees import voc
 from tests.support.layout_trees.voc import annotated_object, annotation, palette_mask, part

@@ -23,7 +23,7 @@ from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.pack import manifest
 from packer.schema import PIXEL_KINDS
 from packer.sources import base
-from packer.sources._detection import detect
+from packer.sources._recognition import detect
 from packer.sources.records import _random_access_files
 from packer.sources.records.webdataset import Source
 from tests.support.counted_steps import at_most

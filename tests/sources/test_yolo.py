@@ -15,13 +15,16 @@ import packer
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.pack import manifest as manifests
-from packer.sources._detection import detect
-from packer.sources.annotations.yolo import Source, recognize
+from packer.sources._recognition import detect
+from packer.sources._trees.folder_tree import SourceRoot
+from packer.sources.annotations.yolo import Source
 from tests.support.annotated_source import color, drawn, stored_pixels, with_orientation
 from tests.support.archives import pax
 from tests.support.command_line import called
 from tests.support.layout_trees.yolo import build
 from tests.support.source_trees import encoded, image, tree, write
+
+TREE = SourceRoot(Path())
 
 ROW = "0 0.5 0.5 0.25 0.5\n"
 NAMES = "names: [cat, dog]\n"
@@ -434,7 +437,7 @@ def test_other_text_files_are_not_recognized(tmp_path: Path) -> None:
         assert detected(root) == "folder"
     write(tmp_path / "c", {"cat/1.png": small(), "dog/2.png": small(), "dvc.yaml": "stages: {}\n", "data.yaml": "x"})
     assert detected(tmp_path / "c") == "folder"
-    assert recognize(["data.yaml", "images/a.png"]) is None
+    assert Source.recognize(TREE, ["data.yaml", "images/a.png"]) is None
 
 
 def test_options_of_other_sources_exclude_it(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def open_tree(root: Path | FileTree, *, follow_links: bool = False, takes_files:
     Args:
         root: a path, a URL or a tree.
         follow_links: whether links out of a folder are followed.
-        takes_files: whether the root may be another file, see `Source.takes_files`; the tree is then its folder.
+        takes_files: whether the root may be another file; the tree is then its folder.
 
     Raises:
         InvalidRequest: A file is not an archive. A missing folder raises when it is listed.

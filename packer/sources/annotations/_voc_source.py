@@ -111,7 +111,7 @@ class VOCSource(FileSource):
         self._list(root, policies, follow_links=follow_links, own_splits=own_splits)
 
     @classmethod
-    def recognize(cls, names: Sequence[str]) -> str | None:
+    def _recognize_by_names(cls, names: Sequence[str]) -> str | None:
         """Return a line that counts the images; None if no `Annotations` are next to `JPEGImages`."""
         found = [
             roles
@@ -121,8 +121,11 @@ class VOCSource(FileSource):
         return f"{cls.title}: {counted(len(found), cls.noun)}" if found else None
 
     @classmethod
-    def recognize_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Recognize other folders if the first annotation files with objects are VOC's."""
+    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        """Return the line for VOC's folders, or for others if the first annotation files with objects are VOC's."""
+        by_names = cls._recognize_by_names(names)
+        if by_names is not None:
+            return by_names
         found = cls._recognized(names)
         for name in (roles[XML][0] for roles in found[:_PROBED]):
             try:

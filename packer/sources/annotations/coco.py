@@ -45,16 +45,6 @@ _FRAMES: Mapping[str, base.Frame] = {"auto": "stated", "stored": "stored", "upri
 _PNG = "panoptic_file"
 
 
-def recognize(names: Sequence[str]) -> str | None:
-    """Return a line with the annotation files; None if no name is one of COCO's, or there is no image."""
-    return _recognized(layout.named_files(names), names)
-
-
-def _recognized(files: Sequence[str], names: Sequence[str]) -> str | None:
-    is_coco = files and any(map(layout.is_image, names))
-    return f"COCO: {counted(len(files), 'annotation file')}: {listed(files)}" if is_coco else None
-
-
 class _File(NamedTuple):
     """An annotation file: relative path, split (empty for none), kinds of annotations, and content."""
 
@@ -77,7 +67,6 @@ class Source(ListedSource):
     """A data set with annotations in COCO's layout."""
 
     kind = "coco"
-    telling_options = ("annotations",)
     roles = (FileRole("image", "ID.jpg", ""), FileRole(_PNG, "ID.png", ""))
 
     def __init__(
@@ -381,10 +370,12 @@ class Source(ListedSource):
         return {"annotations": ",".join(self._digests)} if self.outside else {}
 
     @classmethod
-    def recognize_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return the line of `recognize` for files that begin as annotation files."""
-        has_image = any(map(layout.is_image, names))
-        return _recognized(layout.annotation_files(tree, names), names) if has_image else None
+    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        """Return a line with the annotation files, by their names or their first bytes."""
+        if not any(map(layout.is_image, names)):
+            return None
+        files = layout.named_files(names) or layout.annotation_files(tree, names)
+        return f"COCO: {counted(len(files), 'annotation file')}: {listed(files)}" if files else None
 
     # ---- notes
 

@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -73,11 +73,6 @@ _START_BYTES = 1 << 16
 _MOST_CLASSES = 100_000
 _SHOWN = 20
 _FILES = Field("files", "json", "json", hidden=True)
-
-
-def recognize(names: Sequence[str]) -> str | None:
-    """Return None: `Source.recognize_tables` reads the columns."""
-    return None
 
 
 class _ValueColumn(NamedTuple):
@@ -163,8 +158,6 @@ class Source(ListedSource):
     """Images that a table lists."""
 
     kind = "table"
-    takes_files: ClassVar[bool] = True
-    telling_options = ("key_column", "group_by")
     _samples: _RowsOfSamples
     _listing: Sequence[str] | None = None  # the files of the folder, while the table is read
     _values: Sequence[_ValueColumn] = ()
@@ -577,7 +570,10 @@ class Source(ListedSource):
         return self._named
 
     @classmethod
-    def recognize_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        """Return a line that lists the tables with columns of paths, or names a lone table."""
+        if len(names) == 1:
+            return f"images of the table {shown(names[0])}" if suffix_of(names[0]) in SUFFIXES else None
         tables = [name for name in names if name.rpartition("/")[2].lower() in _NAMES]
         if not tables or not any(name.lower().endswith(_IMAGES) for name in names):
             return None
@@ -587,10 +583,6 @@ class Source(ListedSource):
                 if not any(re.fullmatch("(?:.+_)?file_names?", column) for column in columns):
                     return None
         return f"images of {counted(len(tables), 'table')}: {listed(tables)}"
-
-    @classmethod
-    def recognize_file(cls, folder: SourceRoot, name: str) -> str | None:
-        return f"images of the table {shown(name)}" if suffix_of(name) in SUFFIXES else None
 
     def split_of(self, sample: FileSample) -> str:
         return sample.paths["image"].partition("/")[0]

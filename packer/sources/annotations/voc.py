@@ -151,6 +151,3 @@ class Source(VOCSource):
             values = f"lines of {LABEL_MAP}" if self._maps else "values of Pascal VOC's palette"
             notes.append(f"masks are in colors: the numbers in mask are the {values}")
         return notes
-
-
-recognize = Source.recognize

@@ -59,12 +59,6 @@ _NO_LABELS = "no label file"
 _FIRST_TRANSPOSED = 5  # EXIF orientations from 5 on exchange the sides
 
 
-def recognize(names: Sequence[str]) -> str | None:
-    """Return a line that names the set and counts its images, by the usual names of descriptions; else None."""
-    description = next((name for name in _USUAL if name in names), None)
-    return None if description is None else _sentence(names, description)
-
-
 class Source(ListedSource):
     """A YOLO set."""
 
@@ -119,8 +113,12 @@ class Source(ListedSource):
         self.notes = [*self.notes, *self._more_notes(len(filled))]
 
     @classmethod
-    def recognize_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return a line for a set with a description of another name, or with label files of YOLO only; else None."""
+    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        """Return a line for a set with a description, or with label files of YOLO only."""
+        usual = next((name for name in _USUAL if name in names), None)
+        by_name = _sentence(names, usual) if usual else None
+        if by_name is not None:
+            return by_name
         images = list(filter(_is_image, names))
         descriptions = _descriptions(tree, names) if images else []
         if descriptions:

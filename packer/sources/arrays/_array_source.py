@@ -36,6 +36,7 @@ from packer.sources import base
 from packer.sources._field_names import FieldNames
 from packer.sources._message_texts import counted, described, listed, shown
 from packer.sources._name_words import ordered_splits, split_rank
+from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.listing import are_empty
 from packer.sources.arrays import _array_fields as fields
@@ -149,20 +150,15 @@ class ArraySource(base.Source):
         """Check whether the first bytes of a file are those of the format."""
         return start.startswith(cls.magic)
 
-    @staticmethod
-    def recognize(names: Sequence[str]) -> str | None:
-        """Return None: the first bytes decide, not names."""
-        return None
-
     @classmethod
-    def recognize_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
+    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
         """Count the files if the first of them begins as one of the format."""
         own = cls.own_files(names)
-        if not 0 < len(own) <= cls.most_files:
+        if not 0 < len(own) <= cls.most_files or not isinstance(tree, SourceRoot):
             return None
-        start = folder.start(own[0], START_BYTES)
+        start = tree.start(own[0], START_BYTES)
         is_pointed = is_pointer(start) and own[0].lower().endswith(cls.suffixes)
-        is_own = is_pointed or cls.begins(start, folder.root / own[0])
+        is_own = is_pointed or cls.begins(start, tree.root / own[0])
         return f"{cls.title}: {counted(len(own), 'file')}" if is_own else None
 
     # ---- tables

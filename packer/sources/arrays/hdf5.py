@@ -47,6 +47,3 @@ def _user_block_bytes(start: bytes) -> int:
     """Return the size of the user block before HDF5, a power of two from 512 on; 0 for none."""
     sizes = (1 << power for power in range(9, START_BYTES.bit_length()))
     return next((size for size in sizes if start[size : size + len(Source.magic)] == Source.magic), 0)
-
-
-recognize = Source.recognize

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from packer.errors import BadInput, InvalidRequest
 from packer.layouts import n5_blocks
 from packer.sources._message_texts import counted, listed, shown
+from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.arrays._array_source import ArraySource
 from packer.sources.arrays._stored_array import MOST_STRETCH_BYTES, ArrayForm, BlockedArray, StoredArray, Unread
@@ -64,10 +65,12 @@ class Source(ArraySource):
         return tuple(self.folder.root / name for name in sorted(self._attributes))
 
     @classmethod
-    def recognize_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
+    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
         """Count the data sets of a folder."""
+        if not isinstance(tree, SourceRoot):
+            return None
         found = [name for name in names if name.rpartition("/")[2] == _ATTRIBUTES][:_PROBES]
-        count = sum(_is_dataset(folder.read(name)) for name in found) if len(names) > 1 else 0
+        count = sum(_is_dataset(tree.read(name)) for name in found) if len(names) > 1 else 0
         return f"N5: {counted(count, 'data set')}" if count else None
 
 
@@ -149,6 +152,3 @@ class N5Array(BlockedArray):
 
     def files(self, index: int | None = None) -> tuple[str, ...]:
         return tuple(file.name for file in self._present(index)) or (self._attributes_name,)
-
-
-recognize = Source.recognize

@@ -37,6 +37,3 @@ class Source(ArraySource):
             )
         form = ArrayForm(name[: -len(".npy")], files, number, found.dtype, found.shape, found.data_at)
         yield SpanArray(form, is_fortran=found.is_fortran)
-
-
-recognize = Source.recognize

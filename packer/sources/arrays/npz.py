@@ -84,6 +84,3 @@ def _contains_only_arrays(path: Path) -> bool:
         return all(name.endswith(_SUFFIX) for name in zip_tree.zip_tree(path).contents.names)
     except BadInput:
         return True  # reading it raises the error
-
-
-recognize = Source.recognize

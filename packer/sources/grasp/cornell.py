@@ -135,6 +135,3 @@ def read_table(data: bytes, path: Path, *, strict: bool) -> dict[str, tuple[int,
                 "id, category, background, once for each number; correct the file or use --labels lenient"
             )
     return objects
-
-
-recognize = Source.recognize

@@ -91,8 +91,8 @@ class Source(FileSource):
         self._list(root, Policies(missing, labels=labels), follow_links=follow_links)
 
     @classmethod
-    def recognize(cls, names: Sequence[str]) -> str | None:
-        return super().recognize(names) if any(name.endswith(".pt") for name in names) else None
+    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        return super().recognize(tree, names) if any(name.endswith(".pt") for name in names) else None
 
     @classmethod
     def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
@@ -326,6 +326,3 @@ def _image_of(stem: str, role: str, images: Collection[str]) -> str:
             return name
         name, numbers = above, numbers + 1
     return name
-
-
-recognize = Source.recognize

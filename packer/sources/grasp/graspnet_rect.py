@@ -101,6 +101,3 @@ class Source(FileSource):
 
     def listed_values(self, sample: FileSample) -> base.Sample:
         return {"camera": sample.key.split("/")[1]}
-
-
-recognize = Source.recognize

@@ -49,6 +49,3 @@ class Source(FileSource):
 
     def order(self, sample: FileSample) -> Any:
         return int(sample.key), sample.key
-
-
-recognize = Source.recognize

@@ -85,6 +85,3 @@ class Source(FileSource):
 
     def listed_values(self, sample: FileSample) -> base.Sample:
         return {"object_id": sample.key.partition("_")[2]}
-
-
-recognize = Source.recognize

@@ -185,6 +185,3 @@ def _listed_keys(data: bytes, path: Path) -> Iterable[str]:
                 "SEQUENCE,NAME.png; correct the file"
             )
         yield f"{sequence.strip().strip('/').removeprefix('./')}/{name}"
-
-
-recognize = Source.recognize

@@ -182,6 +182,3 @@ def _grasp_fields(*, has_corners: bool) -> tuple[Field, ...]:
 
 def _scene(sample: FileSample) -> str:
     return sample.key.rpartition("/")[2].partition("_")[0]
-
-
-recognize = Source.recognize

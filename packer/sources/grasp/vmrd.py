@@ -74,9 +74,8 @@ class Source(VOCSource):
         )
 
     @classmethod
-    def recognize_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return None: a set is recognized by the names of its folders alone."""
-        return None
+    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        return cls._recognize_by_names(names)
 
     def choose(self, groups: Groups) -> None:
         self._check_role(_GRASPS, groups)
@@ -145,6 +144,3 @@ def _inconsistent(found: Annotation, grasps: Sequence[int]) -> Iterator[str]:
     ):
         if wrong:
             yield f"{label}: {listed(map(str, sorted(wrong)))}"
-
-
-recognize = Source.recognize

@@ -36,18 +36,6 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".
 _SHOWN_CLASSES = 10
 
 
-def recognize(names: Sequence[str]) -> str | None:
-    """Return a line that counts the images, whatever their format; None if there are none."""
-    images = [name for name in names if _is_image(name)]
-    others = sum(suffix_of(name) in _unread_images.SUFFIXES for name in names) if len(images) < len(names) else 0
-    if not images and not others:
-        return None
-    classes = {name.partition("/")[0] for name in images if "/" in name}
-    inside = f" in {counted(len(classes), 'folder')}" if classes else ""
-    more = f", {counted(others, 'image')} in other formats" if others else ""
-    return f"image folder: {counted(len(images), 'image')}{inside}{more}"
-
-
 class Source(ListedSource):
     """An image folder."""
 
@@ -221,6 +209,18 @@ class Source(ListedSource):
         return name.split("/")[1 if self._layout == "split/class" else 0]
 
     # ---- values
+
+    @classmethod
+    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        """Return a line that counts the images, whatever their format."""
+        images = [name for name in names if _is_image(name)]
+        others = sum(suffix_of(name) in _unread_images.SUFFIXES for name in names) if len(images) < len(names) else 0
+        if not images and not others:
+            return None
+        classes = {name.partition("/")[0] for name in images if "/" in name}
+        inside = f" in {counted(len(classes), 'folder')}" if classes else ""
+        more = f", {counted(others, 'image')} in other formats" if others else ""
+        return f"image folder: {counted(len(images), 'image')}{inside}{more}"
 
     def key(self, index: int) -> str:
         return self._samples.names[self.checked(index)]

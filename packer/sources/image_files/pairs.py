@@ -40,19 +40,12 @@ _OBJECTS = Field("objects", "json", "json")
 _OPTIONAL = "polygons_file"
 
 
-def recognize(names: Sequence[str]) -> str | None:
-    """Return a line that names the published layouts that files fit; None for none."""
-    layouts = " or ".join(layout.name for layout in layouts_of(names))
-    return f"pairs like {layouts}: images with masks, matched by name" if layouts else None
-
-
 class Source(FileSource):
     """Images with masks, matched by name."""
 
     kind = "pairs"
     title = "images with masks"
     noun = "sample"
-    telling_options = ("roles", "like")
     carries_skipped = False
     _layout: PairLayout | None = None
     _sets: ImageSets = NO_SETS
@@ -100,6 +93,12 @@ class Source(FileSource):
         self.companions = [field.name for field in self.schema if field.kind in PIXEL_KINDS][1:]
 
     # ---- grouping
+
+    @classmethod
+    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+        """Return a line that names the published layouts that the files fit."""
+        layouts = " or ".join(layout.name for layout in layouts_of(names))
+        return f"pairs like {layouts}: images with masks, matched by name" if layouts else None
 
     @classmethod
     def key_of(cls, match: Any) -> str:

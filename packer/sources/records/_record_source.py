@@ -40,6 +40,7 @@ from packer.schema import KEY, PIXEL_KINDS, Field, Schema, check_field_count
 from packer.sources import base
 from packer.sources._message_texts import counted, described, listed, shown
 from packer.sources._name_words import has_labels, ordered_splits, split_rank
+from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import EMPTY, SourceRoot
 from packer.sources._trees.listing import are_empty, scan
 from packer.sources.records._random_access_files import (
@@ -176,18 +177,15 @@ class RecordSource(base.Source):
     # ---- recognition
 
     @classmethod
-    def recognize(cls, names: Sequence[str]) -> str | None:
-        """Return None: names do not show it; see `recognize_content`."""
-        return None
-
-    @classmethod
-    def recognize_content(cls, folder: SourceRoot, names: Sequence[str]) -> str | None:
+    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
         """Return how many files there are if one of them begins as a file of this layout."""
+        if not isinstance(tree, SourceRoot):
+            return None
         chosen = names if len(names) == 1 else list(filter(cls.file_name.search, names))
         for name in chosen:
-            start = folder.start(name, _START_BYTES)
+            start = tree.start(name, _START_BYTES)
             may_be = is_pointer(start) or (cls.may_be_packed and is_packed(start))
-            if (cls.begins(start) or (may_be and cls.file_name.search(name))) and cls.is_own(folder, name):
+            if (cls.begins(start) or (may_be and cls.file_name.search(name))) and cls.is_own(tree, name):
                 return f"{cls.title}: {counted(len(chosen), cls.noun)}"
         return None
 

@@ -190,9 +190,6 @@ class Source(LMDBSource):
         return re.sub(r"(?i)(?<=[^/])\.(?:jpg|png)$", "", self._names[index])
 
 
-recognize = Source.recognize
-
-
 def _pickled_sizes(data: bytes, keys: Sequence[str], path: Path) -> Sequence[_Size]:
     """Return the sizes in meta_info.pkl; raises BadInput."""
     from packer.layouts import pickled  # the table of all opcodes, which recognition does not need

@@ -79,9 +79,6 @@ class Source(LMDBSource):
         return self._paths[index]
 
 
-recognize = Source.recognize
-
-
 def pixels(datum: Datum) -> npt.NDArray[np.uint8]:
     """Return raw pixels as RGB, (H, W, 3); raises BadInput if they are not an image."""
     channels, height, width = datum.channels, datum.height, datum.width

@@ -35,6 +35,3 @@ class Source(LMDBSource):
     def parse(cls, value: bytes) -> dict[str, Any]:
         image, label = serialized.pair(serialized.loads(value))
         return {"image": image, "label": np.int64(label)}
-
-
-recognize = Source.recognize

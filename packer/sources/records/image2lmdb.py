@@ -142,9 +142,6 @@ class Source(LMDBSource):
         return {**values, "label": np.int64(self._labels[index])} if self._labels else values
 
 
-recognize = Source.recognize
-
-
 class _Originals:
     """The folder that was packed, or an archive of it, as ImageFolder lists it.
 

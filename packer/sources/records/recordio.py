@@ -218,9 +218,6 @@ class Source(RecordSource):
         return {**values, self._vector: labels} if self._vector else values
 
 
-recognize = Source.recognize
-
-
 def _face_images(first: _RecordPlace) -> int | None:
     """Return the number after that of the last image in InsightFace's first record, which is labels only; else None."""
     if not 0 < first.width == (len(first.head) - HEADER.size) / 4 or len(first.head) >= _HEAD_BYTES:

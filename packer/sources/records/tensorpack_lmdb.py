@@ -157,9 +157,6 @@ class Source(LMDBSource):
         raise BadInput(f"expected the pixels of a {field.kind}, found {_described(value)}")
 
 
-recognize = Source.recognize
-
-
 def _kind_of(name: str, value: Any) -> str:
     data = _bytes(value)
     if data is not None and (isinstance(value, bytes) or file_suffixes(data)):

@@ -255,9 +255,6 @@ class Source(RecordSource):
         return numbers[0]
 
 
-recognize = Source.recognize
-
-
 def _spans(index: bytes, size: int) -> list[tuple[int, int]]:
     """Return the offsets and lengths of an index; empty if it does not cover a file of this size."""
     try:

@@ -12,7 +12,7 @@ from array import array
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,6 @@ class Source(RecordSource):
     file_name = re.compile(r"\.tar(?:\.gz)?$|\.tgz$", re.IGNORECASE)
     guessed = "every suffix that there is; --features declares it"
     may_be_packed = True
-    reads_tars = True
 
     def __init__(
         self,
@@ -87,18 +86,6 @@ class Source(RecordSource):
     @classmethod
     def begins(cls, start: bytes) -> bool:
         return tar.is_header(start)
-
-    @classmethod
-    def is_surely(cls, names: Sequence[str]) -> bool:
-        members = filter(None, map(_split, names))
-        return any(first[0] == second[0] and first[1] != second[1] for first, second in pairwise(members))
-
-    @classmethod
-    def are_whole(cls, names: Sequence[str], *, is_cut: bool) -> bool:
-        members = [_split(name) or (name, "") for name in names if not _META.match(name)]
-        samples = [{suffix for _, suffix in group} for _, group in groupby(members, key=lambda member: member[0])]
-        last = samples.pop() if is_cut and len(samples) > 1 else set()
-        return all(suffixes == samples[0] for suffixes in samples) and last <= samples[0]
 
     # ---- finding samples
 
@@ -280,9 +267,6 @@ class Source(RecordSource):
         return {field.name: f"{stem}.{_present(field, suffixes)}" for field in self._fields if field.kind != "number"}
 
 
-recognize = Source.recognize
-
-
 def _split(name: str) -> tuple[str, str] | None:
     """Return the name of the sample and the suffix of a member; None for a member of no sample."""
     match = None if _META.match(name) else _BASE.fullmatch(name)
@@ -308,3 +292,9 @@ def _number(data: bytes) -> np.int64:
         raise BadInput(f"expected a whole number, found {data[:40]!r}; type ...:text in --features to keep it as text")
     number: np.int64 = np.int64(int(text))
     return number
+
+
+def suffixes_of_samples(names: Sequence[str]) -> list[set[str]]:
+    """Return the suffixes of each sample in a tar with these members, in order."""
+    members = [_split(name) or (name, "") for name in names if not _META.match(name)]
+    return [{suffix for _, suffix in group} for _, group in groupby(members, key=lambda member: member[0])]

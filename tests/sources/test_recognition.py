@@ -11,8 +11,8 @@ import pytest
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import InvalidRequest, PackerError
-from packer.sources import _detection, base
-from packer.sources._detection import detect
+from packer.sources import _recognition, base
+from packer.sources._recognition import detect
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.listing import scan
@@ -32,7 +32,7 @@ class Annotated(base.Source):
         return ("follow_links", "labels")
 
     @classmethod
-    def recognize_tables(cls, tree: FileTree, names: Sequence[str]) -> str | None:
+    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
         return f"annotations: {len(names)} files" if tree.read(names[0]) else None
 
 
@@ -44,10 +44,10 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     def load(name: str) -> object:
         if name == "folder":
             return folder
-        return SimpleNamespace(SPECIFICITY=found[name], Source=Annotated, recognize=lambda names: None)
+        return SimpleNamespace(SPECIFICITY=found[name], Source=Annotated)
 
-    monkeypatch.setattr(_detection, "names", lambda: ("folder", *found))
-    monkeypatch.setattr(_detection, "load", load)
+    monkeypatch.setattr(_recognition, "names", lambda: ("folder", *found))
+    monkeypatch.setattr(_recognition, "load", load)
     return found
 
 
@@ -213,13 +213,12 @@ def test_labels_beside_each_image_in_a_tar_may_be_samples_too(tmp_path: Path, ki
 
 def test_the_sources_that_a_folder_of_images_does_without_cannot_know_it(tmp_path: Path) -> None:
     behind = {name for name in sources.names() if sources.load(name).SPECIFICITY < 0}
-    assert behind == _detection._BEHIND_IMAGES
-    for name in _detection._OF_LABEL_FILES:
+    assert behind == _recognition._BEHIND_IMAGES
+    for name in _recognition._OF_LABEL_FILES:
         tree = SourceRoot(BUILDERS[name](tmp_path / name))
         files = scan(tree).names
-        images = [file for file in files if file.lower().endswith(_detection._IMAGES)]
-        module = sources.load(name)
-        whole, bare = (module.recognize(some) or module.Source.recognize_tables(tree, some) for some in (files, images))
+        images = [file for file in files if file.lower().endswith(_recognition._IMAGES)]
+        whole, bare = (sources.load(name).Source.recognize(tree, some) for some in (files, images))
         assert whole is not None and len(images) > 1 and bare is None, name
 
 
@@ -232,13 +231,13 @@ def test_a_folder_of_images_is_told_without_sources_that_cannot_know_it(
         asked.add(name)
         return load(name)
 
-    monkeypatch.setattr(_detection, "load", noted)
+    monkeypatch.setattr(_recognition, "load", noted)
     root = write(tmp_path / "in", {"a/1.png": image(1), "b/2.png": image(2)})
     assert detect(root)[0] == "folder"
-    assert "folder" in asked and not asked & {*_detection._BEHIND_IMAGES, *_detection._OF_LABEL_FILES}
+    assert "folder" in asked and not asked & {*_recognition._BEHIND_IMAGES, *_recognition._OF_LABEL_FILES}
     write(root, {"a/notes.txt": "none"})  # with which it may be of labels
     assert detect(root)[0] == "folder"
-    assert asked >= _detection._OF_LABEL_FILES and not asked & _detection._BEHIND_IMAGES
+    assert asked >= _recognition._OF_LABEL_FILES and not asked & _recognition._BEHIND_IMAGES
     for name in ("a/1.png", "b/2.png"):
         (root / name).unlink()
     with pytest.raises(InvalidRequest, match="no known data set"):

@@ -1,0 +1,248 @@
+"""Recognition: finds the source that reads a folder, an archive or a file, for `--from auto`.
+
+`SPECIFICITY` of the source modules is the order in which sources are tried, the highest first. If two sources of the
+same rank recognize the files, the error names both. Ranks from 1 to 99 are layouts of images with annotations: such a
+source is tried only if it has all options that the user set.
+"""
+
+import sys
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from types import ModuleType
+
+from packer.errors import BadInput, InvalidRequest
+from packer.sources import having, load, names
+from packer.sources._message_texts import described, shown
+from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.folder_tree import EMPTY, SourceRoot
+from packer.sources._trees.listing import are_empty, scan
+from packer.sources._trees.open_tree import open_archive, open_tree
+
+_LOOKED_AT = 1000  # first files of a tar
+_IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+_LAYOUTS = range(1, 100)
+_LAYOUTS_AND_SETS = range(1, sys.maxsize)  # from rank 100 on: published data sets
+_TAR_SOURCE = "webdataset"
+# Options that name the files of the samples, each with the source that the user means.
+_DECIDING_OPTIONS = {
+    "annotations": "coco",
+    "key_column": "table",
+    "group_by": "table",
+    "roles": "pairs",
+    "like": "pairs",
+}
+
+# Sources that need not be imported (1 to 7 ms each) to recognize a folder of images. A source in neither set is always
+# tried.
+_BEHIND_IMAGES = frozenset(  # ranked below the image folder, which reads any folder with an image
+    ("basicsr-lmdb", "caffe-lmdb", "efficient-lmdb", "hdf5", "image2lmdb", "n5", "npy", "npz", "recordio")
+    + ("tensorpack-lmdb", "tfrecord", "webdataset")
+)
+_OF_LABEL_FILES = frozenset(  # do not recognize files that are all images
+    ("coco", "cornell", "grasp-anything", "graspnet-rect", "ivalab", "ocid-grasp", "table", "vmrd", "voc", "yolo")
+)
+
+
+def detect(root: Path | FileTree, *, follow_links: bool = False, given: Collection[str] = ()) -> tuple[str, str]:
+    """Return the name of the source that reads `root`, and a line on what was recognized.
+
+    Args:
+        root: A folder, an archive, or one file.
+        follow_links: Whether links out of the folder are followed.
+        given: The options that the user set, except those of any source (sidecars, splits).
+
+    Raises:
+        InvalidRequest: No source reads the files, or several do.
+        BadInput: The folder cannot be listed, or an archive is damaged.
+    """
+    for option, name in _DECIDING_OPTIONS.items():
+        if option in given:
+            published = _published_set(root, option, follow_links=follow_links)
+            return published or (name, f"read as {name}, whose option is given")
+    if not isinstance(root, FileTree) and root.is_file():
+        return _detect_file(root, given=given)
+    return _detect_tree(open_tree(root, follow_links=follow_links), given=given)
+
+
+def recognize_records(root: Path) -> tuple[str, str] | None:
+    """Return the source of a file of records, or of a folder with such files directly in it; None for anything else."""
+    if root.is_file():
+        place = root.resolve()
+        folder, found = SourceRoot(place.parent), [place.name]
+    elif root.is_dir():
+        folder, found = SourceRoot(root), sorted(entry.name for entry in root.iterdir() if entry.is_file())
+    else:
+        return None
+    makers = ((load(name), name) for name in names())
+    return next(_recognized(folder, found, (pair for pair in makers if pair[0].Source.holds_records)), None)
+
+
+def archive_for_sure(root: Path) -> FileTree | None:
+    """Return the files of an archive that no source of records reads; None for everything else. Raises BadInput."""
+    return open_archive(root) if root.is_file() and recognize_records(root) is None else None
+
+
+def _detect_tree(tree: FileTree, *, given: Collection[str]) -> tuple[str, str]:
+    listing = scan(tree)
+    found = _by_rank(tree, listing.names, given=given)
+    if found is not None:
+        return found
+    where = shown(str(tree.root))
+    if not listing.names:
+        raise InvalidRequest(f"{where}: there is no file in it; give the folder that holds the images")
+    from packer.sources import _unread_images  # NumPy, which `packer --help` does without
+
+    unread = _unread_images.unread_images(tree, listing.names)
+    if unread:
+        raise InvalidRequest(f"{where}: no images: {_unread_images.described(unread)}")
+    other = _other_records(tree, listing.names) if isinstance(tree, SourceRoot) else None
+    if other is not None:
+        raise InvalidRequest(f"{where}: {other}")
+    empty = ", all empty" if are_empty(tree, listing.names) else ""
+    raise InvalidRequest(
+        f"{where}: no known data set: found {described(listing.names)}{empty}, expected one of {', '.join(names())}; "
+        "give the folder that holds the images, or say which with --from"
+    )
+
+
+def _detect_file(root: Path, *, given: Collection[str]) -> tuple[str, str]:
+    found = recognize_records(root)
+    if found is not None:
+        return _detect_tar(root, found[1], given=given) if found[0] == _TAR_SOURCE else found
+    tree = open_archive(root)
+    if tree is not None:
+        return _detect_tree(tree, given=given)
+    found = _by_rank(SourceRoot(root.parent), [root.name], given=given, ranks=_LAYOUTS_AND_SETS)
+    if found is not None:
+        return found
+    where, place = shown(str(root)), root.resolve()
+    other = _other_records(SourceRoot(place.parent), [place.name])
+    if other is not None:
+        raise InvalidRequest(f"{where}: {other}")
+    if not root.stat().st_size:
+        raise InvalidRequest(f"{where}: {EMPTY}")
+    holders = ", ".join(name for module, name in _modules() if module.Source.holds_records)
+    raise InvalidRequest(
+        f"{where}: is a file; give the folder of the data set, a tar or zip file that holds it, a table, or a file "
+        f"that {holders} reads"
+    )
+
+
+def _detect_tar(root: Path, sentence: str, *, given: Collection[str]) -> tuple[str, str]:
+    """Return the source of a tar, whose members are the samples of WebDataset or the files of a folder.
+
+    Members that follow each other and differ in their suffix are a sample. A tar that is a layout, too, is read as the
+    layout, unless all samples have the same suffixes.
+    """
+    from packer.sources._trees import tar_tree  # only a tar needs these
+    from packer.sources.records.webdataset import suffixes_of_samples
+
+    first = tar_tree.first_names(root, _LOOKED_AT)
+    suffixes = suffixes_of_samples(first)
+    has_samples = any(len(each) > 1 for each in suffixes)
+    try:
+        tree = tar_tree.tar_tree(root)
+    except BadInput:
+        if not has_samples:
+            raise
+        return _TAR_SOURCE, sentence
+    files = scan(tree).names
+    layout = _by_rank(tree, files, given=given, ranks=_LAYOUTS_AND_SETS)
+    if layout is not None:
+        last = suffixes.pop() if len(first) == _LOOKED_AT else suffixes[0]  # more members of it may follow
+        if has_samples and last <= suffixes[0] and all(each == suffixes[0] for each in suffixes):
+            raise InvalidRequest(_undecided(tree.root, [layout, (_TAR_SOURCE, sentence)]))
+        return layout
+    if has_samples:
+        return _TAR_SOURCE, sentence
+    in_folders = [name for name in first if "/" in name.removeprefix("./")]
+    has_images = load("folder").Source.recognize(tree, in_folders) is not None
+    if has_images and all(len(each) == 1 for each in suffixes_of_samples(files)):
+        return _detect_tree(tree, given=given)
+    is_nested = tar_tree.holds_tars(first)
+    if is_nested or has_images:
+        what = "holds tars" if is_nested else f"holds images in folders, such as {shown(in_folders[0])}"
+        raise InvalidRequest(
+            f"{shown(str(root))}: a tar that {what}: cannot decide what it is; say --from folder (the folders are "
+            f"classes, as if it were unpacked{': a folder per tar' if is_nested else ''}) or --from {_TAR_SOURCE} "
+            "(members of one name are a sample, without labels)"
+        )
+    return _TAR_SOURCE, sentence
+
+
+def _published_set(root: Path | FileTree, option: str, *, follow_links: bool) -> tuple[str, str] | None:
+    """Return the published data set with this option that is in a folder or an archive."""
+    makers = [(load(name), name) for name in having(option)]
+    sets = [(module, name) for module, name in makers if module.SPECIFICITY not in _LAYOUTS]
+    if not sets:
+        return None
+    is_file = not isinstance(root, FileTree) and root.is_file()
+    tree = open_archive(root) if is_file and isinstance(root, Path) else open_tree(root, follow_links=follow_links)
+    return None if tree is None else next(_recognized(tree, scan(tree).names, sets), None)
+
+
+def _by_rank(
+    tree: FileTree,
+    files: Sequence[str],
+    *,
+    given: Collection[str],
+    ranks: Container[int] | None = None,
+) -> tuple[str, str] | None:
+    """Return the most specific source that recognizes the files; raises InvalidRequest for two of the same rank.
+
+    ranks: the ranks to try; None for all.
+    """
+    for rank, modules in groupby(_modules(_that_may_recognize(files)), key=lambda pair: int(pair[0].SPECIFICITY)):
+        tried = list(modules)
+        if rank in _LAYOUTS:
+            tried = [(module, name) for module, name in tried if set(given) <= set(module.Source.options())]
+        found = list(_recognized(tree, files, tried)) if ranks is None or rank in ranks else []
+        if len(found) > 1:
+            raise InvalidRequest(_undecided(tree.root, found))
+        if found:
+            return found[0]
+    return None
+
+
+def _recognized(
+    tree: FileTree, files: Sequence[str], modules: Iterable[tuple[ModuleType, str]]
+) -> Iterator[tuple[str, str]]:
+    """Yield the names of the sources that recognize the files, with their lines."""
+    for module, name in modules:
+        sentence = module.Source.recognize(tree, files)
+        if sentence is not None:
+            yield name, sentence
+
+
+def _undecided(root: Path, found: Sequence[tuple[str, str]]) -> str:
+    options = "; ".join(f"--from {name} ({sentence})" for name, sentence in found)
+    return f"{shown(str(root))}: cannot decide what it is; say which of these: {options}"
+
+
+def _that_may_recognize(files: Sequence[str]) -> set[str]:
+    """Return the sources that may recognize these files."""
+    images = sum(map(_may_be_image, files))
+    tried = set(names())
+    if images:
+        tried -= _BEHIND_IMAGES
+    if images == len(files):
+        tried -= _OF_LABEL_FILES
+    return tried
+
+
+def _modules(chosen: Iterable[str] | None = None) -> list[tuple[ModuleType, str]]:
+    """Return the modules of some sources, all for None, the most specific first."""
+    pairs = ((load(name), name) for name in (names() if chosen is None else chosen))
+    return sorted(pairs, key=lambda pair: (-pair[0].SPECIFICITY, pair[1]))
+
+
+def _may_be_image(name: str) -> bool:
+    return name.lower().endswith(_IMAGES)
+
+
+def _other_records(folder: SourceRoot, names: Sequence[str]) -> str | None:
+    """Return the description of an LMDB that no source reads; None if there is none."""
+    from packer.sources.records import _lmdb_source  # only an error needs it
+
+    return _lmdb_source.other_layout(folder, names)
