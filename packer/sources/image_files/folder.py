@@ -128,16 +128,11 @@ class Source(ListedSource):
         notes = []
         if pairs == "refuse" and layout != UNCHECKED:
             try:
-                annotations = (
-                    [name for name in others if name not in unread] if layout == "auto" and classes != "none" else []
-                )
-                notes = _layout_hints.check_pairs(
-                    self.root, images, unread, others=annotations, by_habit=layout == classes == "auto"
-                )
+                notes = _layout_hints.check_pairs(self.root, every_image)
             except InvalidRequest as error:
                 more = " (in addition to the --sidecar options, under another name)" if ignore_suffixes else ""
                 raise InvalidRequest(f"{error.message}{more}") from error
-        self._layout = self._decided(every_image, layout, classes, may_have_roles=pairs == "samples")
+        self._layout = self._decided(every_image, layout, classes)
         level = {"class": 1, "split": 1, "split/class": 2}.get(self._layout, 0)  # of the folder with the image
         if self._layout.startswith("split"):
             self._splits = ordered_splits({name.partition("/")[0] for name in every_image if "/" in name})
@@ -155,7 +150,7 @@ class Source(ListedSource):
         self.schema = self._schema()
         self.notes = [*listing.notes(), *self._notes(), *notes]
 
-    def _decided(self, images: Sequence[str], layout: str, classes: str, *, may_have_roles: bool) -> str:
+    def _decided(self, images: Sequence[str], layout: str, classes: str) -> str:
         """Return the layout with `auto` decided; empty for images without labels and splits."""
         if layout not in ("auto", UNCHECKED):
             return layout
@@ -169,7 +164,7 @@ class Source(ListedSource):
                 "classes; add --classes folders (skips the former) or --classes none (no labels)"
             )
         if layout == "auto":
-            _layout_hints.check_classes(self.root, images, may_have_roles=may_have_roles)
+            _layout_hints.check_classes(self.root, images)
         return "class"
 
     def _check_classes(

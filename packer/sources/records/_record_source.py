@@ -346,7 +346,7 @@ class RecordSource(base.Source):
             if not self._asked:
                 check_field_count(len(found))
         if not count:
-            raise BadInput(f"{shown(str(self.root))}: no {self.row} can be read: {damage}; get the files again")
+            raise BadInput(f"{shown(str(self.root))}: no {self.row} can be read: {damage}")
         return found, count
 
     def _typed(self, fields: Sequence[RecordField], found: Mapping[str, Sequence[Any]]) -> list[Field]:
