@@ -25,7 +25,7 @@ from packer.sources import _unread_images, base
 from packer.sources._file_pattern import SidecarPattern
 from packer.sources._listed_source import FileRole, FileSample, ListedSource
 from packer.sources._message_texts import counted, described, linked, listed, shown, suffix_of
-from packer.sources._name_words import ordered_splits
+from packer.sources._name_words import numbered_classes, ordered_splits
 from packer.sources._options import UNCHECKED
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.listing import Listing
@@ -140,7 +140,8 @@ class Source(ListedSource):
             folders = _class_folders(listing, patterns, self._splits)
             filled = {name.split("/")[level - 1] for name in every_image if name.count("/") >= level}
             self._check_classes(listing, folders, filled, allow_empty=allow_empty)
-            self._classes = {name: number for number, name in enumerate(self._numbered(folders, known_classes))}
+            numbered = numbered_classes(shown(str(self.root)), folders, known_classes)
+            self._classes = {name: number for number, name in enumerate(numbered)}
         elif known_classes:
             raise InvalidRequest(f"{shown(str(self.root))}: the images have no labels; omit --classes-from")
         self._samples = _SamplesByName(sorted((name for name in images if name.count("/") >= level), key=self._order))
@@ -186,16 +187,6 @@ class Source(ListedSource):
                 f"{where}: {counted(len(empty), 'class')} of {len(classes)} without an image: {listed(empty)}; fill or "
                 "remove the folders, or add --allow-empty"
             )
-
-    def _numbered(self, classes: Sequence[str], known: Sequence[str]) -> Sequence[str]:
-        """Return the classes in the order of their numbers; raises BadInput for one that is not known."""
-        unknown = sorted(set(classes).difference(known)) if known else []
-        if unknown:
-            raise BadInput(
-                f"{shown(str(self.root))}: {counted(len(unknown), 'class')} that the pack of --classes-from does not "
-                f"have: {listed(unknown)}; it has {listed(known)}; rename or remove the folders, or omit --classes-from"
-            )
-        return known or classes
 
     def _schema(self) -> Schema:
         fields = [Field("key", "text", "text"), Field("image", "image", "encoded")]
