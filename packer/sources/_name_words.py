@@ -1,9 +1,11 @@
 """Name words: what words in the names of files, folders and fields mean: splits, images, masks, depth, coordinates."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
+from packer.errors import BadInput
 from packer.files.safe_paths import folded
+from packer.sources._message_texts import counted, listed
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SPLITS = (
@@ -105,6 +107,21 @@ def are_splits(names: Collection[str]) -> bool:
     contained = [{word.lower() for word in _WORD.findall(name)} for name in names]
     are_all = all(each & (_SPLIT_WORDS | _NEXT_TO_SPLITS) for each in contained)
     return len(contained) > 1 and are_all and any(each & _SPLIT_WORDS for each in contained)
+
+
+def numbered_classes(where: str, found: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
+    """Return the classes in the order of their numbers: those of the pack of --classes-from, or the found ones, sorted.
+
+    Raises:
+        BadInput: A class is not one of `known`.
+    """
+    unknown = sorted(set(found).difference(known)) if known else []
+    if unknown:
+        raise BadInput(
+            f"{where}: {counted(len(unknown), 'class')} that the pack of --classes-from does not have: "
+            f"{listed(unknown)}; it has {listed(known)}; rename or remove them, or omit --classes-from"
+        )
+    return tuple(known) or tuple(sorted(found))
 
 
 def other_spelling(absent: Iterable[str], present: Iterable[str]) -> str:

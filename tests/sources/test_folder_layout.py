@@ -262,21 +262,3 @@ def test_unclear_folders_are_an_error_that_offers_each_reading(tmp_path: Path, n
 def test_other_folders_are_classes(tmp_path: Path, files: tuple[str, ...]) -> None:
     source = Source(tree(tmp_path, *files))
     assert source.schema["label"].classes == tuple(sorted({name.partition("/")[0] for name in files}))
-
-
-@pytest.mark.parametrize(
-    ("files", "options"),
-    [
-        (("images/1.jpg", "annotations/1.xml"), "--classes none --sidecar 'annotations=annotations/{stem}.xml:text'"),
-        (
-            tuple(f"{split}/{name}" for split in ("train", "valid") for name in ("images/1.jpg", "labels/1.txt")),
-            "--layout split --sidecar 'labels={folder:images=labels}/{stem}.txt:text'",
-        ),
-    ],
-)
-def test_files_that_belong_to_images_are_offered_as_sidecars(
-    tmp_path: Path, files: tuple[str, ...], options: str
-) -> None:
-    with pytest.raises(InvalidRequest, match="belong") as caught:
-        Source(tree(tmp_path, *files), allow_empty=True)
-    assert f"add: {options}; if" in str(caught.value)

@@ -168,14 +168,15 @@ def test_what_is_no_message_is_refused(record: bytes) -> None:
         examples.parse(record)
 
 
-def test_the_numbers_of_a_sequence_example_are_read(tmp_path: Path) -> None:
-    steps = b"".join(delimited(1, int64_list([number, number + 1])) for number in (1, 5))
-    record = example({"image": bytes_list(image(1))}) + delimited(
-        2, delimited(1, delimited(1, b"track") + delimited(2, steps))
-    )
-    source = Source(write(tmp_path, {"a.tfrecord": tfrecord([record])}))
-    assert source.value(0, "track").tolist() == [1, 2, 5, 6]
-    assert source.value(0, "image") == image(1)
+def test_feature_lists_of_a_sequence_example_are_refused(tmp_path: Path) -> None:
+    entry = delimited(1, b"track") + delimited(2, delimited(1, int64_list([1, 2])))
+    sequence = example({"id": int64_list([1])}) + delimited(2, delimited(1, entry))
+    root = write(tmp_path, {"a.tfrecord": tfrecord([sequence])})
+    with pytest.raises(BadInput, match="SequenceExample.*track"):
+        Source(root)
+    write(root, {"a.tfrecord": tfrecord([*records(40), sequence])})
+    with pytest.raises(BadInput, match="record at byte .*SequenceExample.*track"):
+        Source(root)[40]
 
 
 # ---- which records there are
@@ -478,7 +479,7 @@ def test_what_some_records_lack_is_left_out_bytes_and_numbers_alike(tmp_path: Pa
     source = Source(root)
     assert [name for name in source.schema.names if not name.startswith("key")] == ["id", "xmin"]
     assert [source[row]["xmin"].tolist() for row in range(6)] == [[], [], [], [0.5], [0.5], []]
-    (note,) = (note for note in source.notes if "left out" in note)
+    (note,) = (note for note in source.notes if "skipped" in note)
     assert "area, other, text; --features" in note
     asked = Source(root, features=("other=other:numbers",))
     assert [asked[row]["other"].tolist() for row in (0, 3)] == [[], [7]]
@@ -602,106 +603,35 @@ def test_a_stopped_conversion_goes_on_unless_the_file_changed(tmp_path: Path) ->
     assert again.digest == first.digest
 
 
-def _feature_list(name: bytes, *steps: bytes) -> bytes:
-    """An entry of a SequenceExample's lists."""
-    return delimited(1, delimited(1, name) + delimited(2, b"".join(delimited(1, step) for step in steps)))
-
-
-def test_feature_lists_that_are_left_out_or_joined_are_told(tmp_path: Path) -> None:
-    frames = _feature_list(b"frames", *(bytes_list(image(number)) for number in range(2)))
-    track = _feature_list(b"track", int64_list([1]), int64_list([1, 1]))
-    record = example({"id": int64_list([3])}) + delimited(2, frames + track)
-    root = write(tmp_path, {"a.tfrecord": tfrecord([record])})
-    source = Source(root)
-    assert [field.name for field in source.schema if not field.hidden] == ["key", "id", "track", "track_starts"]
-    assert any("left out" in note and "frames" in note for note in source.notes)
-    (joined,) = (note for note in Source(root, features=("track=track",)).notes if "joined" in note)
-    assert "track_starts=track:starts in --features" in joined
-    assert not any("feature list track" in note for note in Source(root, features=("id=id",)).notes)
-    with pytest.raises(InvalidRequest, match="'frames' is a feature list"):
-        Source(root, features=("image=frames",))
-
-
-STEPS = ([[1], [1, 1]], [[2, 3], [], [4]], [], [[]], [[5]])
-
-
-def _sequence(*steps: bytes) -> bytes:
-    return example({"id": int64_list([3])}) + delimited(2, _feature_list(b"track", *steps))
-
-
-def test_where_the_steps_of_a_feature_list_begin_is_kept(tmp_path: Path) -> None:
-    records = [_sequence(*map(int64_list, steps)) for steps in STEPS]
-    records.append(_sequence(int64_list([6]), b"", int64_list([7, 8])))  # a step without a list
-    root = write(tmp_path / "in", {"a.tfrecord": tfrecord(records)})
-    convert(root, tmp_path / "a.pack", to="tfrecord", order="stored")
-    with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
-        assert dataset.schema["track_starts"].starts == "track"
-        found = [np.split(sample["track"], sample["track_starts"])[1:] for sample in dataset]
-    assert [[step.tolist() for step in steps] for steps in found] == [*STEPS, [[6], [], [7, 8]]]
-
-
-def test_steps_of_other_types_in_a_later_record_are_bad(tmp_path: Path) -> None:
-    records = [*(_sequence(int64_list([1])) for _ in range(40)), _sequence(bytes_list(b"a"))]
-    source = Source(write(tmp_path, {"a.tfrecord": tfrecord([*records[:35], records[40], *records[35:40]])}))
-    with pytest.raises(BadInput, match="feature list 'track': expected steps of numbers of one type"):
-        source[35]
-
-
 def test_a_feature_that_is_empty_wherever_packer_looks_is_said_to_stay_behind(tmp_path: Path) -> None:
     records = [example({"id": int64_list([row]), "tags": b""}) for row in range(3)]
     source = Source(write(tmp_path, {"a.tfrecord": tfrecord(records)}))
     assert "tags" not in source.schema
-    assert any("left out" in note and "tags" in note for note in source.notes)
+    assert any("skipped" in note and "tags" in note for note in source.notes)
 
 
 def test_features_that_no_record_looked_at_has_are_told_at_the_end(tmp_path: Path) -> None:
     records = [example({"id": int64_list([row]), "tags": b""}) for row in range(60)]
     records[21] = example({"id": int64_list([21]), "tags": bytes_list(b"a"), "late": float_list([0.5])})
-    records[23] = example({"id": int64_list([23]), "late": float_list([1.5])}) + delimited(
-        2, _feature_list(b"frames", bytes_list(b"a"))
-    )
+    records[23] = example({"id": int64_list([23]), "late": float_list([1.5])})
     root = write(tmp_path / "in", {"a.tfrecord": tfrecord(records)})
     made = packer.convert(root, tmp_path / "a.pack")
     notes = [note for note in made.notes if "not packed" in note]
-    assert [note.partition(":")[0] + note[-11:] for note in notes] == [
-        "frames (1 sample)",
-        "late(2 samples)",
-        "tags (1 sample)",
-    ]
+    assert [note.partition(":")[0] + note[-11:] for note in notes] == ["late(2 samples)", "tags (1 sample)"]
     chosen = packer.convert(root, tmp_path / "b.pack", features=("id=id",))
     assert not any("not packed" in note for note in chosen.notes)
 
 
-def test_a_feature_list_without_a_step_adds_nothing_to_a_sample(tmp_path: Path) -> None:
-    record = example({"id": int64_list([1])}) + delimited(2, _feature_list(b"frames"))
-    source = Source(write(tmp_path, {"a.tfrecord": tfrecord([record])}))
-    assert set(source[0]) == set(source.schema.names)
-
-
 def test_of_numbers_the_type_of_most_counts_and_the_others_are_bad(tmp_path: Path) -> None:
     """One record in ten among those that the schema is guessed from, of another type; neither list is left out."""
-    records = [_sequence(int64_list([1])) for _ in range(10)]
-    records[4] = example({"id": float_list([3])}) + delimited(2, _feature_list(b"track", bytes_list(b"a")))
+    records = [example({"id": int64_list([3])}) for _ in range(10)]
+    records[4] = example({"id": float_list([3])})
     source = Source(write(tmp_path, {"a.tfrecord": tfrecord(records)}))
     assert source.schema["id"].dtype == "int64"
-    assert not any("left out" in note for note in source.notes)
+    assert not any("skipped" in note for note in source.notes)
     assert [source[row]["id"] for row in (0, 3, 5, 9)] == [3, 3, 3, 3]
-    with pytest.raises(BadInput, match="expected int64 numbers, found 1 value of float32|feature list 'track'"):
+    with pytest.raises(BadInput, match="expected int64 numbers, found 1 value of float32"):
         source[4]
-
-
-@pytest.mark.parametrize(
-    "features, message",
-    [
-        (("s=id:starts",), "'id' is not a feature list"),
-        (("s=track:starts",), "track=... once as numbers"),
-        (("a=track:numbers", "b=track:numbers", "s=track:starts"), "track=... once as numbers"),
-    ],
-)
-def test_starts_of_no_steps_are_refused(tmp_path: Path, features: tuple[str, ...], message: str) -> None:
-    root = write(tmp_path, {"a.tfrecord": tfrecord([_sequence(int64_list([1]))])})
-    with pytest.raises(InvalidRequest, match=message):
-        Source(root, features=features)
 
 
 def test_the_line_for_features_of_any_name_can_be_pasted(tmp_path: Path) -> None:

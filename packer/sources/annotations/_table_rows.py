@@ -61,6 +61,7 @@ class FileRows:
         columns: The names of the columns.
         skipped_columns: The columns of bytes, which rows do not have.
         cell_count: How many cells the rows have.
+        are_in_order: Whether rows are lists, in the order of the columns.
     """
 
     def __init__(self, path: Path, data: bytes, cells: dict[str, ColumnCells]) -> None:
@@ -94,12 +95,14 @@ class FileRows:
         self._data = data
         _check_columns(path, self.columns)
         columns = dict.fromkeys(self.columns)
+        self.are_in_order = bool(columns)
         while block := list(islice(rows, _BLOCK_ROWS)):
             starts, ends, values = zip(*block, strict=True)
             self._starts.extend(starts)
             self._ends.extend(ends)
-            is_list = bool(self.columns)
-            by_column = zip(self.columns, zip(*values, strict=True), strict=True) if is_list else _by_name(values)
+            by_column = (
+                zip(self.columns, zip(*values, strict=True), strict=True) if self.are_in_order else _by_name(values)
+            )
             for name, column in by_column:
                 columns[name] = None
                 cells.setdefault(name, ColumnCells(is_csv=self._separator is not None)).add(column)
@@ -138,7 +141,7 @@ class TableRows:
 
     Attributes:
         names: The relative paths of the tables.
-        headers: The names of the columns. A column is empty in the rows of tables that do not have it.
+        headers: The names of the columns, which all tables have.
         columns: The columns.
         skipped_columns: The columns of bytes, which are not read.
     """
@@ -147,26 +150,31 @@ class TableRows:
         """Read the tables.
 
         Raises:
-            BadInput: A file is not a table, the tables have several formats, or most of their cells are empty.
+            BadInput: A file is not a table, the columns of two tables differ, or most of their cells are empty.
             MissingPackage: A table is Parquet, and pyarrow is not installed.
         """
         self.names = tuple(names)
         self._folders = [name.rpartition("/")[0] for name in names]
-        suffixes = sorted(set(map(suffix_of, names)))
-        if len(suffixes) > 1:
-            raise BadInput(f"{tree.root}: tables of several formats ({', '.join(suffixes)}); keep the tables of one")
         cells: dict[str, ColumnCells] = {}
         self._files = [FileRows(tree.root / name, tree.read(name, is_table=True), cells) for name in names]
         self._firsts = [0, *accumulate(map(len, self._files))]
-        self.headers = tuple(dict.fromkeys(name for file in self._files for name in file.columns))
-        self.skipped_columns = tuple(dict.fromkeys(name for file in self._files for name in file.skipped_columns))
-        _check_columns(tree.root, self.headers)
+        first = self._files[0]
+        self.headers, self.skipped_columns = first.columns, first.skipped_columns
+        for name, file in zip(names, self._files, strict=True):
+            are_same = file.columns == first.columns or (
+                not file.are_in_order and set(file.columns) == set(self.headers)
+            )
+            if not are_same or suffix_of(name) != suffix_of(names[0]):
+                found, expected = (printable(", ".join(columns))[:200] for columns in (file.columns, self.headers))
+                raise BadInput(
+                    f"{printable(str(tree.root / name))}: columns {found}; expected the format and the columns of "
+                    f"{printable(names[0])}: {expected}; change one table, or pack each one alone"
+                )
+            file.columns = self.headers
         count = sum(file.cell_count for file in self._files)
         advice = "write rare columns as one column of objects"
         check_gaps(tree.root, len(self), names=len(self.headers), values=count, advice=advice)
-        self._empty = "" if suffixes[0] in _CSV else None
-        self._places = [_places(self.headers, file.columns) for file in self._files]
-        none = ColumnCells(is_csv=self._empty == "")
+        none = ColumnCells(is_csv=suffix_of(names[0]) in _CSV)
         self.columns = tuple(cells.get(name, none).column(name, rows=len(self)) for name in self.headers)
 
     def __len__(self) -> int:
@@ -175,13 +183,13 @@ class TableRows:
     def __getitem__(self, row: int) -> Sequence[Cell]:
         """The cells of a row, in the order of the columns."""
         number = self._file_of(row)
-        return self._placed(number, self._files[number][row - self._firsts[number]])
+        return self._files[number][row - self._firsts[number]]
 
     def __iter__(self) -> Iterator[tuple[str, Sequence[Cell]]]:
         """The folder of its table and the cells of each row, in order."""
-        for number, (folder, file) in enumerate(zip(self._folders, self._files, strict=True)):
+        for folder, file in zip(self._folders, self._files, strict=True):
             for cells in file:
-                yield folder, self._placed(number, cells)
+                yield folder, cells
 
     def folder_of(self, row: int) -> str:
         """Return the folder of the table that contains a row."""
@@ -194,16 +202,6 @@ class TableRows:
 
     def _file_of(self, row: int) -> int:
         return bisect_right(self._firsts, row) - 1
-
-    def _placed(self, number: int, cells: Sequence[Cell]) -> Sequence[Cell]:
-        places = self._places[number]
-        return cells if places is None else [self._empty if place is None else cells[place] for place in places]
-
-
-def _places(headers: Sequence[str], columns: Sequence[str]) -> list[int | None] | None:
-    """Return the position of each header in the rows of a file; None if all are in order."""
-    places = {name: place for place, name in enumerate(columns)}
-    return None if tuple(headers) == tuple(columns) else [places.get(name) for name in headers]
 
 
 def first_columns(name: str, start: bytes) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from packer.sources._color_table import VOID, Color
 from packer.sources._file_source import FileSource, Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample, LabelFile, Parsed
 from packer.sources._message_texts import counted, listed, shown
-from packer.sources._name_words import ordered_splits, split_rank
+from packer.sources._name_words import numbered_classes, ordered_splits, split_rank
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations._image_sets import UNLISTED, read_image_sets
 from packer.sources.annotations._voc_xml import FLAGS, AnnotatedObject, Annotation, Corners, read_annotation
@@ -219,15 +219,11 @@ class VOCSource(FileSource):
     def _numbered_classes(self) -> dict[str, int]:
         """Return the number of each class. Raises BadInput for a class that the pack of --classes-from lacks."""
         found = set(self._counts)
-        unknown = sorted(found - set(self._known_classes))
-        if self._known_classes and unknown:
-            raise BadInput(
-                f"{shown(str(self.root))}: {counted(len(unknown), 'class')} that the pack of --classes-from does not "
-                f"have: {listed(unknown)}; rename them, or leave out --classes-from"
-            )
         mapped = [name for name in self._label_map if name in found or name not in _OF_MASKS]
         of_lists = set() if mapped else self._sets.classes - set(_OF_MASKS)
-        names = self._known_classes or [*mapped, *sorted((found | of_lists) - set(mapped))]
+        names = numbered_classes(shown(str(self.root)), found, self._known_classes)
+        if not self._known_classes:
+            names = (*mapped, *sorted((found | of_lists) - set(mapped)))
         return {name: number for number, name in enumerate(names)}
 
     def _label_files(self) -> tuple[LabelFile, ...]:

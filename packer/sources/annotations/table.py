@@ -39,7 +39,15 @@ from packer.sources import base
 from packer.sources._field_names import FieldNames
 from packer.sources._listed_source import FileRole, FileSample, ListedSource
 from packer.sources._message_texts import counted, described, listed, shown, suffix_of
-from packer.sources._name_words import DEPTHS, has_labels, ordered_splits, other_spelling, split_rank, words
+from packer.sources._name_words import (
+    DEPTHS,
+    has_labels,
+    numbered_classes,
+    ordered_splits,
+    other_spelling,
+    split_rank,
+    words,
+)
 from packer.sources._text_values import box_edges
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import SourceRoot
@@ -161,6 +169,7 @@ class Source(ListedSource):
     _samples: _RowsOfSamples
     _listing: Sequence[str] | None = None  # the files of the folder, while the table is read
     _values: Sequence[_ValueColumn] = ()
+    _classes: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -211,7 +220,9 @@ class Source(ListedSource):
         self._read_rows(is_skipping=missing == "skip")
         self._check_doubles()
         if known_classes:
-            self._classes = self._numbered_as(tuple(known_classes))
+            if not self._classes:
+                raise InvalidRequest(f"{self._where}: the images have no labels; omit --classes-from")
+            self._classes = numbered_classes(self._where, self._classes, known_classes)
         self.roles = [FileRole(name, name, "") for name in ("image", *others)]
         self.companions = list(others)
         self._build_schema(own_splits=own_splits)
@@ -447,18 +458,6 @@ class Source(ListedSource):
                 first, row = map(self._table.where, double)
                 raise BadInput(f"{row}: the same {what} as {first}: {shown(texts[double[1]])}{advice}")
 
-    def _numbered_as(self, known: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the classes of another pack. Raises BadInput for classes that it does not have."""
-        if not self._classes:
-            raise InvalidRequest(f"{self._where}: no classes to number as in another pack")
-        unknown = sorted(set(self._classes) - set(known))
-        if unknown:
-            raise BadInput(
-                f"{self._where}: {counted(len(unknown), 'class')} that the pack of --classes-from does not have: "
-                f"{listed(unknown)}; it has {listed(known)}; rename them, or omit the option"
-            )
-        return known
-
     # ---- fields
 
     def _build_schema(self, *, own_splits: bool) -> None:
@@ -477,7 +476,7 @@ class Source(ListedSource):
             is_per_row = bool(self._boxes) or self._label in varying
             name = "box_labels" if self._boxes else "labels" if is_per_row else "label"
             self._add_value(name, self._label, classes=self._classes, is_per_row=is_per_row)
-        place = self._split_column() if own_splits else None
+        place = self._usual(("split",)) if own_splits else None
         self._splits = self._folder_splits() if own_splits else ()
         if self._splits:
             fields.append(Field("split", "number", "number", "int64", (), classes=self._splits))
@@ -518,10 +517,6 @@ class Source(ListedSource):
                     found |= {place for place, cell in enumerate(cells) if cell != first[place]}
         return found
 
-    def _split_column(self) -> int | None:
-        headers = self._table.headers
-        return headers.index("split") if "split" in headers else self._usual(("split",))
-
     def _folder_splits(self) -> tuple[str, ...]:
         """Return the folders of the tables if all are named as splits."""
         tops = {name.partition("/")[0] if "/" in name else "" for name in self._table.names}
@@ -530,8 +525,8 @@ class Source(ListedSource):
     def _found(self, *, are_shares: bool, own_splits: bool) -> list[str]:
         """Return the notes."""
         headers, columns = self._table.headers, self._table.columns
-        rows = f"{counted(len(self._table), 'row')} in {listed(self._table.names)}"
         main = listed(headers[place] for place in self._main.places)
+        rows = f"{counted(len(self._table), 'row')} in {listed(self._table.names)}"
         notes = [f"{rows}: {counted(len(self), 'sample')}, image: column {main}"]
         for name, pattern in self._samples.others.items():
             notes.append(f"{name} ({self.schema[name].kind}): files that column {headers[pattern.places[0]]} names")
@@ -544,20 +539,16 @@ class Source(ListedSource):
             notes.append("columns of boxes contain numbers from 0 to 1, shares of the image: kept as numbers")
         if self._splits:
             notes.append(f"splits: {listed(self._splits)}, the folders of the tables")
-        elif own_splits and self._split_column() is not None and "split" not in self.schema:
+        elif own_splits and self._usual(("split",)) is not None and "split" not in self.schema:
             notes.append("column split is not the field split, which needs one text in all rows of each sample")
         for value in self._values:
             column, name = columns[value.place], value.field.name
             if value.place == self._label:
-                classes = f": {listed(self._classes)}" if self._classes else ""
-                notes.append(f"{name}: column {shown(column.name)}{classes}")
-                continue
-            if column.name != name:
+                notes.append(f"{name}: column {shown(column.name)}: {listed(self._classes) or 'numbers'}")
+            elif column.name != name:
                 notes.append(f"{name}: column {shown(column.name) or value.place + 1}")
-            if column.gaps and value.field.kind == "number":
+            if column.gaps and value.field.kind == "number" and not value.classes:
                 notes.append(f"{name}: {counted(column.gaps, 'empty cell')}: NaN")
-            elif column.filled == "json" and not value.is_per_row:
-                notes.append(f"{name}: kept as JSON")
         if self._table.skipped_columns:
             notes.append(f"columns of bytes, not read: {listed(self._table.skipped_columns)}")
         others = [name for name in self._extras if name not in self._table.names]

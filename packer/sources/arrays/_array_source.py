@@ -30,9 +30,9 @@ import numpy as np
 
 from packer.errors import BadInput, InvalidRequest
 from packer.files.terminal_output import shell_word
-from packer.images import file_suffixes
 from packer.schema import DTYPES, KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
+from packer.sources._extracted_files import FILES, extracted_paths
 from packer.sources._field_names import FieldNames
 from packer.sources._message_texts import counted, described, listed, shown
 from packer.sources._name_words import ordered_splits, split_rank
@@ -44,7 +44,7 @@ from packer.sources.arrays._array_fields import LABEL_NAMES, ArrayColumn, ambigu
 from packer.sources.arrays._stored_array import StoredArray, Unread
 from packer.sources.records._random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
 from packer.sources.records._record_fields import RecordField, about_unmoved, escaped, parse_fields
-from packer.sources.records._record_source import FILES, LAYOUTS, beside_first_image, is_path, opened
+from packer.sources.records._record_source import LAYOUTS, beside_first_image, opened
 
 START_BYTES = (1 << 13) + 8  # that tell what a file is: those of HDF5 may follow 8 KiB of the user
 _ONE_PER_IMAGE = ("label", "labels", "target", "targets")  # and `y` next to `x`; elsewhere it may be an axis
@@ -430,7 +430,9 @@ class ArraySource(base.Source):
             split = self._tables[self._row(index)[0]].split or "other"
             sample["split"] = np.int64(self._split_names.index(split))
         if FILES in self.schema.fields:
-            sample[FILES.name] = self._paths(index, sample)
+            sample[FILES.name] = extracted_paths(
+                self.key(index), index, filter(_is_file, self.schema), sample, sniffs_bytes=True
+            )
         return sample
 
     def _value(self, index: int, column: ArrayColumn) -> Any:
@@ -474,16 +476,6 @@ class ArraySource(base.Source):
 
     def extras(self) -> Sequence[str]:
         return self._extras
-
-    def _paths(self, index: int, sample: base.Sample) -> dict[str, str]:
-        """Return the paths that `extract` gives to values that are files."""
-        key = self.key(index)
-        stem = key if is_path(key) else f"{index:08d}"
-        paths = {}
-        for field in filter(_is_file, self.schema):
-            middle = "" if field.name == self._first_image else f".{field.name}"
-            paths[field.name] = f"{stem}{middle}{_suffix(field, sample[field.name])}"
-        return paths
 
 
 def _why_unread(array: StoredArray) -> Unread | None:
@@ -581,9 +573,3 @@ def _features(typed: "Iterator[str] | Sequence[str]") -> str:
 
 def _is_file(field: Field) -> bool:
     return field.kind in (*PIXEL_KINDS, "bytes")
-
-
-def _suffix(field: Field, value: Any) -> str:
-    if isinstance(value, bytes):
-        return (file_suffixes(value) or (".bin",))[0]
-    return ".npy" if field.kind == "depth" else ".png"

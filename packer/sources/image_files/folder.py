@@ -25,7 +25,7 @@ from packer.sources import _unread_images, base
 from packer.sources._file_pattern import SidecarPattern
 from packer.sources._listed_source import FileRole, FileSample, ListedSource
 from packer.sources._message_texts import counted, described, linked, listed, shown, suffix_of
-from packer.sources._name_words import ordered_splits
+from packer.sources._name_words import numbered_classes, ordered_splits
 from packer.sources._options import UNCHECKED
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.listing import Listing
@@ -116,16 +116,11 @@ class Source(ListedSource):
         notes = []
         if pairs == "refuse" and layout != UNCHECKED:
             try:
-                annotations = (
-                    [name for name in others if name not in unread] if layout == "auto" and classes != "none" else []
-                )
-                notes = _layout_hints.check_pairs(
-                    self.root, images, unread, others=annotations, by_habit=layout == classes == "auto"
-                )
+                notes = _layout_hints.check_pairs(self.root, every_image)
             except InvalidRequest as error:
                 more = " (in addition to the --sidecar options, under another name)" if ignore_suffixes else ""
                 raise InvalidRequest(f"{error.message}{more}") from error
-        self._layout = self._decided(every_image, layout, classes, may_have_roles=pairs == "samples")
+        self._layout = self._decided(every_image, layout, classes)
         level = {"class": 1, "split": 1, "split/class": 2}.get(self._layout, 0)  # of the folder with the image
         if self._layout.startswith("split"):
             self._splits = ordered_splits({name.partition("/")[0] for name in every_image if "/" in name})
@@ -133,7 +128,8 @@ class Source(ListedSource):
             folders = _class_folders(listing, patterns, self._splits)
             filled = {name.split("/")[level - 1] for name in every_image if name.count("/") >= level}
             self._check_classes(listing, folders, filled, allow_empty=allow_empty)
-            self._classes = {name: number for number, name in enumerate(self._numbered(folders, known_classes))}
+            numbered = numbered_classes(shown(str(self.root)), folders, known_classes)
+            self._classes = {name: number for number, name in enumerate(numbered)}
         elif known_classes:
             raise InvalidRequest(f"{shown(str(self.root))}: the images have no labels; omit --classes-from")
         self._samples = _SamplesByName(sorted((name for name in images if name.count("/") >= level), key=self._order))
@@ -143,7 +139,7 @@ class Source(ListedSource):
         self.schema = self._schema()
         self.notes = [*listing.notes(), *self._notes(), *notes]
 
-    def _decided(self, images: Sequence[str], layout: str, classes: str, *, may_have_roles: bool) -> str:
+    def _decided(self, images: Sequence[str], layout: str, classes: str) -> str:
         """Return the layout with `auto` decided; empty for images without labels and splits."""
         if layout not in ("auto", UNCHECKED):
             return layout
@@ -157,7 +153,7 @@ class Source(ListedSource):
                 "classes; add --classes folders (skips the former) or --classes none (no labels)"
             )
         if layout == "auto":
-            _layout_hints.check_classes(self.root, images, may_have_roles=may_have_roles)
+            _layout_hints.check_classes(self.root, images)
         return "class"
 
     def _check_classes(
@@ -179,16 +175,6 @@ class Source(ListedSource):
                 f"{where}: {counted(len(empty), 'class')} of {len(classes)} without an image: {listed(empty)}; fill or "
                 "remove the folders, or add --allow-empty"
             )
-
-    def _numbered(self, classes: Sequence[str], known: Sequence[str]) -> Sequence[str]:
-        """Return the classes in the order of their numbers; raises BadInput for one that is not known."""
-        unknown = sorted(set(classes).difference(known)) if known else []
-        if unknown:
-            raise BadInput(
-                f"{shown(str(self.root))}: {counted(len(unknown), 'class')} that the pack of --classes-from does not "
-                f"have: {listed(unknown)}; it has {listed(known)}; rename or remove the folders, or omit --classes-from"
-            )
-        return known or classes
 
     def _schema(self) -> Schema:
         fields = [Field("key", "text", "text"), Field("image", "image", "encoded")]

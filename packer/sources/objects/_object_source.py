@@ -23,21 +23,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from packer.errors import BadInput, InvalidRequest
-from packer.images import file_suffixes
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
+from packer.sources._extracted_files import FILES, extracted_paths, is_file
 from packer.sources._message_texts import counted, listed
 from packer.sources._name_words import ordered_splits
 from packer.sources.objects._object_fields import FieldsRequest, ObjectField, described, entry_of, fields_of
 from packer.sources.objects._object_rows import ObjectRows
 from packer.sources.objects._object_values import Axes, is_pil_image, sound_values
-from packer.sources.records._record_source import beside_first_image, is_path
+from packer.sources.records._record_source import beside_first_image
 
 KIND = "object"
 KeyRequest = str | Sequence[str] | Callable[[int], str] | None
-_FILES = Field("files", "json", "json", hidden=True)
 _MOST_PROBED_BYTES = 256 << 20  # of all inspected samples
-_FILE_KINDS = (*PIXEL_KINDS, "text", "bytes")  # `extract` writes files of them
 
 
 @dataclass(frozen=True)
@@ -98,8 +96,8 @@ class ObjectSource(base.Source):
         first = next(iter(samples.values()))
         self._names = frozenset(first) if fields is None and isinstance(first, Mapping) else None
         every = [each.field for each in self._fields]
-        has_files = any(each.kind in _FILE_KINDS for each in every)
-        self.schema = Schema((Field(KEY, "text", "text"), *every, *([_FILES] if has_files else [])))
+        has_files = any(map(is_file, every))
+        self.schema = Schema((Field(KEY, "text", "text"), *every, *([FILES] if has_files else [])))
         self.companions = beside_first_image(self.schema)
         self._images = [each.name for each in every if each.kind in PIXEL_KINDS]
         self._options = {} if axes == "auto" else {"axes": axes}
@@ -209,9 +207,10 @@ class ObjectSource(base.Source):
             values = self._values(index, sample)
             if self._key_entry is not None and self._keys is None:
                 self._note_key(row, sample)
-        key = self.key(index)
-        files = {_FILES.name: self._paths(row, key, values)} if _FILES in self.schema.fields else {}
-        return {KEY: key, **values, **files}
+        found: base.Sample = {KEY: self.key(index), **values}
+        if FILES in self.schema.fields:
+            found[FILES.name] = extracted_paths(self.key(index), row, filter(is_file, self.schema), values)
+        return found
 
     def _read(self, row: int, rows: ObjectRows | None = None) -> Any:
         try:
@@ -283,21 +282,6 @@ class ObjectSource(base.Source):
             origin=origin,
             asked={"kind": KIND, "options": self._options},
         )
-
-    def _paths(self, row: int, key: str, values: base.Sample) -> dict[str, str]:
-        """Return the path that `extract` gives each value that is a file."""
-        stem = key if is_path(key) else f"{row:08d}"
-        paths = {}
-        for name, kind in ((each.field.name, each.field.kind) for each in self._fields):
-            if kind not in _FILE_KINDS:
-                continue
-            suffixes: tuple[str, ...] = {"text": (".txt",), "bytes": (".bin",), "depth": (".npy",)}.get(kind, (".png",))
-            if kind in PIXEL_KINDS and isinstance(values[name], bytes):
-                suffixes = tuple(file_suffixes(values[name])) or (".bin",)
-            is_main = name in self._images[:1]
-            is_complete = is_main and stem.lower().endswith(suffixes)
-            paths[name] = stem if is_complete else f"{stem}{'' if is_main else f'.{name}'}{suffixes[0]}"
-        return paths
 
 
 def _key_text(value: object, where: str) -> str:

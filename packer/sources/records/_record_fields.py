@@ -22,7 +22,6 @@ from packer.sources._message_texts import listed
 from packer.sources._name_words import DEPTHS, IMAGES, has_coordinates, has_labels, words
 
 KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
-STARTS = "starts"  # a kind of feature lists only: where each step begins
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
 _FORMS = {"png", "jpg", "jpeg", "webp", "bmp", "encoded", "bytes", "raw"}
 _WIDE = ("uint16", "float32", "float64")
@@ -85,7 +84,7 @@ class RecordField:
         """Return the field of the schema; raises InvalidRequest if its name is not valid."""
         if self.kind == "number":
             return Field(self.name, "number", "number", dtype=self.dtype, shape=())
-        if self.kind in ("numbers", STARTS):
+        if self.kind == "numbers":
             shape = (None,) * self.dimensions
             return Field(self.name, "number", f"raw:{self.dtype}", dtype=self.dtype, shape=shape)
         codec = self.kind if self.kind in ("text", "json") else "encoded"

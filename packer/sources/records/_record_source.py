@@ -33,11 +33,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from packer.errors import BadInput, InvalidRequest
-from packer.files.safe_paths import components
 from packer.files.terminal_output import shell_word
-from packer.images import file_suffixes
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema, check_field_count
 from packer.sources import base
+from packer.sources._extracted_files import FILES, extracted_paths, is_file
 from packer.sources._message_texts import counted, described, listed, shown
 from packer.sources._name_words import has_labels, ordered_splits, split_rank
 from packer.sources._trees.file_tree import FileTree
@@ -55,7 +54,6 @@ from packer.sources.records._random_access_files import (
 )
 from packer.sources.records._record_fields import KINDS, RecordField, about_unmoved, parse_fields, readings
 
-FILES = Field("files", "json", "json", hidden=True)
 IMAGE = Field("image", "image", "encoded")
 LABEL = Field("label", "number", "number", dtype="int64", shape=())
 LAYOUTS = ("auto", "split", "unchecked")
@@ -223,7 +221,7 @@ class RecordSource(base.Source):
         fields = [Field(KEY, "text", "text"), *self.choose_fields()]
         if self._splits:
             fields.append(Field("split", "number", "number", dtype="int64", shape=(), classes=tuple(self._split_names)))
-        if any(map(_is_file, fields)):
+        if any(map(is_file, fields)):
             fields.append(FILES)
         self.schema = Schema(tuple(fields))
         self._files = RecordFiles(self._folder, files)  # closes the files that were read for the schema
@@ -344,7 +342,7 @@ class RecordSource(base.Source):
             if not self._asked:
                 check_field_count(len(found))
         if not count:
-            raise BadInput(f"{shown(str(self.root))}: no {self.row} can be read: {damage}; get the files again")
+            raise BadInput(f"{shown(str(self.root))}: no {self.row} can be read: {damage}")
         return found, count
 
     def _typed(self, fields: Sequence[RecordField], found: Mapping[str, Sequence[Any]]) -> list[Field]:
@@ -471,18 +469,7 @@ class RecordSource(base.Source):
 
     def file_paths(self, index: int, values: base.Sample) -> dict[str, str]:
         """Return the paths that `extract` gives the values that are files."""
-        stem = self.path_stem(index)
-        stem = stem if is_path(stem) else f"{index:08d}"
-        paths = {}
-        for field in self.schema:
-            value = values.get(field.name)
-            if value is None or not _is_file(field):
-                continue
-            suffixes = _suffixes(field, value)
-            has_suffix = field.name == self._main and stem.lower().endswith(suffixes)
-            middle = "" if field.name == self._main else f".{field.name}"
-            paths[field.name] = stem if has_suffix else f"{stem}{middle}{suffixes[0]}"
-        return paths
+        return extracted_paths(self.path_stem(index), index, filter(is_file, self.schema), values)
 
 
 def opened(root: Path, *, follow_links: bool) -> tuple[SourceRoot, list[str], list[str]]:
@@ -506,15 +493,6 @@ def beside_first_image(schema: Schema) -> tuple[str, ...]:
     return tuple(field.name for field in schema if field.kind in PIXEL_KINDS)[1:]
 
 
-def is_path(key: str) -> bool:
-    """Whether `extract` would write a file of that name."""
-    try:
-        components(key)
-    except InvalidRequest:
-        return False
-    return True
-
-
 def _firsts(numbers: "array[int]", count: int) -> "array[int]":
     """Return the index of the first record of each file; files come in order."""
     return array("q", (bisect_right(numbers, number - 1) for number in range(count)))
@@ -536,15 +514,3 @@ def _split_word(name: str) -> str | None:
         if word and split_rank(word) is not None:
             return word.lower()
     return None
-
-
-def _is_file(field: Field) -> bool:
-    return field.kind in (*PIXEL_KINDS, "text", "bytes") and field.name != KEY
-
-
-def _suffixes(field: Field, value: Any) -> tuple[str, ...]:
-    """Return the file suffixes that fit a value, the usual one first."""
-    if field.kind in ("text", "bytes"):
-        return (".txt",) if field.kind == "text" else (".bin",)
-    found = file_suffixes(value) if isinstance(value, bytes) else (".png",)
-    return tuple(found) or (".bin",)

@@ -20,12 +20,13 @@ import numpy as np
 from packer.errors import BadInput, InvalidRequest
 from packer.layouts import serialized
 from packer.schema import Field
+from packer.sources._extracted_files import is_path
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources._trees.listing import scan
 from packer.sources._trees.open_tree import open_tree
 from packer.sources.records._lmdb_source import LMDBSource
 from packer.sources.records._random_access_files import OpenFile, UnpackedFile
-from packer.sources.records._record_source import IMAGE, LABEL, is_path
+from packer.sources.records._record_source import IMAGE, LABEL
 
 SPECIFICITY = -1
 _LIST = "_images_idx.txt"

@@ -1,13 +1,13 @@
-"""TFRecord: files of tf.train.Example, as TensorFlow, vahidk's tfrecord and DALI read them; neither is needed.
+"""TFRecord: files of tf.train.Example. TensorFlow is not needed.
 
-Fields: key (the number of the record in its file, after the name of the file if there are several), and one for each
-feature that `features` names, otherwise for the features of a few records, which a note shows as that option: images,
-texts and bytes as they are, one number or a list of numbers (`image/encoded` is called image, `image/class/label`
-label). For a feature list of a SequenceExample: the numbers of all its steps, and where each step begins.
-packer.layouts.tfrecord_frames and packer.layouts.example have the layout.
-The first checksum of a record is compared when files are listed, the second whenever the record is read. An index next
-to a file (`.idx`, `.tfindex`, `.index`: a line `offset length` per record) is used if it covers the file without a gap;
-otherwise the file is read. A file that gzip or zlib compressed is read unpacked.
+Fields: key (the number of the record in its file, after the name of the file if there are several), and one field for
+each feature that the option `features` names. Without the option, a few records decide, and a note shows the fields as
+that option. Images, texts and bytes are kept as they are. `image/encoded` becomes image, `image/class/label` label.
+
+Listing compares the first checksum of each record, reading a record the second. An index next to a file (`.idx`,
+`.tfindex`, `.index`: a line `offset length` per record) is used if it covers the file without a gap. A file that is
+compressed with gzip or
+zlib compressed is read unpacked. Layout: packer.layouts.tfrecord_frames and packer.layouts.example.
 """
 
 import re
@@ -15,33 +15,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from packer.errors import BadInput, InvalidRequest
-from packer.files.terminal_output import shell_word
 from packer.layouts import example
 from packer.layouts.tfrecord_frames import FRAME_BYTES, HEAD, begins, checksums, is_head
-from packer.schema import Field
 from packer.sources._field_names import FieldNames
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources.records._random_access_files import HeaderReader, OpenFile, UnpackedFile
-from packer.sources.records._record_fields import KINDS, STARTS, RecordField, decoded, escaped, in_order, kind_of_bytes
+from packer.sources.records._record_fields import RecordField, decoded, in_order, kind_of_bytes
 from packer.sources.records._record_source import MOST_BYTES, RecordSource
 
 SPECIFICITY = -1
 _INDEXES = (".idx", ".tfindex", ".index")
 _USUAL = {"image/encoded": "image", "image/class/label": "label", "image_raw": "image", "jpg": "image", "png": "image"}
-
-
-class _Steps(NamedTuple):
-    """A feature list: the numbers of all steps, if they are of one type, and where each step begins."""
-
-    numbers: example.Numbers | None
-    starts: npt.NDArray[np.int64]
-    is_unreadable: bool  # whether steps contain anything else
 
 
 class Source(RecordSource):
@@ -51,7 +40,6 @@ class Source(RecordSource):
     title = "TFRecord"
     noun = "TFRecord file"
     expected = "names that end in .tfrecord, with at least one record"
-    kinds = (*KINDS, STARTS)
     may_be_packed = True
     file_name = re.compile(
         r"\.(?:tfrecords?|tfrec|records?)(?:[-._]\d+(?:-of-\d+)?)?(?:\.(?:gz|gzip|zlib))?$|-\d{5}-of-\d{5}(?:\.gz)?$",
@@ -117,36 +105,21 @@ class Source(RecordSource):
                 "--on-error skip"
             )
         parsed = example.parse(record[HEAD.size : -4])
-        lists = {name: _steps(each) for name, each in parsed.lists.items()}
-        return {**lists, **{name: each for name, each in parsed.features.items() if _has(each) or name not in lists}}
+        if parsed.lists:
+            raise BadInput(
+                f"is a SequenceExample: packer does not read its feature lists {listed(sorted(parsed.lists))}; "
+                "write each list as features of an Example"
+            )
+        return dict(parsed.features)
 
     def unused(self, entries: Mapping[str, Any]) -> list[str]:
-        return [name for name in super().unused(entries) if _has(entries[name])]
-
-    def choose_fields(self) -> Sequence[Field]:
-        fields = super().choose_fields()
-        owners = {field.entries[0]: field.name for field in self._fields if field.kind == "numbers"}
-        have_starts = {field.entries[0] for field in self._fields if field.kind == STARTS}
-        for field in self._fields:
-            name = field.entries[0]
-            if name in self._lists - have_starts:
-                line = shell_word(f"{field.name}_starts={escaped(name)}:{STARTS}")
-                self.notes.append(
-                    f"feature list {shown(name)}: its steps are joined; {line} in --features keeps where they begin"
-                )
-        return [
-            replace(made, starts=owners[field.entries[0]]) if field.kind == STARTS else made
-            for field, made in zip(self._fields, fields, strict=True)
-        ]
+        return [name for name in super().unused(entries) if not _is_empty(entries[name])]
 
     def _parse_some(self) -> tuple[dict[str, list[Any]], int]:
         found, count = super()._parse_some()
         self._empty = {name for name, values in found.items() if any(map(_is_empty, values))}
-        found = {name: each for name, values in found.items() if (each := list(filter(_has, values)))}
-        lists = {name for name, values in found.items() if any(isinstance(each, _Steps) for each in values)}
-        self._lists = {name for name in lists if _numbers(found[name])}
-        self._unreadable = sorted(lists - self._lists)
-        return found, count
+        filled = {name: [value for value in values if not _is_empty(value)] for name, values in found.items()}
+        return {name: values for name, values in filled.items() if values}, count
 
     def guess(self, found: Mapping[str, Sequence[Any]], count: int) -> Sequence[RecordField]:
         """Return a field for each feature that all records have: one value of bytes, or numbers.
@@ -159,26 +132,24 @@ class Source(RecordSource):
         called = {name: field for field, name in sorted(usual.items())}
         fields: list[RecordField] = []
         skipped: list[str] = []
-        for name in [*called, *sorted(found.keys() - called.keys() - set(self._unreadable))]:
-            values = _numbers(found[name]) if name in self._lists else found[name]
+        for name in [*called, *sorted(found.keys() - called.keys())]:
+            values = found[name]
             is_single = all(len(value) == 1 for value in values)
             is_bytes = isinstance(values[0], list)
-            may_be_absent = name in called or name in self._lists or name in self._empty
+            may_be_absent = name in called or name in self._empty
             is_rare = len(values) < count
             if not name or (is_bytes and (is_rare or not is_single)) or (is_rare and is_single and not may_be_absent):
                 skipped.append(name)
             else:
-                are_many = name in self._lists or (name in self._empty and not is_bytes and name not in called)
+                are_many = name in self._empty and not is_bytes and name not in called
                 own = names.of_entry(name, called.get(name, ""))
                 fields.append(RecordField(own, (name,), "numbers" if are_many else None))
-                if name in self._lists:
-                    fields.append(RecordField(names.of_entry(f"{own}_{STARTS}"), (name,), STARTS))
-        absent = sorted({*skipped, *self._unreadable, *(self._empty - found.keys())})
+        absent = sorted({*skipped, *(self._empty - found.keys())})
         reason = f"not every record looked at has one value of bytes, or numbers of one type: {listed(absent)}"
         if not fields:
             raise InvalidRequest(f"{shown(str(self.root))}: the records have no feature that can be packed: {reason}")
         if absent:
-            self.notes.append(f"features left out: {reason}; --features takes some")
+            self.notes.append(f"features skipped: {reason}; --features declares some")
         fields = in_order(fields)
         images = [
             field
@@ -192,12 +163,6 @@ class Source(RecordSource):
 
     def typed(self, field: RecordField, values: Sequence[Any]) -> RecordField:
         name = field.entries[0]
-        if field.kind == STARTS:
-            self._check_starts(field)
-            return replace(field, dtype="int64")
-        if name in self._unreadable:
-            raise InvalidRequest(f"option features: {name!r} is a feature list of other steps than numbers of one type")
-        values = _numbers(values) if name in self._lists else values
         are_bytes = {isinstance(value, list) for value in values}
         is_numeric = field.kind in ("number", "numbers")
         if len(are_bytes) > 1 or (field.kind and is_numeric == are_bytes.pop()):
@@ -211,34 +176,13 @@ class Source(RecordSource):
         dtype = dtypes.most_common(1)[0][0] if dtypes else values[0].dtype.name
         return RecordField(field.name, field.entries, kind, dtype)
 
-    def _check_starts(self, field: RecordField) -> None:
-        """Raise InvalidRequest unless the entry is a feature list whose numbers are one field."""
-        name = field.entries[0]
-        if name not in self._lists:
-            raise InvalidRequest(
-                f"option features: {field.shown()}: {name!r} is not a feature list of numbers; there are: "
-                f"{listed(sorted(self._lists)) or 'none'}"
-            )
-        kinds = [other.kind for other in self._asked if other.entries[0] == name and other != field]
-        if self._asked and kinds != ["numbers"]:
-            raise InvalidRequest(
-                f"option features: {field.shown()}: starts need the numbers of the list in one field: type {name}=... "
-                f"once as numbers, such as x={escaped(name)}:numbers"
-            )
-
     def images(self, values: Sequence[Any]) -> Sequence[Any]:
         return [data for value in values if isinstance(value, list) for data in value[:1]]
 
     def value_of(self, field: RecordField, entries: Mapping[str, Any]) -> Any:
         name = field.entries[0]
         found = entries.get(name)
-        if isinstance(found, _Steps):
-            if found.is_unreadable:
-                raise BadInput(f"feature list {name!r}: expected steps of numbers of one type, found others")
-            found = found.starts if field.kind == STARTS else found.numbers
-        elif field.kind == STARTS:
-            return np.zeros(0, np.int64)
-        if field.kind not in ("number", "numbers", STARTS):
+        if field.kind not in ("number", "numbers"):
             if not isinstance(found, list) or len(found) != 1:
                 raise BadInput(f"feature {name!r}: expected one value of bytes, found {_described(found)}")
             return decoded(field, found[0])
@@ -270,30 +214,9 @@ def _spans(index: bytes, size: int) -> list[tuple[int, int]]:
     return spans if at == size else []
 
 
-def _steps(steps: Sequence[example.Values]) -> _Steps:
-    filled = [step for step in steps if len(step)] or [step for step in steps if not isinstance(step, list)]
-    arrays: list[npt.NDArray[Any]] = [step for step in filled if not isinstance(step, list)]
-    is_sound = len(arrays) == len(filled) and len({array.dtype for array in arrays}) == 1
-    starts = np.cumsum([0, *map(len, steps)], dtype=np.int64)[:-1]
-    return _Steps(np.concatenate(arrays) if is_sound else None, starts, not is_sound and any(map(len, filled)))
-
-
-def _has(value: Any) -> bool:
-    """Whether a feature or a feature list contains anything, at least a type of numbers."""
-    if isinstance(value, _Steps):
-        return value.numbers is not None or value.is_unreadable
-    return not _is_empty(value)
-
-
 def _is_empty(value: Any) -> bool:
     """Whether a feature has a name only."""
     return isinstance(value, list) and not value
-
-
-def _numbers(values: Sequence[Any]) -> list[Any]:
-    """Return the numbers of feature lists that have some, and other values as they are."""
-    found = [value.numbers if isinstance(value, _Steps) else value for value in values]
-    return [value for value in found if value is not None]
 
 
 def _described(found: Any) -> str:
