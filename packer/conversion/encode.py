@@ -7,7 +7,6 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +81,9 @@ class _Image(NamedTuple):
 _SHAPE_TOLERANCE = 0.02  # of the ratio of the sides: images of other sizes round it
 _TOLERANCE_PX = 1.0  # boxes are rounded
 _NAME_LENGTH = 80  # of an entry of a record in a note
-_Step = Callable[[Sample, _Image], bytes]
+# A step receives its encoder as an argument: steps that contained it would form a reference cycle, which keeps files of
+# the source open until the garbage collector runs.
+_Step = Callable[["SampleEncoder", Sample, _Image], bytes]
 
 
 class Encoder(ABC):
@@ -140,7 +141,7 @@ class SampleEncoder(Encoder):
         try:
             image = self._first_image(index, sample)
             for name, step in self._steps:
-                record[name] = step(sample, image)
+                record[name] = step(self, sample, image)
             if self._has_relations:
                 check_rows(self._plan.schema, sample)
         except BadInput as error:
@@ -173,7 +174,7 @@ class SampleEncoder(Encoder):
         for field, (name, step) in zip(self._plan.schema, self._steps, strict=True):
             if name in names and (has_image or field.kind not in (*PIXEL_KINDS, "points", "boxes")):
                 try:
-                    value = step(sample, image)
+                    value = step(self, sample, image)
                 except PackerError as error:
                     yield name, error
                 else:
@@ -190,21 +191,20 @@ class SampleEncoder(Encoder):
 
     def _step(self, field: Field) -> _Step:
         """Return the function that encodes one field."""
-        codec = codecs.make(field)
+        codec, name = codecs.make(field), field.name
         if field.kind in PIXEL_KINDS:
-            return partial(self._pixel, field, codec)
+            return lambda encoder, sample, image: encoder._pixel(field, codec, sample[name], image)
         if field == ORIENTATION:
-            return lambda sample, image: codec.encode(image.orientation)
+            return lambda encoder, sample, image: codec.encode(image.orientation)
         if field == MATRIX:
-            return lambda sample, image: codec.encode(self._view(image.height, image.width, image).array)
+            return lambda encoder, sample, image: codec.encode(encoder._view(image.height, image.width, image).array)
         if field == SOURCE_SIZE:
-            return lambda sample, image: codec.encode(np.asarray([image.height, image.width], np.int64))
-        name = field.name
+            return lambda encoder, sample, image: codec.encode(np.asarray([image.height, image.width], np.int64))
         if field.kind == "boxes":
-            return lambda sample, image: codec.encode(self._boxes(field, sample[name], image))
+            return lambda encoder, sample, image: codec.encode(encoder._boxes(field, sample[name], image))
         if field.kind == "points" and self._is_placed(field):
-            return lambda sample, image: codec.encode(self._placed(field, sample[name], image))
-        return lambda sample, image: codec.encode(sample[name])
+            return lambda encoder, sample, image: codec.encode(encoder._placed(field, sample[name], image))
+        return lambda encoder, sample, image: codec.encode(sample[name])
 
     def _with_stated_size(self, index: int, image: _Image) -> _Image:
         """Return the image with the size that its labels state, and note a difference."""
@@ -291,8 +291,7 @@ class SampleEncoder(Encoder):
             view = view.then(self._plan.resize.view(*view.size))
         return view
 
-    def _pixel(self, field: Field, codec: Codec, sample: Sample, image: _Image) -> bytes:
-        value = sample[field.name]
+    def _pixel(self, field: Field, codec: Codec, value: Any, image: _Image) -> bytes:
         if not isinstance(value, bytes):
             return self._computed(field, codec, value, image)
         header = image.header if field.name == self._main and image.header else self._look(field.name, value)

@@ -10,7 +10,6 @@ stored pixels: the old matrix, then the new step.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +163,9 @@ class PackSource(base.Source):
 # ---- records of records
 
 _Values = dict[str, bytes]
-_FromPack = Callable[[_Values], bytes]
+# A step receives its encoder as an argument: steps that contained it would form a reference cycle, which keeps the
+# files of the pack open until the garbage collector runs.
+_Step = Callable[["RecordEncoder", _Values], bytes]
 
 
 class RecordEncoder(Encoder):
@@ -186,7 +187,7 @@ class RecordEncoder(Encoder):
         values = self._source.values(index, self._needed)
         try:
             for name, step in self._steps.items():
-                record[name] = step(values)
+                record[name] = step(self, values)
         except CorruptRecord as error:
             where = self._source.pack.where(self._source.row(index), name)
             raise BadInput(f"{where}: does not decode: {error.message}") from error
@@ -198,21 +199,23 @@ class RecordEncoder(Encoder):
     def _where(self, index: int, name: str) -> str:
         return self._source.pack.where(self._source.row(index), name)
 
-    def _step(self, field: Field) -> _FromPack:
-        """Return the function that makes the bytes of one field."""
-        moved = self._plan.moves_pixels
+    def _step(self, field: Field) -> _Step:
+        """Return the function that makes the bytes of one field. It does not refer to the encoder: see `_Step`."""
         codec = codecs.make(field)
-        if field == MATRIX and (moved or field.name not in self._old):
-            return lambda values: codec.encode(self._matrix(values).array)
-        if field == SOURCE_SIZE and field.name not in self._old:
-            return lambda values: codec.encode(np.asarray(self._size(self._main, values), np.int64))
-        if field == ORIENTATION and field.name not in self._old:
-            return lambda values: codec.encode(self._orientation(values))
-        if field.kind in PIXEL_KINDS and (moved or not _is_stored_alike(field, self._old[field.name])):
-            return partial(self._pixels, field, codec)
-        if not _is_stored_alike(field, self._old[field.name]):
-            return lambda values: codec.encode(self._source.codecs[field.name].decode(values[field.name]))
-        return lambda values: values[field.name]
+        is_new = field.name not in self._old
+        if field == MATRIX and (is_new or self._plan.moves_pixels):
+            return lambda encoder, values: codec.encode(encoder._matrix(values).array)
+        if field == SOURCE_SIZE and is_new:
+            return lambda encoder, values: codec.encode(np.asarray(encoder._size(encoder._main, values), np.int64))
+        if field == ORIENTATION and is_new:
+            return lambda encoder, values: codec.encode(encoder._orientation(values))
+        is_alike = _is_stored_alike(field, self._old[field.name])
+        if field.kind in PIXEL_KINDS and (self._plan.moves_pixels or not is_alike):
+            return lambda encoder, values: encoder._pixels(field, codec, values)
+        if is_alike:
+            return lambda encoder, values: values[field.name]
+        old = self._source.codecs[field.name]
+        return lambda encoder, values: codec.encode(old.decode(values[field.name]))
 
     def _pixels(self, field: Field, codec: Codec, values: _Values) -> bytes:
         value, old = values[field.name], self._old[field.name]
