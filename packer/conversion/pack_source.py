@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from packer import codecs
 from packer.codecs.base import Codec
-from packer.conversion.encode import Encoder, stored_bytes
+from packer.conversion.encode import SKIP_ADVICE, Encoder, Record, stored_bytes
 from packer.conversion.plan import Plan
 from packer.conversion.stored_schema import MATRIX, ORIENTATION, SOURCE_SIZE
 from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest
@@ -181,7 +181,7 @@ class RecordEncoder(Encoder):
         self._needed = [name for name in source.schema.names if name in plan.schema]
         self._steps = {field.name: self._step(field) for field in plan.schema}
 
-    def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:
+    def _record(self, index: int) -> Record:
         record = {}
         name = "key"
         values = self._source.values(index, self._needed)
@@ -193,8 +193,8 @@ class RecordEncoder(Encoder):
             raise BadInput(f"{where}: does not decode: {error.message}") from error
         except BadInput as error:
             where = f"{self._where(index, name)}: cannot pack (sample {index}, field {name!r})"
-            raise BadInput(f"{where}: {error.message}; --on-error skip leaves it out") from error
-        return record, [], []
+            raise BadInput(f"{where}: {error.message}{SKIP_ADVICE}") from error
+        return Record(record)
 
     def _where(self, index: int, name: str) -> str:
         return self._source.pack.where(self._source.row(index), name)
