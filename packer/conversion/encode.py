@@ -5,9 +5,8 @@ See pack_source for the records of another pack.
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from packer.sources._text_values import check_boxes
 from packer.sources.base import UNTAKEN, Sample
 
 _LOSSY = "jpeg:95"
+SKIP_ADVICE = "; --on-error skip leaves it out"  # the end of the message for a sample that cannot be packed
 
 
 class Encoded(NamedTuple):
@@ -47,6 +47,20 @@ class Encoded(NamedTuple):
     crc32s: tuple[int, ...]
     source_bytes: int
     incomplete: str | None = None
+    findings: Sequence[str] = ()
+
+
+class Record(NamedTuple):
+    """The encoded values of a sample.
+
+    Attributes:
+        values: by field, in schema order.
+        notes: what makes the sample incomplete.
+        findings: see Encoded.
+    """
+
+    values: dict[str, bytes]
+    notes: Sequence[str] = ()
     findings: Sequence[str] = ()
 
 
@@ -82,7 +96,9 @@ class _Image(NamedTuple):
 _SHAPE_TOLERANCE = 0.02  # of the ratio of the sides: images of other sizes round it
 _TOLERANCE_PX = 1.0  # boxes are rounded
 _NAME_LENGTH = 80  # of an entry of a record in a note
-_Step = Callable[[Sample, _Image], bytes]
+# A step receives its encoder as an argument: steps that contained it would form a reference cycle, which keeps files of
+# the source open until the garbage collector runs.
+_Step = Callable[["SampleEncoder", Sample, _Image], bytes]
 
 
 class Encoder(ABC):
@@ -115,8 +131,8 @@ class Encoder(ABC):
         return self._plan.source.where(index)
 
     @abstractmethod
-    def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:
-        """Return the encoded values in schema order, notes on the sample, and findings; raises BadInput."""
+    def _record(self, index: int) -> Record:
+        """Return the record of a sample; raises BadInput."""
 
 
 class SampleEncoder(Encoder):
@@ -133,78 +149,55 @@ class SampleEncoder(Encoder):
         self._has_relations = any(field.relations for field in plan.schema)
         self._steps: list[tuple[str, _Step]] = [(field.name, self._step(field)) for field in plan.schema]
 
-    def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:
-        sample = self._source[index]
+    def _record(self, index: int) -> Record:
+        return self.encode(index, self._source[index])
+
+    def encode(self, index: int, sample: Sample) -> Record:
+        """Return the record of a sample that was read before; raises BadInput."""
         record = {}
         name = self._main
         try:
             image = self._first_image(index, sample)
             for name, step in self._steps:
-                record[name] = step(sample, image)
+                record[name] = step(self, sample, image)
             if self._has_relations:
                 check_rows(self._plan.schema, sample)
         except BadInput as error:
-            where = self._path(index, sample, name)
-            raise BadInput(
-                f"{where}: cannot pack (sample {index}, field {name!r}): {error.message}; --on-error skip leaves it out"
-            ) from error
+            where = f"{self.path(index, sample, name)}: cannot pack (sample {index}, field {name!r})"
+            raise BadInput(f"{where}: {error.message}{SKIP_ADVICE}") from error
         image.findings.extend(
             f"{shown(name[:_NAME_LENGTH])}: not packed, since no record that was read for the fields has an entry of "
             "that name"
             for name in sample.get(UNTAKEN, ())
         )
-        return record, image.notes, image.findings
-
-    def encode_fields(
-        self, index: int, sample: Sample, names: Container[str]
-    ) -> Iterator[tuple[str, bytes | PackerError]]:
-        """Encode the named fields of a sample one by one; a field that cannot be encoded gives its error instead.
-
-        Pixels, points and boxes are skipped if the sample's first image cannot be read, since they depend on it.
-        """
-        image = _no_image()
-        has_image = not self._main
-        if self._main in sample:
-            try:
-                image, has_image = self._first_image(index, sample), True
-            except PackerError as error:
-                if self._main in names:
-                    yield self._main, error
-        for field, (name, step) in zip(self._plan.schema, self._steps, strict=True):
-            if name in names and (has_image or field.kind not in (*PIXEL_KINDS, "points", "boxes")):
-                try:
-                    value = step(sample, image)
-                except PackerError as error:
-                    yield name, error
-                else:
-                    yield name, value
+        return Record(record, image.notes, image.findings)
 
     def _first_image(self, index: int, sample: Sample) -> _Image:
         """Return the image that labels refer to; raises BadInput."""
         image = self._image(sample[self._main]) if self._main else _no_image()
         return self._with_stated_size(index, image) if self._is_stated and self._main else image
 
-    def _path(self, index: int, sample: Sample, name: str) -> str:
+    def path(self, index: int, sample: Sample, name: str) -> str:
+        """Return the file that a field of a sample comes from, for messages."""
         files = sample.get("files")
         return self._source.where(index, files.get(name) if isinstance(files, dict) else None)
 
     def _step(self, field: Field) -> _Step:
         """Return the function that encodes one field."""
-        codec = codecs.make(field)
+        codec, name = codecs.make(field), field.name
         if field.kind in PIXEL_KINDS:
-            return partial(self._pixel, field, codec)
+            return lambda encoder, sample, image: encoder._pixel(field, codec, sample[name], image)
         if field == ORIENTATION:
-            return lambda sample, image: codec.encode(image.orientation)
+            return lambda encoder, sample, image: codec.encode(image.orientation)
         if field == MATRIX:
-            return lambda sample, image: codec.encode(self._view(image.height, image.width, image).array)
+            return lambda encoder, sample, image: codec.encode(encoder._view(image.height, image.width, image).array)
         if field == SOURCE_SIZE:
-            return lambda sample, image: codec.encode(np.asarray([image.height, image.width], np.int64))
-        name = field.name
+            return lambda encoder, sample, image: codec.encode(np.asarray([image.height, image.width], np.int64))
         if field.kind == "boxes":
-            return lambda sample, image: codec.encode(self._boxes(field, sample[name], image))
+            return lambda encoder, sample, image: codec.encode(encoder._boxes(field, sample[name], image))
         if field.kind == "points" and self._is_placed(field):
-            return lambda sample, image: codec.encode(self._placed(field, sample[name], image))
-        return lambda sample, image: codec.encode(sample[name])
+            return lambda encoder, sample, image: codec.encode(encoder._placed(field, sample[name], image))
+        return lambda encoder, sample, image: codec.encode(sample[name])
 
     def _with_stated_size(self, index: int, image: _Image) -> _Image:
         """Return the image with the size that its labels state, and note a difference."""
@@ -291,8 +284,7 @@ class SampleEncoder(Encoder):
             view = view.then(self._plan.resize.view(*view.size))
         return view
 
-    def _pixel(self, field: Field, codec: Codec, sample: Sample, image: _Image) -> bytes:
-        value = sample[field.name]
+    def _pixel(self, field: Field, codec: Codec, value: Any, image: _Image) -> bytes:
         if not isinstance(value, bytes):
             return self._computed(field, codec, value, image)
         header = image.header if field.name == self._main and image.header else self._look(field.name, value)

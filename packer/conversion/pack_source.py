@@ -10,7 +10,6 @@ stored pixels: the old matrix, then the new step.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from packer import codecs
 from packer.codecs.base import Codec
-from packer.conversion.encode import Encoder, stored_bytes
+from packer.conversion.encode import SKIP_ADVICE, Encoder, Record, stored_bytes
 from packer.conversion.plan import Plan
 from packer.conversion.stored_schema import MATRIX, ORIENTATION, SOURCE_SIZE
 from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest
@@ -164,7 +163,9 @@ class PackSource(base.Source):
 # ---- records of records
 
 _Values = dict[str, bytes]
-_FromPack = Callable[[_Values], bytes]
+# A step receives its encoder as an argument: steps that contained it would form a reference cycle, which keeps the
+# files of the pack open until the garbage collector runs.
+_Step = Callable[["RecordEncoder", _Values], bytes]
 
 
 class RecordEncoder(Encoder):
@@ -180,39 +181,41 @@ class RecordEncoder(Encoder):
         self._needed = [name for name in source.schema.names if name in plan.schema]
         self._steps = {field.name: self._step(field) for field in plan.schema}
 
-    def _record(self, index: int) -> tuple[dict[str, bytes], list[str], list[str]]:
+    def _record(self, index: int) -> Record:
         record = {}
         name = "key"
         values = self._source.values(index, self._needed)
         try:
             for name, step in self._steps.items():
-                record[name] = step(values)
+                record[name] = step(self, values)
         except CorruptRecord as error:
             where = self._source.pack.where(self._source.row(index), name)
             raise BadInput(f"{where}: does not decode: {error.message}") from error
         except BadInput as error:
             where = f"{self._where(index, name)}: cannot pack (sample {index}, field {name!r})"
-            raise BadInput(f"{where}: {error.message}; --on-error skip leaves it out") from error
-        return record, [], []
+            raise BadInput(f"{where}: {error.message}{SKIP_ADVICE}") from error
+        return Record(record)
 
     def _where(self, index: int, name: str) -> str:
         return self._source.pack.where(self._source.row(index), name)
 
-    def _step(self, field: Field) -> _FromPack:
-        """Return the function that makes the bytes of one field."""
-        moved = self._plan.moves_pixels
+    def _step(self, field: Field) -> _Step:
+        """Return the function that makes the bytes of one field. It does not refer to the encoder: see `_Step`."""
         codec = codecs.make(field)
-        if field == MATRIX and (moved or field.name not in self._old):
-            return lambda values: codec.encode(self._matrix(values).array)
-        if field == SOURCE_SIZE and field.name not in self._old:
-            return lambda values: codec.encode(np.asarray(self._size(self._main, values), np.int64))
-        if field == ORIENTATION and field.name not in self._old:
-            return lambda values: codec.encode(self._orientation(values))
-        if field.kind in PIXEL_KINDS and (moved or not _is_stored_alike(field, self._old[field.name])):
-            return partial(self._pixels, field, codec)
-        if not _is_stored_alike(field, self._old[field.name]):
-            return lambda values: codec.encode(self._source.codecs[field.name].decode(values[field.name]))
-        return lambda values: values[field.name]
+        is_new = field.name not in self._old
+        if field == MATRIX and (is_new or self._plan.moves_pixels):
+            return lambda encoder, values: codec.encode(encoder._matrix(values).array)
+        if field == SOURCE_SIZE and is_new:
+            return lambda encoder, values: codec.encode(np.asarray(encoder._size(encoder._main, values), np.int64))
+        if field == ORIENTATION and is_new:
+            return lambda encoder, values: codec.encode(encoder._orientation(values))
+        is_alike = _is_stored_alike(field, self._old[field.name])
+        if field.kind in PIXEL_KINDS and (self._plan.moves_pixels or not is_alike):
+            return lambda encoder, values: encoder._pixels(field, codec, values)
+        if is_alike:
+            return lambda encoder, values: values[field.name]
+        old = self._source.codecs[field.name]
+        return lambda encoder, values: codec.encode(old.decode(values[field.name]))
 
     def _pixels(self, field: Field, codec: Codec, values: _Values) -> bytes:
         value, old = values[field.name], self._old[field.name]

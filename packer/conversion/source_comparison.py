@@ -1,17 +1,13 @@
-"""Source comparison: a pack against the original data that it was made from.
+"""Source comparison: a pack against the original data, which is opened and encoded again as the manifest states.
 
-The source is opened again with the options of the manifest, and each sample is encoded again as the conversion encoded
-it (packer.conversion.reopened_source). Bytes that the pack keeps must be equal, and so must all other values. Points
-and boxes may differ by rounding, and classes may be numbered differently if their names agree. Pixels are compared
-after decoding: they must be equal if nothing was lost. If a codec loses something or pixels were moved, the peak
-signal-to-noise ratio measures the loss, and the worst sample of each field is named.
-
-Files that the pack names are compared one by one if the source cannot give their sample.
+Every value must be equal to the newly encoded one. Pixels of another version of a library may differ slightly: if a
+codec is lossy or pixels were moved, a peak signal-to-noise ratio of 40 dB is enough, and the worst sample is reported.
 """
 
 import math
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,33 +15,35 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from packer import codecs
-from packer.codecs.base import Codec
-from packer.conversion.reopened_source import NamedFiles, ReopenedSource
-from packer.errors import CorruptPack, InvalidRequest, PackerError, printable
+from packer import codecs, sources
+from packer.conversion.encode import SKIP_ADVICE, SampleEncoder
+from packer.conversion.options import ConversionOptions
+from packer.conversion.plan import Plan
+from packer.conversion.source_spec import SourceSpec, check_source
+from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError, printable
 from packer.files.safe_paths import components
 from packer.pack import manifest as manifests
-from packer.pack.extra_files import ExtraFiles
+from packer.pack.extra_files import ChosenExtras, ExtraFiles
 from packer.pack.reader import Pack
-from packer.pack.source_paths import SourcePath, SourcePaths
+from packer.pack.source_paths import SELECTED, asked_of_source, conversions
 from packer.pack.verification import EVERYTHING, Subset
-from packer.schema import KEY, PIXEL_KINDS, ROW_KINDS, Buffer, Field
+from packer.schema import KEY, MOST_PIXELS, PIXEL_KINDS, ROW_KINDS, Field, Schema
+from packer.sources._extend.mask_colors import MaskColors, add_mask_colors
 from packer.sources._message_texts import listed, shown
-from packer.sources.base import Sample, Source
-from packer.sources.objects._object_source import KIND as OBJECT
+from packer.sources._trees.file_tree import most_file_bytes
+from packer.sources.base import Source
+from packer.stores.url import URLPath
 
-# For pixels in a lossless codec that were moved or narrowed once: other versions of libraries reach 48 dB.
 _LEAST_PSNR_DB = 40.0
-_MOST_OTHER_HOLES = 0.01
+_MOST_OTHER_HOLES = 0.01  # share of the pixels
+_TOLERANCE_PX = 1e-3  # of points and boxes: sines and the like differ between machines
 _SHOWN = 60  # characters of a value
-_ULPS = 4  # of the largest number: sines and the like differ so much between machines
-_FILES = "files"
-_OURS = (KEY, _FILES, "orientation", "matrix", "source_size")  # fields that describe where the others come from
+_OURS = (KEY, "files", "orientation", "matrix", "source_size")  # fields that describe where the others come from
 
 
 @dataclass(frozen=True)
 class Worst:
-    """The lossy value that is least like its original: 10 log10(peak^2 / mean squared error), and its sample."""
+    """The value of a field that is least like the source: 10 log10(peak^2 / mean squared error), and its sample."""
 
     psnr_db: float
     index: int
@@ -53,9 +51,14 @@ class Worst:
 
 
 class Comparison:
-    """Differences between a pack and a source; reading `problems` fills `worst` and `compared`.
+    """Differences between a pack and its source.
 
-    not_compared: for each field without any compared value, the reason; complete after `problems` was read.
+    Attributes:
+        compared: the number of compared values and extra files.
+        worst: for each field with slightly different pixels, the worst value.
+        not_compared: for each field without any compared value, the reason.
+
+    `problems` fills all three.
     """
 
     def __init__(self, folder: Path, root: Path, *, subset: Subset = EVERYTHING) -> None:
@@ -64,10 +67,10 @@ class Comparison:
         Args:
             folder: the pack.
             root: the original folder, an archive of it, or the one file that contains all samples.
-            subset: which samples of the pack are compared.
+            subset: the samples of the pack to compare.
 
         Raises:
-            InvalidRequest: `root` is a pack or cannot be compared with.
+            InvalidRequest: `root` is a pack or does not exist, or the pack was made from more than one folder or file.
             CorruptPack: the pack cannot be opened.
         """
         if os.path.lexists(root / manifests.NAME):
@@ -77,194 +80,220 @@ class Comparison:
         self.not_compared: dict[str, str] = {}
         self._root = root
         self._subset = subset
-        self._seen: set[str] = set()  # names of fields with a compared value
         self._pack = Pack(folder, apart=True)
+        self._conversions = conversions(self._pack.manifest.options)
+        self._recorded = asked_of_source(self._pack.manifest.options)
+        self._unopened = ""  # the reason
         try:
-            if self._pack.manifest.source.get("kind") == OBJECT:
-                raise InvalidRequest(
-                    f"{folder}: was made of a Python object ({self._pack.manifest.source.get('of')}), which has no "
-                    "files to compare with; verify it without a source, or compare samples: packer.open"
-                )
-            self._reopened = ReopenedSource(self._pack, root)
-            self._source = self._reopened.source
-            self._paths = SourcePaths(self._pack, needs_files=self._source is None)
-            self._files = NamedFiles(self._pack, self._reopened)
-            schema = self._pack.schema
-            self._codecs = {field.name: codecs.make(field) for field in schema if field.name not in _OURS}
-            self._named = self._reopened.encoders(self._files)
-            self._made = None if self._source is None else self._reopened.encoders(self._source)
+            spec, colors = self._recorded_spec(), self._recorded_colors()
+            if not isinstance(root, URLPath) and not root.exists():
+                check_source(root)
+            try:
+                source, _ = spec.open(root)
+                self._source: Source | None = add_mask_colors(source, colors) if colors else source
+            except (BadInput, InvalidRequest) as error:
+                self._source, self._unopened = None, str(error)
         except PackerError:
             self._pack.close()
             raise
+        self._moves = any(each.get("resize") or each.get("exif") == "rotate" for each in self._conversions)
+        self._codecs = {field.name: codecs.make(field) for field in self._pack.schema if field.name not in _OURS}
 
     def problems(self) -> Iterator[str]:
         """Yield one line per problem; write nothing. Closes the pack at the end."""
-        try:
-            if self._source is None and self._reopened.problem:  # nothing else explains it
-                yield self._reopened.problem
-            yield from self._fields()
-            for index in range(len(self._pack)):
+        with closing(self._pack):
+            source = self._source
+            if source is None:
+                self.not_compared = dict.fromkeys(self._codecs, "the source does not open as it was packed")
+                yield self._unopened
+                return
+            yield from self._fields(source.schema)
+            names = [name for name in self._codecs if name not in self.not_compared]
+            encoder = SampleEncoder(self._plan(source))
+            rows, further = self._matched(source)
+            for index, row in enumerate(rows.tolist()):
                 if index in self._subset:
-                    yield from self._sample(index)
-            if self._source is not None and self._reopened.problem:
-                yield self._reopened.problem
-            for key in self._reopened.further():
+                    yield from self._sample(index, row, names, source, encoder)
+            for key in further:
                 yield f"{self._root}: sample {key!r} is not in the pack; pack again to have it"
-            yield from self._extras()
-            for name in self._codecs if len(self._pack) else ():
-                if name not in self._seen:
-                    self.not_compared[name] = self._reopened.why_not(self._pack.schema[name])
-        finally:
-            self._pack.close()
+            if not self.compared and len(self._pack):
+                self.not_compared |= dict.fromkeys(names, "no sample of it could be read from the source")
+            yield from self._extras(source)
 
-    def _fields(self) -> Iterator[str]:
-        """Yield the fields that only one side has, and classes with other names."""
-        theirs = {field.name: field for field in self._source.schema} if self._source is not None else {}
+    # ---- opening the source again
+
+    def _recorded_spec(self) -> SourceSpec:
+        """Return the options of the source in the manifest; raises InvalidRequest, CorruptPack.
+
+        A manifest is untrusted: values must have the type of the option, and paths must stay inside of the source.
+        """
+        folder, kind = self._pack.folder, str(self._pack.manifest.source.get("kind"))
+        if kind not in sources.names():
+            made_of = self._pack.manifest.source.get("of", kind)
+            raise InvalidRequest(
+                f"{folder}: was made of a Python object ({made_of}), which cannot be opened again; verify it "
+                "without a source, or compare samples: packer.open"
+            )
+        if places := self._recorded.get("places"):
+            raise InvalidRequest(
+                f"{folder}: was made with files outside of the source ({', '.join(places)}), whose place a pack does "
+                "not contain; verify it without a source"
+            )
+        given = self._recorded.get("options")
+        defaults = {"missing": "", **sources.load(kind).Source.defaults()}  # --missing is also an option of sidecars
+        options: dict[str, Any] = {}
+        for name, value in (given if isinstance(given, dict) else {}).items():
+            if name not in defaults:
+                continue
+            value = tuple(value) if isinstance(value, list) else value
+            is_list = isinstance(value, tuple)
+            if type(value) is not type(defaults[name]) or (
+                is_list and not all(isinstance(each, str) for each in value)
+            ):
+                raise CorruptPack(
+                    f"{folder}: the manifest has an ill-formed option {name!r} of its source: {value!r:.80}; pack "
+                    "again from the source"
+                )
+            for path in value if name == "annotations" else ():
+                components(path.removeprefix("./"))
+            options[name] = value
+        if self._recorded.get("splits") and "own_splits" in defaults:
+            options["own_splits"] = False
+        sidecars = self._recorded.get("sidecars")
+        texts = tuple(map(str, sidecars)) if isinstance(sidecars, list) else ()
+        return SourceSpec(kind, options, texts, checks_layout=False)
+
+    def _recorded_colors(self) -> list[MaskColors]:
+        """Return the color tables of masks in the manifest; raises CorruptPack for ill-formed ones."""
+        tables = self._recorded.get("mask_colors", {})
+        try:
+            return [MaskColors.from_json(name, table) for name, table in dict(tables).items()]
+        except (InvalidRequest, TypeError, ValueError) as error:
+            raise CorruptPack(f"{self._pack.folder}: the manifest has ill-formed mask_colors: {error}") from error
+
+    def _plan(self, source: Source) -> Plan:
+        """Return the plan of the conversion that made the pack, without parts; raises InvalidRequest."""
+        first = self._conversions[0]
+        sizes = [str(each["resize"]) for each in self._conversions if each.get("resize")]
+        frame, chosen = first.get("sidecar_frame"), first.get("codecs")
+        options = ConversionOptions(
+            to=self._pack.manifest.format,
+            resize=sizes[-1] if sizes else None,
+            exif="rotate" if first.get("exif") == "rotate" else "ignore",
+            validate="header",
+            max_pixels=MOST_PIXELS,
+            sidecar_frame="upright" if frame == "upright" else "stored" if frame == "stored" else None,
+        )
+        source.folder.most_bytes = most_file_bytes(max(field.pixel_limit for field in self._pack.schema))
+        fields = [field for field in self._pack.schema if field.name in source.schema]
+        images = {field.name for field in fields if sizes and field.kind in PIXEL_KINDS}
+        return Plan(
+            source=source,
+            options=options,
+            schema=Schema(tuple(fields)),
+            parts=(),
+            sizes=np.zeros(0, np.int64),
+            file_count=0,
+            digest="",
+            fingerprint="",
+            defaulted=frozenset(images - set(chosen if isinstance(chosen, dict) else ())),
+            extras=ChosenExtras(),
+        )
+
+    def _matched(self, source: Source) -> tuple[npt.NDArray[np.int64], list[str]]:
+        """Return the row in the source of each sample, -1 for none, and the keys that the pack should also have."""
+        skipped = {key for key, _ in self._pack.manifest.skipped}
+        is_selected = any(SELECTED in each.get("source", {}) for each in self._conversions)
+        rows, further = np.full(len(self._pack), -1, np.int64), []
+        for row in range(len(source)):
+            key = source.key(row)
+            if (index := self._pack.index.find(key)) is not None:
+                rows[index] = row
+            elif not is_selected and key not in skipped:
+                further.append(key)
+        return rows, further
+
+    # ---- fields, samples, and extra files
+
+    def _fields(self, theirs: Schema) -> Iterator[str]:
+        """Yield the fields that only one side has, and classes with other names; fill `not_compared`."""
         for name in self._codecs:
             field = self._pack.schema[name]
-            if not self._reopened.is_ours(field):
-                continue
-            if name not in theirs:
-                yield (
-                    f"{self._root}: field {name!r}: the pack has it, the source does not give it (any more); was it "
-                    "packed from other files?"
-                )
-            elif (differing := class_difference(field.classes, theirs[name].classes)) is not None:
-                yield f"{self._root}: field {name!r}: other classes: {differing}; pack again to have them"
-        for name, field in theirs.items():
-            if name not in (*_OURS, *self._codecs) and not self._reopened.is_left_out(field):
-                yield (
-                    f"{self._root}: field {name!r}: the source gives it, the pack does not have it; pack again to have "
-                    "it"
-                )
-
-    # ---- samples
-
-    def _sample(self, index: int) -> Iterator[str]:
-        try:
-            origins = {origin.name: origin for origin in self._paths.of(index)}
-        except CorruptPack as error:
-            yield str(error)
+            where = f"{self._root}: field {name!r}"
+            if name == "split" and self._recorded.get("splits"):
+                self.not_compared[name] = "was made by --split"
+            elif name not in theirs:
+                self.not_compared[name] = "the source does not have it"
+                yield f"{where}: the pack has it, the source does not; was it packed from other files?"
+            elif reason := _class_difference(field.classes, theirs[name].classes):
+                self.not_compared[name] = "its classes differ"
+                yield f"{where}: other classes: {reason}; pack again to have them"
+            elif len(self._conversions) > 1 and field.kind in PIXEL_KINDS and not self._is_kept(field):
+                self.not_compared[name] = "was encoded more than once; verify the pack that was made of the source"
+        if any(each.get("fields") for each in self._conversions):
             return
-        row = self._reopened.row(index)
-        sample, unread = self._read(row)
-        done: set[str] = set()
-        is_sound = True
-        if self._source is not None and row is not None and sample is not None:
-            names = [name for name in self._codecs if name in self._source.schema]
-            done.update(names)
-            for name, problem in self._compared(index, row, sample, names, self._source):
-                is_sound = False
-                path = origins[name].path if name in origins else ""
-                yield f"{self._root / path}: {self._pack.where(index, name)}: {problem}"
-        for line in self._named_files(index, [origin for name, origin in origins.items() if name not in done]):
-            is_sound = False
-            yield line
-        if is_sound and self._source is not None and sample is None:
-            yield unread or f"{self._root}: {self._pack.where(index, KEY)}: the source has no such sample (any more)"
+        for field in theirs:
+            is_dropped = field.hidden and field.kind == "bytes" and self._moves
+            if field.name not in (*_OURS, *self._codecs) and not is_dropped:
+                yield f"{self._root}: field {field.name!r}: the source has it, the pack does not; pack again to have it"
 
-    def _read(self, row: int | None) -> tuple[Sample | None, str]:
-        """Return the sample as the source gives it; None and the reason if it cannot be read or does not exist."""
-        if self._source is None or row is None:
-            return None, ""
+    def _sample(
+        self, index: int, row: int, names: Sequence[str], source: Source, encoder: SampleEncoder
+    ) -> Iterator[str]:
+        """Yield the fields of one sample that differ. row: of the sample in the source, -1 for none."""
+        if row < 0:
+            yield f"{self._root}: {self._pack.where(index, KEY)}: the source has no such sample"
+            return
         try:
-            return self._source[row], ""
+            sample = source[row]
+            record = encoder.encode(row, sample)
         except PackerError as error:
-            return None, str(error)
-
-    def _named_files(self, index: int, origins: Sequence[SourcePath]) -> Iterator[str]:
-        """Compare values with the files that the pack names; records have none."""
-        sample: Sample = {}
-        paths = {origin.name: origin.path for origin in origins}
-        problems: dict[str, str] = {}
-        for origin in () if self._reopened.holds_records else origins:
-            if origin.field is None or not (origin.exact or origin.field.kind in ("json", *PIXEL_KINDS)):
-                continue
-            try:
-                sample[origin.name] = self._files.read_file(index, origin)
-            except PackerError as error:
-                self._note(origin.name)
-                problems[origin.name] = str(error)
-        problems.update(self._compared(index, index, sample, list(sample), self._files))
-        for name, problem in problems.items():
-            yield f"{self._root / paths[name]}: {self._pack.where(index, name)}: {problem}"
-
-    def _note(self, name: str) -> None:
-        self.compared += 1
-        self._seen.add(name)
-
-    def _compared(
-        self, index: int, row: int, sample: Sample, names: Sequence[str], source: Source
-    ) -> Iterator[tuple[str, str]]:
-        """Yield the fields that differ, each with the difference."""
-        encoder, as_packed = self._named if source is self._files or self._made is None else self._made
-        encoded: list[str] = []
+            yield str(error).removesuffix(SKIP_ADVICE)
+            return
         for name in names:
-            self._note(name)
-            if not self._paths.is_exact(self._pack.schema[name]) or not isinstance(sample[name], bytes):
-                encoded.append(name)
-                continue
-            try:
-                with self._pack.record(index, (name,)) as record:
-                    size, is_equal = len(record[name]), record[name] == sample[name]
-            except PackerError as error:
-                yield name, str(error)
-                continue
-            if not is_equal and source.decodes and self._pack.schema[name].kind in PIXEL_KINDS:
-                encoded.append(name)  # another version of Pillow writes other bytes
-            elif not is_equal:
-                yield name, f"differs: the file has {len(sample[name])} bytes, the pack {size}, expected the same"
-        for name, expected in encoder.encode_fields(row, sample, encoded) if encoded else ():
-            if isinstance(expected, PackerError):
-                yield name, f"differs: the source's value cannot be packed: {expected}"
-                continue
-            try:
-                with self._pack.record(index, (name,)) as record:
-                    problem = self._difference(index, source.schema[name], record[name], expected)
-                    if problem and self._reopened.is_one_step and self._pack.schema[name].kind in PIXEL_KINDS:
-                        again = dict(as_packed.encode_fields(row, sample, (name,)))
-                        problem = None if again.get(name) == record[name] else problem
-            except PackerError as error:
-                problem = str(error)
-            if problem:
-                yield name, problem
+            self.compared += 1
+            problem = self._difference(index, name, record.values[name], is_file=isinstance(sample[name], bytes))
+            if problem is not None:
+                yield f"{encoder.path(row, sample, name)}: {self._pack.where(index, name)}: {problem}"
 
-    def _difference(self, index: int, of_source: Field, value: Buffer, expected: bytes) -> str | None:
-        """Describe the difference between a stored value and the re-encoded one; None if they agree."""
-        field = self._pack.schema[of_source.name]
-        codec = self._codecs[field.name]
-        if field.kind in PIXEL_KINDS:
-            original = codecs.make(self._reopened.exact_field(field)).decode(expected)
-            return self._pixel_difference(index, field, codec, original, codec.decode(value))
-        if value == expected and (field.classes or ()) == (of_source.classes or ()):
-            return None
-        return difference(field, codec.decode(value), codec.decode(expected), classes=of_source.classes)
+    def _is_kept(self, field: Field) -> bool:
+        """Whether the pack contains the bytes of the files."""
+        return codecs.codec_class(field).verbatim and not (self._moves and field.kind in PIXEL_KINDS)
+
+    def _difference(self, index: int, name: str, expected: bytes, *, is_file: bool) -> str | None:
+        """Describe how a value of the pack differs from the newly encoded one. is_file: the source gives a file."""
+        field, codec = self._pack.schema[name], self._codecs[name]
+        try:
+            with self._pack.record(index, (name,)) as record:
+                found = record[name]
+                if found == expected:
+                    return None
+                if is_file and self._is_kept(field):
+                    return f"differs: the file has {len(expected)} bytes, the pack {len(found)}, expected the same"
+                if field.kind in PIXEL_KINDS:
+                    return self._pixel_difference(index, field, codec.decode(found), codec.decode(expected))
+                return difference(field, codec.decode(found), codec.decode(expected))
+        except PackerError as error:
+            return str(error)
 
     def _pixel_difference(
-        self, index: int, field: Field, codec: Codec, expected: npt.NDArray[Any], stored: npt.NDArray[Any]
+        self, index: int, field: Field, found: npt.NDArray[Any], expected: npt.NDArray[Any]
     ) -> str | None:
-        """Describe how stored pixels differ from the original ones; note the loss in `worst`."""
-        if expected.shape != stored.shape:
-            return f"differs: the source gives shape {expected.shape}, the pack {stored.shape}"
-        with np.errstate(invalid="ignore", over="ignore"):
-            narrowed = expected.astype(stored.dtype)
-            is_held = np.array_equal(narrowed.astype(expected.dtype), expected, equal_nan=True)
-        is_equal = np.array_equal(narrowed, stored, equal_nan=True)
-        moves = self._reopened.moves_pixels
-        if not moves and not codec.lossy and is_held:
-            return None if is_equal else "differs: other pixels than the source's, although nothing was to be lost"
-        found = psnr_db(expected, stored)
-        if field.name not in self.worst or found < self.worst[field.name].psnr_db:
-            self.worst[field.name] = Worst(found, index, self._pack.index.key(index))
-        if codec.lossy or is_equal or not self._reopened.is_one_step:
+        """Describe how pixels differ; note a small difference in `worst`."""
+        if found.shape != expected.shape:
+            return f"differs: the source gives shape {expected.shape}, the pack {found.shape}"
+        if np.array_equal(found, expected, equal_nan=True):
             return None
-        if field.kind == "mask":
-            return "differs: other numbers than the source's, moved as the pack's pixels are"
-        if found < _LEAST_PSNR_DB or np.mean(np.isfinite(expected) != np.isfinite(stored)) > _MOST_OTHER_HOLES:
-            return f"differs: PSNR {found:.1f} dB, expected {_LEAST_PSNR_DB:.0f} dB of pixels that no codec changes"
+        if field.kind == "mask" or not (self._moves or self._codecs[field.name].lossy):
+            return "differs: other pixels than the source's"
+        psnr = psnr_db(expected, found)
+        if field.name not in self.worst or psnr < self.worst[field.name].psnr_db:
+            self.worst[field.name] = Worst(psnr, index, self._pack.index.key(index))
+        if psnr < _LEAST_PSNR_DB or np.mean(np.isfinite(expected) != np.isfinite(found)) > _MOST_OTHER_HOLES:
+            return f"differs: PSNR {psnr:.1f} dB, expected at least {_LEAST_PSNR_DB:.0f} dB"
         return None
 
-    def _extras(self) -> Iterator[str]:
+    def _extras(self, source: Source) -> Iterator[str]:
         """Yield the extra files whose bytes differ from those that the pack carries."""
         try:
             extras = ExtraFiles(self._pack.folder, self._pack.manifest)
@@ -275,67 +304,39 @@ class Comparison:
             self.compared += 1
             try:
                 components(path)
-                same = self._reopened.folder.read(path, is_table=True) == content
+                if source.folder.read(path, is_table=True) != content:
+                    yield f"{self._root / path}: differs: the pack carries other bytes; expected the same"
             except PackerError as error:
                 yield str(error)
-                continue
-            if not same:
-                yield f"{self._root / path}: differs: the pack carries other bytes; expected the same"
 
 
-# ---- differences between two values
-
-
-def difference(field: Field, found: Any, expected: Any, *, classes: Sequence[str] | None = None) -> str | None:
-    """Describe how two values differ; None if they are equal. Points and boxes may differ by rounding.
-
-    Args:
-        field: of the pack.
-        found: the value in the pack.
-        expected: the value of the source.
-        classes: class names of the source; numbers are equal if their names are.
-    """
+def difference(field: Field, found: Any, expected: Any) -> str | None:
+    """Describe how a decoded value of the pack differs from that of the source; None if they are equal."""
     if field.kind not in ROW_KINDS:
-        if bool(found == expected):
-            return None
-        return f"differs: the pack has {_shown(found)}, the source {_shown(expected)}"
+        return (
+            None if bool(found == expected) else f"differs: the pack has {_text(found)}, the source {_text(expected)}"
+        )
     one, other = np.asarray(found), np.asarray(expected)
     if one.shape != other.shape:
         is_longer = one.ndim == other.ndim and one.shape[1:] == other.shape[1:]
         here, there = (f"{len(one)} rows", str(len(other))) if is_longer else (f"shape {one.shape}", str(other.shape))
         return f"differs: the pack has {here}, the source {there}"
-    numbers = other if field.kind != "number" else renumbered(other, classes or (), field.classes or ())
-    unequal = ~_equal(field, one, numbers)
+    tolerance = _TOLERANCE_PX if field.kind in ("points", "boxes") else 0.0
+    unequal = ~np.isclose(one, other, rtol=0.0, atol=tolerance, equal_nan=True)
     if not unequal.any():
         return None
-    if not one.ndim:
-        return f"differs: the pack has {_named(one.item(), field.classes)}, the source {_named(other.item(), classes)}"
     at = tuple(int(place) for place in np.argwhere(unequal)[0])
-    return (
-        f"differs in {int(unequal.sum())} of {one.size} numbers, first at {', '.join(map(str, at))}: the pack has "
-        f"{_named(one[at].item(), field.classes)}, the source {_named(other[at].item(), classes)}"
-    )
+    values = f"the pack has {_named(one[at].item(), field)}, the source {_named(other[at].item(), field)}"
+    if not one.ndim:
+        return f"differs: {values}"
+    return f"differs in {int(unequal.sum())} of {one.size} numbers, first at {', '.join(map(str, at))}: {values}"
 
 
-def renumbered(values: npt.NDArray[Any], given: Sequence[str], expected: Sequence[str]) -> npt.NDArray[Any]:
-    """Return class numbers of one list of names as numbers of the other; a renamed class keeps its number."""
-    if tuple(given) == tuple(expected) or not given or values.dtype.kind not in "iu":
-        return values
-    places = {name: number for number, name in enumerate(expected)}
-    there = set(given)
-    table = [
-        places.get(name, number if number < len(expected) and expected[number] not in there else -1)
-        for number, name in enumerate(given)
-    ]
-    is_class = (values >= 0) & (values < len(given))
-    return np.where(is_class, np.asarray(table, np.int64)[np.where(is_class, values, 0)], values)
-
-
-def class_difference(found: Sequence[str] | None, expected: Sequence[str] | None) -> str | None:
-    """Describe how the class names of a pack and of its source differ; None if they are equal."""
+def _class_difference(found: Sequence[str] | None, expected: Sequence[str] | None) -> str:
+    """Describe how the class names of a pack and of its source differ; empty if they are equal."""
     ours, theirs = found or (), expected or ()
     if tuple(ours) == tuple(theirs):
-        return None
+        return ""
     gone = [name for name in ours if name not in set(theirs)]
     new = [name for name in theirs if name not in set(ours)]
     lines = [f"the pack has {listed(gone)}, which the source does not have"] if gone else []
@@ -343,25 +344,13 @@ def class_difference(found: Sequence[str] | None, expected: Sequence[str] | None
     return "; ".join(lines) or "the source has the same names in another order"
 
 
-def _equal(field: Field, one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    same = np.asarray(one == other)
-    if one.dtype.kind == "f" and other.dtype.kind == "f":
-        same |= np.isnan(one) & np.isnan(other)
-        if field.kind in ("points", "boxes") and one.size:
-            finite = np.isfinite(one) & np.isfinite(other)
-            largest = np.float32(max(np.abs(one[finite]).max(initial=0), np.abs(other[finite]).max(initial=0)))
-            with np.errstate(invalid="ignore"):
-                same |= finite & (np.abs(one - other) <= _ULPS * np.spacing(largest))
-    return same
-
-
-def _named(number: Any, classes: Sequence[str] | None) -> str:
+def _named(number: Any, field: Field) -> str:
     """Return a number with its class."""
-    is_class = classes and isinstance(number, int) and 0 <= number < len(classes)
-    return f"{number} ({shown(classes[number])})" if is_class and classes else f"{number}"
+    is_class = field.classes and isinstance(number, int) and 0 <= number < len(field.classes)
+    return f"{number} ({shown(field.classes[number])})" if is_class and field.classes else f"{number}"
 
 
-def _shown(value: object) -> str:
+def _text(value: object) -> str:
     return printable(repr(value)[:_SHOWN])
 
 

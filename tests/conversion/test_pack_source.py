@@ -1,5 +1,6 @@
 """A pack as a source: what stays is copied bit for bit, what changes is encoded anew, and nothing is forgotten."""
 
+import gc
 import json
 import os
 import pickle
@@ -275,6 +276,23 @@ def test_it_gives_the_samples_of_the_folder(tmp_path: Path) -> None:
         assert source.files(index) == (tmp_path / "a.pack/part-00000.lmdb",)
         assert source.missing(index) == folder.missing(index)
     assert int(source.provenance().sizes.sum()) <= (tmp_path / "a.pack/part-00000.lmdb").stat().st_size
+
+
+@pytest.mark.parametrize("options", [{}, {"resize": 12}, {"codecs": {"image": "png"}, "resize": 12}])
+def test_a_conversion_closes_the_pack_it_reads_without_the_garbage_collector(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    convert_folder(photos(tmp_path / "in", 6), tmp_path / "a.pack")
+    gc.collect()
+    gc.disable()
+    try:
+        packer.convert(tmp_path / "a.pack", tmp_path / "b.pack", **options)
+        files = [os.path.realpath(path) for path in Path("/proc/self/fd").iterdir()]
+        maps = Path("/proc/self/maps").read_text()
+    finally:
+        gc.enable()
+    assert [path for path in files if path.startswith(str(tmp_path))] == []
+    assert str(tmp_path) not in maps
 
 
 def test_the_command_converts_packs(tmp_path: Path) -> None:

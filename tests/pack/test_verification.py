@@ -9,7 +9,9 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
@@ -407,8 +409,8 @@ def test_every_changed_missing_and_further_file_is_listed(tmp_path: Path) -> Non
         lines,
         [
             r"0000\.jpg: .*sample 0.*: differs: the file has \d+ bytes",
-            r"0001\.jpg: .*cannot read: No such file",
-            r"0002\.jpg: .*differs: the file has 0 bytes",
+            r"0001\.jpg.*the source has no such sample",
+            r"0002\.jpg: .*empty",
             r"sample 'class2/more\.jpg' is not in the pack",
         ],
     ), lines
@@ -434,8 +436,9 @@ def test_sidecars_are_compared_and_are_no_further_samples(tmp_path: Path) -> Non
     (root / "b.json").write_text("{")
     (root / "b_m.png").write_bytes(source_trees.mask(3))
     lines, _ = compared(tmp_path / "out.pack", root)
-    assert len(lines) == 3
-    assert matches(sorted(lines), ["a.json.*differs", "not JSON", "b_m.png.*differs"]), lines
+    assert matches(sorted(lines), ["a.json.*differs", "b.json.*json"]), lines
+    (root / "b.json").write_text('{ "a": 1 }')
+    assert matches(compared(tmp_path / "out.pack", root)[0], ["a.json.*differs", "b_m.png.*differs"])
 
 
 SIDECARS: dict[str, bytes | str] = {
@@ -457,26 +460,22 @@ def test_lossless_pixels_are_compared_exactly(tmp_path: Path) -> None:
     assert matches(lines, ["pcd0100r.*other pixels", r"pcd0101d.*shape \(40, 64\), the pack \(48, 64\)"]), lines
 
 
-def test_lossy_pixels_have_a_worst_sample(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [{"codecs": (("rgb", "jpeg:95"), ("depth", "raw:float16"))}, {"resize": "32"}])
+def test_lossy_and_moved_pixels_may_differ_a_little(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Pixels of another version of a library: all are a little brighter than those that are encoded here."""
     root = source_trees.cornell(tmp_path / "in")
-    packed(root, tmp_path / "out.pack", codecs=(("rgb", "jpeg:95"), ("depth", "raw:float16")))
+    packed(root, tmp_path / "out.pack", **options)
+    lines, comparison = compared(tmp_path / "out.pack", root)
+    assert (lines, comparison.worst, comparison.not_compared) == ([], {}, {})
+    original = (root / "02/pcd0200r.png").read_bytes()
+    image = cv2.imdecode(np.frombuffer(original, np.uint8), cv2.IMREAD_COLOR)
+    (root / "02/pcd0200r.png").write_bytes(source_trees.encoded(".png", np.minimum(image, 254) + 1))
     lines, comparison = compared(tmp_path / "out.pack", root)
     assert lines == []
-    assert 5 < comparison.worst["rgb"].psnr_db < 45
-    assert 60 < comparison.worst["depth"].psnr_db < 90
+    assert (comparison.worst["rgb"].key, 40 < comparison.worst["rgb"].psnr_db < 55) == ("0200", True)
     (root / "02/pcd0200r.png").write_bytes(source_trees.image(9))
-    _, worse = compared(tmp_path / "out.pack", root)
-    assert worse.worst["rgb"].key == "0200"
-    assert worse.worst["rgb"].psnr_db < comparison.worst["rgb"].psnr_db
-
-
-def test_moved_pixels_are_compared_through_their_matrix(tmp_path: Path) -> None:
-    root = source_trees.cornell(tmp_path / "in")
-    packed(root, tmp_path / "out.pack", resize="32")
     lines, comparison = compared(tmp_path / "out.pack", root)
-    assert lines == []
-    assert math.isinf(comparison.worst["rgb"].psnr_db)
-    assert math.isinf(comparison.worst["depth"].psnr_db)
+    assert matches(lines, ["pcd0200r.png.*PSNR"]), lines
 
 
 def test_psnr_is_what_the_formula_says() -> None:
@@ -495,7 +494,7 @@ def test_the_command_compares_expects_and_samples(tmp_path: Path) -> None:
     digest = hashlib.sha256((pack / "packer.json").read_bytes()).hexdigest()
     done = run("verify", pack, "--source", root, "--expect", f"sha256:{digest}", "--subset", "1/2")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"field rgb: worst PSNR \d+\.\d dB \(sample [02], key '0[12]00'\)", done.stdout)
+    assert "worst" not in done.stdout
     assert run("verify", pack, "--expect", "sha256:" + "0" * 64).returncode == 3
     for words in (
         ("--subset", "3/2"),
@@ -504,8 +503,13 @@ def test_the_command_compares_expects_and_samples(tmp_path: Path) -> None:
         ("--quick", "--subset", "1/2"),
     ):
         assert run("verify", pack, *words).returncode == 2
+    image = cv2.imread(str(root / "02/pcd0200r.png"))
+    (root / "02/pcd0200r.png").write_bytes(source_trees.encoded(".png", np.minimum(image, 254) + 1))
+    done = run("verify", pack, "--source", root)
+    assert re.search(r"field rgb: worst PSNR \d+\.\d dB \(sample 2, key '0200'\)", done.stdout), done.stderr
     (root / "02/pcd0200cpos.txt").write_text("")
     bad = run("verify", pack, "--source", root, "--json")
     assert bad.returncode == 3
-    assert "pcd0200cpos.txt" in json.loads(bad.stdout)["problems"][0]
+    first, second = json.loads(bad.stdout)["problems"]
+    assert "field 'grasps'" in first and "pcd0200cpos.txt" in second
     assert "rgb" in json.loads(bad.stdout)["worst"]

@@ -475,7 +475,7 @@ def test_annotation_files_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         packs.append(manifests.read(tmp_path / f"{at}.pack"))
         assert str(tmp_path) not in (tmp_path / f"{at}.pack" / manifests.NAME).read_text()
     assert packs[0].pack_id == packs[1].pack_id
-    assert packer.verify(tmp_path / "0.pack", depth="data", source=tmp_path / "train").ok
+    assert packer.verify(tmp_path / "0.pack", depth="data").ok
     with pytest.raises(InvalidRequest, match=r"option annotations: nowhere\.json"):
         SourceSpec("coco", {"annotations": ("nowhere.json",)}).open(tmp_path / "train")
 

@@ -82,7 +82,8 @@ def test_a_pack_states_no_folder_of_this_machine_and_equals_its_lmdb(tmp_path: P
     assert str(folder) not in (tmp_path / "a.pack/packer.json").read_text()
     assert manifest.read(tmp_path / "a.pack").source["kind"] == "image2lmdb"
     shutil.rmtree(folder)
-    assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
+    with pytest.raises(InvalidRequest, match=r"outside of the source \(labels_from\)"):
+        packer.verify(tmp_path / "a.pack", source=root)
     packer.extract(tmp_path / "a.pack", tmp_path / "out")
     assert sorted(data for name, data in tree(tmp_path / "out").items() if name.endswith(b".png")) == sorted(
         image(at) for at in range(len(NAMES))
