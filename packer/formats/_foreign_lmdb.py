@@ -13,7 +13,7 @@ from typing import ClassVar
 from packer.errors import BadInput, InvalidRequest, StorageError
 from packer.formats._foreign_part import ForeignWriter
 from packer.formats._new_lmdb import NewLMDB, file_bytes
-from packer.layouts import lmdb_page_walk
+from packer.layouts import lmdb_pages
 
 MOST_KEY_BYTES = 511  # LMDB's own limit, MDB_MAXKEYSIZE
 
@@ -64,7 +64,7 @@ class ForeignLMDBWriter(ForeignWriter):
         found = array("q", bytes(8 * len(self._inner)))
         with _WholeFile(self.path / self.layout.data) as file:
             try:
-                for entry in lmdb_page_walk.entries(file):
+                for entry in lmdb_pages.entries(file):
                     row = self._row(entry.key)
                     if row is not None:
                         found[row] = entry.offset

@@ -1,6 +1,6 @@
 """Zip arrays: arrays stored in a zip file as they are, as torch and NumPy do, and their places in the mapped file.
 
-Of the archive see packer.files.zip_archive. An .npz file has the end record under the name `packer.json`, then one
+Of the archive see packer.layouts.zip_archive. An .npz file has the end record under the name `packer.json`, then one
 `.npy` file (numpy/lib/format.py, version 1.0) per array, whose header is exactly the one that `header` makes.
 """
 
@@ -14,8 +14,8 @@ from typing import IO
 
 from packer.errors import CorruptPack
 from packer.files.npy_arrays import npy_header_of_size
-from packer.files.zip_archive import ZIP_ERRORS, Archive, ArchiveEntry
 from packer.formats._columns import MOST_END_BYTES, Array, ArraySpan, Content, check_end, end_record, reason
+from packer.layouts.zip_archive import ZIP_ERRORS, Archive, ArchiveEntry
 from packer.schema import Schema
 
 # ---- npz files

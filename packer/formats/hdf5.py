@@ -20,7 +20,7 @@ import h5py
 import numpy as np
 
 from packer.errors import CorruptPack, PackerError, StorageError
-from packer.files.hdf5_storage import H5_ERRORS, is_hard_link, is_one_piece, open_read_only
+from packer.files.hdf5_safety import H5_ERRORS, is_hard_link, is_one_piece, open_read_only
 from packer.formats import base
 from packer.formats._columns import (
     MOST_END_BYTES,

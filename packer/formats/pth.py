@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import IO, cast
 
 from packer.errors import CorruptPack, StorageError
-from packer.files.zip_archive import ZIP_ERRORS, Archive
 from packer.formats import base
 from packer.formats._columns import (
     MOST_END_BYTES,
@@ -42,6 +41,7 @@ from packer.formats._columns import (
     opening,
     reason,
 )
+from packer.layouts.zip_archive import ZIP_ERRORS, Archive
 from packer.schema import Schema
 from packer.system.parallel import ordered_map
 
