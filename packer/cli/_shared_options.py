@@ -15,7 +15,7 @@ from packer.files.terminal_output import echo
 from packer.registry import Registry
 from packer.schema import MOST_PIXELS
 from packer.stores.url import is_url, path_or_url
-from packer.system.size_text import parse_size as size_text_bytes
+from packer.system import byte_sizes
 
 if TYPE_CHECKING:
     from packer.tools.report import ToolReport
@@ -93,19 +93,10 @@ def examples(*lines: str) -> str:
     return "\b\n" + "\n".join((f"Example{'s' * (len(lines) > 1)}:", *(f"  {line}" for line in lines)))
 
 
-def size_text(size: float) -> str:
-    """Bytes for people: 1.5 MB."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.2f} TB"
-
-
 def parse_size(text: str) -> int:
     """Bytes from 256M, 1.5GiB, 0; raises click.BadParameter."""
     try:
-        return size_text_bytes(text)
+        return byte_sizes.parse_size(text)
     except InvalidRequest as error:
         raise click.BadParameter(error.message) from None
 

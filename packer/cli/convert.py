@@ -19,7 +19,6 @@ from packer.cli._shared_options import (
     parse_names,
     parse_size,
     print_json,
-    size_text,
 )
 from packer.conversion import engines
 from packer.files.progress_bar import ProgressBar
@@ -27,6 +26,7 @@ from packer.files.terminal_output import echo, shell_word
 from packer.schema import PIXEL_KINDS
 from packer.sources._options import OPTIONS, Option
 from packer.stores.url import URLPath
+from packer.system.byte_sizes import size_text
 
 if TYPE_CHECKING:
     from packer.conversion.convert import ConversionSummary, DryRun

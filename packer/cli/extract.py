@@ -13,11 +13,11 @@ from packer.cli._shared_options import (
     examples,
     print_json,
     scratch_option,
-    size_text,
 )
 from packer.errors import CorruptPack
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo
+from packer.system.byte_sizes import size_text
 
 _SHOWN = 20
 

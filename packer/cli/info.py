@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from packer.cli._shared_options import Group, PackOrURL, examples, left_out, print_json, size_text
+from packer.cli._shared_options import Group, PackOrURL, examples, left_out, print_json
 from packer.errors import InvalidRequest, PackerError
 from packer.files.terminal_output import echo, hand_over
 from packer.schema import PIXEL_KINDS
 from packer.stores.url import URLPath
+from packer.system.byte_sizes import size_text
 
 if TYPE_CHECKING:
     from packer.stores.url import StoreURL

@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from packer.cli._shared_options import Group, PathOrURL, examples, parse_size, print_json, size_text
+from packer.cli._shared_options import Group, PathOrURL, examples, parse_size, print_json
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo, hand_over
+from packer.system.byte_sizes import size_text
 from packer.system.progress_callback import ProgressCounter
 
 PLACE = (Group.READ_IT_FASTER, 0)

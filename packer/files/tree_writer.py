@@ -21,10 +21,12 @@ class TreeWriter:
     """Files below a folder. They are not synced one by one: `sync` does that for all."""
 
     def __init__(self, root: FolderHandle, *, keep_open: bool = False) -> None:
-        """Takes the folder over, open and empty.
+        """Take over an open, empty folder.
 
-        keep_open: of each folder in it, the one below that was last written to stays open, which saves three system
-        calls a folder and file. What is moved away meanwhile is written to where it is then.
+        Args:
+            root: The folder.
+            keep_open: In each top folder, keep the last used subfolder open, which saves three system calls per file.
+                If it is moved meanwhile, files are written to where it is then.
         """
         self._root = root
         self._keep_open = keep_open
@@ -32,14 +34,13 @@ class TreeWriter:
 
     @classmethod
     def inside(cls, above: FolderHandle, name: str) -> "TreeWriter":
-        """Below a folder in `above`, made where it is not there; raises UnsafePath, StorageError."""
+        """Write below a folder in `above`, made if it is absent; raises UnsafePath, StorageError."""
         return cls(above.make_folder(name))
 
     @classmethod
-    def at(cls, path: Path, *, keep_open: bool = False) -> "TreeWriter":
-        """Below the new folder `path`; raises FileExistsError where anything is there, and OSError."""
-        os.mkdir(path)
-        return cls(FolderHandle(path, os.open(path, _FOLDER)), keep_open=keep_open)
+    def at(cls, path: Path) -> "TreeWriter":
+        """Write below an empty folder that is not a link, with `keep_open`; raises OSError."""
+        return cls(FolderHandle(path, os.open(path, _FOLDER)), keep_open=True)
 
     def __enter__(self) -> "TreeWriter":
         return self

@@ -1,4 +1,4 @@
-"""Formats: records <-> one file. One file each; see base.py for the contract."""
+"""Formats: records <-> one part, one module per format; packer.formats.base describes the contract."""
 
 from packer.registry import Registry
 

@@ -1,17 +1,14 @@
-"""Columns: arrays per field, n samples long, which hdf5, pth and bmp write through spools and read through a mapping.
+"""Columns: one array or two arrays per field. Base of the formats that keep arrays in a container: hdf5 and pth.
 
-A field whose encoded values are, as its codec says, the numbers of one fixed shape and nothing else (codec `number`, or
-`raw` with a fixed shape) is one typed little-endian array [n, *shape]. Any other is `data`, uint8, its values end to
-end, and `offsets`, int64 [n + 1]: value i is data[offsets[i]:offsets[i + 1]]. The end record, JSON in ASCII, says which
-fields there are and how many samples.
+A field whose codec declares numbers of one fixed shape is one little-endian array [n, *shape]. Any other field is two
+arrays: `data`, uint8, contains the values end to end, and `offsets`, int64 [n + 1], their bounds. Value i is
+data[offsets[i]:offsets[i + 1]]. The end record, JSON in ASCII, lists the fields and the number of samples.
 
-Writing: the values are gathered field by field until the part is finished, with flat memory. What a field has beyond
-1 MiB goes to a temporary file without a name in the folder of the part: it is gone with the process, however that ends,
-and takes its space from the disk that must hold the part anyway.
+Writing: values are collected by field until the part is finished. Beyond 1 MiB, a field goes to an unnamed temporary
+file in the folder of the part, which ends with the process. Memory stays flat.
 
-Reading: values are slices of the mapped file, and no library stands in the way of a read. Offsets are copied when a
-part is opened, 8 bytes a sample: what was checked then is what is used, though the file should change, and nothing of
-it is mapped that is not a value.
+Reading: values are slices of the mapped file; no library is involved. Offsets are copied when a part is opened, so a
+file that changes later cannot invalidate the check.
 """
 
 import errno
@@ -20,6 +17,7 @@ import math
 import mmap
 import os
 import re
+from abc import abstractmethod
 from array import array as number_array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -30,16 +28,20 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from packer.errors import CorruptPack, InvalidRequest, PackerError, StorageError
-from packer.formats.base import Record
+from packer.formats import base
 from packer.schema import Schema
 
 MOST_END_BYTES = 60_000  # an HDF5 attribute holds less than 64 KiB
 
 
 class Array(NamedTuple):
-    """One array of a part. role: "values" of a field of one size, else "data" or "offsets".
+    """One array of a part.
 
-    shape: that of the whole array; None is a length that the file tells.
+    Attributes:
+        field: Name of the field.
+        role: "values" for a field of fixed size, else "data" or "offsets".
+        dtype: Little-endian dtype.
+        shape: Shape of the complete array; None for a length that only the file contains.
     """
 
     field: str
@@ -49,17 +51,17 @@ class Array(NamedTuple):
 
     @property
     def size_bytes(self) -> int | None:
-        """Bytes of the whole array, where the file does not tell."""
+        """Size of the complete array; None if only the file contains a length."""
         known = [length for length in self.shape if length is not None]
         return math.prod(known) * self.dtype.itemsize if len(known) == len(self.shape) else None
 
     def name(self, separator: str) -> str:
-        """`field` for values, else `field`, the separator, and the role."""
+        """Return `field` for values, else `field`, the separator and the role."""
         return self.field if self.role == "values" else f"{self.field}{separator}{self.role}"
 
 
 def arrays(schema: Schema, name: str, samples: int) -> tuple[Array, ...]:
-    """The arrays of one field: values, or data and offsets."""
+    """Return the arrays of one field: values, or data and offsets."""
     fixed = schema.stored_form(name).array
     if fixed is not None:
         dtype, shape = fixed
@@ -68,44 +70,54 @@ def arrays(schema: Schema, name: str, samples: int) -> tuple[Array, ...]:
     return (data, Array(name, "offsets", np.dtype("<i8"), (samples + 1,)))
 
 
+def all_arrays(schema: Schema, samples: int) -> list[Array]:
+    """Return the arrays of all fields, in the order of the schema."""
+    return [array for name in schema.names for array in arrays(schema, name, samples)]
+
+
 def reason(error: Exception) -> str:
-    """What a library says, as one short line; of HDF5's report of a failed write, no more than what the system said."""
-    told = re.search(r"\berrno = (\d+)", str(error))
-    return os.strerror(int(told[1])) if told else " ".join(str(error).split())[:200]
+    """Return a library's message as one short line; a failed write of HDF5 gives the text of its errno alone."""
+    code = re.search(r"\berrno = (\d+)", str(error))
+    return os.strerror(int(code[1])) if code else " ".join(str(error).split())[:200]
 
 
 def end_record(schema: Schema, samples: int) -> bytes:
-    """What a complete part ends with."""
+    """Return the end record of a complete part."""
     return json.dumps({"fields": list(schema.names), "samples": samples}, sort_keys=True).encode("ascii")
 
 
-def check_end(path: Path, found: bytes, *, schema: Schema, samples: int) -> None:
-    """Raise CorruptPack unless the end record says what the manifest does."""
+def check_end(path: Path, found: bytes, *, schema: Schema, samples: int, most_bytes: int = MOST_END_BYTES) -> None:
+    """Raise CorruptPack unless the end record matches the manifest."""
     try:
-        end = json.loads(found) if len(found) <= MOST_END_BYTES else None
+        end = json.loads(found) if len(found) <= most_bytes else None
     except (ValueError, RecursionError) as error:
         raise CorruptPack(f"{path}: the end record is damaged: {found!r:.60}; pack again") from error
     if end != {"fields": list(schema.names), "samples": samples}:
         raise CorruptPack(
-            f"{path}: the part does not hold what the manifest says: expected {samples} samples of "
+            f"{path}: the part does not match the manifest: expected {samples} samples of "
             f"{', '.join(schema.names):.200}, found end record {found!r:.200}; pack again"
         )
 
 
 # ---- reading
 
-OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM, errno.EIO)
+_MACHINE_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM, errno.EIO)
+
+
+def is_machine_error(error: OSError) -> bool:
+    """Return True if the machine caused the error, not the pack: permissions, limits, a failing disk."""
+    return error.errno in _MACHINE_ERRORS
 
 
 class ArraySpan(NamedTuple):
-    """Where the bytes of an array lie in the file."""
+    """The bytes of an array in the file."""
 
     offset: int
     size_bytes: int
 
 
 class _Column(NamedTuple):
-    """One field: first byte, and either the size of each value or the offset of each."""
+    """Offset of a field's first byte, and either the size of each value or the offset of each value."""
 
     start: int
     width: int
@@ -114,22 +126,21 @@ class _Column(NamedTuple):
 
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Turn an OSError of the block into StorageError where the machine is at fault, else into CorruptPack."""
+    """Turn an OSError of the block into StorageError if the machine caused it, else into CorruptPack."""
     try:
         yield
     except (CorruptPack, StorageError):
         raise
     except OSError as error:
-        # h5py gives the errno of the system call as it is, and wraps what HDF5 itself finds without one
-        if error.errno in OF_THE_MACHINE:
-            cause = os.strerror(error.errno)
+        if is_machine_error(error):
+            cause = os.strerror(error.errno or 0)
             raise StorageError(f"{path}: cannot open: {cause}; see its permissions and ulimit -n") from error
         raise CorruptPack(f"{path}: cannot open the part: {reason(error)}; copy or pack it again") from error
 
 
 @contextmanager
 def mapping(path: Path, descriptor: int, *, readahead: bool) -> Iterator[mmap.mmap]:
-    """The whole file, read-only, unmapped when the block fails; raises OSError, CorruptPack for an empty one."""
+    """Map a complete file, read-only, and unmap it if the block fails; raises OSError, CorruptPack if it is empty."""
     if not os.fstat(descriptor).st_size:
         raise CorruptPack(f"{path}: the part is empty; copy or pack it again")
     mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
@@ -138,25 +149,32 @@ def mapping(path: Path, descriptor: int, *, readahead: bool) -> Iterator[mmap.mm
             mapped.madvise(mmap.MADV_RANDOM)
         yield mapped
     except BaseException:
-        mapped.close()  # the error's frames may hold it for long
+        mapped.close()  # the frames of the error may refer to it for long
         raise
 
 
 class MappedRecords:
-    """The records of one mapped part."""
+    """The values of fields whose arrays are in one mapped file."""
 
     def __init__(self, path: Path, mapped: mmap.mmap, *, schema: Schema, places: Mapping[Array, ArraySpan]) -> None:
-        """places: of every array of the schema, sizes as the layout has them. Raises CorruptPack."""
+        """Check the arrays; raises CorruptPack.
+
+        Args:
+            path: The file, for messages.
+            mapped: The complete file.
+            schema: The fields.
+            places: The span of every array of the schema. The caller has compared the sizes of arrays of fixed size.
+        """
         self._path = path
         for array, place in places.items():
             if place.offset < 0 or place.offset + place.size_bytes > len(mapped):
                 raise CorruptPack(
-                    f"{path}: {array.role} of field {array.field!r} lie outside the file: {place.size_bytes} bytes at "
+                    f"{path}: {array.role} of field {array.field!r} is outside the file: {place.size_bytes} bytes at "
                     f"{place.offset}, the file has {len(mapped)}; copy or pack it again"
                 )
         ordered = sorted(places.values(), key=lambda place: (place.offset, place.size_bytes))
         if any(one.offset + one.size_bytes > other.offset for one, other in pairwise(ordered) if other.size_bytes):
-            raise CorruptPack(f"{path}: arrays lie over each other in the file; copy or pack it again")
+            raise CorruptPack(f"{path}: arrays overlap in the file; copy or pack it again")
         roles = {(array.field, array.role): (array, place) for array, place in places.items()}
         self._columns: dict[str, _Column] = {}
         for name in schema.names:
@@ -170,12 +188,12 @@ class MappedRecords:
                 self._columns[name] = _Column(data.offset, 0, offsets)
         self._view: memoryview | None = memoryview(mapped)
 
-    def read(self, row: int, names: Sequence[str]) -> Record:
-        """Slices of the mapping, which live as long as they are held."""
+    def read(self, row: int, names: Sequence[str]) -> base.Record:
+        """Return slices of the mapping, which stays mapped while a slice exists."""
         return {name: self.values((row,), name)[0] for name in names}
 
     def values(self, rows: Sequence[int], name: str) -> list[memoryview]:
-        """As `read`, one field of many records."""
+        """Return one field of many records, as slices of the mapping."""
         view = self._view
         if view is None:
             raise InvalidRequest(f"{self._path}: the reader is closed; open it again")
@@ -184,13 +202,18 @@ class MappedRecords:
             return [view[start + row * width : start + (row + 1) * width] for row in rows]
         return [view[start + offsets[row] : start + offsets[row + 1]] for row in rows]
 
+    def block(self, name: str, samples: int) -> memoryview:
+        """Return the first values of a field of fixed size as one slice of the mapping."""
+        start, width, _ = self._columns[name]
+        return memoryview(b"") if self._view is None else self._view[start : start + samples * width]
+
     def close(self) -> None:
-        """Let go of the file; it is unmapped with the last slice."""
+        """Release the mapping, which ends with the last slice."""
         self._view = None
 
 
 def _offsets(path: Path, mapped: mmap.mmap, *, name: str, place: ArraySpan, data_bytes: int) -> memoryview:
-    """A copy of the offsets of one field, checked: 0 first, never falling, the size of the data last."""
+    """Return a copy of the offsets of one field, checked: 0 first, never falling, the size of the data last."""
     found = np.frombuffer(mapped, "<i8", place.size_bytes // 8, place.offset).astype(np.int64)
     if found[0] != 0 or found[-1] != data_bytes or (found[1:] < found[:-1]).any():
         raise CorruptPack(f"{path}: the offsets of field {name!r} do not fit its data; copy or pack it again")
@@ -199,17 +222,18 @@ def _offsets(path: Path, mapped: mmap.mmap, *, name: str, place: ArraySpan, data
 
 # ---- writing
 
-SPOOL_NAME = ".spool-"  # what its name begins with, on a file system that has no files without names
+SPOOL_NAME = ".spool-"  # start of the name on a file system without unnamed files
 _MOST_BUFFERED = 1 << 20
 Content = bytearray | mmap.mmap
+Contents = list[tuple[Array, Content]]
 
 
 class Spool:
-    """The part's values for one field, in order."""
+    """The values of one field of a part, in order."""
 
     def __init__(self, schema: Schema, name: str, folder: Path) -> None:
         self.field = schema[name]
-        self.value_bytes = arrays(schema, name, 1)[0].size_bytes  # None where values differ in length
+        self.value_bytes = arrays(schema, name, 1)[0].size_bytes  # None if values differ in length
         self._schema = schema
         self._folder = folder
         self._file: IO[bytes] | None = None
@@ -218,19 +242,19 @@ class Spool:
         self._ends = number_array("q", [0])
 
     def add(self, value: bytes) -> None:
-        """Take one value; nothing is written yet, so nothing can fail."""
+        """Add one value to the buffer, which cannot fail because nothing is written."""
         self._buffer += value
         if self.value_bytes is None:
             self._ends.append(self._written + len(self._buffer))
 
-    def settle(self) -> None:
-        """Write what is buffered when it is much; raises OSError, and may be called again then."""
+    def flush_if_large(self) -> None:
+        """Write a large buffer to the file; raises OSError, and may be called again after that."""
         if len(self._buffer) > _MOST_BUFFERED:
             self._flush()
 
     def _flush(self) -> None:
         if self._file is None:
-            import tempfile  # which brings random and shutil; a part that is not spooled does without
+            import tempfile  # it imports random and shutil, which small parts do not need
 
             self._file = tempfile.TemporaryFile(  # noqa: SIM115  closed in close()
                 dir=self._folder, prefix=SPOOL_NAME, buffering=0
@@ -240,34 +264,44 @@ class Spool:
         self._written += len(self._buffer)
         self._buffer = bytearray()
 
-    def contents(self, samples: int) -> list[tuple[Array, Content]]:
-        """Each array of the field with its bytes. Raises OSError."""
+    def contents(self, samples: int) -> Contents:
+        """Return each array of the field with its bytes; raises OSError."""
         content: Content = self._buffer
         if self._file is not None:
             self._flush()
-            # a private mapping: writable, as torch wants it, though nobody writes to it
+            # torch requires writable memory: a private mapping, which nothing writes to
             content = mmap.mmap(self._file.fileno(), self._written, access=mmap.ACCESS_COPY)
-        wanted = arrays(self._schema, self.field.name, samples)
-        every = (content, bytearray(np.asarray(self._ends, "<i8").tobytes()))
-        return list(zip(wanted, every, strict=False))
+        ends = bytearray(np.asarray(self._ends, "<i8").tobytes())
+        return list(zip(arrays(self._schema, self.field.name, samples), (content, ends), strict=False))
 
     def close(self) -> None:
-        """Give memory and file back."""
+        """Release memory and file; may be called twice."""
         if self._file is not None:
             self._file.close()
         self._file = None
         self._buffer = bytearray()
 
 
-class Spools:
-    """All fields of one part, whose file is made, empty, as soon as this is: no other writer can take its name."""
+def write_at(descriptor: int, data: memoryview, offset: int) -> None:
+    """Write all of `data` at an offset of a file; raises OSError."""
+    done = 0
+    while done < len(data):
+        done += os.pwrite(descriptor, data[done : done + (8 << 20)], offset + done)
 
-    def __init__(self, path: Path, schema: Schema) -> None:
-        self.path = path
-        self.schema = schema
-        self.samples = 0
-        self.finished = False
-        self._closed = False
+
+# ---- containers
+
+
+class ColumnWriter(base.Writer):
+    """Collects the values of each field; a subclass writes the arrays into its container in `_save`.
+
+    The part's file is created, empty, by the constructor, so that no other writer can use the name.
+    """
+
+    def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
+        super().__init__(path, schema, payload_bytes=payload_bytes)
+        self._samples = 0
+        self._finished = self._closed = False
         if len(end_record(schema, 1 << 63)) > MOST_END_BYTES:
             raise InvalidRequest(
                 f"{path}: the names of {len(schema)} fields do not fit this format; use lmdb, or --fields"
@@ -280,40 +314,46 @@ class Spools:
             raise StorageError(f"{path}: cannot make the part: {error.strerror}; choose another folder") from error
         self._spools = [Spool(schema, name, path.parent) for name in schema.names]
 
-    def append(self, record: Record) -> None:
-        """Take one record; raises InvalidRequest for a value that has not the size its schema fixes, and
-        StorageError.
-        """
+    @classmethod
+    def scratch_bytes(cls, payload_bytes: int) -> int:
+        return payload_bytes  # the spools contain every value once more
+
+    @abstractmethod
+    def _save(self, contents: Contents) -> None:
+        """Write the end record and the arrays, in schema order, into the part's file; raises OSError, StorageError."""
+
+    def write(self, record: base.Record) -> None:
         self._check_open()
         values = [bytes(record[spool.field.name]) for spool in self._spools]
         for spool, value in zip(self._spools, values, strict=True):
             if spool.value_bytes not in (None, len(value)):
                 raise InvalidRequest(
-                    f"{self.path}: row {self.samples}, field {spool.field.name!r}: expected {spool.value_bytes} bytes "
+                    f"{self.path}: row {self._samples}, field {spool.field.name!r}: expected {spool.value_bytes} bytes "
                     f"for {spool.field.codec} of shape {spool.field.shape}, found {len(value)}; correct the schema"
                 )
         for spool, value in zip(self._spools, values, strict=True):
             spool.add(value)
-        self.samples += 1
-        with self.failing():
+        self._samples += 1
+        with self._failing():
             for spool in self._spools:
-                spool.settle()
+                spool.flush_if_large()
 
-    @contextmanager
-    def finishing(self) -> Iterator[list[tuple[Array, Content]]]:
-        """The arrays to be written into the part's file, in schema order; an error leaves that empty again."""
+    def finish(self) -> None:
+        if self._finished:
+            return
         self._check_open()
-        with self.failing():
+        with self._failing():
             try:
-                yield [item for spool in self._spools for item in spool.contents(self.samples)]
+                self._save([item for spool in self._spools for item in spool.contents(self._samples)])
             except BaseException:
-                with suppress(OSError):  # without its end the part is not complete anyway
+                with suppress(OSError):  # the part has no end record, so it is incomplete anyway
                     os.truncate(self.path, 0)
                 raise
-        self.finished = True
+        self._finished = True
+        self.close()
 
     @contextmanager
-    def failing(self) -> Iterator[None]:
+    def _failing(self) -> Iterator[None]:
         """Turn an OSError of the block into StorageError."""
         try:
             yield
@@ -325,17 +365,31 @@ class Spools:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise InvalidRequest(f"{self.path}: the part is closed; write it anew")
+            raise InvalidRequest(f"{self.path}: the part is closed; write a new one")
 
     def close(self) -> None:
-        """Give memory and files back; may be called twice."""
         self._closed = True
         for spool in self._spools:
             spool.close()
 
 
-def write_at(descriptor: int, data: memoryview, offset: int) -> None:
-    """Write all of `data` at a place in a file, whatever one call takes; raises OSError."""
-    done = 0
-    while done < len(data):
-        done += os.pwrite(descriptor, data[done : done + (8 << 20)], offset + done)
+class ColumnReader(base.Reader):
+    """Returns slices of the mapped file; a subclass finds the arrays in its container in `_open`."""
+
+    def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
+        super().__init__(path, schema, samples=samples, readahead=readahead)
+        with opening(path):
+            self._rows = self._open(readahead=readahead)
+
+    @abstractmethod
+    def _open(self, *, readahead: bool) -> MappedRecords:
+        """Find and map all arrays; raises OSError, CorruptPack."""
+
+    def read(self, row: int, names: Sequence[str]) -> base.Record:
+        return self._rows.read(row, names)
+
+    def values(self, rows: Sequence[int], name: str) -> Sequence[memoryview]:
+        return self._rows.values(rows, name)
+
+    def close(self) -> None:
+        self._rows.close()

@@ -1,9 +1,9 @@
-"""New LMDB: one file being written by LMDB's library, unsynced, its map grown on demand.
+"""New LMDB: an LMDB file that the library writes, unsynced, with a map that grows on demand.
 
-A thread of its own commits while the caller goes on: the library holds the interpreter for little of that time.
+A separate thread commits while the caller continues; the library rarely holds the interpreter lock.
 
-What is in it depends on the entries and their order alone: commits fall on boundaries that these fix, and the size of
-the map, which is kept in the file's meta pages, is a function of what was announced and what came.
+The bytes of the file depend only on the entries, their order and `payload_bytes`. They determine when a commit happens
+and how far the map grows; the meta pages contain its size.
 """
 
 import os
@@ -17,17 +17,16 @@ from packer.errors import InvalidRequest, StorageError
 
 PAGE_BYTES = 4096
 _MIB = 1 << 20
-# A commit falls on boundaries that the records alone fix. Small ones keep memory flat and in the caches: 2 MiB took
-# 0.85 of the time of 16 MiB here, and unsynced a commit costs next to nothing.
+# small commits keep memory flat and in the caches; without a sync, they cost little
 _COMMIT_BYTES = 2 * _MIB
-# py-lmdb >= 3 brings two engines and lets an environment variable choose; data format 1 is what every library reads
+# py-lmdb >= 3 has two engines, and an environment variable chooses one; every library reads data format 1
 _ENGINE = {"lib_version": 0} if int(lmdb.__version__.split(".")[0]) >= 3 else {}
 
 
 def file_bytes(payload_bytes: int, values: int) -> int:
-    """About how large a file is that holds so many bytes in so many values.
+    """Return about how large a file with these values is.
 
-    A value beyond half a page takes whole pages, half of one for nothing; smaller ones leave a quarter empty.
+    A value larger than half a page takes whole pages and wastes half a page; smaller values leave a quarter empty.
     """
     is_large = payload_bytes > values * (PAGE_BYTES // 2)
     waste = values * (PAGE_BYTES // 2) if is_large else payload_bytes // 3
@@ -35,10 +34,17 @@ def file_bytes(payload_bytes: int, values: int) -> int:
 
 
 class NewLMDB:
-    """See the module. part: what messages name."""
+    """A file that is being written; see the module."""
 
     def __init__(self, path: Path, *, part: Path, payload_bytes: int, is_sorted: bool) -> None:
-        """is_sorted: whether entries come in the order of their keys. Raises StorageError."""
+        """Open the new file; raises StorageError.
+
+        Args:
+            path: The file.
+            part: The part that messages name.
+            payload_bytes: About how many bytes of values will be put.
+            is_sorted: Entries are put in the order of their keys.
+        """
         self._part = part
         self._is_sorted = is_sorted
         self._pending: list[tuple[bytes, bytes]] = []
@@ -55,10 +61,10 @@ class NewLMDB:
             raise StorageError(f"{part}: cannot make the part: {error}; free space or choose another folder") from error
 
     def put(self, entries: list[tuple[bytes, bytes]]) -> None:
-        """Take some entries, which are committed together.
+        """Add entries, which are committed together.
 
-        Raises InvalidRequest for a closed file, and StorageError, of entries that were taken before too: those are kept
-        and committed again.
+        Raises InvalidRequest for a closed file, and StorageError, which may concern earlier entries. These are kept and
+        committed again.
         """
         self._pending += entries
         self._pending_bytes += sum([len(value) for _, value in entries])
@@ -69,7 +75,7 @@ class NewLMDB:
             self._committing = self._committer.submit(self._commit, env, items), items
 
     def commit(self, *more: tuple[bytes, bytes]) -> None:
-        """Write what was taken, and some more; raises InvalidRequest for a closed file, StorageError."""
+        """Write the pending entries and `more`; raises InvalidRequest for a closed file, StorageError."""
         env = self._opened()
         self._await()
         self._commit(env, [*self._pending, *more])
@@ -77,11 +83,11 @@ class NewLMDB:
 
     def _opened(self) -> lmdb.Environment:
         if self._env is None:
-            raise InvalidRequest(f"{self._part}: the part is closed; write it anew")
+            raise InvalidRequest(f"{self._part}: the part is closed; write a new one")
         return self._env
 
     def _await(self) -> None:
-        """Wait until the thread has committed what it was given; where it could not, take that back: StorageError."""
+        """Wait for the running commit; if it failed, keep its entries and raise StorageError."""
         committing, self._committing = self._committing, None
         if committing is not None:
             future, items = committing
@@ -97,10 +103,10 @@ class NewLMDB:
             env.set_mapsize(self._map_bytes)
 
     def _try_commit(self, env: lmdb.Environment, items: list[tuple[bytes, bytes]]) -> bool:
-        """One transaction with all entries; False where the map is too small, nothing written then."""
+        """Write all entries in one transaction; return False if the map is too small, and write nothing then."""
         try:
             with env.begin(write=True) as transaction, transaction.cursor() as cursor:
-                cursor.putmulti(items, append=self._is_sorted)  # the bytes that a put for each would give
+                cursor.putmulti(items, append=self._is_sorted)  # the same bytes as one put per entry
         except lmdb.MapFullError:
             return False
         except lmdb.Error as error:
@@ -108,7 +114,7 @@ class NewLMDB:
         return True
 
     def close(self) -> None:
-        """Give the file back; may be called twice. What was not committed is lost."""
+        """Close the file; may be called twice. Pending entries are lost."""
         self._committer.shutdown(wait=True)
         if self._env is not None:
             self._env.close()

@@ -1,26 +1,24 @@
-"""Format: the records of one part <-> one file, or one folder of files. Knows nothing of pixels, labels or torch.
+"""Format: the records of one part <-> one file, or one folder of files. It does not depend on codecs, images or torch.
 
-A format module has `SUFFIX`, `class Writer(base.Writer)` and `class Reader(base.Reader)`:
+A format module has `SUFFIX`, `class Writer(base.Writer)` and `class Reader(base.Reader)`. Most formats derive from the
+base of their family: `_columns` (arrays in a container), `_folder_part` (folders of files), or `_foreign_part` (files
+of another tool). The contract:
 
-* A Writer makes a new file; it refuses an existing one. Records arrive in order, every field of the schema in each.
-  A part without `finish()` is not complete; `close()` alone never makes it look so. Both may be called twice; what is
-  asked of a Writer that was closed before it was finished raises InvalidRequest.
-* A part says itself which fields it holds, in order, and how many samples: `_columns` has `end_record` for the
-  Writer, and `check_end` for the Reader, which raises CorruptPack where the manifest says anything else.
-* The same records give the same bytes, whatever the time, process or machine.
-* A Reader never writes, needs no write permission and leaves nothing beside the part. `read` may be called by many
-  threads at once. A buffer that it returns is valid while the reader is open: codecs copy out of it.
-* A Reader that raises while it opens a part holds no file open: `_columns` has `opening`, which turns an OSError
-  into packer's, and `mapping`, which unmaps the file when the block fails.
-* A reader checks what it relies on and raises CorruptPack; it never returns bytes of another record. Flipped bytes
-  inside a value are the business of the index's crc32.
-* A field's codec is none of a format's business. What a format may want to know of the encoded values,
-  `schema.stored_form(name)` says: whether all are numbers of one fixed shape, and which file suffix fits one.
-* What a format would like to hold, and how it takes its place on the disk, is said by class members of Writer and
-  Reader, each with the default of a part that is one file and takes any value.
-* A format of another tool, whose files that tool opens by path, has `slots`: what its records have a name for. Which
-  field goes there `Field.slot` says, so that Writer and Reader need to be told nothing besides the schema.
-  `_foreign_part` is the base of all of them.
+* A Writer makes a new file or folder, and refuses an existing one. Records arrive in order, with every field of the
+  schema. A part without `finish()` is incomplete and never looks complete. `finish` and `close` may be called twice. A
+  call on a closed Writer raises InvalidRequest.
+* A part contains the names of its fields, in order, and its number of samples. The Reader raises CorruptPack if they
+  differ from the manifest; see `_columns.end_record` and `_columns.check_end`.
+* Equal records give equal bytes, at any time, in any process, on any machine.
+* A Reader needs no write permission and creates no file. `read` is thread-safe. Buffers that it returns are valid while
+  the reader is open; codecs copy them.
+* A Reader that raises while it opens a part leaves no file open; see `_columns.opening` and `_columns.mapping`.
+* A Reader validates what it relies on and raises CorruptPack; it never returns bytes of another record. The crc32 in
+  the index detects flipped bytes inside a value.
+* A format does not depend on a field's codec: `schema.stored_form(name)` describes the encoded values.
+* Class attributes of Writer and Reader declare preferred codecs and the form on disk. Defaults suit a part that is one
+  file and holds any value.
+* `Field.slot` determines which field another tool's records contain as image or label.
 """
 
 from abc import ABC, abstractmethod
@@ -36,10 +34,14 @@ Order = Literal["stored", "shuffled"]
 
 
 class Slot(NamedTuple):
-    """What the records of another tool have a name for, such as `image` and `label`.
+    """A name in the records of another tool, such as `image` and `label`.
 
-    what: the fields that fit, in words. fits: whether one does. is_needed: whether a pack without one is refused.
-    is_file: whether the tool takes what is stored for an image file, which raw pixels are not.
+    Attributes:
+        name: The name.
+        what: Description of the fields that fit.
+        fits: Returns True for a field that fits.
+        is_needed: A pack without a field for it is refused.
+        is_file: The tool opens the stored value as an image file, so raw pixels do not fit.
     """
 
     name: str
@@ -50,19 +52,18 @@ class Slot(NamedTuple):
 
 
 class Writer(ABC):
-    """Writes one part; see the module's contract.
+    """Writes one part; the module describes the contract.
 
-    codecs: by kind, the codec that a field gets where the user names none, instead of what the source has.
-    instead_of_raw: by kind, the codec of images that would be stored as raw pixels though nobody asked for that,
-      because they are resized or stand in records of files: of formats of other tools, which open files.
-    one_shape: whether images that have their codec from `codecs` are all of one shape, which the plan settles; it
-      refuses those that differ.
-    one_part: whether a pack is one part unless the user asks for parts of a size.
-    slots: of a format of another tool, what its records have names for; empty for packer's own formats.
-    labels: of the whole numbers in the slot label, those that the records hold; others are misfits.
-    order: in which samples are packed unless the user says it: as the source has them, or shuffled, for tools that
-      read in the order of the file.
-    has_thread: whether records are written by a thread of the Writer's own, so that `write` is soon done.
+    Attributes:
+        codecs: For each kind, the codec of fields if the user names none; other kinds keep the codec of the source.
+        instead_of_raw: For each kind, the codec of images that would be stored as raw pixels without a request of the
+            user. Formats of other tools set it, because these tools open files.
+        one_shape: Images with the codec of `codecs` must all have one shape; the plan refuses others.
+        one_part: A pack is one part unless the user sets the size of parts.
+        slots: The names in the other tool's records; empty for packer's own formats.
+        labels: The whole numbers that the slot label holds.
+        order: Default order of samples: "stored" (that of the source), or "shuffled" for tools that read in file order.
+        has_thread: The Writer has a thread that writes records, so `write` returns early.
     """
 
     codecs: ClassVar[Mapping[str, str]] = {}
@@ -76,47 +77,53 @@ class Writer(ABC):
 
     @classmethod
     def codec_of(cls, field: Field) -> str | None:
-        """The codec that a field of a source gets where the user names none; None for the one that it has."""
+        """Return the codec of a field if the user names none, or None to keep the codec of the source."""
         return cls.codecs.get(field.kind)
 
     @classmethod
     def images_of_tool(cls, schema: Schema) -> tuple[str, ...]:
-        """The image fields that stand in the records of the part's own tool, which opens files there."""
+        """Return the image fields in the records of the other tool, which opens them as files."""
         return ()
 
     @classmethod
     def notes(cls, schema: Schema) -> tuple[str, ...]:
-        """What to tell the user of what the part's own tool will find in it, a line each."""
+        """Return notes for the user, one line each, on what the other tool finds in the part."""
         return ()
 
     @classmethod
     def refusal(cls, schema: Schema) -> str | None:
-        """Why no pack of these fields is made: the part's own tool would find something that they are not."""
+        """Return why the format refuses these fields, or None if it accepts them."""
         return None
 
     @classmethod
     def misfit(cls, schema: Schema, record: Record) -> tuple[str, str] | None:
-        """A field of a record that the part's own tool cannot hold, and why; None where it holds all of them."""
+        """Return a field of a record that the other tool cannot hold, and the reason; None if every field fits."""
         return None
 
     @classmethod
     def files(cls, schema: Schema) -> int:
-        """How many files each sample takes, besides those of the part itself."""
+        """Return the number of files per sample, in addition to those of the part itself."""
         return 0
 
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
-        """payload_bytes: about how many bytes of values will come, for formats that reserve space."""
+        """Make the part.
+
+        Args:
+            path: The new file or folder.
+            schema: The fields of every record.
+            payload_bytes: About how many bytes of values will be written, for formats that reserve space.
+        """
         self.path = path
         self.schema = schema
 
     @classmethod
     def part_bytes(cls, payload_bytes: int, values: int) -> int:
-        """About how large a part is that holds so many bytes in so many values."""
+        """Return about how large a part with this many values of `payload_bytes` in total is."""
         return payload_bytes
 
     @classmethod
     def scratch_bytes(cls, payload_bytes: int) -> int:
-        """Disk space that a part of so many bytes of values takes beside its own file, until it is finished."""
+        """Return the disk space that writing a part needs until it is finished, in addition to the part itself."""
         return 0
 
     @abstractmethod
@@ -129,7 +136,7 @@ class Writer(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back; a part that is not finished stays incomplete."""
+        """Release everything; a part that is not finished stays incomplete."""
 
     def __enter__(self) -> "Writer":
         return self
@@ -139,11 +146,12 @@ class Writer(ABC):
 
 
 class Reader(ABC):
-    """Reads one part; see the module's contract.
+    """Reads one part; the module describes the contract.
 
-    is_folder: whether a part is a folder. Then its size and digest are those of all files in it (files/digest.py), and
-      the size of each file is compared when it is read or mapped.
-    is_mapped: whether records are views of mapped files; otherwise each is read into memory of its own.
+    Attributes:
+        is_folder: A part is a folder. Its size and digest are those of all files in it (packer.files.digest). The size
+            of each file is compared when it is read or mapped.
+        is_mapped: Records are views of mapped files; otherwise each is copied into memory.
     """
 
     is_folder: ClassVar[bool] = False
@@ -151,13 +159,17 @@ class Reader(ABC):
 
     @classmethod
     def side_files(cls, schema: Schema) -> Sequence[str]:
-        """Files of a part that is a folder from which no value is read, such as a tool's own index."""
+        """Return the files of a folder part from which no value is read, such as a tool's own index."""
         return ()
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
-        """samples: how many records the manifest says that the part holds; raises CorruptPack where it does not.
+        """Open the part; raises CorruptPack unless it matches the manifest.
 
-        readahead: whether the kernel may read ahead; False suits random reads of packs larger than memory.
+        Args:
+            path: The file or folder.
+            schema: The fields of the manifest.
+            samples: The number of records in the manifest.
+            readahead: Whether the kernel may read ahead; False suits random reads of packs larger than memory.
         """
         self.path = path
         self.schema = schema
@@ -168,16 +180,16 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, row: int, names: Sequence[str]) -> Record:
-        """The named fields of one record; raises CorruptPack."""
+        """Return the named fields of one record; raises CorruptPack."""
 
     def values(self, rows: Sequence[int], name: str) -> Sequence[Buffer]:
-        """One field of many records; raises CorruptPack."""
+        """Return one field of many records; raises CorruptPack."""
         return [self.read(row, (name,))[name] for row in rows]
 
     def files(self) -> Iterator[bytes]:
-        """The relative path of every file of a part that is a folder; raises CorruptPack."""
+        """Yield the relative path of every file of a folder part; raises CorruptPack."""
         return iter(())
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back; may be called twice, and while buffers that were read still live."""
+        """Release everything; may be called twice, and while returned buffers are in use."""

@@ -1,14 +1,16 @@
 """BasicSR LMDB: an LMDB of image files per part, with meta_info.txt, which BasicSR opens by the part's path.
 
-Layout of `part-00000.lmdb/` (BasicSR asks for that suffix; see also `_foreign_part`):
-    data.mdb             LMDB data format 1: key: the sample's name, value: the bytes of the image's file
-    meta_info.txt        a line `name.png (height,width,channels) 1` for each sample, in the order of the keys
-    values.npz           where images lie, and every other field
+Layout of `part-00000.lmdb/` (BasicSR requires this suffix; see also `_foreign_part`):
 
-BasicSR's own tool stores PNG at a compression level, the number at the end of a line; its reader decodes whatever
-OpenCV does, whatever the line says. It cuts a line at its first dot to have the key: a name is the key of the sample
-without its suffix, other dots are `_`. A name that another sample has, or that is too long for LMDB, gets the row's
-number. There is no place for a label.
+| file          | content                                                                                             |
+|---------------|-----------------------------------------------------------------------------------------------------|
+| data.mdb      | LMDB data format 1: key: the sample's name, value: the bytes of the image's file                    |
+| meta_info.txt | a line `name.png (height,width,channels) 1` for each sample, in the order of the keys               |
+| values.npz    | the places of the images, and every other field                                                     |
+
+The tool cuts a line at its first dot to get the key. So a name is the key of the sample without its suffix, with other
+dots as `_`. A name that is taken, or too long for LMDB, gets the row's number. The last number of a line is the PNG
+compression level of the tool's own writer; its reader decodes any format of OpenCV. The tool has no labels.
 Source: BasicSR 1.4, scripts/data_preparation/create_lmdb.py and data/data_util.py (paired_paths_from_lmdb).
 """
 
@@ -17,27 +19,28 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 
 from packer.errors import DamagedImage
-from packer.formats._foreign_lmdb import MOST_KEY_BYTES, ForeignLMDBWriter
+from packer.formats._foreign_lmdb import ForeignLMDBWriter
 from packer.formats._foreign_part import IMAGE, ForeignLayout, ForeignReader, in_slot_image
 from packer.images import sniff
+from packer.layouts.lmdb_pages import MOST_KEY_BYTES
 from packer.schema import KEY, MOST_PIXELS, Schema
 
 SUFFIX = ".lmdb"
 _META = "meta_info.txt"
-_ROW_BYTES = 24  # of what a name gets besides
+_NUMBER_BYTES = 24  # room for the row's number in a name
 
 LAYOUT = ForeignLayout("BasicSR", "data.mdb", (_META,), in_slot_image)
 
 
 class Writer(ForeignLMDBWriter):
-    """See the module; the names of a part are kept until it is finished."""
+    """Puts each image under a name; the names of a part are kept until it is finished."""
 
     layout = LAYOUT
     slots = (IMAGE._replace(is_needed=True),)
 
     @classmethod
     def shown(cls, schema: Schema) -> Mapping[str, str]:
-        return {KEY: KEY} | {field.name: field.slot for field in schema if field.slot is not None}
+        return {KEY: KEY, **super().shown(schema)}
 
     def _begin(self, payload_bytes: int) -> None:
         super()._begin(payload_bytes)
@@ -61,18 +64,18 @@ class Writer(ForeignLMDBWriter):
 
 
 def _names(key: bytes, row: int) -> Iterator[bytes]:
-    """What a sample may be called, the best first."""
+    """Yield possible names of a sample, the best first."""
     stem = re.sub(rb"\.[A-Za-z0-9]{1,5}$", b"", key)
     plain = re.sub(rb"[.\0-\x1f]", b"_", stem).strip()
     if plain and len(plain) <= MOST_KEY_BYTES:
         yield plain
-    short = plain[: MOST_KEY_BYTES - _ROW_BYTES]
+    short = plain[: MOST_KEY_BYTES - _NUMBER_BYTES]
     yield b"%s~%d" % (short, row)
     yield from (b"%s~%d~%d" % (short, row, number) for number in count(1))
 
 
 def _size(image: bytes) -> tuple[int, int, int]:
-    """Height, width and channels of an image; zeros where it is none."""
+    """Return the height, width and channels of an image; zeros if its header is damaged."""
     try:
         header = sniff(image, MOST_PIXELS)
     except DamagedImage:

@@ -1,24 +1,29 @@
 """Caffe LMDB: an LMDB of Datum per part, a folder with data.mdb, which Caffe and DALI open by the part's path.
 
 Layout of `part-00000/` (see also `_foreign_part`):
-    data.mdb             LMDB data format 1, one unnamed database, an entry for each sample and no other: readers count
-                         and parse all of them. Key `%08d_` of the row and the sample's key, value a Datum
-                         (packer.layouts.datum) of the image's file, its label and its size
-    values.npz           where images lie, and every other field
 
-A key has at most 511 bytes: a longer one ends with 16 hex digits of a hash of all of it. The label is the whole number
-in the slot label, an int32; 0 where no field is it. Caffe and other libraries that lock leave a lock.mdb behind, DALI
-does not.
+| file       | content                                                                                                |
+|------------|--------------------------------------------------------------------------------------------------------|
+| data.mdb   | LMDB data format 1, one unnamed database with one entry per sample and no other: readers count all     |
+|            | key: `%08d_` of the row, and the sample's key. If it has more than 511 bytes, it is cut and ends with  |
+|            | 16 hex digits of its hash                                                                              |
+|            | value: a Datum (packer.layouts.datum) of the image's file, its label and its size                      |
+| values.npz | the places of the images, and every other field                                                        |
+
+The label is the whole number in the slot label, an int32; 0 if no field has the slot. Caffe and other libraries that
+lock leave a lock.mdb; DALI does not.
+Source: Caffe, tools/convert_imageset.cpp.
 """
 
 import hashlib
 from collections.abc import Mapping
 
 from packer.errors import DamagedImage
-from packer.formats._foreign_lmdb import MOST_KEY_BYTES, ForeignLMDBWriter
+from packer.formats._foreign_lmdb import ForeignLMDBWriter
 from packer.formats._foreign_part import IMAGE, LABEL, ForeignLayout, ForeignReader, in_slot_image
 from packer.images import sniff
 from packer.layouts import datum
+from packer.layouts.lmdb_pages import MOST_KEY_BYTES
 from packer.schema import KEY, MOST_PIXELS, Schema
 
 SUFFIX = ""
@@ -27,7 +32,7 @@ LAYOUT = ForeignLayout("Caffe and DALI", "data.mdb", (), in_slot_image)
 
 
 class Writer(ForeignLMDBWriter):
-    """See the module."""
+    """Puts a Datum for each record."""
 
     layout = LAYOUT
     slots = (IMAGE._replace(is_needed=True), LABEL)
@@ -37,7 +42,7 @@ class Writer(ForeignLMDBWriter):
 
     @classmethod
     def shown(cls, schema: Schema) -> Mapping[str, str]:
-        return {KEY: KEY} | {field.name: field.slot for field in schema if field.slot is not None}
+        return {KEY: KEY, **super().shown(schema)}
 
     def _entry(self, row: int, values: Mapping[str, bytes]) -> tuple[bytes, bytes, int]:
         image = values[self._held[0]]
@@ -49,7 +54,7 @@ class Writer(ForeignLMDBWriter):
 
 
 def _size(image: bytes) -> tuple[int, int, int] | None:
-    """Channels, height and width of an image, as far as its header says them."""
+    """Return the channels, height and width of an image, or None if its header is damaged."""
     try:
         header = sniff(image, MOST_PIXELS)
     except DamagedImage:

@@ -1,13 +1,17 @@
-"""Efficient-PyTorch LMDB: an LMDB of pickled pairs per part, as xunge/pytorch_lmdb_imagenet lays it out.
+"""Efficient-PyTorch LMDB: an LMDB of pickled pairs per part.
 
 Layout of `part-00000/` (see also `_foreign_part`):
-    data.lmdb            LMDB data format 1 in one file, as these tools open it. Key: the row in decimal digits; value:
-                         the pickle of (bytes of the image's file, label). `__keys__`: the pickle of the list of keys,
-                         `__len__`: of their number, which is what these readers ask for
-    values.npz           where images lie, and every other field
 
-The pickles are written by hand (packer.layouts.pickled): protocol 3, bytes, a whole number and a tuple, nothing that
-calls anything. The label is the whole number in the slot label; 0 where no field is it.
+| file       | content                                                                                                |
+|------------|--------------------------------------------------------------------------------------------------------|
+| data.lmdb  | LMDB data format 1 in one file. Key: the row in decimal digits; value: the pickle of (bytes of the     |
+|            | image's file, label). `__keys__`: the pickled list of keys; `__len__`: their pickled number. The       |
+|            | tool's readers require both                                                                            |
+| values.npz | the places of the images, and every other field                                                        |
+
+The pickles are written by hand (packer.layouts.pickled): protocol 3, bytes, a whole number and a tuple. They call
+nothing. The label is the whole number in the slot label, or 0 if no field has the slot.
+Source: github.com/xunge/pytorch_lmdb_imagenet.
 """
 
 from collections.abc import Mapping
@@ -16,7 +20,6 @@ from packer.errors import InvalidRequest
 from packer.formats._foreign_lmdb import ForeignLMDBWriter
 from packer.formats._foreign_part import IMAGE, LABEL, ForeignLayout, ForeignReader, in_slot_image
 from packer.layouts import pickled
-from packer.schema import Schema
 
 SUFFIX = ""
 _KEYS, _LENGTH = b"__keys__", b"__len__"
@@ -26,15 +29,11 @@ LAYOUT = ForeignLayout("Efficient-PyTorch's readers", "data.lmdb", (), in_slot_i
 
 
 class Writer(ForeignLMDBWriter):
-    """See the module."""
+    """Puts a pickled pair for each record."""
 
     layout = LAYOUT
     slots = (IMAGE._replace(is_needed=True), LABEL)
     needs_label = True
-
-    @classmethod
-    def shown(cls, schema: Schema) -> Mapping[str, str]:
-        return {field.name: field.slot for field in schema if field.slot is not None}
 
     def _check(self, values: Mapping[str, bytes]) -> None:
         size = len(values[self._held[0]])

@@ -1,23 +1,26 @@
 """N5: a container of arrays in blocks per part, which tensorstore, z5py, zarr-python 2 and Java's N5 open.
 
 Layout of `part-00000/` (see also `_foreign_part`):
-    data.n5/attributes.json            {"n5": "4.0.0"}
-    data.n5/<field>/attributes.json    dimensions, blockSize, dataType, compression raw
-    data.n5/<field>/.../<k>            block k (packer.layouts.n5_blocks): some rows of the array [n, *shape]; the last
-                                       one is as short as what is left
-    values.npz                         numbers, once more as the codec has them; every field that is no such array
 
-An array of N5 has one shape and one dtype, so a field is one where its encoded values are the numbers of one shape:
-codec raw, which images get here unless the user names another, of the one shape that they all have. Those of other
-shapes are refused when a conversion is planned. What N5 has no place for (keys, texts, JSON, points of any number,
-float16, an image whose codec the user named) is in values.npz alone. bool is uint8.
-The array of the field in the slot image is called `image`, that of the label `label`, others as their field; `_` is
-put behind a name that is taken.
+| file                              | content                                                                         |
+|-----------------------------------|---------------------------------------------------------------------------------|
+| `data.n5/attributes.json`         | {"n5": "4.0.0"}                                                                 |
+| `data.n5/<field>/attributes.json` | dimensions, blockSize, dataType, compression raw                                |
+| `data.n5/<field>/.../<k>`         | block k (packer.layouts.n5_blocks): some rows of the array [n, *shape]; the     |
+|                                   | last block has the remaining rows                                               |
+| values.npz                        | every field that is not an array of N5, and the numbers, which readers get from |
+|                                   | here: a block would be opened for 8 bytes                                       |
 
-Blocks are not compressed, since a row of one that is would cost unpacking all of it. They have 64 rows: fewer of large
-images, so that tools can hold one, and more of small values, which would be a file for each 64 of them.
-A block is mapped when a value of it is read, its size compared first, and up to 256 of a part stay mapped. N5 is
-big-endian and packer little: numbers of several bytes are turned on the way; images of 8 bits are read as they are.
+An array of N5 has one shape and one dtype. So a field is an array if its encoded values are numbers of one shape, as
+with codec raw, the default for images here. Images of several shapes are refused before a conversion. N5 has no place
+for keys, texts, JSON, points of any number, float16, and images of other codecs. bool is stored as uint8.
+The array of the slot image is named `image`, that of the slot label `label`, others as their field. `_` is appended to
+a name that is taken.
+
+Blocks are not compressed, because one row of a compressed block costs unpacking it. A block has 64 rows. It has fewer
+if images are large, so that tools can hold it, and more if values are small, to have fewer files.
+A block is mapped when a value of it is read, and up to 256 blocks of a part stay mapped. N5 is big-endian: numbers of
+several bytes are swapped, and images of 8 bit are read unchanged.
 """
 
 import os
@@ -31,8 +34,9 @@ import numpy as np
 
 from packer.errors import InvalidRequest
 from packer.formats import base
-from packer.formats._foreign_part import IMAGE, LABEL, TABLE, ForeignLayout, ForeignReader, ForeignWriter, Places
-from packer.formats._part_folder_reader import PartFolderReader
+from packer.formats._folder_part import TABLE
+from packer.formats._foreign_part import IMAGE, LABEL, ForeignLayout, ForeignReader, ForeignWriter, Places
+from packer.formats._part_files import PartFiles
 from packer.layouts import n5_blocks
 from packer.layouts.n5_blocks import Attributes
 from packer.schema import Schema
@@ -41,13 +45,21 @@ SUFFIX = ""
 _DATA, _ATTRIBUTES = "data.n5", "attributes.json"
 _ROWS = 64
 _MOST_BYTES = 64 << 20  # of a block of several rows
-_LEAST_BYTES = 1 << 20  # of a block, where that takes more than 64 rows
-_MOST_MAPPED = 256  # blocks of a part; a process has some 65 000 mappings
+_LEAST_BYTES = 1 << 20  # of a block
+_MOST_MAPPED = 256  # blocks of a part; a process has about 65 000 mappings
 _STORED_AS = {name: name for name in n5_blocks.DTYPES} | {"bool": "uint8"}
 
 
 class BlockedField(NamedTuple):
-    """How the values of a field lie in N5. dtype: as the codec has them; stored: as N5 has them."""
+    """A field that is an array of N5.
+
+    Attributes:
+        name: Name of the array.
+        dtype: Dtype of the encoded values, little-endian.
+        stored: Dtype in N5, big-endian.
+        shape: Shape of one value.
+        rows: Values per block.
+    """
 
     name: str
     dtype: np.dtype[np.generic]
@@ -60,16 +72,16 @@ class BlockedField(NamedTuple):
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
 
     def block(self, number: int, samples: int) -> tuple[int, ...]:
-        """The shape of a block of an array of so many samples."""
+        """Return the shape of a block of an array with `samples` rows."""
         return (min(self.rows, samples - number * self.rows), *self.shape)
 
     def block_bytes(self, number: int, samples: int) -> int:
-        """The size of a block's file."""
+        """Return the size of a block's file."""
         lengths = self.block(number, samples)
         return len(n5_blocks.block_header(lengths)) + lengths[0] * self.row_bytes
 
     def path(self, number: int) -> str:
-        """A block's file, below the part."""
+        """Return the path of a block's file, below the part."""
         return f"{_DATA}/{self.name}/{n5_blocks.block_path((number, *(0 for _ in self.shape)))}"
 
     def attributes(self, samples: int) -> Attributes:
@@ -77,7 +89,7 @@ class BlockedField(NamedTuple):
 
 
 def blocked(schema: Schema) -> dict[str, BlockedField]:
-    """The fields that are arrays of N5; hidden ones are none."""
+    """Return the fields that are arrays of N5; hidden fields are not."""
     found: dict[str, BlockedField] = {}
     for field in schema:
         array = None if field.hidden else schema.stored_form(field.name).array
@@ -93,12 +105,12 @@ def blocked(schema: Schema) -> dict[str, BlockedField]:
 
 
 def _rows(row_bytes: int) -> int:
-    """How many rows a block has."""
+    """Return the number of rows of a block."""
     return max(min(_ROWS, _MOST_BYTES // row_bytes), _LEAST_BYTES // row_bytes, 1)
 
 
 def _held(schema: Schema) -> tuple[str, ...]:
-    """Arrays, but for numbers: a file for the label of a sample would be opened for 8 bytes."""
+    """Return the arrays that are read from blocks: all but numbers."""
     return tuple(name for name in blocked(schema) if schema[name].kind != "number")
 
 
@@ -120,7 +132,7 @@ class Writer(ForeignWriter):
 
     def _begin(self, payload_bytes: int) -> None:
         self._blocked = blocked(self.schema)
-        self._open: dict[str, IO[bytes]] = {}  # of each array the last block
+        self._last: dict[str, IO[bytes]] = {}  # the last block of each array
         for name, field in self._blocked.items():
             if field.block_bytes(0, 1) > n5_blocks.MOST_FILE_BYTES:
                 raise InvalidRequest(
@@ -142,40 +154,40 @@ class Writer(ForeignWriter):
             number, within = divmod(row, field.rows)
             if not within:
                 self._end_block(name)
-                self._open[name] = self._make(field.path(number))
-                self._open[name].write(n5_blocks.block_header((field.rows, *field.shape)))
-            self._open[name].write(_turned(values[name], field.dtype))
+                self._last[name] = self._make(field.path(number))
+                self._last[name].write(n5_blocks.block_header((field.rows, *field.shape)))
+            self._last[name].write(_swapped(values[name], field.dtype))
 
     def _end_block(self, name: str) -> None:
-        """Close the last block of an array, whose header must be true by now."""
-        file = self._open.pop(name, None)
+        """Close the last block of an array; its header must be final."""
+        file = self._last.pop(name, None)
         if file is not None:
             file.close()
-            self._files.remove(file)
+            self._owned.remove(file)
 
     def _complete(self) -> None:
         for name, field in self._blocked.items():
-            if name in self._open:
-                self._open[name].seek(0)
+            if name in self._last:
+                self._last[name].seek(0)
                 last = (self._samples - 1) // field.rows
-                self._open[name].write(n5_blocks.block_header(field.block(last, self._samples)))
+                self._last[name].write(n5_blocks.block_header(field.block(last, self._samples)))
             self._end_block(name)
-            said = n5_blocks.dataset_attributes(field.attributes(self._samples))
-            self._make(f"{_DATA}/{field.name}/{_ATTRIBUTES}").write(said)
+            attributes = n5_blocks.dataset_attributes(field.attributes(self._samples))
+            self._make(f"{_DATA}/{field.name}/{_ATTRIBUTES}").write(attributes)
         (self.path / _DATA).mkdir(exist_ok=True)
         self._make(f"{_DATA}/{_ATTRIBUTES}").write(n5_blocks.root_attributes())
 
 
-def _turned(value: base.Buffer, dtype: np.dtype[np.generic]) -> base.Buffer:
-    """The numbers of a value in the other order of bytes."""
+def _swapped(value: base.Buffer, dtype: np.dtype[np.generic]) -> base.Buffer:
+    """Return the numbers of a value in the other byte order."""
     if dtype.itemsize == 1:
         return value
-    turned: bytes = np.frombuffer(value, dtype).byteswap().tobytes()
-    return turned
+    swapped: bytes = np.frombuffer(value, dtype).byteswap().tobytes()
+    return swapped
 
 
 class _Spans(NamedTuple):
-    """What a read of a value needs to know of its array. folder: the path of a block without its number."""
+    """The facts that a read of a value needs; `folder` is the path of a block without its number."""
 
     folder: bytes
     dtype: np.dtype[np.generic]
@@ -190,9 +202,10 @@ class _Spans(NamedTuple):
 
 
 class Reader(ForeignReader):
-    """Reads a value from its block; see the module."""
+    """Reads a value from its block."""
 
     layout = LAYOUT
+    _folder: PartFiles | None = None
 
     @classmethod
     def side_files(cls, schema: Schema) -> Sequence[str]:
@@ -207,8 +220,8 @@ class Reader(ForeignReader):
         super().__init__(path, schema, samples=samples, readahead=readahead)
 
     def _data(self, folder: int, places: Places, *, readahead: bool) -> memoryview:
-        """Nothing: a block is opened when a value of it is read."""
-        self._folder = PartFolderReader(self.path)
+        """Return an empty buffer: a block is opened when a value of it is read."""
+        self._folder = PartFiles(self.path, folder)
         return memoryview(b"")
 
     def _value(self, view: memoryview, name: str, row: int) -> base.Buffer:
@@ -222,10 +235,12 @@ class Reader(ForeignReader):
             size = header_bytes + min(rows, self.samples - number * rows) * row_bytes
             block = self._map(path, size)
         start = header_bytes + within * row_bytes
-        return _turned(block[start : start + row_bytes], dtype)
+        return _swapped(block[start : start + row_bytes], dtype)
 
     def _map(self, path: bytes, size: int) -> memoryview:
-        """A block; the one that was mapped longest ago makes room."""
+        """Map a block, in the place of the one that was mapped first."""
+        if self._folder is None:
+            raise InvalidRequest(f"{self.path}: the reader is closed; open it again")
         block = self._folder.mapped(path, size)
         with self._lock:
             while len(self._mapped) >= _MOST_MAPPED:
@@ -245,4 +260,5 @@ class Reader(ForeignReader):
         super().close()
         with self._lock:
             self._mapped.clear()
-        self._folder.close()
+        if self._folder is not None:
+            self._folder.close()

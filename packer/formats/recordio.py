@@ -1,16 +1,21 @@
-"""RecordIO: a .rec file per part as MXNet's im2rec writes it, with its index and its list; DALI reads it, too.
+"""RecordIO: a .rec file per part as MXNet's im2rec writes it, with its index and its list. DALI reads it too.
 
 Layout of `part-00000/` (see also `_foreign_part`):
-    data.rec             frames (packer.layouts.recordio_frames) of im2rec's header, labels and the image's bytes
-    data.idx             a line `row<TAB>offset` for each record
-    data.lst             a line `row<TAB>label ...<TAB>key` for each record
-    values.npz           where images lie, and every other field
 
-The image is the field in the slot image. The label is the field in the slot label: one whole number is the header's
-float32, which holds it exactly up to 2^24; float32 numbers of one shape, such as the corners of a rectangle, are the
-labels behind the header, and their count its flag. Without such a field it is 0.
-Where an image holds the magic number at a multiple of 4 of its record, that is cut there, as dmlc-core does: its place
-then has a size below zero, and its bytes are joined when they are read.
+| file       | content                                                                                                |
+|------------|--------------------------------------------------------------------------------------------------------|
+| data.rec   | frames (packer.layouts.recordio_frames) of im2rec's header, labels and the image's bytes               |
+| data.idx   | a line `row<TAB>offset` for each record                                                                |
+| data.lst   | a line `row<TAB>label ...<TAB>key` for each record                                                     |
+| values.npz | the places of the images, and every other field                                                        |
+
+The image is the field in the slot image. The label is the field in the slot label, or 0 if no field has the slot:
+* One whole number is the header's float32, which is exact up to 2^24.
+* float32 numbers of one shape, such as the corners of a rectangle, follow the header, and their count is its flag.
+
+A record is split where it contains the magic number at a multiple of 4, as in dmlc-core. The place of its image then
+has a negative size, and the bytes are joined when they are read.
+Source: packer.layouts.recordio_frames; MXNet, tools/im2rec.py.
 """
 
 from collections.abc import Mapping
@@ -26,7 +31,7 @@ from packer.schema import KEY, Field, Schema
 SUFFIX = ""
 _DATA, _INDEX, _LIST = "data.rec", "data.idx", "data.lst"
 _FRAME_BYTES = 8
-_RECORD_BYTES = 40  # of a record, besides image and labels, about
+_RECORD_BYTES = 40  # about, of a record without image and labels
 _EXACT = 1 << 24  # float32 holds every whole number up to it
 
 
@@ -39,7 +44,7 @@ LAYOUT = ForeignLayout("MXNet and DALI", _DATA, (_INDEX, _LIST), in_slot_image)
 
 
 class Writer(ForeignWriter):
-    """Appends a record, and a line to index and list."""
+    """Appends a record, and a line to the index and the list."""
 
     layout = LAYOUT
     needs_label = True
@@ -55,7 +60,7 @@ class Writer(ForeignWriter):
 
     @classmethod
     def shown(cls, schema: Schema) -> Mapping[str, str]:
-        return {KEY: KEY} | {field.name: field.slot for field in schema if field.slot is not None}
+        return {KEY: KEY, **super().shown(schema)}
 
     def _begin(self, payload_bytes: int) -> None:
         self._file, self._index, self._list = self._make(_DATA), self._make(_INDEX), self._make(_LIST)
@@ -71,7 +76,7 @@ class Writer(ForeignWriter):
             raise InvalidRequest(f"{self.path}: a record of {size:,} bytes, RecordIO holds at most {MOST_BYTES:,}")
 
     def _labels(self, values: Mapping[str, bytes]) -> float | list[float]:
-        """One label, or some."""
+        """Return one label, or a list."""
         if self._label is None:
             return 0.0
         numbers = np.frombuffer(values[self._label], self._dtype)
@@ -79,7 +84,7 @@ class Writer(ForeignWriter):
 
     def _append(self, row: int, values: Mapping[str, bytes]) -> None:
         labels, image = self._labels(values), values[self._image]
-        # DALI reads a header in one piece, which the magic number would cut
+        # DALI does not join a header that the magic number splits
         header = image_header(labels, 0 if row == MAGIC else row)
         data = header + image
         cuts = magic_places(data)
@@ -97,18 +102,18 @@ class Writer(ForeignWriter):
 
 
 def _shown(label: float) -> str:
-    """As im2rec's lists have it."""
+    """Return a label in the form of im2rec's lists."""
     return f"{label:.6f}" if label.is_integer() else repr(label)
 
 
 def _path(key: bytes, row: int) -> bytes:
-    """What the list calls a record: its key, where that can stand in a line."""
+    """Return the path of a record in the list: its key, or the row if the key cannot be part of a line."""
     is_plain = key.strip() and not any(byte < ord(" ") for byte in key)
     return key if is_plain and key == key.strip() else b"%08d" % row
 
 
 class Reader(ForeignReader):
-    """See `_foreign_part`; joins what the magic number cut."""
+    """Joins records that the magic number splits; see `_foreign_part`."""
 
     layout = LAYOUT
 

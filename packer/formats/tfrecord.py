@@ -1,16 +1,21 @@
-"""TFRecord: a file of tf.train.Example per part, which TensorFlow, vahidk's tfrecord and DALI read, with its index.
+"""TFRecord: a file of tf.train.Example per part, with its index. TensorFlow, vahidk's tfrecord and DALI read it.
 
 Layout of `part-00000/` (see also `_foreign_part`):
-    data.tfrecord        frames (packer.layouts.tfrecord_frames) of Examples (packer.layouts.example), a feature a field
-    data.tfrecord.idx    a line `offset length` for each record, as tfrecord2idx writes it
-    values.npz           where values lie; the whole numbers, which an Example holds as varints; hidden fields
 
-The features are called as the fields, but for those in a slot: image is `image/encoded`, label `image/class/label`.
-What they are, packer.layouts.example says. Numbers of one shape: whole ones (kind number) are an Int64List, those of
-uint64 as the int64 of the same bits, float32 ones a FloatList. Lists of any length of kind number: int64 are an
-Int64List, float32 a FloatList, which is what they become when the file is read. All else is a BytesList of one, the
-encoded value as it is. Every record has every feature, each with the count that its shape or its value says.
-Parts written before lists of any length were such hold them as bytes; they are read as ever.
+| file              | content                                                                                         |
+|-------------------|-------------------------------------------------------------------------------------------------|
+| data.tfrecord     | frames (packer.layouts.tfrecord_frames) of Examples (packer.layouts.example), one feature per   |
+|                   | field                                                                                           |
+| data.tfrecord.idx | a line `offset length` for each record, as tfrecord2idx writes it                               |
+| values.npz        | the places of values; whole numbers, which an Example contains as varints; hidden fields        |
+
+A feature has the name of its field, or in a slot: `image/encoded` for image, `image/class/label` for label.
+* Whole numbers of one shape (kind number), and int64 lists of any length, are an Int64List. A uint64 is stored as the
+  int64 with the same bits.
+* float32 numbers of one shape, and float32 lists of any length, are a FloatList.
+* Any other value is a BytesList of one: the encoded value, unchanged.
+
+Every record has every feature. Earlier versions of packer wrote lists of any length as bytes; such parts are readable.
 """
 
 from collections.abc import Mapping
@@ -27,19 +32,19 @@ SUFFIX = ""
 _DATA = "data.tfrecord"
 _INDEX = "data.tfrecord.idx"
 _CALLED = {"image": "image/encoded", "label": "image/class/label"}
-_LISTS = ("int64", "float32")  # of any length, that a feature holds natively
-_VARINT_BYTES = 10  # at most
-_FRAMING_BYTES = 64  # of a record and each of its features, about
-_MOST_BYTES = (1 << 31) - (1 << 20)  # of one record, names of features included: protobuf reads no larger message
+_LISTS = ("int64", "float32")  # dtypes of lists that a feature holds
+_VARINT_BYTES = 10
+_FRAMING_BYTES = 64  # about, per record and per feature
+_MOST_BYTES = (1 << 31) - (1 << 20)  # of one record: the limit of protobuf messages
 
 
 def features(schema: Schema) -> dict[str, str]:
-    """Field -> the name of its feature; hidden fields have none."""
+    """Return the feature name of each field that is not hidden."""
     return {field.name: _CALLED.get(field.slot or "", field.name) for field in schema if not field.hidden}
 
 
 def dtype_of(schema: Schema, name: str) -> np.dtype[np.generic] | None:
-    """The dtype of the numbers of a field, if its feature is a list of numbers; None where it is bytes."""
+    """Return the dtype of a field whose feature is a list of numbers, or None if the feature is bytes."""
     form = schema.stored_form(name)
     if form.array is not None:
         dtype = np.dtype(form.array[0]).newbyteorder("<")
@@ -50,13 +55,13 @@ def dtype_of(schema: Schema, name: str) -> np.dtype[np.generic] | None:
 
 
 def _held(schema: Schema) -> tuple[str, ...]:
-    """All but the whole numbers, and hidden fields."""
+    """Return all fields but whole numbers and hidden fields."""
     dtypes = {name: dtype_of(schema, name) for name in features(schema)}
     return tuple(name for name, dtype in dtypes.items() if dtype is None or dtype.kind == "f")
 
 
 def _held_before(schema: Schema) -> tuple[str, ...]:
-    """As `_held`, and lists of whole numbers, which were bytes."""
+    """Return the held fields of earlier parts: also lists of whole numbers, which were bytes."""
     now = _held(schema)
     return tuple(name for name in features(schema) if name in now or schema.stored_form(name).array is None)
 
@@ -81,12 +86,12 @@ class Writer(ForeignWriter):
     @classmethod
     def notes(cls, schema: Schema) -> tuple[str, ...]:
         kept = [name for name in features(schema) if schema[name].kind == "number" and dtype_of(schema, name) is None]
-        bare = f"{', '.join(kept)}: bytes, as the codec raw lays numbers out, and no FloatList or Int64List"
+        bare = f"{', '.join(kept)}: bytes in the layout of the codec raw, not a FloatList or Int64List"
         declared = (f"{called!r}: {_declaration(schema, name)}" for name, called in features(schema).items())
         return (
             *super().notes(schema),
             *([bare] if kept else []),
-            f"of which DALI (from nvidia.dali import tfrecord) takes some: features={{{', '.join(declared)}}}",
+            f"for DALI (from nvidia.dali import tfrecord), any of these: features={{{', '.join(declared)}}}",
         )
 
     def _begin(self, payload_bytes: int) -> None:
@@ -123,7 +128,7 @@ class Writer(ForeignWriter):
 
 
 def _declaration(schema: Schema, name: str) -> str:
-    """How DALI's fn.readers.tfrecord is told of a feature."""
+    """Return the declaration of a feature for DALI's fn.readers.tfrecord."""
     dtype = dtype_of(schema, name)
     if dtype is None:
         return 'tfrecord.FixedLenFeature((), tfrecord.string, "")'

@@ -1,21 +1,27 @@
-"""WebDataset: a tar file per part whose members of one name are a sample, with DALI's index and that of wids.
+"""WebDataset: a tar file per part whose members of one name are a sample, with the indexes of DALI and wids.
 
 Layout of `part-00000/` (see also `_foreign_part`):
-    data.tar             a member for each field of each sample, those of a sample one after the other, in ustar, not
-                         compressed (packer.layouts.tar); times, rights and owners are the same for all
-    data.idx             DALI's index: `v1.2 SAMPLES`, then a line per sample: suffix, offset of the data, size and name
-                         of each member
-    shardindex.json      wids's index: the shard, how many samples and bytes it has
-    values.npz           where values lie; whole numbers, keys and hidden fields
 
-A member is called NAME.SUFFIX: NAME is the key in letters that no reader takes apart (see `MemberNames`), SUFFIX says
-how the member is read:
-    slot image           the suffix of the image's file: jpg, png ...
-    slot label           cls, in decimal digits
-    whole numbers        <field>.cls
-    arrays of one shape  <field>.npy: a header, and the encoded value
-    images             <field>.<suffix of its file>, text <field>.txt, JSON <field>.json
-    all else             <field>.bin: the encoded value, such as points of any number: their float32 numbers, x and y
+| file            | content                                                                                           |
+|-----------------|---------------------------------------------------------------------------------------------------|
+| data.tar        | a member for each field of each sample, sample after sample, in ustar, not compressed             |
+|                 | (packer.layouts.tar); times, permissions and owners are the same for all                          |
+| data.idx        | DALI's index: `v1.2 SAMPLES`, then a line per sample: suffix, offset of the data, size and name   |
+|                 | of each member                                                                                    |
+| shardindex.json | wids's index: the shard, its number of samples and bytes                                          |
+| values.npz      | the places of values; whole numbers, keys and hidden fields                                       |
+
+A member has the name NAME.SUFFIX. NAME is the key in letters that no reader splits (see `MemberNames`).
+
+| field               | SUFFIX                                                                                        |
+|---------------------|-----------------------------------------------------------------------------------------------|
+| slot image          | the suffix of the image's file: jpg, png ...                                                  |
+| slot label          | cls, in decimal digits                                                                        |
+| whole numbers       | `<field>.cls`                                                                                 |
+| arrays of one shape | `<field>.npy`: a header, and the encoded value                                                |
+| images              | `<field>.<suffix of its file>`; text `<field>.txt`; JSON `<field>.json`                       |
+| other values        | `<field>.bin`: the encoded value, such as the float32 x and y of points of any number         |
+
 Source: webdataset e0953f9 (base_plus_ext, group_by_keys, tariterators); DALI, tools/wds2idx.py.
 """
 
@@ -35,7 +41,7 @@ from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 
 SUFFIX = ""
 _DATA, _INDEX, _SHARDS = "data.tar", "data.idx", "shardindex.json"
-_MEMBER_BYTES = 800  # of a member, header and padding, about
+_MEMBER_BYTES = 800  # about, of the header and padding of a member
 _BY_KIND = {"text": "txt", "json": "json"}
 _MOST_NAME = tar.MOST_NAME_BYTES
 
@@ -45,12 +51,12 @@ def _is_whole(field: Field) -> bool:
 
 
 def _held(schema: Schema) -> tuple[str, ...]:
-    """All but the whole numbers, the key, and hidden fields."""
+    """Return all fields but whole numbers, the key, and hidden fields."""
     return tuple(field.name for field in schema if not (field.hidden or field.name == KEY or _is_whole(field)))
 
 
 def prefixes(schema: Schema) -> dict[str, str]:
-    """Field -> what its suffix begins with, lower case as readers make it; empty for the two slots."""
+    """Return the first part of each field's suffix, in lower case as readers make it; empty for the two slots."""
     found: dict[str, str] = {}
     for field in schema:
         if field.hidden or field.name == KEY:
@@ -67,7 +73,7 @@ LAYOUT = ForeignLayout("WebDataset readers", _DATA, (_INDEX, _SHARDS), _held)
 
 
 class Writer(ForeignWriter):
-    """Appends a member for each field; the index is written in lines meanwhile, its first line at the end."""
+    """Appends a member for each field. The index is written at the end, because its first line has the count."""
 
     layout = LAYOUT
     slots = (IMAGE, LABEL)
@@ -120,7 +126,7 @@ class Writer(ForeignWriter):
         self._place([spans[held] for held in self._held])
 
     def _member(self, field: Field, value: bytes) -> tuple[str, str, bytes, bytes]:
-        """Suffix, field, header and content of a member."""
+        """Return the suffix, field, header and content of a member."""
         prefix = self._prefixes[field.name]
         before, last = b"", _suffix(self.schema, field.name, value)
         if _is_whole(field):
@@ -139,7 +145,7 @@ class Writer(ForeignWriter):
 
 
 def _suffix(schema: Schema, name: str, value: bytes) -> str:
-    """The last suffix of a member that is no whole number."""
+    """Return the last suffix of a member that is not a whole number."""
     field, form = schema[name], schema.stored_form(name)
     if field.kind in _BY_KIND:
         return _BY_KIND[field.kind]
@@ -150,26 +156,26 @@ def _suffix(schema: Schema, name: str, value: bytes) -> str:
 
 
 class MemberNames:
-    """The names of a part's samples, in the order of its rows; 8 bytes are kept of each in a set.
+    """Chooses the names of a part's samples, in the order of its rows; keeps 8 bytes per name in a set.
 
-    The key without the suffix of a file, in letters, digits, `-`, `_` and `/`: readers cut a name at its first dot, and
-    the index of DALI at spaces. Where that is another sample's, too long or nothing, the row's number comes in:
+    A name is the key without the suffix of a file, in letters, digits, `-`, `_` and `/`. Readers cut a name at its
+    first dot, and the index of DALI at spaces. The row's number is added if the name is taken, too long or empty:
         cat/a.b.jpg -> cat/a_b      cat/a.b.png -> cat/a_b-7  because of the one before     ../__x__.jpg -> x__
     """
 
     def __init__(self, *, most_suffix: int) -> None:
-        """most_suffix: bytes of the longest suffix that a name gets, dot included."""
+        """Reserve `most_suffix` bytes of a name for its longest suffix, including the dot."""
         self._most = _MOST_NAME - most_suffix
         self._taken: set[bytes] = set()
 
     def take(self, key: bytes, row: int) -> bytes:
-        """The name of a row."""
+        """Return the name of a row."""
         for name in self._candidates(key, row):
             mark = hashlib.blake2b(name, digest_size=8).digest()
             if mark not in self._taken:
                 self._taken.add(mark)
                 return name
-        raise InvalidRequest(f"row {row}: no name is left for it; use another format")
+        raise InvalidRequest(f"row {row}: every name for it is taken; use another format")
 
     def _candidates(self, key: bytes, row: int) -> Iterator[bytes]:
         stem = re.sub(rb"\.[A-Za-z0-9]{1,5}$", b"", key)

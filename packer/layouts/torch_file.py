@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
-from packer.files.zip_archive import ZIP_ERRORS, Archive, ArchiveEntry
+from packer.layouts.zip_archive import ZIP_ERRORS, Archive, ArchiveEntry
 
 _ZIP_MAGIC = b"PK\x03\x04"
 _LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the pickled number that files of torch before 1.6 begin with

@@ -21,7 +21,7 @@ from packer.errors import CorruptPack, StorageError
 from packer.formats.base import Reader
 from packer.pack.manifest import Part
 from packer.schema import Schema
-from packer.system import process_descriptors  # noqa: F401  whose hooks of fork are to be registered before ours are
+from packer.system import closed_after_fork  # noqa: F401  its fork hooks must be registered before those of this module
 
 Key = tuple[int, int]
 

@@ -26,8 +26,8 @@ from packer.files.folder_handle import FolderHandle
 from packer.files.storage_errors import failing, free_bytes
 from packer.remote.range_locks import HeldRange, RangeLocks
 from packer.staging.user_folder import UserFolder, is_digest
+from packer.system.closed_after_fork import closed_after_fork
 from packer.system.machine_limits import Machine
-from packer.system.process_descriptors import process_descriptors
 
 _LOCKS = "locks"
 _UNFINISHED = re.compile(r"\.fetching-([0-9]+)")
@@ -67,7 +67,7 @@ class Lease:
         """Let go of the file; may be called twice."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            process_descriptors.close(descriptor)
+            closed_after_fork.close(descriptor)
 
 
 class CachedName(NamedTuple):
@@ -159,9 +159,9 @@ class CacheFolder:
                     os.utime(descriptor)
                 return Lease(self.path(file), descriptor)
         except BaseException:
-            process_descriptors.close(descriptor)
+            closed_after_fork.close(descriptor)
             raise
-        process_descriptors.close(descriptor)
+        closed_after_fork.close(descriptor)
         return None
 
     @contextmanager
@@ -272,7 +272,7 @@ class CacheFolder:
                     # who has opened it and waits for the lock would keep its blocks until it runs again
                     os.ftruncate(descriptor, 0)
                 finally:
-                    process_descriptors.close(descriptor)
+                    closed_after_fork.close(descriptor)
         except (FileNotFoundError, BlockingIOError):
             return False
         with suppress(StorageError), self._opened() as top:  # where something is left in them
@@ -318,14 +318,14 @@ class Claim:
         On a full disk others' files are removed. Raises StorageError where that does not help.
         """
         with self._cache._opened() as top:  # of this module
-            descriptor = process_descriptors.opened(lambda: self._new(top))
+            descriptor = closed_after_fork.opened(lambda: self._new(top))
             try:
                 self._allocate(descriptor, size, spared)
                 yield descriptor
             finally:
                 if self._temporary:
                     top.remove(self._temporary)
-                process_descriptors.close(descriptor)
+                closed_after_fork.close(descriptor)
 
     def _new(self, top: FolderHandle) -> int:
         descriptor = top.new_unnamed_file()
@@ -368,7 +368,7 @@ class Claim:
                 else:
                     top.link_unnamed_file(descriptor, above, name)
                 self._held.resize(1)
-        copy = process_descriptors.opened(lambda: os.dup(descriptor))
+        copy = closed_after_fork.opened(lambda: os.dup(descriptor))
         return Lease(path, copy)
 
 
@@ -383,7 +383,7 @@ def _nothing() -> None:
 def _opened_file(above: FolderHandle, name: str, flags: int) -> int:
     """A descriptor of what has that name; raises FileNotFoundError, UnsafePath for a link, StorageError."""
     try:
-        return process_descriptors.opened(lambda: os.open(name, flags, dir_fd=above.descriptor))
+        return closed_after_fork.opened(lambda: os.open(name, flags, dir_fd=above.descriptor))
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -17,7 +17,7 @@ from pathlib import Path
 from packer.errors import InvalidRequest, StorageError
 from packer.files.folder_handle import FolderHandle
 from packer.files.storage_errors import failing
-from packer.system.process_descriptors import process_descriptors
+from packer.system.closed_after_fork import closed_after_fork
 
 _GETLK, _SETLK, _SETLKW = 36, 37, 38  # F_OFD_...
 _FLOCK = struct.Struct("hhqqi0q")  # type, whence, start, length, pid
@@ -46,7 +46,7 @@ class HeldRange:
         """Unlock; may be called twice."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            process_descriptors.close(descriptor)
+            closed_after_fork.close(descriptor)
 
 
 class RangeLocks:
@@ -65,7 +65,7 @@ class RangeLocks:
         descriptor = self._opened()
         if _set(self._path, descriptor, fcntl.F_RDLCK if is_shared else fcntl.F_WRLCK, start, 1):
             return HeldRange(self._path, descriptor, start, 1)
-        process_descriptors.close(descriptor)
+        closed_after_fork.close(descriptor)
         return None
 
     @contextmanager
@@ -76,7 +76,7 @@ class RangeLocks:
             _set(self._path, descriptor, fcntl.F_WRLCK, start, 1, wait=True)
             yield
         finally:
-            process_descriptors.close(descriptor)
+            closed_after_fork.close(descriptor)
 
     def held(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Start and length of each lock in that range of bytes, whoever has it; raises StorageError."""
@@ -84,12 +84,12 @@ class RangeLocks:
         try:
             return sorted(_held(self._path, descriptor, start, stop))
         finally:
-            process_descriptors.close(descriptor)
+            closed_after_fork.close(descriptor)
 
     def _opened(self) -> int:
         with failing(self._path, "open"), FolderHandle.at(self._folder) as folder:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            return process_descriptors.opened(
+            return closed_after_fork.opened(
                 lambda: os.open(self._name, flags, 0o600, dir_fd=folder.descriptor),
             )
 

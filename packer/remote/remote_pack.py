@@ -25,8 +25,8 @@ from packer.remote.part_cache import FileFetched, PackFile, PartCache
 from packer.remote.part_fetcher import PartFetcher
 from packer.stores.store import Store, StoreOptions
 from packer.stores.url import StoreURL, parse, path_or_url
+from packer.system.byte_sizes import parse_size
 from packer.system.parallel import ordered_map
-from packer.system.size_text import parse_size
 
 _INDEX_FETCHES = 4  # at once, of a dozen of files that are small for most packs: each waits for an answer
 

@@ -19,12 +19,13 @@ import pytest
 
 import packer
 from packer.cli import main, registry
-from packer.cli._shared_options import parse_size, size_text
+from packer.cli._shared_options import parse_size
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import CorruptPack, InvalidRequest, StorageError
 from packer.files.progress_bar import ProgressBar
 from packer.pack import manifest
 from packer.sources._options import OPTIONS
+from packer.system.byte_sizes import size_text
 from packer.system.progress_callback import ProgressCounter
 from tests.support import source_trees
 from tests.support.command_line import called, run

@@ -305,7 +305,7 @@ def test_an_array_outside_the_file_is_refused(tmp_path: Path, offset: int, size_
     places = {arrays(schema, "x", size_bytes)[0]: ArraySpan(offset, size_bytes)}
     with (
         (tmp_path / "part").open("rb") as file,
-        pytest.raises(CorruptPack, match="values of field 'x' lie outside the file"),
+        pytest.raises(CorruptPack, match="field 'x' is outside the file"),
         mapping(tmp_path / "part", file.fileno(), readahead=True) as mapped,
     ):
         MappedRecords(tmp_path / "part", mapped, schema=schema, places=places)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from packer.formats._part_folder_reader import map_file
+from packer.formats._part_files import map_file
 from tests.support.descriptors import open_files
 
 

@@ -269,7 +269,7 @@ def test_images_of_one_size_become_their_pixels(tmp_path: Path) -> None:
     for row in range(70):
         expected = packer.images.decode((root / dataset.key(row)).read_bytes(), "image")
         assert np.array_equal(dataset[row]["image"], expected)
-    assert "N5 readers will find: image, label; kept beside, where it does not look: key" in notes
+    assert "N5 readers will find: image, label; in values.npz alone, which it does not read: key" in notes
     found = extract(tmp_path / "a.pack", tmp_path / "back")
     assert (found.exact, found.reencoded) == (0, 70)
 
@@ -308,7 +308,7 @@ def test_images_of_several_sizes_are_refused_with_what_would_be_lost(tmp_path: P
     assert packer.open(tmp_path / "a.pack").schema["image"].shape == (20, 16, 3)
     notes: list[str] = []
     convert(root, tmp_path / "b.pack", to="n5", codecs={"image": "encoded"}, on_note=notes.append)
-    assert "N5 readers will find: label; kept beside, where it does not look: key, image" in notes
+    assert "N5 readers will find: label; in values.npz alone, which it does not read: key, image" in notes
     extract(tmp_path / "b.pack", tmp_path / "back")
     assert source_trees.tree(tmp_path / "back") == source_trees.tree(root)
 

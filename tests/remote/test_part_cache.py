@@ -18,8 +18,8 @@ from packer.errors import CorruptPack, InvalidRequest, StorageError, StoreError,
 from packer.files.folder_handle import FolderHandle
 from packer.remote.cache_folder import CachedName, CacheFolder, in_blocks
 from packer.remote.part_cache import FileFetched, PackFile, PartCache
+from packer.system.closed_after_fork import closed_after_fork
 from packer.system.machine_limits import Machine, Mount
-from packer.system.process_descriptors import process_descriptors
 from tests.support import small_disks
 from tests.support.stored_files import (
     DIGEST,
@@ -70,7 +70,7 @@ def test_a_part_is_fetched_once_and_is_what_the_manifest_says(base: Path, source
     assert source.fetches() == {"part-00002.pth": 1}
     assert whole_files(cache, PARTS) == ["part-00002.pth"]
     assert cache.folder.used_bytes() == BLOCKS
-    assert len(process_descriptors) == 0
+    assert len(closed_after_fork) == 0
 
 
 @pytest.mark.one_in(2)
@@ -461,7 +461,7 @@ def test_an_error_of_the_disk_is_named(base: Path, source: FileSource, monkeypat
     monkeypatch.setattr(os, "posix_fallocate", fail)
     with pytest.raises(StorageError, match=r"part-00000.pth: cannot read or write in the cache: Input/output error"):
         read(cache, PARTS[0])
-    assert len(process_descriptors) == 0
+    assert len(closed_after_fork) == 0
 
 
 def test_nothing_is_left_of_a_pack_that_has_made_room(base: Path, source: FileSource) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from packer.formats._columns import Array
-from packer.formats._zip_arrays import header
+from packer.formats._folder_part import header
 from tests.support.hostile_packs import Case, cases_of, in_part
 from tests.support.hostile_parts import COMMAND, Reduce
 

@@ -1,7 +1,7 @@
 """Zip tree: the files in a zip file; stored members are read by offset, deflated members are unpacked.
 
-packer.files.zip_archive checks the positions of members. Every read compares size and crc32 with those of the archive,
-so that no member unpacks to more than its stated size.
+packer.layouts.zip_archive checks the positions of members. Every read compares size and crc32 with those of the
+archive, so that no member unpacks to more than its stated size.
 """
 
 import os
@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from packer.errors import BadInput, printable
-from packer.files.zip_archive import ZIP_ERRORS, Archive
+from packer.layouts.zip_archive import ZIP_ERRORS, Archive
 from packer.sources._trees.archive_tree import ArchiveTree, Members, place_of
 from packer.sources.records._random_access_files import FileBytes, OpenFile
 

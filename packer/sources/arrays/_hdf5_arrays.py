@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput, PackerError
-from packer.files.hdf5_storage import H5_ERRORS, is_hard_link, lies_elsewhere, open_read_only
+from packer.files.hdf5_safety import H5_ERRORS, is_hard_link, lies_elsewhere, open_read_only
 from packer.sources._message_texts import shown
 from packer.sources.arrays._stored_array import ArrayForm, BlockedArray, Kept, SpanArray, StoredArray, Unread
 from packer.sources.base import Extent

@@ -1,7 +1,7 @@
 """NPZ: numpy.savez files that others made, whose arrays have a row for each sample, such as MedMNIST's and mnist.npz.
 
 Nothing is unpickled: arrays of Python objects are skipped. Fields, tables and splits:
-packer.sources.arrays._array_source. Layouts: packer.files.npy_arrays, packer.files.zip_archive.
+packer.sources.arrays._array_source. Layouts: packer.files.npy_arrays, packer.layouts.zip_archive.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from packer.errors import BadInput
 from packer.files.npy_arrays import read_header
-from packer.files.zip_archive import ZIP_ERRORS, Archive, ArchiveEntry
+from packer.layouts.zip_archive import ZIP_ERRORS, Archive, ArchiveEntry
 from packer.sources._message_texts import shown
 from packer.sources.arrays._array_source import ArraySource
 from packer.sources.arrays._stored_array import ArrayForm, SpanArray, StoredArray, Unread

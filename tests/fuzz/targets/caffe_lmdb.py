@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packer.errors import PackerError
 from packer.formats.lmdb import BTree
-from packer.layouts import lmdb_page_walk
+from packer.layouts import lmdb_pages
 from packer.layouts.datum import parse
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.records._random_access_files import OpenFile
@@ -55,7 +55,7 @@ def check(data: bytes) -> None:
 def _compare(path: Path, data: bytes) -> None:
     """What is found one after the other is found by its key, too, where the other reader takes the file."""
     file = OpenFile(SourceRoot(path.parent), path.name)
-    entries = list(lmdb_page_walk.entries(file))
+    entries = list(lmdb_pages.entries(file))
     if not data:
         return
     with mmap.mmap(-1, len(data)) as mapped:
@@ -63,7 +63,7 @@ def _compare(path: Path, data: bytes) -> None:
         tree = BTree(path, mapped)
         try:
             for entry in entries[:200]:
-                if entry.size <= 1 << 20 and tree.find(entry.key) != file.read(entry.offset, entry.size):
+                if tree.value_of(entry.key) != file.read(entry.offset, entry.size):
                     raise Disagreement(f"{entry}")
         finally:
             tree.close()

@@ -43,7 +43,7 @@ def check(data: bytes) -> None:
         mapped[:] = data
         tree = BTree(Path("fuzz.lmdb"), mapped)
         try:
-            tree.find(b"packer")
+            tree.value_of(b"packer")
             for number in (*range(64), (1 << 64) - 1):
                 value = tree.value(number)
                 if value is not None:

@@ -49,15 +49,15 @@ def check(data: bytes) -> None:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
             tree = BTree(path, mapped)
             try:
-                if tree.entries != len(entries):
-                    raise Disagreement(f"{tree.entries} entries, {len(entries)} were written")
+                if tree.count != len(entries):
+                    raise Disagreement(f"{tree.count} entries, {len(entries)} were written")
                 for key, value in entries.items():
-                    if tree.find(key) != value or (
+                    if tree.value_of(key) != value or (
                         len(key) == 8 and bytes(tree.value(int.from_bytes(key, "big"))) != value
                     ):
                         raise Disagreement(f"another value of key {key.hex()}")
                 for key in (b"", b"\0", b"\xff" * 9, b"packer", *(key + b"\0" for key in list(entries)[:9])):
-                    if key not in entries and tree.find(key) is not None:
+                    if key not in entries and tree.value_of(key) is not None:
                         raise Disagreement(f"a value of key {key.hex()}, which is not there")
             finally:
                 tree.close()

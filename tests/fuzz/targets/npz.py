@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from packer.formats import _zip_arrays as zip_arrays
 from packer.formats._columns import MappedRecords, arrays, mapping
+from packer.formats._folder_part import find_arrays, save
 from tests.fuzz.scratch import written
 from tests.fuzz.target import Disagreement
 from tests.support import built_packs
@@ -36,14 +36,14 @@ def seeds() -> Iterator[bytes]:
     values |= {"blob.offsets": bytes(24), "label": bytes(16)}
     with tempfile.TemporaryDirectory() as folder:
         contents = {name: (_ARRAYS[name], bytearray(value)) for name, value in values.items()}
-        zip_arrays.save(Path(folder) / "a.npz", contents, schema=_SCHEMA, samples=_SAMPLES)
+        save(Path(folder) / "a.npz", contents, schema=_SCHEMA, samples=_SAMPLES)
         yield (Path(folder) / "a.npz").read_bytes()
 
 
 def check(data: bytes) -> None:
     path = written("fuzz.npz", data)
     with path.open("rb") as file, mapping(path, file.fileno(), readahead=True) as mapped:
-        places = zip_arrays.places(path, mapped, file, _ARRAYS, schema=_SCHEMA, samples=_SAMPLES)
+        _, places = find_arrays(path, mapped, file, [_ARRAYS], schema=_SCHEMA, samples=_SAMPLES)
         rows = MappedRecords(
             path, mapped, schema=_SCHEMA, places={_ARRAYS[name]: place for name, place in places.items()}
         )

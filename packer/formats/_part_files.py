@@ -1,7 +1,7 @@
-"""Part folder reader: the files of a part that is a folder of many, opened beneath it and compared with their size.
+"""Part files: reads the many files of a part that is a folder, each compared with its expected size.
 
-`read` maps nothing, so a file that is cut meanwhile is an error and never a signal. `mapped` is for large files of many
-values. Neither keeps a descriptor open: a part may have more files than a process may have open.
+`read` copies a file, so a file that is cut meanwhile raises an error instead of a signal. `mapped` maps a large file
+that contains many values. Neither keeps a descriptor: a part may have more files than a process may have open.
 """
 
 import ctypes
@@ -15,47 +15,41 @@ from pathlib import Path
 
 from packer.errors import CorruptPack, OutOfMemory, PackerError, StorageError
 from packer.files.safe_paths import open_beneath
-from packer.formats._columns import OF_THE_MACHINE
+from packer.formats._columns import is_machine_error
 from packer.system.buffer_pool import BufferPool, pageable
 
-MOST_FILE_BYTES = (1 << 32) - 1  # of one value: what BMP and LMDB have numbers for, and more than any image
-_MOST_FREE = 8  # pieces of memory that wait for the next file
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MOST_FILE_BYTES = (1 << 32) - 1  # of one value: the limit of BMP and LMDB, and larger than any image
+_MOST_FREE = 8  # buffers that wait for the next file
 
 
 class _Memory(threading.local):
-    """What a thread reads into: its own, since that is in its core's caches."""
+    """The buffers of a thread. They are not shared, because they are in the caches of the thread's core."""
 
     def __init__(self) -> None:
         self.buffers = BufferPool(_MOST_FREE, new=pageable)
 
 
-class PartFolderReader:
-    """The files of a part that is a folder; may be read by many threads.
+class PartFiles:
+    """The files of a part that is a folder. Thread-safe.
 
-    A file is opened beneath the folder, and must be a plain one of the expected size, which is compared before a byte
-    is read.
+    A file is opened beneath the folder. It must be a regular file of the expected size, which is compared first.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Raises OSError where there is no such folder, or a link."""
+    def __init__(self, path: Path, folder: int) -> None:
+        """Duplicate the descriptor of the open folder; `path` is for messages."""
         self.path = path
-        self._root = os.open(path, _FOLDER)
+        self._root = os.dup(folder)
         self._memory = _Memory()
 
-    def open(self, path: bytes) -> int:
-        """A descriptor of a file, for reading; raises OSError."""
-        return open_beneath(self._root, path)
-
     def read(self, path: bytes, size_bytes: int) -> memoryview:
-        """The content of a file of that size, in memory that is used again when nobody holds it.
+        """Return the content of a file, in memory that is reused after the last view of it ends.
 
-        Raises StorageError, OutOfMemory, and CorruptPack for anything but a plain file of that size.
+        Raises StorageError, OutOfMemory, and CorruptPack unless `path` is a regular file of this size.
         """
         try:
             descriptor = self._opened(path, size_bytes)
             try:
-                if size_bytes > MOST_FILE_BYTES:  # which may be a hole in a disk, and memory that the system promises
+                if size_bytes > MOST_FILE_BYTES:  # may be a hole, and memory that the system only promises
                     raise ValueError(f"file of {size_bytes} bytes, expected at most {MOST_FILE_BYTES}")
                 return self._content(descriptor, size_bytes)
             finally:
@@ -64,7 +58,7 @@ class PartFolderReader:
             raise self._failure(path, error) from error
 
     def mapped(self, path: bytes, size_bytes: int) -> memoryview:
-        """The content of a file of that size, at least one byte, mapped while a slice lives; raises as `read`."""
+        """Map a file of at least one byte; it stays mapped while a slice exists. Raises the errors of `read`."""
         try:
             descriptor = self._opened(path, size_bytes)
             try:
@@ -75,7 +69,7 @@ class PartFolderReader:
             raise self._failure(path, error) from error
 
     def _opened(self, path: bytes, size_bytes: int) -> int:
-        """A descriptor of a plain file of that size; raises OSError, ValueError."""
+        """Return a descriptor of a regular file of this size; raises OSError, ValueError."""
         descriptor = open_beneath(self._root, path)
         try:
             status = os.fstat(descriptor)
@@ -89,27 +83,24 @@ class PartFolderReader:
         return descriptor
 
     def _failure(self, path: bytes, error: Exception) -> PackerError:
-        """The error of packer that stands for another."""
-        where = self._where(path)
+        """Return the PackerError for an error."""
+        where = f"{self.path}/{os.fsdecode(path)}"
         if isinstance(error, OutOfMemory):
             return OutOfMemory(f"{where}: cannot read: {error}")
         if not isinstance(error, OSError):
             return CorruptPack(f"{where}: {error}; copy the pack again")
-        if error.errno in OF_THE_MACHINE:
+        if is_machine_error(error):
             return StorageError(f"{where}: cannot read: {error.strerror}; see its permissions and disk")
         cause = "missing" if error.errno == errno.ENOENT else f"cannot be opened as a file: {error.strerror}"
         return CorruptPack(f"{where}: {cause}; copy the pack again")
-
-    def _where(self, path: bytes) -> str:
-        return f"{self.path}/{os.fsdecode(path)}"
 
     def _content(self, descriptor: int, size_bytes: int) -> memoryview:
         try:
             data = self._memory.buffers.take(size_bytes)
         except MemoryError as error:
-            raise OutOfMemory(f"a file of {size_bytes:,} bytes does not fit the memory that is left") from error
+            raise OutOfMemory(f"a file of {size_bytes:,} bytes does not fit the free memory") from error
         done = 0
-        while done < size_bytes:  # once is the rule
+        while done < size_bytes:
             count = os.readv(descriptor, (data[done:],))
             if not count:
                 missing = size_bytes - done
@@ -118,7 +109,7 @@ class PartFolderReader:
         return data.toreadonly()
 
     def close(self) -> None:
-        """Give the descriptor back; may be called twice."""
+        """Close the folder; may be called twice."""
         if self._root >= 0:
             os.close(self._root)
         self._root = -1
@@ -134,10 +125,10 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 def map_file(descriptor: int, size_bytes: int) -> memoryview:
-    """Map the first bytes of an open file, at least one, read-only, until the last slice is gone; raises OSError.
+    """Map the first bytes of an open file, at least one, read-only, until the last slice ends; raises OSError.
 
-    Python's mmap keeps a descriptor of its own until 3.13, so a process could map no more files than it may open. The
-    file must contain that many bytes: reading beyond its end, also after it was cut, ends the process.
+    Python's mmap keeps a descriptor of its own until 3.13, so a process could map only as many files as it may open.
+    The file must contain this many bytes: a read beyond its end ends the process, also after the file was cut.
     """
     start = _C.mmap(None, size_bytes, mmap.PROT_READ, mmap.MAP_PRIVATE, descriptor, 0)
     if start == _FAILED:
