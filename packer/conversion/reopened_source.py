@@ -21,7 +21,7 @@ from packer.conversion.plan import Plan
 from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError
 from packer.files.safe_paths import components
 from packer.geometry import Resize, View, identity
-from packer.images.backends import pillow
+from packer.images.backends import pillow_other_formats as pillow
 from packer.pack.extra_files import ChosenExtras
 from packer.pack.reader import Pack
 from packer.pack.source_paths import SELECTED, SourcePath, SourcePaths, asked_of_source, conversions

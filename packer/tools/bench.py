@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from packer.errors import PackerError
 from packer.system.resource_usage import cpu_seconds
-from packer.tools.report import Panel, ToolReport, bar_chart, table
+from packer.tools.report import ChartPanel, ToolReport, bar_chart, table
 from packer.tools.sweep import Answer, Say, SweepRow, cold_notes, sweep
 from packer.tools.workload import STOCK, LoaderSetting, Subject, images, samples_in
 
@@ -232,7 +232,7 @@ def figure(rows: Sequence[BenchRow]) -> Any:
         groups.setdefault((row.subject.name, row.setting.loader), []).append(row)
     fastest = best(rows)
     panels = [
-        Panel(
+        ChartPanel(
             title=loader,
             xlabel=group[0].setting.noun,
             ticks=[str(row.setting.workers) for row in group],

@@ -33,7 +33,7 @@ from packer.formats.base import Record
 from packer.geometry import View
 from packer.geometry.warp import warp
 from packer.schema import PIXEL_KINDS, Field
-from packer.tools.report import Panel, ToolReport, bar_chart, table
+from packer.tools.report import ChartPanel, ToolReport, bar_chart, table
 from packer.tools.workload import Subject, subjects
 
 STAGES = ("read", "crc", "decode", "warp", "transform", "collate", "copy")
@@ -366,4 +366,4 @@ def figure(found: Profile, *, title: str, verdict: str) -> Any:
         label: [found.seconds.get((stage, of), 0.0) / found.samples * 1e3 for stage in stages]
         for of, label in labels.items()
     }
-    return bar_chart([Panel("", "", stages, stacks)], ylabel="ms per sample", title=title, below=verdict)
+    return bar_chart([ChartPanel("", "", stages, stacks)], ylabel="ms per sample", title=title, below=verdict)

@@ -153,7 +153,7 @@ def save_figure(figure: Any, path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Panel:
+class ChartPanel:
     """One panel of a bar chart, with stacked bars next to each other.
 
     Attributes:
@@ -173,7 +173,7 @@ class Panel:
     marked: int | None = None
 
 
-def bar_chart(panels: Sequence[Panel], *, ylabel: str, mark: str = "", title: str = "", below: str = "") -> Any:
+def bar_chart(panels: Sequence[ChartPanel], *, ylabel: str, mark: str = "", title: str = "", below: str = "") -> Any:
     """Draw panels next to each other with one y axis; each label has the same color in all of them.
 
     Args:
@@ -202,7 +202,7 @@ def bar_chart(panels: Sequence[Panel], *, ylabel: str, mark: str = "", title: st
     return drawn
 
 
-def _draw_panel(axes: Any, panel: Panel, colors: Mapping[str, str], mark: str) -> dict[str, Any]:
+def _draw_panel(axes: Any, panel: ChartPanel, colors: Mapping[str, str], mark: str) -> dict[str, Any]:
     """Draw a panel, and return a bar of each label for the legend."""
     positions = range(len(panel.ticks))
     totals = [0.0] * len(panel.ticks)

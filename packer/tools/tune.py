@@ -22,7 +22,7 @@ from torch import zeros
 from torch.utils.data import Dataset, get_worker_info
 
 from packer.errors import InvalidRequest
-from packer.tools.report import Panel, ToolReport, bar_chart, table
+from packer.tools.report import ChartPanel, ToolReport, bar_chart, table
 from packer.tools.sweep import Answer, Say, SweepRow, cold_notes, sweep
 from packer.tools.workload import LOADERS, STOCK, LoaderSetting, Subject, evenly, load_function
 
@@ -371,7 +371,7 @@ def figure(rows: Sequence[TuneRow], plan: LoopPlan) -> Any:
     best = recommended(rows)
     groups = [group for loader in LOADERS if (group := [row for row in rows if row.setting.loader == loader])]
     panels = [
-        Panel(
+        ChartPanel(
             title=group[0].setting.loader,
             xlabel=group[0].setting.noun,
             ticks=[str(row.setting.workers) for row in group],

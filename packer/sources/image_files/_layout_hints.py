@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import shell_word
-from packer.images.backends import pillow
+from packer.images.backends import pillow_other_formats as pillow
 from packer.sources._file_pattern import SidecarPattern
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources._name_words import (
