@@ -12,14 +12,14 @@ from packer.conversion.source_spec import SourceSpec
 from packer.geometry.parsing import parse
 from packer.system.parallel import usable_cores
 from packer.tools import bench
-from packer.tools.packing_candidates import DiskSpeed, Speeds, candidates, predict
+from packer.tools.packing_candidates import Speeds, candidates, predict
 from packer.tools.packing_trial import SourceSample, TrialRunner
 from packer.tools.workload import LoaderSetting, Subject
 
 WITHIN = 1.3
 GEOMETRY = "Resize((224, 224))"
 # a set of this size is in memory: neither its disk nor its room there has a part in the figures
-IN_MEMORY = Speeds(None, DiskSpeed(write=1e9, read=None, free_bytes=1 << 50), memory_bytes=1 << 50)
+IN_MEMORY = Speeds(write=1e9, read=None, free_bytes=1 << 50, memory_bytes=1 << 50)
 
 
 def compared(root: Path, scratch: Path, *, rounds: int, seconds: float) -> Iterator[tuple[str, float]]:
@@ -30,9 +30,9 @@ def compared(root: Path, scratch: Path, *, rounds: int, seconds: float) -> Itera
     through = LoaderSetting("Loader", usable_cores(), 32)
     geometry = parse(GEOMETRY)
     trials, sample = TrialRunner(scratch, through, geometry), SourceSample(SourceSpec("auto", {}).open(root)[0])
-    sizes, good = sample.sizes(geometry, None)
+    sizes = sample.sizes(geometry, None)
     for _ in range(rounds):
-        for group in candidates(sample.few, sizes, good):
+        for group in candidates(sample.few, sizes):
             for trial in trials.trials(sample.few, group, seconds=seconds):
                 how = trial.candidate
                 if how.format in ("hdf5", "pth") and how.codec != "raw":

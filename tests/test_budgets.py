@@ -38,6 +38,6 @@ def test_a_room_keeps_its_budget(room: str) -> None:
     budget, found = budgets()[room], size(room)
     row = f"packer/{room}: {found.lines} lines, {found.files} files; budget: {budget.lines} lines, {budget.files} files"
     assert found.lines <= budget.lines and found.files <= budget.files, (
-        f"{row}: find a simpler rule that makes the new code unnecessary; a commit that raises a budget gives the reason"
+        f"{row}: which simpler rule makes the new code unnecessary? A commit that raises a budget gives the reason"
     )
     assert found.lines + _SLACK >= budget.lines and found.files == budget.files, f"{row}: lower the budget"

@@ -1,4 +1,4 @@
-"""Every docstring and comment of `packer/` is written in the English of CONTRIBUTING.md, as far as patterns can check."""
+"""Docstrings and comments of `packer/` are written in the English of CONTRIBUTING.md, as far as patterns can check."""
 
 import ast
 import io
@@ -16,9 +16,8 @@ _MOST_WORDS = 25  # of a sentence
 _PHRASES = {
     r"whoever|nobody|somebody|anew|beside|kin|thereof|therein|hereby": "name the subject; again, next to, related",
     r"mend(s|ed|ing)?|settle[sd]?": "fix, resolve",
-    r"(is|are|was|were|be) (said|told)|as said|said above|(says|say|tells|tell|knows|know|asks|ask) (so|of|what|which|that|how|whether|where)": (
-        "returns, checks, contains, states, depends on"
-    ),
+    r"(is|are|was|were|be) (said|told)|as said|said above": "returns, checks, states",
+    r"(says?|tells?|knows?|asks?) (so|of|what|which|that|how|whether|where)": "returns, contains, depends on",
     r"(is|are|was|were) no (?!longer|more|less)[a-z]+": "negate the verb: is not a",
     r"(?<!such )as of|of which|such an?|that which|those which": "use the noun",
     r"by itself|apart|lies|lie|stands|stand": "automatically, separate, is",
@@ -26,7 +25,8 @@ _PHRASES = {
 }
 _PHRASE = {re.compile(rf"\b({phrase})\b", re.I): instead for phrase, instead in _PHRASES.items()}
 _BEGIN = re.compile(
-    r"^(Of|For this|What|Whoever|Who|Where|Nobody|None of|Those|That|Whether|As|So that|From where|How|Why|Nothing)\b(?! to )"
+    r"^(Of|For this|What|Whoever|Who|Where|Nobody|None of|Those|That|Whether|As|So that|From where|How|Why|Nothing)"
+    r"\b(?! to )"
 )
 _BEGIN_WITH = "begin with the subject: a verb (functions) or a noun phrase (classes, modules)"
 _CODE = re.compile(r"``.*?``|`[^`]*`")

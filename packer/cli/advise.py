@@ -42,7 +42,7 @@ PLACE = (Group.MAKE_A_PACK, 1)
     "sizes",
     callback=parse_names,
     metavar="N,WxH",
-    help="Sizes to store, as convert --resize has them.  [default: 2 and 8/7 times the geometry's]",
+    help="Sizes to store, as convert --resize has them.  [default: twice the geometry's]",
 )
 @click.option(
     "--seconds", type=click.FloatRange(min=1), default=30, show_default=True, help="About how long it may take."

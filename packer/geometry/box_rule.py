@@ -1,4 +1,4 @@
-"""Box rule: what becomes of boxes that a geometry moves out of the image, wholly or in part."""
+"""Box rule: clips or drops boxes that a geometry moves out of the image, completely or in part."""
 
 import math
 from dataclasses import dataclass
@@ -9,17 +9,20 @@ import numpy.typing as npt
 
 from packer.errors import InvalidRequest
 
-_SLACK_PX = 1e-3  # float32 holds the edges of moved boxes: one on the image's edge may lie behind it by rounding
+_SLACK_PX = 1e-3  # rounding of float32 may move the edge of a box past the edge of the image
 
 
 @dataclass(frozen=True)
 class BoxRule:
-    """What becomes of boxes that reach out of the image that is returned. Without a rule they stay as they are.
+    """Rule for boxes that extend beyond the returned image. Without a rule, boxes stay as they are.
 
-    clip: they are cut at 0, 0, width, height. least_visible: those are dropped of whose area less than this share,
-    0 < share <= 1, lies inside; None drops none. A box without area is dropped where its center lies outside, one that
-    is not finite never. min_side: a box with a shorter side, in px of the image and after the cut, is dropped: most
-    detectors fail on a box without width. With a box go its row of every field that belongs to it, and its polygons.
+    A dropped box takes its row of every related field and its polygons with it.
+
+    Attributes:
+        clip: Clip boxes to 0, 0, width, height.
+        least_visible: Drop boxes with a smaller share of their area inside the image, 0 < share <= 1. A box without
+            area is dropped if its center is outside. A box that is not finite is kept. None drops no box.
+        min_side: Drop boxes with a shorter side in px, after clipping. Most detectors fail on a box without width.
     """
 
     clip: bool = False
@@ -41,7 +44,12 @@ class BoxRule:
             raise InvalidRequest(f"BoxRule: min_side={side!r}: expected px above 0, or None, which drops no box")
 
     def visible(self, boxes: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[np.bool_]:
-        """bool (N,): which boxes stay, of (N, 4) x0, y0, x1, y1 in an image of that (height, width)."""
+        """Return bool (N,), True for boxes that stay.
+
+        Args:
+            boxes: (N, 4), x0, y0, x1, y1.
+            size: (height, width) of the image.
+        """
         stay: npt.NDArray[np.bool_] = np.ones(len(boxes), np.bool_)
         if self.min_side is not None:
             cut = np.asarray(self.clipped(boxes, size), np.float64).reshape(-1, 4)
@@ -63,7 +71,7 @@ class BoxRule:
         return stay
 
     def clipped(self, boxes: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any]:
-        """The boxes, cut at the image's edges where the rule says so; of the same dtype."""
+        """Return the boxes in the same dtype, clipped to the image if `clip` is set."""
         if not self.clip:
             return boxes
         height, width = size

@@ -1,43 +1,29 @@
-"""Parsing: a geometry as people write it, `RandomResizedCrop(224), RandomHorizontalFlip()`, without running any
-code.
-
-The folder `transforms` is the registry: every geometry that a file in it defines may be written by its name.
-"""
+"""Parsing: a geometry from text such as `RandomResizedCrop(224), RandomHorizontalFlip()`; runs no code of the text."""
 
 import ast
-import importlib
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from packer.errors import InvalidRequest
 from packer.geometry import transforms
-from packer.geometry.base import Geometry
-from packer.geometry.transforms.compose import Compose
+from packer.geometry.transforms import Compose, Geometry
 
 
 @cache
 def classes() -> dict[str, type[Geometry]]:
-    """The geometries that people write by their name; a Compose is written as a list, with commas."""
-    folder = Path(transforms.__path__[0])
-    modules = [
-        importlib.import_module(f"{transforms.__name__}.{path.stem}") for path in sorted(folder.glob("[!_]*.py"))
-    ]
+    """Return the geometries that have a name in the text; a Compose is written as a list, with commas."""
     return {
         name: found
-        for module in modules
-        for name, found in vars(module).items()
-        if isinstance(found, type)
-        and issubclass(found, Geometry)
-        and found.__module__ == module.__name__
-        and not name.startswith("_")
-        and found is not Compose
+        for name, found in vars(transforms).items()
+        if isinstance(found, type) and issubclass(found, Geometry) and found not in (Geometry, Compose)
     }
 
 
 def parse(text: str) -> Geometry:
-    """One geometry, or several in a row as a Compose; arguments are plain numbers, tuples and names. Raises
-    InvalidRequest.
+    """Make one geometry, or a Compose of several; arguments are plain numbers, tuples and names.
+
+    Raises:
+        InvalidRequest: The text is not a list of geometries, or an argument is wrong.
     """
     try:
         expression = ast.parse(text.strip(), mode="eval").body

@@ -1,10 +1,9 @@
-"""View: where each output pixel comes from.
+"""View: a 2x3 matrix from stored to output pixels, and moving points and boxes through it.
 
-A view is a 2x3 matrix from stored to output pixels. Coordinates are (x, y) with integer values at pixel centers, so
-that a resize by s is x' = s (x + 0.5) - 0.5. Everything that moves pixels is one such matrix; two of them multiply.
-Points and boxes are moved through it analytically. Points lie on pixel centers, which are whole numbers; the edges of
-a box lie between pixels, as COCO and torchvision have them: the box of a whole image is 0, 0, width, height. An edge
-at x is half a pixel before the center at x.
+Coordinates are (x, y) with integer values at pixel centers, so that a resize by s is x' = s (x + 0.5) - 0.5. Everything
+that moves pixels is one such matrix; two matrices multiply. Points have the coordinates of pixel centers. The edges of
+boxes are between pixels, as in COCO and torchvision: the box of a complete image is 0, 0, width, height. An edge at x
+is half a pixel before the center at x.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from packer.schema import Field
 
 Matrix = npt.NDArray[np.float64]
 
-# EXIF orientation (TIFF 6.0 / EXIF 2.3 tag 0x0112): a, b, d, e of (x, y) -> (a x + b y, d x + e y), before the shift
+# EXIF orientation, TIFF 6.0 and EXIF 2.3, tag 0x0112: a, b, d, e of the matrix
 _ORIENTATIONS = {
     1: (1, 0, 0, 1),
     2: (-1, 0, 0, 1),
@@ -30,10 +29,12 @@ _ORIENTATIONS = {
 
 
 class View(NamedTuple):
-    """A map of pixels: `matrix` holds a, b, c, d, e, f of x' = a x + b y + c and y' = d x + e y + f.
+    """Map from stored to output pixels.
 
-    size: (height, width) of the output in px. antialias: whether an image that shrinks is filtered first; without it,
-    it is plain bilinear interpolation, which looks at four stored pixels and no other.
+    Attributes:
+        matrix: a, b, c, d, e, f of x' = a x + b y + c and y' = d x + e y + f.
+        size: (height, width) of the output in px.
+        antialias: Filter an image before it shrinks. Otherwise each output pixel depends on four stored pixels only.
     """
 
     matrix: tuple[float, float, float, float, float, float]
@@ -46,40 +47,40 @@ class View(NamedTuple):
         return np.asarray(self.matrix, np.float64).reshape(2, 3)
 
     def then(self, other: "View") -> "View":
-        """This view followed by `other`: one view that does both."""
+        """Return one view that applies this view and then `other`."""
         a, b, c, d, e, f = self.matrix
         p, q, r, s, t, u = other.matrix
         product = (p * a + q * d, p * b + q * e, p * c + q * f + r, s * a + t * d, s * b + t * e, s * c + t * f + u)
         return View(product, other.size, self.antialias and other.antialias)
 
     def is_identity(self, height: int, width: int) -> bool:
-        """Whether the view leaves an image of that size as it is."""
+        """Return True if the view does not change an image of a size."""
         return self.matrix == (1.0, 0.0, 0.0, 0.0, 1.0, 0.0) and self.size == (height, width)
 
     def of(self, top: float, left: float, scale: float = 1.0) -> "View":
-        """The same view of a part of the image, taken at `scale`, whose first pixel is (top, left) at that scale."""
+        """Return the same view of a part of the image at `scale`, whose first pixel is (top, left) at that scale."""
         a, b, c, d, e, f = self.matrix
-        x, y = (left + 0.5) / scale - 0.5, (top + 0.5) / scale - 0.5  # where its pixel (0, 0) lies in the whole image
+        x, y = (left + 0.5) / scale - 0.5, (top + 0.5) / scale - 0.5  # its pixel (0, 0) in the complete image
         matrix = (a / scale, b / scale, a * x + b * y + c, d / scale, e / scale, d * x + e * y + f)
         return View(matrix, self.size, self.antialias)
 
 
 def identity(height: int, width: int) -> View:
-    """The view that changes nothing."""
+    """Return the view that changes nothing."""
     return View((1.0, 0.0, 0.0, 0.0, 1.0, 0.0), (height, width))
 
 
 def resized_crop(
     top: int, left: int, height: int, width: int, *, size: tuple[int, int], antialias: bool = True
 ) -> View:
-    """The view that crops a box of whole px and resizes it, as torchvision's functional resized_crop does."""
+    """Return the view that crops a box and resizes it, as torchvision's functional resized_crop does."""
     sy, sx = size[0] / height, size[1] / width
     # the box's edges (left - 0.5, ...) fall on the image's (-0.5, ...)
     return View((sx, 0.0, sx * (0.5 - left) - 0.5, 0.0, sy, sy * (0.5 - top) - 0.5), size, antialias)
 
 
 def upright(orientation: int, height: int, width: int) -> View:
-    """The view that shows a stored (height, width) image upright; orientation is the EXIF value 1-8."""
+    """Return the view that shows a stored (height, width) image upright; orientation is the EXIF value 1-8."""
     a, b, d, e = _ORIENTATIONS[orientation]
     size = (height, width) if b == 0 else (width, height)
     c = size[1] - 1 if a + b < 0 else 0
@@ -91,9 +92,15 @@ def upright(orientation: int, height: int, width: int) -> View:
 
 
 def move_points(points: npt.NDArray[Any], matrix: Matrix, *, edges: bool = False) -> npt.NDArray[np.float32]:
-    """float (..., 2) points x, y through a (2, 3) matrix; returns float32 of the same shape.
+    """Move points through a matrix.
 
-    edges: the points lie between pixels, as the edges of boxes do: those of polygons that outline pixels.
+    Args:
+        points: Float (..., 2), x and y.
+        matrix: (2, 3).
+        edges: Points are between pixels, as the edges of boxes are; such are polygons that outline pixels.
+
+    Returns:
+        float32 of the same shape.
     """
     given = np.asarray(points, np.float64)
     if edges:
@@ -102,14 +109,14 @@ def move_points(points: npt.NDArray[Any], matrix: Matrix, *, edges: bool = False
 
 
 def move_boxes(boxes: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float32]:
-    """float (N, 4) boxes x0, y0, x1, y1 through a matrix of pixel centers: the upright box around the moved corners."""
+    """Move boxes, (N, 4) x0, y0, x1, y1, and return the upright boxes around the moved corners, float32 (N, 4)."""
     corners = np.asarray(boxes, np.float64).reshape(-1, 4)[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
     moved = (corners - 0.5) @ matrix[:, :2].T + matrix[:, 2] + 0.5
     return np.concatenate([moved.min(axis=1), moved.max(axis=1)], axis=1).astype(np.float32)
 
 
 def move_values(field: Field, values: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[Any]:
-    """The points, boxes or areas of a field through a matrix."""
+    """Move the points, boxes or areas of a field through a matrix."""
     if field.is_area:
         (a, b), (d, e) = matrix[:, :2].tolist()
         scaled: npt.NDArray[Any] = values * abs(a * e - b * d)

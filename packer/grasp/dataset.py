@@ -21,8 +21,7 @@ from packer.datasets.batch_decoder import Take, take_new
 from packer.datasets.pack_dataset import Indices, PackDataset, Transform, location_of
 from packer.errors import CorruptPack, InvalidRequest, UnknownKey, WrongType, printable
 from packer.geometry import Geometry, View, draw
-from packer.geometry.transforms.rotate import rotated
-from packer.geometry.transforms.zoom import zoomed
+from packer.geometry.transforms import rotated, zoomed
 from packer.grasp import targets
 from packer.grasp.item_decoder import (
     DEPTH,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.geometry import View, resized_crop
-from packer.geometry.transforms.rotate import rotated
+from packer.geometry.transforms import rotated
 from packer.geometry.warp.axis_aligned import axis_aligned_steps, inside, needed
 from packer.grasp.targets import Frame
 from packer.system.thread_scratch import ThreadScratch

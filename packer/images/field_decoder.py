@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import DamagedImage
 from packer.geometry import View
 from packer.images.backends import strict_jpeg
 from packer.images.decode import DEFAULT_OPTIONS, DecodeOptions, decode
@@ -210,10 +209,7 @@ class Decoder:
 
     def _decode_whole(self, buffer: Buffer, found: Header, out: Any) -> Pixels:
         pixels = np.empty((found.height, found.width, 3), np.uint8) if out is None else out
-        try:
-            strict_jpeg.library().decode(buffer, pixels, fast_dct=self._fast_dct)
-        except DamagedImage as error:
-            strict_jpeg.decode_with_end(buffer, found, pixels, error, fast_dct=self._fast_dct)
+        strict_jpeg.decode(buffer, found, pixels, fast_dct=self._fast_dct)
         return pixels
 
     def _in_two_steps(

@@ -239,7 +239,7 @@ def _convert_band(planes: Planes, top: int, left: int, made: Pixels) -> None:
     height, width = made.shape[:2]
     y = planes.y[top : top + height, left : left + width]
     if planes.cb is None or planes.cr is None:
-        _copy_unless_same(made, cv2.merge([y, y, y], made))
+        image.copy_unless_same(made, cv2.merge([y, y, y], made))
         return
     cb, cr = _enlarged(planes.cb, planes.cr, top, left, (height, width))
     _join(y, cb, cr, _joined_planes.of(height, width).pixels, made)
@@ -248,7 +248,7 @@ def _convert_band(planes: Planes, top: int, left: int, made: Pixels) -> None:
 def _join(y: Pixels, cb: Pixels, cr: Pixels, pixels: Plane, made: Pixels) -> None:
     """Convert planes of one size. pixels: memory for them side by side."""
     cv2.merge([y, cb, cr], pixels)
-    _copy_unless_same(made, cv2.transform(pixels, _MATRIX, dst=made))
+    image.copy_unless_same(made, cv2.transform(pixels, _MATRIX, dst=made))
 
 
 def _enlarged(cb: Plane, cr: Plane, top: int, left: int, size: tuple[int, int]) -> tuple[Plane, Plane]:
@@ -268,7 +268,7 @@ def _enlarged(cb: Plane, cr: Plane, top: int, left: int, size: tuple[int, int]) 
     np.copyto(memory.rows, memory.pairs)
     memory.doubled[:, 0], memory.doubled[:, -1] = memory.doubled[:, 1], memory.doubled[:, -2]
     filtered = cv2.GaussianBlur(memory.flat, (3, 3), 0, dst=memory.filtered, borderType=cv2.BORDER_REPLICATE)
-    _copy_unless_same(memory.filtered, filtered)
+    image.copy_unless_same(memory.filtered, filtered)
     at, across = 1 + top - 2 * first_row, left - 2 * first
     blue, red = memory.planes[:, at : at + height, across : across + width]
     return blue, red
@@ -305,9 +305,9 @@ def _axis_aligned(planes: Planes, steps: AxisAlignedSteps, made: Pixels, *, anti
     else:
         _scale(planes, steps, upright, antialias=antialias)
     if steps.transpose:
-        _copy_unless_same(made, cv2.transpose(upright, dst=made))
+        image.copy_unless_same(made, cv2.transpose(upright, dst=made))
     if steps.flip is not None:
-        _copy_unless_same(made, cv2.flip(made, steps.flip, dst=made))
+        image.copy_unless_same(made, cv2.flip(made, steps.flip, dst=made))
 
 
 def _scale(planes: Planes, steps: AxisAlignedSteps, made: Pixels, *, antialias: bool) -> None:
@@ -316,7 +316,7 @@ def _scale(planes: Planes, steps: AxisAlignedSteps, made: Pixels, *, antialias: 
     y = planes.y[rows, columns]
     y = _resized(y, y.shape, memory.y, antialias=antialias, variance=(0.0, 0.0))
     if planes.cb is None or planes.cr is None:
-        _copy_unless_same(made, cv2.merge([y, y, y], made))
+        image.copy_unless_same(made, cv2.merge([y, y, y], made))
         return
     length = (rows.stop - rows.start) / 2, (columns.stop - columns.start) / 2
     variance = (
@@ -381,9 +381,3 @@ def _resized(
         fx, fy = size[1] / length[1], size[0] / length[0]
         samples = cv2.resize(samples, None, dst=into, fx=fx, fy=fy, interpolation=cv2.INTER_LINEAR)
     return samples[: size[0], : size[1]]
-
-
-def _copy_unless_same(made: Pixels, result: Any) -> None:
-    """OpenCV fills `dst` where it can; where it made other memory, its content is copied."""
-    if result is not made:
-        np.copyto(made, result.reshape(made.shape))

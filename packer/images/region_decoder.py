@@ -5,7 +5,7 @@
 | JPEG with restart intervals that divide each    | a smaller JPEG of the intervals that the box touches, see          |
 | row, one scan: packer's `jpeg:Q`, foreign ones  | packer.images.lossless_jpeg_crop; where they are says packer's own |
 |                                                 | table, in foreign files they are looked for                        |
-| JPEG of one scan without any, its bytes trusted | the MCUs of the box, see packer.images.cropping_region, where      |
+| JPEG of one scan without any, its bytes trusted | the MCUs of the box, see `_cropping_region`, where      |
 | for their checksum: the usual `encoded` ones    | libjpeg-turbo 3 is called by PyTurboJPEG; else the rows down to    |
 |                                                 | the end of the box, see packer.images.lossless_jpeg_crop           |
 | any other JPEG, a box that is nearly all of it  | the whole image, at the scale                                    |
@@ -31,18 +31,21 @@ from packer.errors import DamagedImage, InvalidRequest
 from packer.geometry import View
 from packer.geometry.warp import image
 from packer.geometry.warp.axis_aligned import axis_aligned_steps, needed, shrinking
-from packer.images import cropping_region, lossless_jpeg_crop
+from packer.images import lossless_jpeg_crop
 from packer.images.backends import strict_jpeg
 from packer.images.backends.strict_jpeg import RegionDecoder
 from packer.images.decode import DEFAULT_OPTIONS, DecodeOptions, decode
 from packer.images.headers._header_record import Buffer, Header
-from packer.images.lossless_jpeg_crop import FEWEST_PX, FULL_SCALE, Box, TopRows, Window
+from packer.images.headers.jpeg import END
+from packer.images.lossless_jpeg_crop import FEWEST_PX, FULL_SCALE, Box, TopRows, Window, span
 from packer.system.exact_casts import target
 from packer.system.thread_scratch import ThreadScratch
 
 Pixels = npt.NDArray[np.uint8]
 
 FULL = FULL_SCALE
+_MCUS = {(8, 8), (8, 16), (16, 16)}
+_FEWEST_COLUMNS_PX = 16
 
 _scratch = ThreadScratch()  # each thread's own
 
@@ -116,7 +119,7 @@ def prepare_region(
         return region, partial(_fill_window, buffer, found, kept, region, options)
     if box is not None and options.trusted and eighths == FULL and options.dct != "fast":
         decode_part = strict_jpeg.library().decode_region
-        part = cropping_region.around(buffer, found, box) if decode_part is not None else None
+        part = _cropping_region(buffer, found, box) if decode_part is not None else None
         if decode_part is not None and part is not None:
             region = _reserved(part[2:], part[:2], full, eighths)
             return region, partial(_fill_part, buffer, found, decode_part, region)
@@ -191,6 +194,27 @@ def _check_request(found: Header, box: Box | None, eighths: int) -> None:
                 f"cannot decode {width}x{height} px from ({left}, {top}) on: the image has "
                 f"{found.width}x{found.height} px"
             )
+
+
+def _cropping_region(buffer: Buffer, found: Header, box: Box) -> Box | None:
+    """The region, (top, left, height, width) in px, that has all pixels of `box`.
+
+    None where the file does not end with an end marker, has restart intervals, several scans or another sampling, and
+    where too little would be left out.
+    """
+    scan = found.scan
+    if scan is None or scan.intervals is not None or scan.mcu not in _MCUS or buffer[-2:] != END:
+        return None
+    top, left, height, width = box
+    first, last = span(top, height, scan.mcu[0], eighths=FULL_SCALE)
+    begin, end = span(left, width, scan.mcu[1], eighths=FULL_SCALE)
+    while begin and min(end * scan.mcu[1], found.width) - begin * scan.mcu[1] < _FEWEST_COLUMNS_PX:
+        begin -= 1
+    top, left = first * scan.mcu[0], begin * scan.mcu[1]
+    height = min(last * scan.mcu[0], found.height) - top
+    width = min(end * scan.mcu[1], found.width) - left
+    left_out = found.height * found.width - height * width
+    return (top, left, height, width) if left_out >= lossless_jpeg_crop.WORTH_PX else None
 
 
 def _unscaled(buffer: Buffer, found: Header, *, out: Any) -> Region:

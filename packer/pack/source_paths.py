@@ -12,7 +12,7 @@ from typing import Any
 
 from packer import codecs
 from packer.errors import CorruptRecord, InvalidRequest
-from packer.images.backends import pillow
+from packer.images.backends import pillow_other_formats as pillow
 from packer.pack.manifest import PACK_KIND
 from packer.pack.reader import Pack
 from packer.schema import PIXEL_KINDS, Field

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from packer.errors import BadInput
-from packer.images.backends import pillow
+from packer.images.backends import pillow_other_formats as pillow
 from packer.sources._message_texts import counted, listed, shown, suffix_of
 from packer.sources._trees.file_tree import FileTree
 

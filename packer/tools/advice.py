@@ -3,9 +3,9 @@
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from packer.files.terminal_output import shell_word
 from packer.geometry.parsing import parse
 from packer.sources.base import Source
 from packer.staging import capacity
-from packer.system.machine_limits import Limit, Machine
+from packer.system.machine_limits import Machine
 from packer.system.parallel import usable_cores
 from packer.tools.packing_candidates import (
     Candidate,
@@ -26,22 +26,14 @@ from packer.tools.packing_candidates import (
     candidates,
     predict,
     recommended,
-    thrifty,
 )
-from packer.tools.packing_trial import (
-    Loss,
-    SourceSample,
-    TrialRunner,
-    measure_copying,
-    measure_disk,
-    measure_files,
-)
+from packer.tools.packing_trial import SourceSample, TrialRunner, measure
 from packer.tools.report import ToolReport, cores_text, table
 from packer.tools.workload import OURS, LoaderSetting, Subject
 
 _SHARE_OF_TRIALS = 0.8  # of the time; the rest is for the start, and for trials that take longer than planned
 _SHARE_OF_NOW = 0.05  # of the time, for the source as it is
-_LEAST_S = 0.3  # time for which a group is still tried
+_LEAST_S = 0.3  # shortest time for a group
 _ROOM_BYTES = 2 << 30  # more than the packs of a group need
 Say = Callable[[str], object]
 
@@ -52,9 +44,9 @@ class Question:
 
     Attributes:
         geometry: Geometry as text, None for a common one.
-        sizes: Sizes as --resize takes them, None for those that fit the geometry.
+        sizes: Sizes as --resize takes them, None for one that fits the geometry.
         seconds: About how long the trials take.
-        follow_links, max_pixels: As of `packer convert`.
+        follow_links, max_pixels: The options of `packer convert`.
     """
 
     path: Path
@@ -74,13 +66,9 @@ class Advice:
         geometry: The geometry that was used, as text.
         images: Number of image fields of a sample.
         now: Samples per second of the source as it is through a Loader, None if it cannot be loaded that way.
-        copying: Bytes per second copied in memory.
-        shared: Shared memory, None if the machine has none.
         target: Path of the pack in the recommended commands.
         best: The recommended prediction, None if no pack fits.
-        thrifty: The recommendation for half the space.
         left_out: Ways that were not tried, with the reason.
-        losses: Size -> loss, for sizes that are not recommended.
         has_grasps: True if a preset of `convert` is for the source.
     """
 
@@ -90,14 +78,10 @@ class Advice:
     images: int
     now: float | None
     speeds: Speeds
-    copying: float
-    shared: Limit | None
     target: Path
     predictions: Sequence[Prediction]
     best: Prediction | None
-    thrifty: Prediction | None
-    left_out: Sequence[str] = field(default=())
-    losses: Mapping[str, Loss] = field(default_factory=dict)
+    left_out: Sequence[str] = ()
     has_grasps: bool = False
 
     def line(self, one: Prediction) -> str:
@@ -124,29 +108,25 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
         raise BadInput(f"{question.path}: no samples to pack; packer convert --dry-run lists the files that it finds")
     if source.unread:
         raise BadInput(
-            f"{question.path}: {source.unread_message}; or leave them out with packer convert --on-error skip, and "
-            "ask packer advise about that pack"
+            f"{question.path}: {source.unread_message}; or leave them out with packer convert --on-error skip, and ask "
+            "packer advise about that pack"
         )
     say(f"{question.path}: {found}; measuring the disk")
     machine, sampling, cores = machine or Machine(), SourceSample(source, question.max_pixels), usable_cores()
     text = question.geometry or sampling.usual()
     geometry = parse(text)
-    sizes, good = sampling.sizes(geometry, question.sizes)
+    sizes = sampling.sizes(geometry, question.sizes)
     target = free_target(question.path)
-    speeds = Speeds(
-        measure_files(sampling.files, threads=cores) if sampling.files else None,
-        measure_disk(target.absolute().parent, threads=cores),
-        capacity.free_memory(None, machine),
-    )
+    memory_bytes = capacity.free_memory(None, machine)
+    speeds = measure(target.absolute().parent, sampling.files, memory_bytes=memory_bytes, threads=cores)
     left_out: list[str] = []
     with _scratch(machine) as folder:
         runner = TrialRunner(folder, LoaderSetting(OURS, cores, question.batch_size), geometry)
         say("loading it as it is")
         now = _now(question, runner, len(sampling.few), left_out)
-        groups = candidates(sampling.few, sizes, good, max_pixels=question.max_pixels)
+        groups = candidates(sampling.few, sizes, max_pixels=question.max_pixels)
         trials = list(_trials(groups, runner, sampling.few, end, left_out, say))
     predictions = [predict(trial, sampling.whole, speeds) for trial in trials]
-    best = recommended(predictions, good)
     return Advice(
         question=question,
         geometry=text,
@@ -154,14 +134,10 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
         images=len(sampling.images),
         now=now,
         speeds=speeds,
-        copying=measure_copying(),
-        shared=capacity.space(machine.shared_memory) if machine.shared_memory.is_dir() else None,
         target=target,
         predictions=predictions,
-        best=best,
-        thrifty=thrifty(predictions, best, good, now=now) if best else None,
+        best=recommended(predictions),
         left_out=left_out,
-        losses={size: sampling.loss(geometry, size) for size in sizes if size is not None and size not in good},
         has_grasps=bool({"grasps", "grasp_rows"} & set(source.schema.names)),
     )
 
@@ -240,7 +216,6 @@ def _scratch(machine: Machine) -> Iterator[Path]:
 # ---- the report
 
 _WORTH = 1.1  # times the rate of the source as it is
-_HEAD_LAST = ("first epoch", "decode ms", "GB", "convert", "in memory")
 
 
 def report(advice: Advice) -> ToolReport:
@@ -251,56 +226,35 @@ def report(advice: Advice) -> ToolReport:
 def text(advice: Advice) -> list[str]:
     """Return the machine, the table of predictions, the recommendation and its command."""
     unit = "images/s" if advice.images == 1 else "samples/s"
-    head = ("", "codec", "size", unit, *_HEAD_LAST)
-    now = ("source", "", "as it is", _rate(advice.now), "", "", f"{advice.whole.bytes / 1e9:.3f}", "", "")
-    rows = [now, *(_row(one, marked=one is advice.best) for one in advice.predictions)]
-    about = [*_machine(advice), _set(advice), ""]
-    return [*about, *table(head, rows), "", *_notes(advice), *verdict(advice, unit)]
+    head = ("", "codec", "size", unit, "GB", "convert", "in memory")
+    now = "?" if advice.now is None else f"{advice.now:.0f}"
+    source = ("source", "", "as it is", now, f"{advice.whole.bytes / 1e9:.3f}", "", "")
+    rows = [source, *(_row(one, marked=one is advice.best) for one in advice.predictions)]
+    return [*_measured(advice), "", *table(head, rows), "", *_notes(advice), *_verdict(advice, unit)]
 
 
 def _row(one: Prediction, *, marked: bool) -> tuple[str, ...]:
-    how = one.candidate
+    how, seconds = one.candidate, one.convert_seconds
     return (
         how.format,
         how.codec + "*" * how.loses,
         how.size or "as it is",
-        _rate(one.rate),
-        _rate(one.first_rate),
-        f"{one.trial.decode_ms:.2f}",
+        f"{one.rate:.0f}",
         f"{one.pack_bytes / 1e9:.3f}",
-        _duration(one.convert_seconds),
+        f"{seconds:.0f} s" if seconds < 99.5 else f"{seconds / 60:.0f} min",
         ("yes" if one.fits_memory else "no") + (" <-" if marked else "   "),
     )
 
 
-def _rate(value: float | None) -> str:
-    return "?" if value is None else f"{value:.0f}"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 99.5 else f"{seconds / 60:.0f} min"
-
-
-def _machine(advice: Advice) -> Iterator[str]:
-    shared = advice.shared
-    shm = f"{shared.free_bytes / 1e9:.1f} GB free in {shared.name}" if shared else "no shared memory"
-    memory = f"{advice.speeds.memory_bytes / 1e9:.1f} GB of memory for files, {shm}"
-    yield f"Machine: {cores_text()}, {memory}, copies {advice.copying / 1e9:.1f} GB/s in memory"
-    disk = advice.speeds.disk
-    read = f"reads {disk.read / 1e6:.0f} MB/s cold" if disk.read else "reads from memory only"
-    yield (
-        f"Disk of {advice.target}: {disk.free_bytes / 1e9:.1f} GB free, writes {disk.write / 1e6:.0f} MB/s, {read} "
-        "(blocks of 256 KiB)"
-    )
-
-
-def _set(advice: Advice) -> str:
-    found = f"Source: {advice.whole.samples} samples, {advice.whole.bytes / 1e9:.3f} GB"
-    reading = advice.speeds.reading
-    if reading is None:
-        return found
-    cold = f"{reading.cold / 1e6:.0f} MB/s cold" if reading.cold else "cold unknown (it stayed in memory)"
-    return f"{found}; its files are read at {cold}, {reading.warm / 1e6:.0f} MB/s warm"
+def _measured(advice: Advice) -> Iterator[str]:
+    """Yield the machine, the disk and the source."""
+    speeds = advice.speeds
+    yield f"Machine: {cores_text()}, {speeds.memory_bytes / 1e9:.1f} GB of memory for files"
+    read = f"reads {speeds.read / 1e6:.0f} MB/s cold" if speeds.read else "reads from memory only"
+    free = f"{speeds.free_bytes / 1e9:.1f} GB free"
+    yield f"Disk of {advice.target}: {free}, writes {speeds.write / 1e6:.0f} MB/s, {read} (blocks of 256 KiB)"
+    cold = f"; its files are read at {speeds.source / 1e6:.0f} MB/s cold" if speeds.source else ""
+    yield f"Source: {advice.whole.samples} samples, {advice.whole.bytes / 1e9:.3f} GB{cold}"
 
 
 def _notes(advice: Advice) -> Iterator[str]:
@@ -310,17 +264,14 @@ def _notes(advice: Advice) -> Iterator[str]:
         drawn = len(bad) + advice.predictions[0].trial.samples
         yield (
             f"{len(bad)} of {drawn} samples cannot be packed, such as {bad[0]}; convert lists all of them, "
-            "--on-error skip leaves them out"
+            "--on-error skip skips them"
         )
     for line in advice.left_out:
         yield f"Not tried: {line}"
-    yield (
-        f"All cores, packer.Loader with batches of {advice.question.batch_size}, {advice.geometry}; "
-        "decode ms: on one core, with the warp."
-    )
+    yield f"All cores, packer.Loader with batches of {advice.question.batch_size}, {advice.geometry}."
 
 
-def verdict(advice: Advice, unit: str) -> Iterator[str]:
+def _verdict(advice: Advice, unit: str) -> Iterator[str]:
     """Yield the recommendation, its reason and its command."""
     best = advice.best
     if not advice.predictions:
@@ -333,45 +284,15 @@ def verdict(advice: Advice, unit: str) -> Iterator[str]:
     if advice.now:
         why += f", {best.rate / advice.now:.1f} times the source as it is ({advice.now:.0f})"
     fits = "fits in memory" if best.fits_memory else "does NOT fit in memory, which slows every epoch"
-    yield f"Recommended: {_named(best)}: {why}; {best.pack_bytes / 1e9:.3f} GB, {fits}."
+    yield f"Recommended: {best.candidate}: {why}; {best.pack_bytes / 1e9:.3f} GB, {fits}."
     if advice.now and best.rate < _WORTH * advice.now:
         yield "That is hardly faster than the source as it is."
-    if advice.thrifty:
-        less = advice.thrifty
-        yield f"At most half as large: {_named(less)}: {less.rate:.0f} {unit}, {less.pack_bytes / 1e9:.3f} GB:"
-        yield f"  {advice.line(less)}"
     yield "Paste:"
     yield f"  {advice.line(best)}"
-    yield from _smaller(advice, best, unit)
     if advice.has_grasps:
         words = f"{shell_word(str(advice.question.path))} {shell_word(str(advice.target))}"
         yield "For GG-CNN or GR-ConvNet, whose items show only parts of the images (or --preset grconvnet):"
         yield f"  packer convert {words} --preset ggcnn"
-
-
-def _smaller(advice: Advice, best: Prediction, unit: str) -> Iterator[str]:
-    """Yield the rate and the loss of the usual size, which is just above the size of the output."""
-    for size, loss in advice.losses.items():
-        one = next((one for one in advice.predictions if one.candidate.size == size and not one.candidate.codecs), None)
-        if one is None:
-            continue
-        lost = (
-            f"{loss.share:.0%} of what training shows has fewer pixels than from the source, half of that less than "
-            f"{loss.sides:.0%} of each side"
-            if loss.share
-            else "nothing was lost in the crops that were tried"
-        )
-        yield (
-            f"The usual size, --resize {size}: {_named(one)}: {one.rate:.0f} {unit}, {one.rate / best.rate:.1f} times "
-            f"the recommended row; {one.pack_bytes / 1e9:.3f} GB; {lost}:"
-        )
-        yield f"  {advice.line(one)}"
-
-
-def _named(one: Prediction) -> str:
-    how = one.candidate
-    size = f", size {how.size}" if how.size else ", size as it is"
-    return f"{how.format}, {how.codec}{size}"
 
 
 def document(advice: Advice) -> dict[str, Any]:
@@ -383,8 +304,6 @@ def document(advice: Advice) -> dict[str, Any]:
             "size": one.candidate.size,
             "loses": one.candidate.loses,
             "samples_per_second": one.rate,
-            "samples_per_second_first_epoch": one.first_rate,
-            "decode_ms": one.trial.decode_ms,
             "pack_bytes": one.pack_bytes,
             "convert_seconds": one.convert_seconds,
             "fits_memory": one.fits_memory,
@@ -395,16 +314,14 @@ def document(advice: Advice) -> dict[str, Any]:
         }
         for one in advice.predictions
     ]
+    speeds = advice.speeds
     return {
         "title": "packer advise",
         "options": {"geometry": advice.geometry, "batch": advice.question.batch_size},
         "source": {**vars(advice.whole), "samples_per_second": advice.now},
-        "reading": vars(advice.speeds.reading) if advice.speeds.reading else None,
-        "disk": vars(advice.speeds.disk),
-        "copying": advice.copying,
-        "memory_bytes": advice.speeds.memory_bytes,
-        "shared_memory_bytes": advice.shared.free_bytes if advice.shared else None,
+        "reading": {"cold": speeds.source},
+        "disk": {"write": speeds.write, "read": speeds.read, "free_bytes": speeds.free_bytes},
+        "memory_bytes": speeds.memory_bytes,
         "left_out": list(advice.left_out),
-        "losses": {size: vars(loss) for size, loss in advice.losses.items()},
         "predictions": rows,
     }

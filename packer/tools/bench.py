@@ -12,12 +12,10 @@ from typing import Any, TypedDict
 from torch.utils.data import Dataset
 
 from packer.errors import PackerError
-from packer.files.terminal_output import plot_label
-from packer.inspect import palette
 from packer.system.resource_usage import cpu_seconds
-from packer.tools.report import ToolReport, new_figure, plain, table
-from packer.tools.sweep import Answer, Question, RunnerProcess, Say, SweepRow, cold_notes, sweep
-from packer.tools.workload import OUR_WORKERS, STOCK, LoaderSetting, Subject, images, samples_in
+from packer.tools.report import ChartPanel, ToolReport, bar_chart, table
+from packer.tools.sweep import Answer, Say, SweepRow, cold_notes, sweep
+from packer.tools.workload import STOCK, LoaderSetting, Subject, images, samples_in
 
 _LEAST_S = 1.0  # duration of a turn, in complete epochs
 _MOST_PASSES = 50
@@ -80,33 +78,45 @@ class BenchRow(SweepRow):
 def run(
     subjects: Sequence[Subject], settings: Sequence[LoaderSetting], *, rounds: int, cold: bool, say: Say
 ) -> list[BenchRow]:
-    """Measure every subject with every setting: one turn that does not count, then `rounds`.
+    """Measure every subject with every setting: a turn that does not count, then `rounds` turns.
 
     cold: each turn is one epoch of a new process, after the subject's files were dropped from the page cache.
     say: called with progress messages. Raises the errors of opening and decoding a subject.
     """
-    files = {subject: subject.files() for subject in subjects}
-    sizes = {subject: sum(path.stat().st_size for path in paths) for subject, paths in files.items()}
-    rows = [BenchRow(subject, setting, stored_bytes=sizes[subject]) for subject in subjects for setting in settings]
-    sweep(rows, prepare, rounds=rounds, say=say, files=files if cold else None, warm_up=_warm_up)
+    rows = []
+    for subject in subjects:
+        dataset: Any = subject.open()
+        stored_bytes = sum(path.stat().st_size for path in subject.files())
+        stored_samples = len(getattr(dataset, "dataset", dataset))
+        rows += [
+            BenchRow(
+                subject,
+                setting,
+                stored_bytes=stored_bytes,
+                stored_samples=stored_samples,
+                images=images(dataset),
+            )
+            for setting in settings
+        ]
+    sweep(rows, prepare, rounds=rounds, cold=cold, keeps_processes=True, say=say)
     return rows
 
 
-def _warm_up(row: BenchRow, process: RunnerProcess) -> Question:
-    """Run a turn that does not count, and return how many epochs make one that does."""
-    found = process.ask({}, watch=True)
-    row.stored_samples, row.images = found["stored_samples"], found["images"]
-    again = process.ask({})  # without the start of the workers
-    return {"passes": min(_MOST_PASSES, math.ceil(_LEAST_S / max(again["seconds"], 1e-6)))}
-
-
 def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting) -> Answer:
-    """Open a data set in its process, and return the function that loads so many passes of it."""
+    """Open a data set in its process, and return the function that runs a turn."""
     dataset: Any = open_dataset()
     setting.check(dataset)
-    loader = setting.make(dataset)
-    about = {"stored_samples": len(getattr(dataset, "dataset", dataset)), "images": images(dataset)}
-    return lambda question: {**epochs(loader, question.get("passes", 1), len(dataset)), **about}
+    loader, passes = setting.make(dataset), 1
+
+    def turn(warm_up: bool) -> dict[str, Any]:
+        nonlocal passes
+        figures = epochs(loader, passes, len(dataset))
+        if warm_up:
+            again = epochs(loader, 1, len(dataset))  # without the start of the workers
+            passes = min(_MOST_PASSES, math.ceil(_LEAST_S / max(again["seconds"], 1e-6)))
+        return {**figures}
+
+    return turn
 
 
 def epochs(loader: Any, passes: int, expected: int) -> Turn:
@@ -215,75 +225,21 @@ def csv_rows(rows: Sequence[BenchRow]) -> list[dict[str, Any]]:
     ]
 
 
-# ---- the plot: the best row of each source and loader as bars, and all rows over workers
-
-_COLORS = tuple(
-    palette.as_hex(color)
-    for color in (
-        *(palette.BLUE, palette.ORANGE, palette.GREEN, palette.PURPLE),
-        *(palette.VERMILION, palette.SKY, palette.YELLOW, palette.BLACK),
-    )
-)
-
-
 def figure(rows: Sequence[BenchRow]) -> Any:
-    """Draw medians with lowest and highest; raises MissingPackage."""
-    names = list(dict.fromkeys(row.subject.name for row in rows))
-    colors = {name: _COLORS[at % len(_COLORS)] for at, name in enumerate(names)}
+    """Draw medians with lowest and highest, a panel per source and loader; raises MissingPackage."""
     groups: dict[tuple[str, str], list[BenchRow]] = {}
     for row in rows:
         groups.setdefault((row.subject.name, row.setting.loader), []).append(row)
-    drawn = new_figure(10, 2.4 + 0.45 * len(groups))
-    bars, curves = drawn.subplots(1, 2, width_ratios=(1.15, 1))
-    _draw_bars(bars, [best(group) for group in groups.values()], colors)
-    for (name, loader), group in groups.items():
-        _draw_curve(curves, sorted(group, key=lambda row: row.setting.workers), colors[name], loader)
-    bars.set_xlabel(_unit(rows))
-    curves.set_ylabel(_unit(rows))
-    curves.set_xticks(sorted({row.setting.workers for row in rows}))
-    curves.set_xlabel("worker processes, or threads of Loader")
-    curves.set_ylim(bottom=0)
-    curves.set_title("over workers", loc="left", fontsize="medium")
-    curves.legend(loc="upper center", bbox_to_anchor=(0.45, -0.18), ncols=2, fontsize="small", frameon=False)
-    plain(curves)
-    return drawn
-
-
-def _draw_bars(axes: Any, rows: Sequence[BenchRow], colors: Mapping[str, str]) -> None:
-    for at, row in enumerate(rows):
-        low, high = row.rate - min(row.rates), max(row.rates) - row.rate
-        color, is_stock = colors[row.subject.name], row.setting.loader == STOCK
-        axes.barh(
-            at,
-            row.rate,
-            xerr=([low], [high]),
-            color="white" if is_stock else color,
-            edgecolor=color,
-            hatch="///" if is_stock else None,
-            error_kw={"ecolor": "0.25", "capsize": 3, "linewidth": 1},
+    fastest = best(rows)
+    panels = [
+        ChartPanel(
+            title=loader,
+            xlabel=group[0].setting.noun,
+            ticks=[str(row.setting.workers) for row in group],
+            stacks={name: [row.rate for row in group]},
+            ranges=[(min(row.rates), max(row.rates)) for row in group],
+            marked=group.index(fastest) if fastest in group else None,
         )
-        axes.annotate(
-            f"{row.rate:.0f}", (max(row.rates), at), (6, 0), textcoords="offset points", va="center", fontsize="small"
-        )
-    labels = [f"{plot_label(row.subject.name)}\n{row.setting.short}" for row in rows]
-    axes.set_yticks(range(len(labels)), labels, fontsize="small")
-    axes.invert_yaxis()
-    axes.margins(x=0.14)
-    axes.set_xlim(left=0)
-    axes.set_title("at its best", loc="left", fontsize="medium")
-    plain(axes, grid="x")
-
-
-def _draw_curve(axes: Any, rows: Sequence[BenchRow], color: str, loader: str) -> None:
-    workers = [row.setting.workers for row in rows]
-    axes.plot(
-        workers,
-        [row.rate for row in rows],
-        marker="o",
-        mfc="white" if loader == STOCK else color,
-        label=f"{plot_label(rows[0].subject.name)}, {loader}",
-        color=color,
-        linestyle={STOCK: "--", OUR_WORKERS: ":"}.get(loader, "-"),
-    )
-    lowest, highest = [min(row.rates) for row in rows], [max(row.rates) for row in rows]
-    axes.fill_between(workers, lowest, highest, color=color, alpha=0.12, linewidth=0)
+        for (name, loader), group in groups.items()
+    ]
+    return bar_chart(panels, ylabel=_unit(rows), mark="fastest")

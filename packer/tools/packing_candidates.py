@@ -1,4 +1,4 @@
-"""Packing candidates: the ways to pack a source that are worth trying, and a prediction for each.
+"""Packing candidates: the ways to pack a source that are worth a trial, and a prediction for each.
 
 | codec     | stored values                                                                            |
 |-----------|------------------------------------------------------------------------------------------|
@@ -48,6 +48,9 @@ class Candidate:
     loses: bool = False
     max_pixels: int | None = None
 
+    def __str__(self) -> str:
+        return f"{self.format}, {self.codec}, size {self.size or 'as it is'}"
+
     @property
     def options(self) -> ConversionOptions:
         """Options of a trial, which skips bad samples and copies no further files."""
@@ -64,12 +67,10 @@ class Candidate:
         return " ".join(map(shell_word, [*words, *(["--follow-links"] if follow_links else [])]))
 
 
-def candidates(
-    source: Source, sizes: Sequence[str | None], good: Sequence[str | None], *, max_pixels: int | None = None
-) -> list[list[Candidate]]:
-    """Return groups of one codec and size in several formats, lossless ones of `good` sizes first.
+def candidates(source: Source, sizes: Sequence[str | None], *, max_pixels: int | None = None) -> list[list[Candidate]]:
+    """Return groups of one codec and size in several formats, lossless ones first.
 
-    max_pixels: as of `Candidate`. Raises the errors of `make_plan`.
+    Raises the errors of `make_plan`.
     """
     ours = [name for name in formats.names() if not formats.load(name).Writer.slots]  # without formats for other tools
     own = [name for name in ours if formats.load(name).Writer.codecs]
@@ -82,21 +83,20 @@ def candidates(
             raise plan.refusal(plan.links)
         pixel_fields = [field for field in plan.schema if field.kind in PIXEL_KINDS]
         for codec, wanted, loses in _ways(pixel_fields, is_resized=size is not None):
-            asked = tuple(pair for pair in wanted if pair[1] != plan.schema[pair[0]].codec)
-            groups.append([Candidate(name, codec, size, asked, loses, max_pixels) for name in common])
+            changed = tuple(pair for pair in wanted if pair[1] != plan.schema[pair[0]].codec)
+            groups.append([Candidate(name, codec, size, changed, loses, max_pixels) for name in common])
         groups += [[Candidate(name, name, size, max_pixels=max_pixels)] for name in own]
-    return sorted(groups, key=lambda group: (group[0].loses, group[0].size not in good))
+    return sorted(groups, key=lambda group: group[0].loses)
 
 
 def _ways(pixel_fields: Sequence[Field], *, is_resized: bool) -> Iterator[tuple[str, list[tuple[str, str]], bool]]:
     """Yield name, (field, codec) pairs and `loses`. pixel_fields: with the codecs of a conversion without --codec."""
     images = [field for field in pixel_fields if field.kind == "image"]
-    jpeg = [(field.name, _JPEG) for field in images]
     is_default = all(field.codec == _JPEG for field in images)
     if not is_resized:
         yield KEPT, [], False
     if images and (is_resized or not is_default):
-        yield _JPEG, jpeg, not (is_resized and is_default)
+        yield _JPEG, [(field.name, _JPEG) for field in images], not (is_resized and is_default)
     if is_resized and images and not is_default:
         yield "png", [(field.name, "png") for field in pixel_fields if field.kind != "depth"], False
     if any(field.codec != "raw" for field in pixel_fields) or is_resized:
@@ -119,7 +119,6 @@ class Trial:
         rate: Samples per second with all cores, the pack in memory.
         growth: Bytes of the pack per byte of the files.
         encode_seconds: Wall time per sample with all cores.
-        decode_ms: Time to decode and warp a sample on one core.
         samples: Number of samples.
         skipped: Key and reason of the samples that cannot be packed.
     """
@@ -128,7 +127,6 @@ class Trial:
     rate: float
     growth: float
     encode_seconds: float
-    decode_ms: float
     samples: int
     skipped: tuple[str, ...] = ()
 
@@ -143,41 +141,30 @@ class WholeSet:
 
 
 @dataclass(frozen=True)
-class DiskSpeed:
-    """Bytes per second of the disk of a folder, and its free bytes.
+class Speeds:
+    """Speeds of this machine in bytes per second, and its room for a pack in bytes.
 
-    read: blocks of 256 KiB at random positions, None if the file could not be dropped from memory.
+    Attributes:
+        write: Writing to the disk of the pack.
+        read: Reading blocks of 256 KiB at random positions of that disk, None if its cache could not be dropped.
+        free_bytes: Free space on that disk.
+        memory_bytes: Room in the page cache.
+        source: Reading files of the source that are not in memory, None if not known.
     """
 
     write: float
     read: float | None
     free_bytes: int
-
-
-@dataclass(frozen=True)
-class FileReadSpeed:
-    """Bytes per second of complete files. cold: None if they stayed in memory, or the system does not report it."""
-
-    cold: float | None
-    warm: float
-
-
-@dataclass(frozen=True)
-class Speeds:
-    """Speeds of this machine. reading: of the source's files, None for a pack. memory_bytes: room in the page cache."""
-
-    reading: FileReadSpeed | None
-    disk: DiskSpeed
     memory_bytes: int
+    source: float | None = None
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Prediction for the complete set. rate: samples/s. first_rate: with nothing in memory, None if not known."""
+    """Prediction for the complete set. rate: in samples per second."""
 
     trial: Trial
     rate: float
-    first_rate: float | None
     pack_bytes: int
     convert_seconds: float
     fits_memory: bool
@@ -194,37 +181,28 @@ def predict(trial: Trial, whole: WholeSet, speeds: Speeds) -> Prediction:
     source_bytes = whole.bytes / whole.samples
     pack_bytes = round(trial.growth * whole.bytes) + whole.extras_bytes
     missing = max(0.0, 1 - speeds.memory_bytes / max(1, pack_bytes))
-    reading = trial.growth * source_bytes / speeds.disk.read if speeds.disk.read else None
-    arriving = source_bytes / speeds.reading.cold if speeds.reading and speeds.reading.cold else 0.0
-    leaving = trial.growth * source_bytes / speeds.disk.write
+    reading = trial.growth * source_bytes / speeds.read if speeds.read else 0.0
+    arriving = source_bytes / speeds.source if speeds.source else 0.0
+    leaving = trial.growth * source_bytes / speeds.write
     return Prediction(
         trial=trial,
-        rate=1 / max(1 / trial.rate, missing * (reading or 0.0)),
-        first_rate=None if reading is None else 1 / max(1 / trial.rate, reading),
+        rate=1 / max(1 / trial.rate, missing * reading),
         pack_bytes=pack_bytes,
         convert_seconds=whole.samples * max(trial.encode_seconds, arriving, leaving),
         fits_memory=missing == 0,
-        fits_disk=pack_bytes <= speeds.disk.free_bytes,
+        fits_disk=pack_bytes <= speeds.free_bytes,
     )
 
 
-def recommended(predictions: Sequence[Prediction], sizes: Sequence[str | None]) -> Prediction | None:
-    """Return the fastest lossless prediction of these sizes that fits on the disk; None if no prediction does.
+def recommended(predictions: Sequence[Prediction]) -> Prediction | None:
+    """Return the fastest lossless prediction that fits on the disk; None if no prediction does.
 
     Among nearly equal rates, the smallest pack wins; among nearly equal sizes, the first.
     """
-    good = [one for one in predictions if one.fits_disk and not one.candidate.loses and one.candidate.size in sizes]
+    good = [one for one in predictions if one.fits_disk and not one.candidate.loses]
     if not good:
         return None
     most = max(one.rate for one in good)
     fast = [one for one in good if one.rate >= _EQUAL * most]
     least = min(one.pack_bytes for one in fast)
     return next(one for one in fast if one.pack_bytes <= _LIKE * least)
-
-
-def thrifty(
-    predictions: Sequence[Prediction], best: Prediction, sizes: Sequence[str | None], *, now: float | None
-) -> Prediction | None:
-    """Return the best prediction with at most half the size of `best`; None if it is not faster than `now`."""
-    found = recommended([one for one in predictions if 2 * one.pack_bytes <= best.pack_bytes], sizes)
-    return found if found is not None and _EQUAL * found.rate > (now or 0.0) else None

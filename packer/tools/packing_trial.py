@@ -5,7 +5,6 @@ takes. So the first format is loaded, and only the reads of the others are measu
 difference.
 """
 
-import math
 import os
 import statistics
 import tempfile
@@ -31,7 +30,7 @@ from packer.files.folder_handle import remove
 from packer.files.fsync import sync
 from packer.files.page_cache import drop, expect_random_reads
 from packer.files.storage_errors import failing, free_bytes
-from packer.geometry import Geometry, Resize, View
+from packer.geometry import Geometry, Resize
 from packer.images import sniff
 from packer.pack.extra_files import choose_extras
 from packer.schema import PIXEL_KINDS, USUAL_PIXELS
@@ -39,19 +38,16 @@ from packer.sources._extend.source_wrapper import subset
 from packer.sources.base import Source, read_file
 from packer.system.parallel import ordered_map
 from packer.tools import bench
-from packer.tools.packing_candidates import Candidate, DiskSpeed, FileReadSpeed, Trial, WholeSet
-from packer.tools.profile import profile, touch
+from packer.tools.packing_candidates import Candidate, Speeds, Trial, WholeSet
+from packer.tools.profile import touch
 from packer.tools.workload import LoaderSetting
 
 _LEAST_SAMPLES = 4
-_PROFILED, _PROFILES = 4, 5  # samples, runs
-_PROFILE_SHARE = 0.05
 _READINGS = 5
 _PACKING_SHARE = 0.2  # of a group's time that encoding may take at first
 _TURNS = 9  # about: medians of many short ones bear an interruption
 _MOST_TURNS = 25
 _TURN_S = (0.05, 0.5)
-Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -61,17 +57,15 @@ class TrialRunner:
     folder: Path
     setting: LoaderSetting
     geometry: Geometry | None
-    clock: Clock = time.perf_counter
 
     def trials(self, source: Source, group: Sequence[Candidate], *, seconds: float) -> list[Trial]:
         """Try one codec and size in each format of the group, in about `seconds`; raises as packing does."""
-        until = self.clock() + seconds
+        until = time.perf_counter() + seconds
         encode_seconds, count = self._encode(make_plan(source, group[0].options), _PACKING_SHARE * seconds)
         few = subset(source, range(count)) if count < len(source) else source
         packs, summaries = self._pack(few, group)
         try:
             datasets = [PackDataset(pack, geometry=self.geometry) for pack in packs]
-            decode_ms = self._decode_ms(datasets[0], _PROFILE_SHARE * seconds)
             reading = [self._read_seconds(dataset) for dataset in datasets]
             rate = self.rate(datasets[0], until=until)
         finally:
@@ -83,7 +77,6 @@ class TrialRunner:
                 rate=1 / (1 / rate + (read_seconds - reading[0]) / self.setting.workers),
                 growth=summary.bytes_out / summaries[0].bytes_in,
                 encode_seconds=encode_seconds,
-                decode_ms=decode_ms,
                 samples=summary.samples,
                 skipped=tuple(f"{key}: {reason}" for key, reason in summaries[0].skipped[len(few.left_out) :]),
             )
@@ -92,34 +85,23 @@ class TrialRunner:
 
     def _encode(self, plan: Plan, most_seconds: float) -> tuple[float, int]:
         """Return the seconds of a sample, and how many samples were encoded in the time."""
-        begun, done, seconds = self.clock(), 0, 0.0
+        begun, done, seconds = time.perf_counter(), 0, 0.0
         encoder, count = encoder_of(plan), len(plan.source)
         for _ in islice(ordered_map(encoder, range(count), threads=self.setting.workers), count):
-            done, seconds = done + 1, self.clock() - begun
+            done, seconds = done + 1, time.perf_counter() - begun
             if done >= _LEAST_SAMPLES and seconds > most_seconds:
                 break
         return seconds / done, done
-
-    def _decode_ms(self, dataset: PackDataset, most_seconds: float) -> float:
-        """Return the time of a sample on one core, with its warp: the best of several runs."""
-        indices = list(range(min(_PROFILED, len(dataset))))
-        begun, best = self.clock(), float("inf")
-        for _ in range(_PROFILES):
-            run = profile(dataset, indices)
-            best = min(best, run.of("decode") + run.of("warp"))
-            if self.clock() - begun > most_seconds:
-                break
-        return best
 
     def _read_seconds(self, dataset: PackDataset) -> float:
         """Return the seconds that one thread reads a sample, every page touched: the best of several runs."""
         sample_decoder, best = dataset.sample_decoder(), float("inf")
         for _ in range(_READINGS):
-            begun = self.clock()
+            begun = time.perf_counter()
             for index in range(len(dataset)):
                 with sample_decoder.pack.record(index, sample_decoder.stored, check=False) as record:
                     touch(record)
-            best = min(best, self.clock() - begun)
+            best = min(best, time.perf_counter() - begun)
         return best / len(dataset)
 
     def _pack(self, source: Source, group: Sequence[Candidate]) -> tuple[list[Path], list[ConversionSummary]]:
@@ -136,14 +118,14 @@ class TrialRunner:
 
         The first pass does not count: it brings the pages into memory and compares the checksums.
         """
-        begun = self.clock()
+        begun = time.perf_counter()
         bench.epochs(self.setting.make(dataset), 1, len(dataset))
-        now = self.clock()
+        now = time.perf_counter()
         wanted = min(max((until - now) / _TURNS, _TURN_S[0]), _TURN_S[1])
         passes = max(1, round(wanted / max(now - begun, 1e-6)))
         repeated = Subset(dataset, list(range(len(dataset))) * passes)
         loader, rates = self.setting.make(repeated), list[float]()
-        while not rates or (len(rates) < _MOST_TURNS and self.clock() < until):
+        while not rates or (len(rates) < _MOST_TURNS and time.perf_counter() < until):
             rates.append(len(repeated) / bench.epochs(loader, 1, len(repeated))["seconds"])
         return statistics.median(rates)
 
@@ -151,30 +133,17 @@ class TrialRunner:
 # ---- the samples of trials
 
 _SAMPLES = 64
-_PIXEL_BYTES = 192 << 20  # of all that are drawn
-_LOOKED_AT = 8  # samples whose images are looked at
-_SIZED = 2000  # samples whose files are asked for their size
-_DRAWS = 8  # of a sample
-_AS_SHARP = 0.99  # of the pixels of a side
+_PIXEL_BYTES = 192 << 20  # of all samples of trials
+_MEASURED = 8  # samples whose images are measured
+_SIZED = 2000  # samples whose files count for the size of the set
+_SIZE_FACTOR = 2  # of the shorter side of a geometry's output: a zoom by 2 then finds all its pixels
 PHOTOS = "RandomResizedCrop(224), RandomHorizontalFlip()"
-LABELLED = "RandomRotation(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resize((300, 300))"
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Pixels that a smaller size loses of the images that a geometry makes.
-
-    share: of these images, those with fewer pixels than from the source. sides: of those, the median of a side's
-    pixels by those from the source.
-    """
-
-    share: float
-    sides: float
+LABELED = "RandomRotation(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resize((300, 300))"
 
 
 @dataclass(frozen=True)
 class SourceSample:
-    """A source that is not empty. max_pixels: the most of one image, None for the default limit."""
+    """A few samples of a source that is not empty. max_pixels: most pixels of one image, None for the default limit."""
 
     source: Source
     max_pixels: int | None = None
@@ -204,9 +173,9 @@ class SourceSample:
 
     @cached_property
     def _shapes(self) -> list[dict[str, tuple[int, int]]]:
-        """Height and width of the images of a few samples, without those that cannot be read."""
+        """Height and width of the images of a few samples, without unreadable samples."""
         found, reason = [], None
-        for row in self._order[:_LOOKED_AT]:
+        for row in self._order[:_MEASURED]:
             try:
                 sample = self.source[row]
                 found.append({name: _shape(sample[name], self.max_pixels) for name in self.images})
@@ -235,46 +204,25 @@ class SourceSample:
     def usual(self) -> str:
         """Return a common geometry, as text: one for sets with labels in px, one for others."""
         kinds = {field.kind for field in self.source.schema}
-        return LABELLED if kinds & {"points", "boxes"} else PHOTOS
+        return LABELED if kinds & {"points", "boxes"} else PHOTOS
 
-    def sizes(self, geometry: Geometry, asked: Sequence[str] | None) -> tuple[list[str | None], list[str | None]]:
-        """Return the sizes to try, None to keep the sizes, and those of them that may be recommended.
+    def sizes(self, geometry: Geometry, given: Sequence[str] | None) -> list[str | None]:
+        """Return the sizes to try, None to keep the sizes; raises InvalidRequest for a text that is not a size.
 
-        By default, for larger images: twice the shorter side of the geometry's output, so that a zoom by 2 finds all
-        its pixels, and 8/7 of it, which is only tried. Raises InvalidRequest for a text that is not a size.
+        By default, twice the shorter side of the geometry's output, if the images are larger.
         """
-        if asked is not None:
-            for size in asked:
+        if given is not None:
+            for size in given:
                 Resize.parse(size)
-            return [None, *asked], [None, *asked]
+            return [None, *given]
         if not self.images:
             raise InvalidRequest(f"{self.source.root}: its samples have no images; there is nothing to advise")
         main = [shapes[self.images[0]] for shapes in self._shapes]
-        made = min(geometry.view(*main[0], [0.5] * geometry.draws).size)
-        shorter = statistics.median(min(shape) for shape in main)
-        found = [str(size) for size in (2 * made, round(made * 8 / 7)) if size < shorter]
-        return [None, *found], [None, *(size for size in found if int(size) >= 2 * made)]
-
-    def loss(self, geometry: Geometry, size: str) -> Loss:
-        """Return the loss of a size, over random draws of the geometry for a few samples."""
-        resize, random = Resize.parse(size), np.random.default_rng(0)
-        kept = []
-        for shapes in self._shapes:
-            height, width = shapes[self.images[0]]
-            stored = min(1.0, _scale(resize.view(height, width)))
-            for _ in range(_DRAWS):
-                shown = _scale(geometry.view(height, width, random.random(geometry.draws).tolist()))
-                kept.append(min(1.0, stored / min(1.0, shown)))
-        blurred = [share for share in kept if share < _AS_SHARP]
-        return Loss(len(blurred) / len(kept), statistics.median(blurred) if blurred else 1.0)
+        wanted = _SIZE_FACTOR * min(geometry.view(*main[0], [0.5] * geometry.draws).size)
+        return [None, str(wanted)] if wanted < statistics.median(map(min, main)) else [None]
 
     def _files(self, rows: Sequence[int]) -> list[Path]:
         return sorted({path for row in rows for path in self.source.files(row) if path.is_file()})
-
-
-def _scale(view: View) -> float:
-    """Return the output pixels per input pixel of a side."""
-    return math.sqrt(abs(float(np.linalg.det(np.asarray(view.array)[:, :2]))))
 
 
 def _size(path: Path) -> int:
@@ -292,15 +240,22 @@ def _shape(value: object, max_pixels: int | None) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-# ---- speeds of disk and memory, in bytes per second, with all cores
+# ---- speeds of the disk and of the source, with all cores
 
 _PROBE_BYTES = 64 << 20
 _BLOCK_BYTES = 256 << 10
-_ROUNDS = 3
+Clock = Callable[[], float]
 
 
-def measure_disk(folder: Path, *, threads: int, clock: Clock = time.perf_counter) -> DiskSpeed:
-    """Measure with a temporary file of 64 MiB of random bytes; raises StorageError."""
+def measure(
+    folder: Path, files: Sequence[Path], *, memory_bytes: int, threads: int, clock: Clock = time.perf_counter
+) -> Speeds:
+    """Measure the disk of a folder with a temporary file of 64 MiB, and reading files of the source.
+
+    Raises:
+        StorageError: The disk has no room, or it cannot be written.
+        BadInput: A file of the source cannot be read.
+    """
     free = free_bytes(folder)
     if free < 2 * _PROBE_BYTES:
         raise StorageError(f"{folder}: {free:,} bytes are free, {2 * _PROBE_BYTES:,} are needed; free some")
@@ -313,38 +268,23 @@ def measure_disk(folder: Path, *, threads: int, clock: Clock = time.perf_counter
         write = _PROBE_BYTES / _seconds(clock, begun)
         left = drop([Path(file.name)])
         expect_random_reads(file.fileno())
-        places = np.random.default_rng(1).permutation(_PROBE_BYTES // _BLOCK_BYTES) * _BLOCK_BYTES
+        offsets = np.random.default_rng(1).permutation(_PROBE_BYTES // _BLOCK_BYTES) * _BLOCK_BYTES
         begun = clock()
         for _ in ordered_map(
-            lambda place: os.pread(file.fileno(), _BLOCK_BYTES, place), places.tolist(), threads=threads
+            lambda offset: os.pread(file.fileno(), _BLOCK_BYTES, offset), offsets.tolist(), threads=threads
         ):
             pass
         read = _PROBE_BYTES / _seconds(clock, begun)
-    return DiskSpeed(write, read if left.is_cold else None, free)
+    source = _measure_files(files, threads=threads, clock=clock) if files else None
+    return Speeds(write, read if left.is_cold else None, free, memory_bytes, source)
 
 
-def measure_files(files: Sequence[Path], *, threads: int, clock: Clock = time.perf_counter) -> FileReadSpeed:
-    """Read every file twice, after it was dropped from the page cache; raises BadInput, StorageError."""
+def _measure_files(files: Sequence[Path], *, threads: int, clock: Clock) -> float | None:
+    """Return the bytes per second of complete files, None if they stayed in memory or the system does not report it."""
     left = drop(files)
-    found = []
-    for _ in range(2):
-        begun = clock()
-        size = sum(ordered_map(lambda path: len(read_file(path)), files, threads=threads))
-        found.append(size / _seconds(clock, begun))
-    cold, warm = found
-    return FileReadSpeed(cold if left.is_cold else None, warm)
-
-
-def measure_copying(*, clock: Clock = time.perf_counter) -> float:
-    """Return the bytes per second that one core copies in memory, outside its caches."""
-    source = np.zeros(_PROBE_BYTES, np.uint8)
-    target = np.ones_like(source)
-    fastest = float("inf")
-    for _ in range(_ROUNDS):
-        begun = clock()
-        np.copyto(target, source)
-        fastest = min(fastest, _seconds(clock, begun))
-    return _PROBE_BYTES / fastest
+    begun = clock()
+    size = sum(ordered_map(lambda path: len(read_file(path)), files, threads=threads))
+    return size / _seconds(clock, begun) if left.is_cold else None
 
 
 def _seconds(clock: Clock, begun: float) -> float:

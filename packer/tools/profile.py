@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,12 +29,11 @@ from packer.datasets.batch import Collator, as_torch
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.files.page_cache import cold_sentence, drop
-from packer.files.terminal_output import plot_label
 from packer.formats.base import Record
 from packer.geometry import View
 from packer.geometry.warp import warp
 from packer.schema import PIXEL_KINDS, Field
-from packer.tools.report import ToolReport, new_figure, table
+from packer.tools.report import ChartPanel, ToolReport, bar_chart, table
 from packer.tools.workload import Subject, subjects
 
 STAGES = ("read", "crc", "decode", "warp", "transform", "collate", "copy")
@@ -359,62 +358,12 @@ def document(found: Profile, options: Mapping[str, object]) -> dict[str, Any]:
     }
 
 
-# ---- the plot: nested bars, as wide as their time
-
-_COLORS = dict(zip(STAGES, ("#56b4e9", "#b0b0b0", "#e69f00", "#d55e00", "#cc79a7", "#009e73", "#0072b2"), strict=True))
-_LETTER = 0.0095  # width of a letter of a label, as a share of the plot
-
-
-class Bar(NamedTuple):
-    """One bar. level: 0 the sample, 1 its stages, 2 their fields. start, width: shares of the plot."""
-
-    level: int
-    start: float
-    width: float
-    label: str
-    milliseconds: float
-    color: str
-
-
-def bars(found: Profile) -> list[Bar]:
-    """Return the bars of the sample, of its stages in order, and below each stage of its fields."""
-    total = sum(map(found.of, STAGES))
-    made = [Bar(0, 0.0, 1.0, "one sample of the first epoch", total, "#e8e8e8")]
-    start = 0.0
-    for stage in filter(found.of, STAGES):
-        made.append(Bar(1, start, found.of(stage) / total, _NAMES.get(stage, stage), found.of(stage), _COLORS[stage]))
-        inner = start
-        fields = {of: seconds for (name, of), seconds in found.seconds.items() if name == stage and of}
-        for of, seconds in sorted(fields.items(), key=lambda pair: -pair[1]):
-            milliseconds = seconds / found.samples * 1e3
-            made.append(Bar(2, inner, milliseconds / total, of, milliseconds, _COLORS[stage]))
-            inner += milliseconds / total
-        start += found.of(stage) / total
-    return made
-
-
 def figure(found: Profile, *, title: str, verdict: str) -> Any:
-    """Draw the bars; raises MissingPackage."""
-    drawn = new_figure(10, 2.6)
-    axes = drawn.add_subplot()
-    for bar in bars(found):
-        text = f"{bar.label}  {bar.milliseconds:.3f} ms"
-        axes.barh(
-            -bar.level,
-            bar.width,
-            left=bar.start,
-            label=text if bar.level == 1 else None,
-            color=bar.color,
-            alpha=0.55 if bar.level == 2 else 1.0,
-            edgecolor="white",
-            height=0.94,
-        )
-        fitting = next((label for label in (text, bar.label) if len(label) * _LETTER <= bar.width), "")
-        middle = bar.start + bar.width / 2
-        axes.text(middle, -bar.level, plot_label(fitting), ha="center", va="center", fontsize="small")
-    axes.set_xlim(0, 1)
-    axes.set_axis_off()
-    axes.set_title(plot_label(title), loc="left", fontsize="medium")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(STAGES), fontsize="small", frameon=False)
-    drawn.supxlabel(plot_label(verdict), fontsize="small", wrap=True)
-    return drawn
+    """Draw a bar per stage with its fields stacked; raises MissingPackage."""
+    stages = [stage for stage in STAGES if found.of(stage)]
+    labels = {of: of or "complete samples" for _, of in found.seconds}
+    stacks = {
+        label: [found.seconds.get((stage, of), 0.0) / found.samples * 1e3 for stage in stages]
+        for of, label in labels.items()
+    }
+    return bar_chart([ChartPanel("", "", stages, stacks)], ylabel="ms per sample", title=title, below=verdict)

@@ -13,13 +13,18 @@ from typing import Any
 
 from packer.errors import InvalidRequest
 from packer.files.atomic_save import save
-from packer.files.terminal_output import echo, hand_over
+from packer.files.terminal_output import echo, hand_over, plot_label
+from packer.inspect import palette
 from packer.registry import check_installed, import_or_explain
 from packer.system.parallel import usable_cores
 
 _PACKAGES = ("torch", "numpy", "lmdb", "opencv-python", "simplejpeg", "PyTurboJPEG")
 _PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 _DPI = 120
+_COLORS = (
+    *(palette.GREEN, palette.VERMILION, palette.ORANGE, palette.PURPLE),
+    *(palette.BLUE, palette.SKY, palette.YELLOW, palette.BLACK),
+)
 
 
 @dataclass(frozen=True)
@@ -145,3 +150,82 @@ def save_figure(figure: Any, path: Path) -> None:
     data = io.BytesIO()
     figure.savefig(data, dpi=_DPI, format=path.suffix[1:].lower())
     save(path, data.getvalue())
+
+
+@dataclass(frozen=True)
+class ChartPanel:
+    """One panel of a bar chart, with stacked bars next to each other.
+
+    Attributes:
+        title: Title above the panel.
+        xlabel: Label below the panel.
+        ticks: Name of each bar.
+        stacks: Label -> its height in each bar, from the bottom of the stacks to their top.
+        ranges: Lowest and highest total of each bar, drawn as a line. Empty: no lines.
+        marked: Position of a bar that gets the mark of the chart, None for no bar.
+    """
+
+    title: str
+    xlabel: str
+    ticks: Sequence[str]
+    stacks: Mapping[str, Sequence[float]]
+    ranges: Sequence[tuple[float, float]] = ()
+    marked: int | None = None
+
+
+def bar_chart(panels: Sequence[ChartPanel], *, ylabel: str, mark: str = "", title: str = "", below: str = "") -> Any:
+    """Draw panels next to each other with one y axis; each label has the same color in all of them.
+
+    Args:
+        panels: The panels, from left to right.
+        ylabel: Label of the y axis.
+        mark: Text at marked bars.
+        title: Title of the chart.
+        below: Sentence below the chart.
+
+    Raises:
+        MissingPackage: matplotlib is not installed.
+    """
+    labels = list(dict.fromkeys(label for panel in panels for label in panel.stacks))
+    colors = {label: palette.as_hex(_COLORS[at % len(_COLORS)]) for at, label in enumerate(labels)}
+    widths = [max(2, len(panel.ticks)) for panel in panels]
+    drawn = new_figure(max(6.0, 1.5 + 0.62 * sum(widths)), 4)
+    rows = drawn.subplots(1, len(panels), squeeze=False, sharey=True, width_ratios=widths)
+    handles: dict[str, Any] = {}
+    for axes, panel in zip(rows[0], panels, strict=True):
+        handles |= _draw_panel(axes, panel, colors, mark)
+    rows[0][0].set_ylabel(ylabel)
+    drawn.suptitle(plot_label(title), fontsize="medium")
+    drawn.supxlabel(plot_label(below), fontsize="small", wrap=True)
+    shown = [handles[label] for label in labels]
+    drawn.legend(shown, map(plot_label, labels), loc="outside right", fontsize="small", frameon=False)
+    return drawn
+
+
+def _draw_panel(axes: Any, panel: ChartPanel, colors: Mapping[str, str], mark: str) -> dict[str, Any]:
+    """Draw a panel, and return a bar of each label for the legend."""
+    positions = range(len(panel.ticks))
+    totals = [0.0] * len(panel.ticks)
+    handles: dict[str, Any] = {}
+    for label, heights in panel.stacks.items():
+        handles[label] = axes.bar(positions, heights, bottom=totals, color=colors[label], width=0.75)
+        totals = [total + height for total, height in zip(totals, heights, strict=True)]
+    for position, (total, (low, high)) in enumerate(zip(totals, panel.ranges, strict=False)):
+        axes.errorbar(position, total, yerr=([total - low], [high - total]), ecolor="0.25", capsize=3, fmt="none")
+    axes.set_xticks(positions, map(plot_label, panel.ticks))
+    if panel.marked is not None:
+        axes.annotate(
+            mark,
+            (panel.marked, totals[panel.marked]),
+            xytext=(panel.marked, 0.97),
+            textcoords=("data", "axes fraction"),
+            ha="center",
+            va="top",
+            fontsize="small",
+            arrowprops={"arrowstyle": "-|>", "color": "0.2"},
+        )
+    axes.set_title(plot_label(panel.title), loc="left", fontsize="medium")
+    axes.set_xlabel(panel.xlabel)
+    axes.margins(y=0.15)
+    plain(axes)
+    return handles

@@ -9,14 +9,13 @@ import signal
 import traceback
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_all_start_methods, get_context, set_start_method
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from packer import errors
 from packer.errors import PackerError
@@ -26,14 +25,12 @@ from packer.system.resource_usage import memory_mb
 if TYPE_CHECKING:  # the processes start without it
     from packer.tools.workload import LoaderSetting, Subject
 
-Question = dict[str, Any]
-Answer = Callable[[Question], dict[str, Any]]
+Answer = Callable[[Any], dict[str, Any]]
 Say = Callable[[str], object]
 _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 _PRELOADED = ["torch", "cv2", "packer.tools.sweep"]
-_LOOK_S = 0.1  # between two looks at the memory
+_LOOK_S = 0.1  # between two measurements of the memory
 _END_S = 10.0
-Row = TypeVar("Row", bound="SweepRow")
 
 
 @dataclass
@@ -41,8 +38,8 @@ class SweepRow(ABC):
     """One data set loaded in one way.
 
     Attributes:
-        turns: The answers of its processes, one per round.
-        memory_mb: The peak memory of its processes, beyond that of an idle one.
+        turns: The figures of its turns, one per round.
+        memory_mb: The peak memory of its processes, beyond that of an idle process.
         warm_shares: The share of its bytes that stayed in memory, per round. Empty if the files were not dropped.
     """
 
@@ -64,55 +61,54 @@ class SweepRow(ABC):
 
 
 def sweep(
-    rows: Sequence[Row],
+    rows: Sequence[SweepRow],
     prepare: Callable[..., Answer],
     *given: Any,
     rounds: int,
+    cold: bool,
+    keeps_processes: bool,
     say: Say,
-    files: Mapping["Subject", Sequence[Path]] | None = None,
-    warm_up: Callable[[Row, "RunnerProcess"], Question] | None = None,
 ) -> None:
-    """Ask about every row once per round, in turn, and keep the answers in the rows.
+    """Run one turn of every row per round, and keep the figures of the turns in the rows.
+
+    The question to a process is True for a turn that only warms it up, and False for a turn that counts.
 
     Args:
         rows: The rows. The sweep fills their turns.
         prepare: Called in a row's process with the function that opens its data set, its setting and `given`.
         given: Further arguments of `prepare`; picklable.
         rounds: Number of rounds.
+        cold: Drop the files of the subject from the page cache before each turn, which has a new process.
+        keeps_processes: Warm up a process per row, watch its memory meanwhile, and keep it for all rounds. Otherwise
+            each turn has a new process, whose memory is watched.
         say: Called with a line for each turn.
-        files: The files of each subject, dropped from the page cache before each turn. None drops nothing.
-        warm_up: Asks each process once before the first round, and returns the question of all rounds. The memory is
-            then watched here only, and processes live from round to round unless files are dropped. Without it, each
-            turn has a new process, whose memory is watched.
 
     Raises:
         PackerError: Opening or loading a data set failed.
     """
+    files = {row.subject: row.subject.files() for row in rows} if cold else {}
 
-    def started(row: Row) -> RunnerProcess:
+    def started(row: SweepRow) -> RunnerProcess:
         return RunnerProcess(row.name, prepare, row.subject.open, row.setting, *given)
 
     with ExitStack() as stack:
-        kept: list[tuple[RunnerProcess, Question]] = []
-        if warm_up is not None:
-            for row in rows:
-                say(f"{row.name}: warming up")
-                process = stack.enter_context(started(row))
-                kept.append((process, warm_up(row, process)))
-                row.memory_mb = process.peak_mb
-                if files is not None:
-                    process.close()
+        kept: list[RunnerProcess] = []
+        for row in rows if keeps_processes and not cold else ():
+            say(f"{row.name}: warming up")
+            process = stack.enter_context(started(row))
+            process.ask(True, watch=True)
+            row.memory_mb = process.peak_mb
+            kept.append(process)
         for number in range(rounds):
             for at, row in enumerate(rows):
-                if files is not None:
+                if cold:
                     row.warm_shares.append(drop(files[row.subject]).share)
-                if kept and files is None:
-                    process, question = kept[at]
-                    row.turns.append(process.ask(question))
+                if kept:
+                    row.turns.append(kept[at].ask(False))
                 else:
                     with started(row) as process:
-                        row.turns.append(process.ask({}, watch=not kept))
-                        row.memory_mb = max(row.memory_mb, process.peak_mb)
+                        row.turns.append(process.ask(False, watch=True))
+                    row.memory_mb = max(row.memory_mb, process.peak_mb)
                 say(f"round {number + 1} of {rounds}: {row.name}: {row.latest}")
 
 
@@ -140,13 +136,13 @@ class RunnerProcess:
         theirs.close()
         self._receive()  # the process has started
         self._idle_mb = self._own_mb()
-        self.peak_mb = 0.0  # beyond what the idle process had
+        self.peak_mb = 0.0  # beyond the idle process
 
     def _own_mb(self) -> float:
         return memory_mb(self._process.pid)["own"]
 
-    def ask(self, question: Question, *, watch: bool = False) -> dict[str, Any]:
-        """Return the answer; raise the process's error. watch: look at the memory of its processes meanwhile."""
+    def ask(self, question: Any, *, watch: bool = False) -> dict[str, Any]:
+        """Return the answer to a JSON value; raise the process's error. watch: measure its memory meanwhile."""
         with suppress(*_GONE):
             self._pipe.send_bytes(json.dumps(question).encode())
         is_answered = not watch

@@ -22,10 +22,9 @@ from torch import zeros
 from torch.utils.data import Dataset, get_worker_info
 
 from packer.errors import InvalidRequest
-from packer.inspect import palette
-from packer.tools.report import ToolReport, new_figure, plain, table
+from packer.tools.report import ChartPanel, ToolReport, bar_chart, table
 from packer.tools.sweep import Answer, Say, SweepRow, cold_notes, sweep
-from packer.tools.workload import LOADERS, OURS, STOCK, LoaderSetting, Subject, evenly, load_function
+from packer.tools.workload import LOADERS, STOCK, LoaderSetting, Subject, evenly, load_function
 
 COLUMNS = ("epoch", "first", "compute", "wait")
 TOLERANCE = 0.05  # how much slower than the best a setting with fewer workers may be
@@ -126,8 +125,7 @@ def tune(
     cold: drop the subject's files from the page cache before each run. say: called with progress messages.
     """
     rows = [TuneRow(subject, setting) for setting in settings]
-    files = {subject: subject.files()} if cold else None
-    sweep(rows, prepare, plan, rounds=rounds, say=say, files=files)
+    sweep(rows, prepare, plan, rounds=rounds, cold=cold, keeps_processes=False, say=say)
     return rows
 
 
@@ -360,51 +358,26 @@ def csv_rows(rows: Sequence[TuneRow]) -> list[dict[str, Any]]:
     ]
 
 
-# ---- the plot: the columns, stacked, over the number of workers
-
-_STACK = (  # column, color, label
-    ("compute", palette.GREEN, "compute"),
-    ("wait", palette.VERMILION, "waiting for a batch"),
-    ("first", palette.ORANGE, "until the first batch"),
-    ("epoch", palette.PURPLE, "between epochs"),
-)
+_STACKS = {
+    "compute": "compute",
+    "wait": "waiting for a batch",
+    "first": "until the first batch",
+    "epoch": "between epochs",
+}
 
 
 def figure(rows: Sequence[TuneRow], plan: LoopPlan) -> Any:
-    """Draw seconds per epoch; raises MissingPackage."""
-    groups = [(loader, group) for loader in LOADERS if (group := [row for row in rows if row.setting.loader == loader])]
-    widths = [max(2, len(group)) for _, group in groups]
-    drawn = new_figure(max(6.0, 1.5 + 0.62 * sum(widths)), 4)
-    panels = drawn.subplots(1, len(groups), squeeze=False, sharey=True, width_ratios=widths)[0]
-    for axes, (loader, group) in zip(panels, groups, strict=True):
-        _draw_stacks(axes, group, plan, recommended(rows))
-        axes.set_title(loader if loader == STOCK else f"packer.{OURS}", loc="left", fontsize="medium")
-        axes.set_xlabel("threads" if loader == OURS else "worker processes")
-    panels[0].set_ylabel(f"seconds per epoch of {plan.steps} steps")
-    handles, labels = panels[0].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small", frameon=False)
-    return drawn
-
-
-def _draw_stacks(axes: Any, rows: Sequence[TuneRow], plan: LoopPlan, best: TuneRow) -> None:
-    positions = range(len(rows))
-    below = [0.0] * len(rows)
-    for name, color, label in _STACK:
-        heights = [row.columns[name] / plan.epochs for row in rows]
-        axes.bar(positions, heights, bottom=below, color=palette.as_hex(color), width=0.75, label=label)
-        below = [low + height for low, height in zip(below, heights, strict=True)]
-    axes.set_xticks(positions, [str(row.setting.workers) for row in rows])
-    for position, row in zip(positions, rows, strict=True):
-        if row is best:
-            axes.annotate(
-                "recommended",
-                (position, below[position]),
-                xytext=(position, 0.97),
-                textcoords=("data", "axes fraction"),
-                ha="center",
-                va="top",
-                fontsize="small",
-                arrowprops={"arrowstyle": "-|>", "color": "0.2"},
-            )
-    axes.margins(y=0.15)
-    plain(axes)
+    """Draw the columns, stacked, in seconds per epoch over the number of workers; raises MissingPackage."""
+    best = recommended(rows)
+    groups = [group for loader in LOADERS if (group := [row for row in rows if row.setting.loader == loader])]
+    panels = [
+        ChartPanel(
+            title=group[0].setting.loader,
+            xlabel=group[0].setting.noun,
+            ticks=[str(row.setting.workers) for row in group],
+            stacks={label: [row.columns[name] / plan.epochs for row in group] for name, label in _STACKS.items()},
+            marked=group.index(best) if best in group else None,
+        )
+        for group in groups
+    ]
+    return bar_chart(panels, ylabel=f"seconds per epoch of {plan.steps} steps", mark="recommended")

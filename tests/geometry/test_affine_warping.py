@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from packer.geometry import CenterCrop, RandomCrop, Resize, View, identity
-from packer.geometry.transforms.rotate import rotated
-from packer.geometry.transforms.zoom import zoomed
+from packer.geometry.transforms import rotated, zoomed
 from packer.geometry.view import resized_crop
 from packer.geometry.warp import warp
 from tests.support import image_files

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop, View, draw, upright
-from packer.geometry.transforms.rotate import rotated
+from packer.geometry.transforms import rotated
 from packer.geometry.view import resized_crop
 from packer.geometry.warp import warp
 from packer.images import DecodeOptions, Decoder, decode, sniff

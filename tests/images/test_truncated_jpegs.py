@@ -34,7 +34,7 @@ def part(file: bytes, box: Box = TOP, *, eighths: int = 8, trusted: bool = True)
 
 
 def has_regions(sampling: str, library: str, eighths: int = 8) -> bool:
-    """Whether libjpeg-turbo is asked for the box alone, see packer.images.cropping_region."""
+    """Whether libjpeg-turbo is asked for the box alone, see packer.images.region_decoder."""
     can = LIBRARIES[library].decode_region is not None
     return can and sampling in ("444", "422", "420", "gray") and eighths == 8
 

@@ -219,7 +219,7 @@ def test_a_folder_read_without_packing_follows_the_same_rule(tmp_path: Path) -> 
             with pytest.raises(LinkLeadsOut, match=OUT):
                 dataset[1]
     with pytest.raises(BadInputs, match=OUT):
-        candidates(opened(root), (None,), (None,))
+        candidates(opened(root), (None,))
 
 
 @pytest.mark.parametrize("command", ["convert", "advise", "bench", "tune"])

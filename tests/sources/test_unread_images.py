@@ -15,7 +15,7 @@ from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInput, DamagedImage, InvalidRequest, MissingPackage
-from packer.images.backends import pillow
+from packer.images.backends import pillow_other_formats as pillow
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.sources._trees.folder_tree import SourceRoot
@@ -212,7 +212,7 @@ def test_a_turned_heic_is_upright() -> None:
 
 def test_a_package_that_is_absent_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
-    from packer.images.backends import pillow as module
+    from packer.images.backends import pillow_other_formats as module
 
     def absent(name: str, needed_by: str) -> Any:
         if name.startswith("pillow_heif"):

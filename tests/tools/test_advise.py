@@ -13,14 +13,11 @@ from packer.cli import main
 from packer.errors import BadInput, InvalidRequest, StorageError
 from packer.files.page_cache import Residency
 from packer.geometry.parsing import parse
-from packer.sources.image_files.folder import Source
 from packer.tools import advice as advising
 from packer.tools import packing_trial as trials
 from packer.tools.advice import Advice, Question, advise, free_target
 from packer.tools.packing_candidates import (
     Candidate,
-    DiskSpeed,
-    FileReadSpeed,
     Prediction,
     Speeds,
     Trial,
@@ -28,9 +25,8 @@ from packer.tools.packing_candidates import (
     candidates,
     predict,
     recommended,
-    thrifty,
 )
-from packer.tools.packing_trial import PHOTOS, Loss, SourceSample, measure_copying, measure_disk, measure_files
+from packer.tools.packing_trial import PHOTOS, SourceSample, measure
 from tests.support import source_trees
 from tests.support.command_line import called, run, run_with_torch
 from tests.support.conversions import opened, packed
@@ -38,14 +34,13 @@ from tests.support.machine_files import made_up
 from tests.support.source_trees import photos
 
 WHOLE = WholeSet(samples=1000, bytes=200_000_000, extras_bytes=5_000)
-DISK = DiskSpeed(write=300e6, read=400e6, free_bytes=20_000_000_000)
-SPEEDS = Speeds(FileReadSpeed(100e6, 900e6), DISK, memory_bytes=10_000_000_000)
+SPEEDS = Speeds(write=300e6, read=400e6, free_bytes=20_000_000_000, memory_bytes=10_000_000_000, source=100e6)
 
 
 def trial(rate: float = 500.0, growth: float = 2.0, **candidate: Any) -> Trial:
     """A trial of samples of 200 kB each."""
     how = {"format": "lmdb", "codec": "raw"} | candidate
-    return Trial(Candidate(**how), rate, growth, encode_seconds=0.001, decode_ms=1.5, samples=64)
+    return Trial(Candidate(**how), rate, growth, encode_seconds=0.001, samples=64)
 
 
 # ---- the arithmetic
@@ -55,30 +50,27 @@ def test_what_fits_in_memory_is_as_fast_as_its_trial() -> None:
     found = predict(trial(), WHOLE, SPEEDS)
     assert found.rate == 500.0
     assert found.pack_bytes == 400_005_000
-    assert found.first_rate == 500.0  # 400 kB a sample: the disk gives 1000 of them a second
     assert (found.fits_memory, found.fits_disk) == (True, True)
 
 
 def test_what_does_not_fit_waits_for_its_missing_share_in_every_epoch() -> None:
     whole = replace(WHOLE, extras_bytes=0)
-    slow = Speeds(None, replace(DISK, read=40e6, free_bytes=399_999_999), memory_bytes=100_000_000)
+    slow = Speeds(write=300e6, read=40e6, free_bytes=399_999_999, memory_bytes=100_000_000)
     found = predict(trial(), whole, slow)
     assert found.rate == pytest.approx(1 / (0.75 * 400_000 / 40e6), rel=1e-12)  # three quarters of each come from disk
-    assert found.first_rate == pytest.approx(100.0, rel=1e-12)
     assert (found.fits_memory, found.fits_disk) == (False, False)
 
 
-def test_a_disk_that_is_never_cold_costs_nothing_and_its_first_epoch_is_not_known() -> None:
-    found = predict(trial(), WHOLE, Speeds(None, replace(DISK, read=None), memory_bytes=1))
-    assert (found.rate, found.first_rate) == (500.0, None)
+def test_a_disk_that_is_never_cold_costs_nothing() -> None:
+    assert predict(trial(), WHOLE, replace(SPEEDS, read=None, memory_bytes=1)).rate == 500.0
 
 
 @pytest.mark.parametrize(
     ("speeds", "seconds"),
     [
-        (replace(SPEEDS, reading=None, disk=replace(DISK, write=1e12)), 1.0),  # encoding, 1 ms a sample
-        (replace(SPEEDS, reading=FileReadSpeed(50e6, 900e6)), 4.0),  # 200 kB a sample arrive
-        (replace(SPEEDS, disk=replace(DISK, write=10e6)), 40.0),  # 400 kB a sample leave
+        (replace(SPEEDS, source=None, write=1e12), 1.0),  # encoding, 1 ms a sample
+        (replace(SPEEDS, source=50e6), 4.0),  # 200 kB a sample arrive
+        (replace(SPEEDS, write=10e6), 40.0),  # 400 kB a sample leave
     ],
 )
 def test_the_slowest_of_reading_encoding_and_writing_decides_how_long_packing_takes(
@@ -95,21 +87,13 @@ def test_of_those_nearly_as_fast_the_smallest_is_recommended_and_of_equals_the_f
     found = predictions(
         trial(1000, 4.0), trial(950, 2.0, format="hdf5"), trial(901, 1.95, format="pth"), trial(899, 0.1)
     )
-    assert recommended(found, [None]) is found[1]
+    assert recommended(found) is found[1]
 
 
-def test_what_loses_or_is_too_small_or_does_not_fit_on_the_disk_is_not_recommended() -> None:
-    found = predictions(trial(900, loses=True), trial(800, size="64"), trial(700, 200.0), trial(100))
-    assert recommended(found, [None]) is found[3]
-    assert recommended(found, [None, "64"]) is found[1]
-    assert recommended(found[:3], [None]) is None
-
-
-def test_the_thrifty_one_takes_half_the_space_and_beats_what_is_there() -> None:
-    found = predictions(trial(1000, 4.0), trial(900, 2.1), trial(300, 1.9), trial(200, 0.5))
-    assert thrifty(found, found[0], [None], now=200.0) is found[2]
-    assert thrifty(found, found[0], [None], now=None) is found[2]
-    assert thrifty(found, found[0], [None], now=280.0) is None
+def test_what_loses_or_does_not_fit_on_the_disk_is_not_recommended() -> None:
+    found = predictions(trial(900, loses=True), trial(700, 200.0), trial(100))
+    assert recommended(found) is found[2]
+    assert recommended(found[:2]) is None
 
 
 # ---- the disk, with a clock that goes on by half a second whenever it is read
@@ -126,27 +110,25 @@ class Ticking:
         return self.now
 
 
-def test_rates_of_a_disk_are_bytes_by_seconds(tmp_path: Path) -> None:
-    found = measure_disk(tmp_path, threads=2, clock=Ticking())
-    assert found.write == (64 << 20) / 0.5
-    assert found.read in (None, (64 << 20) / 0.5)  # None where temporary files lie in memory
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_files_that_stay_in_memory_have_no_cold_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(3):
-        (tmp_path / str(number)).write_bytes(b"x" * 1000)
-    files = sorted(tmp_path.iterdir())
-    for share, cold in ((0, 6000.0), (3000, None), (None, None)):
+def test_speeds_are_bytes_by_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "files").mkdir()
+    files = [tmp_path / "files" / str(number) for number in range(3)]
+    for path in files:
+        path.write_bytes(b"x" * 1000)
+    rate = (64 << 20) / 0.5
+    for share, is_cold in ((0, True), (3000, False), (None, False)):
         monkeypatch.setattr(trials, "drop", lambda _, share=share: Residency(share, 3000))
-        assert measure_files(files, threads=2, clock=Ticking()) == FileReadSpeed(cold, 6000.0)
-    assert measure_copying(clock=Ticking()) == (64 << 20) / 0.5
+        found = measure(tmp_path, files, memory_bytes=7, threads=2, clock=Ticking())
+        wanted = (rate, 6000.0) if is_cold else (None, None)
+        assert (found.write, found.memory_bytes, (found.read, found.source)) == (rate, 7, wanted)
+    assert measure(tmp_path, [], memory_bytes=7, threads=2).source is None
+    assert [path.name for path in tmp_path.iterdir()] == ["files"]
 
 
-def test_a_full_disk_is_told_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "free_bytes", lambda _: 1000)
     with pytest.raises(StorageError, match="1,000 bytes are free"):
-        measure_disk(tmp_path, threads=1)
+        measure(tmp_path, [], memory_bytes=0, threads=1)
 
 
 # ---- what is tried
@@ -158,7 +140,7 @@ def keys(groups: list[list[Candidate]]) -> list[tuple[str, str | None, bool, tup
 
 def test_lossy_images_are_tried_as_they_are_as_numbers_and_as_jpeg(tmp_path: Path) -> None:
     common = ("lmdb", "hdf5", "pth")
-    groups = candidates(opened(photos(tmp_path / "photos")), [None, "16", "8"], [None, "16"])
+    groups = candidates(opened(photos(tmp_path / "photos")), [None, "16", "8"])
     assert keys(groups) == [
         ("kept", None, False, common),
         ("raw", None, False, common),
@@ -180,7 +162,7 @@ def test_lossy_images_are_tried_as_they_are_as_numbers_and_as_jpeg(tmp_path: Pat
 
 
 def test_lossless_images_become_jpeg_only_with_a_mark(tmp_path: Path) -> None:
-    groups = candidates(opened(source_trees.cornell(tmp_path / "cornell")), [None, "16"], [None, "16"])
+    groups = candidates(opened(source_trees.cornell(tmp_path / "cornell")), [None, "16"])
     found = {(group[0].codec, group[0].size): group[0] for group in groups}
     assert [key for key, one in found.items() if one.loses] == [
         (codec, size) for size in (None, "16") for codec in ("jpeg:95", "ycc420")
@@ -221,13 +203,9 @@ def test_the_whole_is_counted_and_sizes_fit_the_geometry(tmp_path: Path) -> None
     assert sampling.usual() == PHOTOS
     assert len(sampling.few) == 20
     assert sorted(sampling.files) == sorted(root.rglob("*.jpg"))
-    assert sampling.sizes(parse("RandomResizedCrop(28)"), None) == ([None, "56", "32"], [None, "56"])
-    assert sampling.sizes(parse("RandomResizedCrop(56)"), None) == ([None, "64"], [None])
-    assert sampling.sizes(parse("Resize((400, 400))"), None) == ([None], [None])
-    assert sampling.sizes(parse("Resize((400, 400))"), ["64", "20x10"]) == (
-        [None, "64", "20x10"],
-        [None, "64", "20x10"],
-    )
+    assert sampling.sizes(parse("RandomResizedCrop(28)"), None) == [None, "56"]
+    assert sampling.sizes(parse("RandomResizedCrop(56)"), None) == [None]
+    assert sampling.sizes(parse("Resize((400, 400))"), ["64", "20x10"]) == [None, "64", "20x10"]
 
 
 def test_large_images_are_tried_with_fewer_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,12 +228,9 @@ def advice(tmp_path: Path, *trials: Trial, **more: Any) -> Advice:
         "images": 1,
         "now": 100.0,
         "speeds": SPEEDS,
-        "copying": 7e9,
-        "shared": None,
         "target": Path("set.pack"),
         "predictions": found,
-        "best": recommended(found, [None]),
-        "thrifty": None,
+        "best": recommended(found),
     }
     return Advice(**(given | more))
 
@@ -264,12 +239,12 @@ def test_the_table_and_the_sentence(tmp_path: Path) -> None:
     text = advising.text(advice(tmp_path, trial(), trial(250, 0.5, codec="jpeg:95", loses=True)))
     assert text[1:3] == [
         "Disk of set.pack: 20.0 GB free, writes 300 MB/s, reads 400 MB/s cold (blocks of 256 KiB)",
-        "Source: 1000 samples, 0.200 GB; its files are read at 100 MB/s cold, 900 MB/s warm",
+        "Source: 1000 samples, 0.200 GB; its files are read at 100 MB/s cold",
     ]
     assert [line.split() for line in text[5:8]] == [
         ["source", "as", "it", "is", "100", "0.200"],
-        ["lmdb", "raw", "as", "it", "is", "500", "500", "1.50", "0.400", "2", "s", "yes", "<-"],
-        ["lmdb", "jpeg:95*", "as", "it", "is", "250", "250", "1.50", "0.100", "2", "s", "yes"],
+        ["lmdb", "raw", "as", "it", "is", "500", "0.400", "2", "s", "yes", "<-"],
+        ["lmdb", "jpeg:95*", "as", "it", "is", "250", "0.100", "2", "s", "yes"],
     ]
     assert text[-3:] == [
         "Recommended: lmdb, raw, size as it is: 500 images/s, 5.0 times the source as it is (100); 0.400 GB, "
@@ -277,29 +252,6 @@ def test_the_table_and_the_sentence(tmp_path: Path) -> None:
         "Paste:",
         f"  packer convert {tmp_path}/set set.pack --to lmdb",
     ]
-
-
-def test_the_usual_size_stands_beside_with_what_it_loses(tmp_path: Path) -> None:
-    small = trial(900, 1.0, size="256")
-    text = advising.text(advice(tmp_path, trial(), small, losses={"256": Loss(0.6, 0.8)}))
-    assert text[-2:] == [
-        "The usual size, --resize 256: lmdb, raw, size 256: 900 images/s, 1.8 times the recommended row; 0.200 GB; "
-        "60% of what training shows has fewer pixels than from the source, half of that less than 80% of each side:",
-        f"  packer convert {tmp_path}/set set.pack --to lmdb --resize 256",
-    ]
-    found = advising.document(advice(tmp_path, trial(), small, losses={"256": Loss(0.6, 0.8)}))
-    assert found["losses"] == {"256": {"share": 0.6, "sides": 0.8}}
-
-
-def test_what_a_size_loses_is_counted_over_crops(tmp_path: Path) -> None:
-    root = photos(tmp_path / "set", 4, height=512, width=512)
-    sampling = SourceSample(Source(root))
-    assert sampling.loss(parse("Resize((224, 224))"), "256") == Loss(0.0, 1.0)
-    assert sampling.loss(parse("CenterCrop(224)"), "256") == Loss(1.0, 0.5)
-    some = sampling.loss(parse("RandomResizedCrop(224)"), "256")
-    assert 0.5 < some.share < 1.0
-    assert 0.5 <= some.sides < 1.0
-    assert sampling.loss(parse("RandomResizedCrop(224)"), "512") == Loss(0.0, 1.0)
 
 
 def test_sets_with_grasps_are_told_of_the_presets(tmp_path: Path) -> None:
@@ -310,7 +262,7 @@ def test_sets_with_grasps_are_told_of_the_presets(tmp_path: Path) -> None:
 
 def test_what_was_not_possible_is_said(tmp_path: Path) -> None:
     bad = replace(trial(500, 200.0), skipped=("a.jpg: cannot decode",))
-    found = advice(tmp_path, bad, now=None, speeds=replace(SPEEDS, reading=None), left_out=("bmp, 64: no time left",))
+    found = advice(tmp_path, bad, now=None, speeds=replace(SPEEDS, source=None), left_out=("bmp, 64: no time left",))
     assert found.best is None
     text = advising.text(found)
     assert "1 of 65 samples cannot be packed, such as a.jpg: cannot decode; convert lists all of them" in "\n".join(
@@ -373,7 +325,7 @@ def test_every_line_works_when_it_is_pasted_and_gives_a_pack_of_the_size_that_wa
     assert list(found.left_out) == []
     assert found.best is not None
     assert {one.candidate.size for one in found.predictions} == {None, "48", "40x30"}
-    assert (found.speeds.reading is None) == (kind == "pack")
+    assert found.speeds.source is None or kind != "pack"
     for one in found.predictions:
         words = shlex.split(found.line(one))
         assert words[:4] == ["packer", "convert", str(root), "one-2.pack" if kind == "pack" else f"{root}.pack"]

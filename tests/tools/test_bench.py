@@ -201,18 +201,18 @@ def test_a_loader_that_loses_samples_is_an_error() -> None:
 
 
 def _answers(dataset: Any) -> Any:
-    return lambda question: {"value": dataset[question["index"]]["key"]}
+    return lambda question: {"value": dataset[question]["key"]}
 
 
 def test_errors_of_another_process_come_back_in_one_line() -> None:
     with RunnerProcess("one", _answers, Failing(9, 0)) as player:
-        assert player.ask({"index": 1}, watch=True) == {"value": "sample-1"}
+        assert player.ask(1, watch=True) == {"value": "sample-1"}
         assert player.peak_mb >= 0
         with pytest.raises(PackerError, match=r"slow_datasets.py:\d+: __getitem__ raised ValueError: two is too much"):
-            player.ask({"index": 2})
+            player.ask(2)
     with RunnerProcess("two", _answers, Dying(9, 0)) as player:
         with pytest.raises(PackerError, match="two: its process ended with SIGKILL"):
-            player.ask({"index": 2})
+            player.ask(2)
         player.close()
 
 
@@ -222,13 +222,13 @@ def _refuses() -> Any:
 
 def test_an_error_of_ours_keeps_its_class() -> None:
     with RunnerProcess("one", _refuses) as player, pytest.raises(InvalidRequest, match="^not like this$"):
-        player.ask({})
+        player.ask(None)
 
 
 def test_workers_start_as_they_would_without_us() -> None:
     """Not from the server that the contestant was forked from: its workers would import torch anew."""
     with RunnerProcess("one", _method) as player:
-        assert player.ask({}) == {"method": get_all_start_methods()[0]}
+        assert player.ask(None) == {"method": get_all_start_methods()[0]}
 
 
 def _method() -> Any:

@@ -197,16 +197,6 @@ def test_the_command_profiles(pack: Path, tmp_path: Path) -> None:
 # ---- images
 
 
-def test_bars_lie_inside_each_other() -> None:
-    bars = profile_tool.bars(made(read=0.1, crc=0.2, decode=0.5, warp=0.2))
-    assert [(bar.level, bar.label) for bar in bars] == [
-        (0, "one sample of the first epoch"),
-        *((1, "read"), (1, "crc"), (1, "decode"), (2, "image"), (1, "warp")),
-    ]
-    assert [bar.start for bar in bars] == pytest.approx([0, 0, 0.1, 0.3, 0.3, 0.8])
-    assert [bar.width for bar in bars] == pytest.approx([1, 0.1, 0.2, 0.5, 0.5, 0.2])
-
-
 def rows_to_draw() -> tuple[list[Any], list[Any]]:
     """Lines of a bench, rows of a sweep."""
     from tests.support.measurements import line, row

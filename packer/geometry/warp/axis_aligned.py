@@ -8,15 +8,18 @@ import numpy.typing as npt
 from packer.errors import InvalidRequest
 from packer.geometry import View
 
-_TOLERANCE_PX = 1e-6  # what a product of a few matrices in float64 may be off, relative to the image
-_MARGIN_PX = 2  # neighbors that interpolation and a 3 px filter look at
+_TOLERANCE_PX = 1e-6  # rounding errors of a product of matrices in float64, relative to the image
+
+_MARGIN_PX = 2  # neighbors for interpolation and a 3 px filter
 
 
 class AxisAlignedSteps(NamedTuple):
     """Crop `rows` and `columns` of the stored image, scale to `size`, transpose, flip, write into `frame`.
 
-    size: (height, width) before transposing. flip: as cv2.flip has it, 1 left-right, 0 up-down, -1 both, or None.
-    frame: where in the output that lies, None for all of it.
+    Attributes:
+        size: (height, width) before transposing.
+        flip: Code of cv2.flip: 1 left-right, 0 up-down, -1 both; None for no flip.
+        frame: Position in the output, None for the complete output.
     """
 
     rows: slice
@@ -43,9 +46,9 @@ class _Axis(NamedTuple):
 
 
 def axis_aligned_steps(view: View, height: int, width: int) -> AxisAlignedSteps | None:
-    """The steps for a stored image of that size; None where the view needs interpolation between axes or beyond it.
+    """Return the steps for a stored image of a size; None for any view that needs a general warp.
 
-    Raises InvalidRequest for a matrix that is not finite or cannot be turned back.
+    Raises InvalidRequest for a matrix that is not finite or cannot be inverted.
     """
     a, b, c, d, e, f = view.matrix
     rows_out, columns_out = view.size
@@ -89,9 +92,9 @@ def _flip_code(left_right: bool, up_down: bool) -> int | None:
 
 
 def _axis(scale: float, shift: float, size: int, length: int) -> _Axis | None:
-    """Which of `length` pixels the output's `size` show; None where they end between pixels, or beyond and scaled."""
+    """Return the part of `length` pixels that the output shows; None if a general warp is needed."""
     mirrored = scale < 0
-    # the stored edge at which the output begins, or ends where it is mirrored; pixel edges are whole numbers here
+    # the stored edge at which the output begins, or ends if it is mirrored; pixel edges are whole numbers here
     first = ((size - 0.5 if mirrored else -0.5) - shift) / scale + 0.5
     last = first + (size / -scale if mirrored else size / scale)
     start, stop = round(first), round(last)
@@ -109,7 +112,7 @@ def _axis(scale: float, shift: float, size: int, length: int) -> _Axis | None:
 
 
 def turned(array: npt.NDArray[Any], steps: AxisAlignedSteps) -> npt.NDArray[Any]:
-    """The array transposed and flipped, as a NumPy view."""
+    """Return the array transposed and flipped, as a NumPy view."""
     if steps.transpose:
         array = array.swapaxes(0, 1)
     if steps.flip in (1, -1):
@@ -118,13 +121,13 @@ def turned(array: npt.NDArray[Any], steps: AxisAlignedSteps) -> npt.NDArray[Any]
 
 
 def shrinking(view: View) -> tuple[float, float]:
-    """How many stored pixels one output pixel covers along the stored y and x axes; below 1 where they are enlarged."""
+    """Return the stored pixels per output pixel along the stored y and x axes; below 1 if the image is enlarged."""
     a, b, _, d, e, _ = view.matrix
     return 1 / math.hypot(b, e), 1 / math.hypot(a, d)
 
 
 def needed(view: View, steps: AxisAlignedSteps | None, height: int, width: int) -> tuple[int, int, int, int]:
-    """top, left, height, width of the part of the stored image that the view looks at; may be empty."""
+    """Return top, left, height and width of the part of the stored image that the view needs; may be empty."""
     if steps is not None:
         return steps.rows.start, steps.columns.start, *steps.shape
     y, x = zip(*corners(view), strict=True)
@@ -135,7 +138,7 @@ def needed(view: View, steps: AxisAlignedSteps | None, height: int, width: int) 
 
 
 def corners(view: View) -> list[tuple[float, float]]:
-    """(y, x) in the stored image of the four outer corners of the output."""
+    """Return (y, x) in the stored image of the four outer corners of the output."""
     a, b, c, d, e, f = view.matrix
     determinant = a * e - b * d
     found = []
@@ -146,7 +149,7 @@ def corners(view: View) -> list[tuple[float, float]]:
 
 
 def inside(view: View, height: int, width: int) -> bool:
-    """Whether all that the view shows lies inside the stored image."""
+    """Return True if the view shows nothing outside of the stored image."""
     tolerance = _TOLERANCE_PX * max(1, height, width) + 0.5
     low, bottom, right = -tolerance, height - 1 + tolerance, width - 1 + tolerance
     return all(low <= y <= bottom and low <= x <= right for y, x in corners(view))

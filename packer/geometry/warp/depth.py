@@ -1,4 +1,7 @@
-"""Depth warp: depth through a view, as a mean of valid pixels; missing ones are never mixed in."""
+"""Depth warp: depth through a view as a mean of valid pixels, and masks by nearest neighbor.
+
+Missing pixels of depth and classes of masks are never mixed.
+"""
 
 from typing import Any
 
@@ -7,25 +10,41 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.geometry import View
-from packer.geometry.warp import mask
 from packer.geometry.warp.axis_aligned import inside, shrinking
 
 Pixels = npt.NDArray[Any]
 Weights = npt.NDArray[np.float64]
 
-_WEIGHT_TOLERANCE = 1e-6  # half of an area: OpenCV sums in float64 weights that are float32
+_WEIGHT_TOLERANCE = 1e-6  # of half an area: OpenCV adds float32 weights in float64
+
+
+def nearest(array: Pixels, size: tuple[int, int]) -> Pixels:
+    """Resize (H, W), center-aligned, in integer arithmetic; return the array itself if nothing changes."""
+    for axis in (0, 1):
+        length = array.shape[axis]
+        if length != size[axis]:
+            # floor((i + 0.5) length / size) in integers
+            array = array.take((2 * np.arange(size[axis]) + 1) * length // (2 * size[axis]), axis=axis)
+    return array
+
+
+def nearest_affine(array: Pixels, view: View) -> Pixels:
+    """Move uint8, uint16 or int32 (H, W) through any matrix; 0 outside."""
+    size = (view.size[1], view.size[0])
+    array = np.ascontiguousarray(array)
+    return cv2.warpAffine(array, view.array, size, flags=cv2.INTER_NEAREST, borderMode=cv2.BORDER_CONSTANT)
 
 
 def resize(array: Pixels, size: tuple[int, int], *, invalid: float | None) -> Pixels:
-    """(H, W) at that size, dtype kept; the array itself where nothing changes."""
+    """Resize (H, W), dtype kept; return the array itself if nothing changes."""
     smaller = min(size[0], array.shape[0]), min(size[1], array.shape[1])
     if smaller != array.shape and array.size:
         array = _mean_of_valid(array, smaller, invalid=invalid)
-    return mask.resize(array, size)
+    return nearest(array, size)
 
 
 def affine(array: Pixels, view: View, *, invalid: float | None) -> Pixels:
-    """(H, W) through any matrix: bilinear over the valid pixels, invalid where less than half of the weight is."""
+    """Move (H, W) through any matrix, bilinear over valid pixels; invalid if less than half of the weight is."""
     border = cv2.BORDER_REPLICATE if inside(view, *array.shape) else cv2.BORDER_CONSTANT
     shrink = shrinking(view)
     if view.antialias and max(shrink) > 1:
@@ -47,14 +66,14 @@ def affine(array: Pixels, view: View, *, invalid: float | None) -> Pixels:
 
 
 def missing(dtype: np.dtype[Any], invalid: float | None) -> Any:
-    """The value of a missing pixel: `invalid`; without one NaN, or 0 where the dtype has no NaN."""
+    """Return the value of a missing pixel: `invalid`; without it NaN, or 0 if the dtype has no NaN."""
     if invalid is None:
         return np.asarray(np.nan if dtype.kind == "f" else 0).astype(dtype)
     return _as_dtype(invalid, dtype)
 
 
 def is_valid(array: Pixels, invalid: float | None) -> npt.NDArray[np.bool_]:
-    """Where a depth has a measurement: it is finite, and not the value `invalid` that means none."""
+    """Return True for pixels with a measurement: finite values other than `invalid`."""
     valid: npt.NDArray[np.bool_] = np.isfinite(array)
     if invalid is not None and np.isfinite(invalid):
         valid &= array != _as_dtype(invalid, array.dtype)
@@ -62,7 +81,7 @@ def is_valid(array: Pixels, invalid: float | None) -> npt.NDArray[np.bool_]:
 
 
 def _as_dtype(invalid: float, dtype: np.dtype[Any]) -> Any:
-    """The value as the array would hold it; one beyond its range, which only a hostile manifest has, is infinite."""
+    """Cast the value to a dtype; a value beyond its range, from a hostile manifest, becomes infinite."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(invalid).astype(dtype)
 

@@ -1,10 +1,9 @@
 """Image warp: images through a view, by one bilinear pass of OpenCV, low-pass filtered first where they shrink.
 
-Bilinear interpolation looks at four pixels: an image that shrinks aliases. Pillow's antialiased bilinear has a
-triangle s times as wide for a shrinking by s; its variance is s^2 / 6 px against 1 / 6 px without. A 3-tap Gaussian
-that adds the difference, then the plain pass, comes nearer to it than the area mean (mean PSNR over random crops of
-photographs, in docs/benchmarks.md) in half of the time. Three taps can add less than 2 / 3: from s = 2 on, the area
-mean it is.
+Bilinear interpolation reads four pixels, so that an image that shrinks shows aliasing. Pillow's antialiased bilinear
+filter is a triangle, s times as wide if the image shrinks by s. Its variance is s^2 / 6 px instead of 1 / 6 px. Here, a
+3-tap Gaussian adds the difference before the bilinear pass. The result is closer to Pillow's than an area mean, in half
+the time (docs/benchmarks.md). Three taps can add less than 2 / 3, so from s = 2 on it is the area mean.
 """
 
 import math
@@ -21,15 +20,17 @@ from packer.system.thread_scratch import ThreadScratch
 
 Pixels = npt.NDArray[Any]
 
-FROM_AREA = 2.0  # shrinking from which the area mean is taken
-_LEAST_VARIANCE = 0.002  # of a filter that does anything to 8 bit
-_PRESCALED_VARIANCE = 1 / 12  # of a prescaled image's pixels: each is a mean over its square
+FROM_AREA = 2.0  # least shrinking for the area mean
+
+_LEAST_VARIANCE = 0.002  # a smaller filter does not change 8 bit pixels
+
+_PRESCALED_VARIANCE = 1 / 12  # each pixel of a prescaled image is a mean over its square
 
 _widened_pixels, _upright_pixels = ThreadScratch(), ThreadScratch()  # each thread has its own
 
 
 def warp(array: Pixels, view: View, steps: AxisAlignedSteps | None, *, prescaled: bool, out: Any) -> Pixels:
-    """uint8 (H, W, C) as the view shows it; see packer.geometry.warp.warp."""
+    """Warp uint8 (H, W, C); see packer.geometry.warp.warp."""
     made = target((*view.size, array.shape[2]), array.dtype, out=out)
     flat = made[..., 0] if made.shape[2] == 1 else made  # OpenCV drops an axis of length 1
     if steps is None:
@@ -49,23 +50,23 @@ def warp(array: Pixels, view: View, steps: AxisAlignedSteps | None, *, prescaled
 def apply_steps(
     cut: Pixels, steps: AxisAlignedSteps, made: Pixels, *, antialias: bool, prescaled: bool = False
 ) -> None:
-    """Fill `made` with the crop, scaled, transposed and flipped as the steps say."""
+    """Scale, transpose and flip the crop into `made`."""
     if steps.shape != steps.size:
         if not steps.transpose:
             _resize(cut, made, antialias=antialias, prescaled=prescaled)
         else:
             upright = _upright_pixels.pixels(*steps.size, cut.shape[2])
             _resize(cut, upright, antialias=antialias, prescaled=prescaled)
-            _copy_unless_same(made, cv2.transpose(upright, dst=made))
+            copy_unless_same(made, cv2.transpose(upright, dst=made))
     elif steps.transpose:
         np.copyto(made, cut.swapaxes(0, 1).reshape(made.shape))
     elif steps.flip is not None:
-        _copy_unless_same(made, cv2.flip(cut, steps.flip, dst=made))
+        copy_unless_same(made, cv2.flip(cut, steps.flip, dst=made))
         return
     else:
         np.copyto(made, cut.reshape(made.shape))
     if steps.flip is not None:
-        _copy_unless_same(made, cv2.flip(made, steps.flip, dst=made))
+        copy_unless_same(made, cv2.flip(made, steps.flip, dst=made))
 
 
 def _resize(cut: Pixels, made: Pixels, *, antialias: bool, prescaled: bool) -> None:
@@ -74,19 +75,19 @@ def _resize(cut: Pixels, made: Pixels, *, antialias: bool, prescaled: bool) -> N
     if antialias and max(shrink) >= FROM_AREA:
         smaller = min(width, cut.shape[1]), min(height, cut.shape[0])
         if smaller == (width, height):
-            _copy_unless_same(made, cv2.resize(cut, smaller, dst=made, interpolation=cv2.INTER_AREA))
+            copy_unless_same(made, cv2.resize(cut, smaller, dst=made, interpolation=cv2.INTER_AREA))
             return
         cut = cv2.resize(cut, smaller, interpolation=cv2.INTER_AREA)
     elif antialias and max(shrink) > 1:
         cut = widened(cut, shrink, _variance(prescaled))
-    _copy_unless_same(made, cv2.resize(cut, (width, height), dst=made, interpolation=cv2.INTER_LINEAR))
+    copy_unless_same(made, cv2.resize(cut, (width, height), dst=made, interpolation=cv2.INTER_LINEAR))
 
 
 def widened(array: Pixels, shrink: tuple[float, float], variance: tuple[float, float]) -> Pixels:
-    """uint8 (H, W) or (H, W, C) filtered by the 3-tap Gaussian that antialiases a shrinking by (y, x), both below 2.
+    """Filter uint8 (H, W) or (H, W, C) by the 3-tap Gaussian that antialiases a shrinking by (y, x), both below 2.
 
-    variance: (y, x) of the filter that its pixels have behind them, which is taken off. The array itself where nothing
-    is left to do; else, of one with channels, memory that the thread's next call fills anew.
+    variance: (y, x) of an earlier filter of these pixels, which is subtracted. Returns the array itself if it needs no
+    filter. Otherwise, the thread's next call overwrites a result with channels.
     """
     down, across = ((by * by - 1) / 6 - have for by, have in zip(shrink, variance, strict=True))
     size = (3 if across > _LEAST_VARIANCE else 1, 3 if down > _LEAST_VARIANCE else 1)
@@ -102,7 +103,7 @@ def _variance(prescaled: bool) -> tuple[float, float]:
 
 
 def _sigma(variance: float) -> float:
-    """Sigma of the Gaussian whose three samples, normalized to sum 1, have that variance; any where none is needed."""
+    """Return sigma of the Gaussian whose three samples, normalized to sum 1, have a variance."""
     if variance <= _LEAST_VARIANCE:
         return 1.0
     neighbor = variance / 2
@@ -127,10 +128,10 @@ def _affine(array: Pixels, view: View, made: Pixels, *, prescaled: bool) -> None
     elif view.antialias and max(shrink) > 1:
         part = widened(part, shrink, _variance(prescaled))
     size = made.shape[1], made.shape[0]
-    _copy_unless_same(made, cv2.warpAffine(part, view.array, size, dst=made, flags=cv2.INTER_LINEAR, borderMode=border))
+    copy_unless_same(made, cv2.warpAffine(part, view.array, size, dst=made, flags=cv2.INTER_LINEAR, borderMode=border))
 
 
-def _copy_unless_same(made: Pixels, result: Any) -> None:
-    """OpenCV fills `dst` where it can; where it made other memory, its content is copied."""
+def copy_unless_same(made: Pixels, result: Any) -> None:
+    """Copy the result of OpenCV unless it is in `made` already: OpenCV allocates other memory in some cases."""
     if result is not made:
         np.copyto(made, result.reshape(made.shape))

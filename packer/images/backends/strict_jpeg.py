@@ -1,7 +1,7 @@
-"""Strict JPEG: libjpeg-turbo whose warnings are errors, by PyTurboJPEG and the system's library, else by simplejpeg.
+"""Strict JPEG: decoding by libjpeg-turbo, with its warnings as errors.
 
-Whatever libjpeg warns about is an error, with one exception: a file that lacks nothing but its end marker is decoded
-with the marker put back, as every viewer does.
+The library is the system's, called through PyTurboJPEG, or else the library inside simplejpeg. Every warning of libjpeg
+is an error, with one exception. A file that lacks only its end marker is decoded with the marker added, as viewers do.
 """
 
 import functools
@@ -18,7 +18,7 @@ from packer.images.headers._header_record import Buffer, Header
 from packer.images.headers.jpeg import END, has_end
 from packer.registry import import_or_explain
 
-# what a library must decode before it is relied on: 8x8 px, gray, quality 50
+# test image for a library: 8x8 px, gray, quality 50
 _TINY = bytes.fromhex(
     "ffd8ffe000104a46494600010100000100010000ffdb004300100b0c0e0c0a100e0d0e1211101318281a181616183123251d283a333d3c"
     "3933384740485c4e404457453738506d51575f626768673e4d71797064785c656763ffc0000b080008000801011100ffc4001400010000"
@@ -31,17 +31,21 @@ _VERSION = re.compile(rb"libjpeg-turbo version (\d[\d.]*)")
 
 
 class RegionDecoder(Protocol):
-    """Decodes a region of a JPEG, as it is stored and with filtered chroma. Raises as JPEGLibrary does."""
+    """Decodes a region of a JPEG at full size, with filtered chroma. Raises the errors of JPEGLibrary."""
 
     def __call__(self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, size: tuple[int, int], corner: Corner) -> None:
         """Decode into C-contiguous uint8 (H, W, 3), RGB.
 
-        size: (height, width) of the whole image. corner: (top, left) of the region, multiples of an MCU's sides.
+        Args:
+            buffer: The file.
+            pixels: Memory for the region.
+            size: (height, width) of the complete image.
+            corner: (top, left) of the region, multiples of the sides of an MCU.
         """
 
 
 class JPEGLibrary(Protocol):
-    """One way to call libjpeg-turbo, shared by all threads. Raises DamagedImage where libjpeg fails or warns."""
+    """One way to call libjpeg-turbo, shared by all threads. Raises DamagedImage if libjpeg fails or warns."""
 
     name: str  # package and version
     binary: str  # part of the path of the shared object that holds libjpeg-turbo
@@ -56,33 +60,32 @@ class JPEGLibrary(Protocol):
         fast_upsampling: bool = False,
         allow_trailing_data: bool = False,
     ) -> None:
-        """Decode into C-contiguous uint8 (H, W, 3) RGB, or (H, W, 1) gray; part of it is written where this raises.
+        """Decode into C-contiguous uint8 (H, W, 3) RGB, or (H, W, 1) gray; an error leaves a part of it written.
 
-        eighths: the scale, 1 to 8; each side is that of the file times eighths / 8, rounded up. Below 8 one side of the
-          file has at least 8 px: less do not tell the library which scale is meant.
-        fast_dct: JDCT_IFAST and fast_upsampling, where the scale is 8/8.
-        fast_upsampling: chroma at half the size is enlarged by copies of each sample, not filtered.
-        allow_trailing_data: the scan has more rows than the frame says; that there are, see `is_trailing_data`, is no
-          error.
+        Args:
+            buffer: The file.
+            pixels: Memory for the image. Each side is the side of the file times eighths / 8, rounded up.
+            eighths: Scale, 1 to 8. Below 8, one side of the file must have at least 8 px: the library takes a size,
+                which is ambiguous for shorter sides.
+            fast_dct: Use JDCT_IFAST, and fast_upsampling at scale 8/8.
+            fast_upsampling: Enlarge chroma by copying samples, without a filter.
+            allow_trailing_data: Accept data between the last row and the end marker; see `is_trailing_data`.
         """
 
     @property
     def decode_region(self) -> "RegionDecoder | None":
-        """Decodes a cropping region alone; None where this libjpeg-turbo cannot: before release 3, or without its API.
-
-        What lies below the region is not read, and no error.
-        """
+        """Decodes only a region and reads no data below it; None without the API of libjpeg-turbo 3."""
 
     def check(self, buffer: Buffer, found: Header) -> None:
-        """Raise exactly where a full decode would: entropy decoding, which is what warns, is done in full.
+        """Raise DamagedImage if and only if a full decode raises it.
 
-        The image is reconstructed at 1/8 and in gray only, which takes a third less time.
+        All entropy-coded data is decoded, but the image only at 1/8 and in gray, which takes a third less time.
         """
 
 
 @functools.cache
 def library() -> JPEGLibrary:
-    """The first library that decodes a test image; raises MissingPackage where none does."""
+    """Return the first library that decodes a test image; raise MissingPackage if there is none."""
     reasons = []
     for found in attempts():
         if not isinstance(found, str):
@@ -92,7 +95,7 @@ def library() -> JPEGLibrary:
 
 
 def attempts() -> Iterator[JPEGLibrary | str]:
-    """The libraries in order of preference; for one that does not decode here, the reason as a text."""
+    """Yield the libraries in order of preference; for a library that does not work, the reason as text."""
     for module, name in _CLASSES.items():
         try:
             found: JPEGLibrary = getattr(import_or_explain(module, "decoding JPEG"), name)()
@@ -105,7 +108,7 @@ def attempts() -> Iterator[JPEGLibrary | str]:
 
 
 def describe(found: JPEGLibrary) -> str:
-    """Package and libjpeg-turbo version; the latter is read from the shared object that the process has mapped."""
+    """Return the package and the version of libjpeg-turbo, read from the shared object of this process."""
     maps = Path("/proc/self/maps")
     paths = {line.split()[-1] for line in maps.read_text().splitlines()} if maps.exists() else set()
     for path in sorted(paths):
@@ -117,9 +120,9 @@ def describe(found: JPEGLibrary) -> str:
 
 
 def is_trailing_data(message: str) -> bool:
-    """Whether all that libjpeg found is that data is left between the last row and the end marker.
+    """Return True if libjpeg only warned of data between the last row and the end marker.
 
-    The message is that of its first warning (jerror.c of libjpeg-turbo puts out no other), and this one comes last.
+    The message is that of its first warning (jerror.c of libjpeg-turbo), and this warning is the last one.
     """
     return message.startswith("Corrupt JPEG data: ") and message.endswith(" extraneous bytes before marker 0xd9")
 
@@ -133,45 +136,26 @@ def decode(
     fast_dct: bool = False,
     fast_upsampling: bool = False,
 ) -> None:
-    """Decode strictly into C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray; zeros are left where this raises.
+    """Decode strictly into C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray; fill it with zeros before raising.
 
-    eighths, fast_dct, fast_upsampling: see JPEGLibrary.decode.
+    A file that lacks only its end marker is decoded with the marker. See `JPEGLibrary.decode` for the options.
     """
+    use = library()
     try:
-        library().decode(buffer, pixels, eighths=eighths, fast_dct=fast_dct, fast_upsampling=fast_upsampling)
-    except DamagedImage as error:
-        decode_with_end(
-            buffer, found, pixels, error, eighths=eighths, fast_dct=fast_dct, fast_upsampling=fast_upsampling
-        )
-
-
-def decode_with_end(
-    buffer: Buffer,
-    found: Header,
-    pixels: npt.NDArray[np.uint8],
-    error: DamagedImage,
-    *,
-    eighths: int = 8,
-    fast_dct: bool = False,
-    fast_upsampling: bool = False,
-) -> None:
-    """As `decode`, of a file that the library has refused with `error`: once more with an end marker, if it lacks one.
-
-    Raises `error` where it has one. Zeros are left where this raises.
-    """
-    try:
-        if not _may_lack_end(buffer, found):
-            raise error
-        library().decode(
-            bytes(buffer) + END, pixels, eighths=eighths, fast_dct=fast_dct, fast_upsampling=fast_upsampling
-        )
+        use.decode(buffer, pixels, eighths=eighths, fast_dct=fast_dct, fast_upsampling=fast_upsampling)
     except DamagedImage:
-        pixels.fill(0)
-        raise
+        try:
+            if not _may_lack_end(buffer, found):
+                raise
+            file = bytes(buffer) + END
+            use.decode(file, pixels, eighths=eighths, fast_dct=fast_dct, fast_upsampling=fast_upsampling)
+        except DamagedImage:
+            pixels.fill(0)
+            raise
 
 
 def check(buffer: Buffer, found: Header) -> Buffer:
-    """Raise DamagedImage exactly where `decode` would; returns the bytes with an end marker, a copy where it lacked."""
+    """Raise DamagedImage if `decode` would; return the file, or a copy with the end marker that it lacks."""
     use = library()
     try:
         use.check(buffer, found)
@@ -184,8 +168,8 @@ def check(buffer: Buffer, found: Header) -> Buffer:
 
 
 def _may_lack_end(buffer: Buffer, found: Header) -> bool:
-    """Whether a second try with an end marker is due; not where zeros end the file, which can pass for image data.
+    """Return True if the file may be decoded with an end marker; not if it ends with zeros.
 
-    A file that was cut and filled up (a hole left by a crash) ends so; entropy-coded data ends with padding of ones.
+    A file that was cut and filled (a hole after a crash) ends with zeros; entropy-coded data ends with ones.
     """
     return not has_end(buffer, found) and buffer[-2:] != b"\0\0"

@@ -1,51 +1,68 @@
-"""Headers: detect the format of an image file by its magic bytes, never by its name, and read its header."""
+"""Headers: detect the format of an image file by its first bytes, never by its name, and parse its header."""
 
 import struct
 from collections.abc import Callable
+from typing import NamedTuple
 
 from packer.errors import DamagedImage
 from packer.images.headers import bmp, jpeg, npy, png, pnm, tiff, webp
 from packer.images.headers._header_record import MAX_PIXELS, Buffer, Header
 
-_READERS: tuple[tuple[bytes | tuple[bytes, ...], Callable[[Buffer], Header]], ...] = (
-    (jpeg.MAGIC, jpeg.header),
-    (png.MAGIC, png.header),
-    (tiff.MAGICS, tiff.header),
-    (bmp.MAGIC, bmp.header),
-    (pnm.MAGICS, pnm.header),
-    (npy.MAGIC, npy.header),
+
+class ImageFormat(NamedTuple):
+    """One image format.
+
+    Attributes:
+        starts: First bytes of a file; any of them.
+        suffixes: File suffixes, the usual one first.
+        header: Parses the header. Raises DamagedImage, struct.error or IndexError for a cut or broken header.
+        check_end: Raises DamagedImage if the file is shorter than its header requires. None for JPEG.
+        start_at_8: Bytes from the ninth on.
+    """
+
+    starts: tuple[bytes, ...]
+    suffixes: tuple[str, ...]
+    header: Callable[[Buffer], Header]
+    check_end: Callable[[Buffer, Header], None] | None
+    start_at_8: bytes = b""
+
+
+_FORMATS = (
+    ImageFormat((jpeg.MAGIC,), (".jpg", ".jpeg", ".jpe", ".jfif"), jpeg.header, None),
+    ImageFormat((png.MAGIC,), (".png",), png.header, png.check_end),
+    ImageFormat(tiff.MAGICS, (".tiff", ".tif"), tiff.header, tiff.check_end),
+    ImageFormat((bmp.MAGIC,), (".bmp",), bmp.header, bmp.check_end),
+    ImageFormat((b"P1", b"P4"), (".pbm", ".pnm"), pnm.header, pnm.check_end),
+    ImageFormat((b"P2", b"P5"), (".pgm", ".pnm"), pnm.header, pnm.check_end),
+    ImageFormat((b"P3", b"P6"), (".ppm", ".pnm"), pnm.header, pnm.check_end),
+    ImageFormat((npy.MAGIC,), (".npy",), npy.header, npy.check_end),
+    ImageFormat((webp.MAGIC,), (".webp",), webp.header, webp.check_end, b"WEBP"),
 )
-_CHECKS: dict[str, Callable[[Buffer, Header], None]] = {
-    "png": png.check_end,
-    "tiff": tiff.check_end,
-    "bmp": bmp.check_end,
-    "webp": webp.check_end,
-    "pnm": pnm.check_end,
-    "npy": npy.check_end,
-}
-_SUFFIXES: tuple[tuple[bytes | tuple[bytes, ...], tuple[str, ...]], ...] = (
-    (jpeg.MAGIC, (".jpg", ".jpeg", ".jpe", ".jfif")),
-    (png.MAGIC, (".png",)),
-    (tiff.MAGICS, (".tiff", ".tif")),
-    (bmp.MAGIC, (".bmp",)),
-    ((b"P1", b"P4"), (".pbm", ".pnm")),
-    ((b"P2", b"P5"), (".pgm", ".pnm")),
-    ((b"P3", b"P6"), (".ppm", ".pnm")),
-    (npy.MAGIC, (".npy",)),
-    (webp.MAGIC, (".webp",)),
-)
-_CUT = (struct.error, IndexError, OverflowError)  # OverflowError: a 64 bit offset
+_START_BYTES = 12
+_CUT = (struct.error, IndexError, OverflowError)  # OverflowError: an offset of 64 bits
 
 
 def sniff(buffer: Buffer, max_pixels: int = MAX_PIXELS) -> Header:
-    """What the header announces; no pixel is decoded and no library loaded. max_pixels: the most that it may announce.
+    """Parse the header of an image file; decodes no pixel and loads no library.
 
-    Raises DamagedImage for bytes of no known format, a cut or contradictory header, and an image beyond the limits.
+    Args:
+        buffer: The file.
+        max_pixels: Most pixels of the image.
+
+    Raises:
+        DamagedImage: The format is unknown, the header is cut or contradictory, or the image exceeds a limit.
+        OutOfMemory: The machine has no memory for an image beyond the usual limit.
     """
     if len(buffer) == 0:
         raise DamagedImage("cannot decode: the file is empty; replace the file or leave it out")
+    format_of = _format(buffer)
+    if format_of is None:
+        raise DamagedImage(
+            f"cannot decode: starts with {bytes(buffer[:8]).hex(' ')}, expected a JPEG, PNG, BMP, TIFF, WebP, PNM or "
+            "npy file; replace the file or leave it out"
+        )
     try:
-        found = _reader(bytes(buffer[:12]))(buffer)
+        found = format_of.header(buffer)
     except _CUT as error:
         raise _cut(buffer) from error
     found.check_limits(max_pixels)
@@ -53,29 +70,27 @@ def sniff(buffer: Buffer, max_pixels: int = MAX_PIXELS) -> Header:
 
 
 def file_suffixes(buffer: Buffer) -> tuple[str, ...]:
-    """File suffixes that fit some bytes, the usual one first, by their magic bytes alone; empty for no known format."""
-    start = bytes(buffer[:8])
-    return next((suffixes for magic, suffixes in _SUFFIXES if start.startswith(magic)), ())
+    """Return the file suffixes that fit the first bytes, the usual one first; empty for an unknown format."""
+    found = _format(buffer)
+    return () if found is None else found.suffixes
 
 
 def check_end(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage where the file, not a JPEG, is shorter than its header and directories say."""
-    try:
-        _CHECKS[found.format](buffer, found)
-    except _CUT as error:
-        raise _cut(buffer) from error
+    """Raise DamagedImage if a file, not a JPEG, is shorter than its header requires. found: the header of the file."""
+    format_of = _format(buffer)
+    if format_of is not None and format_of.check_end is not None:
+        try:
+            format_of.check_end(buffer, found)
+        except _CUT as error:
+            raise _cut(buffer) from error
 
 
-def _reader(start: bytes) -> Callable[[Buffer], Header]:
-    for magic, read in _READERS:
-        if start.startswith(magic):
-            return read
-    if start.startswith(webp.MAGIC) and start[8:] == b"WEBP":
-        return webp.header
-    raise DamagedImage(
-        f"cannot decode: starts with {start[:8].hex(' ')}, expected a JPEG, PNG, BMP, TIFF, WebP, PNM or npy file; "
-        f"replace the file or leave it out"
-    )
+def _format(buffer: Buffer) -> ImageFormat | None:
+    start = bytes(buffer[:_START_BYTES])
+    for each in _FORMATS:
+        if start.startswith(each.starts) and start[8:].startswith(each.start_at_8):
+            return each
+    return None
 
 
 def _cut(buffer: Buffer) -> DamagedImage:

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 from packer.images.headers._header_record import Buffer, Header, damaged
 
-MAGICS = (b"P1", b"P2", b"P3", b"P4", b"P5", b"P6")
-
 _GAP = rb"(?:[ \t\r\n\v\f]|#[^\r\n]*[\r\n])+"
 _NUMBER = _GAP + rb"(\d{1,9})"
 _BITMAP = re.compile(rb"P[14]" + 2 * _NUMBER + rb"[ \t\r\n\v\f]")

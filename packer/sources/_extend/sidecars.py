@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import BadInput, DamagedImage, InvalidRequest
-from packer.images.backends import pillow
+from packer.images.backends import pillow_other_formats as pillow
 from packer.schema import Field
 from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from packer.errors import BadInput, DamagedImage, InvalidRequest
-from packer.images.backends import pillow
+from packer.images.backends import pillow_other_formats as pillow
 from packer.schema import Field, Schema
 from packer.sources import _unread_images, base
 from packer.sources._file_pattern import SidecarPattern
