@@ -32,8 +32,7 @@ ROOMS = (
     "sources",
     "pack",
     "conversion",
-    "staging",
-    "remote",
+    "copies",
     "inspect",
     "datasets",
     "loading",
@@ -271,7 +270,7 @@ CLIENTS = ("ray", "obstore", "packer.stores.store", "packer.stores.client_proces
 NOT_TO_COPY = (
     *("torch", "cv2", "h5py", "PIL", "matplotlib", "tqdm", "turbojpeg", "simplejpeg", "pyarrow"),
     *("importlib.metadata", "email", "multiprocessing", "asyncio", "packer.datasets", "packer.loading"),
-    *("packer.tools", "packer.grasp", "packer.inspect", "packer.staging", "packer.geometry.warp"),
+    *("packer.tools", "packer.grasp", "packer.inspect", "packer.copies", "packer.geometry.warp"),
     *CLIENTS,
 )
 
@@ -291,7 +290,8 @@ def test_a_pack_in_a_folder_is_opened_without_what_converts_and_what_reads_urls(
     from tests.support.built_packs import make_pack  # noqa: PLC0415  as above
 
     make_pack(tmp_path / "x.pack", format="pth")
-    names = ("packer.conversion.build_part", "packer.conversion.plan", "packer.sources", "packer.remote", *CLIENTS)
+    reads_urls = ("packer.copies.remote_pack", *CLIENTS)
+    names = ("packer.conversion.build_part", "packer.conversion.plan", "packer.sources", *reads_urls)
     read = f"import packer; data = packer.open({str(tmp_path / 'x.pack')!r}); data[0]"
     assert imported_by(read, names) == set()
 
@@ -591,7 +591,7 @@ SHARERS = {
     "tools/tune.py": "counters of the workers",
     **dict.fromkeys(("system/machine_limits.py", "tools/advice.py", "tools/doctor.py"), "the folder /dev/shm"),
     **dict.fromkeys(
-        (f"staging/{name}.py" for name in ("user_folder", "capacity", "stager", "staged_copies")), "as above"
+        (f"copies/{name}.py" for name in ("owned_folder", "capacity", "stager", "staged_copies")), "as above"
     ),
 }
 

@@ -46,16 +46,16 @@ def command(pack: Path | None, *, action: str | None, as_json: bool, **options: 
 
 
 def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> None:
+    from packer.copies.stager import Hooks, Staged, StageOptions, stage_or_warm, warmed
     from packer.pack import manifest as manifests  # keeps `packer --help` light
     from packer.pack.stored_head import read_manifest
-    from packer.staging.stager import Hooks, Staged, StageOptions, stage_or_warm, warmed
     from packer.stores.store import Store
     from packer.stores.url import URLPath
 
     def staged(hooks: Hooks) -> Staged:
         if given["codec"] is None:
             return (warmed if warm else stage_or_warm)(pack, options, hooks)
-        from packer.staging.recoded_copy import stage_recoded  # only this reads packs as sources
+        from packer.copies.recoded_copy import stage_recoded  # only this reads packs as sources
 
         return stage_recoded(pack, given["codec"], options, hooks)
 
@@ -79,13 +79,13 @@ def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> N
 
 
 def _release(pack: Path, *, as_json: bool, to: str, force: bool, codec: str | None, **_: Any) -> None:
-    from packer.staging.staged_copies import copies_of
-    from packer.staging.user_folder import UserFolder
+    from packer.copies.owned_folder import OwnedFolder
+    from packer.copies.staged_copies import copies_of
     from packer.system.machine_limits import Machine  # keeps `packer --help` light
 
-    place = UserFolder.of(to, Machine())
+    place = OwnedFolder.of(to, Machine())
     size = count = 0
-    if place.is_there():
+    if place.exists():
         with place.locked(lambda: echo("waiting for another process that stages ...", err=True)):
             for copy in copies_of(place, pack, codec):
                 size += copy.remove(force=force)
@@ -97,11 +97,11 @@ def _release(pack: Path, *, as_json: bool, to: str, force: bool, codec: str | No
 
 
 def _list(pack: Path, *, as_json: bool, to: str, **_: Any) -> None:
-    from packer.staging.staged_copies import copies
-    from packer.staging.user_folder import UserFolder
+    from packer.copies.owned_folder import OwnedFolder
+    from packer.copies.staged_copies import copies
     from packer.system.machine_limits import Machine  # keeps `packer --help` light
 
-    found: list[dict[str, Any]] = [copy.describe() for copy in copies(UserFolder.of(to, Machine()))]
+    found: list[dict[str, Any]] = [copy.describe() for copy in copies(OwnedFolder.of(to, Machine()))]
     if as_json:
         print_json(found)
         return
@@ -125,7 +125,7 @@ def _parts(text: str | None) -> tuple[int, ...] | None:
 
 
 def _keep(text: str | None) -> Any:
-    from packer.staging.capacity import SpaceKept  # keeps `packer --help` light
+    from packer.copies.capacity import SpaceKept  # keeps `packer --help` light
 
     if text is None:
         return None

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
+from packer.copies.staged_copies import open_staged
 from packer.datasets.batch import Batch, as_pil, as_torch, as_tv, moving_transform
 from packer.datasets.batch_decoder import BatchDecoder, BatchFiller, Take, take_new
 from packer.errors import BadIndex, CorruptPack, InvalidRequest, UnknownKey, WrongType, printable
@@ -26,14 +27,13 @@ from packer.pack.reader import Pack, PartSupply, VerifyMode, open_unreplaced
 from packer.pack.sample_decoder import SampleDecoder
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Schema
-from packer.staging.staged_copies import open_staged
 from packer.stores.url import StoreURL, URLPath, is_url, path_or_url
 from packer.system.shared_memory import SharedMemory
 
 if TYPE_CHECKING:  # a pack in a folder is opened without what reads URLs
+    from packer.copies.remote_pack import RemoteLocation
     from packer.inspect.notebook import Drawing
     from packer.pack.stored_head import StoredPack
-    from packer.remote.remote_pack import RemoteLocation
 
 Output = Literal["torch", "numpy", "pil", "tv"]
 OUTPUTS: tuple[Output, ...] = get_args(Output)
@@ -398,7 +398,7 @@ class PackDataset(Dataset[Any]):
 
     def _opened_pack(self) -> Pack:
         if self._location is not None:
-            from packer.remote.remote_pack import open_remote  # a pack in a folder does without
+            from packer.copies.remote_pack import open_remote  # a pack in a folder does without
 
             self._stored = self._stored or self._location.find()
             return open_remote(self._location, self._stored, verify=self._verify)
@@ -821,7 +821,7 @@ def location_of(
     Raises InvalidRequest where what is given does not go together.
     """
     if is_url(path):
-        from packer.remote.remote_pack import remote_location  # a pack in a folder does without
+        from packer.copies.remote_pack import remote_location  # a pack in a folder does without
 
         return remote_location(str(path), cache=cache, cache_limit=cache_limit, patience=patience)
     for name, value in (("cache", cache), ("cache_limit", cache_limit), ("patience", patience)):

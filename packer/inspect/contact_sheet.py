@@ -16,13 +16,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from packer.copies.remote_pack import read_once
 from packer.errors import InvalidRequest
 from packer.files.terminal_output import shortened
 from packer.inspect.palette import GROUND, PAPER, Pixels, viridis
 from packer.inspect.tile import Panel, Tile, Tiler
 from packer.inspect.value_drawing import Mark, Scale, hatch
 from packer.pack.reader import Pack
-from packer.remote.read_once import read_once
 from packer.stores.url import URLPath
 from packer.system.parallel import ordered_map
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from packer import codecs
 from packer.codecs.base import Codec
+from packer.copies.remote_pack import read_once
 from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest, PackExists
 from packer.files.npy_arrays import npy_file
 from packer.files.safe_paths import Collisions, components
@@ -24,7 +25,6 @@ from packer.files.work_folder import ANYTHING, work_folder
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.reader import Pack
 from packer.pack.source_paths import SourcePath, SourcePaths, asked_of_source
-from packer.remote.read_once import read_once
 from packer.schema import PIXEL_KINDS, Buffer, Field, StoredForm
 from packer.stores.url import URLPath, path_or_url
 from packer.system.argument_types import check_switches
@@ -84,7 +84,7 @@ def extract(
         target: the new folder.
         only_exact: skip files that were encoded again.
         skip_bad: skip damaged values instead of raising for the first.
-        scratch: for a pack at a URL, see packer.remote.read_once.
+        scratch: for a pack at a URL, see packer.copies.remote_pack.
         progress: called with a packer.system.progress_callback.Progress after each sample; its bytes are those written.
 
     Raises:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from packer.copies.remote_pack import read_once
 from packer.inspect.field_statistics import JSON, Totals, collector_of, number_statistics
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
 from packer.pack.verification import EVERYTHING, Subset
-from packer.remote.read_once import read_once
 from packer.schema import Field
 from packer.system.parallel import ordered_map
 from packer.system.progress_callback import ProgressCallback, ProgressCounter
@@ -53,7 +53,7 @@ class StatisticsScan:
 
         Args:
             pack: its folder or URL.
-            scratch: for a pack at a URL, see packer.remote.read_once.
+            scratch: for a pack at a URL, see packer.copies.remote_pack.
             progress: called after each sample; its bytes are the stored ones.
 
         Raises:

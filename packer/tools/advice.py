@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from packer.conversion.source_spec import SourceSpec, parameters
+from packer.copies import capacity
 from packer.errors import BadInput, InvalidRequest, PackerError, StorageError
 from packer.files.terminal_output import shell_word
 from packer.geometry.parsing import parse
 from packer.sources.base import Source
-from packer.staging import capacity
 from packer.system.machine_limits import Machine
 from packer.system.parallel import usable_cores
 from packer.tools.packing_candidates import (

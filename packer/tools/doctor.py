@@ -12,9 +12,9 @@ from pathlib import Path
 from types import ModuleType
 
 from packer import __version__
+from packer.copies.owned_folder import OwnedFolder
 from packer.errors import InvalidRequest, MissingPackage
 from packer.registry import import_or_explain
-from packer.staging.user_folder import UserFolder
 from packer.system.machine_limits import Machine
 from packer.system.parallel import usable_cores
 
@@ -225,7 +225,7 @@ def start_method() -> Finding:
 def staged(machine: Machine) -> Finding:
     """Return the number of copies that `packer stage` made."""
     try:
-        place = UserFolder(machine.shared_memory)
+        place = OwnedFolder(machine.shared_memory)
         count = len(place.copies())
     except InvalidRequest as error:
         return Finding("staged", "cannot be looked at", str(error))

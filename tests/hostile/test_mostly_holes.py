@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from packer import formats
+from packer.copies import stager
 from packer.errors import CorruptPack
 from packer.pack import manifest, mostly_holes
 from packer.pack.index_rebuild import reindex
 from packer.pack.reader import Pack
 from packer.pack.verification import problems
-from packer.staging import stager
 from tests.support import bomb_packs, built_packs
 from tests.support.hostile_packs import Case, lay_out, part_of
 

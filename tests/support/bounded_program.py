@@ -34,6 +34,7 @@ for _registry in (cli.registry, codecs, formats, sources):
     for _name in _registry.names():
         _registry.load(_name)
 import packer.conversion.convert  # noqa: E402
+import packer.copies.stager  # noqa: E402
 import packer.images.backends.opencv  # noqa: E402
 import packer.inspect.contact_sheet  # noqa: E402
 import packer.inspect.extraction  # noqa: E402
@@ -43,7 +44,6 @@ import packer.inspect.png_sheet  # noqa: E402
 import packer.inspect.statistics_report  # noqa: E402
 import packer.inspect.statistics_scan  # noqa: E402,F401
 import packer.pack.index_rebuild  # noqa: E402
-import packer.staging.stager  # noqa: E402
 import packer.system.array_gathering  # noqa: E402
 
 EXIT_OF_VALUE = 0

@@ -27,8 +27,8 @@ from typing import Any
 from packer.cli import run as run_packer
 from packer.conversion import build_part
 from packer.conversion.engines import local
+from packer.copies import stager
 from packer.formats import _columns, lmdb, pth
-from packer.staging import stager
 from tests.support.child_processes import fork
 
 WRITING = (

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from packer.remote.cache_folder import CacheFolder
-from packer.remote.part_cache import FileFetched, PackFile, PartCache
+from packer.copies.pack_files import PackFile
+from packer.copies.part_cache import PartCache, cache_folder
+from packer.stores.store import Fetched
 from tests.support.child_processes import forked
 
 DIGEST = hashlib.sha256(b"a pack").hexdigest()
@@ -41,7 +42,7 @@ class FileSource:
     def where(self, file: PackFile | None) -> str:
         return f"s3://b/x.pack/{file.name}" if file is not None else "s3://b/x.pack"
 
-    def fetch(self, file: PackFile, descriptor: int, *, patience_seconds: float) -> FileFetched:
+    def fetch(self, file: PackFile, descriptor: int, *, patience_seconds: float | None = None) -> Fetched:
         with self.log.open("a") as log:
             log.write(f"{file.name}\n")
         data = content(int(file.name[5:10]), file.bytes)
@@ -51,7 +52,7 @@ class FileSource:
         for at in pieces:
             os.pwrite(descriptor, data[at : at + _PIECE_BYTES], at)
             time.sleep(self.seconds / len(pieces))
-        return FileFetched(len(data), hashlib.sha256(data).hexdigest(), '"etag"')
+        return Fetched(len(data), hashlib.sha256(data).hexdigest(), '"etag"')
 
     def check_unchanged(self) -> None:
         """It never changes."""
@@ -65,16 +66,16 @@ def part_cache(
     base: Path, source: FileSource, *, limit: int | None = None, patience: float = 30.0, digest: str = DIGEST
 ) -> PartCache:
     """A cache in the folder `base`, which is there."""
-    return PartCache(CacheFolder(base, limit_bytes=limit), digest, source, patience)
+    return PartCache(cache_folder(base), limit, digest, source, patience)
 
 
 def whole_files(cache: PartCache, files: Sequence[PackFile]) -> list[str]:
-    """Names of the files that are in the cache; asserts that each of them is whole, and that nothing else is there."""
+    """Names of the files in the cache; asserts that each is complete, and that only what is in `.work` is not."""
     known = {file.name: file for file in files}
     found = []
     for path in sorted(cache.folder.folder.rglob("*")):
         name = str(path.relative_to(cache.folder.folder))
-        if path.is_dir() or name == "locks" or name.startswith("made-by-packer-"):
+        if path.is_dir() or name == "locks" or name.startswith(("made-by-packer-", ".work/")):
             continue
         digest, _, name = name.partition("/")
         assert digest == cache.digest, path

@@ -23,7 +23,7 @@ _ALREADY = (  # what the commands import when they are called
         "packer.conversion.convert",
         "packer.inspect.html_sheet",
         "packer.inspect.statistics_scan",
-        "packer.staging.stager",
+        "packer.copies.stager",
     ),
 )
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from packer.copies.owned_folder import OwnedFolder
 from packer.images.backends import strict_jpeg
-from packer.staging.user_folder import UserFolder
 from packer.system.machine_limits import Machine
 from packer.tools import doctor
 from packer.tools.doctor import PACKAGES, Finding, findings
@@ -206,7 +206,7 @@ def test_few_open_files_are_a_problem() -> None:
 def test_copies_are_counted_and_a_folder_of_somebody_else_is_a_problem(tmp_path: Path) -> None:
     machine = made_up(tmp_path / "m")
     assert doctor.staged(machine).found == "nothing"
-    place = UserFolder(machine.shared_memory)
+    place = OwnedFolder(machine.shared_memory)
     with place.locked(None):
         (place.folder / ("0" * 64)).mkdir()
     assert doctor.staged(machine).found.startswith("1 pack in ")

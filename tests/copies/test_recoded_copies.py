@@ -15,17 +15,17 @@ import packer
 from packer import formats
 from packer.cli import registry
 from packer.conversion import build_part, plan
+from packer.copies import capacity, recoded_copy
+from packer.copies.capacity import SpaceKept
+from packer.copies.owned_folder import OwnedFolder
+from packer.copies.recoded_copy import stage_recoded
+from packer.copies.staged_copies import StagedCopy, copies, copies_of
+from packer.copies.stager import Hooks, Staged, StageOptions, stage
 from packer.errors import BadInputs, CorruptPack, InvalidRequest, Locked, StorageError
 from packer.files import work_folder
 from packer.pack import manifest as manifests
 from packer.pack.verification import problems
 from packer.schema import KEY
-from packer.staging import capacity, recoded_copy
-from packer.staging.capacity import SpaceKept
-from packer.staging.recoded_copy import stage_recoded
-from packer.staging.staged_copies import StagedCopy, copies, copies_of
-from packer.staging.stager import Hooks, Staged, StageOptions, stage
-from packer.staging.user_folder import UserFolder
 from packer.system.machine_limits import Machine
 from tests.support import built_packs, fault_injection, source_trees
 from tests.support.command_line import run
@@ -68,7 +68,7 @@ def staged(pack: Path, base: Path, codec: str = CODEC, **hooks: Any) -> Staged:
 
 def copied(pack: Path, base: Path, codec: str | None = CODEC) -> StagedCopy:
     """The copy of a pack, which need not be there."""
-    return StagedCopy.of(UserFolder(base), manifests.read(pack), codec)
+    return StagedCopy.of(OwnedFolder(base), manifests.read(pack), codec)
 
 
 def converted(pack: Path, target: Path, codec: str = CODEC) -> Path:
@@ -103,7 +103,7 @@ def test_its_records_are_those_of_convert_and_it_is_made_once(tmp_path: Path, ba
 def test_a_codec_of_two_arguments_names_a_copy(base: Path, pack: Path) -> None:
     codec = "jpeg:95:444"
     assert staged(pack, base, codec).how == "recoded"
-    assert [copy.codec for copy in copies(UserFolder(base))] == [codec]
+    assert [copy.codec for copy in copies(OwnedFolder(base))] == [codec]
     with packer.open(pack, stage=base, stage_as=codec) as dataset:
         assert dataset.schema["image"].codec == codec
 
@@ -142,7 +142,7 @@ def test_what_is_raw_is_recoded_and_what_is_in_the_codec_is_refused(tmp_path: Pa
 def test_a_data_set_gets_it_where_it_names_the_codec(
     tmp_path: Path, base: Path, pack: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("packer.staging.staged_copies.Machine", lambda: Machine(shared_memory=base))
+    monkeypatch.setattr("packer.copies.staged_copies.Machine", lambda: Machine(shared_memory=base))
     own = [packer.open(pack)[index]["image"] for index in range(12)]
     with pytest.raises(InvalidRequest, match="packer stage .* --as ycc420$"):
         packer.open(pack, stage="auto", stage_as=CODEC)
@@ -176,7 +176,7 @@ def test_another_pack_in_the_place_of_the_original_has_no_copy(tmp_path: Path, b
     done = staged(pack, base)
     assert sum("removed" in note for note in done.notes) == 2
     assert (old.exists(), plain.exists()) == (False, False)
-    assert [copy.folder for copy in copies(UserFolder(base))] == [done.path]
+    assert [copy.folder for copy in copies(OwnedFolder(base))] == [done.path]
     packed(photos(tmp_path / "third", 4), tmp_path / "third.pack")
     shutil.copytree(done.path, copied(tmp_path / "third.pack", base).folder)
     with pytest.raises(CorruptPack, match="not made of"):
@@ -185,7 +185,7 @@ def test_another_pack_in_the_place_of_the_original_has_no_copy(tmp_path: Path, b
 
 def test_it_is_not_released_under_a_reader(base: Path, pack: Path) -> None:
     def released(codec: str | None, *, force: bool = False) -> int:
-        place = UserFolder(base)
+        place = OwnedFolder(base)
         with place.locked(None):
             return sum(copy.remove(force=force) for copy in copies_of(place, pack, codec))
 
@@ -198,7 +198,7 @@ def test_it_is_not_released_under_a_reader(base: Path, pack: Path) -> None:
     assert torch.equal(dataset[0]["image"], first)
     dataset.close()
     assert released(CODEC) == size
-    assert [copy.folder for copy in copies(UserFolder(base))] == [plain.path]
+    assert [copy.folder for copy in copies(OwnedFolder(base))] == [plain.path]
     assert staged(pack, base).how == "recoded"
     dataset = packer.open(pack, stage=base, stage_as=CODEC)
     assert torch.equal(dataset[0]["image"], first)
@@ -247,7 +247,7 @@ def test_an_interrupted_one_goes_on_part_by_part(
     clean = digest(staged(pack, base).path)
     shutil.rmtree(base / f"packer-{os.geteuid()}")
     stopped(pack, base, 9)
-    (copy,) = copies(UserFolder(base))
+    (copy,) = copies(OwnedFolder(base))
     assert (copy.codec, copy.origin(), copy.folder.exists()) == (CODEC, pack, False)
     described = copy.describe()
     assert described["whole"] is False
@@ -286,7 +286,7 @@ def test_an_interrupted_one_is_released(base: Path, pack: Path) -> None:
     packed(photos(pack.with_name("other"), 5), pack)
     assert manifests.read(pack) != packed_anew
     done = staged(pack, base)
-    assert [copy.folder for copy in copies(UserFolder(base))] == [done.path]
+    assert [copy.folder for copy in copies(OwnedFolder(base))] == [done.path]
     assert not [name for name in os.listdir(done.path.parent) if name.startswith(".")]
 
 
@@ -320,15 +320,15 @@ def test_room_is_looked_for_before_and_on_the_way(base: Path, pack: Path, monkey
 
     def less(place: Path, need: capacity.SpaceNeeded, *given: Any, advice: str) -> None:
         asked.append(need.bytes)
-        keep = SpaceKept(bytes=1 << 60) if len(asked) == 4 else SpaceKept()
+        keep = SpaceKept(bytes=1 << 60) if len(asked) == 3 else SpaceKept()
         original(place, need, keep, given[1], advice=advice)
 
     monkeypatch.setattr(recoded_copy.capacity, "check", less)
-    with pytest.raises(StorageError, match="not staged as ycc420.*what was made of it was removed again"):
+    with pytest.raises(StorageError, match="not staged as ycc420.*unfinished copy was removed"):
         staged(pack, base)
     assert os.listdir(base) == []
-    assert len(asked) == 4  # before the folder is made, before anything is written, after 5 samples, after 10
-    assert asked[0] == asked[1] > asked[2] > asked[3]
+    assert len(asked) == 3  # before anything is written, after 5 samples, after 10
+    assert asked[0] > asked[1] > asked[2]
 
 
 def test_a_pack_that_takes_the_place_while_it_is_opened_is_not_staged(
@@ -337,7 +337,7 @@ def test_a_pack_that_takes_the_place_while_it_is_opened_is_not_staged(
     packed(photos(tmp_path / "other", 5), tmp_path / "b.pack")
     opened = recoded_copy.PackSource
     monkeypatch.setattr(recoded_copy, "PackSource", lambda _: opened(tmp_path / "b.pack"))
-    with pytest.raises(CorruptPack, match="another pack took its place"):
+    with pytest.raises(CorruptPack, match="replaced by another pack"):
         staged(pack, base)
     assert os.listdir(base) == []
 
@@ -364,7 +364,7 @@ def test_a_tmpfs_that_is_full(tmp_path: Path) -> None:
         return {
             "refused": [refused.code, "nothing was written" in refused.text, refused_left],
             "full": [full.code, "not staged as ycc420" in full.text, full_left],
-            "done": [done.code, len(list(copies(UserFolder(disk))))],
+            "done": [done.code, len(list(copies(OwnedFolder(disk))))],
         }
 
     outcome = mounted(disk, work)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from packer.cli import registry
+from packer.copies.owned_folder import OwnedFolder
+from packer.copies.staged_copies import StagedCopy, open_staged
 from packer.pack import manifest as manifests
-from packer.staging.staged_copies import StagedCopy, open_staged
-from packer.staging.user_folder import UserFolder
 from tests.support import built_packs, fault_injection
 from tests.support.child_processes import Outcome, child
 from tests.support.command_runs import load_everything
@@ -87,7 +87,7 @@ def test_each_has_a_copy_that_the_other_cannot_touch(shared: Path) -> None:
     for user in (_ANN, _BEN):
         code, said = stage(shared, user)
         assert code == 0, said
-    name = StagedCopy.of(UserFolder(shared / "base"), manifests.read(shared / "pack")).folder.name
+    name = StagedCopy.of(OwnedFolder(shared / "base"), manifests.read(shared / "pack")).folder.name
     for user in (_ANN, _BEN):
         own = shared / "base" / f"packer-{user}"
         assert (own.stat().st_uid, stat.S_IMODE(own.stat().st_mode)) == (user, 0o700)

@@ -1,11 +1,11 @@
-"""Recoded copy: a pack that is staged with its images in another codec, decoded once, on the way into memory.
+"""Recoded copy: a staged pack whose images have another codec, so that they are decoded once and not in each epoch.
 
-Memory is where bytes are scarce, and decoding is what costs most: ycc420 is half the bytes of raw pixels, and is read
-without a decoder. The copy is a pack of its own, made by a conversion of the pack: every field of kind image is in the
-codec, whatever it was in; depth, masks and all other values are copied, bit for bit, and samples have their places.
+An image in the codec ycc420 takes half the bytes of raw pixels and is read without a decoder. The copy is a pack of its
+own, made by a conversion: every image has the new codec, all other values are copied bit for bit, and the order of the
+samples stays.
 
-A recoded copy is whole or not there, since its pixels may differ from those of the pack: read in part, an image would
-depend on what was staged. For the same reason nobody gets it who does not name its codec.
+A recoded copy is complete or does not exist, and is only read by a data set that names its codec: its pixels may differ
+from those of the pack.
 """
 
 import os
@@ -21,66 +21,64 @@ from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import Plan, make_plan
 from packer.conversion.publication import read_plan
 from packer.conversion.work_folder_names import NAMES
+from packer.copies import capacity
+from packer.copies.capacity import SpaceNeeded
+from packer.copies.owned_folder import OwnedFolder
+from packer.copies.staged_copies import StagedCopy, check_codec
+from packer.copies.stager import Hooks, Staged, StageOptions, remove_replaced, warnings
 from packer.errors import CorruptPack, InvalidRequest, PackerError, StorageError
 from packer.files.work_folder import work_folder
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack
 from packer.schema import Schema
-from packer.staging import capacity
-from packer.staging.capacity import SpaceNeeded
-from packer.staging.staged_copies import StagedCopy, check_codec
-from packer.staging.stager import Hooks, Staged, StageOptions, remove_replaced, warnings
-from packer.staging.user_folder import UserFolder
 from packer.stores.url import URLPath
 
-_PROBES = 256  # samples that the size is judged by: bytes a pixel of JPEGs differ by half, so to 3 % or so
+_PROBES = 256  # samples whose size is measured to estimate the size of the copy
 _REFUSED = "nothing was written; keep less, or stage the pack as it is, without --as"
-_LOOKS = 64  # how often is asked, while it is made, whether the rest still fits
+_CHECKS = 64  # checks for room, while the copy is made
 
 
 def stage_recoded(pack: Path, codec: str, options: StageOptions, hooks: Hooks) -> Staged:
-    """Make the copy of a pack with its images in `codec` where it is not there yet, under the place's lock.
+    """Make a copy of a pack with its images in `codec`, unless it exists. Parts that a killed process made are kept.
 
-    What a killed stager had finished is taken up, part by part. Raises InvalidRequest where there is nothing to recode
-    or the pack's format does not hold the codec, StorageError where it does not fit, BadInputs where a value is
-    damaged, UnsafePath as `stage` does; what was made until then is removed again.
+    Raises:
+        InvalidRequest: If no image needs another codec, or the format cannot store the codec.
+        StorageError: If the copy does not fit. The unfinished copy is removed.
+        BadInputs: If a value is damaged. The unfinished copy is removed.
+        UnsafePath: If the place is not this user's own.
     """
     check_codec(codec)
     if isinstance(pack, URLPath):
         raise InvalidRequest(
-            f"{pack}: --as is for a pack on a disk of this machine: copy it here first, with --to DIR and without --as"
+            f"{pack}: --as is for a pack in a folder: copy it here first, with --to DIR and without --as"
         )
     manifest = manifests.read(pack)
     names = _recoded(pack, manifest.schema, codec)
-    place = UserFolder.of(options.to, options.machine)
+    place = OwnedFolder.of(options.to, options.machine)
     copy = StagedCopy.of(place, manifest, codec)
-    if place.is_there() and (parts := _parts(copy)) is not None and not copy.partial.exists():
+    if place.exists() and (parts := _parts(copy)) is not None and not copy.partial.exists():
         place.sweep()
         return Staged(copy.folder, "there", parts, notes=tuple(warnings(place.base, options)))
-    making = None
-    if not place.is_there():  # so that a refusal does not even make the folder
-        making = _Making(pack, copy, names, options)
-        making.check(0.0, _REFUSED)
     with place.locked(hooks.waiting):
         notes = remove_replaced(copy, pack.resolve())
         parts = _parts(copy)
         if parts is None:
             if os.path.lexists(copy.folder):  # damaged
                 copy.remove()
-            size = (making or _Making(pack, copy, names, options)).make(hooks.progress)
+            size = _Making(pack, copy, names, options).make(hooks.progress)
             done = Staged(copy.folder, "recoded", _parts(copy) or 0, copied_bytes=size)
         else:
-            copy.remove_partial()  # of one that was killed between its last two steps
+            copy.remove_partial()  # left by a process that was killed between its last two steps
             done = Staged(copy.folder, "there", parts)
     return replace(done, notes=(*notes, *warnings(place.base, options)))
 
 
 def _recoded(pack: Path, schema: Schema, codec: str) -> list[str]:
-    """The fields whose codec changes; raises InvalidRequest where there are none, or images do not go into it."""
+    """Return the fields whose codec changes; raises InvalidRequest if there are none, or the codec cannot be used."""
     images = [field for field in schema if field.kind == "image"]
     for field in images:
         if codecs.codec_class(replace(field, codec=codec)).keeps_files:
-            raise InvalidRequest(f"{pack}: --as {codec}: keeps the bytes of files, which a pack is not made of")
+            raise InvalidRequest(f"{pack}: --as {codec}: keeps the bytes of files, and a pack is not made of files")
     names = [field.name for field in images if field.codec != codec]
     if not names:
         reason = f"every image is {codec} already" if images else "no field is an image"
@@ -89,7 +87,7 @@ def _recoded(pack: Path, schema: Schema, codec: str) -> list[str]:
 
 
 def _parts(copy: StagedCopy) -> int | None:
-    """How many parts a copy has that is whole; None where it is not there, or a file of it is cut or missing."""
+    """Return the number of parts of a complete copy; None if it does not exist, or one of its files is damaged."""
     try:
         pack = Pack(copy.folder, verify="never")
     except (InvalidRequest, CorruptPack):
@@ -99,7 +97,7 @@ def _parts(copy: StagedCopy) -> int | None:
 
 
 class _Making:
-    """Making the copy of one pack in another codec."""
+    """Makes the copy of one pack in another codec."""
 
     def __init__(self, pack: Path, copy: StagedCopy, names: list[str], options: StageOptions) -> None:
         self._pack = pack
@@ -108,22 +106,22 @@ class _Making:
         self._source = PackSource(pack)
         found = self._source.manifest
         if StagedCopy.of(copy.place, found, copy.codec).folder != copy.folder:
-            raise CorruptPack(f"{pack}: another pack took its place while it was opened; stage it again")
-        self._asked = ConversionOptions(
+            raise CorruptPack(f"{pack}: replaced by another pack while it was opened; stage it again")
+        self._request = ConversionOptions(
             to=found.format,
             codecs=tuple((name, copy.codec or "") for name in names),
-            order="stored",  # a sample is found by its number
+            order="stored",  # a sample keeps its number
             part_bytes=max((part.bytes for part in found.parts), default=0),
             extras_bytes=max(MOST_EXTRAS_BYTES, sum(self._source.extra_sizes().values())),
             source=self._source.provenance().asked,
         )
-        self._plan: Plan = make_plan(self._source, self._asked)
+        self._plan: Plan = make_plan(self._source, self._request)
         count = len(self._source)
         probes = sorted({number * count // _PROBES for number in range(_PROBES)})
         self._size: Estimate = estimate(self._plan, probes=probes)
 
-    def check(self, done: float, advice: str) -> None:
-        """Raise StorageError where what is left of it does not fit. done: the share that is there, 0 to 1."""
+    def _check(self, done: float, advice: str) -> None:
+        """Raise StorageError if the rest of the copy does not fit. done: the share that is finished, 0 to 1."""
         size, plan, left = self._size, self._plan, 1 - done
         files = formats.load(plan.options.to).Writer.files(plan.schema) * size.samples
         need = SpaceNeeded(
@@ -132,41 +130,38 @@ class _Making:
         capacity.check(self._copy.place.base, need, self._options.keep, self._options.machine, advice=advice)
 
     def make(self, progress: Callable[[int, int], None]) -> int:
-        """Make it, and return its bytes; only under the place's lock. Unfinished work goes where this raises.
-
-        A process that is killed or interrupted leaves it, for the next one.
-        """
+        """Make the copy, and return its bytes; an unfinished copy stays if the process is killed or interrupted."""
         copy, total = self._copy, max(1, self._plan.source_bytes)
-        done = looked = 0
+        done = checked = 0
 
         def add(samples: int, size: int) -> None:
-            nonlocal done, looked
+            nonlocal done, checked
             done += size
             progress(samples, size)
-            if (done - looked) * _LOOKS >= total:
-                looked = done
-                self.check(min(1.0, done / total), "less than before: what was made of it was removed again")
+            if (done - checked) * _CHECKS >= total:
+                checked = done
+                self._check(min(1.0, done / total), "there is less than before: the unfinished copy was removed")
 
         try:
-            self._take_up()
+            self._check_unfinished()
             copy.note_origin(self._pack.resolve())
-            made = convert_source(self._source, copy.folder, self._asked, progress=add)
+            made = convert_source(self._source, copy.folder, self._request, progress=add)
         except StorageError as error:
             copy.remove_partial()
             cause = error.__cause__ if isinstance(error.__cause__, StorageError) else error
             raise StorageError(
-                f"{self._pack}: not staged as {copy.codec}, nothing of it is left there: {cause}"
+                f"{self._pack}: not staged as {copy.codec}, and nothing of it is left there: {cause}"
             ) from error
         except PackerError:
             copy.remove_partial()
             raise
         return made.bytes_out
 
-    def _take_up(self) -> None:
-        """Leave what an earlier run has finished of this very plan, and remove that of another one; see if it fits."""
+    def _check_unfinished(self) -> None:
+        """Keep the finished parts of the same plan, and remove those of another one; else check that a copy fits."""
         copy = self._copy
         if not copy.partial.exists():
-            self.check(0.0, _REFUSED)
+            self._check(0.0, _REFUSED)
             return
         with work_folder(copy.partial, NAMES) as work:
             earlier = read_plan(work)

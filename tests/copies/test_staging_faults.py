@@ -15,15 +15,15 @@ import pytest
 
 from packer import formats
 from packer.cli import registry
+from packer.copies import capacity, stager
+from packer.copies.capacity import SpaceKept
+from packer.copies.owned_folder import OwnedFolder
+from packer.copies.staged_copies import StagedCopy, copies, open_staged
+from packer.copies.stager import Hooks, StageOptions, stage
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.files import work_folder
 from packer.pack import manifest as manifests
 from packer.pack.verification import problems
-from packer.staging import capacity, stager
-from packer.staging.capacity import SpaceKept
-from packer.staging.staged_copies import StagedCopy, copies, open_staged
-from packer.staging.stager import Hooks, StageOptions, stage
-from packer.staging.user_folder import UserFolder
 from tests.support import built_packs, fault_injection
 from tests.support.child_processes import forked
 from tests.support.command_line import run
@@ -89,7 +89,7 @@ def test_sixteen_at_once_write_one_copy_and_get_one_path(tmp_path: Path, format:
 
     answers = [tmp_path / f"{number}" for number in range(_STAGERS)]
     pids = [staging_child(work, answer) for answer in answers]  # before the lock is taken: they would inherit it
-    with UserFolder(base).locked(None):  # so that all of them meet at it
+    with OwnedFolder(base).locked(None):  # so that all of them meet at it
         os.write(opening, b"g" * _STAGERS)
         for _ in range(_STAGERS):
             assert select.select([reading], [], [], 60)[0], "somebody does not wait"
@@ -99,7 +99,7 @@ def test_sixteen_at_once_write_one_copy_and_get_one_path(tmp_path: Path, format:
         os.close(descriptor)
     found = [json.loads(answer.read_text()) for answer in answers]
     size = size_of(pack)
-    assert {path for path, *_ in found} == {str(StagedCopy.of(UserFolder(base), manifests.read(pack)).folder)}
+    assert {path for path, *_ in found} == {str(StagedCopy.of(OwnedFolder(base), manifests.read(pack)).folder)}
     assert sorted(how for _, how, *_ in found) == ["copied"] + ["there"] * (_STAGERS - 1)
     assert sum(copied for _, _, copied, _ in found) == size
     assert size <= sum(wrote for *_, wrote in found) <= size + 2000  # the origin, and a letter from each who waits
@@ -135,7 +135,7 @@ def killed(folder: Path, format: str, moments: int) -> int:
         check_half(pack, base)
         again = fault_injection.run(words(pack, base), folder)
         assert again.code == 0, (call, again)
-        (copy,) = copies(UserFolder(base))
+        (copy,) = copies(OwnedFolder(base))
         assert digest(copy.folder) == clean, call
         left = [copy.folder.name, f"{copy.folder.name}.origin", "made-by-packer-0"]
         assert sorted(os.listdir(copy.place.folder)) == left, call
@@ -146,7 +146,7 @@ def killed(folder: Path, format: str, moments: int) -> int:
 def check_half(pack: Path, base: Path) -> None:
     """What a killed stager leaves is read, and is never a pack that lacks something."""
     check_blobs(pack, base, [b"%d" % number * 900 for number in range(12)])
-    for copy in copies(UserFolder(base)):
+    for copy in copies(OwnedFolder(base)):
         if (copy.folder / manifests.NAME).exists():
             assert list(problems(copy.folder)) == []
 
@@ -196,7 +196,7 @@ def test_after_an_interrupt_what_was_finished_is_used(tmp_path: Path, number: in
     assert not (folder / ".work").exists()
     check_half(pack, base)
     assert fault_injection.run(words(pack, base), tmp_path).code == 0
-    (copy,) = copies(UserFolder(base))
+    (copy,) = copies(OwnedFolder(base))
     assert digest(copy.folder) == digest(pack)
 
 
@@ -245,7 +245,7 @@ def test_a_tmpfs_of_2_mb(tmp_path: Path, format: str) -> None:
         (disk / "batches").write_bytes(b"b" * (os.statvfs(disk).f_bavail * 4096))  # now there is not a byte left
         ended = fault_injection.run(words(large), tmp_path)
         assert ended.code == 4, ended
-        (copy,) = copies(UserFolder(disk))
+        (copy,) = copies(OwnedFolder(disk))
         check_blobs(small, disk, [b"s" * 10_000] * 60)
         assert digest(copy.folder) == digest(small)
         (disk / "batches").unlink()
@@ -287,7 +287,7 @@ def test_the_command_says_what_it_did_and_prints_the_folder_to_open(tmp_path: Pa
     built_packs.make_pack(pack, 10)
     to = ["--to", base, "--keep", "0"]
     first = run("stage", pack, *to)
-    assert (first.returncode, first.stdout) == (0, f"{StagedCopy.of(UserFolder(base), manifests.read(pack)).folder}\n")
+    assert (first.returncode, first.stdout) == (0, f"{StagedCopy.of(OwnedFolder(base), manifests.read(pack)).folder}\n")
     assert "copied: 2 of 2 parts" in first.stderr
     data = json.loads(run("stage", pack, *to, "--json").stdout)
     assert (data["how"], data["copied_bytes"], data["path"], data["total_parts"]) == ("there", 0, first.stdout[:-1], 2)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import packer
+from packer.copies.capacity import SpaceKept
+from packer.copies.owned_folder import OwnedFolder
+from packer.copies.staged_copies import copies
+from packer.copies.stager import Hooks, Staged, StageOptions, stage
 from packer.errors import CorruptPack, InvalidRequest, ObjectChanged, StorageError, StoreError
 from packer.pack.verification import problems
-from packer.staging.capacity import SpaceKept
-from packer.staging.staged_copies import copies
-from packer.staging.stager import Hooks, Staged, StageOptions, stage
-from packer.staging.user_folder import UserFolder
 from packer.stores.url import path_or_url
 from packer.system.machine_limits import Machine
 from tests.support.built_packs import make_pack, values
@@ -93,8 +93,8 @@ def test_another_pack_at_the_url_takes_the_place_of_its_copy(server: ObjectServe
     server.put_folder(tmp_path / "other.pack", "set/x.pack/")
     second = staged(base)
     assert second.path != first.path and not first.path.exists()
-    assert any("a copy of what the pack was before" in note for note in second.notes)
-    assert len(list(copies(UserFolder.of(str(base), Machine())))) == 1
+    assert any("removed" in note for note in second.notes)
+    assert len(list(copies(OwnedFolder.of(str(base), Machine())))) == 1
 
 
 @pytest.mark.parametrize("kind", ["flip", "403", "gone", "replaced"])
@@ -114,7 +114,7 @@ def test_what_goes_wrong_is_told_and_nothing_stays(kind: str, server: ObjectServ
         server.faults.append(Fault("503", key="part-00000.pth", chance=replaced))
     with pytest.raises(errors[kind], match=r"s3://b/set/x\.pack"):
         staged(base)
-    assert not list(copies(UserFolder.of(str(base), Machine())))
+    assert not list(copies(OwnedFolder.of(str(base), Machine())))
     assert not parts_elsewhere(base)
     if kind in ("flip", "403"):
         server.faults.clear()
@@ -137,9 +137,9 @@ def test_a_killed_stager_is_gone_on_with(folder: Path, server: ObjectServer, bas
 
 
 def test_what_needs_a_disk_is_refused(server: ObjectServer, base: Path) -> None:
-    with pytest.raises(InvalidRequest, match="--parts is for a pack on a disk"):
+    with pytest.raises(InvalidRequest, match="--parts"):
         staged(base, parts=(0,))
-    for option, said in (("--warm", "--warm is for a pack on a disk"), ("--as", "--as is for a pack on a disk")):
+    for option, said in (("--warm", "--warm is for"), ("--as", "--as is for")):
         words = [option, "ycc420"] if option == "--as" else [option]
         result = called("stage", URL, "--to", base, *words)
         assert isinstance(result.exception, InvalidRequest) and said in str(result.exception)

@@ -1,10 +1,10 @@
-"""Part fetcher: threads that bring the parts of a pack before they are read, and let go of what others need room for.
+"""Part prefetch: threads that download the parts of a pack before they are read.
 
-They are started when there is something for them to do, and end with the pack; a forked child has none. What cannot be
-fetched is left to who reads the part, who then says why.
+The threads start when they are needed and end with the pack; a forked child has none. If a part cannot be downloaded,
+the reader of the part tries again and reports the error.
 
-Several parts are on their way at once: a small one is hashed, written and synced while the next ones arrive. Room is
-asked for by one thread at a time, so the parts get it in the order in which they are needed.
+Several parts are downloaded at once. One thread at a time asks for room, so the parts get room in the order in which
+they are needed.
 """
 
 import os
@@ -14,20 +14,21 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from packer.copies.pack_files import PackFile
+from packer.copies.part_cache import PartCache
 from packer.errors import PackerError
 from packer.pack.part_readers import open_readers
-from packer.remote.part_cache import PackFile, PartCache
 
-_LOOK_S = 0.1  # how often it is asked what was given up, and whether others wait for room
+_WATCH_S = 0.1  # between two looks for parts that were given up, and for processes that wait for room
 _AGAIN_S = 0.2  # until there may be room for another part
 _AFTER_FAILURE_S = 5.0
-_MOST_FETCHES = 4
-_BYTES_UNDER_WAY = 24 << 20  # of small parts; large ones come in ranges, of which several are under way
-_JOIN_S = 1.0  # for threads that are not in the middle of a download
+_MOST_DOWNLOADS = 4
+_MOST_BYTES = 24 << 20  # of small parts at once; a large part is downloaded in several ranges at once
+_JOIN_S = 1.0  # to wait for threads that do not download at the moment
 
 
-class PartFetcher:
-    """Of one open pack in one process."""
+class PartPrefetch:
+    """The threads of one open pack in one process."""
 
     def __init__(self, cache: PartCache, parts: tuple[PackFile, ...]) -> None:
         self._cache = cache
@@ -41,11 +42,11 @@ class PartFetcher:
         self._threads: dict[str, threading.Thread] = {}
 
     def start_watching(self) -> None:
-        """Close readers of parts that were given up from now on, and idle ones while another process waits for room."""
+        """Close readers of parts that were given up, and all idle ones while another process waits for room."""
         self._start("watch", self._watch)
 
     def want(self, parts: Iterable[int], *, more: bool = False) -> None:
-        """Fetch these parts, in this order, as long as there is room; in place of those before, or after them."""
+        """Download these parts in this order while there is room. more: after the earlier ones, not instead."""
         with self._changed:
             if more:
                 self._wanted.extend(parts)
@@ -54,13 +55,13 @@ class PartFetcher:
             self._changed.notify_all()
         if self._wanted:
             largest = max(part.bytes for part in self._parts)
-            for number in range(max(2, min(_MOST_FETCHES, _BYTES_UNDER_WAY // max(1, largest)))):
-                self._start(f"fetch-{number}", self._fetch)
+            for number in range(max(2, min(_MOST_DOWNLOADS, _MOST_BYTES // max(1, largest)))):
+                self._start(f"fetch-{number}", self._run)
 
     def give_up(self, parts: Iterable[int]) -> None:
-        """These parts will not be needed soon: they are the first to make room for others."""
+        """Mark parts as not needed soon: they are removed before others."""
         for number in parts:
-            with suppress(PackerError):  # only which file goes first depends on it
+            with suppress(PackerError):  # only the order of removal depends on it
                 self._cache.give_up(self._parts[number])
         open_readers.close_idle(only_done_with=True)
 
@@ -73,8 +74,9 @@ class PartFetcher:
         thread.start()
 
     def close(self) -> None:
-        """End the threads; a download that is going on is not waited for, and ends by itself. May be called twice, and
-        by the garbage collector in one of the threads.
+        """End the threads, without waiting for a download that is under way.
+
+        May be called twice, and by the garbage collector in one of the threads.
         """
         self._stopped = True
         if self._pid != os.getpid():
@@ -91,25 +93,23 @@ class PartFetcher:
         was_waited_for = False
         while not self._stopped:
             with suppress(PackerError):
-                is_waited_for = self._cache.folder.is_waited_for()
-                # what is behind a pass, so that it can make room; where that was not enough, all that is not read now
+                is_waited_for = self._cache.is_waited_for()
+                # at first only parts that were given up; if another process still waits, all idle ones
                 open_readers.close_idle(only_done_with=not (is_waited_for and was_waited_for))
                 was_waited_for = is_waited_for
-            with self._changed:
-                if not self._stopped:
-                    self._changed.wait(_LOOK_S)
+            self._pause(_WATCH_S)
 
-    def _fetch(self) -> None:
+    def _run(self) -> None:
         while not self._stopped:
             try:
-                fetch = self._next()
-                if fetch is not None:
-                    fetch()
+                download = self._next()
+                if download is not None:
+                    download()
             except PackerError:
                 self._pause(_AFTER_FAILURE_S)
 
     def _next(self) -> Callable[[], None] | None:
-        """What fetches the next part that is wanted; None where there was no room for it, or at the end."""
+        """Return a function that downloads the next part; None if there is no room for it, or at the end."""
         with self._turn:
             with self._changed:
                 while not self._wanted and not self._stopped:
@@ -117,7 +117,7 @@ class PartFetcher:
                 if self._stopped:
                     return None
                 number, wanted = self._wanted[0], self._wanted
-            # what was used before the pack was opened makes room, and what was given up, but nothing else
+            # removes only files that were given up, or were read last before the pack was opened
             reserved = self._cache.reserve_ahead(self._parts[number], since_ns=self._began_ns)
             if reserved is None:
                 open_readers.close_idle(only_done_with=True)
@@ -127,7 +127,7 @@ class PartFetcher:
                 if wanted is self._wanted:
                     wanted.popleft()
 
-        def fetch() -> None:
+        def download() -> None:
             try:
                 reserved()
             except PackerError:
@@ -136,7 +136,7 @@ class PartFetcher:
                         wanted.appendleft(number)
                 raise
 
-        return fetch
+        return download
 
     def _pause(self, seconds: float) -> None:
         with self._changed:

@@ -1,4 +1,4 @@
-"""Capacity: whether a copy fits, asked before anything is written."""
+"""Capacity: checks that a copy fits, before anything is written."""
 
 import os
 from collections.abc import Iterator
@@ -9,12 +9,13 @@ from packer.errors import StorageError
 from packer.files.storage_errors import failing, free_files
 from packer.system.machine_limits import Limit, Machine
 
-_INODE_BYTES = 1024  # memory of the kernel for one file of a tmpfs, measured: 100,000 empty ones took 98 MB
+_INODE_BYTES = 1024  # memory of the kernel for one file of a tmpfs
+_ADVICE = "nothing was written; copy some parts (--parts), keep less, or warm the page cache (--warm)"
 
 
 @dataclass(frozen=True)
 class SpaceNeeded:
-    """What a copy takes: bytes in whole blocks, and files."""
+    """The space that a copy takes: bytes in whole blocks, and files."""
 
     bytes: int
     files: int
@@ -22,29 +23,28 @@ class SpaceNeeded:
 
 @dataclass(frozen=True)
 class SpaceKept:
-    """What stays free: a share of all there is, 0 <= share < 1, and at least so many bytes."""
+    """The space that stays free: the larger of a share, 0 <= share < 1, and a number of bytes."""
 
     share: float = 0.0
     bytes: int = 0
 
     def of(self, limit: Limit) -> int:
-        """Bytes to keep of one limit."""
+        """Return the bytes to keep of one limit."""
         return max(int(limit.total_bytes * self.share), self.bytes)
 
 
-DEFAULT = SpaceKept(
-    0.2, 1 << 30
-)  # DataLoader's batches: 8 workers, 2 each, of 128 float32 images of 224x224 are 1.2 GB
-
-
-_ADVICE = "nothing was written; copy some parts (--parts), keep less, or warm the page cache (--warm)"
+DEFAULT = SpaceKept(0.2, 1 << 30)  # a DataLoader keeps its batches in shared memory: often more than 1 GB
 
 
 def check(base: Path, need: SpaceNeeded, keep: SpaceKept | None, machine: Machine, *, advice: str = _ADVICE) -> None:
-    """Raise StorageError where a copy does not fit into the file system of `base` beside what is kept.
+    """Raise StorageError if a copy does not fit into the file system of `base`.
 
-    keep: None for DEFAULT of the machine's memory and of the file system that DataLoader's batches lie in. advice: what
-    became of it, and what to do.
+    Args:
+        base: A folder of the file system.
+        need: The space that the copy takes.
+        keep: The space that stays free; None for DEFAULT if the copy is in memory or in shared memory.
+        machine: The machine, with its limits on memory.
+        advice: The end of the message: what was done, and what to do.
     """
     for limit, kept in _limits(base, keep, machine):
         needed = need.bytes + need.files * _INODE_BYTES
@@ -61,14 +61,14 @@ def check(base: Path, need: SpaceNeeded, keep: SpaceKept | None, machine: Machin
 
 
 def free_memory(keep: SpaceKept | None, machine: Machine) -> int:
-    """Bytes that the page cache may take; a large number where the system does not tell."""
+    """Return the bytes that the page cache may take; a large number if the system does not report them."""
     limits = machine.memory_limits()
     return min((max(0, limit.free_bytes - (keep or DEFAULT).of(limit)) for limit in limits), default=1 << 62)
 
 
 def space(base: Path) -> Limit | None:
-    """The file system that holds `base`; None where it is a tmpfs without a size. Raises StorageError."""
-    with failing(base, "ask for free space"):
+    """Return the space of the file system of `base`; None for a tmpfs without a size. Raises StorageError."""
+    with failing(base, "read its free space"):
         found = os.statvfs(base)
     if not found.f_blocks:
         return None
@@ -76,9 +76,9 @@ def space(base: Path) -> Limit | None:
 
 
 def _limits(base: Path, keep: SpaceKept | None, machine: Machine) -> Iterator[tuple[Limit, int]]:
-    """All that the copy takes from, and what is kept of each."""
+    """Each limit on the copy, and the bytes to keep of it."""
     there = space(base)
-    with failing(base, "ask for its file system"):
+    with failing(base, "read its file system"):
         mount = machine.mount(base)
     if there is not None:
         yield there, (keep or (DEFAULT if _is_shared_memory(base, machine) else SpaceKept())).of(there)

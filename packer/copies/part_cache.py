@@ -1,0 +1,387 @@
+"""Part cache: files of remote packs on a disk of this machine, within a limit that all processes keep together.
+
+Layout of the cache, an `OwnedFolder` `<cache>/packer-cache-<uid>/`:
+    <digest>/     packer.json, index/ and parts of the pack whose packer.json has this sha256. A file is there only when
+                  its sha256 is that of the manifest.
+    .work/        files that are being downloaded; their names are hashes of the names that they get
+    locks         an empty file: a process that waits for room holds a shared lock on it
+
+Each file is downloaded once for all processes, by the process that locked it in `.work`; the others wait. There is no
+leader that could die. The size of a file in `.work` is the size that it will have, so the files of the folder are all
+that counts towards the limit. The lock of the folder is held while they are counted, and while a file is added.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from packer.copies.copy_sources import CopySource
+from packer.copies.owned_folder import Lease, NewFile, OwnedFolder, lease, lock_alone, open_lockable
+from packer.copies.pack_files import PackFile, in_blocks
+from packer.errors import DamagedObject, InvalidRequest, StorageError
+from packer.files.digest import part_sha256
+from packer.files.folder_handle import FolderHandle
+from packer.files.storage_errors import failing, free_bytes
+from packer.system.closed_after_fork import closed_after_fork
+from packer.system.machine_limits import Machine
+
+_LOCKS = "locks"
+_DIGEST = re.compile("[0-9a-f]{64}")
+_NEW = os.O_RDWR | os.O_CREAT
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_LEAST_WAIT_S, _MOST_WAIT_S = 0.002, 0.05
+_SHARED_DISKS = re.compile(
+    "nfs4?|cifs|smb3|smbfs|afs|ceph|lustre|gpfs|beegfs|pvfs2|orangefs|ocfs2|gfs2|fuse\\.(sshfs|s3fs|rclone|gcsfuse"
+    "|blobfuse2?|goofys|glusterfs|ceph|mount-s3|juicefs).*"
+)
+
+
+def cache_folder(base: Path) -> OwnedFolder:
+    """Return this user's folder for a cache below `base`, made if it does not exist; remove unfinished files from it.
+
+    Raises InvalidRequest if `base` is not a folder or is on a network disk, UnsafePath as OwnedFolder does.
+    """
+    folder = OwnedFolder(base, name="packer-cache", purpose="keep a cache in", option="cache=")
+    with failing(folder.base, "read its file system"):
+        mount = Machine().mount(folder.base)
+    if mount is not None and _SHARED_DISKS.fullmatch(mount.kind):
+        raise InvalidRequest(
+            f"{base}: a {mount.kind} file system, which other machines may share: expected a folder on a disk of this "
+            "machine, whose kernel keeps the locks of a cache"
+        )
+    if not (folder.exists() and os.path.lexists(folder.folder / _LOCKS)):
+        with folder.locked(lambda: None), _opened(folder.held, _LOCKS, _NEW):
+            pass
+    folder.unfinished_bytes()
+    return folder
+
+
+@contextmanager
+def _opened(above: FolderHandle, name: str, flags: int) -> Iterator[int]:
+    """A descriptor of a file or folder to lock, inside the block."""
+    descriptor = open_lockable(above, name, flags)
+    if descriptor is None:
+        raise StorageError(f"{above.path / name}: removed while the cache was in use; open the pack again")
+    try:
+        yield descriptor
+    finally:
+        closed_after_fork.close(descriptor)
+
+
+class _Found(NamedTuple):
+    """A file in the cache. used_ns: when it was read last, 0 if it will not be needed soon."""
+
+    digest: str
+    name: str
+    bytes: int
+    used_ns: int
+
+
+@dataclass(frozen=True)
+class PartCache:
+    """The cache, and the files of one pack in it. Threads and processes may share it.
+
+    Args:
+        folder: The folder of the cache, see `cache_folder`.
+        limit_bytes: Limit on all files in the folder, also those of other packs; None for no limit.
+        digest: The sha256 of the pack's packer.json.
+        source: Where the files come from.
+        patience_seconds: How long to wait for a store without an answer, and for room in the cache.
+    """
+
+    folder: OwnedFolder
+    limit_bytes: int | None
+    digest: str
+    source: CopySource
+    patience_seconds: float
+
+    def check_limit(self, kept: Sequence[PackFile], parts: Sequence[PackFile]) -> None:
+        """Raise InvalidRequest if the limit is below what an open pack keeps, and its largest part."""
+        needed = sum(in_blocks(file.bytes) for file in kept) + max((in_blocks(part.bytes) for part in parts), default=0)
+        if self.limit_bytes is not None and needed > self.limit_bytes:
+            raise InvalidRequest(
+                f"cache_limit={self.limit_bytes}: the index and the largest part of the pack take {needed:,} bytes; "
+                "expected at least that, and room for the parts that are read at a time"
+            )
+
+    def path(self, file: PackFile) -> Path:
+        """Return where a file is in the cache, or will be."""
+        return self.folder.folder / self.digest / file.name
+
+    # ---- reading
+
+    def lease(self, file: PackFile, *, close_idle: Callable[[], object]) -> Lease:
+        """Return a lease on a file, which is downloaded if it is not in the cache.
+
+        Args:
+            file: A file of the pack.
+            close_idle: Closes files of the cache that this process has open and does not read.
+
+        Raises:
+            StoreError: If the store does not answer or refuses.
+            ObjectChanged: If the remote pack has changed.
+            CorruptPack: If the remote file is damaged.
+            StorageError: If there is no room for the file.
+        """
+        found = self._found(file)
+        began, pause = time.monotonic(), _LEAST_WAIT_S
+        while found is None:
+            new = self._new_file(file)
+            if new is None:  # another process or thread downloads it
+                time.sleep(pause)
+                pause = min(2 * pause, _MOST_WAIT_S)
+                found = self._found(file)
+                continue
+            with new:
+                found = self._found(file)
+                if found is None:
+                    # the time that this caller waited for another download counts
+                    patience = max(0.0, self.patience_seconds - (time.monotonic() - began))
+                    self._wait_for_room(file, new, close_idle)
+                    found = self._downloaded(file, new, patience)
+        return found
+
+    def _found(self, file: PackFile) -> Lease | None:
+        """Return a lease on a file that is in the cache with the right size, and mark it as just used."""
+        found = None
+        with suppress(FileNotFoundError), self._above(self.digest, file.name) as (above, name):
+            found = lease(above, name)
+        if found is not None:
+            status = os.stat(found.descriptor)
+            if stat.S_ISREG(status.st_mode) and status.st_size == file.bytes:
+                with suppress(OSError):  # only the order in which files are removed depends on it
+                    os.utime(found.descriptor)
+                return found
+            found.close()
+        return None
+
+    def is_there(self, file: PackFile) -> bool:
+        """Check that a file is in the cache, and mark it as just used."""
+        found = self._found(file)
+        if found is not None:
+            found.close()
+        return found is not None
+
+    @contextmanager
+    def _above(self, digest: str, file_name: str, *, make: bool = False) -> Iterator[tuple[FolderHandle, str]]:
+        """The open folder of a file, and its name in it; raises FileNotFoundError if the folder does not exist."""
+        *folders, name = (digest, *file_name.split("/"))
+        with ExitStack() as opened:
+            above = opened.enter_context(self.folder.opened())
+            for inner in folders:
+                if not make and above.status(inner) is None:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inner)
+                above = opened.enter_context(above.make_folder(inner) if make else above.folder(inner))
+            yield above, name
+
+    def give_up(self, file: PackFile) -> None:
+        """Mark a file as not needed soon: it is removed before others, unless it is read again."""
+        with suppress(FileNotFoundError), self._above(self.digest, file.name) as (above, name):
+            os.utime(name, ns=(0, 0), dir_fd=above.descriptor, follow_symlinks=False)
+
+    def discard(self, file: PackFile) -> None:
+        """Remove a file whose sha256 is not that of the manifest, so that it is downloaded again.
+
+        Processes that have it open keep it, and its room, until they close it.
+        """
+        while (new := self._new_file(file)) is None:  # another process checks or downloads it
+            time.sleep(_MOST_WAIT_S)
+        with new, closing(self._found(file) or ExitStack()) as found:
+            if isinstance(found, Lease) and part_sha256(found.path, most_bytes=file.bytes) != file.sha256:
+                with suppress(FileNotFoundError), self._above(self.digest, file.name) as (above, name):
+                    above.remove(name)
+
+    # ---- downloading
+
+    def reserve_ahead(self, file: PackFile, *, since_ns: int) -> Callable[[], None] | None:
+        """Reserve room for a file, without removing files that are needed; return a function that downloads it.
+
+        The function must be called, since it holds the lock on the file. It does nothing if the file is in the cache
+        or another process downloads it. Both raise as `lease` does.
+
+        Args:
+            file: A file of the pack.
+            since_ns: Files that were used since then are needed, and all files of this pack that were not given up.
+
+        Returns:
+            None if there is no room.
+        """
+        new = None if self.is_there(file) else self._new_file(file)
+        if new is None:
+            return _nothing
+        with ExitStack() as undo:
+            undo.enter_context(new)
+            if self.is_there(file):
+                return _nothing
+            if not self._reserve(new, file.bytes, since_ns):
+                return None
+            held = undo.pop_all()
+
+        def download() -> None:
+            with held:
+                self._downloaded(file, new, self.patience_seconds, since_ns).close()
+
+        return download
+
+    def _new_file(self, file: PackFile) -> NewFile | None:
+        return self.folder.new_file(hashlib.sha256(f"{self.digest}/{file.name}".encode()).hexdigest())
+
+    def _wait_for_room(self, file: PackFile, new: NewFile, close_idle: Callable[[], object]) -> None:
+        """Reserve room, and wait for files that others read; raises StorageError if they do not close them."""
+        if self._reserve(new, file.bytes):
+            return
+        until = time.monotonic() + self.patience_seconds
+        with self.waiting():
+            while True:
+                close_idle()
+                if self._reserve(new, file.bytes):
+                    return
+                if time.monotonic() > until:
+                    raise StorageError(
+                        f"{self.folder.folder}: no room for {self.source.where(file)}: it has {file.bytes:,} bytes, "
+                        f"the limit is {self.limit_bytes:,}, and all other files were in use for "
+                        f"{self.patience_seconds:g} s; raise cache_limit, or read with fewer workers"
+                    )
+                time.sleep(_MOST_WAIT_S)
+
+    def _downloaded(self, file: PackFile, new: NewFile, patience: float, since_ns: int | None = None) -> Lease:
+        """Download a file that has room, a second time if it arrives damaged."""
+        self._allocate(file, new, since_ns)
+        sums = []
+        for _ in range(2):
+            fetched = self.source.fetch(file, new.descriptor, patience_seconds=patience)
+            if (fetched.bytes, fetched.sha256) == (file.bytes, file.sha256):
+                with self._counting(), self._above(self.digest, file.name, make=True) as (above, name):
+                    return new.publish(above, name)
+            sums.append(f"{fetched.sha256[:16]}...")
+            self.source.check_unchanged()
+        raise DamagedObject(
+            f"{self.source.where(file)}: damaged in the store: expected sha256 {file.sha256[:16]}..., found "
+            f"{' and '.join(sums)} in two downloads (ETag {fetched.etag}); put the pack there again"
+        )
+
+    # ---- room
+
+    def is_waited_for(self) -> bool:
+        """Check whether a process waits for others to close files."""
+        with self.folder.opened() as top, _opened(top, _LOCKS, _NEW) as descriptor:
+            return not lock_alone(descriptor)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let `is_waited_for` return True in all processes, inside the block."""
+        with self.folder.opened() as top, _opened(top, _LOCKS, _NEW) as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            yield
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Hold the lock of the folder: no other process counts, reserves room, or adds a file inside the block."""
+        folder = self.folder.folder
+        with FolderHandle.at(folder.parent) as base, _opened(base, folder.name, os.O_RDONLY) as descriptor:
+            with failing(folder, "lock"):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+
+    def used_bytes(self) -> int:
+        """Return the bytes of all files, and of all downloads."""
+        with self._counting():
+            return self._counted()
+
+    def _counted(self) -> int:
+        sizes = [*self.folder.unfinished_bytes(), *(found.bytes for found in self._files())]
+        return sum(map(in_blocks, sizes))
+
+    def _reserve(self, new: NewFile, size: int, since_ns: int | None = None) -> bool:
+        """Give a new file its size if the limit has room for it, after removing other files."""
+        with self._counting():
+            if self.limit_bytes is not None:
+                over = self._counted() + in_blocks(size) - self.limit_bytes
+                if over > 0 and self._evict(over, since_ns) < over:
+                    return False
+            os.ftruncate(new.descriptor, size)
+        return True
+
+    def _allocate(self, file: PackFile, new: NewFile, since_ns: int | None) -> None:
+        """Reserve blocks of the disk, and remove other files if it is full; raises StorageError."""
+        while True:
+            with failing(self.path(file), f"reserve {file.bytes:,} bytes"):
+                try:
+                    new.allocate(file.bytes)
+                    return
+                except OSError as error:
+                    if error.errno not in _FULL:
+                        raise
+                    os.ftruncate(new.descriptor, 0)  # frees the blocks that it got before the disk was full
+                    with self._counting():
+                        freed = self._evict(max(1, in_blocks(file.bytes) - free_bytes(self.folder.folder)), since_ns)
+                    if not freed:
+                        raise
+                    os.ftruncate(new.descriptor, file.bytes)
+
+    def _files(self) -> Iterator[_Found]:
+        """All files of all packs in the cache."""
+        with self.folder.opened() as top:
+            for name in filter(_DIGEST.fullmatch, top.names()):
+                with top.folder(name) as pack:
+                    yield from self._files_in(pack, name, "")
+
+    def _files_in(self, folder: FolderHandle, digest: str, prefix: str) -> Iterator[_Found]:
+        for name in folder.names():
+            status = folder.status(name)
+            if status is not None and stat.S_ISDIR(status.st_mode):
+                with folder.folder(name) as inner:
+                    yield from self._files_in(inner, digest, f"{prefix}{name}/")
+            elif status is not None:
+                yield _Found(digest, f"{prefix}{name}", status.st_size, status.st_mtime_ns)
+
+    def evict(self, wanted: int) -> int:
+        """Remove files that nobody reads until so many bytes are free; return the bytes."""
+        with self._counting():
+            return self._evict(wanted)
+
+    def _evict(self, wanted: int, since_ns: int | None = None) -> int:
+        """As `evict`, with the lock held: first those that were used longest ago. since_ns: as in `reserve_ahead`."""
+        freed = 0
+        for found in sorted(self._files(), key=lambda each: each.used_ns):
+            if freed >= wanted:
+                break
+            is_needed = since_ns is not None and (
+                found.used_ns >= since_ns or (found.used_ns > 0 and found.digest == self.digest)
+            )
+            if not is_needed and self._removed(found):
+                freed += in_blocks(found.bytes)
+        return freed
+
+    def _removed(self, found: _Found) -> bool:
+        """Remove a file unless somebody reads it, and folders that it leaves empty; return whether it was removed."""
+        with self._above(found.digest, found.name) as (above, name):
+            descriptor = open_lockable(above, name, os.O_RDWR)
+            if descriptor is None:
+                return False
+            try:
+                if not lock_alone(descriptor):
+                    return False
+                above.remove(name)
+                os.ftruncate(descriptor, 0)  # a process that has it open and waits for the lock keeps no blocks
+            finally:
+                closed_after_fork.close(descriptor)
+        with suppress(StorageError), self.folder.opened() as top:  # other files are left in a folder
+            if "/" in found.name:
+                with top.folder(found.digest) as pack:
+                    pack.remove_empty_folder(found.name.partition("/")[0])
+            top.remove_empty_folder(found.digest)
+        return True
+
+
+def _nothing() -> None:
+    """The file is in the cache, or another process downloads it."""
