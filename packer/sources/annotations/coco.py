@@ -46,7 +46,7 @@ _PNG = "panoptic_file"
 
 
 def recognize(names: Sequence[str]) -> str | None:
-    """Return a line with the annotation files; None if no name is one of COCO's, or there is no image."""
+    """Return a line with the annotation files; None if no name is one of COCO's, or images are absent."""
     return _recognized(layout.named_files(names), names)
 
 
@@ -107,7 +107,7 @@ class Source(ListedSource):
 
         Raises:
             BadInput: A file is not valid, or the files contradict each other.
-            InvalidRequest: There is no such file.
+            InvalidRequest: A file is absent.
         """
         tasks = () if task == "auto" else tuple(task.split(","))
         for word in tasks:

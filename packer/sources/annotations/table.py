@@ -76,7 +76,7 @@ _RESERVED = (
     *("files", "orientation", "matrix", "source_size"),
 )
 _DTYPES: Mapping[Kind, str] = {"int": "int64", "float": "float64", "bool": "bool"}
-_PROBED = 100  # rows that tell which columns contain paths
+_PROBED = 100  # rows that are searched for paths
 _START_BYTES = 1 << 16
 _MOST_CLASSES = 100_000
 _SHOWN = 20

@@ -53,8 +53,8 @@ TASKS: tuple[Task, ...] = ("detect", "segment", "obb", "pose")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _USUAL = ("data.yaml", "data.yml", "dataset.yaml", "dataset.yml", "obj.data")
 _CLASSES = "classes.txt"  # of labelImg and Label Studio
-_PROBED = 32  # label files that are read to determine the task
-_RECOGNIZED_BY = 3  # label files that are read to recognize a set without a description
+_PROBED = 32  # label files
+_RECOGNIZED_BY = 3  # label files
 _NO_LABELS = "no label file"
 _FIRST_TRANSPOSED = 5  # EXIF orientations from 5 on exchange the sides
 
@@ -187,7 +187,7 @@ class Source(ListedSource):
     # ---- which images
 
     def _read_description(self, listing: Listing, policies: Policies) -> tuple[YoloDescription, dict[str, list[str]]]:
-        """Return the description, and the images of each split; those of "" if there are no splits."""
+        """Return the description, and the images of each split; those of "" without splits."""
         self.notes, self.left_out = listing.notes(), []
         usual = [name for name in _USUAL if name in listing.names][:1]
         self._table_names = usual or _descriptions(self.folder, listing.names)
@@ -225,7 +225,7 @@ class Source(ListedSource):
         return description, splits
 
     def _listed_classes(self, description: YoloDescription, paths: DescribedPaths) -> tuple[str, ...]:
-        """Return the names in the lists of classes; none if there is no list."""
+        """Return the names in the lists of classes; none without lists."""
         lists = sorted(name for name in paths.files if name.rpartition("/")[2] == _CLASSES)
         if description.names_file:
             path = paths.find(description.names_file)

@@ -316,7 +316,7 @@ def _by_numbers(sample: FileSample, role: str) -> dict[Numbers, str]:
 
 
 def _image_of(stem: str, role: str, images: Collection[str]) -> str:
-    """Return the name of the image of a file; if there is no such image, the name without numbers."""
+    """Return the name of the image of a file; without an image, the name without numbers."""
     if role in ("rgb", "description"):
         return stem
     name, numbers = stem, 0

@@ -86,7 +86,7 @@ class Source(FileSource):
         """List the views, and read the relations.
 
         like: the OpenCV that returned the angles of the grasps, `cv44` or `cv45`; an angle of the other one is an
-        error. `none`: there is no field `grasps`. own_splits: the folders above the images are splits. Others: see
+        error. `none`: without the field `grasps`. own_splits: the folders above the images are splits. Others: see
         `Policies`.
         """
         base.check_choice("like", like, ("none", *_ANGLES))

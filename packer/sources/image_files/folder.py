@@ -87,7 +87,7 @@ class Source(ListedSource):
             follow_links: Whether links out of the folder are followed.
 
         Raises:
-            InvalidRequest: There is no image, a class is empty, the meaning of the folders or images is not clear, or
+            InvalidRequest: Images are absent, a class is empty, the meaning of the folders or images is not clear, or
                 two options contradict each other.
             BadInput: A class is a link to another one, or is not a known class.
             MissingPackage: Pillow is not installed.

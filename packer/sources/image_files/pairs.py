@@ -80,7 +80,7 @@ class Source(FileSource):
             follow_links: Whether links out of the folder are followed.
 
         Raises:
-            InvalidRequest: There are no such files, or the roles do not form samples.
+            InvalidRequest: Files are absent, or the roles do not form samples.
             BadInput: Samples lack files, or a file has two roles, or a sample has two files of one role.
         """
         base.check_choice("like", like, ("auto", *_NAMES))

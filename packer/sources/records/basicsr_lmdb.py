@@ -147,7 +147,7 @@ class Source(LMDBSource):
         return RecordField("image", (VALUE,), "numbers") if len(dtypes) == 1 and _FILE not in forms else None
 
     def _are_depth_files(self) -> bool:
-        """Whether a few records are all files of 16 bits in one channel."""
+        """Return whether a few records are all files of 16 bits in one channel."""
         found = set()
         for _, record in self._probes():
             try:

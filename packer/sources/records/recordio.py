@@ -57,7 +57,7 @@ class _RecordPlace(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many labels it has; 0 for one in the header, -1 if it is too short."""
+        """Return the number of labels; 0 for one in the header, -1 if the header is too short."""
         return int(HEADER.unpack_from(self.head)[0]) if len(self.head) >= HEADER.size else -1
 
     @property
@@ -230,10 +230,10 @@ def _face_images(first: _RecordPlace) -> int | None:
 
 
 def _listed_numbers(records: Sequence[_RecordPlace], listed: Sequence[int]) -> dict[int, int]:
-    """Return the numbers of records by offset if there is no index.
+    """Return the numbers of records by offset, without an index.
 
-    With a list: the numbers in their headers if the list has them all, otherwise those of the lines in their order, in
-    which im2rec writes records. Else the positions.
+    If a list has all numbers in their headers, these are used. Otherwise the lines of the list number the records in
+    their order, as im2rec writes them. Without a list, the positions are the numbers.
     """
     numbers = [record.number for record in records]
     if len(set(numbers)) < len(numbers) or not set(listed) >= set(numbers):

@@ -224,7 +224,7 @@ def _plain(value: Any) -> Any:
 
 
 def _are_keys_texts(value: Any) -> bool:
-    """Whether all keys of a value's dicts are texts: `json` makes texts of numbers."""
+    """Return whether all keys of a value's dicts are texts: `json` makes texts of numbers."""
     if isinstance(value, dict):
         return all(isinstance(key, str) and _are_keys_texts(inner) for key, inner in value.items())
     return not isinstance(value, (list, tuple)) or all(map(_are_keys_texts, value))

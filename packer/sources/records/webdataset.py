@@ -75,7 +75,7 @@ class Source(RecordSource):
             follow_links: Follow links out of the folder.
 
         Raises:
-            InvalidRequest: There are no samples, a member is pickled, or no sample has a suffix of `features`.
+            InvalidRequest: The files have no sample, a member is pickled, or no sample has a suffix of `features`.
             BadInput: A sample has no member for a field, or a file cannot be read.
         """
         base.check_choice("missing", missing, ("error", "skip"))
