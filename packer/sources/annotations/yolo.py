@@ -7,10 +7,13 @@ of classes. Label files: packer.sources.annotations._yolo_labels. Splits: packer
 Samples are ordered by split, then by path, as in ultralytics. An image without a label file, or with an empty one, is
 background: it has no boxes. docs/sources/yolo.md lists all differences from ultralytics.
 
-Fields: key (relative path of the image), image (bytes of the file), boxes (float32 (N, 4), px), box_labels (int64
-(N,)); by task polygons, polygon_starts, polygon_box (segment), oriented_boxes (obb: float32 (N, 4, 2)), keypoints
-(pose: float32 (N, K, 2)) and keypoint_visibility, if the files have it; split (int64), if there are splits.
-Hidden: files (field -> relative path), labels_file (verbatim, empty if there is none).
+Fields:
+* key: the relative path of the image. image: the bytes of the file.
+* boxes: float32 (N, 4), px. box_labels: int64 (N,).
+* segment: polygons, polygon_starts, polygon_box. obb: oriented_boxes, float32 (N, 4, 2).
+* pose: keypoints, float32 (N, K, 2), and keypoint_visibility, if the files have it.
+* split: int64. Hidden: files (field -> relative path), labels_file (verbatim, empty without one).
+
 Rows are shares of the upright image: ultralytics applies the EXIF orientation.
 """
 
@@ -88,9 +91,13 @@ class Source(ListedSource):
     ) -> None:
         """List the images.
 
-        task: the form of the rows; `auto`: the task of the description, or of a few label files. missing: the policy
-        for an image without a label file, and for paths that do not exist. duplicates: the policy for an image that
-        two splits list. own_splits: whether samples have the splits of the description or of folders.
+        Args:
+            root: The folder.
+            task: The form of the rows. `auto`: the task of the description, or of a few label files.
+            missing: The policy for an image without a label file, and for paths that do not exist.
+            duplicates: The policy for an image that two splits list.
+            own_splits: Whether samples have the splits of the description or of folders.
+            follow_links: Whether links out of the folder are followed.
 
         Raises:
             BadInput: Files contradict each other or do not exist; the message lists them.

@@ -1,11 +1,14 @@
 """RecordIO: the .rec files of MXNet's im2rec and of InsightFace; mxnet is not needed.
 
-Fields: key (the path that a .lst next to the file has for the record, otherwise its number in the .idx, otherwise in
-the file; with a .lst and no .idx the number in its header, as im2rec writes it), image (its bytes) and label: int64 if
-every label is one whole number, otherwise float32, an array if records have several. InsightFace's records that are not
-images are skipped; label is the first of their labels, label_vector all.
-packer.layouts.recordio_frames has the layout. An .idx next to the file has a line `number<TAB>offset` for each record;
-records that it does not name are skipped.
+Fields:
+* key: the path of the record in a .lst next to the file, otherwise its number in the .idx, otherwise its number in the
+  file. With a .lst and without an .idx it is the number in the header of the record, as im2rec writes it.
+* image: its bytes.
+* label: int64 if every label is one whole number, otherwise float32; an array if records have several.
+
+InsightFace's records that are not images are skipped. label is the first of their labels, label_vector all.
+An .idx next to the file has a line `number<TAB>offset` for each record. Records that it does not name are skipped.
+Layout: packer.layouts.recordio_frames.
 """
 
 import math

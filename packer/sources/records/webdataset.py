@@ -1,7 +1,7 @@
 """WebDataset: tar files whose members of one name are a sample, as webdataset, wids and DALI read them.
 
-Fields: key (the common name of the members), and one for each suffix that `features` names, otherwise for every suffix:
-images are the field image, cls is label (int64), txt a text, json its value, and anything else bytes. Pickled members
+Fields: key (the common name of the members), and one for each suffix that `features` names, otherwise for every suffix.
+Images are the field image, cls is label (int64), txt a text, json its value, and anything else bytes. Pickled members
 (pkl, pth ...) are refused unless `features` names them as bytes, or leaves them out.
 The members of a sample follow each other; their name ends at the first dot after the last slash. Source: webdataset
 e0953f9 (base_plus_ext, group_by_keys). packer.layouts.tar has the layout of tar.
