@@ -1,12 +1,11 @@
-"""Color table: which value of a mask a color stands for, and the text files of such tables.
+"""Color table: the value of a mask for each color, and the text files of these tables.
 
 A line is a class. Its value is the position of the line, from 0, unless a column has another:
 
-    64 128 64<TAB>Animal             label_colors.txt of CamVid: R G B NAME
-    Animal 64 128 64                 the other order, with spaces, tabs, commas or semicolons
-    Animal:64,128,64::               labelmap.txt of CVAT
-    name,r,g,b                       a first line that names the columns: r, g and b, or red, green and blue; name, or
-                                     class; and id, for a value that is not the position of the line
+* label_colors.txt of CamVid: `64 128 64<TAB>Animal`.
+* The other order: `Animal 64 128 64`, with spaces, tabs, commas or semicolons.
+* labelmap.txt of CVAT: `Animal:64,128,64::`.
+* A first line that names the columns: `name,r,g,b`. Other names are red, green, blue, class, and id for the value.
 
 Empty lines and lines that begin with # are ignored. Pascal VOC's palette needs no file.
 """
@@ -98,7 +97,7 @@ def class_names(classes: Sequence[ColorClass]) -> tuple[str, ...] | None:
 
 
 class ColorTable:
-    """The value of a mask that each color stands for."""
+    """The value of a mask for each color."""
 
     def __init__(self, values: Mapping[Color, int], where: str, *, unknown: int | None = None) -> None:
         """where: the table, for messages. unknown: the value of all other colors; None if they are errors."""

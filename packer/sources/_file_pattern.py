@@ -207,7 +207,7 @@ class RolePattern(FilePattern):
 
     @cached_property
     def takes_any_suffix(self) -> bool:
-        """Whether it matches every suffix of an image."""
+        """Return whether it matches every suffix of an image."""
         return "." not in _PLACE.sub("", self.text.partition("{stem}")[2])
 
     @cached_property

@@ -197,31 +197,12 @@ def test_an_lmdb_of_another_tool_is_named(tmp_path: Path, entries: dict[bytes, b
             SourceSpec().open(place)
 
 
-def test_files_that_are_no_lmdb_and_pointers_are_named(tmp_path: Path) -> None:
-    root = write(tmp_path / "lfs", {"data.mdb": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"})
-    for place in (root, root / "data.mdb"):
-        with pytest.raises(BadInput, match=r"data.mdb: is a git-lfs pointer"):
-            SourceSpec().open(place)
+def test_files_that_are_no_lmdb_are_named(tmp_path: Path) -> None:
     root = write(tmp_path / "none", {"data.mdb": bytes(9000)})
     with pytest.raises(InvalidRequest, match="data.mdb: is not an LMDB"):
         Source(root)
     with pytest.raises(InvalidRequest, match=r"no LMDBs: found .*expected data.mdb"):
         Source(write(tmp_path / "text", {"a.txt": ""}))
-
-
-def test_an_lmdb_that_is_cut_anywhere_is_an_error(tmp_path: Path) -> None:
-    data = (caffe_lmdb(tmp_path / "in") / "data.mdb").read_bytes()
-    for size in range(0, len(data), 512):
-        root = write(tmp_path / "cut", {"data.mdb": data[:size]})
-        try:
-            source = Source(root)
-        except (BadInput, InvalidRequest) as error:
-            assert "data.mdb" in str(error)
-        else:
-            assert size > len(data) - 4096  # behind the last value there is nothing but zeros
-            assert [source[row]["image"] for row in range(3)] == [
-                Source(tmp_path / "in")[row]["image"] for row in range(3)
-            ]
 
 
 def test_named_databases_and_several_values_are_refused(tmp_path: Path) -> None:
@@ -241,26 +222,6 @@ def test_named_databases_and_several_values_are_refused(tmp_path: Path) -> None:
     flagged.write_bytes(data)
     with pytest.raises(BadInput, match="an LMDB made with flags 0x4, such as dupsort"):
         Source(tmp_path / "main")
-
-
-def test_no_flipped_byte_gives_anything_but_entries_or_an_error(tmp_path: Path) -> None:
-    """Of the pages of the tree: a value has no checksum in LMDB."""
-    path = caffe_lmdb(tmp_path / "in") / "data.mdb"
-    data = path.read_bytes()
-    sound = {entry.key for entry in lmdb_pages.entries(OpenFile(SourceRoot(path.parent), path.name))}
-    drawn = random.Random(1)
-    for _ in range(600):
-        broken = bytearray(data)
-        broken[drawn.randrange(len(data))] ^= 1 << drawn.randrange(8)
-        path.write_bytes(bytes(broken))
-        file = OpenFile(SourceRoot(path.parent), path.name)
-        try:
-            for entry in lmdb_pages.entries(file):
-                assert len(file.read(entry.offset, entry.size)) == entry.size
-                assert len(entry.key) <= 511
-        except BadInput as error:
-            assert "damaged LMDB file" in str(error)
-    assert len(sound) == 3
 
 
 def test_a_page_number_that_no_file_can_have_is_damage(tmp_path: Path) -> None:

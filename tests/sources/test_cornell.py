@@ -245,11 +245,3 @@ def test_a_folder_without_labels_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="Cornell.*pcdNNNNcpos.txt"):
         Source(tmp_path)
     assert Source.recognize(TREE, scan(tmp_path).names) is None
-
-
-def test_recognize_counts_scenes(root: Path) -> None:
-    assert Source.recognize(TREE, scan(root).names) == "Cornell grasps: 4 scenes"
-
-
-def test_the_stem_is_the_scenes_beginning(root: Path) -> None:
-    assert Source(root).stem(0) == root / "01/pcd0100"

@@ -305,7 +305,3 @@ def test_images_or_labels_alone_are_refused(root: Path) -> None:
     for folder in ("image", "grasp_label_positive"):
         with pytest.raises(InvalidRequest, match="grasp_label_positive/ID_K"):
             Source(root / folder)
-
-
-def test_it_is_recognized(root: Path) -> None:
-    assert detect(root) == ("grasp-anything", "Grasp-Anything: 2 images")

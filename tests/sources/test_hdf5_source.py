@@ -2,8 +2,6 @@
 
 import base64
 import os
-import pickle
-import random
 import resource
 import struct
 import zlib
@@ -19,7 +17,6 @@ from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.sources._recognition import detect
 from packer.sources.arrays import _hdf5_arrays as hdf5_arrays
 from packer.sources.arrays.hdf5 import Source
-from tests.support.audit_events import watched
 from tests.support.child_processes import child
 from tests.support.source_trees import image, write
 
@@ -458,12 +455,10 @@ def test_references_that_do_not_fit_are_damage(tmp_path: Path) -> None:
 def test_what_is_no_hdf5_is_said(tmp_path: Path) -> None:
     write(
         tmp_path,
-        {"a.h5": b"GIF89a", "b.h5": b"version https://git-lfs.github.com/spec/v1\noid", "c.h5": b"\x89HDF\r\n\x1a\n"},
+        {"a.h5": b"GIF89a", "c.h5": b"\x89HDF\r\n\x1a\n"},
     )
     with pytest.raises(InvalidRequest, match="is no HDF5 file"):
         Source(tmp_path / "a.h5")
-    with pytest.raises(BadInput, match="git lfs pull"):
-        Source(tmp_path / "b.h5")
     with pytest.raises(BadInput, match="c.h5: is damaged"):
         Source(tmp_path / "c.h5")
     with pytest.raises(InvalidRequest, match="a.h5/y int64"):
@@ -479,50 +474,7 @@ def test_it_is_found_by_itself_and_named_by_open(tmp_path: Path) -> None:
         packer.open(root)
 
 
-def test_pickled_sources_hold_nothing_open(tmp_path: Path) -> None:
-    source = Source(ragged(tmp_path / "a.h5", encoded(3)))
-    source[0]
-    copy = pickle.loads(pickle.dumps(source))
-    assert copy[2]["image"] == source[2]["image"]
-
-
 # ---- mutation
-
-
-def seeds(folder: Path) -> list[bytes]:
-    small = np.arange(3 * 8 * 9 * 3, dtype=np.uint8).reshape(3, 8, 9, 3)
-    files = [
-        made(folder / "1.h5", x={"data": small, "chunks": (2, 8, 9, 3), "compression": "gzip"}, y=np.arange(3)),
-        made(
-            folder / "2.h5", x={"data": small, "fletcher32": True, "chunks": (1, 4, 9, 3)}, z=np.array(["a"] * 3, "S3")
-        ),
-        ragged(folder / "3.h5", [b"\xff\xd8ab", b"", b"\xff\xd8cde"], name=np.array(["u"] * 3, h5py.string_dtype())),
-        made(folder / "4.h5", x={"data": small, "compression": "lzf", "shuffle": True}),
-    ]
-    return [file.read_bytes() for file in files]
-
-
-@pytest.mark.parametrize("count", [200, pytest.param(2000, marks=pytest.mark.full)])
-def test_changed_files_end_in_samples_or_errors(tmp_path: Path, count: int) -> None:
-    drawn = random.Random(5)
-    given = seeds(tmp_path)
-    path = tmp_path / "mutated.h5"
-    with watched(own_program=True) as events:
-        for _ in range(count):
-            data = bytearray(drawn.choice(given))
-            for _ in range(drawn.randrange(1, 6)):
-                at = drawn.randrange(len(data))
-                data[at : at + drawn.choice((0, 1, 1, 4))] = drawn.choice(
-                    (b"\0", b"\xff", b"\xff\xff\xff\xff", b"\x7f")
-                )
-            path.write_bytes(bytes(data[: drawn.choice((len(data), len(data), drawn.randrange(1, len(data))))]))
-            try:
-                source = Source(path)
-                for row in range(min(len(source), 4)):
-                    source[row]
-            except PackerError as error:
-                assert str(error).isprintable()
-    assert events == []
 
 
 def test_lzf_refuses_what_does_not_fit() -> None:

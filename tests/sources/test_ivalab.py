@@ -38,12 +38,6 @@ def test_values_are_those_of_the_files(root: Path, tmp_path: Path) -> None:
     assert (dataset.schema["depth"].dtype, dataset.schema["depth"].invalid) == ("uint16", 0)
 
 
-def test_bytes_of_images_are_kept(root: Path) -> None:
-    sample = Source(root)[0]
-    assert sample["rgb"] == (root / "rgbd/rgb_0000.jpg").read_bytes()
-    assert sample["grasps_file"] == ivalab.ANNOTATIONS.encode()
-
-
 def test_copies_of_an_editor_and_cut_ones_are_no_labels(root: Path) -> None:
     more = {"rgb_cropped320/rgb_0000Cropped320.png": image(7), "rgd/rgd_0000.png": image(8)}
     more |= {"rgd_cropped320/rgb_0000_annotationsCropped320.txt": "1 2\n"}  # type: ignore[dict-item]

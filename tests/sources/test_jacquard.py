@@ -10,13 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import BadInput
-from packer.sources._trees.folder_tree import SourceRoot
-from packer.sources._trees.listing import scan
 from packer.sources.grasp._label_files import corners
 from packer.sources.grasp.jacquard import Source
 from tests.support.source_trees import HASH_31, HASH_32, JACQUARD_ROWS, jacquard, view, write
-
-TREE = SourceRoot(Path())
 
 ROWS = st.tuples(
     *[st.floats(-2000, 2000)] * 2,
@@ -171,20 +167,3 @@ def test_a_damaged_row_is_an_error_with_its_line_or_dropped(root: Path) -> None:
     assert strict.missing(0) is None
     lenient = Source(root, labels="lenient")
     assert lenient[0]["grasp_rows"].tolist() == [[1, 2, 3, 4, 5]]
-
-
-def test_a_view_in_two_folders_is_an_error_naming_both(root: Path) -> None:
-    write(root / "Jacquard_Dataset_10" / HASH_32, view(f"0_{HASH_32}", 9))
-    with pytest.raises(BadInput, match=rf"Jacquard_Dataset_0/{HASH_32}/0_{HASH_32}_.*Jacquard_Dataset_10/{HASH_32}/"):
-        Source(root)
-    first = Source(root, duplicates="first")
-    assert len(first) == 4
-    assert first[0]["files"]["rgb"].startswith("Jacquard_Dataset_0/")
-    skipped = Source(root, duplicates="skip")
-    assert [key for key, _ in skipped.left_out] == [f"0_{HASH_32}"]
-    assert len(skipped) == 3
-
-
-def test_recognize_counts_views(root: Path) -> None:
-    assert Source.recognize(TREE, scan(root).names) == "Jacquard grasps: 4 views"
-    assert Source.recognize(TREE, ["1_photo_RGB.png", "1_photo_mask.png"]) is None

@@ -3,7 +3,6 @@
 import base64
 import gzip
 import json
-import random
 import struct
 import zlib
 from collections.abc import Callable, Mapping
@@ -18,7 +17,6 @@ import packer
 from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.sources._recognition import detect
 from packer.sources.arrays.n5 import Source
-from tests.support.audit_events import watched
 from tests.support.foreign_files import n5_dataset
 from tests.support.source_trees import write
 
@@ -200,28 +198,3 @@ def test_a_file_is_no_container(tmp_path: Path) -> None:
     write(tmp_path / "other", {"attributes.json": '{"a": 1}', "b": b""})
     with pytest.raises(InvalidRequest, match="found 2 files"):
         Source(tmp_path / "other")
-
-
-@pytest.mark.parametrize("count", [400, pytest.param(2000, marks=pytest.mark.full)])
-def test_changed_blocks_end_in_samples_or_errors(tmp_path: Path, count: int) -> None:
-    drawn = random.Random(3)
-    roots = []
-    for compression in ("raw", "gzip", "bzip2", "xz"):
-        n5_dataset(tmp_path / compression / "x", PIXELS, block=(2, 10, 12, 3), compression=compression)
-        roots.append(tmp_path / compression)
-    with watched() as events:
-        for number in range(count):
-            root = drawn.choice(roots)
-            path = root / ("x/attributes.json" if number % 10 == 0 else "x/0/0/0/0")
-            kept = path.read_bytes()
-            data = bytearray(kept)
-            for _ in range(drawn.randrange(1, 4)):
-                at = drawn.randrange(len(data))
-                data[at : at + drawn.choice((0, 1, 3))] = drawn.choice((b"\0", b"\xff", b"9", b'"', b"]", b"\x7f\xff"))
-            path.write_bytes(data[: drawn.choice((len(data), drawn.randrange(len(data))))])
-            try:
-                Source(root)[0]
-            except PackerError as error:
-                assert str(error).isprintable()
-            path.write_bytes(kept)
-    assert events == []

@@ -287,14 +287,10 @@ def test_a_flipped_byte_of_a_image_is_found_by_its_decoder(tmp_path: Path) -> No
         packer.convert(write(tmp_path / "in", {"a.rec": bytes(data)}), tmp_path / "a.pack")
 
 
-def test_early_files_and_pointers_are_named(tmp_path: Path) -> None:
+def test_early_files_are_named(tmp_path: Path) -> None:
     root = write(tmp_path / "old", {"a.rec": struct.pack("<II", 0x3ED7230A, 4) + b"abcd"})
     with pytest.raises(InvalidRequest, match="magic 0x3ed7230a of early dmlc files"):
         SourceSpec().open(root)
-    root = write(tmp_path / "lfs", {"a.rec": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"})
-    for place in (root, root / "a.rec"):
-        with pytest.raises(BadInput, match=r"a.rec: is a git-lfs pointer"):
-            SourceSpec().open(place)
 
 
 def test_a_file_alone_takes_its_index_and_list_along(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from packer.sources._recognition import detect
 from packer.sources.grasp.regrad import Source
 from tests.support.layout_trees import regrad
 from tests.support.layout_trees.regrad import GRASPS, RELATIONS
-from tests.support.source_trees import encoded, image, write
+from tests.support.source_trees import image, write
 
 KEYS = ["seen_valid/00001_1", "train/00001_1", "train/00001_9", "train/00002_1"]
 TRAIN = "Grasp Part/2D_Grasp/train/00001/1/1.json"
@@ -175,12 +175,6 @@ def test_two_files_of_relations_of_one_split_are_an_error(root: Path) -> None:
     write(root, {"more/train/mrts.json": "{}"})
     with pytest.raises(BadInput, match=r"Relation Part/train/mrts\.json, more/train/mrts\.json"):
         Source(root)
-
-
-def test_masks_of_16_bit_keep_their_numbers(root: Path) -> None:
-    values = np.full((48, 64), 300, np.uint16)
-    (root / "Relation Part/seen_valid/SegmentationImages/00001_1.png").write_bytes(encoded(".png", values))
-    assert Source(root).schema["mask"].dtype == "uint16"
 
 
 def test_an_option_of_pairs_does_not_select_pairs(root: Path, tmp_path: Path) -> None:

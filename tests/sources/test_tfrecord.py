@@ -15,7 +15,6 @@ import pytest
 
 import packer
 from packer.conversion.convert import convert
-from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.layouts import example as examples
 from packer.layouts import tfrecord_frames
@@ -323,13 +322,6 @@ def test_a_compressed_file_that_is_cut_or_damaged_is_refused(tmp_path: Path) -> 
         Source(write(tmp_path, {"a.tfrecord.gz": bytes(broken)}))
 
 
-def test_what_git_lfs_left_is_named(tmp_path: Path) -> None:
-    root = write(tmp_path, {"a.tfrecord": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"})
-    for place in (root, root / "a.tfrecord"):
-        with pytest.raises(BadInput, match=r"a.tfrecord: is a git-lfs pointer.*git lfs pull"):
-            SourceSpec().open(place)
-
-
 # ---- where it lies
 
 
@@ -381,23 +373,6 @@ def test_keys_tell_the_files_apart(tmp_path: Path) -> None:
         "a.tfrecords/00000000",
         "a.tfrecords/00000001",
     ]
-
-
-def test_a_file_that_changed_is_not_read_on(file: Path) -> None:
-    source = Source(file)
-    file.write_bytes(file.read_bytes() + b"x")
-    with pytest.raises(BadInput, match="changed since it was listed"):
-        source[0]
-
-
-def test_descriptors_are_closed(file: Path) -> None:
-    before = set(os.listdir("/proc/self/fd"))
-    source = Source(file)
-    ordered = list(ordered_map(source.__getitem__, range(4), threads=3))
-    assert len(ordered) == 4
-    source[0]
-    del source
-    assert len(os.listdir("/proc/self/fd")) <= len(before)
 
 
 # ---- which fields

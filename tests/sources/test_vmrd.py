@@ -1,6 +1,5 @@
 """VMRD: every trap of the layout, with xml.etree as the other reading."""
 
-import os
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,10 @@ import pytest
 import packer
 from packer import sources
 from packer.errors import BadInput, InvalidRequest
-from packer.inspect.extraction import extract
 from packer.sources._recognition import detect
 from packer.sources.grasp.vmrd import Source
-from tests.sources.test_source_contract import Shuffled
 from tests.support.layout_trees import vmrd, voc
-from tests.support.source_trees import tree, write
+from tests.support.source_trees import write
 
 
 @pytest.fixture
@@ -60,16 +57,6 @@ def test_relations_name_objects_and_not_rows(root: Path) -> None:
     assert sample["box_objects"].tolist() == [2, 1]
     assert sample["relations"][0] == {"object": 2, "fathers": [], "children": [1]}
     assert sample["grasp_objects"].tolist() == [1, 2]
-
-
-def test_the_order_is_that_of_the_names(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The networks' loader takes the order of the file system."""
-    real = os.scandir
-    for seed in range(4):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "scandir", lambda path, seed=seed: Shuffled(real(path), seed))
-            source = Source(root)
-        assert [source.key(index) for index in range(3)] == ["00002", "00010", "00011"]
 
 
 def test_names_of_classes_differ_in_case_only(tmp_path: Path) -> None:
@@ -132,12 +119,6 @@ def test_lists_are_splits(root: Path) -> None:
     source = Source(root)
     assert source.schema["split"].classes == ("test", "trainval")
     assert [int(source[index]["split"]) for index in range(3)] == [0, 1, 1]
-
-
-def test_the_files_come_out_as_they_were(root: Path, tmp_path: Path) -> None:
-    packer.convert(root, tmp_path / "a.pack")
-    extract(tmp_path / "a.pack", tmp_path / "out")
-    assert tree(tmp_path / "out") == tree(root)
 
 
 def test_a_geometry_moves_grasps_and_boxes_alike(root: Path, tmp_path: Path) -> None:

@@ -91,13 +91,6 @@ def test_a_pack_holds_what_xml_etree_and_pillow_read(tmp_path: Path) -> None:
     assert found[1]["boxes"].shape == (0, 4) and found[1]["box_labels"].shape == (0,)
 
 
-def test_the_files_come_out_as_they_were(tmp_path: Path) -> None:
-    root = voc.build(tmp_path / "in")
-    packer.convert(root, tmp_path / "a.pack")
-    extract(tmp_path / "a.pack", tmp_path / "out")
-    assert tree(tmp_path / "out") == tree(root)
-
-
 def test_boxes_are_edges_of_pixels_counted_from_one(tmp_path: Path) -> None:
     """The whole of an image of 20x10 is 1 1 20 10 there, and 0 0 20 10 here."""
     whole = annotation([annotated_object("cat", (1, 1, 20, 10))], size=(20, 10))

@@ -405,14 +405,10 @@ def test_what_follows_the_end_mark_is_said(tmp_path: Path) -> None:
     assert not padded.unread
 
 
-def test_other_tar_files_and_pointers_are_named(tmp_path: Path) -> None:
+def test_other_tar_files_are_named(tmp_path: Path) -> None:
     root = write(tmp_path / "docs", {"a.tar": tar_archive({"README": b"text"})})
     with pytest.raises(InvalidRequest, match="no tar files: found .*expected names that end in .tar"):
         SourceSpec().open(root)
-    root = write(tmp_path / "lfs", {"a.tar": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"})
-    for place in (root, root / "a.tar"):
-        with pytest.raises(BadInput, match=r"a.tar: is a git-lfs pointer"):
-            SourceSpec().open(place)
     with pytest.raises(InvalidRequest, match="pipe:"):  # a name like any other, and no command
         SourceSpec("webdataset").open(Path("pipe:touch hacked"))
 

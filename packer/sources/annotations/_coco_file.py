@@ -11,8 +11,8 @@ keypoints) and `annotations`. An annotation has an image_id; its other members g
 | labels   | category_id without a bbox: datumaro's labels, iNaturalist                                        |
 
 A segmentation is a list of polygons [x0, y0, x1, y1, ...] or run lengths (packer.sources.annotations._coco_masks). An
-id is a whole number of 64 bits; ids of images may be text. The file is read one element at a time, and the numbers of
-an object are kept as bytes, so that an annotation file of 448 MB needs little more memory than its text.
+id is a whole number of 64 bits; ids of images may be text. The file is read one element at a time. The
+numbers of an object are kept as bytes, so that an annotation file needs little more memory than its text.
 """
 
 import math

@@ -166,7 +166,7 @@ class Boxes(CocoLabels):
     def merged(self, found: Sequence[Sequence[bytes]]) -> list[bytes]:
         """Return the objects of several files; objects with the same id, category and box are one.
 
-        Of two such objects, as in files of instances and of keypoints, the one with keypoints is kept.
+        If only one of two equal objects has keypoints, as in files of instances and keypoints, it is kept.
         """
         objects: dict[object, bytes] = {}
         for number, values in enumerate(found):

@@ -4,10 +4,10 @@ The name of an annotation file gives its task and its split: `instances_train201
 folder gives it: `train/_annotations.coco.json` (Roboflow), `train/labels.json` (FiftyOne). Other JSON files are
 annotation files if they begin as such.
 
-An annotation file contains names of images, relative to one folder that it does not name. That folder contains images
+An annotation file contains names of images, relative to one folder that it does not name. The folder contains images
 with these names. It is the folder of the annotation file, or the one with the name of that file. Otherwise it is the
-folder whose path has the most words of the path of the annotation file (`train2017`, `images/train2017`), and of these
-the one with the most images. A folder of another split is never used, even if it has images with the same names.
+folder whose path has the most words of the path of the annotation file (`train2017`, `images/train2017`). If several
+folders have as many, the one with the most images is used. A folder of another split is never used.
 """
 
 import posixpath

@@ -6,7 +6,7 @@ characters from "0" on. The sixth bit is set if a group follows; the highest bit
 fourth number on, the text contains the difference to the number before the last (pycocotools, common/maskApi.c:
 rleToString, rleFrString).
 
-In an image of segments, the color of a pixel is the id of its segment, R + 256 G + 65536 B, and black is no segment
+In an image of segments, the color of a pixel is the id of its segment, R + 256 G + 65536 B. Black pixels have none
 (cocodataset.org, "Data format", panoptic segmentation). A mask cannot store ids of 24 bits. It stores the number of
 the segment in `segments_info` instead, from 1, and 0 for no segment.
 """
@@ -70,7 +70,7 @@ def panoptic_mask(png: bytes, ids: Sequence[int], *, strict: bool) -> npt.NDArra
     Args:
         png: The image of segments.
         ids: The ids of the segments, all different and not 0.
-        strict: Whether a color that is not an id is an error; otherwise such a pixel has no segment.
+        strict: Whether a color that is not an id is an error; otherwise the pixel does not have a segment.
 
     Raises:
         BadInput: There are too many segments, or unknown colors.

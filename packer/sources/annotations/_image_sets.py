@@ -1,8 +1,8 @@
 """Image sets: the lists in `ImageSets/Main`, with one image per line, as splits.
 
 A list of a class, such as `person_train.txt`, has the name of another list after the class, and 1, 0 or -1 after each
-image; it names a class and is not a split. A list whose images are all in other lists, such as `trainval`, is
-ignored, so that each image has one split. If the remaining lists overlap, there are no splits.
+image. It names a class and is not a split. A list whose images are all in other lists, such as `trainval`, is ignored,
+so that each image has one split. If the remaining lists overlap, images have no split.
 """
 
 import os
@@ -25,7 +25,7 @@ class ImageSets(NamedTuple):
 
     Attributes:
         splits: Key -> split.
-        names: The splits in order; empty if there is no list.
+        names: The splits in order; empty without lists.
         classes: Names of classes that have lists.
         tables: Relative paths of the lists that were read.
         notes: Notes for the user.

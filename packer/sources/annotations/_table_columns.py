@@ -168,7 +168,7 @@ def column_place(name: str, columns: Sequence[str]) -> int:
 def checked_path(cell: Cell, folder: str) -> str:
     r"""Return the path below the root that a cell of a table in a folder names.
 
-    Nothing is downloaded, and no file outside the folder is named. A `\` separates folders; `./` and `//` are ignored.
+    URLs and files outside the folder are errors. A `\` separates folders; `./` and `//` are ignored.
 
     Raises:
         InvalidRequest: The cell contains another path, or none.

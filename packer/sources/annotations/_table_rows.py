@@ -2,13 +2,13 @@
 
 The bytes of each file stay in memory, with 16 bytes per row, because parsed rows need ten times as much.
 
-CSV is what Python's csv module reads with `strict`: cells in double quotes contain separators, newlines and doubled
-quotes; lines end in LF or CRLF; blank lines are ignored; a BOM does not belong to the first name. The separator is a
-tab in a .tsv. In a .csv it is a comma or, if the first line has none, a semicolon or a tab. The first line names the
-columns. JSON Lines is one object per line, whose members are the columns.
+Python's csv module reads CSV with `strict`. Cells in double quotes contain separators, newlines and doubled quotes.
+Lines end in LF or CRLF, and blank lines and a BOM are ignored. The separator is a tab in a .tsv. In a .csv it is a
+comma or, if the first line has none, a semicolon or a tab. The first line names the columns. JSON Lines has one object
+per line, whose members are the columns.
 
-pyarrow reads Parquet, and its rows become lists in JSON: dates, times and decimals are texts, categories are their
-values, and columns of bytes are skipped. Do not read Parquet from a person whose programs you would not run.
+pyarrow reads Parquet, and its rows become lists in JSON. Dates, times and decimals become texts, and categories their
+values. Columns of bytes are skipped. Do not read Parquet from a person whose programs you would not run.
 """
 
 import csv
@@ -68,12 +68,12 @@ class FileRows:
         """Find the rows of a file.
 
         Args:
-            path: The path, for messages. Its suffix tells the format.
+            path: The path, for messages. Its suffix is the format.
             data: The content of the file.
             cells: The cells of each column are added to these.
 
         Raises:
-            BadInput: The file is not such a table; the message names the line.
+            BadInput: The file is not a valid table; the message names the line.
             MissingPackage: The file is Parquet, and pyarrow is not installed.
         """
         self._path = path

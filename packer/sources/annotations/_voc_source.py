@@ -43,8 +43,8 @@ _FOLDERS = "jpegimages|images|annotations|segmentationclass|segmentationobject|g
 _KEY = rf"(?P<key>(?:(?!(?:{_FOLDERS})/)[^/]+/)*[^/]+)"
 _IMAGES = "jpg|jpeg|png|ppm|bmp|pgm|tif|tiff|webp"
 _NO_ANNOTATION = Annotation(None, "", (), 0)
-_OF_MASKS = ("background", "ignored")  # labels of CVAT's label map that are values of masks, and not classes of boxes
-_PROBED = 20  # annotation files that are read to recognize VOC in folders with other names
+_OF_MASKS = ("background", "ignored")  # in CVAT's label map: values of masks, but not classes
+_PROBED = 20  # annotation files
 _SHOWN_CLASSES = 10
 _CHANNELS = 3
 

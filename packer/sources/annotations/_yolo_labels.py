@@ -10,9 +10,8 @@
 The file does not state the task: nine numbers are a polygon of four points or an oriented box. A row of five numbers
 among polygons is a box without a polygon.
 
-The checks are those of ultralytics, with a tolerance of 1 % of a side: x, y, width and height of a box, or of the
-bounds of a polygon, and each keypoint are from -0.01 to 1.01, and stay as they are. ultralytics drops repeated rows;
-here they stay, because they may be two objects.
+The checks are those of ultralytics: boxes, bounds of polygons and keypoints are from -0.01 to 1.01, a tolerance of 1 %
+of a side. Values are not changed. ultralytics drops repeated rows. packer keeps them, because they may be two objects.
 """
 
 import math

@@ -4,16 +4,20 @@ Several annotation files are splits, or tasks of one split. `_coco_layout` finds
 are ordered by split, then by image id, as in torchvision's CocoDetection; objects are in the order of the file. An
 image without annotations is a sample without objects.
 
-Fields: key (relative path), image (bytes of the file), image_id (int64, or text), split (int64, if there are several).
-Objects: boxes (float32 (N, 4): x0, y0, x1, y1), box_labels (int64 (N,), from 0 in the order of the category ids),
-box_crowd (uint8 (N,)), box_areas (float64 (N,), NaN for none), annotation_ids (int64 (N,)), polygons with
-polygon_starts and polygon_box, run_lengths (int32 (R,): pixels of 0 and 1 in turn, column by column) with run_starts,
-run_box and run_sizes (int64 (M, 2): height, width), keypoints (float32 (N, K, 2)) with keypoint_visibility (uint8
-(N, K): 0 not labeled, 1 hidden, 2 visible). Other kinds: captions (json: texts), labels (int64 (N,)) or, if each image
-has one, label (int64). Panoptic files: mask (uint16: the number of the segment, from 1; 0 for none) with segment_ids,
-segment_labels (int64 (S,)) and segment_crowd (uint8 (S,)). Hidden: category_ids (int64 (N,), as in the file),
-panoptic_file (the PNG, empty for none), files (field -> relative path). Values that no image has are not a field.
-Geometries do not move run lengths.
+Fields:
+* key: the relative path. image: the bytes of the file. image_id: int64, or text. split: int64, if there are several.
+* boxes: float32 (N, 4), x0, y0, x1, y1. box_labels: int64, from 0 in the order of the category ids.
+* For each box: box_crowd (uint8), box_areas (float64, NaN for none), annotation_ids (int64), category_ids (hidden).
+* polygons, with polygon_starts and polygon_box.
+* run_lengths: int32 (R,), pixels of 0 and 1 in turn, column by column. With run_starts, run_box and run_sizes (int64
+  (M, 2): height, width). Geometries do not move run lengths.
+* keypoints: float32 (N, K, 2). keypoint_visibility: uint8 (N, K), 0 not labeled, 1 hidden, 2 visible.
+* captions: json, texts. labels: int64 (N,), or label: int64, if each image has one.
+* mask of panoptic files: uint16, the number of the segment from 1, 0 for none. With segment_ids, segment_labels (int64
+  (S,)) and segment_crowd (uint8 (S,)). Hidden: panoptic_file (the PNG, empty for none).
+* Hidden: files (field -> relative path).
+
+Values that no image has are not a field.
 
 If EXIF rotates an image, the annotations refer to the pixels whose size the annotation file contains.
 """
@@ -96,7 +100,7 @@ class Source(ListedSource):
 
         Raises:
             BadInput: A file is not valid, or the files contradict each other.
-            InvalidRequest: There is no such file.
+            InvalidRequest: A file is absent.
         """
         tasks = () if task == "auto" else tuple(task.split(","))
         for word in tasks:

@@ -4,16 +4,19 @@ SOURCE is the table, or a folder or an archive that contains `metadata.csv`, `.t
 Face's imagefolder does. The paths begin in the folder of their table. If all folders with tables are named as splits
 (`train/metadata.csv`), they are the field `split`. Other folders have no meaning.
 
-Fields: key (the relative path of the image, or the text of `key_column`), image, and one more image, mask or depth for
-each column `NAME_file_name` and for each column of paths that is named as masks or depth are; label (the column `label`
-or `class`: numbers as they are, texts by their position among all, sorted); split (folders, or a column `split`); one
-field for each other column (packer.sources.annotations._table_columns: number, text or json). Columns xmin, ymin, xmax,
-ymax are boxes (float32 (N, 4)), and box_labels replaces label. Hidden: files.
+Fields:
+* key: the relative path of the image, or the text of `key_column`.
+* image, and one more image, mask or depth for each column `NAME_file_name`, and for each column of paths that is named
+  as masks or depth.
+* label: the column `label` or `class`. Numbers are kept, texts become their position among all texts, sorted.
+* boxes: float32 (N, 4), from columns xmin, ymin, xmax, ymax. box_labels replaces label.
+* split: the folders, or a column `split`.
+* Each other column: a number, a text or json (packer.sources.annotations._table_columns). Hidden: files.
 
 A sample is one row, in the order of the table. With `group_by` it is all rows with one value in that column, in the
-order in which the values first occur. A column that is equal in all rows of each sample has one value per sample, and
-each other column has one per row: numbers `of` boxes if there are boxes. A row whose four cells of a box are empty has
-no box.
+order in which the values first occur. A column that is equal in all rows of each sample has one value per sample. Each
+other column has one per row, and numbers are `of` boxes if the table has boxes. A row whose four cells of a box are
+empty does not have a box.
 
 EXIF: boxes are in pixels of the image whose size the columns width and height state; without them `label_frame` states
 the frame. Masks and depth follow --sidecar-frame, as sidecars do.
@@ -76,7 +79,7 @@ _RESERVED = (
     *("files", "orientation", "matrix", "source_size"),
 )
 _DTYPES: Mapping[Kind, str] = {"int": "int64", "float": "float64", "bool": "bool"}
-_PROBED = 100  # rows that tell which columns contain paths
+_PROBED = 100  # rows that are searched for paths
 _START_BYTES = 1 << 16
 _MOST_CLASSES = 100_000
 _SHOWN = 20
@@ -201,8 +204,8 @@ class Source(ListedSource):
 
         Raises:
             InvalidRequest: A column does not exist.
-            BadInput: A table is not valid (the message names the line), a path leads out of the folder, a file is
-                absent, or two samples have the same image.
+            BadInput: A table is not valid, a path leads out of the folder, a file is absent, or two samples have the
+                same image. The message names the line.
             MissingPackage: A table is Parquet, and pyarrow is not installed.
         """
         base.check_choice("missing", missing, ("error", "skip"))

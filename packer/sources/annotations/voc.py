@@ -2,13 +2,16 @@
 
 Layouts, keys and the edges of boxes: packer.sources.annotations._voc_source. Samples are ordered by key.
 
-Fields: key, image (bytes of the file), boxes (float32 (N, 4), edges), and for each box: box_labels (int64, with the
-classes), box_difficult and box_truncated (uint8; 0 if the file does not state them), box_occluded if any file states
-it; parts (json: for each box a list of `{"name", "box"}`, which geometries do not move) if any object has a part; mask
-and object_mask (PNG bytes: classes and numbers of objects, 255 for void; computed if the files show them in colors) if
-all images have one; split (int64, from `ImageSets/Main`, or from folders that are named as splits). Hidden: files
-(field -> relative path), annotation_file (the XML verbatim, empty if there is none), mask_file and object_mask_file
-(masks in colors verbatim).
+Fields:
+* key. image: the bytes of the file.
+* boxes: float32 (N, 4), edges. For each box: box_labels (int64), box_difficult and box_truncated (uint8, 0 if the file
+  does not state them), box_occluded if any file states it.
+* parts: json, for each box a list of `{"name", "box"}`, if any object has a part. Geometries do not move parts.
+* mask, object_mask: PNG bytes, classes and numbers of objects, 255 for void, if all images have one. Masks in colors
+  are computed.
+* split: int64, from `ImageSets/Main`, or from folders that are named as splits.
+* Hidden: files (field -> relative path), annotation_file (the XML verbatim, empty without a file), mask_file and
+  object_mask_file (masks in colors verbatim).
 
 The classes are those of CVAT's `labelmap.txt`. Without it, they are the classes of all lists in ImageSets and of all
 annotation files, sorted. For Pascal VOC these are its twenty classes in its order; class k is the value k + 1 of masks.

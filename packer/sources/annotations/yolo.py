@@ -7,10 +7,13 @@ of classes. Label files: packer.sources.annotations._yolo_labels. Splits: packer
 Samples are ordered by split, then by path, as in ultralytics. An image without a label file, or with an empty one, is
 background: it has no boxes. docs/sources/yolo.md lists all differences from ultralytics.
 
-Fields: key (relative path of the image), image (bytes of the file), boxes (float32 (N, 4), px), box_labels (int64
-(N,)); by task polygons, polygon_starts, polygon_box (segment), oriented_boxes (obb: float32 (N, 4, 2)), keypoints
-(pose: float32 (N, K, 2)) and keypoint_visibility, if the files have it; split (int64), if there are splits.
-Hidden: files (field -> relative path), labels_file (verbatim, empty if there is none).
+Fields:
+* key: the relative path of the image. image: the bytes of the file.
+* boxes: float32 (N, 4), px. box_labels: int64 (N,).
+* segment: polygons, polygon_starts, polygon_box. obb: oriented_boxes, float32 (N, 4, 2).
+* pose: keypoints, float32 (N, K, 2), and keypoint_visibility, if the files have it.
+* split: int64. Hidden: files (field -> relative path), labels_file (verbatim, empty without one).
+
 Rows are shares of the upright image: ultralytics applies the EXIF orientation.
 """
 
@@ -53,8 +56,8 @@ TASKS: tuple[Task, ...] = ("detect", "segment", "obb", "pose")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _USUAL = ("data.yaml", "data.yml", "dataset.yaml", "dataset.yml", "obj.data")
 _CLASSES = "classes.txt"  # of labelImg and Label Studio
-_PROBED = 32  # label files that are read to determine the task
-_RECOGNIZED_BY = 3  # label files that are read to recognize a set without a description
+_PROBED = 32  # label files
+_RECOGNIZED_BY = 3  # label files
 _NO_LABELS = "no label file"
 _FIRST_TRANSPOSED = 5  # EXIF orientations from 5 on exchange the sides
 
@@ -82,9 +85,13 @@ class Source(ListedSource):
     ) -> None:
         """List the images.
 
-        task: the form of the rows; `auto`: the task of the description, or of a few label files. missing: the policy
-        for an image without a label file, and for paths that do not exist. duplicates: the policy for an image that
-        two splits list. own_splits: whether samples have the splits of the description or of folders.
+        Args:
+            root: The folder.
+            task: The form of the rows. `auto`: the task of the description, or of a few label files.
+            missing: The policy for an image without a label file, and for paths that do not exist.
+            duplicates: The policy for an image that two splits list.
+            own_splits: Whether samples have the splits of the description or of folders.
+            follow_links: Whether links out of the folder are followed.
 
         Raises:
             BadInput: Files contradict each other or do not exist; the message lists them.
@@ -185,7 +192,7 @@ class Source(ListedSource):
     # ---- which images
 
     def _read_description(self, listing: Listing, policies: Policies) -> tuple[YoloDescription, dict[str, list[str]]]:
-        """Return the description, and the images of each split; those of "" if there are no splits."""
+        """Return the description, and the images of each split; those of "" without splits."""
         self.notes, self.left_out = listing.notes(), []
         usual = [name for name in _USUAL if name in listing.names][:1]
         self._table_names = usual or _descriptions(self.folder, listing.names)
@@ -223,7 +230,7 @@ class Source(ListedSource):
         return description, splits
 
     def _listed_classes(self, description: YoloDescription, paths: DescribedPaths) -> tuple[str, ...]:
-        """Return the names in the lists of classes; none if there is no list."""
+        """Return the names in the lists of classes; none without lists."""
         lists = sorted(name for name in paths.files if name.rpartition("/")[2] == _CLASSES)
         if description.names_file:
             path = paths.find(description.names_file)

@@ -45,7 +45,7 @@ Axes = Literal["hw", "hwc", "chw"]
 
 
 class ArrayColumn(NamedTuple):
-    """How the rows of an entry become a field.
+    """The field that the rows of an entry become.
 
     Attributes:
         field: As in the schema.

@@ -46,8 +46,8 @@ from packer.sources.records._random_access_files import RecordFile, RecordFiles,
 from packer.sources.records._record_fields import RecordField, about_unmoved, escaped, parse_fields
 from packer.sources.records._record_source import LAYOUTS, beside_first_image, opened
 
-START_BYTES = (1 << 13) + 8  # that tell what a file is: those of HDF5 may follow 8 KiB of the user
-_ONE_PER_IMAGE = ("label", "labels", "target", "targets")  # and `y` next to `x`; elsewhere it may be an axis
+START_BYTES = (1 << 13) + 8  # HDF5 may follow 8 KiB of the user
+_ONE_PER_IMAGE = ("label", "labels", "target", "targets")  # and `y` next to `x`
 _MOST_DIMENSIONS = 8
 _MOST_ROWS = 1 << 31
 
@@ -95,7 +95,7 @@ class ArraySource(base.Source):
             follow_links: Follow links out of the folder.
 
         Raises:
-            InvalidRequest: There is no file of this format, no such array, or several readings.
+            InvalidRequest: A file of this format or an array is absent, or arrays have several readings.
             BadInput: A file is damaged, or was left by git-lfs; or files contradict each other.
         """
         base.check_choice("layout", layout, LAYOUTS)

@@ -6,8 +6,8 @@
 | in chunks              | those of some rows together; packer undoes deflate, lzf, shuffle and fletcher32      |
 | of variable length     | references of 16 bytes: uint32 length, uint64 address, uint32 index in a global heap |
 
-HDF5 inflates a chunk without a limit (1.5 MB to 1.5 GB), under a lock, and may not return from a damaged heap. packer
-compares each position with the file, and each size with the shape of the array. Layouts: HDF5 File Format
+packer reads the bytes because HDF5 inflates chunks without a limit, and may not return from a damaged heap. It compares
+each position with the file, and each size with the shape of the array. Layouts: HDF5 File Format
 Specification 3.0, III.E (global heap), VI.A (filters); lzf: liblzf as h5py registers it.
 """
 

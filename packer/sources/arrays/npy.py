@@ -1,6 +1,6 @@
 """NPY: numpy.save files that others made, each an array with a row for each sample, such as images.npy and labels.npy.
 
-Nothing is unpickled: an array of Python objects is refused. Fields, tables and splits:
+packer never unpickles: an array of Python objects is refused. Fields, tables and splits:
 packer.sources.arrays._array_source.
 """
 

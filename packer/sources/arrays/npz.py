@@ -1,6 +1,6 @@
 """NPZ: numpy.savez files that others made, whose arrays have a row for each sample, such as MedMNIST's and mnist.npz.
 
-Nothing is unpickled: arrays of Python objects are skipped. Fields, tables and splits:
+packer never unpickles: arrays of Python objects are skipped. Fields, tables and splits:
 packer.sources.arrays._array_source. Layouts: packer.files.npy_arrays, packer.layouts.zip_archive.
 """
 

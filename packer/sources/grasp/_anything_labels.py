@@ -1,6 +1,6 @@
 """Anything labels: the files of Grasp-Anything as arrays and texts: grasps (.pt), descriptions (.pkl), masks (.npy).
 
-A .pt file is a tensor (N, 6): score, x, y, opening, jaw, theta in degrees, in pixels of the image and with the signs of
+A .pt file is a tensor (N, 6): score, x, y, opening, jaw, theta in degrees. Lengths are in pixels, signs those of
 Jacquard. A .pkl file is a text, or a pair of a text and a list of texts. Neither is unpickled: see
 packer.layouts.torch_file and packer.layouts.pickled. An .npy file is an array (height, width) that is not 0 at the
 object.

@@ -19,7 +19,7 @@ _LARGEST_ID = 1 << 53  # up to which float64 holds every whole number
 
 
 class GraspNetRows(NamedTuple):
-    """rows: float64 (N, 7), finite, as in the file. corners: float32 (N, 4, 2). total: with those left out."""
+    """rows: float64 (N, 7), finite, as in the file. corners: float32 (N, 4, 2). total: with skipped rows."""
 
     rows: npt.NDArray[np.float64]
     corners: npt.NDArray[np.float32]
@@ -27,20 +27,21 @@ class GraspNetRows(NamedTuple):
 
     @property
     def dropped(self) -> int:
-        """How many were left out."""
+        """Return the number of skipped rows."""
         return self.total - len(self.rows)
 
     @property
     def flat(self) -> int:
-        """How many have no opening, or jaws of no length above 0: their corners are no rectangle as they stand."""
+        """Return the number of rows without an opening, or without a jaw length above 0."""
         is_closed = (self.rows[:, :2] == self.rows[:, 2:4]).all(axis=1)
         return int((is_closed | (self.rows[:, 4] <= 0)).sum())
 
 
 def read_graspnet_rows(data: bytes, path: Path) -> GraspNetRows:
-    """The rows of a file; those that are no place in an image, NaN or beyond float32, are left out.
+    """Return the rows of a file, without rows that are NaN or beyond float32; never unpickles.
 
-    Raises BadInput for a file that is no array of such rows; nothing in it is evaluated or unpickled.
+    Raises:
+        BadInput: The file is not an array of seven numbers per row.
     """
     where = shown(str(path))
     try:

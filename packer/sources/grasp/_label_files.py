@@ -1,7 +1,7 @@
 """Grasp labels: the text files of grasp sets, lines of numbers, as arrays.
 
-Strict reading stops at the first line that does not fit and names it; lenient reading leaves out what such a line
-belongs to. Rows that are not finite (`NaN`, `inf`) are annotations without a place: both ways leave them out.
+Strict reading raises an error that names the first invalid line. Lenient reading skips the label of the line. Both skip
+rows that are not finite (`NaN`, `inf`), which are annotations without a position.
 """
 
 from pathlib import Path
@@ -19,31 +19,38 @@ _LARGEST = float(np.finfo(np.float32).max)  # labels are stored as float32
 
 
 class Labels(NamedTuple):
-    """values: float64 (N, ...), finite; dropped: how many of `total` were left out."""
+    """values: float64 (N, ...), finite; dropped: how many of `total` are skipped."""
 
     values: npt.NDArray[np.float64]
     total: int
 
     @property
     def dropped(self) -> int:
-        """How many were left out."""
+        """Return the number of skipped labels."""
         return self.total - len(self.values)
 
 
 def read_rows(data: bytes, path: Path, *, columns: int, separator: str | None, strict: bool) -> Labels:
-    """One label per line of `columns` numbers, as (N, columns); raises BadInput with path:line where strict.
+    """Return one label per line, as (N, columns). Blank lines are skipped.
 
-    separator: what stands between the numbers, None for any white space. Blank lines are skipped, every line end is
-    accepted.
+    Args:
+        data: The bytes of the file.
+        path: The file, for messages.
+        columns: The count of numbers in a line.
+        separator: The text between the numbers; None for white space.
+        strict: Whether an invalid line is an error.
+
+    Raises:
+        BadInput: A line is not valid; the message has the form path:line.
     """
     rows = _rows(data, path, columns=columns, separator=separator, strict=strict)
     return Labels(rows[_finite(rows)], len(rows))
 
 
 def read_rectangles(data: bytes, path: Path, *, strict: bool) -> Labels:
-    """One rectangle per four lines `x y` (Cornell's cpos and cneg files), as corners (N, 4, 2).
+    """Return one rectangle per four lines `x y` (Cornell's cpos and cneg files), as corners (N, 4, 2).
 
-    A rectangle with one corner that is not a place is left out whole. Raises BadInput with path:line where strict.
+    A rectangle with a corner that is not finite is skipped. With `strict`, an invalid line raises BadInput.
     """
     rows = _rows(data, path, columns=2, separator=None, strict=strict)
     rest = len(rows) % 4
@@ -51,17 +58,16 @@ def read_rectangles(data: bytes, path: Path, *, strict: bool) -> Labels:
         last = len(data.splitlines())
         raise BadInput(
             f"{shown(str(path))}:{last}: incomplete rectangle: {len(rows)} corners, expected a multiple of 4; "
-            "mend the file or say --labels lenient"
+            "fix the file or use --labels lenient"
         )
     corners = rows[: len(rows) - rest].reshape(-1, 4, 2)
     return Labels(corners[_finite(corners)], len(corners) + bool(rest))
 
 
 def corners(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Rows x, y, theta in degrees, opening, jaw (N, 5) as corners (N, 4, 2), p0 -> p1 the opening axis.
+    """Return the corners (N, 4, 2) of rows x, y, theta in degrees, opening, jaw (N, 5). p0 -> p1 is the opening axis.
 
-    Of Jacquard, whose signs Grasp-Anything has too. The opening points along (cos theta, sin theta) with y down: in
-    sample views of Jacquard 14 % of its end points then lie inside the object, 37 % with the opposite sign.
+    The signs are those of Jacquard and Grasp-Anything: the opening is along (cos theta, sin theta), with y down.
     """
     x, y, degrees, opening, jaw = rows.reshape(-1, 5).T
     cos, sin = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
@@ -92,7 +98,7 @@ def _rows(data: bytes, path: Path, *, columns: int, separator: str | None, stric
             if strict:
                 raise BadInput(
                     f"{shown(str(path))}:{number}: cannot read the label: {error}, expected {columns} numbers "
-                    f"separated by {separator or 'spaces'!r}; mend the file or say --labels lenient"
+                    f"separated by {separator or 'spaces'!r}; fix the file or use --labels lenient"
                 ) from error
             row = [float("nan")] * columns
         rows.append(row)

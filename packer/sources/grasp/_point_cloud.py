@@ -1,8 +1,8 @@
 """Point cloud of a Cornell scene, as the depth image that grasp networks train on.
 
-The file is PCD 0.7 as text: header lines up to `DATA ascii`, then one line `x y z rgb index` per valid pixel; x, y, z
-in millimeters, index = row * width + column. Depth is the distance sqrt(x^2 + y^2 + z^2) in meters. Pixels without a
-point are filled as in dougsm/ggcnn (utils/dataset_processing/image.py: DepthImage.from_pcd, inpaint).
+The file is PCD 0.7 as text: header lines up to `DATA ascii`, then one line `x y z rgb index` per valid pixel. The
+positions are in millimeters, and index = row * width + column. Depth is the distance sqrt(x^2 + y^2 + z^2) in meters.
+Pixels without a point are filled as in dougsm/ggcnn (utils/dataset_processing/image.py: DepthImage.from_pcd, inpaint).
 """
 
 import io

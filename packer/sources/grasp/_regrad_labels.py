@@ -52,7 +52,7 @@ def rectangles(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
 
     The width is along (cos angle, sin angle), y down, in every version of OpenCV (cv2.boxPoints); OpenCV 4.5.1 changed
     which side is the width. No file states which side is the opening. The code of the set draws the inner edges of two
-    fingers that are 0.068 m apart and 0.024 m thick, so the longer side is the opening, except for very oblique views.
+    fingers: the distance is 0.068 m, the thickness 0.024 m. The longer side is the opening, except in oblique views.
     """
     width, height, angle = rows[:, 3], rows[:, 4], rows[:, 5]
     degrees = np.where(width >= height, angle, angle + 90)

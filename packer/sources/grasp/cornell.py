@@ -1,13 +1,17 @@
 """Cornell: the Cornell grasping data set, in any of the layouts in which it is distributed.
 
 A scene is all files `pcdNNNNr.png`, `pcdNNNNd.tiff`, `pcdNNNNcpos.txt`, `pcdNNNNcneg.txt` and `pcdNNNN.txt` with one
-number, in any folders; a sample is a scene with a cpos file. Samples are ordered by the path of the cpos file, as in
+number, in any folders. A sample is a scene with a cpos file. Samples are ordered by the path of the cpos file, as in
 the loaders of the grasp networks (their splits are cuts of that list).
 
-Fields: key (four digits), rgb (PNG bytes), depth (float32, meters; TIFF bytes or computed), grasps and grasps_negative
-(float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis; rectangles with NaN are skipped), object_id and category
-(from `z.txt`, if there is one; -1 and "" for a scene that it does not list). Hidden: files (field -> relative path),
-grasps_file and grasps_negative_file (the label files verbatim, empty for a scene without one).
+Fields:
+* key: four digits.
+* rgb: PNG bytes.
+* depth: float32, in meters: TIFF bytes, or computed.
+* grasps, grasps_negative: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis. Rectangles with NaN are
+  skipped.
+* object_id, category: from `z.txt`, -1 and "" for a scene that it does not list.
+* Hidden: files (field -> relative path), grasps_file and grasps_negative_file (verbatim, empty without a file).
 """
 
 import re

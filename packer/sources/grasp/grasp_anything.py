@@ -1,21 +1,31 @@
 """Grasp-Anything and Grasp-Anything++: one sample for each image, however many label files it has.
 
 An image is `image/<id>.jpg`. The names of its other files begin with its name, then `_<k>` for its object number k, or
-in ++ `_<k>_<part>`: `grasp_label_positive/<id>_<k>.pt` (also `positive_grasp/`, `grasp_label/`),
-`grasp_label_negative/` (`negative_grasp/`), `mask/<id>_<k>.npy` (`part_mask/`) and
-`grasp_instructions/<id>_<k>_<part>.pkl`. The description of the image is `scene_description/<id>.pkl` (`prompt/`). Only
-the last folder of a path and the name count. Numbers have one to four digits. Samples are ordered by the name of the
-image, label files by their numbers: 10 comes after 9.
+in ++ `_<k>_<part>`. Only the last folder of a path and the name count:
+* `grasp_label_positive/<id>_<k>.pt`, also `positive_grasp/`, `grasp_label/`.
+* `grasp_label_negative/<id>_<k>.pt`, also `negative_grasp/`.
+* `mask/<id>_<k>.npy`, also `part_mask/`.
+* `grasp_instructions/<id>_<k>_<part>.pkl`.
+* `scene_description/<id>.pkl`, also `prompt/`: the description of the image.
 
-Fields: key (`<id>`), rgb (bytes of the file), mask (uint8 or uint16: k + 1 for object k, 0 elsewhere; the smaller of
-two objects is on top), part_mask (the same for parts: 1 + the row in label_keys), grasps (float32 (N, 4, 2), corners
-x, y; p0 -> p1 is the opening axis), and for each grasp: grasp_rows (float32 (N, 6): score, x, y, opening, jaw, theta in
-degrees, as in the files, without rows that are not finite), grasp_scores (float32), grasp_objects (int64: k),
-grasp_labels (int64: the row in label_keys). label_keys (json: names of the label files without suffix, with those
-without grasps). grasps_negative, grasp_rows_negative, grasp_objects_negative: the same. text and queries (json: names
-of the objects, by k) from scene_description, instructions (json: a text for each of label_keys, null if there is none).
-Hidden: files (field -> relative path). A field that no image has is not in the schema. Label files are not kept: their
-rows are float32, as in the files. Labels count the pixels of the file as stored.
+Numbers have one to four digits. Samples are ordered by the name of the image, label files by their numbers: 10 comes
+after 9.
+
+Fields:
+* key: `<id>`. rgb: the bytes of the file.
+* mask: uint8 or uint16, k + 1 for object k, 0 elsewhere. The smaller of two objects is on top.
+* part_mask: the same for parts, 1 + the row in label_keys.
+* grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
+* grasp_rows: float32 (N, 6), score, x, y, opening, jaw, theta in degrees: the finite rows of the files.
+* For each grasp: grasp_scores (float32), grasp_objects (int64: k), grasp_labels (int64: the row in label_keys).
+* label_keys: json, names of the label files without suffix, also of files without grasps.
+* grasps_negative, grasp_rows_negative, grasp_objects_negative: the same.
+* text and queries (json: names of the objects, by k) from scene_description.
+* instructions: json, a text for each of label_keys, null without an instruction.
+* Hidden: files (field -> relative path).
+
+A field that no image has is not in the schema. Label files are not kept: their rows are float32, as in the files.
+Labels count the pixels of the file as stored.
 """
 
 import re
@@ -316,7 +326,7 @@ def _by_numbers(sample: FileSample, role: str) -> dict[Numbers, str]:
 
 
 def _image_of(stem: str, role: str, images: Collection[str]) -> str:
-    """Return the name of the image of a file; if there is no such image, the name without numbers."""
+    """Return the name of the image of a file; without an image, the name without numbers."""
     if role in ("rgb", "description"):
         return stem
     name, numbers = stem, 0

@@ -4,12 +4,16 @@ A sample is an image `scene_NNNN/<realsense|kinect>/rgb/NNNN.png`, below any fol
 are next to `rgb/`. Its grasps are `rect/NNNN.npy` next to these, else `scene_NNNN/<camera>/NNNN.npy` of the download
 `rect_labels`.
 
-Fields: key (`scene_0000/realsense/0000`), rgb (PNG bytes), depth (PNG bytes, uint16, millimeters, 0 is no measurement),
-mask (PNG bytes: 0 background, else an object), grasps (float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis),
-grasp_rows (float64 (N, 7): center x, y, open point x, y, height, score, object), grasp_scores (float32 (N,)),
-grasp_objects (int64 (N,)), camera (text), split (int64: scenes 0 to 99 train, to 129 test_seen, to 159 test_similar, to
-189 test_novel, other beyond). Hidden: files (field -> relative path), grasps_file (verbatim, empty for an image
-without one). A depth or mask that no image has is no field.
+Fields:
+* key: `scene_0000/realsense/0000`. camera: text.
+* rgb, depth and mask: PNG bytes. Depth is uint16 in millimeters, 0 without a measurement. The mask is 0 for background.
+* grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
+* grasp_rows: float64 (N, 7), center x, y, open point x, y, height, score, object.
+* grasp_scores: float32 (N,). grasp_objects: int64 (N,).
+* split: int64. Scenes 0 to 99 are train, to 129 test_seen, to 159 test_similar, to 189 test_novel, others other.
+* Hidden: files (field -> relative path), grasps_file (verbatim, empty for an image without one).
+
+A set without depth or masks does not have these fields.
 """
 
 import re

@@ -1,12 +1,16 @@
-"""ivalab: the multi-object grasping set of ivalab (grasp_multiObject), wherever its folders lie.
+"""ivalab: the multi-object grasping set of ivalab (grasp_multiObject), in folders of any names.
 
 A sample is all files with one number: `rgb_NNNN.jpg`, `depth_NNNN.png` (published as `rgbd/`) and
 `rgb_NNNN_annotations.txt` (`annotations/`, in Cornell's syntax). Names count, not folders. Samples are ordered by
 number.
 
-Fields: key (the digits), rgb (bytes of the file), depth (the same, uint16, 0 is no measurement), grasps (float32
-(N, 4, 2), corners x, y; p0 -> p1 is the opening axis). Hidden: files (field -> relative path), grasps_file (verbatim,
-empty for a sample without one). A set without depth has no field depth. Labels count the pixels of the file as stored.
+Fields:
+* key: the digits.
+* rgb, depth: the bytes of the files. Depth is uint16, 0 without a measurement.
+* grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
+* Hidden: files (field -> relative path), grasps_file (verbatim, empty for a sample without one).
+
+A set without depth does not have the field depth. Labels count the pixels of the file as stored.
 """
 
 from pathlib import Path

@@ -1,18 +1,21 @@
 """Jacquard: the Jacquard grasping data set, unpacked in any nesting of folders.
 
-A view is all files that begin with one `<i>_<object>_` in one folder; this beginning is its key. Views are ordered by
-relative path, as in the loaders of the grasp networks: `Jacquard_Dataset_10` comes before `Jacquard_Dataset_2`, so the
-order, and any cut of it, differs between nestings.
+A view is all files that begin with one `<i>_<object>_` in one folder. This beginning is its key. Views are ordered by
+relative path, as in the loaders of the grasp networks: `Jacquard_Dataset_10` comes before `Jacquard_Dataset_2`. The
+order differs between nestings, and so does each cut of it.
 
-Fields: key, rgb (PNG bytes), depth (TIFF bytes, float32, meters), depth_stereo (the same; -1 marks a pixel without a
-measurement), mask (PNG bytes), grasps (float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis), grasp_rows
-(float64 (N, 5): x, y, theta in degrees, opening, jaw; all rows of the file, in its order, that are finite), object_id
-(text). Hidden: files (field -> relative path), grasps_file (verbatim, empty for a view without one). A depth or mask
-that no view has is no field.
+Fields:
+* key. object_id: text.
+* rgb, mask: PNG bytes.
+* depth, depth_stereo: TIFF bytes, float32, in meters. In depth_stereo, -1 is a pixel without a measurement.
+* grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
+* grasp_rows: float64 (N, 5), x, y, theta in degrees, opening, jaw: all finite rows in the order of the file.
+* Hidden: files (field -> relative path), grasps_file (verbatim, empty for a view without one).
 
-Jacquard V2 (`JacquardV2_Dataset_<n>`) has the same names and rows. Files that its authors corrected have one more row
-at the start, lines that end in LF, and no line end at the end of the file. The loaders of the networks cut the last
-character of each line and so lose a digit of it; this source does not.
+A set without depth or masks does not have these fields.
+
+Jacquard V2 (`JacquardV2_Dataset_<n>`) has the same names and rows. Corrected files have one more row at the start, and
+no line end at the end. The loaders of the networks cut the last character of each line, and with it a digit.
 """
 
 import re

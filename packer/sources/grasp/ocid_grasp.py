@@ -6,12 +6,17 @@ YCB10 have one more folder. A sample is an image `<sequence>/rgb/<name>.png`. It
 `Annotations_per_class/<name>/<class>/<name>.txt` (the same grasps by class). Samples are ordered by the path of
 `Annotations/<name>.txt`, as in the loaders of the grasp networks.
 
-Fields: key (`<sequence>/<name>`), rgb (PNG bytes), depth (PNG bytes, uint16, millimeters, 0 is no measurement), mask
-(PNG bytes: 0 background, 1 to 30 classes, 31 objects of no class), instances (PNG bytes), grasps (float32 (N, 4, 2),
-corners x, y; p0 -> p1 is the opening axis), grasp_objects (int64 (N,): the class of the object of each grasp, -1 if no
-file contains it), split (int64, from `data_split/*.txt`). Hidden: files (field -> relative path), grasps_file
-(verbatim, empty for an image without one). A depth or mask that no image has is not in the schema, and a set without
-lists has no split. Labels count the pixels of the file as stored: PNG files of this set have no EXIF orientation.
+Fields:
+* key: `<sequence>/<name>`.
+* rgb, depth, mask and instances: PNG bytes. Depth is uint16 in millimeters, 0 without a measurement. The mask is 0 for
+  background, 1 to 30 for classes, 31 for objects without a class.
+* grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
+* grasp_objects: int64 (N,), the class of the object of each grasp, -1 if no file contains it.
+* split: int64, from `data_split/*.txt`.
+* Hidden: files (field -> relative path), grasps_file (verbatim, empty for an image without one).
+
+A set without depth, masks or lists does not have these fields. Labels count the pixels of the file as stored. PNG files
+of this set do not have an EXIF orientation.
 """
 
 import re

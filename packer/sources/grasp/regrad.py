@@ -4,15 +4,21 @@ A sample is `<split>/RGBImages/<scene>_<view>.jpg`. Its other files are `DepthIm
 these (`.png`), `<split>/mrts.json` (relations by scene), and `2D_Grasp/<split>/<scene>/<view>/<view>.json` in any
 folder. Samples are ordered by split, scene and view.
 
-Fields: key (`train/00001_1`), rgb (bytes of the file), depth (PNG bytes, uint16, millimeters; 0 is no distance), mask
-(PNG bytes: 0 background, 255 the table, else the number of an object), relations (json: object -> names of its
-parents), grasp_rows (float64 (N, 10): object, center x, center y, width, height, angle, and the scores vertical,
-center, antipodal and total, as in the file), grasp_scores (float32 (N,): the last score), grasp_objects (int64
-(N,)), split (int64: names of folders). Hidden: files (field -> relative path), grasps_file (verbatim, empty for a view
-without one). A set in which no view has a file does not have its field. Labels count the pixels of the file as stored.
+Fields:
+* key: `train/00001_1`. split: int64, the names of folders.
+* rgb: the bytes of the file.
+* depth: PNG bytes, uint16, in millimeters, 0 without a distance.
+* mask: PNG bytes, 0 for background, 255 for the table, else the number of an object.
+* relations: json, object -> names of its parents.
+* grasp_rows: float64 (N, 10), as in the file: object, center x, center y, width, height, angle, and the scores
+  vertical, center, antipodal and total.
+* grasp_scores: float32 (N,), the last score. grasp_objects: int64 (N,).
+* Hidden: files (field -> relative path), grasps_file (verbatim, empty for a view without one).
 
-There is no field `grasps` unless the option `like` states which angles cv2.minAreaRect returned: `cv44` (-90 to 0) or
-`cv45` (0 to 90). The rectangle is the same in both; no file states which of its sides is the opening, see
+A set in which no view has a file does not have its field. Labels count the pixels of the file as stored.
+
+The option `like` adds the field `grasps`. It states the angles that cv2.minAreaRect returned: `cv44` (-90 to 0) or
+`cv45` (0 to 90). The rectangle is the same in both. No file states which of its sides is the opening, see
 packer.sources.grasp._regrad_labels. This source was written without the files of the set.
 """
 
@@ -86,7 +92,7 @@ class Source(FileSource):
         """List the views, and read the relations.
 
         like: the OpenCV that returned the angles of the grasps, `cv44` or `cv45`; an angle of the other one is an
-        error. `none`: there is no field `grasps`. own_splits: the folders above the images are splits. Others: see
+        error. `none`: without the field `grasps`. own_splits: the folders above the images are splits. Others: see
         `Policies`.
         """
         base.check_choice("like", like, ("none", *_ANGLES))

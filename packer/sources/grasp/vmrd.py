@@ -4,12 +4,15 @@ A sample is `JPEGImages/ID.jpg` with `Annotations/ID.xml` and `Grasps/ID.txt`. A
 x1 y1 ... x4 y4, the number of an object, and `easy`, `hard` or nothing. Samples are ordered by key. The loaders of the
 networks use the order of the file system, so their splits differ between machines.
 
-Fields: key, rgb (bytes of the file), grasps (float32 (N, 4, 2), corners x, y as in the file; p0 -> p1 is the opening
-axis), grasp_objects (int64, for each grasp: the number of its object), boxes (float32 (N, 4), edges), and for each box:
-box_labels (int64, with the classes, names in lower case), box_objects (int64: `<index>`, -1 if a file has none),
-box_difficult and box_truncated (uint8); relations (json: for each box `{"object", "fathers", "children"}`, numbers of
-objects), split (int64, from `ImageSets/Main`). Hidden: files (field -> relative path), annotation_file and grasps_file
-(verbatim, empty if there is none).
+Fields:
+* key. rgb: the bytes of the file.
+* grasps: float32 (N, 4, 2), corners x, y as in the file; p0 -> p1 is the opening axis.
+* grasp_objects: int64, for each grasp the number of its object.
+* boxes: float32 (N, 4), edges. For each box: box_labels (int64, names of classes in lower case), box_objects (int64:
+  `<index>`, -1 if a file has none), box_difficult and box_truncated (uint8).
+* relations: json, for each box `{"object", "fathers", "children"}`, numbers of objects.
+* split: int64, from `ImageSets/Main`.
+* Hidden: files (field -> relative path), annotation_file and grasps_file (verbatim, empty without a file).
 
 Numbers in the XML count pixels from 1, unless `origin` is `zero`. VMRN subtracts 1 from all four numbers of a box, this
 source from xmin and ymin (see packer.sources.annotations._voc_source). Corners of grasps are not changed.

@@ -28,9 +28,10 @@ from packer.sources._name_words import (
     words,
 )
 
-_LEAST_SHARE = 0.25  # of the images, which are refused as companions
-_PROBED = 200  # pairs that patterns are derived from
-# the folders of usual pairs: of images in full quality, and of the same images changed
+_LEAST_SHARE = 0.25  # of the images
+_PROBED = 200  # pairs
+
+# words for images in full quality, and for the same images changed
 _FULL = frozenset(("hr", "clean", "sharp", "clear", "fgr", "norain", "x"))
 _CHANGED = frozenset(("lr", "noisy", "blur", "blurred", "hazy", "pha", "rain", "rainy", "y"))
 _CHANGED_WITHIN = re.compile(rf"(?<![a-z])(?:{'|'.join(sorted(_CHANGED))})(?![a-z])")

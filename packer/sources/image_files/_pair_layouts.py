@@ -1,7 +1,7 @@
 """Pair layouts: where published sets have their images and masks, and the layouts that a folder fits.
 
 A layout of one name may have several variants; the first one that fits applies. A folder fits a layout if a sample has
-a file of every role that it needs, and, if the layout has splits, the name of its split is known.
+a file of every role that it needs. If the layout has splits, the name of the sample's split has to be known, too.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

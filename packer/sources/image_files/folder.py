@@ -1,7 +1,8 @@
 """Folder: images in folders that are their classes (torchvision's ImageFolder), or images without labels.
 
-Fields: key (relative POSIX path), image (bytes of the file), label (int64; absent for images without classes), split
-(int64; present if the folders directly under the root are splits).
+Fields: key (relative POSIX path), image (bytes of the file), label and split (int64). Images without classes have no
+label. The field split exists if the folders directly under the root are splits.
+
 The classes are the names of the folders directly under the root, or in any split, sorted by code point. The samples
 have the order of an ImageFolder: class by class, then by folder and file name; splits follow one after the other.
 With `decode_with="pillow"`, images that packer does not read are arrays. The hidden field `files` distinguishes them
@@ -75,7 +76,7 @@ class Source(ListedSource):
             follow_links: Whether links out of the folder are followed.
 
         Raises:
-            InvalidRequest: There is no image, a class is empty, the meaning of the folders or images is not clear, or
+            InvalidRequest: Images are absent, a class is empty, the meaning of the folders or images is not clear, or
                 two options contradict each other.
             BadInput: A class is a link to another one, or is not a known class.
             MissingPackage: Pillow is not installed.

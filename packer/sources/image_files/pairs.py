@@ -4,10 +4,10 @@ Roles declare the files of a sample, `mask=masks/gt_{stem}.png:mask` (packer.sou
 layout does (`_pair_layouts`). Files with the same stem, folder and split form one sample. The order of the
 samples is by split, folder and stem.
 
-Fields: key (split, folder and stem as one path); one field per role, images as the bytes of their files; folder (text)
-and split (int64) if the patterns have them. VOC has the splits of the lists in ImageSets/Segmentation. Hidden: files
-(field -> relative path), and files that are kept verbatim. ADE20K in full also has mask (uint16), instances (uint8) and
-objects (json), computed from these.
+Fields: key (split, folder and stem as one path), and one field per role. Images are the bytes of their files. folder
+(text) and split (int64) are fields if the patterns have them. VOC has the splits of the lists in
+ImageSets/Segmentation. ADE20K in full also has mask (uint16), instances (uint8) and objects (json), computed from its
+files. Hidden: files (field -> relative path), and files that are kept verbatim.
 """
 
 from collections import Counter
@@ -73,7 +73,7 @@ class Source(FileSource):
             follow_links: Whether links out of the folder are followed.
 
         Raises:
-            InvalidRequest: There are no such files, or the roles do not form samples.
+            InvalidRequest: Files are absent, or the roles do not form samples.
             BadInput: Samples lack files, or a file has two roles, or a sample has two files of one role.
         """
         base.check_choice("like", like, ("auto", *_NAMES))

@@ -1,8 +1,8 @@
 """File list: image files with labels that a Python object lists, such as torchvision's ImageFolder.
 
 If the list is equal to that of `packer convert FOLDER`, the source of the folder is used: one pack, one digest. Any
-other list (a Subset, filtered or ordered files) is a source of its own: its files and labels in its order; the keys are
-the paths below the folder.
+other list (a Subset, filtered or ordered files) is a separate source with the files and labels in the order of the
+list. The keys are the paths below the folder.
 
 Attributes read in torchvision 0.28.0: `root`, `samples` (path, class number), `classes` (names; ImageNet has tuples of
 names), `loader`, `transform`, `target_transform`.

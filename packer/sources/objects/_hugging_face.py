@@ -1,11 +1,11 @@
 """Hugging Face: `datasets.Dataset`, `IterableDataset` and `DatasetDict`, without importing the library.
 
 Images are read undecoded, so that their bytes are kept and never encoded again. Attributes read in datasets 4.8.5:
-`features` (a dict of Image, ClassLabel, Value, ...), `cast_column`, `format`, `with_format`, and the private
-`_fingerprint`, which changes with every map, filter, select and shuffle.
+`features` (a dict of Image, ClassLabel, Value, ...), `cast_column`, `format`, `with_format` and the private
+`_fingerprint`. The fingerprint changes with every map, filter, select and shuffle.
 
-The library rotates images by their EXIF orientation when it decodes them, so the labels are taken to be in the frame of
-the upright image (`Source.frame`).
+The library rotates images by their EXIF orientation when it decodes them. Labels are in the frame of the upright image
+(`Source.frame`).
 """
 
 import os

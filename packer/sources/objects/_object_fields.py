@@ -1,7 +1,7 @@
 """Object fields: the field of each entry of a sample, as the user states it or as a few samples suggest.
 
-A sample is a dict (its entries have names), a tuple or a list (its entries have positions), or one value. Positions do
-not tell what the entries are, so the user names each: `fields={"image": "image", "label": "number"}`.
+A sample is a dict (its entries have names), a tuple or a list (its entries have positions), or one value. Positions
+have no meaning, so the user names each entry: `fields={"image": "image", "label": "number"}`.
 Each value has to be of its field's kind, so that an image and a class in each other's place are refused.
 """
 

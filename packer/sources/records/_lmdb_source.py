@@ -60,7 +60,7 @@ class LMDBSource(RecordSource):
 
     @classmethod
     def is_metadata(cls, key: bytes) -> bool:
-        """Whether an entry is not a sample."""
+        """Return whether an entry is not a sample."""
         return key in (KEYS, LENGTH)
 
     def entries(self, index: int, record: bytes) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class LMDBSource(RecordSource):
 def layout_of(folder: SourceRoot, name: str) -> str | None:
     """Return the source of a file that may be an LMDB; None if no source reads it. Raises BadInput for a damaged file.
 
-    What git-lfs left has the last layout, whose source reports it.
+    A pointer of git-lfs has the last layout, whose source reports it.
     """
     found = _first_entries(folder, name, _LOOKED_AT)
     if found is None:

@@ -1,7 +1,7 @@
 """Random access files: pieces of large files, by file, offset and size.
 
-Each thread keeps open the file that it read last: consecutive records cost one pread(2) each. Nothing is mapped: a file
-that is cut meanwhile is an error, not a signal. A pickled `RecordFiles` contains only names.
+Each thread keeps open the file that it read last: consecutive records cost one pread(2) each. Files are
+not mapped, because reading a mapped file that was cut ends the process. A pickled `RecordFiles` contains only names.
 `UnpackedFile` reads a file that gzip or zlib compressed, or a piece of deflate; offsets count unpacked bytes.
 """
 
@@ -28,7 +28,7 @@ _BARE = -zlib.MAX_WBITS  # deflate without a header, as in zip files
 
 
 def is_pointer(start: bytes) -> bool:
-    """Whether a file that begins with these bytes is a pointer of git-lfs to a file that it has not fetched."""
+    """Return whether a file that begins with these bytes is a pointer of git-lfs to a file that it has not fetched."""
     return start.startswith(_POINTER)
 
 
@@ -104,7 +104,7 @@ class RecordFiles:
         self._begin()
 
     def unpacks_again(self, ends: Iterable[tuple[int, int]]) -> bool:
-        """Whether reading pieces in another order unpacks a file many times.
+        """Return whether reading pieces in another order unpacks a file many times.
 
         ends: The number of the file and the end in it, for each piece.
         """
@@ -302,7 +302,7 @@ def open_records(
 
 
 def is_packed(start: bytes) -> bool:
-    """Whether a file that begins with these bytes was compressed by gzip or zlib."""
+    """Return whether a file that begins with these bytes was compressed by gzip or zlib."""
     return start[:2] == b"\x1f\x8b" or (
         len(start) > 1 and start[0] & 15 == 8 and start[0] >> 4 <= 7 and int.from_bytes(start[:2], "big") % 31 == 0
     )

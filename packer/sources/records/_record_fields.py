@@ -93,7 +93,7 @@ class RecordField:
 
     @property
     def is_named(self) -> bool:
-        """Whether a name shows the kind of the images: images, labels or depth."""
+        """Return whether a name shows the kind of the images: images, labels or depth."""
         return _is_image_name(self.name) or any(has_labels(each) or says_depth(each) for each in self.entries)
 
 
@@ -150,7 +150,7 @@ class _ImageFacts(NamedTuple):
 
 
 def says_depth(entry: str) -> bool:
-    """Whether the name of an entry names a depth."""
+    """Return whether the name of an entry names a depth."""
     return not DEPTHS.isdisjoint(words(entry))
 
 
@@ -179,7 +179,7 @@ def readings(values: Sequence[Any]) -> tuple[str, ...]:
 
 
 def are_images(values: Sequence[bytes]) -> bool:
-    """Whether most values are images that packer reads, by their headers."""
+    """Return whether most values are images that packer reads, by their headers."""
     return bool(_images(values)) or not values
 
 
@@ -204,7 +204,7 @@ def _image(value: Any) -> _ImageFacts | None:
 
 
 def shows_labels(pixels: npt.NDArray[Any]) -> bool:
-    """Whether pixels of one channel have at most 16 values."""
+    """Return whether pixels of one channel have at most 16 values."""
     return len(np.unique(pixels)) <= _FEW_VALUES
 
 

@@ -1,7 +1,7 @@
 """Record source: the base of all sources whose samples are records in large files: TFRecord, RecordIO, tar, LMDB.
 
-A subclass declares which files contain records (`file_name`, `begins`), finds the records of a file (`find`), and
-returns the values that the bytes of a record contain (`entries`). Its constructor calls `_list`.
+A subclass declares which files contain records (`file_name`, `begins`) and finds the records of a file (`find`). It
+returns the values in the bytes of a record (`entries`). Its constructor calls `_list`.
 
 The contract of sources means this for records:
 
@@ -109,11 +109,11 @@ class RecordSource(base.Source):
     @classmethod
     @abstractmethod
     def begins(cls, start: bytes) -> bool:
-        """Whether a file of this layout begins with these bytes, at most 512."""
+        """Return whether a file of this layout begins with these bytes, at most 512."""
 
     @classmethod
     def is_own(cls, folder: SourceRoot, name: str) -> bool:
-        """Whether a file that begins so has this layout."""
+        """Return whether a file that begins so has this layout."""
         return True
 
     @abstractmethod

@@ -1,14 +1,16 @@
 """BasicSR LMDB: pixels or PNG files under names, as BasicSR, mmsr and PySODToolBox write them.
 
-Fields: key (as in the LMDB), and one of these: depth for 16 bits in one channel, image for other PNG files and for
-8 bits in one or three channels, otherwise image as an array of numbers. `features` declares it, such as
-mask=value:mask. Pixels come as RGB; no label is stored. The order is that of the keys.
-Layout: a folder with data.mdb; value = pixels (H, W, C) as OpenCV has them, blue first, uint8 or uint16
-(little-endian), which only their length shows. The generations store the sizes in different places:
-    key.meta              in the LMDB: ASCII `H,W,C`; `_keys_cache.p` next to it lists the keys (first BasicSR)
-    meta_info.pkl         {'name', 'resolution': ['C_H_W', ...] or one for all, 'keys'} (mmsr, PySODToolBox); with a
-                          `resolution` that is a text, a frame number follows each key (vimeo90k, REDS)
-    meta_info.txt         lines `key.png (h,w,c) level`: the values are PNG files (BasicSR 1.x)
+Fields: key (as in the LMDB), and depth or image. Depth has 16 bits in one channel. An image is a PNG file, or pixels of
+8 bits in one or three channels. Other pixels are an array of numbers. `features` declares the field, such as
+mask=value:mask. Pixels are RGB. Labels are not stored. The order is that of the keys.
+
+Layout: a folder with data.mdb. A value is pixels (H, W, C) as OpenCV has them, blue first. They are uint8 or uint16
+(little-endian), as their length shows. The generations store the sizes in different places:
+* First BasicSR: an entry `key.meta` with ASCII `H,W,C`. `_keys_cache.p` next to the LMDB lists the keys.
+* mmsr, PySODToolBox: meta_info.pkl, {'name', 'resolution': ['C_H_W', ...] or one for all, 'keys'}. If `resolution` is a
+  text, a frame number follows each key (vimeo90k, REDS).
+* BasicSR 1.x: meta_info.txt, lines `key.png (h,w,c) level`. The values are PNG files.
+
 The pickles are read without `pickle` (packer.layouts.pickled).
 """
 
@@ -147,7 +149,7 @@ class Source(LMDBSource):
         return RecordField("image", (VALUE,), "numbers") if len(dtypes) == 1 and _FILE not in forms else None
 
     def _are_depth_files(self) -> bool:
-        """Whether a few records are all files of 16 bits in one channel."""
+        """Return whether a few records are all files of 16 bits in one channel."""
         found = set()
         for _, record in self._probes():
             try:

@@ -3,9 +3,9 @@
 Fields: key (the number), image (its bytes) and label (int64), in the order of the numbers. Pickled values are read
 without `pickle` (packer.layouts.pickled): nothing in them is imported or called. Values of pyarrow.serialize need
 pyarrow.
-Layout: key = the number in decimal digits; value = (bytes, int), [uint8 array, int], or ([bytes], array of one int),
-the batch of one that thecml/pytorch-lmdb stores, by pickle, MessagePack or pyarrow 0.10 to 11; `__keys__` and `__len__`
-have the same form.
+Layout: the key is the number in decimal digits. The value is (bytes, int), [uint8 array, int], or ([bytes], array of
+one int), the batch of one that thecml/pytorch-lmdb stores. It is serialized by pickle, MessagePack or pyarrow 0.10 to
+11. `__keys__` and `__len__` have the same form.
 """
 
 from pathlib import Path

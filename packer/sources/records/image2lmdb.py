@@ -1,10 +1,11 @@
 """Image2LMDB: images under numbers, as Fangyh09/Image2LMDB writes them; it does not store labels.
 
-Fields: key (the name of the file if the list next to the LMDB has each name once, otherwise the number), image (its
-bytes) and, with `labels_from`, label (int64), in the order of the numbers, which is that of ImageFolder.
-Layout: key = the number in decimal digits; value = the bytes by pyarrow.serialize (packer.layouts.arrow_payload);
-`__keys__` and `__len__` have the same form; NAME_images_idx.txt next to NAME.lmdb has a line for each file: its name
-without folders, a space, its number.
+Fields: key, image (its bytes) and, with `labels_from`, label (int64). The key is the name of the file if the list next
+to the LMDB has each name once, otherwise the number. The order is that of the numbers, which is that of ImageFolder.
+
+Layout: the key is the number in decimal digits. The value is the bytes by pyarrow.serialize
+(packer.layouts.arrow_payload). `__keys__` and `__len__` have the same form. NAME_images_idx.txt next to NAME.lmdb has a
+line for each file: its name without folders, a space, its number.
 """
 
 import hashlib

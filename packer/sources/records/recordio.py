@@ -1,11 +1,14 @@
 """RecordIO: the .rec files of MXNet's im2rec and of InsightFace; mxnet is not needed.
 
-Fields: key (the path that a .lst next to the file has for the record, otherwise its number in the .idx, otherwise in
-the file; with a .lst and no .idx the number in its header, as im2rec writes it), image (its bytes) and label: int64 if
-every label is one whole number, otherwise float32, an array if records have several. InsightFace's records that are not
-images are skipped; label is the first of their labels, label_vector all.
-packer.layouts.recordio_frames has the layout. An .idx next to the file has a line `number<TAB>offset` for each record;
-records that it does not name are skipped.
+Fields:
+* key: the path of the record in a .lst next to the file, otherwise its number in the .idx, otherwise its number in the
+  file. With a .lst and without an .idx it is the number in the header of the record, as im2rec writes it.
+* image: its bytes.
+* label: int64 if every label is one whole number, otherwise float32; an array if records have several.
+
+InsightFace's records that are not images are skipped. label is the first of their labels, label_vector all.
+An .idx next to the file has a line `number<TAB>offset` for each record. Records that it does not name are skipped.
+Layout: packer.layouts.recordio_frames.
 """
 
 import math
@@ -57,7 +60,7 @@ class _RecordPlace(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many labels it has; 0 for one in the header, -1 if it is too short."""
+        """Return the number of labels; 0 for one in the header, -1 if the header is too short."""
         return int(HEADER.unpack_from(self.head)[0]) if len(self.head) >= HEADER.size else -1
 
     @property
@@ -227,10 +230,10 @@ def _face_images(first: _RecordPlace) -> int | None:
 
 
 def _listed_numbers(records: Sequence[_RecordPlace], listed: Sequence[int]) -> dict[int, int]:
-    """Return the numbers of records by offset if there is no index.
+    """Return the numbers of records by offset, without an index.
 
-    With a list: the numbers in their headers if the list has them all, otherwise those of the lines in their order, in
-    which im2rec writes records. Else the positions.
+    If a list has all numbers in their headers, these are used. Otherwise the lines of the list number the records in
+    their order, as im2rec writes them. Without a list, the positions are the numbers.
     """
     numbers = [record.number for record in records]
     if len(set(numbers)) < len(numbers) or not set(listed) >= set(numbers):

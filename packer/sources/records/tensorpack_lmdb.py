@@ -1,10 +1,11 @@
 """Tensorpack LMDB: datapoints of a dataflow under numbers, as tensorpack's LMDBSerializer writes them.
 
 Fields: key (the number), and one for each component that `features` names by its position (0, 1 ...), or by its name if
-datapoints are dicts, otherwise for every component that a few records have in common: image files and pixels, texts,
-numbers and arrays of them. The values are read without `pickle` (packer.layouts.serialized).
-Layout: key = the number in 8 decimal digits; value = a list of components by pickle, by MessagePack with msgpack-numpy,
-or by pyarrow.serialize, as TENSORPACK_SERIALIZE sets it; `__keys__` has the same form, and there is no `__len__`.
+datapoints are dicts. Without the option, each component that a few records have in common becomes a field: image files
+and pixels, texts, numbers and arrays of them. The values are read without `pickle` (packer.layouts.serialized).
+
+Layout: the key is the number in 8 decimal digits. The value is a list of components by pickle, MessagePack with
+msgpack-numpy, or pyarrow.serialize (TENSORPACK_SERIALIZE). `__keys__` has the same form. `__len__` is absent.
 """
 
 import json
@@ -221,7 +222,7 @@ def _plain(value: Any) -> Any:
 
 
 def _are_keys_texts(value: Any) -> bool:
-    """Whether all keys of a value's dicts are texts: `json` makes texts of numbers."""
+    """Return whether all keys of a value's dicts are texts: `json` makes texts of numbers."""
     if isinstance(value, dict):
         return all(isinstance(key, str) and _are_keys_texts(inner) for key, inner in value.items())
     return not isinstance(value, (list, tuple)) or all(map(_are_keys_texts, value))

@@ -1,13 +1,13 @@
 """TFRecord: files of tf.train.Example. TensorFlow is not needed.
 
-Fields: key (the number of the record in its file, after the name of the file if there are several), and one field for
-each feature that the option `features` names. Without the option, a few records decide, and a note shows the fields as
-that option. Images, texts and bytes are kept as they are. `image/encoded` becomes image, `image/class/label` label.
+Fields: key, and one field for each feature that the option `features` names. The key is the number of the record in its
+file, after the name of the file if there are several. Without the option, a few records decide, and a note shows the
+fields as that option. Images, texts and bytes are kept as they are. `image/encoded` becomes image, and
+`image/class/label` becomes label.
 
 Listing compares the first checksum of each record, reading a record the second. An index next to a file (`.idx`,
-`.tfindex`, `.index`: a line `offset length` per record) is used if it covers the file without a gap. A file that is
-compressed with gzip or
-zlib compressed is read unpacked. Layout: packer.layouts.tfrecord_frames and packer.layouts.example.
+`.tfindex`, `.index`: a line `offset length` per record) is used if it covers the file without a gap. Files may be
+compressed with gzip or zlib. Layout: packer.layouts.tfrecord_frames and packer.layouts.example.
 """
 
 import re
@@ -215,7 +215,7 @@ def _spans(index: bytes, size: int) -> list[tuple[int, int]]:
 
 
 def _is_empty(value: Any) -> bool:
-    """Whether a feature has a name only."""
+    """Return whether a feature has a name only."""
     return isinstance(value, list) and not value
 
 

@@ -1,7 +1,7 @@
 """WebDataset: tar files whose members of one name are a sample, as webdataset, wids and DALI read them.
 
-Fields: key (the common name of the members), and one for each suffix that `features` names, otherwise for every suffix:
-images are the field image, cls is label (int64), txt a text, json its value, and anything else bytes. Pickled members
+Fields: key (the common name of the members), and one for each suffix that `features` names, otherwise for every suffix.
+Images are the field image, cls is label (int64), txt a text, json its value, and anything else bytes. Pickled members
 (pkl, pth ...) are refused unless `features` names them as bytes, or leaves them out.
 The members of a sample follow each other; their name ends at the first dot after the last slash. Source: webdataset
 e0953f9 (base_plus_ext, group_by_keys). packer.layouts.tar has the layout of tar.
@@ -74,7 +74,7 @@ class Source(RecordSource):
             follow_links: Follow links out of the folder.
 
         Raises:
-            InvalidRequest: There are no samples, a member is pickled, or no sample has a suffix of `features`.
+            InvalidRequest: The files have no sample, a member is pickled, or no sample has a suffix of `features`.
             BadInput: A sample has no member for a field, or a file cannot be read.
         """
         base.check_choice("missing", missing, ("error", "skip"))

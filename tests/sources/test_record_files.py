@@ -1,0 +1,111 @@
+"""Every source of records or arrays in large files: pointers of git-lfs, cut files, changed bytes, links, pickles."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from packer import sources
+from packer.conversion.source_spec import SourceSpec
+from packer.errors import BadInput, PackerError
+from packer.sources import base
+from packer.system.parallel import ordered_map
+from tests.support.audit_events import watched
+from tests.support.source_trees import BUILDERS, write
+
+NAMES = ("basicsr-lmdb", "caffe-lmdb", "efficient-lmdb", "hdf5", "image2lmdb", "n5", "npy", "npz", "recordio")
+NAMES += ("tensorpack-lmdb", "tfrecord", "webdataset")
+
+
+def test_every_source_of_records_is_tested_here(tmp_path: Path) -> None:
+    found = {
+        name for name in sources.names() if sources.load(name).Source(BUILDERS[name](tmp_path / name)).holds_records
+    }
+    assert found == set(NAMES)
+
+
+@pytest.fixture(params=NAMES)
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> base.Source:
+    made = sources.load(request.param).Source(BUILDERS[request.param](tmp_path / "in"))
+    assert isinstance(made, base.Source)
+    return made
+
+
+def test_a_pointer_of_git_lfs_is_named(source: base.Source) -> None:
+    path = source.files(0)[0]
+    write(path.parent, {path.name: "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"})
+    if source.kind == "n5":  # its files have no magic: a pointer is a damaged block
+        with pytest.raises(BadInput, match="is damaged"):
+            source.__class__(source.root)[0]
+        return
+    for place in (path.parent, path):
+        with pytest.raises(BadInput, match=f"{path.name}: is a git-lfs pointer.*git lfs pull"):
+            source.__class__(place)
+        with pytest.raises(BadInput, match="git lfs pull"):
+            SourceSpec().open(place)
+
+
+def test_a_file_that_is_cut_loses_no_sample_silently(source: base.Source) -> None:
+    path = source.files(0)[0]
+    data = path.read_bytes()
+    of_file = sum(path in source.files(row) for row in range(len(source)))
+    whole = [source[row] for row in range(len(source))]
+    for size in sorted({0, 1, 11, *range(100, len(data), max(512, len(data) // 20)), len(data) - 1}):
+        path.write_bytes(data[:size])
+        try:
+            cut = source.__class__(source.root, **({"layout": "unchecked"} if "layout" in source.options() else {}))
+            found = [cut[row] for row in range(len(cut))]
+        except PackerError as error:
+            assert str(error).isprintable()
+        else:
+            is_told = cut.left_out or cut.unread or len(found) == len(whole) or source.kind == "tfrecord"
+            assert is_told or len(whole) - len(found) == of_file, size
+
+
+def test_changed_bytes_end_in_samples_or_errors(source: base.Source) -> None:
+    drawn = random.Random(5)
+    paths = sorted({path for row in range(len(source)) for path in source.files(row)} | set(source.tables()))
+    with watched() as events:
+        for _ in range(150):
+            path = drawn.choice(paths)
+            kept = path.read_bytes()
+            data = bytearray(kept)
+            for _ in range(drawn.randrange(1, 5)):
+                at = drawn.choice((drawn.randrange(len(data)), drawn.randrange(min(len(data), 600))))
+                data[at : at + drawn.choice((0, 1, 4))] = drawn.choice((b"\0", b"\xff", b"9", b"|O", b"\xff" * 4))
+            path.write_bytes(data[: drawn.choice((len(data), len(data), drawn.randrange(1, len(data))))])
+            try:
+                changed = source.__class__(source.root)
+                for row in range(min(len(changed), 3)):
+                    assert set(changed[row]) >= set(changed.schema.names)
+            except PackerError as error:
+                assert str(error).isprintable()
+            path.write_bytes(kept)
+    assert events == []
+
+
+def test_a_file_that_changed_is_not_read_on(source: base.Source) -> None:
+    path = source.files(0)[0]
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(BadInput, match="changed since it was listed"):
+        source[0]
+
+
+def test_no_file_stays_open(source: base.Source) -> None:
+    before = set(Path("/proc/self/fd").iterdir())
+    again = source.__class__(source.root)
+    assert len(list(ordered_map(again.__getitem__, range(len(again)), threads=3))) == len(again)
+    del again
+    assert len(list(Path("/proc/self/fd").iterdir())) <= len(before)
+
+
+def test_a_link_that_the_user_names_means_its_target(source: base.Source, tmp_path: Path) -> None:
+    if source.kind == "n5":
+        pytest.skip("a container is a folder")
+    path = source.files(0)[0]
+    link = tmp_path / "elsewhere" / path.name
+    link.parent.mkdir()
+    link.symlink_to(path)
+    alone = source.__class__(path)
+    linked = source.__class__(link)
+    assert [linked.key(row) for row in range(len(linked))] == [alone.key(row) for row in range(len(alone))]
