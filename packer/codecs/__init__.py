@@ -1,4 +1,4 @@
-"""Codecs: value <-> bytes. One file each; see base.py for the contract."""
+"""Codecs: value <-> bytes, one module per codec; packer.codecs.base describes the contract."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,26 +15,26 @@ load = registry.load
 
 
 def check(text: str) -> None:
-    """Raise InvalidRequest for a codec, with or without argument, whose name is not there. Imports nothing."""
+    """Raise InvalidRequest for an unknown codec, with or without argument, without importing codecs."""
     registry.check(parse_codec(text)[0])
 
 
 def codec_class(field: Field) -> "type[Codec]":
-    """The class behind a field's codec; raises InvalidRequest for an unknown one, MissingPackage."""
+    """Return the class of a field's codec; raises InvalidRequest for an unknown one, MissingPackage."""
     found: type[Codec] = load(field.codec_name).Codec
     return found
 
 
 def make(field: Field) -> "Codec":
-    """The codec of a field, with a decoder as it is unless a data set asks for another; raises InvalidRequest."""
+    """Return the codec of a field, with default options for decoding; raises InvalidRequest."""
     return codec_class(field)(field)
 
 
 def stored_form(field: Field) -> StoredForm:
-    """What the encoded values of a field are, for formats; raises InvalidRequest for an unknown codec."""
+    """Return the form of a field's encoded values; raises InvalidRequest for an unknown codec."""
     return codec_class(field).stored_form(field)
 
 
 def described(schema: Schema) -> Schema:
-    """The schema as formats take it: each codec is asked for its form, when a format needs to know it."""
+    """Return the schema for formats, which adds the form of encoded values."""
     return replace(schema, form_of=stored_form)

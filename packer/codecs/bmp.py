@@ -1,15 +1,18 @@
 """bmp: lossless, uncompressed; 24 bit for an image, 8 bit with a palette of grays for a mask; decodes at memory speed.
 
-Layout (Windows BITMAPFILEHEADER and BITMAPINFOHEADER, little-endian; Microsoft, "Bitmap Storage"):
-    0   "BM", uint32 size of the file, 4 zeros, uint32 offset of the pixels: 54, with a palette 1078
-    14  uint32 40, int32 width, int32 height, uint16 1, uint16 bits a pixel: 24 or 8, uint32 0 (not compressed),
-        uint32 size of the pixels, 8 zeros (no resolution), uint32 colors of the palette: 0 or 256, uint32 0
-    54  the palette of a mask: 256 times blue, green, red, 0, all three equal to the index
-    then the rows, the lowest first, each padded with zeros to a multiple of 4 bytes; an image in the order blue, green,
-    red
-Every reader of BMP knows this form. Rows from the top (a negative height) would save 6 of 12 us for 256x256 px, which
-is little beside the crc32 of the value, and not every program reads them.
-Only this form is decoded: what differs in any byte of the header is no value of this codec.
+Layout of BITMAPFILEHEADER and BITMAPINFOHEADER, little-endian:
+
+| offset | content                                                                                                    |
+|--------|------------------------------------------------------------------------------------------------------------|
+| 0      | "BM", uint32 size of the file, 4 zeros, uint32 offset of the pixels: 54, with a palette 1078               |
+| 14     | uint32 40, int32 width, int32 height, uint16 1, uint16 bits a pixel: 24 or 8, uint32 0 (not compressed),   |
+|        | uint32 size of the pixels, 8 zeros (no resolution), uint32 colors of the palette: 0 or 256, uint32 0       |
+| 54     | the palette of a mask: 256 times blue, green, red, 0, all three equal to the index                         |
+| then   | the rows, the lowest first, each padded with zeros to a multiple of 4 bytes; an image as blue, green, red  |
+
+Every reader of BMP supports this form. Rows from the top (a negative height) would decode faster, but not every program
+reads them. A value with any other header is refused.
+Source: Microsoft, "Bitmap Storage".
 """
 
 import struct
@@ -32,21 +35,20 @@ _HEADER = struct.Struct("<2sIIIIiiHHIIIIII")
 _GRAYS = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 4, axis=1)
 _GRAYS[:, 3] = 0
 _PALETTE = _GRAYS.tobytes()
-_MOST_BYTES = 1 << 30  # what OpenCV reads
+_MOST_BYTES = 1 << 30  # OpenCV's limit
 _TOP_DOWN = 4  # the EXIF orientation of rows from below
 _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None)}
 
 
 class Codec(base.Codec):
-    """See the module and packer.codecs.base."""
+    """See packer.codecs.base."""
 
     kinds = ("image", "mask")
+    takes_argument = False
     suffixes = (".bmp",)
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(field, options)
-        if self.argument is not None:
-            raise InvalidRequest(f"field {field.name!r}: codec 'bmp' takes no argument, found {self.argument!r}")
         if field.dtype not in (None, "uint8"):
             raise InvalidRequest(
                 f"field {field.name!r}: codec 'bmp' holds uint8, not {field.dtype}; use codec npy, png or raw"
@@ -57,12 +59,12 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """uint8, but of a mask that has more, which is refused; a shape of any size where the field has none."""
+        """Set uint8, but for a wide mask, which is refused; and a shape of any size if the field has none."""
         dtype = field.dtype if field.is_wide_mask else "uint8"
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
     def encode(self, value: Any) -> bytes:
-        """A BMP file of uint8 (H, W, 3) RGB, for a mask of uint8 (H, W); InvalidRequest for anything else."""
+        """Return a BMP file of uint8 (H, W, 3) RGB, or uint8 (H, W) for a mask; raises InvalidRequest."""
         color = self._channels == 3
         fits = isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == (3 if color else 2)
         if not fits or (color and value.shape[2] != 3):
@@ -83,7 +85,7 @@ class Codec(base.Codec):
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """uint8 (H, W, 3) RGB, or (H, W) of a mask; raises CorruptRecord for anything but what `encode` gives."""
+        """Return uint8 (H, W, 3) RGB, or (H, W) for a mask; raises CorruptRecord unless `encode` made the value."""
         height, width = self._size(buffer)
         row_bytes = self._row_bytes(width)
         rows = np.frombuffer(buffer, np.uint8, height * row_bytes, self._start).reshape(height, row_bytes)
@@ -96,25 +98,25 @@ class Codec(base.Codec):
         if view is None:
             made = target(upside_down.shape, np.uint8, out=out)
             np.copyto(made, upside_down[::-1])
-        else:  # turned by the view, which may show a part of the image alone
+        else:  # the view flips the rows, and may show only a part
             made = warp(upside_down, upright(_TOP_DOWN, height, width).then(view), "image", out=out)
         cv2.cvtColor(made, cv2.COLOR_BGR2RGB, dst=made)
         return made if out is None else out
 
     def shape(self, buffer: base.Buffer) -> Shape:
-        """(H, W, 3) of an image, (H, W) of a mask, from the header, which must be exact."""
+        """Return (H, W, 3) of an image, (H, W) of a mask, from the header, which must be exact."""
         size = self._size(buffer)
         return (*size, 3) if self._channels == 3 else size
 
     def _size(self, buffer: base.Buffer) -> tuple[int, int]:
-        """Height and width in px, once header and size are exactly those of a file of that size."""
+        """Return height and width in px, after checking the header and the size of the file."""
         height, width = 0, 0
         if len(buffer) >= self._start:
             width, height = struct.unpack_from("<ii", buffer, 18)
         expected = self._start + height * self._row_bytes(width)
         if height < 1 or width < 1 or not len(buffer) == expected < _MOST_BYTES:
             raise CorruptRecord(
-                f"field {self.field.name!r}: {len(buffer)} bytes are no BMP of {width}x{height} px, expected "
+                f"field {self.field.name!r}: {len(buffer)} bytes are not a BMP of {width}x{height} px, expected "
                 f"{expected}; pack again from the source"
             )
         if buffer[: self._start] != self._head(height, width):
@@ -127,7 +129,7 @@ class Codec(base.Codec):
         return (width * self._channels + 3) // 4 * 4
 
     def _head(self, height: int, width: int) -> bytes:
-        """Everything before the pixels; where the numbers do not fit the header, the size is refused anyway."""
+        """Return everything before the pixels, or nothing for a size that is refused anyway."""
         pixel_bytes = height * self._row_bytes(width)
         file_bytes = self._start + pixel_bytes
         if max(file_bytes, height, width) >= _MOST_BYTES:

@@ -1,13 +1,11 @@
-"""jpeg:Q, jpeg:Q:444: lossy JPEG of quality Q, 1-100, 95 if not given; a baseline file with restart markers.
+"""jpeg:Q, jpeg:Q:444: lossy JPEG of quality Q, 1-100, default 95; a baseline file with restart markers.
 
-Up to quality 95 chroma is halved in both directions (4:2:0); above, where that would limit the quality, it is whole
-(4:4:4). `:444` keeps it whole at any quality. Measured on photographs of 256 px: at 95 4:2:0 has 38.8 dB and decodes in
-0.53 ms, 4:4:4 has 41.7 dB and takes 0.74 ms; at 100 it is 41.8 dB against 51.6 dB.
-Restart intervals let a reader that needs a part of the image cut the rest away before decoding: an interval is a
-whole fraction of a row of MCUs (16 x 16 px, 8 x 8 with 4:4:4), see `_interval`. How long each one is stands in an APP11
-segment, laid out in packer.images.restart_interval_table. On photographs of 500 px at quality 90 the markers make a
-file 3.1 % larger and the table 1.5 %.
-What is decoded may be any image file: one that was lossless may have been kept so inside a jpeg field.
+Up to quality 95, chroma is halved in both directions (4:2:0). Above 95, that would limit the quality, so chroma is
+complete (4:4:4). `:444` keeps it complete at any quality.
+With restart intervals, a reader of a part of the image skips the rest before decoding. An interval is a fraction of a
+row of MCUs (16 x 16 px, or 8 x 8 with 4:4:4), see `_interval`. An APP11 segment contains their lengths; see
+packer.images.restart_interval_table.
+Any image file can be decoded, because a lossless image may have been kept unchanged in a jpeg field.
 """
 
 import math
@@ -28,16 +26,16 @@ from packer.system.exact_casts import form
 
 _DEFAULT_ARGUMENT = "95"
 _ARGUMENT = re.compile(r"([0-9]{1,3})(:444)?")
-_HALVED_CHROMA = 95  # the highest quality with it, unless 444 is asked for
+_HALVED_CHROMA = 95  # the highest quality with halved chroma
 _CHROMA_420, _CHROMA_444 = cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444
-# us that a restart marker takes to decode, and an MCU of 6 or 3 blocks, on an Intel Xeon
+# time to decode a restart marker, and an MCU of 6 or 3 blocks
 _MARKER_US, _MCU_US = 0.34, {16: 1.0, 8: 0.38}
 _CROP = 0.64  # of the width: the mean crop of RandomResizedCrop(scale=(0.08, 1))
 _LONGEST_PX = 65_500  # JPEG_MAX_DIMENSION of libjpeg
 
 
 class Codec(base.Codec):
-    """See the module and packer.codecs.base."""
+    """See packer.codecs.base."""
 
     kinds = ("image",)
     any_image = True
@@ -58,18 +56,18 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """uint8, and (H, W, 3) of any size where the field has no shape."""
+        """Set uint8, and (H, W, 3) of any size if the field has no shape."""
         return replace(field, dtype="uint8", shape=field.shape or (None, None, 3))
 
     @classmethod
     def suffixes_of(cls, field: Field, value: base.Buffer) -> tuple[str, ...]:
-        """Those of a JPEG, or of the format that a lossless image was kept in."""
+        """Return the suffixes of a JPEG, or of the format of a lossless image that was kept."""
         return file_suffixes(value)
 
     def encode(self, value: Any) -> bytes:
-        """A baseline JFIF file of a uint8 (H, W, 3) RGB array; raises InvalidRequest for anything else.
+        """Return a baseline JFIF file of a uint8 (H, W, 3) RGB array; raises InvalidRequest for anything else.
 
-        There is no EXIF in it, and one APP segment beside JFIF's: the table of its restart intervals.
+        It has no EXIF, and one APP segment besides that of JFIF: the table of its restart intervals.
         """
         name = self.field.name
         if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 3 or value.shape[2] != 3:
@@ -97,7 +95,7 @@ class Codec(base.Codec):
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """uint8 (H, W, 3), RGB."""
+        """Return uint8 (H, W, 3), RGB."""
         return self.pixels(buffer, view, out, header=header)
 
     def check(self, buffer: base.Buffer) -> None:
@@ -105,10 +103,10 @@ class Codec(base.Codec):
 
 
 def _interval(row: int, mcu_px: int) -> int:
-    """MCUs between restart markers: a divisor, from 2 on, of a row's MCUs, so that no interval crosses two rows.
+    """Return the MCUs between restart markers: a divisor of a row's MCUs, at least 2, so that intervals end with rows.
 
-    In each row of MCUs a crop takes about one interval more than it shows, and a marker for every interval: T MCUs and
-    crop / T markers take least time together where T is sqrt(crop * marker / MCU). The nearest divisor is taken.
+    In each row, a crop decodes about one extra interval, and a marker for every interval. With T MCUs per interval,
+    that is T MCUs and crop / T markers. The nearest divisor to the optimal T, sqrt(crop * marker / MCU), is used.
     """
     best = math.sqrt(_CROP * row * _MARKER_US / _MCU_US[mcu_px])
     divisors = [count for count in range(2, row + 1) if row % count == 0]

@@ -6,24 +6,19 @@ from typing import Any
 from packer.codecs import base
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import View
-from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
+from packer.images import Header
 from packer.layouts.json_text import json_value
-from packer.schema import Field
 
 
 class Codec(base.Codec):
-    """See the module and packer.codecs.base."""
+    """See packer.codecs.base."""
 
     kinds = ("json",)
+    takes_argument = False
     suffixes = (".json",)
 
-    def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
-        super().__init__(field, options)
-        if self.argument is not None:
-            raise InvalidRequest(f"field {field.name!r}: codec 'json' takes no argument, found {self.argument!r}")
-
     def encode(self, value: Any) -> bytes:
-        """The value as JSON; raises BadInput for one that would not come back equal (tuples, NaN, keys not str)."""
+        """Return the value as JSON; raises BadInput for one that JSON changes (tuples, NaN, keys not str)."""
         try:
             text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
             data = text.encode("utf-8", "surrogateescape")
@@ -37,7 +32,7 @@ class Codec(base.Codec):
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """The value; raises CorruptRecord for what is not JSON, repeats a key or has NaN or infinity."""
+        """Return the value; raises CorruptRecord for text that is not JSON, repeats a key or has NaN or infinity."""
         if view is not None or out is not None:
             raise InvalidRequest(f"field {self.field.name!r}: json has no pixels; ask without a view and without out")
         try:

@@ -1,6 +1,6 @@
 """npy: a depth or a mask as a NumPy array file, exactly, in its own dtype.
 
-Layout: numpy/lib/format.py, version 1.0, little-endian, C order. Nothing in it is evaluated when it is read.
+Layout: numpy/lib/format.py, version 1.0, little-endian, C order. The header is read without evaluating it.
 """
 
 from dataclasses import replace
@@ -18,27 +18,24 @@ from packer.system.exact_casts import form
 
 
 class Codec(base.Codec):
-    """See the module and packer.codecs.base."""
+    """See packer.codecs.base."""
 
     kinds = ("depth", "mask")
+    takes_argument = False
     suffixes = (".npy",)
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(field, options)
-        if self.argument is not None:
-            raise InvalidRequest(f"field {field.name!r}: codec 'npy' takes no argument, found {self.argument!r}")
         self._dtype = self.complete(field).dtype
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """A shape of any size where the field has none; a mask without a dtype is uint8, each depth has its own."""
+        """Set a shape of any size if the field has none, and uint8 for a mask without a dtype."""
         dtype = "uint8" if field.kind == "mask" and field.dtype is None else field.dtype
         return replace(field, dtype=dtype, shape=field.shape or (None, None))
 
     def encode(self, value: Any) -> bytes:
-        """An .npy file of an (H, W) array of numbers, of the field's dtype where it has one; InvalidRequest
-        otherwise.
-        """
+        """Return an .npy file of an (H, W) array of numbers; raises InvalidRequest for another dtype or shape."""
         dtype = self._dtype
         fits = (
             isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.name in (DTYPES if not dtype else [dtype])
@@ -54,14 +51,14 @@ class Codec(base.Codec):
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """(H, W) in the stored dtype; raises DamagedImage, CorruptRecord for another dtype than the field's."""
+        """Return (H, W) in the stored dtype; raises DamagedImage, CorruptRecord for another dtype than the field's."""
         field, found = self.field, self._header(buffer)
         return decode(
             buffer, field.kind, wide=field.is_wide_mask, view=view, invalid=field.invalid, header=found, out=out
         )
 
     def shape(self, buffer: base.Buffer) -> Shape:
-        """(H, W), from the file's header."""
+        """Return (H, W), from the file's header."""
         found = self._header(buffer)
         return found.height, found.width
 

@@ -14,14 +14,13 @@ from packer.system.exact_casts import cast_exactly, deliver, read_numbers
 
 
 class Codec(base.Codec):
-    """See the module and packer.codecs.base."""
+    """See packer.codecs.base."""
 
     kinds = ("number",)
+    takes_argument = False
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(field, options)
-        if self.argument is not None:
-            raise InvalidRequest(f"field {field.name!r}: codec 'number' takes no argument, found {self.argument!r}")
         if field.dtype is None or field.shape is None or None in field.shape:
             raise InvalidRequest(
                 f"field {field.name!r}: codec 'number' needs a dtype and a fixed shape; use codec raw or json"
@@ -31,16 +30,16 @@ class Codec(base.Codec):
         self._size_bytes = math.prod(self._shape) * self._dtype.itemsize
         is_whole = self._dtype.kind in "iu" and not self._shape
         bounds = np.iinfo(self._dtype) if is_whole else None
-        # the whole numbers that a label may be, which are encoded without an array for each
+        # the whole numbers that are encoded without an array
         self._whole = range(int(bounds.min), int(bounds.max) + 1) if bounds is not None else range(0)
 
     @classmethod
     def fixed_array(cls, field: Field) -> FixedArray | None:
-        """The field's own dtype and shape."""
+        """Return the field's dtype and shape."""
         return base.array_of(field)
 
     def encode(self, value: Any) -> bytes:
-        """The number's bytes; raises BadInput for a value that the field's dtype or shape cannot hold exactly."""
+        """Return the number's bytes; raises BadInput unless the value fits the field's dtype and shape exactly."""
         if isinstance(value, (int, np.integer)) and (number := int(value)) in self._whole:
             return number.to_bytes(self._size_bytes, "little", signed=self._whole.start < 0)
         given = cast_exactly(value, self._dtype)
@@ -51,7 +50,7 @@ class Codec(base.Codec):
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """A Python int, float or bool for shape (), else an array; raises CorruptRecord for another number of bytes."""
+        """Return a Python int, float or bool for shape (), else an array; raises CorruptRecord for another size."""
         if view is not None:
             raise InvalidRequest(f"field {self.field.name!r}: a number has no pixels; ask without a view")
         if len(buffer) != self._size_bytes:
@@ -65,5 +64,5 @@ class Codec(base.Codec):
         return deliver(value.astype(self._dtype, copy=False), out=out)
 
     def shape(self, buffer: base.Buffer) -> Shape:
-        """The field's shape."""
+        """Return the field's shape."""
         return self._shape

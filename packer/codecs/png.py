@@ -1,4 +1,4 @@
-"""png: lossless PNG; 8 bit images, 8 or 16 bit masks and depth. What PNG cannot hold exactly is refused."""
+"""png: lossless PNG; 8 bit images, 8 or 16 bit masks and depth. Values that PNG cannot hold exactly are refused."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,16 +18,15 @@ _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "de
 
 
 class Codec(base.Codec):
-    """See the module and packer.codecs.base."""
+    """See packer.codecs.base."""
 
     kinds = PIXEL_KINDS
+    takes_argument = False
     suffixes = (".png",)
     any_image = True
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(field, options)
-        if self.argument is not None:
-            raise InvalidRequest(f"field {field.name!r}: codec 'png' takes no argument, found {self.argument!r}")
         if field.dtype is not None and field.dtype not in _DTYPES[field.kind]:
             raise InvalidRequest(
                 f"field {field.name!r}: codec 'png' holds a {field.kind} as {' or '.join(_DTYPES[field.kind])}, "
@@ -36,13 +35,14 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """uint8 for an image, and for a mask without a dtype; a shape of any size where the field has none."""
+        """Set uint8 for an image, and for a mask without a dtype; and a shape of any size if the field has none."""
         dtype = "uint8" if field.kind == "image" or (field.kind == "mask" and field.dtype is None) else field.dtype
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
     def encode(self, value: Any) -> bytes:
-        """A PNG file of uint8 (H, W, 3) RGB, or of a mask or depth in uint8 or uint16 (H, W), as the field has it;
-        InvalidRequest for anything else.
+        """Return a PNG file of uint8 (H, W, 3) RGB, or of a mask or depth in uint8 or uint16 (H, W).
+
+        Raises InvalidRequest for anything else, and for another dtype than the field's.
         """
         field = self.field
         allowed = (field.dtype,) if field.dtype else _DTYPES[field.kind]
@@ -61,5 +61,5 @@ class Codec(base.Codec):
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """The pixels in the dtype that was encoded."""
+        """Return the pixels in the encoded dtype."""
         return self.pixels(buffer, view, out, header=header)

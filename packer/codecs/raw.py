@@ -1,8 +1,7 @@
-"""raw or raw:DTYPE: an array's numbers, little-endian, C order; the dtype is the field's unless one is asked for.
+"""raw or raw:DTYPE: an array's numbers, little-endian, C order, in the field's dtype or that of the argument.
 
-Layout: where the shape is fixed, or only its first length differs between samples, the numbers alone; otherwise, before
-them, one uint32 per dimension: the lengths. `raw:float16` on a float32 depth rounds, since that was asked for; nothing
-else is ever narrowed.
+Layout: only the numbers, if the shape is fixed or only its first length varies between samples. Otherwise, one uint32
+per dimension precedes them: the lengths. `raw:float16` rounds a float32 depth; other values are never narrowed.
 """
 
 import math
@@ -26,7 +25,7 @@ _MAX_BYTES = 1 << 62
 
 
 class Codec(base.Codec):
-    """See the module and packer.codecs.base."""
+    """See packer.codecs.base."""
 
     kinds = (*PIXEL_KINDS, "points", "boxes", "number")
 
@@ -47,44 +46,42 @@ class Codec(base.Codec):
         self._shape = shape
         row = math.prod(length for length in shape[1:] if length is not None)
         self._row_bytes = row * self._dtype.itemsize
-        # of a value of a fixed shape; the length is then all that there is to check, for every sample read
+        # for a fixed shape, only the length of a value must be checked
         self._fixed: tuple[int, ...] | None = None if None in shape else tuple(length or 0 for length in shape)
         self._fixed_bytes = math.prod(self._fixed or ()) * self._dtype.itemsize
         self._bare = None not in shape or (shape[0] is None and None not in shape[1:] and row > 0)
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """The dtype that was asked for, else the kind's; the shape of images and boxes where the field has none."""
+        """Set the dtype of the argument, or that of the kind; and the shape of images and boxes without one."""
         dtype = field.codec_argument or field.dtype or _DTYPES.get(field.kind)
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
     @classmethod
     def fixed_array(cls, field: Field) -> FixedArray | None:
-        """The dtype that was asked for, else the field's, and its shape where no length differs between samples."""
+        """Return the dtype of the argument or the field, and the shape if no length varies between samples."""
         return base.array_of(field)
 
     @classmethod
     def list_dtype(cls, field: Field) -> str | None:
-        """The dtype that was asked for, else the field's, where it has one dimension, whose length is open."""
+        """Return the dtype of the argument or the field if it has one dimension of any length."""
         described = cls.complete(field)
         return described.dtype if described.shape == (None,) else None
 
     def encode(self, value: Any) -> bytes:
-        """The numbers of an array; raises InvalidRequest for a dtype, BadInput for a shape or a value that does not
-        fit.
-        """
+        """Return the numbers of an array; raises InvalidRequest for its dtype, BadInput for its shape or a value."""
         given = self._cast(value)
         fits = len(given.shape) == len(self._shape)
         fits = fits and all(want in (None, have) for want, have in zip(self._shape, given.shape, strict=True))
         if not fits or max(given.shape, default=0) >= 1 << 32:
-            raise BadInput(f"value has shape {given.shape}, expected {self._shape}; where None stands any length does")
+            raise BadInput(f"value has shape {given.shape}, expected {self._shape}; None allows any length")
         lengths = b"" if self._bare else np.asarray(given.shape, _LENGTH).tobytes()
         return lengths + given.astype(self._dtype.newbyteorder("<"), copy=False).tobytes()
 
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """The array, with the dtype that is stored; raises CorruptRecord unless the number of bytes is exact."""
+        """Return the array in the stored dtype; raises CorruptRecord unless the number of bytes is exact."""
         field, shape = self.field, self.shape(buffer)
         values = self._values(buffer, shape)
         values = values.astype(self._dtype, copy=False)  # bytes are swapped on a big-endian machine
@@ -93,7 +90,7 @@ class Codec(base.Codec):
         return values.copy() if out is None else deliver(values, out=out)
 
     def in_place(self, buffer: base.Buffer) -> base.Pixels | None:
-        """The numbers as they are, on a machine that stores them so."""
+        """Return the numbers in the buffer, on a little-endian machine."""
         values = self._values(buffer, self.shape(buffer))
         return values if values.dtype.isnative else None
 
@@ -102,7 +99,7 @@ class Codec(base.Codec):
         return read_numbers(buffer, self._dtype, offset=offset).reshape(shape)
 
     def shape(self, buffer: base.Buffer) -> tuple[int, ...]:
-        """The array's shape, from the number of bytes or the lengths before them; raises CorruptRecord."""
+        """Return the array's shape, from the number of bytes or the stored lengths; raises CorruptRecord."""
         found = len(buffer)
         if self._fixed is not None and found == self._fixed_bytes:
             return self._fixed
@@ -128,7 +125,7 @@ class Codec(base.Codec):
             )
 
     def _cast(self, value: Any) -> np.ndarray[Any, Any]:
-        """The value in the stored dtype: as it is, rounded where that was asked for, or refused."""
+        """Return the value in the stored dtype, rounded if the argument requires it; raises InvalidRequest."""
         is_array = isinstance(value, np.ndarray)
         if self.argument is not None and is_array and value.dtype.kind == self._dtype.kind == "f":
             return round_floats(value, self._dtype)

@@ -1,27 +1,22 @@
-"""text: str as UTF-8. Lone surrogates stand for bytes that are no UTF-8, so that any file name comes back as it was."""
+"""text: str as UTF-8. Lone surrogates are bytes that are not UTF-8, so that any file name is restored."""
 
 from typing import Any
 
 from packer.codecs import base
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
-from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
-from packer.schema import Field
+from packer.images import Header
 
 
 class Codec(base.Codec):
-    """See the module and packer.codecs.base."""
+    """See packer.codecs.base."""
 
     kinds = ("text",)
-    verbatim = True  # it is UTF-8 in the file too
-
-    def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
-        super().__init__(field, options)
-        if self.argument is not None:
-            raise InvalidRequest(f"field {field.name!r}: codec 'text' takes no argument, found {self.argument!r}")
+    takes_argument = False
+    verbatim = True  # the file is UTF-8 too
 
     def encode(self, value: Any) -> bytes:
-        """UTF-8, with surrogateescape (PEP 383); raises BadInput for surrogates that stand for no byte."""
+        """Return UTF-8, with surrogateescape (PEP 383); raises BadInput for other surrogates."""
         if not isinstance(value, str):
             raise InvalidRequest(f"field {self.field.name!r}: codec 'text' holds str, found {type(value).__name__}")
         try:
@@ -35,7 +30,7 @@ class Codec(base.Codec):
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """The str; every sequence of bytes is one."""
+        """Return the str; every sequence of bytes is valid."""
         if view is not None or out is not None:
             raise InvalidRequest(f"field {self.field.name!r}: text has no pixels; ask without a view and without out")
         return str(buffer, "utf-8", "surrogateescape")

@@ -1,16 +1,20 @@
 """ycc420: planar YCbCr 4:2:0, JFIF full range: a JPEG after decoding, 1.5 bytes a pixel; read without a decoder.
 
-The planes of a 4:2:0 JPEG are kept as they are in the file, to the bit; of another image luma is whole, and each
-chroma sample the mean of 2x2 pixels. That is all that is lost, and only where it is asked for: --codec image=ycc420.
-What is read is within 2 gray levels of what libjpeg makes of the same JPEG. A crop is cut out of the planes, and each
-of them scaled to the size of the output: see packer.images.planar_420.
+The planes of a 4:2:0 JPEG are stored unchanged. For another image, luma is complete, and each chroma sample is the mean
+of 2x2 pixels. The codec must be requested, because this loses chroma: --codec image=ycc420. Decoded pixels are within 2
+gray levels of libjpeg's. A crop is cut from the planes, which are then scaled to the output: packer.images.planar_420.
 
-Layout: a YUV4MPEG2 file of one frame (yuv4mpeg(5) of mjpegtools), which FFmpeg, mpv and VLC open:
-    0   "YUV4MPEG2 W00500 H00375 F1:1 Ip A1:1 C420jpeg XCOLORRANGE=FULL\\nFRAME\\n", width and height in five digits;
-        of a gray image "Cmono XY" in place of "C420jpeg": as long, since readers pass over what begins with X
-    69  Y, uint8 [H, W]
-        Cb, uint8 [ceil(H / 2), ceil(W / 2)], then Cr; both absent of a gray image
-Only this form is decoded: what differs in any byte of the header is no value of this codec.
+Layout: a YUV4MPEG2 file of one frame, which FFmpeg, mpv and VLC open:
+
+| offset | content                                                                                                    |
+|--------|------------------------------------------------------------------------------------------------------------|
+| 0      | "YUV4MPEG2 W00500 H00375 F1:1 Ip A1:1 C420jpeg XCOLORRANGE=FULL\\nFRAME\\n", both lengths in 5 digits       |
+|        | A gray image has "Cmono XY" instead of "C420jpeg", of equal length: readers skip words that begin with X   |
+| 69     | Y, uint8 [H, W]                                                                                            |
+| then   | Cb, uint8 [ceil(H / 2), ceil(W / 2)], then Cr; both are absent in a gray image                             |
+
+A value with any other header is refused.
+Source: yuv4mpeg(5) of mjpegtools.
 """
 
 from dataclasses import replace
@@ -36,9 +40,10 @@ _LONGEST_PX = 99_999
 
 
 class Codec(base.Codec):
-    """See the module and packer.codecs.base."""
+    """See packer.codecs.base."""
 
     kinds = ("image",)
+    takes_argument = False
     suffixes = (".y4m",)
     image_suffix = ".png"
     lossy = True
@@ -46,18 +51,16 @@ class Codec(base.Codec):
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(field, options)
-        if self.argument is not None:
-            raise InvalidRequest(f"field {field.name!r}: codec 'ycc420' takes no argument, found {self.argument!r}")
         if field.dtype not in (None, "uint8"):
             raise InvalidRequest(f"field {field.name!r}: codec 'ycc420' holds uint8, not {field.dtype}; use codec raw")
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """uint8, and (H, W, 3) of any size where the field has no shape."""
+        """Set uint8, and (H, W, 3) of any size if the field has no shape."""
         return replace(field, dtype="uint8", shape=field.shape or (None, None, 3))
 
     def encode(self, value: Any) -> bytes:
-        """The planes of a uint8 (H, W, 3) RGB array; raises InvalidRequest for anything else."""
+        """Return the planes of a uint8 (H, W, 3) RGB array; raises InvalidRequest for anything else."""
         if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 3 or value.shape[2] != 3:
             raise InvalidRequest(
                 f"field {self.field.name!r}: codec 'ycc420' holds uint8 (H, W, 3), found {form(value)}"
@@ -68,14 +71,14 @@ class Codec(base.Codec):
         return _file(planes_of(np.ascontiguousarray(value)))
 
     def encode_file(self, file: base.Buffer, header: Header) -> bytes | None:
-        """The planes of a 4:2:0 JPEG as they are in the file; None for any other, whose pixels are encoded."""
+        """Return the planes of a 4:2:0 JPEG, or None to encode the pixels of another file."""
         planes = jpeg_planes(file, header)
         return _file(planes) if planes is not None else None
 
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """uint8 (H, W, 3) RGB; raises CorruptRecord for anything but what `encode` gives."""
+        """Return uint8 (H, W, 3) RGB; raises CorruptRecord unless `encode` made the value."""
         height, width, is_gray = self._layout(buffer)
         values = np.frombuffer(buffer, np.uint8)
         middle = _START + height * width
@@ -90,24 +93,24 @@ class Codec(base.Codec):
         return through_view(planes, view, out=out)
 
     def shape(self, buffer: base.Buffer) -> Shape:
-        """(H, W, 3), from the header, which must be exact."""
+        """Return (H, W, 3), from the header, which must be exact."""
         height, width, _ = self._layout(buffer)
         return height, width, 3
 
     def as_image(self, buffer: base.Buffer) -> bytes:
-        """A PNG file of what is decoded: image viewers do not open planes."""
+        """Return a PNG file of the pixels, because image viewers do not open planes."""
         done, data = cv2.imencode(".png", cv2.cvtColor(self.decode(buffer), cv2.COLOR_RGB2BGR))
         if not done:
             raise BadInput("OpenCV cannot encode the image as PNG; read it from the pack")
         return data.tobytes()
 
     def _layout(self, buffer: base.Buffer) -> tuple[int, int, bool]:
-        """Height, width and whether it is gray, once header and length are exactly those of such an image."""
+        """Return height, width and whether it is gray, after checking the header and the length."""
         height, width, is_gray, expected = _parsed(bytes(buffer[:_START]))
         wanted = self.field.shape or (None, None)
         if len(buffer) != expected or not expected:
             raise CorruptRecord(
-                f"field {self.field.name!r}: {len(buffer)} bytes are no planes of {width}x{height} px, expected "
+                f"field {self.field.name!r}: {len(buffer)} bytes are not planes of {width}x{height} px, expected "
                 f"{expected or 'the header that was packed'}; pack again from the source"
             )
         if wanted[0] not in (None, height) or wanted[1] not in (None, width):
@@ -120,9 +123,9 @@ class Codec(base.Codec):
 
 @lru_cache(maxsize=4096)
 def _parsed(start: bytes) -> tuple[int, int, bool, int]:
-    """Height, width, whether it is gray, and the length of the whole value; zeros for a header of another form.
+    """Return height, width, whether it is gray, and the length of the value; zeros for another header.
 
-    The images of a set have few sizes: a look into a table, where parsing takes ten times as long.
+    The result is cached, because the images of a set have few sizes.
     """
     width, height = start[_WIDTH], start[_HEIGHT]
     if not (width.isdigit() and height.isdigit() and int(width) and int(height)):

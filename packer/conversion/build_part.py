@@ -128,7 +128,7 @@ def write_part(
     # a second thread reads while samples are written, unless the writer has a thread of its own
     apart = usable_cores() > 1 and not make_writer.has_thread
     with make_writer(spec.pack / name, plan.schema, payload_bytes=payload) as writer:
-        for results in ordered_map(encoded, chunks, threads=spec.threads, apart=apart):
+        for results in ordered_map(encoded, chunks, threads=spec.threads, background=apart):
             for result in results:
                 result_writer.write(result, writer)
             if progress is not None:

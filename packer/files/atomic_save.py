@@ -1,7 +1,7 @@
 """Atomic save: one file (image, page, table, JSON), written under another name, synced and renamed into its place.
 
-So it is there whole or not at all, whenever the process is killed, and no link is followed. The other name is in a work
-folder beside the file, which is locked and removed afterwards (files/work_folder.py).
+The file is complete or absent, whenever the process is killed, and links are not followed. The other name is in a work
+folder next to the file, which is locked and then removed (packer.files.work_folder).
 """
 
 import os
@@ -18,10 +18,15 @@ _SAVED = {_NEW: ANYTHING}
 
 
 def save(path: Path, data: bytes) -> None:
-    """Write `data` to `path`, in one rename: a file or a link that is there is replaced, and nothing else.
+    """Write `data` to `path`, in one rename that replaces an existing file or link.
 
-    /dev/stdout, /dev/fd/N and other devices below /dev are written to. Raises InvalidRequest for a folder and what is
-    no file, Locked where another process saves to the same path, StorageError.
+    /dev/stdout, /dev/fd/N and other devices below /dev are written to.
+
+    Raises:
+        InvalidRequest: The path is a folder.
+        UnsafePath: The path is a device or a FIFO.
+        Locked: Another process saves to the same path.
+        StorageError: The file cannot be written.
     """
     check_savable(path)
     if _is_device(path):
@@ -29,7 +34,7 @@ def save(path: Path, data: bytes) -> None:
             file.write(data)
         return
     with work_folder(path.with_name(f".{path.name}.save"), _SAVED) as work:
-        work.clear()  # of a run that was killed
+        work.clear()  # left by a run that was killed
         try:
             work.write_file(_NEW, data)
             work.replace(_NEW, work.above, path.name)
@@ -38,13 +43,13 @@ def save(path: Path, data: bytes) -> None:
 
 
 def check_savable(path: Path) -> None:
-    """Raise InvalidRequest where `path` is a folder, or something that is no file: before any work."""
+    """Raise the errors of `save` for a path that is not a file, before any work."""
     if _is_device(path):
         return
     if not path.name:
         raise InvalidRequest(f"{path}: expected a file to write, found a folder; choose another name")
     if not path.parent.is_dir():
-        return  # opening it says why
+        return  # opening it raises the error
     with FolderHandle.at(path.parent) as folder:
         status = folder.status(path.name)
     if status is not None and stat.S_ISDIR(status.st_mode):
@@ -54,6 +59,6 @@ def check_savable(path: Path) -> None:
 
 
 def _is_device(path: Path) -> bool:
-    """Whether it is a device or an open file by its number; /dev/shm is a folder like any other."""
+    """Return True for a device, or an open file by its number; /dev/shm is an ordinary folder."""
     absolute = os.path.abspath(path)
     return os.path.dirname(absolute) == "/dev" or absolute.startswith(("/dev/fd/", "/proc/"))

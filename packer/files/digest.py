@@ -1,11 +1,15 @@
 """Digest: size and sha256 of a file, and of a part, which is one file or a folder of files.
 
-A folder's size is that of all files in it. Its sha256 is that of one record for everything in it: files of a folder
-before the folders in it, each sorted by the bytes of its name; with the path relative to the part:
-    a file     path, NUL, its size in decimal, NUL, the 32 bytes of the sha256 of its content
-    a folder   path, "/", NUL
-So it depends on names, sizes and contents alone, and not on the order in which a disk lists them.
-Links and devices are refused, and nothing is looked at that does not lie beneath the part.
+A folder's size is the size of all files in it. Its sha256 covers one record for each entry, with the path relative to
+the part. Files of a folder precede the folders in it, each sorted by the bytes of the name:
+
+| entry  | record                                                                                    |
+|--------|-------------------------------------------------------------------------------------------|
+| file   | path, NUL, its size in decimal, NUL, the 32 bytes of the sha256 of its content            |
+| folder | path, "/", NUL                                                                            |
+
+So the digest depends only on names, sizes and contents. Links and devices are refused, and only files beneath the part
+are opened.
 """
 
 import hashlib
@@ -24,13 +28,13 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def file_bytes(path: Path) -> int:
-    """The size of a file of a pack; raises CorruptPack, StorageError."""
+    """Return the size of a file of a pack; raises CorruptPack, StorageError."""
     with open_file(path) as file:
         return os.fstat(file.fileno()).st_size
 
 
 def file_sha256(path: Path) -> str:
-    """The sha256 of a file of a pack, in hex; raises CorruptPack, StorageError."""
+    """Return the sha256 of a file of a pack, in hex; raises CorruptPack, StorageError."""
     digest = hashlib.sha256()
     with open_file(path) as file, failing(path, "read"):
         while block := file.read(1 << 20):
@@ -39,9 +43,11 @@ def file_sha256(path: Path) -> str:
 
 
 def part_bytes(path: Path, *, without: Container[bytes] = ()) -> int:
-    """Bytes of a part, or of all files in it; raises CorruptPack, StorageError.
+    """Return the size of a part, or of all files in it; raises CorruptPack, StorageError.
 
-    without: relative paths that do not count in a part that is a folder.
+    Args:
+        path: The part.
+        without: Relative paths to ignore in a part that is a folder.
     """
     with failing(path, "read"):
         status = os.stat(path, follow_symlinks=False)
@@ -51,10 +57,12 @@ def part_bytes(path: Path, *, without: Container[bytes] = ()) -> int:
 
 
 def part_sha256(path: Path, *, most_bytes: int | None = None, without: Container[bytes] = ()) -> str:
-    """The sha256 of a part as the manifest has it, in hex; raises CorruptPack, StorageError.
+    """Return the sha256 of a part in hex, as in the manifest; raises CorruptPack, StorageError.
 
-    without: as of `part_bytes`. most_bytes: what the manifest says that it has; where there is more, CorruptPack is
-    raised before that is read.
+    Args:
+        path: The part.
+        most_bytes: Size in the manifest. CorruptPack is raised before more than this is read.
+        without: Relative paths to ignore in a part that is a folder.
     """
     with failing(path, "read"):
         status = os.stat(path, follow_symlinks=False)
@@ -78,21 +86,21 @@ def part_sha256(path: Path, *, most_bytes: int | None = None, without: Container
 
 def _check_size(path: Path, left: int) -> None:
     if left < 0:
-        raise CorruptPack(f"{path}: damaged part: it has more bytes than the manifest says; copy or pack it again")
+        raise CorruptPack(f"{path}: damaged part: it has more bytes than the manifest states; copy or pack it again")
 
 
 class FolderDigest:
-    """The sha256 of a part that is a folder, of what is in it in the digest's order."""
+    """The sha256 of a part that is a folder; entries are added in the digest's order."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
 
     def add_folder(self, name: bytes) -> None:
-        """A folder in it, by its relative path."""
+        """Add a folder by its relative path."""
         self._hash.update(name + b"/\0")
 
     def add_file(self, name: bytes, size: int, sha256: bytes) -> None:
-        """A file by its relative path, size and the 32 bytes of the sha256 of its content."""
+        """Add a file by its relative path, size and the 32 bytes of the sha256 of its content."""
         self._hash.update(b"%s\0%d\0" % (name, size) + sha256)
 
     def hexdigest(self) -> str:
@@ -100,9 +108,9 @@ class FolderDigest:
 
 
 def entries(path: Path) -> Iterator[tuple[bytes, int | None]]:
-    """Relative path and size of everything in a part that is a folder, in the digest's order; None for a folder.
+    """Yield the relative path and size of every entry of a part that is a folder, in the digest's order.
 
-    Raises CorruptPack for a link or a device, StorageError.
+    The size of a folder is None. Raises CorruptPack for a link or a device, StorageError.
     """
     with opened_folder(path) as root:
         yield from _entries(path, root)
@@ -110,7 +118,7 @@ def entries(path: Path) -> Iterator[tuple[bytes, int | None]]:
 
 @contextmanager
 def opened_folder(path: Path) -> Iterator[int]:
-    """A descriptor of a part that is a folder, inside the block; raises StorageError."""
+    """Open a part that is a folder for the block; raises StorageError."""
     with failing(path, "open"):
         descriptor = os.open(path, _FOLDER)
     try:

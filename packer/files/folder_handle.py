@@ -1,10 +1,9 @@
 """Folder handle: an open folder, held by its descriptor; makes, renames and removes names in it.
 
-All of it is relative to the descriptor, never by a path. So nothing that is swapped for a link meanwhile, in the folder
-or above it, leads a write or a removal elsewhere. Links that lie in the folder are removed themselves, and never
-followed.
+All calls are relative to the descriptor. So a link that replaces a folder meanwhile cannot lead a write or a removal
+elsewhere. Links in the folder are removed themselves, and never followed.
 
-An fsync that fails is never tried again (the kernel may have dropped the dirty pages): it raises StorageError.
+A failed fsync is never repeated, because the kernel may have dropped the dirty pages; it raises StorageError.
 """
 
 import ctypes
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from packer.errors import PackerError, PackExists, UnsafePath
+from packer.files.fsync import syncfs
 from packer.files.storage_errors import failing
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -28,21 +28,21 @@ _RENAME_NOREPLACE = 1  # linux/fs.h
 _RENAME_EXCHANGE = 2
 _UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 _DESCRIPTORS = "/proc/self/fd"
-_REMOVALS = 100  # of a folder into which another process still writes
-_ASIDE = ".old"  # after a name: where `swap` puts what was there, on a system without an atomic exchange
+_REMOVALS = 100  # attempts, while another process still writes into the folder
+_ASIDE = ".old"  # suffix of the old folder in `swap`, without an atomic exchange
 
 
 class FolderHandle:
-    """An open folder; `path` is for messages, and where it was found."""
+    """An open folder; `path` is its path when it was opened, for messages."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
-        """Takes the descriptor over."""
+        """Take over the descriptor."""
         self.path = path
         self.descriptor = descriptor
 
     @classmethod
     def at(cls, path: Path) -> "FolderHandle":
-        """The folder at a path that the user named: links in it are followed. Raises StorageError."""
+        """Open the folder at a path of the user, following links; raises StorageError."""
         with failing(path, "open the folder"):
             return cls(path, os.open(path, _FOLDER))
 
@@ -53,20 +53,20 @@ class FolderHandle:
         self.close()
 
     def close(self) -> None:
-        """Give the descriptor back; may be called twice."""
+        """Close the descriptor; may be called twice."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
         self.descriptor = -1
 
-    # ---- what is in it
+    # ---- content
 
     def names(self) -> list[str]:
-        """The names of all that is in it, sorted; raises StorageError."""
+        """Return the names in the folder, sorted; raises StorageError."""
         with failing(self.path, "list the folder"):
             return sorted(os.listdir(self.descriptor))
 
     def status(self, name: str) -> os.stat_result | None:
-        """Of what has that name, a link itself; None where nothing has. Raises StorageError."""
+        """Return the status of a name, without following a link, or None if it is absent; raises StorageError."""
         with failing(self.path / name, "ask for it"):
             try:
                 return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
@@ -74,23 +74,23 @@ class FolderHandle:
                 return None
 
     def folder(self, name: str) -> "FolderHandle":
-        """A folder in it, open; the caller closes it. Raises UnsafePath for a link or a file, StorageError."""
+        """Open a folder in it; the caller closes it. Raises UnsafePath for a link or a file, StorageError."""
         path = self.path / name
         with failing(path, "open the folder"):
             return FolderHandle(path, open_real_folder(path, name, within=self.descriptor))
 
     @property
     def inside(self) -> Path:
-        """A path of the folder through its descriptor, for libraries that want paths; the plain one without /proc.
+        """A path through the descriptor, for libraries that require paths; the plain path without /proc.
 
-        It is good as long as the folder is open, in this process.
+        It is valid in this process while the folder is open.
         """
         through = Path(f"/proc/self/fd/{self.descriptor}")
         return through if through.exists() else self.path
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Inside the block errors of packer say `path` where they would say `inside`."""
+        """Replace `inside` by `path` in errors of packer that the block raises."""
         inside = re.compile(rf"{re.escape(str(self.inside))}(?![0-9])")
         try:
             yield
@@ -103,13 +103,13 @@ class FolderHandle:
     # ---- making
 
     def make_folder(self, name: str) -> "FolderHandle":
-        """A folder in it, open, made where it is not there; the caller closes it. Raises as `folder` does."""
+        """Open a folder in it, made if it is absent; the caller closes it. Raises the errors of `folder`."""
         with failing(self.path / name, "make the folder"), suppress(FileExistsError):
             os.mkdir(name, dir_fd=self.descriptor)
         return self.folder(name)
 
     def write_file(self, name: str, data: bytes) -> None:
-        """A new file, synced; raises StorageError."""
+        """Write and sync a new file; raises StorageError."""
         with failing(self.path / name, "write"):
             descriptor = os.open(name, _NEW_FILE, 0o666, dir_fd=self.descriptor)
             with os.fdopen(descriptor, "wb") as file:
@@ -118,16 +118,14 @@ class FolderHandle:
                 os.fsync(descriptor)
 
     def read_file(self, name: str) -> bytes:
-        """The content of a file, nothing where it is not there; raises UnsafePath, StorageError."""
+        """Return the content of a file, empty if it is absent; raises UnsafePath, StorageError."""
         if self.status(name) is None:
             return b""
         with self._plain_file(name) as file, failing(self.path / name, "read"):
             return file.read() or b""
 
     def _plain_file(self, name: str) -> BinaryIO:
-        """A file of one name, open to be read; raises UnsafePath for a link, of either kind, and anything else, and
-        StorageError.
-        """
+        """Open a regular file that has one name, for reading; raises UnsafePath for links and others, StorageError."""
         path = self.path / name
         with failing(path, "open"):
             try:
@@ -142,12 +140,12 @@ class FolderHandle:
         os.close(descriptor)
         raise _foreign(path, "a file", "a hard link, a folder or a device")
 
-    # ---- files without a name, until they are whole
+    # ---- files without a name, until they are complete
 
     def new_unnamed_file(self) -> int | None:
-        """A new file without a name, open for reading and writing: it ends with the descriptor unless it is linked.
+        """Make a file without a name, open for reading and writing; it ends with the descriptor unless it is linked.
 
-        None where the file system or the system has none, or no /proc to give one a name. Raises StorageError.
+        Return None if the system or the file system does not support it, or without /proc. Raises StorageError.
         """
         flag = getattr(os, "O_TMPFILE", None)
         if flag is None or not os.path.isdir(_DESCRIPTORS):
@@ -161,7 +159,7 @@ class FolderHandle:
                 raise
 
     def new_named_file(self, name: str) -> int:
-        """A new file in the place of what may have that name, open for reading and writing; raises StorageError."""
+        """Make a file, open for reading and writing, and replace what has its name; raises StorageError."""
         self.remove(name)
         with failing(self.path / name, "make a file"):
             return os.open(
@@ -169,12 +167,12 @@ class FolderHandle:
             )
 
     def sync_file(self, descriptor: int) -> None:
-        """fdatasync of an open file that was made in it; raises StorageError."""
+        """Call fdatasync for an open file that was made in the folder; raises StorageError."""
         with failing(self.path, "sync a file to disk"):
             os.fdatasync(descriptor)
 
     def link_unnamed_file(self, descriptor: int, target: "FolderHandle", name: str) -> bool:
-        """Give a file without a name this one in `target`; False where it is taken. Raises StorageError."""
+        """Give an unnamed file a name in `target`; return False if it is taken. Raises StorageError."""
         with failing(target.path / name, "give the finished file its name"):
             try:
                 os.link(f"{_DESCRIPTORS}/{descriptor}", name, dst_dir_fd=target.descriptor, follow_symlinks=True)
@@ -185,39 +183,35 @@ class FolderHandle:
     # ---- removing
 
     def remove(self, name: str) -> None:
-        """Remove a file, a link, or a folder with all that is in it, if it is there; raises StorageError."""
+        """Remove a file, a link, or a folder with its content, if it exists; raises StorageError."""
         with failing(self.path / name, "remove"):
             _remove(self.descriptor, name)
 
     def remove_empty_folder(self, name: str) -> None:
-        """Raises StorageError where it is not empty, or no folder."""
+        """Remove an empty folder; raises StorageError for anything else."""
         with failing(self.path / name, "remove the empty folder"):
             os.rmdir(name, dir_fd=self.descriptor)
 
     # ---- on disk
 
     def sync(self) -> None:
-        """fsync; raises StorageError."""
+        """Call fsync for the folder; raises StorageError."""
         with failing(self.path, "sync to disk"):
             os.fsync(self.descriptor)
 
     def sync_file_system(self) -> None:
-        """Everything written to the file system that holds it, by one syncfs(2): many small files; StorageError."""
+        """Sync the file system of the folder, which suits many small files; raises StorageError."""
         with failing(self.path, "sync to disk"):
-            function = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-            if function is None:
-                os.sync()
-            elif function(self.descriptor):
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            syncfs(self.descriptor)
 
     def replace(self, name: str, target: "FolderHandle", new_name: str) -> None:
-        """Move a synced file to `target`, in the place of a file that may be there, by one rename; StorageError."""
+        """Move a synced file to `target`, replacing a file, by one rename; raises StorageError."""
         with failing(target.path / new_name, "replace"):
             os.replace(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=target.descriptor)
         target.sync()
 
     def publish(self, name: str, target: "FolderHandle", new_name: str) -> None:
-        """Move a complete folder to `target`, where nothing of that name may be; raises PackExists, StorageError."""
+        """Move a complete folder to a free name in `target`; raises PackExists, StorageError."""
         with self.folder(name) as staged:
             staged.sync()
         if not self._rename(name, target, new_name, _RENAME_NOREPLACE):
@@ -230,7 +224,7 @@ class FolderHandle:
     def swap(self, name: str, target: "FolderHandle", new_name: str) -> None:
         """Exchange a complete folder with one in `target`; raises StorageError.
 
-        One atomic exchange where the system has it; elsewhere two renames, between which `target` is absent.
+        This is one atomic exchange if the system supports it, else two renames, between which `target` is absent.
         """
         with self.folder(name) as staged:
             staged.sync()
@@ -243,7 +237,7 @@ class FolderHandle:
         target.sync()
 
     def _rename(self, name: str, target: "FolderHandle", new_name: str, flags: int) -> bool:
-        """renameat2(2); False where the C library, kernel or file system does not have it."""
+        """Call renameat2(2); return False if the C library, kernel or file system does not support it."""
         function = _renameat2()
         if function is None:
             return False
@@ -260,13 +254,13 @@ class FolderHandle:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder with all that is in it, if it is there; follows no link; raises StorageError."""
+    """Remove a file, or a folder with its content, if it exists, without following links; raises StorageError."""
     with FolderHandle.at(path.parent) as folder:
         folder.remove(path.name)
 
 
 def open_real_folder(path: Path, name: str, *, within: int) -> int:
-    """A descriptor of the folder `name` in an open one; UnsafePath where it is a link or a file, and OSError."""
+    """Open the folder `name` in an open folder; raises UnsafePath for a link or a file, OSError."""
     try:
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=within)
     except OSError as error:
@@ -285,7 +279,7 @@ def _remove(folder: int, name: str) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        if error.errno not in (errno.EISDIR, errno.EPERM):  # the latter is what POSIX has for a folder
+        if error.errno not in (errno.EISDIR, errno.EPERM):  # POSIX has EPERM for a folder
             raise
         for _ in range(_REMOVALS):
             try:
@@ -297,16 +291,16 @@ def _remove(folder: int, name: str) -> None:
                 os.rmdir(name, dir_fd=folder)
                 return
             except OSError as found:
-                if found.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # the latter is what some systems say
+                if found.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # some systems report EEXIST
                     raise
                 failed = found
         raise failed from None
 
 
 def _empty(here: int) -> None:
-    """Remove all that is in a folder, however deep, with one descriptor at a time; takes the descriptor over.
+    """Remove the content of a folder of any depth, with one descriptor at a time; takes over the descriptor.
 
-    The way back up is "..", which must be the very folder that was left: one that is moved away meanwhile is an error.
+    The way back is "..", which must be the same folder as before: a folder that is moved meanwhile is an error.
     """
     above: list[tuple[str, os.stat_result]] = []
     try:
@@ -334,9 +328,9 @@ def _replaced(old: int, new: int) -> int:
 
 
 def _unlink_files(folder: int) -> str | None:
-    """Unlink whatever is no folder, up to the first folder, whose name is returned; None where nothing is left."""
+    """Unlink files up to the first folder, and return its name; None if the folder is empty."""
     is_empty = False
-    while not is_empty:  # a listing may miss names while others are removed
+    while not is_empty:  # a listing may miss names during removals
         is_empty = True
         with os.scandir(folder) as entries:
             for entry in entries:

@@ -1,8 +1,7 @@
-"""Fsync: files, folders, parts and file systems synced to the disk before the call returns, and a new file so written.
+"""Fsync: syncs files, folders, parts and file systems to the disk, and writes synced files.
 
-Nothing is atomic here: what puts a file into its place by a rename is files/atomic_save.py. `make_folder` syncs
-nothing: its folder's name is on the disk once the parent is synced. An fsync that fails is never tried again (the
-kernel may have dropped the dirty pages): it raises StorageError.
+Writes are not atomic; packer.files.atomic_save is. A failed fsync is never repeated, because the kernel may have
+dropped the dirty pages; it raises StorageError.
 """
 
 import ctypes
@@ -13,7 +12,7 @@ from packer.files.storage_errors import failing
 
 
 def sync(path: Path) -> None:
-    """fsync a file or a folder; raises StorageError."""
+    """Sync a file or a folder; raises StorageError."""
     with failing(path, "sync to disk"):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -23,26 +22,31 @@ def sync(path: Path) -> None:
 
 
 def sync_file_system(path: Path) -> None:
-    """Everything written to the file system that holds `path`, by one syncfs(2): many small files; StorageError."""
+    """Sync the file system of `path`, which suits many small files; raises StorageError."""
     with failing(path, "sync to disk"):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            function = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-            if function is None:
-                os.sync()
-            elif function(descriptor):
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            syncfs(descriptor)
         finally:
             os.close(descriptor)
 
 
+def syncfs(descriptor: int) -> None:
+    """Sync the file system of an open file by syncfs(2), or all file systems without it; raises OSError."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if function is None:
+        os.sync()
+    elif function(descriptor):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
 def sync_part(path: Path) -> None:
-    """A part, which is a file or a folder with files in it; raises StorageError."""
+    """Sync a part, which is a file or a folder of files; raises StorageError."""
     (sync_file_system if path.is_dir() else sync)(path)
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """A new file with `data`, synced; raises StorageError."""
+    """Write and sync a new file; raises StorageError."""
     with failing(path, "write"), path.open("xb") as file:
         file.write(data)
         file.flush()
@@ -50,6 +54,6 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """A folder that may exist; its parent must. It is not synced. Raises StorageError."""
+    """Make a folder that may exist; syncing its parent brings its name to disk. Raises StorageError."""
     with failing(path, "make the folder"):
         path.mkdir(exist_ok=True)

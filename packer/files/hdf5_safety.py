@@ -1,7 +1,7 @@
-"""HDF5 storage: which parts of an HDF5 file may be looked at, for packs and for files of others.
+"""HDF5 safety: checks before opening parts of an HDF5 file, for packs and for files of other tools.
 
-A link can lead to another file, and so can the storage of an array (external files, virtual layouts): nothing that
-leaves the file is followed.
+A link can lead to another file, and so can the storage of an array (external files, virtual layouts). Callers refuse
+both.
 """
 
 from pathlib import Path
@@ -9,32 +9,32 @@ from typing import Any
 
 import h5py
 
-# what h5py raises for a file that is not as it should be, besides OSError
+# exceptions of h5py for a damaged file, besides OSError
 H5_ERRORS = (RuntimeError, ValueError, KeyError, TypeError, OverflowError)
 
 
 def open_read_only(path: Path) -> Any:
-    """The file, read-only and without a lock, unless this process has it open with one: HDF5 wants them equal."""
+    """Open a file read-only without a lock, or with one if this process has it open with a lock, as HDF5 requires."""
     try:
         return h5py.File(path, "r", locking=False)
     except OSError as error:
-        if "file locking" not in str(error):  # h5py has neither an errno nor a class for it
+        if "file locking" not in str(error):  # h5py has no errno and no class for this
             raise
         return h5py.File(path, "r", locking=True)
 
 
 def is_hard_link(group: Any, name: bytes) -> bool:
-    """Whether a name of a group leads to something in the same place, by no path and to no other file."""
+    """Return True if a name of a group is a hard link, which cannot lead to a path or another file."""
     return bool(group.links.get_info(name).type == h5py.h5l.TYPE_HARD)
 
 
 def lies_elsewhere(options: Any) -> bool:
-    """Whether an array with these creation properties has its bytes in other files."""
+    """Return True if an array with these creation properties has its bytes in other files."""
     return bool(options.get_layout() == h5py.h5d.VIRTUAL or options.get_external_count())
 
 
 def is_one_piece(options: Any) -> bool:
-    """Whether an array with these creation properties is stored unchanged, in one piece of the file itself."""
+    """Return True if an array with these creation properties is stored unchanged in one piece of the file."""
     return bool(
         options.get_layout() == h5py.h5d.CONTIGUOUS and not options.get_nfilters() and not lies_elsewhere(options)
     )

@@ -1,9 +1,9 @@
 """NPY arrays: writes and reads the header of .npy files without evaluating anything, and maps arrays of an index.
 
-NumPy's reader evaluates the header as a Python literal and can be told to unpickle. Here a pattern reads it, for arrays
-of plain numbers; what an index holds must be little-endian, C-ordered, of one or two dimensions, and of the right size.
-Layout: numpy/lib/format.py, versions 1.0 to 3.0: magic, version, header length (uint16, from 2.0 on uint32), header,
-data. Version 1.0 is written.
+NumPy's reader evaluates the header as a Python literal. Here a regular expression reads it, for arrays of plain
+numbers. Arrays of an index must be little-endian, C-ordered, of one or two dimensions, and of the right size.
+Layout: magic, version, header length (uint16; uint32 since 2.0), header, data. Version 1.0 is written.
+Source: numpy/lib/format.py, versions 1.0 to 3.0.
 """
 
 import math
@@ -23,9 +23,9 @@ from packer.schema import DTYPES, Buffer
 MAGIC = b"\x93NUMPY"
 _MOST_OF_NONE = 1 << 40
 _MOST_HEADER_BYTES = 4096
-_UNIT = 64  # what the size of magic and header is rounded up to
-_SPARE = 21  # characters that NumPy has for the first length, so that a file can grow
-_LENGTH = rb"(?:0|[1-9]\d{0,17})"  # as Python has it, which NumPy reads it with: no zeros in front
+_UNIT = 64  # the size of magic and header is a multiple
+_SPARE = 21  # characters for the first length
+_LENGTH = rb"(?:0|[1-9]\d{0,17})"  # without leading zeros, as in Python
 _HEADER = re.compile(
     rb"\{'descr': '([<>|=])([a-z]\d{1,2})', 'fortran_order': (True|False), "
     rb"'shape': \((%b(?:, ?%b)*,?)\), ?\} *\n?" % (_LENGTH, _LENGTH)
@@ -36,9 +36,9 @@ _DTYPE = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248]|[?]|[SU][0-9]{1,9})", re.AS
 
 
 def dtype_of(text: str) -> np.dtype[Any]:
-    """The dtype that a file names in NumPy's short form, such as `<f4` or `|S7`; raises ValueError for any other text.
+    """Return the dtype for NumPy's short form, such as `<f4` or `|S7`; raises ValueError for any other text.
 
-    numpy.dtype alone reads more: it compiles what stands in brackets or before a comma.
+    numpy.dtype alone accepts more: it compiles text in brackets or before a comma.
     """
     if not _DTYPE.fullmatch(text):
         raise ValueError(f"dtype {text[:40]!r}: expected numbers or texts, such as '<f4'")
@@ -49,14 +49,14 @@ _CODES = {np.dtype(name).str[1:]: name for name in DTYPES}
 
 
 def npy_header(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> bytes:
-    """Magic and header of a C-ordered array, byte for byte as NumPy 2 writes them."""
+    """Return magic and header of a C-ordered array, byte for byte as NumPy 2 writes them."""
     text = f"{{'descr': {np.dtype(dtype).str!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
     text += " " * (_SPARE - len(repr(shape[0]))) if shape else ""
     return _padded(text, -(len(text) + 11) % _UNIT or _UNIT)
 
 
 def npy_header_of_size(dtype: npt.DTypeLike, shape: tuple[int, ...], *, least_bytes: int) -> bytes:
-    """Magic and header of a C-ordered array, of `least_bytes` where they fit: one size for arrays of any length."""
+    """Return magic and header of a C-ordered array, in `least_bytes` if they fit: one size for any length."""
     text = repr({"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape})
     needed = len(text) + 11
     return _padded(text, max(least_bytes, -(-needed // _UNIT) * _UNIT) - needed)
@@ -68,14 +68,22 @@ def _padded(text: str, spaces: int) -> bytes:
 
 
 def npy_file(array: npt.NDArray[Any]) -> bytes:
-    """A whole file, what numpy.save writes of the array in C order; raises ValueError for one of Python objects."""
+    """Return a file as numpy.save writes it for the array in C order; raises ValueError for Python objects."""
     if array.dtype.hasobject:
         raise ValueError(f"an array of {array.dtype} has no bytes of its own")
     return npy_header(array.dtype, array.shape) + array.tobytes()
 
 
 class NpyHeader(NamedTuple):
-    """Contents of a header. dtype: as stored. name: of the dtype in native byte order. data_at: offset of the data."""
+    """Contents of a header.
+
+    Attributes:
+        dtype: Dtype as stored.
+        name: Name of the dtype in native byte order.
+        is_fortran: The array is in Fortran order.
+        shape: Shape of the array.
+        data_at: Offset of the data.
+    """
 
     dtype: np.dtype[Any]
     name: str
@@ -95,13 +103,15 @@ class NpyHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer | mmap.mmap, *, texts: bool = False) -> NpyHeader:
-    """The header of a file; raises ValueError with the cause where it is not one of an array of plain numbers.
+    """Return the header of a file; raises ValueError with the cause unless it describes an array of plain numbers.
 
-    texts: whether arrays of texts of a fixed length are read too; their name is `text`.
+    Args:
+        buffer: The file.
+        texts: Also read arrays of texts of a fixed length; their name is `text`.
     """
     start = bytes(buffer[:12])
     if start[:6] != MAGIC or len(start) < 12:
-        raise ValueError("it does not begin as an .npy file")
+        raise ValueError("it does not begin like an .npy file")
     version, minor = start[6], start[7]
     if version not in (1, 2, 3) or minor:
         raise ValueError(f"unknown version {version}.{minor}, expected 1.0, 2.0 or 3.0")
@@ -114,7 +124,7 @@ def read_header(buffer: Buffer | mmap.mmap, *, texts: bool = False) -> NpyHeader
     elif match is not None and match[2].decode() not in _CODES:
         match = None
     if match is None and header.startswith(_OBJECTS):
-        raise ValueError("it holds Python objects, which only unpickling would read")
+        raise ValueError("it contains Python objects, which only unpickling would read")
     if match is None:
         raise ValueError("its header does not describe an array of numbers")
     order, code, fortran, shape = (part.decode() for part in match.groups())
@@ -123,9 +133,9 @@ def read_header(buffer: Buffer | mmap.mmap, *, texts: bool = False) -> NpyHeader
 
 
 def map_file(path: Path, expected_bytes: int) -> tuple[npt.NDArray[Any], mmap.mmap]:
-    """The array, a read-only view of the mapped file, and the mapping.
+    """Map a file of an index, and return its array, a read-only view, and the mapping.
 
-    Raises CorruptPack for anything unexpected, StorageError where the file cannot be read.
+    Raises CorruptPack for an unexpected file, StorageError if the file cannot be read.
     """
     with open_file(path) as file:
         size = file.seek(0, 2)
@@ -149,13 +159,13 @@ def _array(path: Path, mapped: mmap.mmap) -> npt.NDArray[Any]:
     plain = len(shape) in (1, 2) and dtype.str[0] in "<|"
     if not plain or not _is_as_written(mapped[: found.data_at], npy_header(dtype, shape)):
         raise CorruptPack(f"{path}: not an index file: unexpected .npy header; copy or pack it again")
-    # an empty array of huge lengths would fit the size, and NumPy would fail
+    # NumPy fails for an empty array of huge lengths, which has the right size
     if found.data_bytes != len(mapped) - found.data_at or (not found.data_bytes and max(shape) > _MOST_OF_NONE):
         raise CorruptPack(f"{path}: not an index file: shape {shape} does not fit its size; copy or pack it again")
     return found.array(mapped)
 
 
 def _is_as_written(stored: bytes, expected: bytes) -> bool:
-    """Whether two headers differ in nothing but the number of spaces at their end, and the length that counts them."""
+    """Return True if two headers are equal but for the number of spaces at the end, and their length."""
     texts = [header[:8] + header[10:].rstrip(b" ") for header in (stored[:-1], expected[:-1])]
     return texts[0] == texts[1] and stored[-1:] == b"\n"

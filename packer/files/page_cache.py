@@ -1,7 +1,7 @@
 """Page cache: files dropped from memory before a measurement, and how much of a file is in memory. Linux.
 
-posix_fadvise(2) is a request: pages that wait to be written, that a process has mapped, or that are on a file system in
-memory (tmpfs) stay. So the pages that are left are counted: mincore(2), over a mapping whose pages are not touched.
+posix_fadvise(2) is a request. Pages stay if they wait to be written, are mapped by a process, or belong to a file
+system in memory (tmpfs). So the remaining pages are counted: mincore(2), over a mapping whose pages are not touched.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ import numpy as np
 from packer.files.fsync import sync_file_system
 from packer.files.storage_errors import failing
 
-_WARM_SHARE = 0.05  # of the bytes; files of which more is in memory are not cold
+_WARM_SHARE = 0.05  # of the bytes; files with more in memory are not cold
 
 
 class Residency(NamedTuple):

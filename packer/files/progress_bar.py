@@ -1,4 +1,4 @@
-"""Progress bar: how far a long call is, for people; it goes to stderr."""
+"""Progress bar: shows the progress of a long call on stderr."""
 
 import os
 import sys
@@ -13,9 +13,9 @@ _PLAIN_SECONDS = 5.0
 
 
 class ProgressBar:
-    """How far a call is: a bar on a terminal or in a notebook, a line every 5 seconds elsewhere, nothing when quiet.
+    """Shows progress: a bar on a terminal or in a notebook, a line every 5 seconds elsewhere, nothing if quiet.
 
-    Goes to stderr, so that what is printed to stdout stays usable.
+    It writes to stderr, so that stdout contains only results.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -31,7 +31,7 @@ class ProgressBar:
             self._bar.close()
 
     def __call__(self, now: Progress) -> None:
-        """Show it; the first call begins to count the time."""
+        """Show the progress; the first call starts the clock."""
         if not now.samples:
             self._started = self._shown = time.monotonic()
             if self._bar is None and not self._quiet:  # a second one would move the cursor
@@ -51,19 +51,19 @@ class ProgressBar:
 
 
 def _bar(total: int) -> Any:
-    from tqdm import tqdm  # 50 ms that a run without terminal does not pay
+    from tqdm import tqdm  # 50 ms, which runs without a terminal save
 
-    # some terminals (in containers, say) do not know their width: tqdm would then show nothing at all
+    # without a known width, as in some containers, tqdm would show nothing
     known = os.get_terminal_size(sys.stderr.fileno()).columns > 0
     width = {"dynamic_ncols": True} if known else {"ncols": 100}
     return tqdm(total=total, unit=" samples", file=sys.stderr, leave=False, **width)
 
 
 def _notebook_bar(total: int) -> Any:
-    """A bar below the cell that runs; None outside of a notebook, and in one without ipywidgets."""
+    """Return a bar below the running cell, or None outside a notebook, or without ipywidgets."""
     if "IPython" not in sys.modules:
         return None
-    from tqdm.auto import tqdm  # as above; it asks IPython where it runs
+    from tqdm.auto import tqdm  # finds out from IPython where it runs
 
     if not any(each.__module__ == "tqdm.notebook" for each in tqdm.__mro__):
         return None

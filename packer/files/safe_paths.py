@@ -1,15 +1,15 @@
 """Safe paths: validates relative paths from outside, and opens files below a folder by them (openat2).
 
-`components` checks the names of files that a pack asks to write. A pack may be hostile, so a path is judged component
-by component, and never by what the disk makes of it. Refused are an absolute path; a component that is empty, `.` or
-`..`, holds NUL or is longer than 255 bytes; a path of more than 4000 bytes; and what is a way out elsewhere: `..`
-between backslashes, a drive (`C:`, `C:\\x`) and a share (`\\\\host`). Everything else that a file may be called where
-packer runs is given back as it was: `12:30:00.jpg`, `a\\b`, `CON`, `name.` are ordinary names there, and leaving them
-out would lose data.
+`components` checks the names of files that a pack asks to write, because a pack may be hostile. Refused are:
+* an absolute path, and a path of more than 4000 bytes;
+* a component that is empty, `.` or `..`, contains NUL, or is longer than 255 bytes;
+* on other systems, ways out of a folder: `..` between backslashes, a drive (`C:`, `C:\\x`), a share (`\\\\host`).
 
-`open_beneath` opens what is to be read: no link and no `..` leads out of the folder. It is one openat2(2) where the
-kernel has it, which judges the whole path and costs about as much as a plain open. Elsewhere every folder on the way is
-opened from the one above it, none of them through a link. Constants: linux/openat2.h.
+Any other name is returned unchanged, because skipping it would lose data: `12:30:00.jpg`, `a\\b`, `CON`, `name.`.
+
+`open_beneath` opens files for reading: no link and no `..` leads out of the folder. It is one openat2(2) if the kernel
+has this call, which costs about as much as a plain open. Otherwise every folder on the way is opened from the one above
+it, never through a link. Constants: linux/openat2.h.
 """
 
 import ctypes
@@ -26,21 +26,21 @@ from packer.errors import CorruptPack, InvalidRequest
 from packer.files.storage_errors import failing
 
 MOST_NAME_BYTES = 255  # NAME_MAX of Linux file systems
-MOST_PATH_BYTES = 4000  # below PATH_MAX, so that people can open what was written
+MOST_PATH_BYTES = 4000  # below PATH_MAX, so that other programs can open the files
 _ELSEWHERE = re.compile(r"(?:[A-Za-z]:(?:\\.*)?|\\\\.*|(?:.*\\)?\.\.(?:\\.*)?)", re.DOTALL)
 
 
 def components(path: str) -> tuple[bytes, ...]:
-    """The folders and the file of a relative POSIX path, surrogates as the bytes that they stand for (PEP 383).
+    """Return the folders and the file of a relative POSIX path, with surrogates as bytes (PEP 383).
 
-    Raises InvalidRequest with the reason, for a caller to say where the path stands.
+    Raises InvalidRequest with the reason; the caller adds the place of the path.
     """
     parts = []
     for name in path.split("/"):
         try:
             raw = name.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
-            raise InvalidRequest(f"name {name!r:.80} holds a surrogate that stands for no byte") from error
+            raise InvalidRequest(f"name {name!r:.80} contains a surrogate that is not an escaped byte") from error
         if name in ("", ".", ".."):
             raise InvalidRequest(f"path {path!r:.200}: component {name!r} does not name a file")
         if b"\0" in raw or _ELSEWHERE.fullmatch(name):
@@ -54,21 +54,21 @@ def components(path: str) -> tuple[bytes, ...]:
 
 
 def folded(path: str) -> str:
-    """What paths have in common that some file system takes for one: upper and lower case, composed and not."""
-    if path.isascii():  # what the next line gives for most names, and a million of them are asked
+    """Return a form that is equal for paths that some file system treats as equal (case, composed characters)."""
+    if path.isascii():  # fast path for most names
         return path.lower()
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", path).casefold())
 
 
 class Collisions:
-    """Finds paths that could not lie beside each other: twice the same, the same but for case, a file as a folder."""
+    """Finds paths that collide: equal paths, paths that differ only in case, a file in the place of a folder."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
-        self._folders: dict[str, str] = {}  # folded folder -> a file in it
+        self._folders: dict[str, str] = {}  # folded folder -> one of its files
 
     def add(self, path: str) -> str | None:
-        """The earlier path that is in the way of this one, None where there is none."""
+        """Add a path; return an earlier path that collides with it, or None."""
         key = folded(path)
         other = self._files.get(key) or self._folders.get(key)
         if other is not None:
@@ -88,7 +88,7 @@ class Collisions:
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 _NUMBER = 437  # of the system call, on every architecture of Linux but alpha
 _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 4, 8
-# not there, forbidden by a filter of system calls that is older than it, or disturbed by a rename elsewhere
+# errors that the fallback handles: no such call, an old filter of system calls, a concurrent rename
 _WITHOUT = (errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.E2BIG, errno.EAGAIN)
 
 
@@ -108,10 +108,10 @@ _syscall.restype = ctypes.c_long
 
 
 def open_beneath(folder: int, path: bytes, *, is_folder: bool = False) -> int:
-    """A descriptor, for reading, of the file or folder at `path` below the open folder `folder`; the caller closes it.
+    """Open the file or folder at `path` below an open folder for reading; the caller closes the descriptor.
 
-    It does not wait, as opening a FIFO would. Raises OSError: ELOOP or ENOTDIR for a link, EXDEV for a path that would
-    leave the folder or names none, EINVAL for NUL in it, and whatever open(2) says.
+    Opening never waits for a FIFO. Raises the OSErrors of open(2), and ELOOP or ENOTDIR for a link. EXDEV means
+    that the path is empty or would leave the folder, EINVAL that it contains NUL.
     """
     if b"\0" in path:
         raise OSError(errno.EINVAL, "NUL in a path")
@@ -126,7 +126,7 @@ def open_beneath(folder: int, path: bytes, *, is_folder: bool = False) -> int:
 
 
 def open_stepwise(folder: int, path: bytes, *, is_folder: bool = False) -> int:
-    """What `open_beneath` does where the kernel cannot: one folder after the other."""
+    """Open like `open_beneath`, but one folder after the other; for kernels without openat2."""
     *above, last = path.split(b"/")
     if not {b"", b"..", b"."}.isdisjoint((*above, last)):
         raise OSError(errno.EXDEV, "a path that leads out of its folder")
@@ -144,9 +144,9 @@ def open_stepwise(folder: int, path: bytes, *, is_folder: bool = False) -> int:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """A file of a pack, open for reading. Never follows a link and never waits, as opening a FIFO would.
+    """Open a file of a pack for reading. Links are not followed, and opening never waits for a FIFO.
 
-    Raises CorruptPack where there is no such file or something else, StorageError where it cannot be read.
+    Raises CorruptPack if the file is absent or not a regular file, StorageError if it cannot be read.
     """
     with failing(path, "open"):
         try:

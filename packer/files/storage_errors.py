@@ -1,4 +1,4 @@
-"""Storage errors: the system's errors as StorageError, with the path and what to do, and how much room is left."""
+"""Storage errors: turns errors of the system into StorageError with path and advice, and reports free space."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from packer.errors import PackerError, StorageError
 
 @contextmanager
 def failing(path: Path, doing: str) -> Iterator[None]:
-    """Turn an OSError of the block into StorageError with the path, and the free space where that is the cause."""
+    """Turn an OSError of the block into StorageError with the path, and with the free space for a full disk."""
     try:
         yield
     except PackerError:  # some of them are OSErrors too
@@ -19,7 +19,7 @@ def failing(path: Path, doing: str) -> Iterator[None]:
     except OSError as error:
         hint = ""
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            with suppress(OSError):  # what cannot be asked on a failing disk must not hide the failure
+            with suppress(OSError):  # a second failure must not hide the first
                 hint = f"; {free_bytes(path):,} bytes are free there: free some, or choose another folder"
         elif error.errno == errno.EIO:
             hint = "; the disk fails: see the kernel's log (dmesg), and choose another one"
@@ -27,7 +27,7 @@ def failing(path: Path, doing: str) -> Iterator[None]:
 
 
 def free_bytes(path: Path) -> int:
-    """Bytes that this user may still write to the file system of `path` or of its nearest existing parent."""
+    """Return the bytes that this user may still write to the file system of `path` or its nearest existing parent."""
     while not path.exists() and path != path.parent:
         path = path.parent
     found = os.statvfs(path)
@@ -35,9 +35,9 @@ def free_bytes(path: Path) -> int:
 
 
 def free_files(path: Path) -> int | None:
-    """How many files this user may still make on the file system of `path` or of its nearest existing parent.
+    """Return the number of files that this user may still make on the file system of `path` or its nearest parent.
 
-    None where it sets no limit.
+    None means that the file system has no limit.
     """
     while not path.exists() and path != path.parent:
         path = path.parent

@@ -1,12 +1,12 @@
-r"""Terminal output: the one way to standard output and standard error, and text escaped for people to read.
+r"""Terminal output: the only way to standard output and standard error, and text escaped for people.
 
-Every command prints through `echo`, errors too, and a test forbids other ways. What it writes holds no control
-character but the line breaks between the lines that it was given.
+Every command prints through `echo`, including errors. Its output contains no control characters but the line breaks
+between its lines.
 
-A file name holds any byte but NUL and `/`, a text of a pack any character. Sent to a terminal as they are, they could
-clear it, write to its clipboard (OSC 52), color what follows, or turn the direction of writing. Shown are their
-escapes instead: `\x1b`, `\n`, `\u202e`, `\udcff` for the byte 0xff that is no UTF-8 (PEP 383). A backslash stays as it
-is, so that a text may pass twice. The same holds for images and pages.
+File names and texts of a pack may contain any character. On a terminal, these could clear the screen, write to the
+clipboard (OSC 52), change colors, or reverse the direction of text. So their escapes are printed instead: `\x1b`, `\n`,
+`\u202e`, or `\udcff` for the byte 0xff that is not UTF-8 (PEP 383). A backslash is unchanged, so that a text may be
+escaped twice. Images and pages follow the same rule.
 """
 
 import os
@@ -19,12 +19,12 @@ from packer.errors import escaped, printable
 
 
 def echo(*lines: object, err: bool = False) -> None:
-    """Write lines for people: each `escaped`, whether or not a terminal is there, since logs are read on one too."""
+    """Print lines for people, each `escaped`, also without a terminal, because logs are read on terminals."""
     _write(sys.stderr if err else sys.stdout, map(str, lines))
 
 
 def hand_over(lines: Iterable[str]) -> None:
-    """Write lines for another program to standard output: names in them byte for byte, on a terminal `escaped`."""
+    """Print lines for another program to standard output: unchanged bytes, or `escaped` on a terminal."""
     if sys.stdout.isatty():
         _write(sys.stdout, lines)
         return
@@ -35,7 +35,7 @@ def hand_over(lines: Iterable[str]) -> None:
 
 def _write(out: TextIO, lines: Iterable[str]) -> None:
     coding = out.encoding or "utf-8"
-    for line in lines:  # an output that is not UTF-8 gets escapes for what it has no character for
+    for line in lines:  # an output in another encoding gets escapes for other characters
         out.write(f"{escaped(line)}\n".encode(coding, "backslashreplace").decode(coding))
     out.flush()
 
@@ -47,7 +47,7 @@ _MOST_CHARACTERS = 400
 
 
 def shortened(text: str) -> str:
-    """As `printable`, of more than 400 characters without the middle."""
+    """Return a `printable` text, without the middle if it has more than 400 characters."""
     if len(text) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2
         text = text[:half] + _ELLIPSIS + text[-half:]
@@ -55,14 +55,14 @@ def shortened(text: str) -> str:
 
 
 def plot_label(text: str) -> str:
-    """As `shortened`, for matplotlib, which sets a formula where there are two dollars."""
+    """Return a `shortened` text for matplotlib, which would read two dollars as a formula."""
     return shortened(text).replace("$", r"\$")
 
 
 def shell_word(text: str) -> str:
-    r"""The text as one word of a command line to paste: quoted for any POSIX shell where all of it can be seen.
+    r"""Return the text as one word of a command line: quoted for any POSIX shell if it is printable.
 
-    Else as `$'a\033b'` (POSIX.1-2024, 2.2.4; bash, ksh and zsh), every byte of what cannot be seen in octal.
+    Otherwise it is `$'a\033b'` (POSIX.1-2024, 2.2.4; bash, ksh and zsh), with the other bytes in octal.
     """
     if escaped(text) == text:
         return shlex.quote(text)

@@ -1,7 +1,7 @@
-"""Tree writer: fills a new folder with files by name; nothing can be written outside it.
+"""Tree writer: fills a new folder with files by name; it cannot write outside the folder.
 
-Every folder on the way is opened from the one above it (openat) and is never a link, and a file is always a new one:
-whoever swaps a folder for a link meanwhile gets an error, not a file elsewhere.
+Every folder on the way is opened from the one above it (openat) and is never a link, and every file is new. If a folder
+is replaced by a link meanwhile, an error is raised.
 """
 
 import os
@@ -18,7 +18,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class TreeWriter:
-    """Files below a folder. They are not synced one by one: `sync` does that for all."""
+    """Writes files below a folder. `sync` syncs all of them at once."""
 
     def __init__(self, root: FolderHandle, *, keep_open: bool = False) -> None:
         """Take over an open, empty folder.
@@ -49,24 +49,26 @@ class TreeWriter:
         self.close()
 
     def close(self) -> None:
-        """Give the descriptors back; may be called twice."""
+        """Close the descriptors; may be called twice."""
         for top in list(self._open):
             os.close(self._open.pop(top)[1])
         self._root.close()
 
     def sync(self) -> None:
-        """Bring all files to disk, by syncing their file system; raises StorageError."""
+        """Sync the file system of the files; raises StorageError."""
         self._root.sync_file_system()
 
     def write(self, components: Sequence[bytes], data: Buffer) -> None:
-        """A new file, its folders made where they are not there; components as `safe_paths.components` gives them.
+        """Write a new file, and make its folders if they are absent; raises StorageError.
 
-        Raises StorageError where something is in the way.
+        Args:
+            components: The path, as `safe_paths.components` returns it.
+            data: The content.
         """
         try:
             self._write(components, data)
         except OSError as error:
-            with failing(self._path(components), "write"):  # not before: what it needs takes longer than the file
+            with failing(self._path(components), "write"):  # only now, because it costs more than the file
                 raise error
 
     def _write(self, components: Sequence[bytes], data: Buffer) -> None:
@@ -85,7 +87,7 @@ class TreeWriter:
             os.close(file)
 
     def make_folder(self, components: Sequence[bytes]) -> None:
-        """A folder, which may be there already; raises StorageError where something else is in the way."""
+        """Make a folder, which may exist; raises StorageError if another entry has its name."""
         with failing(self._path(components), "make the folder"):
             os.close(self._folder(components))
 
@@ -93,7 +95,7 @@ class TreeWriter:
         return self._root.path / os.fsdecode(b"/".join(components))
 
     def _folder_of(self, names: tuple[bytes, ...]) -> int:
-        """A descriptor of the folder for a file; one that is kept open is closed here, another by the caller."""
+        """Return a descriptor of the folder for a file; the caller closes it unless `keep_open` is set."""
         if not self._keep_open:
             return self._folder(names)
         top = names[0] if names else b""
@@ -107,7 +109,7 @@ class TreeWriter:
         return descriptor
 
     def _folder(self, names: Sequence[bytes]) -> int:
-        """A descriptor of a folder below the root; the caller closes it."""
+        """Open a folder below the root; the caller closes it."""
         descriptor = os.dup(self._root.descriptor)
         for name in names:
             try:

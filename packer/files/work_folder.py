@@ -1,19 +1,17 @@
-"""Work folder: where a command builds what it publishes, beside its target; locked, marked, and the user's own.
+"""Work folder: the folder next to a target in which a command builds it; locked, marked, and owned by the user.
 
-A single file (image, page, table, JSON) is written through one too: see files/atomic_save.py.
+Only entries that packer made are removed, whatever the folder contains:
 
-Nothing is removed that packer did not make, whatever lies under the folder's name:
+* It is made with mode 700 and opened without following a link. A folder of another user is refused. If other users
+  could write to it, it is closed to them, and refused once.
+* A marker shows that packer made it: an empty file whose name contains the folder's inode number. So the marker of a
+  copied folder is not valid. It is made first; a folder with content but no marker is refused. An empty folder, left by
+  a kill before the marker, is taken over.
+* Its names are known (`Names`). Any other name is refused before anything is removed.
+* All calls use descriptors (packer.files.folder_handle); libraries that require paths get `inside`.
 
-* It is made with mode 700 and opened without following a link; another user's is refused. One that others could write
-  to is closed to them, and refused once.
-* A marker says that packer made it: an empty file whose name holds the number of the folder's inode, so that no copy of
-  a folder, as an archive brings it, is taken for one. It is there before anything else is; a folder with something in
-  it but no marker is refused. An empty folder is what a kill before the marker leaves, and is taken over.
-* What may lie in it is known, name by name (`Names`): anything else is refused before something is removed.
-* All goes through descriptors (files/folder_handle.py); for libraries that want paths there is `inside`.
-
-The marker costs no sync: it has no content, and its name is on disk when the folder is synced, or something made after
-it. After a power loss before that, the folder may be without marker and is refused; `packer` says what to remove.
+The marker needs no sync: its name is on disk when the folder, or a later entry, is synced. After a power loss before
+that, the folder may have no marker and is refused; the error names what to remove.
 """
 
 import fcntl
@@ -30,14 +28,18 @@ from packer.files.storage_errors import failing
 
 MODE = 0o700
 ANYTHING = ".*"
-# what lies in a work folder: regular expression of a name -> of the names in it, where it is a folder
+# regular expression of a name in the work folder -> that of the names in it, if it is a folder
 Names = Mapping[str, str]
 _MARKER = "made-by-packer"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class WorkFolder(FolderHandle):
-    """An open, locked work folder. above: the folder that it lies in, and the target too."""
+    """An open, locked work folder.
+
+    Attributes:
+        above: The folder that contains the work folder and the target.
+    """
 
     def __init__(self, path: Path, descriptor: int, above: FolderHandle, names: Names) -> None:
         super().__init__(path, descriptor)
@@ -48,12 +50,12 @@ class WorkFolder(FolderHandle):
         return self
 
     def content(self) -> list[str]:
-        """The names in it, sorted, without its marker; raises StorageError."""
+        """Return the names in it, sorted, without its marker; raises StorageError."""
         marker = marker_name(self)
         return [name for name in self.names() if name != marker]
 
     def check(self) -> None:
-        """Raise UnsafePath where something lies in it that packer does not make."""
+        """Raise UnsafePath if it contains a name that packer does not make."""
         for name in self.content():
             inner = next((inner for known, inner in self._names.items() if re.fullmatch(known, name)), None)
             if inner is None:
@@ -71,24 +73,32 @@ class WorkFolder(FolderHandle):
                     raise _unknown(folder.path / below)
 
     def clear(self) -> None:
-        """Remove all of it but the marker. Raises UnsafePath before anything is removed, and StorageError."""
+        """Remove all entries but the marker; raises UnsafePath before anything is removed, and StorageError."""
         self.check()
         for name in self.content():
             self.remove(name)
 
 
 def beside(target: Path) -> Path:
-    """Where the work folder of a command lies that builds what will be `target`."""
+    """Return the path of the work folder for a target."""
     return target.with_name(f".{target.name}.partial")
 
 
 @contextmanager
 def work_folder(path: Path, names: Names, *, waiting: Callable[[], None] | None = None) -> Iterator[WorkFolder]:
-    """Hold the lock of a work folder, which is made where it is not there, and removed at the end where it is empty.
+    """Make a work folder if it is absent, hold its lock for the block, and remove it at the end if it is empty.
 
-    Where another process has it: raises Locked, or calls `waiting` and waits for it to end. The lock is the kernel's
-    flock on the folder itself: it ends with the process, and leaves no file behind.
-    Raises UnsafePath where something else lies there, StorageError.
+    The lock is the kernel's flock on the folder itself, which ends with the process and leaves no file.
+
+    Args:
+        path: The work folder.
+        names: Names that it may contain.
+        waiting: Called before waiting for another process to end; None to raise Locked instead.
+
+    Raises:
+        Locked: Another process has the lock.
+        UnsafePath: The path is not a work folder of this user.
+        StorageError: The folder cannot be made or locked.
     """
     with FolderHandle.at(path.parent) as above:
         while True:
@@ -109,7 +119,7 @@ def work_folder(path: Path, names: Names, *, waiting: Callable[[], None] | None 
 
 
 def check_marker(folder: FolderHandle) -> None:
-    """Raise UnsafePath where a folder holds something, but no marker of its own."""
+    """Raise UnsafePath if a folder has content but not its own marker."""
     names, marker = folder.names(), marker_name(folder)
     if not names:
         return
@@ -124,12 +134,12 @@ def check_marker(folder: FolderHandle) -> None:
 
 
 def marker_name(folder: FolderHandle) -> str:
-    """The name of the marker that this very folder must have."""
+    """Return the name of the marker of this folder."""
     return f"{_MARKER}-{os.fstat(folder.descriptor).st_ino}"
 
 
 def _made_or_opened(path: Path, above: FolderHandle) -> int | None:
-    """None where the folder goes between the two calls: another process finished just now and removed it."""
+    """Return a descriptor, or None if another process removes the folder between the two calls."""
     with failing(path, "make or open the folder"):
         with suppress(FileExistsError):
             os.mkdir(path.name, MODE, dir_fd=above.descriptor)
@@ -160,7 +170,7 @@ def _is_same(folder: WorkFolder) -> bool:
 
 
 def _take(folder: WorkFolder) -> None:
-    """Mark an empty folder; raise UnsafePath unless it is this user's, marked, closed to others and all known."""
+    """Mark an empty folder; raise UnsafePath unless its owner, marker, permissions and names are as required."""
     owner = os.fstat(folder.descriptor).st_uid
     is_own = owner == os.geteuid()
     if folder.names():
@@ -169,7 +179,7 @@ def _take(folder: WorkFolder) -> None:
         check_marker(folder)
         if _close_to_others(folder):
             raise UnsafePath(
-                f"{folder.path}: others could write to it until now, so what lies in it may be theirs; remove it, or "
+                f"{folder.path}: others could write to it until now, so its content may be theirs; remove it, or "
                 "run the command again if nobody else was there"
             )
         folder.check()
@@ -178,7 +188,7 @@ def _take(folder: WorkFolder) -> None:
         _close_to_others(folder)
     _mark(folder)
     marker = folder.status(marker_name(folder))
-    # some file systems give everything to one user: what is made there now tells
+    # on some file systems, one user owns every file; the new marker shows it
     if not is_own and (marker is None or marker.st_uid != owner):
         folder.remove(marker_name(folder))
         raise _another_user(folder, owner)
@@ -192,7 +202,7 @@ def _another_user(folder: FolderHandle, owner: int) -> UnsafePath:
 
 
 def _close_to_others(folder: FolderHandle) -> bool:
-    """Whether others could write to it and no longer can; some file systems have no such modes."""
+    """Deny others write access; return True if they had it and the file system supports modes."""
     if not os.fstat(folder.descriptor).st_mode & _OTHERS_WRITE:
         return False
     with failing(folder.path, "close to other users"):
@@ -212,7 +222,7 @@ def _unknown(path: Path) -> UnsafePath:
 
 
 def _leave(folder: WorkFolder) -> None:
-    """Remove the folder where nothing but the marker is left: unfinished work stays for the next run."""
+    """Remove the folder if only the marker is left; unfinished work stays for the next run."""
     with suppress(OSError):
         if not folder.content() and _is_same(folder):
             folder.remove(marker_name(folder))

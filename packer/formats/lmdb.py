@@ -112,7 +112,8 @@ class BTree(Tree):
             mapped: The complete file.
             count: Expected number of entries, compared before the branch pages are read; None for any.
         """
-        self._view: memoryview | None = memoryview(mapped)
+        self._data = memoryview(mapped)
+        self._view: memoryview | None = self._data  # None after `close`
         try:
             super().__init__(path, len(mapped))
             if count not in (None, self.count):
@@ -128,13 +129,12 @@ class BTree(Tree):
 
     def close(self) -> None:
         """Release the mapping, which ends with the last slice; no other thread may be reading."""
-        if self._view is not None:
-            self._view.release()  # the frames of an error may refer to it for long
+        self._data.release()  # the frames of an error may refer to it for long
         self._view = None
 
     def value(self, number: int) -> memoryview | None:
         """Return a slice of the mapping, or None if the number is absent; raises CorruptPack."""
-        view = self._open()
+        view = self._view if self._view is not None else self._open()
         key = number.to_bytes(8, "big")
         leaf = bisect_right(self._firsts, key) - 1
         if leaf < 0:
@@ -165,7 +165,7 @@ class BTree(Tree):
         return self._view
 
     def _at(self, offset: int, size: int) -> tuple[Buffer, int]:
-        return self._open(), offset
+        return self._data, offset
 
     def _leaf_of(self, key: bytes) -> int | None:
         leaf = bisect_right(self._firsts, key) - 1

@@ -1,10 +1,9 @@
-"""Arrow payload: plain values out of what pyarrow.serialize wrote, which pyarrow itself gave up in version 12.
+"""Arrow payload: plain values that pyarrow.serialize wrote, which pyarrow removed in version 12.
 
-Each version wrote a header of counts and one Arrow stream with one row; the header is 8 zeros (pyarrow 0.10) or 16
-(0.14 to 11) where the value holds no array or tensor, and others are refused. The stream is read by any later pyarrow;
-what it says is validated before it is looked at, and arrays of unions are never given to Python by pyarrow's own
-conversion, which swaps the children that 0.10 wrote.
-Layout: python/pyarrow/serialization.pxi and cpp/src/arrow/python/serialize.cc of these versions.
+Each version wrote a header of counts and one Arrow stream with one row. Without arrays and tensors, the header is 8
+zeros (pyarrow 0.10) or 16 zeros (0.14 to 11); others are refused. Any later pyarrow reads the stream, which is then
+validated. Unions are converted here, because the conversion of pyarrow swaps the children that 0.10 wrote.
+Source: python/pyarrow/serialization.pxi and cpp/src/arrow/python/serialize.cc of these versions.
 """
 
 import struct
@@ -14,19 +13,19 @@ from typing import Any
 from packer.errors import BadInput
 from packer.registry import import_or_explain
 
-_MESSAGE = bytes.fromhex("1000000000000a00")  # how Arrow's writer begins the schema, behind its length
-_HEADERS = {12: 8, 20: 16, 24: 16}  # where it begins in 0.10, 0.14 and from 0.15 on -> bytes of the header
-_LIST = b"item"  # the child of a list, in the schema
+_MESSAGE = bytes.fromhex("1000000000000a00")  # start of the schema
+_HEADERS = {12: 8, 20: 16, 24: 16}  # offset of the schema in 0.10, 0.14 and since 0.15 -> bytes of the header
+_LIST = b"item"
 _MOST_DEPTH = 20
 
 
 def is_payload(value: bytes) -> bool:
-    """Whether a value begins as pyarrow.serialize writes it, also where it holds arrays."""
+    """Return True if a value begins as pyarrow.serialize writes it, with or without arrays."""
     return _schema_at(value) is not None
 
 
 def holds_list(value: bytes) -> bool:
-    """Whether a payload is a list or a tuple, and no single value; known without pyarrow."""
+    """Return True if a payload is a list or a tuple, not a single value; pyarrow is not needed."""
     at = _schema_at(value)
     if at is None:
         return False
@@ -35,20 +34,20 @@ def holds_list(value: bytes) -> bool:
 
 
 def loads(value: bytes) -> Any:
-    """The value: None, bool, int, float, str, bytes and lists of these; tuples become lists.
+    """Return the value: None, bool, int, float, str, bytes and lists of these; tuples become lists.
 
-    Raises BadInput for what is none or holds arrays, MissingPackage without pyarrow.
+    Raises:
+        BadInput: The value is not a payload, or contains arrays.
+        MissingPackage: pyarrow is not installed.
     """
     pa = import_or_explain("pyarrow", "what pyarrow.serialize wrote")
     ipc = import_or_explain("pyarrow.ipc", "what pyarrow.serialize wrote")
     at = _schema_at(value)
     if at is None:
-        raise BadInput("damaged: no value of pyarrow.serialize: no Arrow stream begins in it")
+        raise BadInput("damaged: not a value of pyarrow.serialize: no Arrow stream begins in it")
     start = _HEADERS[at]
     if any(value[:start]):
-        raise BadInput(
-            "a value of pyarrow.serialize that holds arrays or tensors: packer reads plain values of it only"
-        )
+        raise BadInput("a value of pyarrow.serialize that holds arrays or tensors: packer reads only plain values")
     try:
         messages = ipc.MessageReader.open_stream(pa.py_buffer(value)[start:])
         schema = ipc.read_schema(_next(messages, "schema"))
@@ -56,7 +55,7 @@ def loads(value: bytes) -> Any:
             _check_type(pa.types, field.type, _MOST_DEPTH)
         message = _next(messages, "record batch")
         if _is_compressed(message.metadata.to_pybytes()):
-            raise BadInput("damaged: no value of pyarrow.serialize: it is compressed")
+            raise BadInput("damaged: not a value of pyarrow.serialize: it is compressed")
         batch = ipc.read_record_batch(message, schema)
         batch.validate(full=True)
         if batch.num_rows != 1 or batch.num_columns != 1:
@@ -74,20 +73,20 @@ def loads(value: bytes) -> Any:
     ) as error:
         if isinstance(error, BadInput):
             raise
-        raise BadInput(f"damaged: no value of pyarrow.serialize: {error}") from error
+        raise BadInput(f"damaged: not a value of pyarrow.serialize: {error}") from error
     return found
 
 
 def _schema_at(value: bytes) -> int | None:
-    """Where the schema begins; None where the value is no payload."""
+    """Return the offset of the schema, or None if the value is not a payload."""
     return next((at for at in _HEADERS if value[at : at + len(_MESSAGE)] == _MESSAGE), None)
 
 
 def _next(messages: Any, kind: str) -> Any:
-    """The next message, which pyarrow must not be told to take for one of another kind: that ends the process."""
+    """Return the next message after checking its type: pyarrow ends the process if it reads the wrong type."""
     message = messages.read_next_message()
     if message.type != kind:
-        raise BadInput(f"damaged: no value of pyarrow.serialize: a message of {message.type}, expected {kind}")
+        raise BadInput(f"damaged: not a value of pyarrow.serialize: a message of {message.type}, expected {kind}")
     return message
 
 
@@ -97,7 +96,7 @@ def _check_type(types: ModuleType, kind: Any, depth: int) -> None:
         raise BadInput("a value of pyarrow.serialize with lists in lists, twenty deep")
     if types.is_union(kind) or types.is_struct(kind) or types.is_list(kind):
         if types.is_union(kind) and kind.mode != "dense":
-            raise BadInput("damaged: no value of pyarrow.serialize: a sparse union")
+            raise BadInput("damaged: not a value of pyarrow.serialize: a sparse union")
         for at in range(kind.num_fields):
             _check_type(types, kind.field(at).type, depth - 1)
     elif not (
@@ -112,13 +111,13 @@ def _check_type(types: ModuleType, kind: Any, depth: int) -> None:
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Whether a record batch says so, whose buffers would then unpack to any size (Arrow's Message.fbs)."""
+    """Return True for a compressed record batch (Arrow's Message.fbs), which could unpack to any size."""
     header = _member(metadata, struct.unpack_from("<I", metadata)[0], 2)
     return header is not None and _member(metadata, header, 3) is not None
 
 
 def _member(data: bytes, table: int, number: int) -> int | None:
-    """Where the table lies that a member of a table is; None where it has no such member."""
+    """Return the offset of a table that is a member of a table, or None if the member is absent."""
     members = table - struct.unpack_from("<i", data, table)[0]
     at = 4 + 2 * number
     if at >= struct.unpack_from("<H", data, members)[0]:
@@ -128,16 +127,16 @@ def _member(data: bytes, table: int, number: int) -> int | None:
 
 
 def _values(types: ModuleType, array: Any, most: int) -> list[Any]:
-    """Every entry of an array that was validated. most: more entries than this are damage."""
+    """Return every entry of a validated array; more than `most` entries are damage."""
     if len(array) > most:
         raise BadInput(f"damaged: an array of {len(array)} entries in a value of {most} bytes")
     if not len(array):
-        return []  # it may have no buffers, which pyarrow gives out all the same: that ends the process
+        return []  # without buffers, pyarrow would end the process
     kind = array.type
     if types.is_union(kind):
         children = [_values(types, array.field(at), most) for at in range(kind.num_fields)]
         codes, offsets = array.type_codes.to_pylist(), array.offsets.to_pylist()
-        return [children[code][offset] for code, offset in zip(codes, offsets, strict=True)]  # the code is the place
+        return [children[code][offset] for code, offset in zip(codes, offsets, strict=True)]
     if types.is_list(kind):
         within, bounds = _values(types, array.values, most), array.offsets.to_pylist()
         return [within[first:last] for first, last in zip(bounds, bounds[1:], strict=False)]

@@ -1,7 +1,7 @@
 """Datum: Caffe's message of an image and its label, the value under each key of a Caffe LMDB.
 
-Layout (caffe.proto, message Datum), field numbers:
-    1 channels, 2 height, 3 width, 4 data, 5 label, 6 float_data, 7 encoded (absent: false)
+Field numbers: 1 channels, 2 height, 3 width, 4 data, 5 label, 6 float_data, 7 encoded (absent: false).
+Source: caffe.proto, message Datum.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,17 @@ _CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = range(1, 8)
 
 
 class Datum(NamedTuple):
-    """One value. data: empty where there are floats instead. label: None where there is none."""
+    """One value.
+
+    Attributes:
+        channels: Channels of the image; 0 if absent, as for height and width.
+        height: Height in pixels.
+        width: Width in pixels.
+        data: The image's file or pixels; empty if the value has floats.
+        label: The label; None if absent.
+        is_encoded: `data` is an image file.
+        has_floats: The value has float_data.
+    """
 
     channels: int
     height: int
@@ -26,7 +36,7 @@ class Datum(NamedTuple):
 
 
 def parse(value: bytes) -> Datum:
-    """Raises BadInput for bytes that are no Datum."""
+    """Return the content of a Datum; raises BadInput for other bytes."""
     numbers: dict[int, int] = {}
     data, has_floats = b"", False
     for number, kind, content in protobuf.fields(memoryview(value)):
@@ -37,21 +47,25 @@ def parse(value: bytes) -> Datum:
         elif number in (_CHANNELS, _HEIGHT, _WIDTH, _LABEL, _ENCODED) and isinstance(content, int):
             numbers[number] = protobuf.signed(content, 32)
         elif number <= _ENCODED:
-            raise BadInput(f"no Datum: field {number} has wire type {kind}")
+            raise BadInput(f"not a Datum: field {number} has wire type {kind}")
     channels, height, width = (numbers.get(number, 0) for number in (_CHANNELS, _HEIGHT, _WIDTH))
     is_encoded = bool(numbers.get(_ENCODED, 0))
     if _ENCODED not in numbers and channels * height * width != len(data):
-        is_encoded = bool(file_suffixes(data))  # Caffe would fail, DALI takes it for a file
+        is_encoded = bool(file_suffixes(data))  # as DALI does; Caffe would fail
     label = numbers.get(_LABEL)
     return Datum(channels, height, width, data, label, is_encoded=is_encoded, has_floats=has_floats)
 
 
 def encoded(data: bytes, label: int, *, size: tuple[int, int, int] | None) -> tuple[bytes, int]:
-    """A value around an image file, as protobuf itself writes it, and where the file's bytes begin in it.
+    """Return a value with an image file, as protobuf writes it, and the offset of the file in it.
 
-    label: an int32. size: channels, height and width of the image; None leaves them out, as Caffe does for files
-    that it does not decode. label and encoded are written always: without them DALI leaves its label unset, and Caffe
-    takes the bytes for pixels.
+    The label and `encoded` are always written: without them, DALI does not set its label, and Caffe reads the bytes as
+    pixels.
+
+    Args:
+        data: The image file.
+        label: An int32.
+        size: Channels, height and width of the image; None to omit them, as Caffe does for files it does not decode.
     """
     sizes = zip((_CHANNELS, _HEIGHT, _WIDTH), size or (), strict=False)
     before = b"".join(protobuf.integer(number, value) for number, value in sizes) + protobuf.head(_DATA, len(data))

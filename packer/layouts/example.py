@@ -1,12 +1,15 @@
 """Example: tf.train.Example, one record of a TFRecord file, as lists of bytes, floats or whole numbers by name.
 
-Layout (tensorflow/core/example/example.proto and feature.proto, numbers of fields):
-    Example          1 Features
-    SequenceExample  1 Features, the context; 2 FeatureLists
-    Features         1 entries of a map: 1 name, 2 Feature
-    FeatureLists     1 entries of a map: 1 name, 2 FeatureList, which has 1 Feature, once per step
-    Feature          one of: 1 BytesList, 2 FloatList, 3 Int64List; each has 1 values, numbers packed or one by one
-As of any message, fields come in any order, unknown ones are skipped, of two that exclude each other the last counts.
+| message         | field numbers                                                                                      |
+|-----------------|----------------------------------------------------------------------------------------------------|
+| Example         | 1 Features                                                                                         |
+| SequenceExample | 1 Features, the context; 2 FeatureLists                                                            |
+| Features        | 1 entries of a map: 1 name, 2 Feature                                                              |
+| FeatureLists    | 1 entries of a map: 1 name, 2 FeatureList, which has 1 Feature, once per step                      |
+| Feature         | one of: 1 BytesList, 2 FloatList, 3 Int64List; each has 1 values, numbers packed or one by one     |
+
+Fields have any order, unknown fields are skipped, and the last of several alternatives counts, as in any message.
+Source: tensorflow/core/example/example.proto and feature.proto.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,14 +29,19 @@ _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
 
 
 class Example(NamedTuple):
-    """features: by name. lists: of a SequenceExample, the features of each step by name."""
+    """One record.
+
+    Attributes:
+        features: Values by name.
+        lists: In a SequenceExample, the values of each step by name.
+    """
 
     features: dict[str, Values]
     lists: dict[str, list[Values]]
 
 
 def parse(record: bytes) -> Example:
-    """Raises BadInput for bytes that are no such message."""
+    """Return the content of an Example or SequenceExample; raises BadInput for other bytes."""
     features: dict[str, Values] = {}
     lists: dict[str, list[Values]] = {}
     for number, content in _messages(memoryview(record)):
@@ -45,7 +53,7 @@ def parse(record: bytes) -> Example:
 
 
 def _messages(message: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Number and content of the fields that are messages, texts or bytes."""
+    """Yield the number and content of fields that are messages, texts or bytes."""
     for number, _, content in protobuf.fields(message):
         if isinstance(content, memoryview):
             yield number, content
@@ -68,7 +76,7 @@ def _text(content: memoryview) -> str:
     try:
         return str(content, "utf-8")
     except UnicodeDecodeError as error:
-        raise BadInput(f"no sound message: the name {bytes(content[:40])!r} of a feature is no UTF-8") from error
+        raise BadInput(f"no sound message: the name {bytes(content[:40])!r} of a feature is not UTF-8") from error
 
 
 def _feature_list(parts: list[memoryview]) -> list[Values]:
@@ -76,7 +84,7 @@ def _feature_list(parts: list[memoryview]) -> list[Values]:
 
 
 def _feature(parts: list[memoryview]) -> Values:
-    """A feature that stands in several pieces is their sum; one without a list is empty."""
+    """Return the values of a feature: all pieces together, or nothing without a list."""
     kind, lists = _BYTES_LIST, list[memoryview]()
     for part in parts:
         for number, content in _messages(part):
@@ -118,10 +126,10 @@ def _integers(lists: list[memoryview]) -> Numbers:
 
 
 def encoded(features: Mapping[str, bytes | Numbers]) -> tuple[bytes, dict[str, int]]:
-    """An Example with a list for each feature, and where the content of each begins in it.
+    """Return an Example with a list for each feature, and the offset of each feature's content.
 
-    Bytes are a BytesList of one; float32 and int64 numbers are packed. Features come in the order of their names'
-    bytes, so that the same ones give the same bytes; as of any map, their order says nothing.
+    Bytes are a BytesList of one; float32 and int64 numbers are packed. Features are sorted by the bytes of their names,
+    so that equal features give equal bytes.
     """
     entries: list[tuple[str, bytes, bytes]] = []
     for name in sorted(features, key=str.encode):
@@ -147,5 +155,5 @@ def encoded(features: Mapping[str, bytes | Numbers]) -> tuple[bytes, dict[str, i
 
 @lru_cache(maxsize=1024)
 def _named(name: str) -> bytes:
-    """What the entry of a feature begins with; a file has the same few in each record."""
+    """Return the start of a feature's entry; records of a file have the same few names."""
     return protobuf.delimited(1, name.encode())

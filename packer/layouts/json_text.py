@@ -1,4 +1,4 @@
-"""JSON text: the value of a JSON text, or an error where JSON leaves open which value it is."""
+"""JSON text: the value of a JSON text, or an error if JSON does not define the value."""
 
 import json
 import math
@@ -9,7 +9,7 @@ def json_value(text: str | bytes, *, finite: bool = True) -> Any:
     """Return the value of a JSON text.
 
     Args:
-        text: characters, or bytes in UTF-8, UTF-16 or UTF-32.
+        text: Characters, or bytes in UTF-8, UTF-16 or UTF-32.
         finite: False to accept NaN, infinities and numbers beyond float64, which other tools write.
 
     Raises:
@@ -24,7 +24,7 @@ def json_value(text: str | bytes, *, finite: bool = True) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("an object has a key twice")
     return found
 
 

@@ -5,17 +5,21 @@ used because it follows page numbers unchecked: a flipped byte can end the proce
 opens a file only once per process. Here, every number is compared with the page or the file before it is used.
 
 Layout, as a little-endian 64-bit machine writes it; offsets in bytes:
-    page      0 number u64; 10 flags u16; 12 end of the node pointers u16; 16 node pointers u16: the offsets of the
-              nodes in the page, in the order of their keys. Pages 0 and 1 are meta pages.
-    node      0 low u16; 2 high u16; 4 flags u16; 6 size of the key u16; 8 key; then the value.
-              Leaf: low and high are the size of the value. With flag 1, the value is in overflow pages, and the node
-              contains the number u64 of the first one.
-              Branch: low, high and flags are the number of the page below, whose keys are at least the node's key.
-              The key of the first node is not used.
-    overflow  0 number u64; 10 flags u16; 12 number of pages u32; 16 the value, through all pages.
-    meta      16 magic u32; 20 version u32; 40 the free database; 88 the main database; 144 transaction u64. The meta
-              page with the larger transaction is valid.
-    database  0 size of a page u32 (free database only); 4 flags u16; 6 depth u16; 32 entries u64; 40 root page u64.
+
+| structure | fields                                                                                                  |
+|-----------|---------------------------------------------------------------------------------------------------------|
+| page      | 0 number u64; 10 flags u16; 12 end of the node pointers u16; 16 node pointers u16: the offsets of the   |
+|           | nodes in the page, in the order of their keys. Pages 0 and 1 are meta pages                             |
+| node      | 0 low u16; 2 high u16; 4 flags u16; 6 size of the key u16; 8 key; then the value                        |
+| ... leaf  | low and high are the size of the value. With flag 1, the value is in overflow pages, and the node       |
+|           | contains the number u64 of the first one                                                                |
+| ... branch| low, high and flags are the number of the page below, whose keys are at least the node's key. The key   |
+|           | of the first node is not used                                                                           |
+| overflow  | 0 number u64; 10 flags u16; 12 number of pages u32; 16 the value, through all pages                     |
+| meta      | 16 magic u32; 20 version u32; 40 the free database; 88 the main database; 144 transaction u64. The meta |
+|           | page with the larger transaction is valid                                                               |
+| database  | 0 size of a page u32 (free database only); 4 flags u16; 6 depth u16; 32 entries u64; 40 root page u64   |
+
 Source: LMDB 0.9, mdb.c, the structures MDB_page, MDB_node, MDB_meta and MDB_db.
 """
 
@@ -41,10 +45,10 @@ _MOST_DEPTH = 32  # LMDB's own limit, CURSOR_STACK
 _KNOWN_FLAGS = 0x7E  # of a database: reverse keys, several values, integers as keys
 _NO_ROOT = (1 << 64) - 1
 
-_page = Struct("<QHHH").unpack_from  # number, padding, flags, end of the node pointers
-_overflow = Struct("<QHHI").unpack_from  # number, padding, flags, number of pages
-_node = Struct("<HHHH").unpack_from  # low, high, flags, size of the key
-_database = Struct("<IHHQQQQQ").unpack_from  # page bytes, flags, depth, branch, leaf, overflow pages, entries, root
+_page = Struct("<QHHH").unpack_from
+_overflow = Struct("<QHHI").unpack_from
+_node = Struct("<HHHH").unpack_from
+_database = Struct("<IHHQQQQQ").unpack_from  # also the numbers of branch, leaf and overflow pages
 _u64 = Struct("<Q").unpack_from
 
 
@@ -139,7 +143,7 @@ class Tree(ABC):
     def leaves(self) -> Iterator[tuple[int, bytes]]:
         """Yield each leaf page in the order of the keys, and a key that is not larger than the keys of the leaf.
 
-        The cost is bounded by the file and its number of entries, whatever the pages contain: no page is visited twice,
+        The cost is bounded by the file and its number of entries, whatever the pages contain. No page is visited twice,
         nodes do not overlap, keys rise, and each leaf has an entry.
         """
         if self._root == _NO_ROOT:
@@ -164,8 +168,6 @@ class Tree(ABC):
         key = first
         for at, (found, _, size, flags) in enumerate(self._nodes(data, start, count, page=page, is_leaf=False)):
             if at:
-                if found <= key:
-                    raise self._damage("its keys are not in order")
                 key = found
             below = size | flags << 32
             if depth > 2:
@@ -261,7 +263,7 @@ class Tree(ABC):
 
 
 class _FileTree(Tree):
-    """A tree that reads a file page by page. Nothing is mapped, so a file that is cut meanwhile raises an error."""
+    """A tree that reads a file page by page. The file is not mapped: if it is cut meanwhile, an error is raised."""
 
     def __init__(self, file: FileByOffset) -> None:
         self._file = file

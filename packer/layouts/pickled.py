@@ -1,11 +1,10 @@
-"""pickled: plain values in pickles, read by a machine that can call nothing, and a few written by hand.
+"""pickled: plain values in pickles, read by a machine that can call nothing, and a few pickles written by hand.
 
-Other tools pickle tuples of bytes and numbers into LMDBs. `pickletools` says what an opcode is and reads its argument;
-those that only build values are carried out here, and everything else is refused: no name in a pickle is ever imported
-or called. The globals below are known by their names alone, since protocols up to 2 write bytes, and all of them
-NumPy's numbers, by such: these become bytes and arrays of a fixed set of dtypes. Where the caller has the storages that
-torch keeps beside a pickle (packer.layouts.torch_file), the names that torch writes of a tensor are known too, and it
-becomes an array.
+Other tools pickle tuples of bytes and numbers into LMDBs. `pickletools` parses opcodes and their arguments. Opcodes
+that only build values are executed here, and all others are refused: no name is ever imported or called.
+The names below are recognized, because pickles contain NumPy's numbers under them, and bytes in protocols up to 2. They
+become bytes and arrays of a fixed set of dtypes. With the storages of a torch file (packer.layouts.torch_file), torch's
+names are recognized too, and tensors become arrays.
 """
 
 import io
@@ -27,7 +26,7 @@ _KINDS = "biuf"
 _GLOBALS = frozenset(
     (
         ("_codecs", "encode"),
-        ("__builtin__", "bytes"),  # as Python 2 calls the module, of no bytes
+        ("__builtin__", "bytes"),  # Python 2, for empty bytes
         ("builtins", "bytes"),
         ("numpy", "ndarray"),
         ("numpy", "dtype"),
@@ -37,7 +36,7 @@ _GLOBALS = frozenset(
 )
 
 
-# torch's classes of storages -> dtype of their numbers, in the byte order of the file
+# torch's storage classes -> dtype, in the byte order of the file
 _STORAGES = {"DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "LongStorage": "i8", "IntStorage": "i4"}
 _STORAGES |= {"ShortStorage": "i2", "CharStorage": "i1", "ByteStorage": "u1"}
 _TORCH = frozenset(
@@ -49,20 +48,20 @@ _TORCH = frozenset(
 )
 _MOST_LENGTHS = 8  # of an array
 
-# the bytes of a storage by its key, and "<" or ">"; raises BadInput
+# key -> the bytes of a storage, and "<" or ">"; raises BadInput
 ReadStorage = Callable[[str], tuple[memoryview, str]]
 
 
 @dataclass(frozen=True)
 class _KnownName:
-    """A global: its last name."""
+    """A recognized global, by its last name."""
 
     name: str
 
 
 @dataclass
 class _Unbuilt:
-    """An array or dtype that BUILD completes. code: of a dtype."""
+    """An array or dtype that BUILD completes; `code` is set for a dtype."""
 
     code: str | None = None
     value: Any = None
@@ -70,19 +69,24 @@ class _Unbuilt:
 
 @dataclass(frozen=True)
 class _Storage:
-    """What a tensor's numbers lie in."""
+    """The numbers of a torch storage."""
 
     numbers: npt.NDArray[Any]
 
 
 class _Mark:
-    """Where a list of items begins on the stack."""
+    """A mark on the stack before a list of items."""
 
 
 def loads(data: bytes, *, storage: ReadStorage | None = None) -> Any:
-    """The value: None, bool, int, float, str, bytes, tuple, list, dict, NumPy arrays and scalars; raises BadInput.
+    """Return the value: None, bool, int, float, str, bytes, tuple, list, dict, NumPy arrays and scalars.
 
-    storage: of a pickle that torch wrote, whose tensors become arrays too: read-only views of these bytes.
+    Args:
+        data: The pickle.
+        storage: Returns a storage of a torch file. Tensors become arrays, read-only views of these bytes.
+
+    Raises:
+        BadInput: The pickle is damaged, or contains other values.
     """
     if len(data) > MOST_BYTES:
         raise BadInput(f"a pickle of {len(data)} bytes, expected at most {MOST_BYTES}")
@@ -91,13 +95,13 @@ def loads(data: bytes, *, storage: ReadStorage | None = None) -> Any:
     except BadInput:
         raise
     except (ValueError, IndexError, KeyError, AttributeError, TypeError, OverflowError, RecursionError) as error:
-        raise BadInput(f"damaged: no pickle of plain values: {error}") from error
+        raise BadInput(f"damaged: not a pickle of plain values: {error}") from error
 
 
 _LITERALS = frozenset(
     (
         *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
-        *("BINSTRING", "SHORT_BINSTRING"),  # STRING, of Python 2's protocol 0, is unescaped by a decoder that warns
+        *("BINSTRING", "SHORT_BINSTRING"),  # without STRING, whose decoder warns
         *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
         *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
     )
@@ -111,7 +115,7 @@ _ALLOWED = frozenset((*_LITERALS, *_CONSTANTS, *_TUPLES, *_PUTS, *_GETS, *_NOTHI
 
 
 class _Machine:
-    """The stack and the memo of one pickle; errors of all kinds mean that it is damaged."""
+    """The stack and the memo of one pickle; any error means that the pickle is damaged."""
 
     def __init__(self, storage: ReadStorage | None) -> None:
         self._storage = storage
@@ -137,19 +141,19 @@ class _Machine:
             self._steps["BINPERSID"] = lambda: self._stack.append(_stored(self._stack.pop(), storage))
 
     def run(self, data: bytes) -> Any:
-        """The value, with placeholders in it."""
+        """Return the value, which may contain placeholders."""
         file = io.BytesIO(data)
         while True:
             opcode = _OPCODES.get(file.read(1).decode("latin-1"))
             if opcode is None:
-                raise BadInput("damaged: a pickle with what is no opcode, or without an end")
+                raise BadInput("damaged: a pickle with an unknown opcode, or without an end")
             name = opcode.name
             if name == "STOP":
                 return self._stack.pop()
             if name not in _ALLOWED and name not in self._steps:
                 raise BadInput(f"a pickle with the opcode {name}, which can make more than plain values: refused")
             argument: Any = None
-            if name == "GLOBAL":  # whose own reader unescapes, and warns
+            if name == "GLOBAL":  # the reader of pickletools warns
                 argument = _line(file), _line(file)
             elif opcode.arg is not None:
                 argument = opcode.arg.reader(file)
@@ -173,7 +177,7 @@ class _Machine:
 
     def _known(self, module: Any, name: Any) -> _KnownName:
         if (module, name) not in self._globals:
-            raise BadInput(f"a pickle that names {module!s:.60}.{name!s:.60}, which is no plain value: refused")
+            raise BadInput(f"a pickle that names {module!s:.60}.{name!s:.60}, which is not a plain value: refused")
         return _KnownName(name)
 
     def _popped(self, count: int) -> list[Any]:
@@ -184,7 +188,7 @@ class _Machine:
         return found
 
     def _marked(self) -> list[Any]:
-        """What was pushed since the last mark, which goes."""
+        """Pop and return the values since the last mark."""
         for at in range(len(self._stack) - 1, -1, -1):
             if isinstance(self._stack[at], _Mark):
                 found = self._stack[at + 1 :]
@@ -194,17 +198,17 @@ class _Machine:
 
     def _extend(self, items: list[Any]) -> None:
         if type(self._stack[-1]) is not list:
-            raise TypeError("items for what is no list")
+            raise TypeError("items for a value that is not a list")
         self._stack[-1].extend(items)
 
     def _update(self, items: list[Any]) -> None:
         if type(self._stack[-1]) is not dict:
-            raise TypeError("items for what is no dict")
+            raise TypeError("items for a value that is not a dict")
         self._stack[-1].update(_pairs(items))
 
 
 def _line(file: io.BytesIO) -> str:
-    """The text up to the end of a line."""
+    """Read a line of text."""
     line = file.readline()
     if not line.endswith(b"\n"):
         raise ValueError("a line without an end")
@@ -213,17 +217,17 @@ def _line(file: io.BytesIO) -> str:
 
 def _pairs(items: list[Any]) -> dict[Any, Any]:
     if any(type(key) not in (str, bytes, int) for key in items[::2]):
-        raise TypeError("keys that are no text, bytes or numbers")
+        raise TypeError("keys that are not text, bytes or numbers")
     return dict(zip(items[::2], items[1::2], strict=True))
 
 
 def _raw(value: Any) -> bytes:
-    """Bytes, also as a pickle of Python 2 has them."""
+    """Return bytes, which Python 2 pickles as text."""
     return value.encode("latin-1") if isinstance(value, str) else bytes(memoryview(value))
 
 
 def _reduced(name: Any, arguments: Any) -> Any:
-    """What the few known calls would give; none is made."""
+    """Return the result of a recognized call, which is not executed."""
     if not isinstance(name, _KnownName) or not isinstance(arguments, tuple):
         raise BadInput("a pickle that calls what it made itself: refused")
     if name.name == "encode":
@@ -257,10 +261,10 @@ def _reduced(name: Any, arguments: Any) -> Any:
 
 
 def _stored(identity: Any, storage: ReadStorage) -> _Storage:
-    """The storage that a persistent id of torch names: ("storage", its class, its key, a device, how many numbers)."""
+    """Return the storage for a persistent id of torch: ("storage", class, key, device, number of numbers)."""
     kind, name, key, _, count = identity
     if kind != "storage" or not isinstance(name, _KnownName) or name.name not in _STORAGES or not isinstance(key, str):
-        raise BadInput("a pickle that names what is no storage of numbers: refused")
+        raise BadInput("a pickle with a persistent id that is not a storage of numbers: refused")
     data, order = storage(key)
     numbers = np.frombuffer(data, np.dtype(order + _STORAGES[name.name]))
     if type(count) is not int or len(numbers) != count:
@@ -269,16 +273,16 @@ def _stored(identity: Any, storage: ReadStorage) -> _Storage:
 
 
 def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> npt.NDArray[Any]:
-    """The tensor that lies so in a storage, all counted in numbers; raises BadInput where it does not."""
+    """Return a tensor of a storage; offset and strides count numbers. Raises BadInput if it exceeds the storage."""
     if not isinstance(storage, _Storage) or not all(isinstance(each, tuple) for each in (shape, strides)):
         raise TypeError("no tensor")
     if any(type(each) is not int or each < 0 for each in (offset, *shape, *strides)) or len(shape) > _MOST_LENGTHS:
         raise TypeError("no shape")
     last = offset + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
     count = math.prod(shape)
-    # a stride of 0 says one number again and again: more than there are would be memory that no file is
+    # a stride of 0 repeats numbers, so a small file could describe a huge tensor
     if count > len(storage.numbers) or (count and last >= len(storage.numbers)):
-        raise BadInput(f"damaged: a tensor of shape {shape!s:.60} that does not lie in its storage")
+        raise BadInput(f"damaged: a tensor of shape {shape!s:.60} that exceeds its storage")
     numbers = storage.numbers[offset if count else 0 :]
     step = numbers.itemsize
     steps = tuple(stride * step if count else 0 for stride in strides)
@@ -287,7 +291,7 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> npt.NDArray[
 
 
 def _build(what: Any, state: Any, stack: list[Any]) -> None:
-    """Complete a dtype, whose state has its byte order, or an array."""
+    """Complete an array, or a dtype, whose state contains the byte order."""
     if not isinstance(what, _Unbuilt) or not isinstance(state, tuple):
         raise BadInput("a pickle that sets the state of an object: refused")
     if what.code is not None:
@@ -321,16 +325,16 @@ def _array(dtype: np.dtype[Any], shape: Any, raw: bytes, order: Any) -> Any:
 
 
 def _plain(value: Any, depth: int, done: dict[int, Any] | None = None) -> Any:
-    """The value with arrays in the place of placeholders; each container is looked at once."""
+    """Return the value with arrays instead of placeholders; each container is visited once."""
     done = {} if done is None else done
     if isinstance(value, _Unbuilt) and isinstance(value.value, np.ndarray):
         return value.value
     if isinstance(value, (_Unbuilt, _KnownName, _Storage, _Mark)):
-        raise BadInput("damaged: a pickle that is not complete")
+        raise BadInput("damaged: an incomplete pickle")
     if not isinstance(value, (tuple, list, dict)):
         return value
     if depth == 0:
-        raise BadInput("a pickle of values in values in values, a hundred deep or without end")
+        raise BadInput("a pickle nested a hundred levels deep, or in itself")
     if id(value) not in done:
         if isinstance(value, dict):
             done[id(value)] = {key: _plain(item, depth - 1, done) for key, item in value.items()}
@@ -346,24 +350,24 @@ _SMALL_INT = 1 << 31
 
 
 def pair(data: bytes, number: int) -> tuple[bytes, int]:
-    """A pickle of (data, number), and where the data begin in it. data: less than 4 GiB. number: of 64 bits."""
+    """Return a pickle of (data, number), and the offset of the data. data: less than 4 GiB. number: of 64 bits."""
     before = _PROTO + b"B" + len(data).to_bytes(4, "little")  # BINBYTES
     return before + data + integer(number) + b"\x86" + _STOP, len(before)  # TUPLE2
 
 
 def integer(number: int) -> bytes:
-    """The opcode that pushes a number of 64 bits."""
+    """Return the opcode that pushes a number of 64 bits."""
     if -_SMALL_INT <= number < _SMALL_INT:
         return b"J" + number.to_bytes(4, "little", signed=True)  # BININT
     return b"\x8a\x09" + number.to_bytes(9, "little", signed=True)  # LONG1
 
 
 def pickled_count(number: int) -> bytes:
-    """A pickle of a number."""
+    """Return a pickle of a number."""
     return _PROTO + integer(number) + _STOP
 
 
 def pickled_keys(count: int) -> bytes:
-    """A pickle of the list of b"0", b"1", ... up to so many."""
+    """Return a pickle of the list b"0", b"1", ... with `count` keys."""
     keys = (b"%d" % number for number in range(count))
     return _PROTO + b"](" + b"".join(b"C%c%s" % (len(key), key) for key in keys) + b"e" + _STOP  # SHORT_BINBYTES

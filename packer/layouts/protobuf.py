@@ -1,9 +1,9 @@
 """protobuf: the fields of one encoded message, read and written without a schema compiler.
 
-Unknown fields are the caller's to skip.
+The caller skips unknown fields.
 
 Wire format: a tag, varint `number << 3 | type`, then a varint (type 0), 8 bytes (1), a length and as many bytes (2), or
-4 bytes (5). Source: protobuf.dev/programming-guides/encoding. Groups (3, 4) are in no message that is read here.
+4 bytes (5). Groups (3, 4) are refused. Source: protobuf.dev/programming-guides/encoding.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _SIZES = {FIXED64: 8, FIXED32: 4}
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
-    """Number, type and content of each field in order: a varint as an int, all others as a slice; raises BadInput."""
+    """Yield the number, type and content of each field: a varint as an int, others as a slice. Raises BadInput."""
     at, end = 0, len(message)
     while at < end:
         tag, at = varint(message, at)
@@ -37,13 +37,13 @@ def fields(message: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
         else:
             raise BadInput(f"no sound message: wire type {kind} at byte {at}")
         if size > end - at:
-            raise BadInput(f"no sound message: a field of {size} bytes at byte {at}, {end - at} are there")
+            raise BadInput(f"no sound message: a field of {size} bytes at byte {at}, {end - at} are left")
         yield number, kind, message[at : at + size]
         at += size
 
 
 def varint(message: memoryview, at: int) -> tuple[int, int]:
-    """The unsigned number of at most 64 bits that begins there, and where it ends; raises BadInput."""
+    """Return the unsigned number of at most 64 bits at an offset, and the offset behind it; raises BadInput."""
     value = shift = 0
     for place in range(at, min(at + 10, len(message))):
         byte = message[place]
@@ -55,13 +55,13 @@ def varint(message: memoryview, at: int) -> tuple[int, int]:
 
 
 def signed(value: int, bits: int = 64) -> int:
-    """What a varint says of an int32 or int64 field: two's complement in its low bits."""
+    """Return the value of an int32 or int64 field from its varint, in two's complement."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def packed_varints(content: memoryview) -> npt.NDArray[np.int64]:
-    """The numbers of a packed int64 list; raises BadInput."""
+    """Return the numbers of a packed int64 list; raises BadInput."""
     data = np.frombuffer(content, np.uint8)
     if not len(data):
         return np.zeros(0, np.int64)
@@ -76,14 +76,14 @@ def packed_varints(content: memoryview) -> npt.NDArray[np.int64]:
 
 # ---- writing
 
-_MOST_AT_ONCE = 1 << 14  # numbers: each takes 100 bytes on the way
+_MOST_AT_ONCE = 1 << 14  # numbers; each needs 100 bytes of memory
 _SHIFTS = 7 * np.arange(10, dtype=np.uint64)
 _SHORT = tuple(bytes((value,)) for value in range(128))
 
 
 def number(value: int) -> bytes:
-    """A varint; a negative number in two's complement of 64 bits, as int32 and int64 fields have it."""
-    if 0 <= value < 128:  # as most tags and lengths are
+    """Return a varint; a negative number is in two's complement of 64 bits, as in int32 and int64 fields."""
+    if 0 <= value < 128:  # most tags and lengths
         return _SHORT[value]
     value &= (1 << 64) - 1
     out = bytearray()
@@ -95,8 +95,8 @@ def number(value: int) -> bytes:
 
 
 def packed(values: npt.NDArray[np.int64]) -> bytes:
-    """The varints of a packed int64 list."""
-    if len(values) < 32:  # as most lists: NumPy's calls take longer
+    """Return the varints of a packed int64 list."""
+    if len(values) < 32:  # NumPy is slower for short lists
         return b"".join(map(number, values.tolist()))
     return b"".join(_varints(values[at : at + _MOST_AT_ONCE]) for at in range(0, len(values), _MOST_AT_ONCE))
 
@@ -106,20 +106,20 @@ def _varints(values: npt.NDArray[np.int64]) -> bytes:
     is_there = rest != 0
     is_there[:, 0] = True
     places = (rest & np.uint64(127)).astype(np.uint8)
-    places[:, :-1] |= is_there[:, 1:].astype(np.uint8) << 7  # others follow
+    places[:, :-1] |= is_there[:, 1:].astype(np.uint8) << 7
     return bytes(places[is_there].tobytes())
 
 
 def integer(field: int, value: int) -> bytes:
-    """A field that is a varint."""
+    """Return a field that is a varint."""
     return number(field << 3 | VARINT) + number(value)
 
 
 def head(field: int, size: int) -> bytes:
-    """What stands before the bytes of a field that has so many: text, bytes or a message."""
+    """Return the tag and length of a field of text, bytes or a message with `size` bytes."""
     return number(field << 3 | BYTES) + number(size)
 
 
 def delimited(field: int, content: bytes) -> bytes:
-    """A field of text, bytes or a message."""
+    """Return a field of text, bytes or a message."""
     return head(field, len(content)) + content

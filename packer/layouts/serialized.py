@@ -24,7 +24,7 @@ _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 def serializer_of(value: bytes) -> Serializer:
-    """Which of them wrote a value, if any did."""
+    """Return the serializer whose first bytes a value has."""
     if arrow_payload.is_payload(value):
         return "pyarrow"
     return "msgpack" if value and value[0] in _MSGPACK else "pickle"
@@ -35,7 +35,7 @@ def loads(value: bytes) -> Any:
 
     Raises BadInput for anything else, MissingPackage if pyarrow or msgpack is needed and absent.
     """
-    from packer.layouts import pickled  # the table of all opcodes, which looking at a folder does without
+    from packer.layouts import pickled  # imports a large table, which is not always needed
 
     readers = {"pyarrow": arrow_payload.loads, "msgpack": msgpack_value, "pickle": pickled.loads}
     return readers[serializer_of(value)](value)
@@ -81,7 +81,7 @@ def _array(found: Mapping[Any, Any]) -> Any:
     """Build what a map of msgpack-numpy describes: an array, or a scalar if nd is false; raises BadInput."""
     kind, data = found.get(b"type"), found.get(b"data")
     kind = kind.decode("latin-1") if isinstance(kind, bytes) else kind
-    data = data.encode() if isinstance(data, str) else data  # of a writer that knows no bytes
+    data = data.encode() if isinstance(data, str) else data  # from a writer without bytes
     if not isinstance(kind, str) or not isinstance(data, bytes):
         raise BadInput("an array of msgpack-numpy without its type or its data, or of a structured dtype")
     try:
@@ -102,7 +102,7 @@ def _array(found: Mapping[Any, Any]) -> Any:
 
 
 def pair(value: Any) -> tuple[bytes, int]:
-    """Image and label of an unpickled value, by their types; raises BadInput."""
+    """Return the image and label of an unpickled value; raises BadInput."""
     if not isinstance(value, (tuple, list)) or len(value) != _PAIR:
         raise BadInput(f"expected a pair of image and label, found {type(value).__name__}")
     image, label = (_unwrapped(part) for part in value)
@@ -120,7 +120,7 @@ def pair(value: Any) -> tuple[bytes, int]:
 
 
 def _unwrapped(value: Any) -> Any:
-    """What a list or array of one holds: thecml/pytorch-lmdb stores batches of one."""
+    """Return the item of a list or array of one: thecml/pytorch-lmdb stores batches of one."""
     if isinstance(value, (list, tuple)) and len(value) == 1:
         return value[0]
     if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "iu" and value.dtype != np.uint8:

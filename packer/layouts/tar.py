@@ -1,10 +1,17 @@
-"""tar: the members of an archive, by their headers of 512 bytes, from any place in it; nothing is unpacked to disk.
+"""tar: the members of an archive, by their headers of 512 bytes; nothing is unpacked to disk.
 
-Layout (POSIX.1-2017, pax, ustar interchange format; GNU tar's manual, "Basic Tar Format"), offsets in a header:
-    0 name, 100 bytes; 124 size, octal, or with the first bit set a big-endian number; 148 sum of all bytes of the
-    header, these 8 being spaces; 156 type; 257 `ustar`; 345 what stands before the name and a slash
-The data follow, and zeros up to a multiple of 512. Two blocks of zeros end the archive. A header of type `x` or `L` has
-the name, and `x` the size, of the member behind it in its data.
+| offset in a header | content                                                                                        |
+|--------------------|------------------------------------------------------------------------------------------------|
+| 0                  | name, 100 bytes                                                                                |
+| 124                | size, octal, or a big-endian number if the first bit is set                                    |
+| 148                | sum of all bytes of the header, with these 8 as spaces                                         |
+| 156                | type                                                                                           |
+| 257                | `ustar`                                                                                        |
+| 345                | prefix of the name; a slash is between them                                                    |
+
+The data follow, and zeros up to a multiple of 512. Two blocks of zeros end the archive. The data of a header of type
+`x` or `L` contain the name of the next member, and those of `x` also its size.
+Source: POSIX.1-2017, pax, ustar interchange format; GNU tar's manual, "Basic Tar Format".
 """
 
 import re
@@ -23,12 +30,20 @@ _MOST_NAME_BYTES = 1 << 20  # of a header that holds names
 _REST_BYTES = 1 << 16
 _END = bytes(BLOCK_BYTES)
 
-Read = Callable[[int, int], bytes]  # offset and size -> bytes, fewer at the end
-Skip = Callable[[int], int]  # offset -> the next one whose byte may differ from 0
+Read = Callable[[int, int], bytes]  # offset, size -> bytes, fewer at the end
+Skip = Callable[[int], int]  # offset -> the next offset whose byte may differ from 0
 
 
 class Member(NamedTuple):
-    """One member: first byte of its headers, of its data, how many these are, and what it is."""
+    """One member.
+
+    Attributes:
+        name: Its path.
+        start: Offset of its first header.
+        offset: Offset of its data.
+        size: Size of its data.
+        kind: Its type.
+    """
 
     name: str
     start: int
@@ -38,17 +53,17 @@ class Member(NamedTuple):
 
     @property
     def is_file(self) -> bool:
-        """Whether it is no folder, link or device, and its data are all there is of it."""
+        """True for a regular file whose data are complete: not a folder, link, device or sparse file."""
         return self.kind == "file"
 
     @property
     def end(self) -> int:
-        """Behind its data."""
+        """Offset behind its data."""
         return self.offset + self.size
 
 
 class CutArchive(BadInput):
-    """The archive ends where a member goes on, or without its mark; `at` is the last sound place."""
+    """The archive ends within a member, or has no end mark; `at` is the end of the last complete member."""
 
     def __init__(self, reason: str, at: int) -> None:
         super().__init__(reason)
@@ -56,16 +71,24 @@ class CutArchive(BadInput):
 
 
 class DamagedArchive(CutArchive):
-    """A header is none."""
+    """A header is damaged."""
 
 
 def members(
     read: Read, *, skip: Skip | None = None, at: int = 0, until: int | None = None, size: int | None = None
 ) -> Iterator[Member]:
-    """Every member from `at` up to the end mark, or up to `until`; raises CutArchive, DamagedArchive.
+    """Yield every member from `at` up to the end mark, or up to `until`.
 
-    skip: passes over the holes of a sparse file.
-    size: where the bytes of the archive end, for callers who know; else the last byte of each member's data is read.
+    Args:
+        read: Reads a span of the archive.
+        skip: Skips the holes of a sparse file.
+        at: Offset of the first header.
+        until: Offset to stop at.
+        size: Size of the archive; None to read the last byte of each member's data instead.
+
+    Raises:
+        CutArchive: The archive is cut.
+        DamagedArchive: A header is damaged.
     """
     start, name, length_said, is_sparse = at, None, None, False
     while until is None or at < until:
@@ -81,7 +104,7 @@ def members(
                 start,
             )
         if not is_header(header):
-            raise DamagedArchive(f"no member begins at byte {at}: the sum of its header is another", start)
+            raise DamagedArchive(f"no member begins at byte {at}: its header has another checksum", start)
         kind, length = header[156:157], _number(header[124:136], at, start)
         offset = at + BLOCK_BYTES
         after = offset + -(-length // BLOCK_BYTES) * BLOCK_BYTES
@@ -111,7 +134,7 @@ def members(
 
 
 def _check_rest(read: Read, skip: Skip | None, at: int, start: int) -> None:
-    """Raise DamagedArchive where more than zeros follows the end mark: such as a second archive."""
+    """Raise DamagedArchive if other bytes than zeros follow the end mark, such as a second archive."""
     while rest := read(at, _REST_BYTES):
         if any(rest):
             raise DamagedArchive(f"the end mark is followed by more than zeros within byte {at + len(rest)}", start)
@@ -119,7 +142,7 @@ def _check_rest(read: Read, skip: Skip | None, at: int, start: int) -> None:
 
 
 def is_header(block: bytes) -> bool:
-    """Whether a block has the sum that it says, in one of the two ways to count."""
+    """Return True if the checksum of a block is right, with signed or unsigned bytes."""
     if len(block) < BLOCK_BYTES or not any(block[:100]):
         return False
     rest = block[:148] + b" " * 8 + block[156:512]
@@ -137,7 +160,7 @@ def _number(field: bytes, at: int, start: int) -> int:
 
 
 def _octal(field: bytes) -> int | None:
-    """The number of a field: octal digits between spaces, up to the end or a NUL; None for anything else."""
+    """Return the number of a field (octal digits between spaces, up to the end or a NUL), or None."""
     match = re.fullmatch(rb" *([0-7]*) *(?:\0.*)?", field, re.DOTALL)
     return int(match[1] or b"0", 8) if match else None
 
@@ -149,14 +172,14 @@ def _pax_size(value: bytes, at: int, start: int) -> int:
 
 
 def _pax(data: bytes, at: int, start: int) -> dict[bytes, bytes]:
-    """The records of an extended header, `LENGTH KEY=VALUE` and a line end each."""
+    """Return the records of an extended header, `LENGTH KEY=VALUE` and a line end each."""
     found: dict[bytes, bytes] = {}
     place = 0
     while place < len(data):
         match = re.compile(rb"([0-9]{1,9}) ").match(data, place)
         end = place + int(match[1]) if match else 0
         if match is None or not match.end() < end <= len(data) or data[end - 1 : end] != b"\n":
-            raise DamagedArchive(f"the extended header at byte {at} is none", start)
+            raise DamagedArchive(f"the extended header at byte {at} is damaged", start)
         key, _, value = data[match.end() : end - 1].partition(b"=")
         found[key] = value
         place = end
@@ -165,7 +188,7 @@ def _pax(data: bytes, at: int, start: int) -> dict[bytes, bytes]:
 
 def _name(header: bytes) -> str:
     name, prefix = header[:100].split(b"\0")[0], header[345:500].split(b"\0")[0]
-    is_posix = header[257:263] == b"ustar\0"  # GNU tar has times in the prefix's place
+    is_posix = header[257:263] == b"ustar\0"  # GNU tar stores times instead of the prefix
     return _text(prefix + b"/" + name if prefix and is_posix else name)
 
 
@@ -175,15 +198,17 @@ def _text(name: bytes) -> str:
 
 # ---- writing
 
-MOST_NAME_BYTES = 100  # of a member's name that every reader finds, also those that know no prefix and no pax
+MOST_NAME_BYTES = 100  # of a name without prefix and pax header, which every reader finds
 MOST_MEMBER_BYTES = (1 << 33) - 1  # 11 octal digits
 END = bytes(2 * BLOCK_BYTES)  # behind the last member
 
 
 def header(name: bytes, size: int) -> bytes:
-    """The header of a regular file, in ustar: the same bytes for the same name and size, whoever writes them.
+    """Return the ustar header of a regular file with mode 644, user and group 0 (root), and time 0.
 
-    name: at most MOST_NAME_BYTES. size: at most MOST_MEMBER_BYTES. Mode 644, user and group 0 (root), time 0.
+    Args:
+        name: At most MOST_NAME_BYTES.
+        size: At most MOST_MEMBER_BYTES.
     """
     before = name.ljust(100, b"\0") + b"0000644\0" + 2 * b"0000000\0" + b"%011o\0" % size + b"%011o\0" % 0
     behind = b"0" + bytes(100) + b"ustar\x0000" + 2 * b"root".ljust(32, b"\0") + bytes(183)
@@ -191,5 +216,5 @@ def header(name: bytes, size: int) -> bytes:
 
 
 def padding(size: int) -> bytes:
-    """What stands behind so many bytes of a member."""
+    """Return the zeros behind `size` bytes of a member."""
     return bytes(-size % BLOCK_BYTES)

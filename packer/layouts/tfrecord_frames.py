@@ -1,11 +1,11 @@
 """TFRecord frames: the bytes around each record of a TFRecord file, and the lines of its index.
 
-Layout of a record (tensorflow/core/lib/io/record_writer.h), little-endian:
-    u64 length, u32 masked crc32c of these 8 bytes, the data, u32 masked crc32c of them
-An index (vahidk's and DALI's tfrecord2idx) is a text: a line `offset length` for each record, frame included.
+A record, little-endian: u64 length, u32 masked crc32c of these 8 bytes, the data, u32 masked crc32c of the data.
+An index is text: a line `offset length` for each record, frame included.
 
-The checksum is CRC-32C (RFC 3720, appendix B.4; polynomial 0x1EDC6F41, here bit-reversed). google-crc32c computes it if
-it is installed, in 3 us for 44 KB; otherwise Python does, in several milliseconds.
+The checksum is CRC-32C (RFC 3720, appendix B.4; polynomial 0x1EDC6F41, here bit-reversed). If google-crc32c is
+installed, it computes the checksum; a slow loop in Python is the fallback.
+Source: tensorflow/core/lib/io/record_writer.h; tfrecord2idx of vahidk's tfrecord and of DALI.
 """
 
 import struct
@@ -18,35 +18,35 @@ from typing import Any
 from packer.schema import Buffer
 
 HEAD = struct.Struct("<QI")
-FRAME_BYTES = 16  # of a record, besides its data
+FRAME_BYTES = 16  # of a record without its data
 _CRC = struct.Struct("<I")
 _POLYNOMIAL = 0x82F63B78
 _ONES = 0xFFFFFFFF
 
 
 def begins(start: bytes) -> bool:
-    """Whether a file begins with a record."""
+    """Return True if a file begins with a record."""
     return len(start) >= HEAD.size and is_head(start[: HEAD.size])
 
 
 def is_head(head: bytes) -> bool:
-    """Whether the length of a record is what its checksum says."""
+    """Return True if the length of a record matches its checksum."""
     return bool(masked_crc32c(head[:8]) == HEAD.unpack(head)[1])
 
 
 def checksums(record: bytes) -> tuple[int, int]:
-    """Of a whole record: the masked crc32c of its data, and the one that it says."""
+    """Return the masked crc32c of a record's data, and the stored checksum."""
     return masked_crc32c(record[HEAD.size : -_CRC.size]), _CRC.unpack_from(record, len(record) - _CRC.size)[0]
 
 
 def frame(data: bytes) -> tuple[bytes, bytes]:
-    """What stands before some data in a file, and what behind them."""
+    """Return the bytes before and behind the data of a record."""
     length = len(data).to_bytes(8, "little")
     return length + _CRC.pack(masked_crc32c(length)), _CRC.pack(masked_crc32c(data))
 
 
 def index_line(offset: int, data_bytes: int) -> bytes:
-    """Of the index, for a record of so much data."""
+    """Return the line of the index for a record with `data_bytes` bytes of data."""
     return b"%d %d\n" % (offset, data_bytes + FRAME_BYTES)
 
 

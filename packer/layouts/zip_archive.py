@@ -1,8 +1,8 @@
-"""Zip archive: where the bytes of the entries of a zip file lie, for packs and for archives of others.
+"""Zip archive: the spans of the entries of a zip file, for packs and for archives of other tools.
 
-The directory is read by the standard library; what it says is believed only as far as the file bears it out: entries
-lie between their own header and what comes next, so that none lies over another, and nothing is unpacked here.
-Layout: PKWARE APPNOTE 4.3.
+The standard library reads the directory, and every statement in it is compared with the file. Each entry must be
+between its own header and the next one, so that entries cannot overlap. Entries are not unpacked here.
+Source: PKWARE APPNOTE 4.3.
 """
 
 import struct
@@ -10,27 +10,33 @@ import zipfile
 from collections.abc import Set
 from typing import IO, NamedTuple, Protocol
 
-# what is raised for a file that is not as it should be, besides OSError
+# exceptions for a damaged file, besides OSError
 ZIP_ERRORS = (zipfile.BadZipFile, ValueError, RuntimeError, EOFError, struct.error, OverflowError)
-_MOST_ENTRIES = 10_000  # of an archive with any names
-_UTF_8 = 0x800  # the flag that says so of a name
-_UNIX = 3  # the system that made an entry
+_MOST_ENTRIES = 10_000  # if any name is allowed
+_UTF_8 = 0x800  # flag of a name in UTF-8
+_UNIX = 3  # system that made an entry
 _END_MAGIC = b"PK\x05\x06"
 _IN_ZIP64 = (1 << 32) - 1
 _MOST_COMMENT_BYTES = (1 << 16) - 1
-_MOST_ENTRY_BYTES = 1 << 10  # of one entry in the zip's directory; ours have about 80
+_MOST_ENTRY_BYTES = 1 << 10  # of one entry in the directory; packer's have about 80
 
 
 class Bytes(Protocol):
-    """A mapped file, or what reads one by offset."""
+    """A mapped file, or an object that reads a file by offset."""
 
     def __getitem__(self, span: slice, /) -> bytes: ...
 
 
 class ArchiveEntry(NamedTuple):
-    """Where the bytes of an entry lie. unpacked_bytes: of what it holds; as size_bytes where it is stored as it is.
+    """The span of an entry.
 
-    unix_mode: kind of file and permissions, 0 where the archive was not made on Unix.
+    Attributes:
+        offset: Offset of its bytes in the file.
+        size_bytes: Size in the file.
+        unpacked_bytes: Size of the content; equal to `size_bytes` if it is not compressed.
+        crc32: Checksum of the content.
+        is_deflated: The bytes are compressed with deflate.
+        unix_mode: Kind of file and permissions; 0 if the archive was not made on Unix.
     """
 
     offset: int
@@ -42,7 +48,7 @@ class ArchiveEntry(NamedTuple):
 
 
 class Archive:
-    """The entries of a zip file; anything unusual about them is one of ZIP_ERRORS."""
+    """The entries of a zip file; unusual entries raise one of ZIP_ERRORS."""
 
     def __init__(
         self,
@@ -55,11 +61,17 @@ class Archive:
         may_deflate: bool = False,
         most_directory_bytes: int | None = None,
     ) -> None:
-        """wanted, others: names of the entries that must and that may be there; no other may. None for any names.
+        """Read the directory.
 
-        in_folder: whether all of them lie in one folder of any name, which is not part of their names here.
-        may_deflate: whether entries may be compressed so; otherwise they are stored as they are.
-        most_directory_bytes: of an archive that anyone made, which may have a comment too; None for what names allow.
+        Args:
+            mapped: The complete file, by offset.
+            file: The same file, for the standard library.
+            wanted: Names of entries that must exist; None to allow any names.
+            others: Names of entries that may exist. All other names are refused.
+            in_folder: All entries are in one folder of any name, which is not part of their names here.
+            may_deflate: Entries may be compressed with deflate.
+            most_directory_bytes: Limit for an archive of another tool, which may also have a comment; None for a limit
+                that follows from the number of names.
         """
         self._mapped = mapped
         self._wanted = wanted
@@ -74,11 +86,11 @@ class Archive:
             self._infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
             self._end = archive.start_dir
         self._root = self._infos[0].filename.partition("/")[0] + "/" if in_folder and self._infos else ""
-        if self._root in ("/", "./", "../"):  # nothing here is written by these names, but unzip may be
+        if self._root in ("/", "./", "../"):
             raise ValueError(f"its entries lie in {self._root!r}, expected a folder of their own")
 
     def _commented_tail(self) -> bytes:
-        """The end of the archive up to its comment, which it has to end with; found as zipfile finds it."""
+        """Return the end of the archive up to its comment, which must end the file."""
         tail = self._mapped[-98:]
         if tail[-22:-18] == _END_MAGIC and tail[-2:] == b"\0\0":
             return tail
@@ -89,20 +101,20 @@ class Archive:
         return tail[max(0, at - 76) : at + 20] + b"\0\0"
 
     def _check_directory(self, tail: bytes, most_bytes: int) -> None:
-        """Look at the size of the directory before zipfile reads it all. PKWARE APPNOTE 4.3.14 to 4.3.16."""
+        """Check the size of the directory before zipfile reads it. PKWARE APPNOTE 4.3.14 to 4.3.16."""
         if tail[-22:-18] != _END_MAGIC or tail[-2:] != b"\0\0":
             raise ValueError("it does not end with the directory of a zip file")
         if tail[-18:-14] not in (bytes(4), b"\xff" * 4):
             raise ValueError("it is one of several disks")
         size = int.from_bytes(tail[-10:-6], "little")
-        if tail[:4] == b"PK\x06\x06":  # zip64: the size there holds, and the other may say that it does
+        if tail[:4] == b"PK\x06\x06":  # zip64: this size is valid; the other may refer to it
             size = max(size if size != _IN_ZIP64 else 0, int.from_bytes(tail[40:48], "little"))
         if size > most_bytes:
             raise ValueError(f"its zip directory has {size} bytes, expected at most {most_bytes}")
 
     def places(self) -> dict[str, ArchiveEntry]:
-        """Name -> place of the bytes, for exactly the expected entries."""
-        if self._infos and self._infos[0].header_offset:  # the file of another format may stand before the archive
+        """Return the span of each entry by name, for exactly the expected entries."""
+        if self._infos and self._infos[0].header_offset:  # another file may precede the archive
             raise ValueError("it does not begin with the first entry of a zip file")
         found: dict[str, ArchiveEntry] = {}
         ends = [info.header_offset for info in self._infos[1:]] + [self._end] * bool(self._infos)
@@ -118,11 +130,11 @@ class Archive:
         return found
 
     def _place(self, info: zipfile.ZipInfo, end: int) -> ArchiveEntry:
-        """Where the bytes of an entry lie, between its header and what comes next."""
-        # bit 3: sizes also stand behind the data; bit 11: the name is UTF-8
+        """Return the span of an entry, between its header and the next one."""
+        # bit 3: sizes are repeated behind the data; bit 11: the name is UTF-8
         is_deflated = self._may_deflate and info.compress_type == zipfile.ZIP_DEFLATED
         is_stored = info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
-        if not (is_stored or is_deflated) or info.flag_bits & ~(0x80E if is_deflated else 0x808):  # bits 1, 2: how hard
+        if not (is_stored or is_deflated) or info.flag_bits & ~(0x80E if is_deflated else 0x808):  # bits 1, 2: level
             raise ValueError(f"entry {info.filename!r:.80} is compressed or encrypted")
         at = info.header_offset
         name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF_8 else "cp437")
@@ -138,7 +150,7 @@ class Archive:
 
 
 def _name(info: zipfile.ZipInfo) -> str:
-    """The name of an entry: UTF-8 where it says so or is it, as macOS writes without saying it, else code page 437."""
+    """Return the name of an entry: UTF-8 if it is flagged or valid UTF-8 (macOS sets no flag), else code page 437."""
     if info.flag_bits & _UTF_8 or info.orig_filename.isascii():
         return info.orig_filename
     try:

@@ -1,4 +1,4 @@
-"""Argument types: the values that a caller gives, compared with the annotations of a function."""
+"""Argument types: compares arguments with the annotations of a function."""
 
 import re
 import types
@@ -13,9 +13,9 @@ from packer.errors import WrongType
 
 
 def check_arguments(given: Mapping[str, object], annotations: Mapping[str, Any]) -> None:
-    """Raise WrongType for an argument whose value its annotation does not allow, elements included.
+    """Raise WrongType for an argument whose value, or an element, does not match its annotation.
 
-    Numbers of NumPy and any collection in place of a sequence are allowed, and 0 and 1 for False and True.
+    NumPy numbers are allowed, any collection for a sequence, and 0 and 1 for False and True.
     """
     for name, value in given.items():
         if not _fits(value, annotations[name]):
@@ -25,7 +25,7 @@ def check_arguments(given: Mapping[str, object], annotations: Mapping[str, Any])
 
 
 def check_switches(given: Mapping[str, object]) -> None:
-    """Raise WrongType for an argument that is neither True nor False; every text is true to Python, also "no"."""
+    """Raise WrongType for an argument that is neither True nor False, such as the text "no"."""
     check_arguments(given, dict.fromkeys(given, bool))
 
 

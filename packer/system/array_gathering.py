@@ -1,7 +1,7 @@
 """Array gathering: values of one size from anywhere in memory, copied into one array in a single call.
 
-NumPy copies one value a call, and each call gives the interpreter back and asks for it again: two threads that copy so
-are hardly faster than one. cv2.vconcat takes a list, and copies all of it without the interpreter.
+NumPy copies one value per call. Each call releases and acquires the interpreter lock, so threads do not help. OpenCV's
+vconcat copies a list in one call, without the lock.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _MOST_COLUMNS = (1 << 31) - 1  # of an OpenCV matrix
 
 
 def gather(values: Sequence[Buffer], out: npt.NDArray[np.uint8]) -> None:
-    """Copy len(out) values of out.shape[1] bytes, in their order, into C-contiguous uint8 (n, size)."""
+    """Copy len(out) values of out.shape[1] bytes, in order, into `out`, C-contiguous uint8 (n, size)."""
     count, size = out.shape
     if not out.size:
         return

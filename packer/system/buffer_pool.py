@@ -1,17 +1,16 @@
 """Buffer pool: a buffer returns when its last view is freed.
 
-`give` returns a memoryview of an array that exists for this purpose alone. Whatever is made from it (slices, NumPy
-arrays, tensors) keeps that array alive; when the array is freed, the buffer returns to the pool. (Slices of the array
-itself would not keep it: NumPy lets a slice of a slice refer to the buffer directly.) Memory is reused because fresh
-memory of the size of an image costs more than filling it: the system clears each page, and takes it back afterwards.
+`give` returns a memoryview of an array that exists only for this purpose. Slices, NumPy arrays and tensors made from
+the view keep the array alive. When it is freed, the buffer returns to the pool. A slice of the array itself would not
+keep it, because NumPy lets a slice refer to the buffer directly. Memory is reused because the system clears each page
+of fresh memory, which costs more than filling it.
 
-A forked child sees what its parent held at the fork, and the parent does not learn when the child frees it. So a buffer
-that is out when the process forks never returns: the system frees its memory when the last holder in any process is
-gone. A child takes nothing that its parent had. This holds for private memory too, where it costs nothing: as long as
-the child lives, a write into a page that both have copies that page.
+A forked child sees the buffers that its parent held at the fork, and the parent is not notified when the child frees
+them. So a buffer that is in use at a fork never returns; the system frees it when no process holds it. A child reuses
+no buffer of its parent. The rule holds for private memory too, where a reuse would copy its pages anyway.
 
-No Python code runs when a buffer returns, nor at a fork: the callbacks are methods of built-in types. Batches are freed
-in the training loop, and Ctrl-C that arrives while a Python callback begins would be printed there, and lost.
+No Python code runs when a buffer returns, or at a fork: the callbacks are methods of built-in types. An interrupt that
+arrives in a Python callback would be printed there, and lost.
 """
 
 import os
@@ -25,11 +24,11 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-_MOST_WASTE = 4  # a free buffer larger than this many times the wanted size is not used
+_MOST_WASTE = 4  # the largest ratio of a reused buffer to the requested size
 
 Bytes = npt.NDArray[np.uint8]
 
-# a byte for each fork, appended before it, and after it in both processes
+# one byte per fork, appended before it, and after it in both processes
 _forks_begun, _forks_ended = bytearray(), bytearray()
 os.register_at_fork(
     before=partial(_forks_begun.append, 0),
@@ -39,13 +38,13 @@ os.register_at_fork(
 
 
 def _fork_state() -> tuple[int, int, int]:
-    """Forks that have ended, forks that have begun, and the process: equal at two times unless a fork came between."""
+    """Return a state that changes with every fork: forks ended, forks begun, and the process."""
     return len(_forks_ended), len(_forks_begun), os.getpid()
 
 
 @dataclass(eq=False)
 class PooledBuffer:
-    """Memory that a pool gives out again and again. memory: all of it; a reference to this alone keeps nothing out."""
+    """Memory that a pool reuses. A reference to `memory`, which is all of it, does not delay its return."""
 
     memory: Bytes
 
@@ -54,15 +53,15 @@ AnyBuffer = TypeVar("AnyBuffer", bound=PooledBuffer)
 
 
 def pageable(size: int) -> PooledBuffer:
-    """A buffer in ordinary pageable memory."""
+    """Return a buffer in ordinary pageable memory."""
     return PooledBuffer(np.empty(size, np.uint8))
 
 
 class _ReleaseWatch(weakref.ref[Bytes], Generic[AnyBuffer]):
-    """Calls its callback when the view is freed. then: a second watch of the same view, which this one keeps alive."""
+    """Calls its callback when the view is freed. `then` is a second watch of the same view."""
 
     __slots__ = ("buffer", "then")
-    __hash__ = object.__hash__  # of the watch, not of the array
+    __hash__ = object.__hash__  # of the watch, not the array
     __eq__ = object.__eq__
 
     buffer: AnyBuffer
@@ -70,30 +69,30 @@ class _ReleaseWatch(weakref.ref[Bytes], Generic[AnyBuffer]):
 
 
 class BufferPool(Generic[AnyBuffer]):
-    """Gives out buffers, and again when they have returned; for several threads."""
+    """Gives out buffers, and reuses them after they have returned. Thread-safe."""
 
     def __init__(self, most_free: int, *, new: Callable[[int], AnyBuffer]) -> None:
-        """most_free: how many buffers are kept that nobody uses. new: makes a buffer of a size in bytes."""
+        """Keep at most `most_free` unused buffers; `new` makes a buffer of a size in bytes."""
         self._new = new
         self._free: deque[AnyBuffer] = deque(maxlen=most_free)
-        self._back: deque[_ReleaseWatch[AnyBuffer]] = deque(maxlen=most_free)  # returned since `_settled`
+        self._back: deque[_ReleaseWatch[AnyBuffer]] = deque(maxlen=most_free)  # returned since the last `reserve`
         self._out: set[_ReleaseWatch[AnyBuffer]] = set()
-        self._settled = _fork_state()
+        self._last_state = _fork_state()
 
     def take(self, size: int) -> memoryview:
-        """A buffer as writable bytes of undefined content."""
+        """Return a buffer as writable bytes of undefined content."""
         return self.give(self.reserve(size), size)
 
     def reserve(self, size: int) -> AnyBuffer:
-        """A buffer of at least `size` bytes, to be filled and then passed to `give`; until then a fork is harmless."""
-        self._settle()
+        """Return a buffer of at least `size` bytes for `give`; forks before `give` are harmless."""
+        self._collect()
         buffer = self._fitting(size)
         return buffer if buffer is not None else self._new(max(size, 1))
 
     def give(self, buffer: AnyBuffer, size: int) -> memoryview:
-        """The first `size` bytes of a reserved buffer, which returns when the last view of them is freed."""
+        """Return the first `size` bytes of a reserved buffer, which returns when their last view is freed."""
         view = buffer.memory[:size]
-        # the first is what keeps the second; when the view dies, one leaves `_out` and the other joins `_back`
+        # when the view is freed, the first watch leaves `_out` and the second joins `_back`
         watch: _ReleaseWatch[AnyBuffer] = _ReleaseWatch(view, self._out.discard)
         watch.then = _ReleaseWatch(view, self._back.append)
         watch.then.buffer = buffer
@@ -101,25 +100,25 @@ class BufferPool(Generic[AnyBuffer]):
         return view.data
 
     def put_back(self, buffer: AnyBuffer) -> None:
-        """Return a reserved buffer that was not given out; nobody may write into it any more."""
+        """Return a reserved buffer that was not given out; the caller must not write into it afterwards."""
         self._free.append(buffer)
 
-    def _settle(self) -> None:
-        """Count returned buffers as free, unless the process forked since the last time: a child may hold them."""
+    def _collect(self) -> None:
+        """Make returned buffers free, unless the process forked since the last call: a child may hold them."""
         back = self._emptied()
-        now = _fork_state()  # after `back` was taken: what is there was back by now
+        now = _fork_state()  # read after `back`, so these buffers returned before
         ended, begun, pid = now
-        if now == self._settled and begun == ended:  # else another thread forks: the child may be there already
+        if now == self._last_state and begun == ended:  # else another thread forks: the child may exist already
             self._free.extend(back)
             return
-        if pid != self._settled[2]:
+        if pid != self._last_state[2]:
             self._free.clear()
-        self._out.clear()  # a watch that is gone calls nobody: what it watched lives as long as its view
+        self._out.clear()  # these buffers never return; they end with their views
         self._back.clear()
-        self._settled = now
+        self._last_state = now
 
     def _emptied(self) -> list[AnyBuffer]:
-        """Take the returned buffers, in order; other threads may add to them and take them meanwhile."""
+        """Take the returned buffers, in order; other threads may add and take buffers meanwhile."""
         found = []
         while self._back:
             try:
@@ -129,7 +128,7 @@ class BufferPool(Generic[AnyBuffer]):
         return found
 
     def _fitting(self, size: int) -> AnyBuffer | None:
-        """Of the buffers that fit, the one that returned last: its pages are most likely in the caches."""
+        """Return the fitting buffer that returned last, whose pages are most likely in the caches."""
         for _ in range(len(self._free)):
             try:
                 buffer = self._free.pop()
@@ -141,10 +140,10 @@ class BufferPool(Generic[AnyBuffer]):
         return None
 
     def __len__(self) -> int:
-        """How many buffers are held and will return."""
+        """Return the number of buffers that are in use and will return."""
         return len(self._out)
 
     @property
     def returned(self) -> int:
-        """How many buffers have returned since one was reserved last."""
+        """Number of buffers that have returned since the last `reserve`."""
         return len(self._back)

@@ -1,4 +1,4 @@
-"""Exact casts: numbers to another dtype exactly, or an error; results go into the caller's array or a new one."""
+"""Exact casts: converts numbers to another dtype exactly or raises; results go into the caller's array or a new one."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ _NUMBERS = "biuf"
 
 
 def cast_exactly(value: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """`value` as an array of that dtype, of which every element equals the given one; NaN equals NaN.
+    """Return `value` as an array of a dtype, with equal elements (NaN equals NaN); copied only if necessary.
 
-    Raises BadInput for an element that does not fit, InvalidRequest for what is no number. A copy only where needed.
+    Raises BadInput for an element that does not fit, InvalidRequest for values that are not numbers.
     """
     wanted = np.dtype(dtype)
     try:
@@ -23,7 +23,7 @@ def cast_exactly(value: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         raise InvalidRequest(f"expected numbers of one shape, found {type(value).__name__}: {error}") from error
     if given.dtype.kind not in _NUMBERS:
         raise InvalidRequest(f"expected {wanted} numbers, found {type(value).__name__} of {given.dtype}")
-    loses = given.dtype.kind in "iu" and given.dtype.itemsize == 8 and wanted.kind == "f"  # NumPy calls this safe
+    loses = given.dtype.kind in "iu" and given.dtype.itemsize == 8 and wanted.kind == "f"  # NumPy calls it safe
     if np.can_cast(given.dtype, wanted, "safe") and not loses:
         return given.astype(wanted, copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -36,21 +36,21 @@ def cast_exactly(value: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def _equal(given: npt.NDArray[Any], made: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Where the two hold the same number, across kinds; NumPy itself compares int64 with float64 inexactly."""
+    """Compare two arrays by element; NumPy compares int64 with float64 inexactly."""
     if given.dtype.kind == made.dtype.kind == "f":
         return np.asarray((given == made) | (np.isnan(given) & np.isnan(made)))
     if given.dtype.kind == "f" or made.dtype.kind == "f":
         floats, whole = (given, made) if given.dtype.kind == "f" else (made, given)
-        # below 2**63 a whole float is exactly an int64, and what is not finite is no integer
+        # a whole float below 2**63 is exactly an int64
         inside = np.isfinite(floats) & (np.abs(floats) < 2.0**63)
         as_int = np.where(inside, floats, 0).astype(np.int64)
         fits = whole <= np.iinfo(np.int64).max if whole.dtype == np.uint64 else np.True_
         return np.asarray(inside & fits & (as_int == floats) & (as_int == whole.astype(np.int64)))
-    return np.asarray(given == made)  # integers: NumPy compares signed with unsigned exactly
+    return np.asarray(given == made)  # NumPy compares signed with unsigned exactly
 
 
 def round_floats(given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A float array rounded to a narrower float; NaN and infinity are kept. Raises BadInput where a value overflows."""
+    """Round a float array to a narrower float, keeping NaN and infinity; raises BadInput if a value overflows."""
     with np.errstate(over="ignore"):
         made = given.astype(dtype)
     lost = np.isinf(made) & np.isfinite(given)
@@ -60,9 +60,9 @@ def round_floats(given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[A
 
 
 def read_numbers(buffer: Buffer, dtype: np.dtype[Any], *, offset: int = 0) -> npt.NDArray[Any]:
-    """The bytes from `offset` on as (n,) little-endian numbers, a view of `buffer`.
+    """Return the bytes from `offset` on as (n,) little-endian numbers, a view of `buffer`.
 
-    Raises CorruptRecord for a truth value that is neither 0 nor 1.
+    Raises CorruptRecord for a bool that is neither 0 nor 1.
     """
     values = np.frombuffer(buffer, dtype.newbyteorder("<"), offset=offset)
     if dtype == np.bool_ and values.view(np.uint8).max(initial=0) > 1:
@@ -71,9 +71,7 @@ def read_numbers(buffer: Buffer, dtype: np.dtype[Any], *, offset: int = 0) -> np
 
 
 def target(shape: tuple[int, ...], dtype: npt.DTypeLike, *, out: Any = None) -> npt.NDArray[Any]:
-    """`out` as a plain array, or a new one, not initialized; raises InvalidRequest unless `out` is C-contiguous and
-    exact.
-    """
+    """Return `out` as a plain array, or a new, uninitialized one; raises InvalidRequest unless `out` fits exactly."""
     if out is None:
         return np.empty(shape, dtype)
     if not isinstance(out, np.ndarray):
@@ -89,7 +87,7 @@ def target(shape: tuple[int, ...], dtype: npt.DTypeLike, *, out: Any = None) -> 
 
 
 def deliver(value: npt.NDArray[Any], *, out: Any = None) -> npt.NDArray[Any]:
-    """`value` itself, C-contiguous, or copied into `out`; raises InvalidRequest unless `out` is exact."""
+    """Return `value` C-contiguous, or copied into `out`; raises InvalidRequest unless `out` fits exactly."""
     if out is None:
         return np.ascontiguousarray(value)
     np.copyto(target(value.shape, value.dtype, out=out), value)
@@ -97,5 +95,5 @@ def deliver(value: npt.NDArray[Any], *, out: Any = None) -> npt.NDArray[Any]:
 
 
 def form(value: Any) -> str:
-    """What a value is, for messages: dtype and shape of an array, else its type."""
+    """Describe a value for messages: dtype and shape of an array, else its type."""
     return f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__

@@ -1,8 +1,9 @@
 """Machine limits: memory, cores and file systems that this process may use, limits of cgroups included (Linux).
 
-Limits of cgroups count at every level above the process, in version 1 and 2 (kernel documentation, admin-guide:
-cgroup-v1, cgroup-v2). What a cgroup holds of the page cache is not counted as used: the kernel takes it back.
-Where the system does not tell (no /proc, no cgroups), a limit is not known, which is not an error.
+Limits of cgroups apply at every level above the process, in version 1 and 2. The page cache of a cgroup does not count
+as used, because the kernel reclaims it. If the system does not report a limit (no /proc, no cgroups), it is unknown,
+which is not an error.
+Source: kernel documentation, admin-guide: cgroup-v1, cgroup-v2.
 """
 
 import os
@@ -12,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-_NO_LIMIT = 1 << 60  # version 1 says 2**63 less a page where there is none
+_NO_LIMIT = 1 << 60  # version 1 has 2**63 less a page without a limit
 _IN_MEMORY = ("tmpfs", "ramfs")
 _HUGE_PAGE_BYTES = 2 << 20
 _PAGE_BYTES = 4096
 
 
 class Limit(NamedTuple):
-    """A limit on memory, by name: how many bytes there are in all, and how many are free."""
+    """A limit on memory: its name, the total bytes, and the free bytes."""
 
     name: str
     total_bytes: int
@@ -34,12 +35,12 @@ class Mount(NamedTuple):
 
     @property
     def in_memory(self) -> bool:
-        """Whether its files are held in memory."""
+        """True if its files are in memory."""
         return self.kind in _IN_MEMORY
 
     @property
     def block_bytes(self) -> int:
-        """The size of a block, to which a file's size is rounded up."""
+        """Size of a block; a file takes a multiple of it."""
         return _HUGE_PAGE_BYTES if "huge=always" in self.options else _PAGE_BYTES
 
 
@@ -52,16 +53,16 @@ class Machine:
     shared_memory: Path = Path("/dev/shm")
 
     def memory_limits(self) -> list[Limit]:
-        """All limits on memory: that of the machine, where the system reports it, and those of the cgroups."""
+        """Return all limits on memory: that of the machine, if it is reported, and those of the cgroups."""
         whole = self.memory()
         return ([] if whole is None else [whole]) + self.cgroup_memory()
 
     def free_memory(self) -> int | None:
-        """Bytes that this process can still allocate within all limits; None where the system reports none."""
+        """Return the bytes that this process can still allocate, or None without a known limit."""
         return min((limit.free_bytes for limit in self.memory_limits()), default=None)
 
     def memory(self) -> Limit | None:
-        """The machine's memory, and what of it is available (MemAvailable); None where it is not reported."""
+        """Return the machine's memory (MemTotal, MemAvailable), or None if it is not reported."""
         values = {}
         for line in _lines(self.proc / "meminfo"):
             name, _, rest = line.partition(":")
@@ -73,7 +74,7 @@ class Machine:
         return Limit("memory (MemAvailable)", values["MemTotal"], values["MemAvailable"])
 
     def cgroup_memory(self) -> list[Limit]:
-        """The memory limits of the process's cgroups."""
+        """Return the memory limits of the process's cgroups."""
         found = []
         for folder, is_second in self._levels("memory"):
             names = ("memory.max", "memory.high") if is_second else ("memory.limit_in_bytes",)
@@ -86,7 +87,7 @@ class Machine:
         return found
 
     def cpu_quota(self) -> float | None:
-        """CPU quota of the cgroups in cores, such as 1.5; None where there is none."""
+        """Return the CPU quota of the cgroups in cores, such as 1.5, or None without a quota."""
         quotas = []
         for folder, is_second in self._levels("cpu"):
             if is_second:
@@ -98,9 +99,9 @@ class Machine:
         return min(quotas, default=None)
 
     def _levels(self, controller: str) -> Iterator[tuple[Path, bool]]:
-        """Folders of the process's cgroup and of those above it, and whether they are of version 2.
+        """Yield the folders of the process's cgroup and of those above it, and whether they are of version 2.
 
-        A container may see the path that it has outside, which is not there: then its root is the nearest that is.
+        A container may see an outside path that does not exist inside; then the nearest existing folder is its root.
         """
         for line in _lines(self.proc / "self/cgroup"):
             number, _, rest = line.partition(":")
@@ -115,7 +116,7 @@ class Machine:
                     yield root.joinpath(*parts[:count]), is_second
 
     def mount(self, path: Path) -> Mount | None:
-        """The file system that holds `path`; None where the system does not tell. Raises OSError without `path`."""
+        """Return the file system of `path`, or None if it is not reported; raises OSError if `path` does not exist."""
         device = os.stat(path).st_dev
         wanted = f"{os.major(device)}:{os.minor(device)}"
         for line in _lines(
@@ -128,8 +129,8 @@ class Machine:
         return None
 
     def has_swap(self) -> bool:
-        """Whether memory may be swapped to a disk, which a tmpfs may too."""
-        return len(_lines(self.proc / "swaps")) > 1  # the first one is the heading
+        """Return True if memory, including that of a tmpfs, may be swapped to a disk."""
+        return len(_lines(self.proc / "swaps")) > 1  # with a heading
 
 
 def _lines(path: Path) -> list[str]:
@@ -144,7 +145,7 @@ def _number(path: Path) -> int | None:
 
 
 def _page_cache_bytes(folder: Path, prefix: str) -> int:
-    """What a cgroup holds of files on disks; files of a tmpfs are not in it."""
+    """Return the page cache of a cgroup, without files of a tmpfs."""
     pairs = (line.split() for line in _lines(folder / "memory.stat"))
     wanted = (f"{prefix}inactive_file", f"{prefix}active_file")
     return sum(int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] in wanted and pair[1].isdigit())

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Cores that this process may use: the CPU affinity, limited by the quotas of its cgroups; at least 1."""
+    """Return the number of cores that this process may use: the CPU affinity, limited by cgroup quotas; at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = Machine(cgroup=cgroup).cpu_quota()
     return max(1, cores if quota is None else min(cores, math.ceil(quota)))
@@ -28,15 +28,21 @@ def ordered_map(
     *,
     threads: int,
     window: int | None = None,
-    apart: bool = False,
+    background: bool = False,
 ) -> Iterator[Result]:
-    """function(item) for each item, in order, computed by `threads` threads at most `window` items ahead.
+    """Yield function(item) for each item, in order.
 
-    With one thread nothing is started: the calls happen in the caller. apart: one is started all the same, so that the
-    caller works meanwhile. The first exception ends the map: it is raised in the caller at its item's turn, items not
-    started are dropped and the running ones awaited.
+    The first exception ends the map. It is raised at its item's turn; items that have not started are dropped, and
+    running ones awaited.
+
+    Args:
+        function: Called once per item.
+        items: The items.
+        threads: Number of threads. With one thread, the caller's thread makes the calls.
+        window: Most items computed ahead; twice the threads by default.
+        background: Start a thread even for `threads` = 1, so that the caller's thread continues.
     """
-    if threads <= 1 and not apart:
+    if threads <= 1 and not background:
         yield from map(function, items)
         return
     rest = iter(items)

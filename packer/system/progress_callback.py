@@ -1,6 +1,6 @@
-"""Progress callback: a function of the caller's that is told how many samples and bytes of a long call are done.
+"""Progress callback: a function of the caller that receives the progress of a long call.
 
-It is called after every addition, at no limited rate: who draws a bar decides how often.
+It is called after every addition, without a limit on the rate.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Progress:
-    """samples: done of `total`, resumed_samples of them by an earlier run. bytes: read or written by this run."""
+    """Progress of a call.
+
+    Attributes:
+        samples: Samples that are done.
+        total: All samples.
+        bytes: Bytes that this run has read or written.
+        resumed_samples: Samples of `samples` that an earlier run did.
+    """
 
     samples: int
     total: int
@@ -21,21 +28,21 @@ ProgressCallback = Callable[[Progress], object]
 
 
 class ProgressCounter:
-    """Adds up what is done, and passes the sum to a callback; for one thread at a time."""
+    """Adds up progress and passes the sum to a callback; for one thread at a time."""
 
     def __init__(self, total: int, tell: ProgressCallback | None) -> None:
-        """total: samples that there are. tell: called after each addition, and once before the first."""
+        """Count up to `total` samples; `tell` is called once now, and after each addition."""
         self._tell = tell
         self._now = Progress(0, total, 0)
         if tell is not None:
             tell(self._now)
 
     def add(self, samples: int, size: int) -> None:
-        """This run has done so many more samples, and read or written so many more bytes."""
+        """Add samples of this run, and the bytes that it has read or written."""
         self._set(samples, size, 0)
 
     def add_resumed(self, samples: int, size: int) -> None:
-        """An earlier run had done so many more samples; their `size` counts for no rate."""
+        """Add samples of an earlier run; their `size` does not count as bytes of this run."""
         self._set(samples, 0, samples)
 
     def _set(self, samples: int, size: int, resumed: int) -> None:

@@ -15,19 +15,19 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def tree(pid: int) -> list[int]:
-    """The process and all its descendants."""
+    """Return the process and all its descendants."""
     found = [pid]
     for parent in found:
         try:
             for task in list(Path(f"/proc/{parent}/task").glob("*/children")):
                 found += map(int, task.read_text(encoding="utf-8", errors="replace").split())
-        except OSError:  # it has just ended, or one of its threads
+        except OSError:  # the process or a thread has just ended
             continue
     return found
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of the living processes of a tree and of those that they have waited for."""
+    """Return user and system time of the living processes of a tree, and of processes that they waited for."""
     ticks = 0
     for process in tree(pid):
         try:
@@ -39,9 +39,9 @@ def cpu_seconds(pid: int) -> float:
 
 
 def memory_mb(pid: int) -> dict[str, float]:
-    """Memory of a tree in MB, shared pages counted once.
+    """Return the memory of a tree in MB, with shared pages counted once.
 
-    own: anonymous and shared memory. mapped: pages of mapped files, which the system may drop (libraries, data files).
+    `own` is anonymous and shared memory; `mapped` is pages of mapped files, which the system may drop.
     """
     sums = {"Pss_Anon": 0, "Pss_Shmem": 0, "Pss_File": 0}
     for process in tree(pid):
@@ -57,7 +57,7 @@ def memory_mb(pid: int) -> dict[str, float]:
 
 
 class MemoryWatch:
-    """The greatest memory of this process and its descendants while it is open, looked at every `period` seconds."""
+    """The peak memory of this process and its descendants while it is open, measured every `period` seconds."""
 
     def __init__(self, period: float = 0.1) -> None:
         self.period = period
@@ -92,7 +92,7 @@ class _Utilization(ctypes.Structure):
 
 
 class Nvml:
-    """The GPUs of this machine, all that the driver shows to this process."""
+    """The GPUs that the driver shows to this process."""
 
     def __init__(self, library: Any, handles: list[ctypes.c_void_p]) -> None:
         self._library = library
@@ -100,7 +100,7 @@ class Nvml:
 
     @classmethod
     def open(cls, load: Callable[[str], Any] = ctypes.CDLL) -> "Nvml | None":
-        """None where the library is absent, or shows no GPU. load: finds a library by its name."""
+        """Open the library, or return None if it is absent or shows no GPU; `load` opens a library by name."""
         try:
             library = load(_LIBRARY)
             if library.nvmlInit_v2() != _SUCCESS:
@@ -117,7 +117,7 @@ class Nvml:
         return cls(library, handles) if handles else None
 
     def busy(self) -> list[int | None]:
-        """Percent per GPU, 0 to 100; None for one that does not tell."""
+        """Return the utilization of each GPU in percent, or None if it is not reported."""
         found: list[int | None] = []
         for handle in self._handles:
             rates = _Utilization()

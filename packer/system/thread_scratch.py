@@ -1,4 +1,4 @@
-"""Thread scratch: buffers of each thread, reused for image after image."""
+"""Thread scratch: buffers of each thread, reused for each image."""
 
 import threading
 from collections.abc import Callable
@@ -14,24 +14,24 @@ Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 
 
 class ThreadScratch(threading.local):
-    """Buffers of the calling thread, as large as the largest image so far; each call overwrites the last one's."""
+    """Buffers of the calling thread, as large as the largest image so far; each call reuses the same memory."""
 
     def __init__(self, *, odd: bool = False) -> None:
-        """odd: pixels begin at an odd address, which no alignment fits."""
+        """Make the buffers; with `odd`, pixels begin at an odd address, which prevents any alignment."""
         self._odd = int(odd)
         self._file = np.empty(0, np.uint8)
         self._file_view = self._file.data
         self._pixels = np.empty(0, np.uint8)
 
     def file(self, size: int) -> tuple[Bytes, memoryview]:
-        """At least `size` bytes, as an array and as a view of the same memory; valid until the next call."""
+        """Return at least `size` bytes, as an array and a view of the same memory; valid until the next call."""
         if size > len(self._file):
             self._file = np.empty(_grown(size), np.uint8)
             self._file_view = self._file.data
         return self._file, self._file_view
 
     def pixels(self, height: int, width: int, channels: int = 3) -> Bytes:
-        """(height, width, channels), its content undefined; valid until the next call."""
+        """Return (height, width, channels) with undefined content; valid until the next call."""
         size = height * width * channels
         if size > len(self._pixels):
             self._pixels = np.empty(_grown(size) + self._odd, np.uint8)[self._odd :]
@@ -39,17 +39,17 @@ class ThreadScratch(threading.local):
 
 
 class ThreadArrays(threading.local, Generic[Arrays]):
-    """Several arrays over one buffer of the calling thread; they are made anew only for another size than the last."""
+    """Several arrays over one buffer of the calling thread, kept while the size is the same."""
 
     def __init__(self, make: Callable[[Callable[[int], Bytes], int, int], Arrays]) -> None:
-        """make: the arrays for a size, of a function that returns so many bytes, which begin at an odd address."""
+        """Use `make(allocate, height, width)` for the arrays; `allocate(size)` returns bytes at an odd address."""
         self._make = make
         self._scratch = ThreadScratch(odd=True)
         self._size = 0, 0
         self._arrays: Arrays | None = None
 
     def of(self, height: int, width: int) -> Arrays:
-        """The arrays for that size, their content undefined; valid until the next call."""
+        """Return the arrays for a size, with undefined content; valid until the next call."""
         if self._arrays is None or self._size != (height, width):
             self._arrays = self._make(lambda size: self._scratch.pixels(1, size, 1)[0, :, 0], height, width)
             self._size = height, width

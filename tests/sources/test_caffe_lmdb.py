@@ -118,7 +118,7 @@ def test_a_record_that_does_not_say_whether_it_is_encoded_is_told_by_its_size(tm
         (delimited(6, bytes(8)) + varint(5 << 3) + varint(1), "float_data"),
         (varint(6 << 3 | 5) + bytes(4), "float_data"),
         (b"\xff" * 20, "no sound message"),
-        (delimited(1, b"x"), "no Datum"),
+        (delimited(1, b"x"), "not a Datum"),
     ],
 )
 def test_a_record_that_is_no_image_is_bad_and_named(tmp_path: Path, value: bytes, message: str) -> None:

@@ -517,5 +517,5 @@ def test_two_sidecars_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_a_key_that_stands_twice_in_a_json_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "in", {"a.png": image(1), "a.json": '{"a": 1, "a": 2}'})
-    with pytest.raises(BadInputs, match=r"a\.json: cannot read as json: a key stands twice"):
+    with pytest.raises(BadInputs, match=r"a\.json: cannot read as json: .*key twice"):
         packer.convert(tmp_path / "in", tmp_path / "a.pack", sidecars=["j=.json:json"])

@@ -66,7 +66,7 @@ def test_one_thread_apart_works_while_the_caller_does() -> None:
         return threading.current_thread().name
 
     names = []
-    for item, name in enumerate(ordered_map(work, range(4), threads=1, apart=True)):
+    for item, name in enumerate(ordered_map(work, range(4), threads=1, background=True)):
         assert begun[min(item + 1, 3)].wait(30)  # while this one is looked at
         names.append(name)
     assert len(set(names)) == 1 and names[0].startswith("packer-map")
