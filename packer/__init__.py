@@ -98,7 +98,7 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
 
     def __getattr__(name):
-        """A public name, imported now; a module that nobody has imported yet."""
+        """Import a public name, or a module that is not imported yet."""
         if name in _HOMES:
             module, _, inner = _HOMES[name].partition(":")
             found = getattr(importlib.import_module(module), inner or name)

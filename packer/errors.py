@@ -1,32 +1,32 @@
-"""Every error that packer raises on purpose, with the exit code of the command that meets it.
+"""Errors of packer, with the exit codes of the command line. Indentation shows the base class.
 
-    PackerError 1
-      InvalidRequest 2        usage, unknown names, a target that exists, an unsupported or lossy wish
-        PackExists 2          (FileExistsError)
-        MissingPackage 2      (ImportError)
-        UnsafePath 2          a link, a file or another's folder in the place of packer's own
-        WrongType 2           (TypeError)
-        MixedShapes 2         images of several sizes in one batch
-      BadIndex 2              (IndexError)
-      UnknownKey 2            (KeyError)
-      BadInput 3              a file of the source is damaged or does not fit (ValueError)
-        DamagedImage 3        bytes that do not decode
-        BadInputs 3           all bad files of one conversion
-      CorruptPack 3           a pack or a part is not what was written (ValueError)
-        CorruptRecord 3       one value of one sample is not what was written
-        CrashingPart 3        reading the part ends the process that reads it
-        DamagedObject 3       a file of a pack is damaged in the object store
-      StorageError 4          no space, I/O error (OSError)
-        StoreError 4          an object store does not answer, or refuses
-          NoObject 4          there is no such object or bucket
-          ObjectChanged 4     an object is not the one that was listed or opened
-      OutOfMemory 4           more memory is needed than there is (MemoryError)
-      Locked 5                another process works on the same target (BlockingIOError)
-    Interrupted 128 + signal  (KeyboardInterrupt, so that no `except Exception` eats it)
+    PackerError 1;
+      InvalidRequest 2        usage, unknown names, an unsupported or lossy option;
+        PackExists 2          the target exists (FileExistsError);
+        MissingPackage 2      (ImportError);
+        UnsafePath 2          a link, a file or another user's folder where packer writes;
+        WrongType 2           (TypeError);
+        MixedShapes 2         images of several sizes in one batch;
+      BadIndex 2              (IndexError);
+      UnknownKey 2            (KeyError);
+      BadInput 3              a file of the source is damaged or does not fit (ValueError);
+        DamagedImage 3        bytes that cannot be decoded;
+        BadInputs 3           all bad files of one conversion;
+      CorruptPack 3           a pack or a part differs from the written one (ValueError);
+        CorruptRecord 3       one value of one sample differs from the written one;
+        CrashingPart 3        reading the part ends the process that reads it;
+        DamagedObject 3       a file of a pack is damaged in the object store;
+      StorageError 4          no space, I/O error (OSError);
+        StoreError 4          an object store does not answer, or refuses the request;
+          NoObject 4          an object or bucket does not exist;
+          ObjectChanged 4     an object has changed since it was listed or opened;
+      OutOfMemory 4           more memory is needed than there is (MemoryError);
+      Locked 5                another process works on the same target (BlockingIOError);
+    Interrupted 128 + signal  (KeyboardInterrupt, so that `except Exception` does not catch it)
 
-Messages are one line: `where: what failed (sample, field): cause, expected and found; what to do`. Names of files and
-texts of packs enter them as they are: `str` of an error, which tracebacks show too, makes them printable and cuts each
-line to 4,000 characters, in its middle.
+Messages are one line: `where: what failed (sample, field): cause, expected and found; what to do`. They contain
+names of files and texts of packs unchanged. `str` of an error, also in tracebacks, makes them printable. It shortens
+each line to 4,000 characters, in its middle.
 """
 
 import signal
@@ -35,11 +35,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # controls, bidi marks, surrogates, unassigned, line breaks
-MOST_CHARACTERS = 4_000  # of a line of an error, and of a reason in a manifest, which is at most 48,000 bytes of JSON
+
+MOST_CHARACTERS = 4_000  # in a line of an error and in a reason of a manifest
 
 
 def printable(text: str) -> str:
-    """The text on one line, as `escaped`: of a text of more than 4,000 characters, only the two ends."""
+    """Escape a text to one line; keep only both ends of a text of more than 4,000 characters."""
     return escaped(shortened(text))
 
 
@@ -59,16 +60,24 @@ def escaped(text: str) -> str:
 
 
 class PackerError(Exception):
-    """Base of all errors below; `exit_code` is what the command line returns.
+    """Base of all errors of packer.
 
-    reasons: what the message sums up, a line each.
+    Attributes:
+        exit_code: Exit code of the command line.
+        reasons: Details that the message summarizes, one line each.
     """
 
     exit_code = 1
 
     def __init__(self, text: str | None = None, /, *, reasons: Sequence[str] = (), message: str | None = None) -> None:
-        """text: the message, one line. message: one of several lines, which is how torch's DataLoader wraps the error
-        of a worker (`ExceptionWrapper.reraise` passes it by this name to classes that have an attribute of it)."""
+        """Create an error.
+
+        Args:
+            text: The message, one line.
+            reasons: Details, one line each.
+            message: A message of several lines. torch's DataLoader passes the error of a worker by this name
+                (`ExceptionWrapper.reraise`).
+        """
         given = text if message is None else message
         super().__init__(*(() if given is None else (given,)))
         self.reasons = tuple(reasons)
@@ -76,7 +85,7 @@ class PackerError(Exception):
 
     @property
     def message(self) -> str:
-        """The message as it was given, names in it as they are: for programs, not for a terminal."""
+        """Message with unescaped names, for programs; not for a terminal."""
         return str(self.args[0]) if self.args else self.__class__.__name__
 
     def __str__(self) -> str:  # KeyError and OSError would print a repr or a tuple
@@ -85,13 +94,13 @@ class PackerError(Exception):
 
 
 class InvalidRequest(PackerError, ValueError):
-    """What was asked for cannot be done, or would destroy something."""
+    """The request is invalid, not supported, or would destroy data."""
 
     exit_code = 2
 
 
 class PackExists(InvalidRequest, FileExistsError):
-    """The target of a conversion is already there."""
+    """The target of a conversion exists."""
 
 
 class MissingPackage(InvalidRequest, ImportError):
@@ -99,14 +108,14 @@ class MissingPackage(InvalidRequest, ImportError):
 
 
 class UnsafePath(InvalidRequest):
-    """What lies where packer would write is not its own: a link, another's folder, one that others may change.
+    """A path for packer's own files is a link, or a folder that other users own or may change.
 
-    Nothing in it is touched.
+    packer does not change it.
     """
 
 
 class WrongType(InvalidRequest, TypeError):
-    """An argument of a type that cannot be meant."""
+    """An argument has the wrong type."""
 
 
 class MixedShapes(InvalidRequest):
@@ -164,22 +173,22 @@ class StorageError(PackerError, OSError):
 
 
 class StoreError(StorageError):
-    """An object store does not answer within the caller's patience, or refuses what is asked for."""
+    """An object store does not answer in time, or refuses the request."""
 
 
 class NoObject(StoreError):
-    """There is no such object or bucket in a store."""
+    """An object or bucket does not exist in the store."""
 
 
 class ObjectChanged(StoreError):
-    """An object of a store is not the one any more that was listed or opened."""
+    """An object of a store has changed since it was listed or opened."""
 
 
 class OutOfMemory(PackerError, MemoryError):
-    """What was asked for needs more memory than this process may have; the message says how much, where that is known.
+    """The request needs more memory than this process may use; the message contains the size if it is known.
 
-    A MemoryError that Python or NumPy raises elsewhere is left as it is: whoever catches MemoryError gets both. The
-    command line ends with the same exit code for either.
+    Python and NumPy may also raise a plain MemoryError. `except MemoryError` catches both, and the command line returns
+    the same exit code.
     """
 
     exit_code = 4

@@ -6,17 +6,16 @@
 | depth  | (H, W), dtype as stored (float32, float16, uint16); `invalid` is the value of a missing px  |
 | mask   | (H, W), class indices, or 0 and 255: uint8; int32 where uint16 is stored, as for object ids  |
 | points | float32 (..., 2): x, y in source pixels, integer coordinates are pixel centers; with       |
-|        | `edges` they lie between pixels, as those of boxes                                          |
+|        | `edges` they are between pixels, as the edges of boxes are                                  |
 | boxes  | float32 (N, 4): x0, y0, x1, y1 in source pixels, edges: of all pixels 0, 0, width, height   |
 | number | a scalar or an array; geometry scales `box_areas` alone; a fixed shape is an index column   |
 | text   | str                                                                                         |
-| json   | what `json` can hold                                                                        |
+| json   | a value that `json` can encode                                                              |
 | bytes  | bytes, kept verbatim                                                                        |
 
-Fields that belong together say so, by the name of the other: the classes of boxes are a number of shape (None,) `of`
-boxes; the polygons of a sample lie one behind the other in points of shape (None, 2), and a number says where each of
-them `starts`. Lengths are compared when a sample is packed; a name that is no field of the schema says nothing, so that
-fields may be left out. By convention:
+Related fields name each other. The classes of boxes are a number of shape (None,) `of` boxes. The polygons of a sample
+are concatenated in points of shape (None, 2), and a number contains where each polygon `starts`. Packing compares their
+lengths. A relation to a field outside of the schema has no effect, so that any field can be omitted. By convention:
 
 | field                                  | kind, dtype, shape                   | belongs                           |
 |----------------------------------------|--------------------------------------|-----------------------------------|
@@ -45,40 +44,39 @@ from packer.errors import InvalidRequest, UnknownKey
 
 KINDS = ("image", "depth", "mask", "points", "boxes", "number", "text", "json", "bytes")
 PIXEL_KINDS = ("image", "depth", "mask")
-MASK_DTYPES = ("uint8", "uint16")  # that a mask may be stored in
-ROW_KINDS = ("points", "boxes", "number")  # whose values may be rows that belong together
+MASK_DTYPES = ("uint8", "uint16")  # stored dtypes of a mask
+ROW_KINDS = ("points", "boxes", "number")  # their values may be related rows
 DTYPES = (
     *("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
     *("float16", "float32", "float64", "bool"),
 )
 KEY = "key"  # the field that names a sample
 MOST_FIELDS = 10_000
-USUAL_PIXELS = 100_000_000  # of one image, unless the user takes more or less
-MOST_PIXELS = 1_000_000_000  # whatever a pack says; near what OpenCV decodes at most
+USUAL_PIXELS = 100_000_000  # default limit of one image
+MOST_PIXELS = 1_000_000_000  # largest limit, near the limit of OpenCV
 _MOST_LENGTHS = 8
-_MOST_VALUES = 1 << 40  # in one value of a fixed shape; beyond it, products of lengths would leave 64 bits
+_MOST_VALUES = 1 << 40  # in one value of a fixed shape, so that products of lengths fit into 64 bits
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
-Value = Any  # what a kind's decoded value is; see the table above
+Value = Any  # decoded value of a kind; see the table above
 Shape = tuple[int | None, ...]
-Buffer = bytes | bytearray | memoryview  # what an encoded value may be
+Buffer = bytes | bytearray | memoryview  # encoded value
 FixedArray = tuple[str, tuple[int, ...]]  # NumPy name of a dtype, and a shape without None
 
 
 def parse_codec(text: str) -> tuple[str, str | None]:
-    """Name and argument of a codec as the user types it: `raw:float16` is `raw` and `float16`, `png` has none."""
+    """Return name and argument of a codec: `raw:float16` is `raw` and `float16`, `png` has no argument."""
     name, _, argument = text.partition(":")
     return name, argument or None
 
 
 class StoredForm(NamedTuple):
-    """What the encoded values of a field are, as their codec says it: all that a format may know of them.
+    """Description of the encoded values of a field by their codec, for formats.
 
-    array: dtype and shape where each value is the numbers of one such array, little-endian, in C order, and nothing
-      else; None where values differ in length or hold something else.
-    suffixes: of a value, the file suffixes that fit it, the usual one first; empty where it is no file of its own.
-    list_dtype: NumPy name of the dtype where each value is a list of any length of such numbers, little-endian, and
-      nothing else; None where it is anything else.
+    Attributes:
+        array: Dtype and shape if each value contains only the numbers of an array, little-endian, in C order.
+        suffixes: Returns the file suffixes of a value, the usual one first; empty if a value is not a file.
+        list_dtype: NumPy name of the dtype if each value is only a list of numbers of any length, little-endian.
     """
 
     array: FixedArray | None
@@ -162,29 +160,29 @@ class Field:
 
     @property
     def codec_name(self) -> str:
-        """The codec without its argument: `jpeg` of `jpeg:95`."""
+        """Codec without its argument: `jpeg` of `jpeg:95`."""
         return parse_codec(self.codec)[0]
 
     @property
     def codec_argument(self) -> str | None:
-        """What stands behind the codec's name: `95` of `jpeg:95`; None where nothing does."""
+        """Argument of the codec: `95` of `jpeg:95`; None without an argument."""
         return parse_codec(self.codec)[1]
 
     @property
     def pixel_limit(self) -> int:
-        """The most pixels that one image may have."""
+        """Most pixels of one image."""
         return USUAL_PIXELS if self.max_pixels is None else self.max_pixels
 
     @property
     def is_wide_mask(self) -> bool:
-        """Whether the values of a mask are stored as uint16."""
+        """True if the values of a mask are stored as uint16."""
         return self.kind == "mask" and (self.codec_argument or self.dtype) == "uint16"
 
     @property
     def pixel_dtype(self) -> str:
-        """NumPy name of the dtype in which samples have an image, however it is stored: float32 for a depth.
+        """NumPy name of the dtype of an image in samples: float32 for depth.
 
-        A mask of 16 bit becomes int32: it holds every value of uint16, with which torch computes next to nothing.
+        A mask of 16 bits becomes int32, because torch supports few operations on uint16.
         """
         if self.kind == "depth":
             return "float32"
@@ -192,19 +190,19 @@ class Field:
 
     @property
     def has_rows(self) -> bool:
-        """Whether a value is rows, as many as a sample has: the first length of its shape is None."""
+        """True if a value consists of rows: the first length of its shape is None."""
         if self.shape is None:
             return self.kind == "boxes"
         return self.kind in ROW_KINDS and bool(self.shape) and self.shape[0] is None
 
     @property
     def is_area(self) -> bool:
-        """Whether the values are areas, which scale with the image: by their name, which older packs have too."""
+        """True if the values are areas, which scale with the image; decided by name, as in older packs."""
         return (self.name, self.kind) == ("box_areas", "number") and self.has_rows and "float" in (self.dtype or "")
 
     @property
     def moves(self) -> bool:
-        """Whether a geometry changes the values: points, boxes and areas."""
+        """True if a geometry changes the values: points, boxes and areas."""
         return self.kind in ("points", "boxes") or self.is_area
 
     @property
@@ -214,13 +212,13 @@ class Field:
 
     @property
     def relations(self) -> tuple[tuple[str, str], ...]:
-        """What the field says of others: (`of`, `starts` or `into`, the other's name)."""
+        """Relations to other fields: (`of`, `starts` or `into`, name of the other field)."""
         found = (("of", self.of), ("starts", self.starts), ("into", self.into))
         return tuple((relation, name) for relation, name in found if name is not None)
 
     @property
     def is_column(self) -> bool:
-        """Whether the index holds the field as an array over all samples."""
+        """True if the index contains the field as an array over all samples."""
         return self.kind == "number" and self.dtype is not None and self.shape is not None and None not in self.shape
 
     def to_json(self) -> dict[str, Any]:
@@ -286,10 +284,10 @@ def check_field_count(count: int) -> None:
 
 @dataclass(frozen=True)
 class Schema:
-    """The ordered fields of a pack; names are unique. Raises InvalidRequest where they are not, or more than 10 000.
+    """The ordered fields of a pack. Raises InvalidRequest for duplicate names or more than 10 000 fields.
 
-    form_of: what the codec of a field says of its encoded values. `packer.codecs.described` puts it in for formats,
-      which know no codec; no part of what the schema is: not compared, not in JSON.
+    form_of: returns the codec's description of the encoded values of a field. `packer.codecs.described` sets it for
+      formats, which do not import codecs. It is not compared, and not in the JSON.
     """
 
     fields: tuple[Field, ...]
@@ -355,28 +353,28 @@ class Schema:
         raise UnknownKey(f"no field {name!r}; there are: {', '.join(self.names):.1000}")
 
     def in_slot(self, slot: str) -> Field | None:
-        """The field that another tool's records hold under that name; None where there is none."""
+        """Return the field with this name in another tool's records, None if there is none."""
         return next((field for field in self.fields if field.slot == slot), None)
 
     def starts_of(self, name: str) -> Field | None:
-        """The field that says where the runs of rows of that field start; None where there is none."""
+        """Return the field that contains where the runs of rows of a field start, None if there is none."""
         return next((field for field in self.fields if field.starts == name), None)
 
     def belonging(self, name: str) -> tuple[Field, ...]:
-        """The fields whose row i belongs to row i of that field, in order; that field is not among them."""
+        """Return the other fields whose row i belongs to row i of a field, in order."""
         return tuple(field for field in self.fields if field.of == name)
 
     def select(self, names: Sequence[str]) -> "Schema":
-        """The named fields, in the order of `names`; raises UnknownKey."""
+        """Return the schema of these fields, in the order of `names`; raise UnknownKey."""
         return Schema(tuple(self[name] for name in names), self.form_of)
 
     def stored_form(self, name: str) -> StoredForm:
-        """What the encoded values of a field are; raises InvalidRequest for a codec that is not there."""
+        """Describe the encoded values of a field; raise InvalidRequest for an unknown codec."""
         if self.form_of is None:
             raise InvalidRequest(
                 f"field {name!r}: its codec was not asked; formats take packer.codecs.described(schema)"
             )
-        if name not in self._forms:  # some formats ask for each value
+        if name not in self._forms:  # some formats call this for each value
             self._forms[name] = self.form_of(self[name])
         return self._forms[name]
 
@@ -385,11 +383,11 @@ class Schema:
         return {}
 
     def to_json(self) -> list[dict[str, Any]]:
-        """A list of field descriptions."""
+        """Return a list of field descriptions."""
         return [field.to_json() for field in self.fields]
 
     @classmethod
     def from_json(cls, data: Sequence[Mapping[str, Any]]) -> "Schema":
-        """The inverse of `to_json`; raises InvalidRequest."""
-        check_field_count(len(data))  # before a hostile manifest's million of them is looked at one by one
+        """Create a schema from the result of `to_json`; raise InvalidRequest."""
+        check_field_count(len(data))  # before each field of a hostile manifest is parsed
         return cls(tuple(Field.from_json(item) for item in data))

@@ -1,17 +1,17 @@
-"""Images: the bytes of an image file -> pixels. One outcome for a file, whichever library decodes it.
+"""Images: from the bytes of an image file to pixels, with the same result for every decoding library.
 
 | input                                                        | outcome                                     |
 |--------------------------------------------------------------|---------------------------------------------|
-| intact, also with zeros or a second image behind it        | its pixels                                  |
-| JPEG that lacks nothing but its end marker                   | its pixels                                  |
-| anything else that libjpeg warns about; cut, empty or random | DamagedImage                                |
-| another format, its data not what its header announces       | DamagedImage, if strict: see strict_check   |
-| a name that says another format than the bytes do            | the bytes count, nobody looks at the name   |
-| EXIF orientation                                             | ignored; Header has it                      |
-| CMYK and everything that is not JPEG                         | OpenCV, whatever decoder was asked for      |
+| intact, also followed by zeros or a second image             | its pixels                                  |
+| JPEG that lacks only its end marker                          | its pixels                                  |
+| any other warning of libjpeg; cut, empty or random bytes     | DamagedImage                                |
+| another format whose data does not match its header          | DamagedImage, if strict: see strict_check   |
+| a file name with the suffix of another format                | decoded by its bytes, not by its name       |
+| EXIF orientation                                             | ignored; `Header.orientation` contains it   |
+| CMYK, and every format other than JPEG                       | decoded by OpenCV with every `decoder`      |
 
-The wall between damaged and sound is libjpeg's: a flipped byte that it does not notice gives other pixels, the same on
-every decoder. That is why packs have a crc32 per record.
+A JPEG is damaged if libjpeg reports it. A changed byte that libjpeg does not notice changes pixels, in the same way in
+every decoder. Packs therefore store a crc32 per record.
 """
 
 from packer.images.decode import (

@@ -1,4 +1,4 @@
-"""Decode: an image file of any format -> pixels, images as RGB, depth and masks as stored; and strict validation."""
+"""Decode: an image file of any format to pixels, images as RGB, depth and masks as stored; and strict validation."""
 
 import functools
 from dataclasses import dataclass
@@ -28,20 +28,24 @@ Pixels = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """How images are decoded. One object serves all images of a field; raises InvalidRequest for an unknown name.
+    """Options for decoding all images of a field.
 
-    decoder: turbojpeg is PyTurboJPEG where it works, else simplejpeg; opencv is OpenCV; auto is turbojpeg. They differ
-      in speed only, and only for JPEG.
-    dct: "fast" is libjpeg's quicker inverse DCT (JDCT_IFAST), and chroma enlarged by copies of its samples instead of
-      filtered: 43 to 44 dB from the accurate pixels; for JPEG by libjpeg-turbo only, at its full size.
-    strict: False says that these very bytes were validated before, so that OpenCV need not be checked by a second
-      decode. What is damaged never comes back as an image with turbojpeg, and mostly not with opencv.
-    check_data: with strict, read the data of every other format too, beside OpenCV, which notices less: see
-      packer.images.strict_check. False looks at their ends only.
-    trusted: the bytes are those of a file that was decoded strictly once, says a checksum. A JPEG without restart
-      markers may then be truncated below the part that is wanted.
-    interval_tables: a table of restart intervals in the file has passed
-    packer.images.restart_interval_table.check_table.
+    Attributes:
+        decoder: turbojpeg calls PyTurboJPEG, or simplejpeg if PyTurboJPEG does not work; opencv calls OpenCV; auto is
+            turbojpeg. They only differ in speed, and only for JPEG.
+        dct: "fast" is libjpeg's faster inverse DCT (JDCT_IFAST), with chroma enlarged by copying samples. Its pixels
+            differ slightly. It applies to JPEG by libjpeg-turbo at full size.
+        strict: Check the data of the file. False if the same bytes were validated before. Even then, turbojpeg never
+            returns a damaged image, and opencv rarely does.
+        check_data: With strict, also check the data of formats other than JPEG, see packer.images.strict_check. False
+            checks only that they are complete.
+        trusted: A checksum proves that the file was decoded strictly before. A JPEG without restart markers may then be
+            truncated below the needed part.
+        interval_tables: The file's table of restart intervals has passed
+            packer.images.restart_interval_table.check_table.
+
+    Raises:
+        InvalidRequest: The decoder or the dct is unknown.
     """
 
     decoder: DecoderName = "auto"
@@ -63,7 +67,7 @@ DEFAULT_OPTIONS = DecodeOptions()
 
 @functools.cache
 def _opencv() -> ModuleType:
-    """The OpenCV backend, loaded when first needed: headers and ordinary JPEGs do not need it."""
+    """Import the OpenCV backend, which headers and ordinary JPEGs do not need."""
     return import_or_explain("packer.images.backends.opencv", "decoding images")
 
 
@@ -78,18 +82,26 @@ def decode(
     header: Header | None = None,
     out: Any = None,
 ) -> Pixels:
-    """The pixels of one image file, never a view of `buffer`.
+    """Decode one image file; the result is never a view of `buffer`. EXIF orientation is ignored.
 
-    kind: image gives uint8 (H, W, 3), RGB, 0-255: gray expanded, alpha dropped, palette and CMYK converted.
-      depth gives (H, W) in the stored dtype, every value and NaN as it is.
-      mask gives uint8 (H, W): gray as it is, 1 bit as 0 and 255, a palette as its indices, 2 and 4 bit gray scaled
-      to 0-255, three channels only if they are equal.
-    wide: a mask may have 16 bit and comes as uint16 (H, W), whatever its file has. Nothing is narrowed without it.
-    header: what `sniff` says of these very bytes, where the caller has asked already.
-    view, invalid: the result is `packer.geometry.warp.warp`ed with them. EXIF orientation is always left to the caller.
-    out: C-contiguous memory of exactly the result's shape and dtype; it is filled and returned. Zeros are left in it
-      where a JPEG turns out to be damaged.
-    Raises DamagedImage; BadInput for an image that is no such kind; InvalidRequest for a wrong `out` or kind.
+    Args:
+        buffer: The file.
+        kind: `image` returns uint8 (H, W, 3), RGB, 0-255: gray expanded, alpha dropped, palette and CMYK converted.
+            `depth` returns (H, W) in the stored dtype with unchanged values.
+            `mask` returns uint8 (H, W): gray scaled to 0-255, or the indices of a palette. Three channels must be
+            equal.
+        wide: Accept masks of 16 bit, and return all masks as uint16 (H, W).
+        options: Options of the field.
+        view: View for `packer.geometry.warp.warp`, None for the stored pixels.
+        invalid: Depth value of missing pixels, for the warp.
+        header: Result of `sniff` for the same bytes, if the caller has it.
+        out: C-contiguous memory with the shape and dtype of the result; filled and returned. A damaged JPEG leaves
+            zeros in it.
+
+    Raises:
+        DamagedImage: The file is damaged.
+        BadInput: The image does not fit the kind.
+        InvalidRequest: `out` or the kind is wrong.
     """
     found = header or sniff(buffer)
     check_kind(found, kind, wide=wide)
@@ -108,8 +120,10 @@ def decode(
 
 
 def describe(decoder: str = "auto") -> str:
-    """Names and versions of what decodes JPEG, such as "PyTurboJPEG 1.8.3, libjpeg-turbo 2.1.5"; raises
-    InvalidRequest.
+    """Return names and versions of the JPEG libraries, such as "PyTurboJPEG 1.8.3, libjpeg-turbo 2.1.5".
+
+    Raises:
+        InvalidRequest: The decoder is unknown.
     """
     if decoder not in NAMES:
         raise InvalidRequest(f"unknown decoder {decoder!r}; expected one of {', '.join(NAMES)}")
@@ -119,9 +133,9 @@ def describe(decoder: str = "auto") -> str:
 
 
 def check_kind(found: Header, kind: str, *, wide: bool = False) -> None:
-    """Raise BadInput where an image with that header cannot be of the kind, InvalidRequest for a kind of no pixels.
+    """Raise BadInput if an image with this header does not fit the kind, InvalidRequest for a kind without pixels.
 
-    wide: a mask of 16 bit may.
+    wide: accept masks of 16 bit.
     """
     if kind not in PIXEL_KINDS:
         raise InvalidRequest(f"cannot decode an image as kind {kind!r}; expected one of {', '.join(PIXEL_KINDS)}")
@@ -134,7 +148,7 @@ def check_kind(found: Header, kind: str, *, wide: bool = False) -> None:
         instead = ""
         if kind == "mask" and found.dtype == "uint16":
             instead = ", or take it as it is: kind mask:uint16 in its --sidecar or --features"
-        elif kind == "mask" and not found.dtype.startswith("float"):  # whose values a geometry would mix in a depth
+        elif kind == "mask" and not found.dtype.startswith("float"):  # a geometry would mix its values if it were depth
             instead = ", or keep it as it is, which no geometry moves: kind bytes in its --sidecar or --features"
         elif found.channels == 1:
             instead = ", or, if it is a distance, pack it as depth: kind depth in its --sidecar or --features"
@@ -180,7 +194,7 @@ def _other(buffer: Buffer, found: Header, kind: str, *, options: DecodeOptions, 
 
 
 def _as_kind(pixels: Pixels, kind: str) -> Pixels:
-    """(H, W) or (H, W, C) as (H, W, 3) for an image, else as (H, W); alpha, a second or fourth channel, is dropped."""
+    """Convert (H, W) or (H, W, C) to (H, W, 3) for an image, otherwise to (H, W); drop alpha (channel 2 or 4)."""
     if kind == "image":
         if pixels.ndim == 2 or pixels.shape[2] == 1:
             return np.repeat(pixels.reshape(*pixels.shape[:2], 1), 3, axis=2)
@@ -197,25 +211,30 @@ def _as_kind(pixels: Pixels, kind: str) -> Pixels:
     return first
 
 
-# ---- whether a file is what it announces
+# ---- validation
 
 
 def validate(
     buffer: Buffer, kind: str, *, wide: bool = False, full: bool = True, header: Header | None = None
 ) -> Header:
-    """The header of a file that `decode(buffer, kind, wide=wide)` takes; raises DamagedImage, BadInput or
-    InvalidRequest as that does.
+    """Check that `decode(buffer, kind, wide=wide)` accepts a file, and return its header.
 
-    full: read all of it: a JPEG's entropy-coded data (which is all that libjpeg ever warns about), of other formats
-      the pixels and the data, see packer.images.strict_check. One outcome, whichever JPEG library is installed.
-      False looks at the header and at the end only: a truncated file is found, damage in the middle is not. A JPEG
-      without its end marker is read in full, since then only its data can tell whether more is missing.
-    header: what sniff(buffer) gave, where the caller has it.
+    Args:
+        buffer: The file.
+        kind: image, depth or mask.
+        wide: Accept masks of 16 bit.
+        full: Check the entropy-coded data of a JPEG, and the data and pixels of other formats; see
+            packer.images.strict_check. False checks only the header and the end: it finds a truncated file, but no
+            damage in the middle. A JPEG without an end marker is always checked in full.
+        header: Result of `sniff`, if the caller has it.
+
+    Raises:
+        DamagedImage, BadInput, InvalidRequest: As `decode` raises them.
     """
     found = header or sniff(buffer)
     check_kind(found, kind, wide=wide)
     if found.format == "jpeg":
-        gray = kind != "image" and found.channels > 1  # whether the channels are equal is not in the header
+        gray = kind != "image" and found.channels > 1  # only the pixels show if the channels are equal
         if full and gray:
             decode(buffer, kind, header=found)
         elif full or not jpeg.has_end(buffer, found):

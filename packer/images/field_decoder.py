@@ -1,11 +1,11 @@
 """Field decoder: decodes the images of one field, with options that are given once.
 
-This is the fast path of every batch: an ordinary JPEG is decoded straight into the given memory, or as far as a view
-shows it. Everything else is left to packer.images.decode.
+This is the fast path of every batch. An ordinary JPEG is decoded directly into the given memory, or only the part that
+a view needs. packer.images.decode decodes everything else.
 
-Headers are cached: those of JPEGs that begin with the same bytes are parsed once. The images of a data set come from
-few encoders: up to their data they have the same bytes, but for their size and for the table of
-packer.images.restart_interval_table. A header depends on these bytes alone, where there is one scan.
+Headers of JPEGs that begin with the same bytes are parsed once. The images of a data set come from few encoders, so
+most headers only differ in the size and in the table of packer.images.restart_interval_table. The header of a JPEG with
+one scan depends only on these bytes.
 """
 
 import struct
@@ -26,14 +26,14 @@ from packer.images.restart_interval_table import HEAD_BYTES
 from packer.registry import import_or_explain
 from packer.system.exact_casts import target
 
-_MOST_BYTES = 2048  # of a header without its table: longer ones have EXIF or previews in them, and are all different
+_MOST_BYTES = 2048  # longer headers contain EXIF or previews, and are all different
 _MOST_FORMS = 2
 _MOST_HEADERS = 512
 _LENGTH = struct.Struct(">H").unpack_from
 
 
 class _HeaderForm:
-    """Cached headers that have one length, not counting that of a table at `table_at` (0 for none)."""
+    """Cached headers of one length, without the length of a table at `table_at` (0 for no table)."""
 
     def __init__(self, table_at: int, rest: int) -> None:
         self.name = table_at, rest
@@ -42,7 +42,7 @@ class _HeaderForm:
         self.known: dict[bytes, Header] = {}
 
     def key(self, buffer: Buffer) -> bytes:
-        """The header without the lengths in its table; raises struct.error where the file is too short."""
+        """Return the header without the lengths in its table; raise struct.error if the file is too short."""
         at = self._table_at
         if not at:
             return bytes(buffer[: self._rest])
@@ -51,14 +51,14 @@ class _HeaderForm:
 
 
 class HeaderCache:
-    """Parsed headers of one field's images; for many threads."""
+    """Parsed headers of the images of one field. Thread-safe."""
 
     def __init__(self, max_pixels: int = MAX_PIXELS) -> None:
         self._max_pixels = max_pixels
         self._forms: tuple[_HeaderForm, ...] = ()
 
     def of(self, buffer: Buffer) -> Header:
-        """The header, as sniff(buffer, max_pixels) returns or raises it."""
+        """Return the result of sniff(buffer, max_pixels), or raise its error."""
         for form in self._forms:
             try:
                 found = form.known.get(form.key(buffer))
@@ -72,7 +72,7 @@ class HeaderCache:
         return found
 
     def stats(self) -> list[int]:
-        """Headers that are kept, per form, the newest form first."""
+        """Return the number of cached headers per form, the newest form first."""
         return [len(form.known) for form in self._forms]
 
     def _keep(self, buffer: Buffer, found: Header) -> None:
@@ -96,9 +96,11 @@ Pixels = npt.NDArray[Any]
 
 
 class StoredImage(NamedTuple):
-    """What is known of an image before it is decoded.
+    """Shape and header of an image before it is decoded.
 
-    shape: of its pixels as stored. header: of its file; None where the codec stores bare pixels.
+    Attributes:
+        shape: Shape of its stored pixels.
+        header: Header of its file, None if the codec stores pixels without a file.
     """
 
     shape: tuple[int, ...]
@@ -107,17 +109,17 @@ class StoredImage(NamedTuple):
 
 @cache
 def _region_decoder() -> ModuleType:
-    """Loaded with the first view: it imports OpenCV, which is not needed to pack files as they are."""
+    """Import the region decoder with the first view: it imports OpenCV, which packing files does not need."""
     return import_or_explain("packer.images.region_decoder", "resizing images")
 
 
 def _shows_all(view: View | None, found: Header) -> bool:
-    """Whether the whole image is wanted, as it is stored."""
+    """Return True if the result is the complete image as it is stored."""
     return view is None or view.is_identity(found.height, found.width)
 
 
 class Decoder:
-    """Decodes the images of one field; results and errors as of packer.images.decode. For many threads."""
+    """Decodes the images of one field, with the results and errors of packer.images.decode. Thread-safe."""
 
     def __init__(
         self,
@@ -128,7 +130,7 @@ class Decoder:
         invalid: float | None = None,
         max_pixels: int = MAX_PIXELS,
     ) -> None:
-        """kind, wide, invalid: see packer.images.decode. max_pixels: the most of one image."""
+        """See packer.images.decode. max_pixels: most pixels of one image."""
         self._kind = kind
         self._options = options
         self._wide = wide
@@ -146,9 +148,9 @@ class Decoder:
         header: Header | None = None,
         decoded: Callable[[], object] | None = None,
     ) -> Pixels:
-        """The pixels, as stored or as the view shows them. header, decoded: see `prepare`.
+        """Decode an image, through a view if there is one. header, decoded: see `prepare`.
 
-        out: C-contiguous memory of exactly the result's shape and dtype; raises InvalidRequest for any other.
+        out: C-contiguous memory with the shape and dtype of the result; raises InvalidRequest for any other memory.
         """
         found = header or self.read_header(buffer)
         if self._is_fast(found) and _shows_all(view, found):
@@ -158,7 +160,7 @@ class Decoder:
         return self.prepare(buffer, view, out, header=found, decoded=decoded)()
 
     def stored_image(self, buffer: Buffer) -> StoredImage:
-        """(H, W, 3) of an image, (H, W) of a depth or mask, and the file's header that says so."""
+        """Return shape and header: (H, W, 3) for an image, (H, W) for depth or a mask."""
         found = self.read_header(buffer)
         size = found.height, found.width
         return StoredImage((*size, 3) if self._kind == "image" else size, found)
@@ -172,13 +174,16 @@ class Decoder:
         header: Header | None = None,
         decoded: Callable[[], object] | None = None,
     ) -> Callable[[], Pixels]:
-        """What gives the pixels, once; many may be prepared before the first is called. Both raise as a call does.
+        """Return a function that decodes the image once. Call it in the same thread, whose memory it uses.
 
-        A batch prepares several images, then decodes them: crops took 4 % less time so in one run, since decoding
-        one image drives the interpreter's own code and data out of the caches.
-        The thread that has prepared it calls it: what is warped is decoded into that thread's memory.
-        out: as of a call, but for the check: only memory that the caller has made to that shape.
-        header: what sniff says of these bytes. decoded: called between decoding and warping, if any.
+        A batch prepares several images before it decodes them, which uses the caches of the CPU better.
+
+        Args:
+            buffer: The file.
+            view: View of the image, None for the stored pixels.
+            out: Memory with the shape and dtype of the result, which is not checked.
+            header: Result of `sniff` for the same bytes.
+            decoded: Called between decoding and warping.
         """
         found = header or self.read_header(buffer)
         is_fast = self._is_fast(found)
@@ -204,7 +209,7 @@ class Decoder:
         return show
 
     def _is_fast(self, found: Header) -> bool:
-        """Whether libjpeg-turbo alone gives the pixels: of an image that is a JPEG, and not CMYK."""
+        """Return True for an image that libjpeg-turbo alone decodes: a JPEG that is not CMYK."""
         return self._plain and found.format == "jpeg" and not found.cmyk
 
     def _decode_whole(self, buffer: Buffer, found: Header, out: Any) -> Pixels:

@@ -1,22 +1,19 @@
 """Lossless JPEG crop: make a smaller JPEG whose pixels are exactly those of a part of a JPEG's image.
 
-**With restart intervals** the part is a rectangle of whole intervals. The smaller file has the same header with another
-height and width, the data of those intervals row by row, and the markers between them numbered anew. A restart marker
-stands before the end marker too: libjpeg notes bytes that an interval did not use when it comes to the next one, and
-only warns of them when it has to look for a marker, which that makes it do once more. What is left of the last
-interval, up to 8 bytes, stays unseen.
+**With restart intervals**, the part is a rectangle of complete intervals. The smaller file has the same header with
+another height and width, the data of these intervals row by row, and renumbered markers. A restart marker also precedes
+the end marker: libjpeg checks an interval for unused bytes when it searches the next marker. Up to 8 unused bytes of
+the last interval are not found.
 
-**Without** them the file is truncated below the part: the same with another height in its frame. libjpeg decodes as
-many rows of MCUs, passes over the rest of the scan, and warns of that when it finds the end marker. Rows above the part
-cannot be left out: each MCU is coded as a difference from the one before it. What libjpeg says of a whole file when its
-data is damaged, it says most often at the end: bytes are left, or missing. A truncated file does not get there, so this
-is for bytes that a checksum vouches for.
+**Without restart intervals**, the file is truncated below the part: it has another height in its frame. The decoder
+skips the rest of the scan, and warns at the end marker. Rows above the part cannot be removed, because each MCU is
+coded as a difference from the previous MCU. Most damage is reported at the end of the data, which a truncated file does
+not reach. The bytes must therefore be verified by a checksum.
 
-What libjpeg-turbo makes of a pixel depends on its own MCU, and with subsampled chroma on the pixel beside it: fancy
-upsampling is a triangle filter over the two nearest chroma samples (jdsample.c), at every scale but 1/8. One pixel
-more on each side, in pixels of the scale, is therefore enough, with two exceptions. Components of 1 or 2 samples a row
-are upsampled by repeating them, so a cut has 5 px a row or the whole width. And TurboJPEG is told a size, not a scale,
-which names one scale only where a side has 8 px or more.
+A pixel depends on its own MCU, and with subsampled chroma on the next pixel. Fancy upsampling is a triangle filter over
+the two nearest chroma samples (jdsample.c), at every scale except 1/8. One more pixel on each side, in px of the scale,
+is therefore enough, with two exceptions. Components of 1 or 2 samples a row are upsampled by repetition: a crop needs
+5 px a row or the full width. TurboJPEG expects a size instead of a scale, which is ambiguous below 8 px.
 """
 
 from typing import Any, NamedTuple
@@ -35,13 +32,13 @@ FULL_SCALE = 8  # eighths
 MARGIN_PX = 1  # scaled
 FEWEST_COLUMNS_PX = 5  # scaled: chroma of half the width has 3 samples
 FEWEST_PX = 8
-WORTH_PX = 16_384  # assembling a file takes as long as decoding about so many
+WORTH_PX = 16_384  # assembling a file takes about as long as decoding so many pixels
 
 
 class Window(NamedTuple):
-    """Intervals that are kept: rows top to bottom, columns left to right, the last ones not included.
+    """Kept intervals: rows from top to bottom, columns from left to right, both ends exclusive.
 
-    interval: (height, width) of one in px.
+    interval: (height, width) of an interval in px.
     """
 
     top: int
@@ -52,9 +49,9 @@ class Window(NamedTuple):
 
 
 def window(found: Header, box: Box, eighths: int) -> Window | None:
-    """The intervals that show `box`, (top, left, height, width) in px of the full size, at scale eighths / 8.
+    """Return the intervals for `box`, (top, left, height, width) in px of the full size, at scale eighths / 8.
 
-    None where the file cannot be cut or too little would be cut away.
+    None if the file cannot be cropped or the crop saves too little.
     """
     layout = found.scan.intervals if found.scan is not None else None
     if layout is None:
@@ -72,7 +69,7 @@ def window(found: Header, box: Box, eighths: int) -> Window | None:
 
 
 def span(start: int, length: int, step: int, *, eighths: int) -> tuple[int, int]:
-    """The first interval of `step` scaled px that is touched along one axis, and the one after the last."""
+    """Return the first interval of `step` scaled px along one axis, and the end of the last interval."""
     first = start * eighths // 8 - MARGIN_PX
     last = -(-(start + length) * eighths // 8) + MARGIN_PX
     return max(first, 0) // step, -(-last // step)
@@ -89,7 +86,7 @@ def _widened(begin: int, end: int, *, found: Header, layout: Intervals, eighths:
 
 
 def size(found: Header, kept: Window) -> tuple[int, int]:
-    """Height and width of the window, in px of the full size."""
+    """Return height and width of the window, in px of the full size."""
     height, width = kept.interval
     return (
         min(kept.bottom * height, found.height) - kept.top * height,
@@ -98,7 +95,7 @@ def size(found: Header, kept: Window) -> tuple[int, int]:
 
 
 def corner(kept: Window, eighths: int) -> tuple[int, int]:
-    """Top and left of the window, in px at the scale."""
+    """Return top and left of the window, in px at the scale."""
     height, width = kept.interval
     return kept.top * height * eighths // 8, kept.left * width * eighths // 8
 
@@ -106,11 +103,10 @@ def corner(kept: Window, eighths: int) -> tuple[int, int]:
 def cut(
     buffer: Buffer, found: Header, kept: Window, scratch: ThreadScratch, *, table: bool = False
 ) -> memoryview | None:
-    """The smaller JPEG, in the scratch's memory; None where the markers of the file are not as they should be.
+    """Return the smaller JPEG, in the scratch's memory; None if the markers of the file are wrong.
 
-    table: use the file's table of intervals, see packer.images.restart_interval_table. Raises DamagedImage where it
-    does not agree with the markers that are needed: it was compared with all of them once, and the bytes have changed
-    since.
+    table: use the file's table of intervals, see packer.images.restart_interval_table. Raises DamagedImage if the table
+    does not agree with the needed markers, so that the bytes must have changed since the table was checked.
     """
     scan, layout = found.scan, found.intervals
     every = bounds(buffer, found, table=table)
@@ -121,7 +117,7 @@ def cut(
         _check(buffer, found, layout, kept=kept, runs=runs)
     starts, stops = runs[:, 0], runs[:, -1]
     lengths = stops - starts
-    ends = np.add.accumulate(lengths)  # of each run in the new file, from the scan's data on, as all offsets here
+    ends = np.add.accumulate(lengths)  # end of each run in the new file; all offsets count from the data of the scan
     at, whole = found.data_at, int(ends[-1])
     array, file = scratch.file(at + whole + len(END))
     source = memoryview(buffer)
@@ -139,10 +135,10 @@ def cut(
 
 
 def _runs(values: npt.NDArray[Any], layout: Intervals, kept: Window) -> npt.NDArray[Any]:
-    """(runs, intervals + 1), a view: of one value for each interval and one more, those from each kept run's first on.
+    """Return the values of each run of kept intervals and of the interval after it: a view (runs, intervals + 1).
 
-    A run is kept intervals that follow each other in the file: those of a row, or all of them where rows are whole. The
-    last value of a run is that of the interval after it.
+    values: one value for each interval, and one more. A run consists of kept intervals that follow each other in the
+    file: the intervals of a row, or all intervals if rows are complete.
     """
     columns = layout.columns
     if kept.right - kept.left == columns:
@@ -153,12 +149,12 @@ def _runs(values: npt.NDArray[Any], layout: Intervals, kept: Window) -> npt.NDAr
 
 
 def _check(buffer: Buffer, found: Header, layout: Intervals, *, kept: Window, runs: Bounds) -> None:
-    """Raise DamagedImage unless the expected restart marker stands before each offset in `runs`."""
+    """Raise DamagedImage unless the expected restart marker precedes each offset in `runs`."""
     expected = _runs(markers_before(layout.rows * layout.columns + 1), layout, kept)
     there = pairs(buffer, found)[runs]
-    if kept.top == kept.left == 0:  # nothing stands before the first interval
+    if kept.top == kept.left == 0:  # no marker precedes the first interval
         there[0, 0] = expected[0, 0]
-    if kept.bottom == layout.rows and kept.right == layout.columns:  # the end marker, which was looked at
+    if kept.bottom == layout.rows and kept.right == layout.columns:  # the end marker, which was checked before
         there[-1, -1] = expected[-1, -1]
     if there.tobytes() != expected.tobytes():
         raise disagreement("its restart markers")
@@ -166,21 +162,20 @@ def _check(buffer: Buffer, found: Header, layout: Intervals, *, kept: Window, ru
 
 # ---- truncated below the part
 
-_MOST_BYTES_PER_PX = 2  # of a file that is copied; there is something else in longer ones
+_MOST_BYTES_PER_PX = 2  # longer files contain other data, which is not worth a copy
 
 
 class TopRows(NamedTuple):
-    """The upper rows of an image: their number in px of the full height, and the offset of the height in the file."""
+    """The upper rows of an image: their height in px of the full size, and the offset of the height in the file."""
 
     height: int
     size_at: int
 
 
 def rows(buffer: Buffer, found: Header, box: Box, eighths: int) -> TopRows | None:
-    """The rows that have to be decoded for a box, (top, left, height, width), at scale eighths / 8.
+    """Return the rows that are decoded for a box, (top, left, height, width), at scale eighths / 8.
 
-    None where the file cannot be truncated or too little would be left out, and where it does not end with an end
-    marker: it lacks one, or has a tail that would be copied for nothing.
+    None if the file cannot be truncated, does not end with an end marker, or if this saves too little.
     """
     scan = found.scan
     if scan is None or scan.intervals is not None or buffer[-2:] != END:
@@ -193,7 +188,7 @@ def rows(buffer: Buffer, found: Header, box: Box, eighths: int) -> TopRows | Non
 
 
 def truncated(buffer: Buffer, kept: TopRows, scratch: ThreadScratch) -> memoryview:
-    """The file truncated to these rows, in the scratch's memory."""
+    """Return the file truncated to these rows, in the scratch's memory."""
     size = len(buffer)
     file = scratch.file(size)[1][:size]
     file[:] = buffer

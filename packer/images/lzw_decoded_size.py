@@ -1,8 +1,8 @@
-"""LZW decoded size: how many bytes a stream decodes to, without making them.
+"""LZW decoded size: the number of bytes that a stream decodes to, without decoding it.
 
 Layout: TIFF 6.0 section 13: codes of 9 to 12 bit, the most significant bit first; 256 clears the table, 257 ends the
-data. A code's width depends on its number since the last clear alone, so all codes up to the next clear are cut out of
-the stream at once. A string is one byte longer than the one that it was made of: pointer doubling adds the lengths up.
+data. The width of a code depends only on its number since the last clear. All codes up to the next clear are therefore
+extracted at once. Each string is one byte longer than its parent; pointer doubling adds the lengths.
 """
 
 import numpy as np
@@ -11,27 +11,32 @@ import numpy.typing as npt
 from packer.images.headers._header_record import Buffer, damaged
 
 _CLEAR, _END, _FIRST = 256, 257, 258
-# libtiff's decoder has a table of 4096 + 1024 entries, for encoders that are late to clear it
+# libtiff's decoder has 4096 + 1024 entries, for encoders that clear the table late
 _MOST_CODES = 4096 + 1024 - _FIRST
 _STEPS = 8
 _NUMBERS = np.arange(_MOST_CODES)
-# a code is one bit wider from the entry on that would be 511, 1023, 2047 ("early change")
+# codes become one bit wider at the entries 511, 1023 and 2047 ("early change")
 _WIDTHS = 9 + np.searchsorted([254, 766, 1790], _NUMBERS, side="right")
 _ENDS = np.cumsum(_WIDTHS)
 _MASKS = ((1 << _WIDTHS) - 1).astype(np.int64)
 _STARTS = [_ENDS - _WIDTHS + phase for phase in range(8)]
 _BYTES = [start >> 3 for start in _STARTS]
-_SHIFTS = [(24 - (start & 7) - _WIDTHS).astype(np.int64) for start in _STARTS]  # a code lies within three bytes
-# An encoder clears when its table is full, or after so many pixels; each clear costs a pass over a full table here
+_SHIFTS = [(24 - (start & 7) - _WIDTHS).astype(np.int64) for start in _STARTS]  # a code is within three bytes
+# each clear costs a pass over a full table; encoders clear when the table is full
 _SPARE_CLEARS, _CLEAR_STORED_BYTES, _CLEAR_DECODED_BYTES = 64, 512, 4096
 
 
 def decoded_size(stream: Buffer, what: str, *, most: int) -> int:
-    """Bytes that the stream decodes to.
+    """Return the number of bytes that a stream decodes to.
 
-    what: the stream's name in messages. most: bytes that it may decode to.
-    Raises DamagedImage where it does not begin with a clear, holds a code that the table does not have yet, or decodes
-    to more than `most` bytes; and where it is of the kind that libtiff wrote before 1989, lowest bit first.
+    Args:
+        stream: The stream.
+        what: Name of the stream in messages.
+        most: Most bytes that it may decode to.
+
+    Raises:
+        DamagedImage: The stream does not begin with a clear, or decodes to more than `most` bytes. It contains a code
+            before its entry in the table, or has the lowest bit first, as libtiff wrote it before 1989.
     """
     if len(stream) < 2 or stream[0] != 0x80 or stream[1] > 0x7F:
         old = len(stream) > 1 and not stream[0] and stream[1] & 1
@@ -60,7 +65,7 @@ def decoded_size(stream: Buffer, what: str, *, most: int) -> int:
 
 
 def _codes(window: npt.NDArray[np.int64], at: int, bits: int) -> npt.NDArray[np.int64]:
-    """The codes from bit `at` on, as if none of them were a clear, as many as are there in full."""
+    """Return all complete codes from bit `at` on, with the widths that they have until the next clear."""
     count = int(np.searchsorted(_ENDS, bits - at, side="right"))
     start, phase = at >> 3, at & 7
     codes: npt.NDArray[np.int64] = window[start:].take(_BYTES[phase][:count])
@@ -70,13 +75,13 @@ def _codes(window: npt.NDArray[np.int64], at: int, bits: int) -> npt.NDArray[np.
 
 
 def _size(codes: npt.NDArray[np.int64], what: str) -> int:
-    """Bytes that the codes between two clears stand for."""
-    # entry 258 + k is there from code k + 1 on: the string of code k and one byte
+    """Return the number of bytes of the codes between two clears."""
+    # entry 258 + k exists from code k + 1 on: the string of code k and one byte
     parents = codes - _FIRST
     if (parents >= _NUMBERS[: len(codes)]).any():
         raise damaged("tiff", f"{what}: its LZW data hold a code that stands for nothing yet")
     size, longer = len(codes), parents[parents >= 0]
-    for _ in range(_STEPS):  # of photographs, few strings are long
+    for _ in range(_STEPS):  # few strings of photographs are long
         if not len(longer):
             return size
         size += len(longer)
@@ -86,10 +91,10 @@ def _size(codes: npt.NDArray[np.int64], what: str) -> int:
 
 
 def _lengths(parents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Length of the string of each code, by pointer doubling."""
+    """Return the length of the string of each code, by pointer doubling."""
     count = len(parents)
     lengths = np.ones(count + 1, np.int64)
-    lengths[count] = 0  # where literals lead
+    lengths[count] = 0  # parent of literals
     parents = np.append(np.where(parents < 0, count, parents), count)
     while (parents != count).any():
         lengths += lengths[parents]

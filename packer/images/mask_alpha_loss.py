@@ -1,7 +1,8 @@
-"""Mask alpha loss: whether a mask loses something with its alpha channel, which decode drops as it does an image's.
+"""Mask alpha loss: detects masks that lose information with their alpha channel, which decoding drops.
 
-It does where two pixels of one gray differ in alpha; a warning says so. Drawing programs write whole masks in alpha:
-white everywhere, and clear where there is nothing. Such a mask would be of one value, and is refused.
+A mask loses information if two pixels of one gray differ in alpha; `packer convert` then prints a warning. Drawing
+programs store complete masks in alpha, with one color everywhere. Without alpha, this mask has only one value, which
+is an error.
 """
 
 from typing import Any
@@ -17,9 +18,9 @@ from packer.schema import MASK_DTYPES
 
 
 def loses_alpha(buffer: Buffer, found: Header) -> bool:
-    """Whether a mask's alpha, which is dropped, says more than its grays: two pixels of one gray differ in it.
+    """Return True if two pixels of one gray differ in alpha.
 
-    Raises BadInput where it alone says anything: all colors are one. It reads all of a file that has alpha.
+    Decodes a file with alpha. Raises BadInput if all colors are equal and only alpha differs.
     """
     if found.channels not in (2, 4) or found.palette or found.format == "jpeg" or found.dtype not in MASK_DTYPES:
         return False
@@ -34,9 +35,9 @@ def loses_alpha(buffer: Buffer, found: Header) -> bool:
 
 
 def says_alpha_more(colors: npt.NDArray[Any], alpha: npt.NDArray[Any]) -> bool:
-    """Whether two pixels of one gray differ in alpha; raises BadInput where all colors are one, and alpha is not.
+    """Return True if two pixels of one gray differ in alpha; raise BadInput if all colors are equal and alpha is not.
 
-    colors: (H, W, C), of which the first is looked at where they vary. alpha: (H, W). Both uint8, or both uint16.
+    colors: (H, W, C); the gray is the first channel. alpha: (H, W). Both uint8, or both uint16.
     """
     if not alpha.size or (alpha == alpha[0, 0]).all():
         return False

@@ -1,23 +1,23 @@
-"""Planar 4:2:0: images as a plane of luma and two of chroma at half the size, to RGB and back, and through views.
+"""Planar 4:2:0: images as one plane of luma and two planes of chroma at half the size; conversion and views.
 
-The samples are those of JFIF 1.02: Y, Cb and Cr of ITU-R BT.601 in the full range 0-255. A chroma sample is the mean
-of 2x2 pixels and lies in their middle; where a side is odd, the last is the mean of the pixels that are there. A 4:2:0
-JPEG holds such planes (`jpeg_planes`), and `planes_of` makes them of other images.
+The samples follow JFIF 1.02: Y, Cb and Cr of ITU-R BT.601 in the full range 0-255. A chroma sample is the mean of 2x2
+pixels, and is centered between them. If a side is odd, the last sample is the mean of the remaining pixels.
+`jpeg_planes` returns the planes of a 4:2:0 JPEG, and `planes_of` computes them from other images.
 
-| what is asked for                     | how it is made                                                               |
+| result                                | computation                                                                  |
 |---------------------------------------|------------------------------------------------------------------------------|
-| the whole, or a part as it is, also   | chroma enlarged bilinearly, 3/4 of the nearest sample and 1/4 of the next in |
-| mirrored or turned by quarters        | each direction, as libjpeg's fancy upsampling does; then converted           |
-| a part scaled                         | each plane is cut, filtered and scaled by itself to the size of the output,  |
-|                                       | and converted there: pixels of the stored size are never made                |
-| a rotation, a shear, what lies beyond | the part that is looked at is made as it is, and moved as any image        |
-| the edges                             |                                                                              |
+| the image or a part in its size, also | chroma is enlarged bilinearly, 3/4 of the nearest sample and 1/4 of the next |
+| mirrored or rotated by quarters       | in each direction, as libjpeg's fancy upsampling does; then converted        |
+| a scaled part                         | each plane is cropped, filtered and scaled to the size of the output, and    |
+|                                       | converted there; pixels of the stored size are never computed                |
+| a rotation, a shear, a border         | the needed part is converted in its size, and warped as any image            |
 
-A cut that begins at an odd pixel begins in the middle of a chroma sample: such a plane is moved by half a sample, each
-value the mean of two. Filters follow each plane's own scale: chroma that is enlarged is not filtered though luma
-shrinks, and as a mean over 2x2 pixels it needs less.
+A crop that begins at an odd pixel begins in the middle of a chroma sample. Its chroma is shifted by half a sample: each
+value is the mean of two. Each plane is filtered for its own scale. Enlarged chroma is not filtered even if luma
+shrinks, and since chroma is a mean over 2x2 pixels, it needs less filtering.
 
-Conversion is in whole numbers, 1024ths, so that it is the same on every machine: 2/1024 from the coefficients of JFIF.
+Conversion uses integers, 1024ths, so that the result is equal on every machine. Coefficients differ from JFIF by at
+most 2/1024.
 """
 
 from collections.abc import Callable
@@ -40,20 +40,28 @@ Pixels = npt.NDArray[Any]
 
 NEUTRAL = 128  # the chroma of grays
 _SHIFT = 10
-# R, G and B from Y, Cb and Cr; cv2.transform rounds to these very 1024ths, and adds in whole numbers
+# R, G and B from Y, Cb and Cr; cv2.transform rounds to the same 1024ths and adds integers
 _TO_RGB = np.array([[1024, 0, 1436], [1024, -352, -731], [1024, 1815, 0]])
 _MATRIX = np.column_stack([_TO_RGB, -NEUTRAL * _TO_RGB[:, 1:].sum(axis=1)]).astype(np.float32) / (1 << _SHIFT)
 # Cb and Cr from R, G and B, in 65536ths: JFIF 1.02, page 3
 _TO_CHROMA = np.array([[-11059, -21709, 32768], [32768, -27439, -5329]], np.int64)
-_BAND_PX = 1 << 18  # that are converted at once: the planes between stay in the caches, and the memory for them small
-_HALVED_VARIANCE = 1 / 12  # of a chroma sample, in samples: it is a mean over its square
-_MOVED_VARIANCE = 1 / 4  # that moving by half a sample adds
+_BAND_PX = 1 << 18  # converted at once, so that the planes stay in the CPU caches
+
+_HALVED_VARIANCE = 1 / 12  # each chroma sample is a mean over its square
+
+_MOVED_VARIANCE = 1 / 4  # added by a shift of half a sample
 _JPEG_420 = bytes.fromhex("221111")
 _ADOBE_RGB = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"  # transform 0: three components are R, G and B
 
 
 class Planes(NamedTuple):
-    """y: uint8 (H, W). cb, cr: uint8 (ceil(H / 2), ceil(W / 2)), both None for a gray image."""
+    """Planes of an image.
+
+    Attributes:
+        y: uint8 (H, W).
+        cb: uint8 (ceil(H / 2), ceil(W / 2)), None for a gray image.
+        cr: The same.
+    """
 
     y: Plane
     cb: Plane | None = None
@@ -67,7 +75,7 @@ class Planes(NamedTuple):
 
 
 def half(height: int, width: int) -> tuple[int, int]:
-    """(height, width) of the chroma planes."""
+    """Return (height, width) of the chroma planes."""
     return (height + 1) // 2, (width + 1) // 2
 
 
@@ -75,29 +83,29 @@ def half(height: int, width: int) -> tuple[int, int]:
 
 
 def planes_of(rgb: Pixels) -> Planes:
-    """The planes of uint8 (H, W, 3) RGB."""
+    """Compute the planes of uint8 (H, W, 3) RGB."""
     y = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
     height, width = rgb.shape[:2]
     even = np.pad(rgb, ((0, height % 2), (0, width % 2), (0, 0)), "edge") if height % 2 or width % 2 else rgb
     rows = even[0::2].astype(np.int64) + even[1::2]
-    sums = rows[:, 0::2] + rows[:, 1::2]  # of 4 px
+    sums = rows[:, 0::2] + rows[:, 1::2]  # sums of 4 px
     chroma = (sums @ _TO_CHROMA.T + (NEUTRAL << 18) + (1 << 17)) >> 18
     cb, cr = np.clip(chroma, 0, 255).astype(np.uint8).transpose(2, 0, 1)
     return Planes(np.asarray(y, np.uint8), cb, cr)
 
 
 def without_gray_chroma(planes: Planes) -> Planes:
-    """The planes, or only the first where the others say that the image is gray: it comes back the same."""
+    """Return the planes, or only the first if the others are neutral; the pixels stay the same."""
     if planes.cb is None or planes.cr is None or (planes.cb != NEUTRAL).any() or (planes.cr != NEUTRAL).any():
         return planes
     return Planes(planes.y)
 
 
 def jpeg_planes(buffer: Buffer, found: Header) -> Planes | None:
-    """The planes of a JPEG as they are in the file, to the bit; None for one that is not YCbCr 4:2:0.
+    """Return the exact planes of a JPEG, without filter or conversion; None if it is not YCbCr 4:2:0.
 
-    Neither filtered nor converted: its header is made to say R, G and B, which libjpeg leaves alone, and chroma is
-    enlarged by copies, of which one in four is taken. Raises DamagedImage as decoding does.
+    The header is changed to R, G and B, which libjpeg does not convert. Chroma is enlarged by copying samples, and one
+    of four copies is kept. Raises DamagedImage as decoding does.
     """
     head = _head_as_rgb(buffer, found)
     if head is None:
@@ -112,9 +120,7 @@ def jpeg_planes(buffer: Buffer, found: Header) -> Planes | None:
 
 
 def _head_as_rgb(buffer: Buffer, found: Header) -> bytes | None:
-    """The segments up to the first scan's data, which say that the components are no YCbCr; None where they are none,
-    or not 4:2:0.
-    """
+    """Return the segments up to the first scan's data, with the components declared as RGB; None if not YCbCr 4:2:0."""
     if found.format != "jpeg" or found.channels != 3:
         return None
     kept = [b"\xff\xd8"]
@@ -142,9 +148,9 @@ def _head_as_rgb(buffer: Buffer, found: Header) -> bytes | None:
 
 
 def _is_ycbcr(is_jfif: bool, transform: int | None, ids: bytes) -> bool:
-    """Whether libjpeg takes three components for YCbCr: default_decompress_parms of jdapimin.c.
+    """Return True if libjpeg treats three components as YCbCr; see default_decompress_parms of jdapimin.c.
 
-    It warns of other transforms, which decoding as usual refuses.
+    libjpeg warns of other transforms, and strict decoding raises that warning.
     """
     if is_jfif:
         return True
@@ -157,7 +163,7 @@ def _is_ycbcr(is_jfif: bool, transform: int | None, ids: bytes) -> bool:
 
 
 class _Joined(NamedTuple):
-    """Memory of planes that have the size of the output: each for itself, chroma in pairs, and all three as pixels."""
+    """Memory for planes in the size of the output: separate planes, chroma in pairs, and all three as pixels."""
 
     y: Plane
     cb: Plane
@@ -169,9 +175,15 @@ class _Joined(NamedTuple):
 class _Enlarged(NamedTuple):
     """Memory for enlarging both planes of chroma, each (h, w), one below the other.
 
-    pairs: each sample twice: of Cb, of Cr, of both as (2, h, 1, 2 w). rows: each row of these twice, (2, h, 2, 2 w).
-    doubled: the same with one more row above and below each plane, (2, 2 h + 2, 2 w). flat: the same as one image.
-    filtered: as `flat`. planes: `filtered` as `doubled`.
+    Attributes:
+        pairs_cb: Each sample of Cb twice.
+        pairs_cr: Each sample of Cr twice.
+        pairs: Both as (2, h, 1, 2 w).
+        rows: Each row of `pairs` twice, (2, h, 2, 2 w).
+        doubled: `rows` with one more row above and below each plane, (2, 2 h + 2, 2 w).
+        flat: `doubled` as one image.
+        filtered: Filtered image in the shape of `flat`.
+        planes: `filtered` in the shape of `doubled`.
     """
 
     pairs_cb: Plane
@@ -186,7 +198,7 @@ class _Enlarged(NamedTuple):
 
 def _joined(memory: Callable[[int], Plane], height: int, width: int) -> _Joined:
     count = height * width
-    cr_at = 7 * count + (count + 1) % 2  # cb or cr begins at an odd address, and the other does not: see below
+    cr_at = 7 * count + (count + 1) % 2  # only one of cb and cr begins at an odd address, see below
     flat = memory(8 * count + 1)
     return _Joined(
         flat[5 * count : 6 * count].reshape(height, width),
@@ -214,21 +226,21 @@ def _enlarging(memory: Callable[[int], Plane], height: int, width: int) -> _Enla
     )
 
 
-# Each thread has its own. cv2.merge writes past the caches where its output is aligned, or is so some whole pixels on,
-# and cv2.split where its planes are alike in that. What is read again at once begins at an odd address: it stays there.
+# Memory of each thread. cv2.merge and cv2.split bypass the CPU caches for aligned outputs. Memory that is read again at
+# once therefore begins at an odd address.
 _joined_planes, _enlarged_planes = ThreadArrays(_joined), ThreadArrays(_enlarging)
 _pairs, _part = ThreadScratch(odd=True), ThreadScratch()
 
 
 def to_rgb(planes: Planes, *, out: Any = None) -> Pixels:
-    """uint8 (H, W, 3), RGB. out: as in packer.images.decode."""
+    """Convert planes to uint8 (H, W, 3), RGB. out: see packer.images.decode."""
     made = target((*planes.size, 3), np.uint8, out=out)
     _convert(planes, 0, 0, made)
     return made if out is None else out
 
 
 def _convert(planes: Planes, top: int, left: int, made: Pixels) -> None:
-    """Fill `made` with the part of the image that begins there."""
+    """Convert the part of the image that begins at (top, left) into `made`."""
     height, width = made.shape[:2]
     band = max(2, _BAND_PX // width // 2 * 2)
     for begin in range(0, height, band):
@@ -246,20 +258,23 @@ def _convert_band(planes: Planes, top: int, left: int, made: Pixels) -> None:
 
 
 def _join(y: Pixels, cb: Pixels, cr: Pixels, pixels: Plane, made: Pixels) -> None:
-    """Convert planes of one size. pixels: memory for them side by side."""
+    """Convert planes of one size. pixels: memory for the interleaved planes."""
     cv2.merge([y, cb, cr], pixels)
     image.copy_unless_same(made, cv2.transform(pixels, _MATRIX, dst=made))
 
 
 def _enlarged(cb: Plane, cr: Plane, top: int, left: int, size: tuple[int, int]) -> tuple[Plane, Plane]:
-    """A part of both chroma planes at the image's size; valid until the thread's next call.
+    """Return a part of both chroma planes in the size of the image; valid until the thread's next call.
 
-    Each sample is doubled in both directions and the whole filtered by 1/4, 1/2, 1/4, which leaves 3/4 of the nearest
-    sample and 1/4 of the next: what cv2.resize gives, in two thirds of its time. One call filters both planes: the rows
-    between are those that replicating each plane's edge would give.
+    Each sample is doubled in both directions, and the result is filtered by 1/4, 1/2, 1/4. This adds 3/4 of the nearest
+    sample and 1/4 of the next, as cv2.resize does, in two thirds of its time. One call filters both planes; the rows
+    between them replicate the edges.
     """
     height, width = size
-    first_row, last_row = max(0, top // 2 - 1), min(cb.shape[0], (top + height - 1) // 2 + 2)  # with the samples beside
+    first_row, last_row = (
+        max(0, top // 2 - 1),
+        min(cb.shape[0], (top + height - 1) // 2 + 2),
+    )  # with neighboring samples
     first, last = max(0, left // 2 - 1), min(cb.shape[1], (left + width - 1) // 2 + 2)
     memory = _enlarged_planes.of(last_row - first_row, last - first)
     for plane, pairs in ((cb, memory.pairs_cb), (cr, memory.pairs_cr)):
@@ -278,7 +293,7 @@ def _enlarged(cb: Plane, cr: Plane, top: int, left: int, size: tuple[int, int]) 
 
 
 def through_view(planes: Planes, view: View, *, out: Any = None) -> Pixels:
-    """uint8 (h, w, 3), RGB, as the view shows the image; see the module. out: as in packer.images.decode."""
+    """Return uint8 (h, w, 3), RGB, the image through a view. out: see packer.images.decode."""
     height, width = planes.size
     made: Pixels = target((*view.size, 3), np.uint8, out=out)
     result = made if out is None else out
@@ -298,7 +313,7 @@ def through_view(planes: Planes, view: View, *, out: Any = None) -> Pixels:
 
 
 def _axis_aligned(planes: Planes, steps: AxisAlignedSteps, made: Pixels, *, antialias: bool) -> None:
-    """A cut, scaled, turned by quarters and mirrored."""
+    """Crop, scale, rotate by quarters and mirror."""
     upright = _part.pixels(*steps.size) if steps.transpose else made
     if steps.shape == steps.size:
         _convert(planes, steps.rows.start, steps.columns.start, upright)
@@ -330,10 +345,9 @@ def _scale(planes: Planes, steps: AxisAlignedSteps, made: Pixels, *, antialias: 
 
 
 def _cut(cb: Plane, cr: Plane, rows: slice, columns: slice) -> Pixels:
-    """(h, w, 2): the samples of both chroma planes whose first lies where the cut, in px of the image, begins.
+    """Return (h, w, 2): the samples of both chroma planes from the start of the crop on. rows, columns: in px.
 
-    The last ones may lie half beyond the cut's end. Two channels are cut, moved and scaled in fewer calls than two
-    planes, and in less time.
+    The last samples may extend beyond the crop by half a sample. Two channels need fewer calls than two planes.
     """
     top, bottom = _span(rows)
     left, right = _span(columns)
@@ -352,7 +366,7 @@ def _cut(cb: Plane, cr: Plane, rows: slice, columns: slice) -> Pixels:
 
 
 def _span(cut: slice) -> tuple[int, int]:
-    """First sample, and that after the last, that a cut touches; one more where it must be moved by half a sample."""
+    """Return the first and the end of the samples of a crop, with one more for a shift by half a sample."""
     return cut.start // 2, (cut.stop + 1) // 2 + (cut.start % 2 and cut.stop % 2 == 0)
 
 
@@ -364,10 +378,14 @@ def _resized(
     antialias: bool,
     variance: tuple[float, float],
 ) -> Pixels:
-    """The first `length` samples at the size of `into`, as packer.geometry.warp.image has it; in `into` or new memory.
+    """Resize the first `length` samples to the size of `into`, as packer.geometry.warp.image does; may return `into`.
 
-    samples: (h, w), or (h, w, 2) of two planes. length: (down, across), whole or a half more; the samples have them,
-    and half a sample besides where it must. variance: (down, across) of the low-pass filter that they have behind them.
+    Args:
+        samples: (h, w), or (h, w, 2) of two planes.
+        length: (down, across), multiples of one half.
+        into: Memory for the result.
+        antialias: Filter samples before they shrink.
+        variance: (down, across) of an earlier low-pass filter of the samples.
     """
     size = into.shape[0], into.shape[1]
     shrink = length[0] / size[0], length[1] / size[1]

@@ -1,21 +1,21 @@
-"""Region decoder: decodes the pixels that a crop or a view needs, at the scale that it needs, and little else.
+"""Region decoder: decodes the part of an image that a crop or a view needs, at the scale that it needs.
 
 | file                                            | what is decoded                                                    |
 |-------------------------------------------------|--------------------------------------------------------------------|
-| JPEG with restart intervals that divide each    | a smaller JPEG of the intervals that the box touches, see          |
-| row, one scan: packer's `jpeg:Q`, foreign ones  | packer.images.lossless_jpeg_crop; where they are says packer's own |
-|                                                 | table, in foreign files they are looked for                        |
-| JPEG of one scan without any, its bytes trusted | the MCUs of the box, see `_cropping_region`, where      |
-| for their checksum: the usual `encoded` ones    | libjpeg-turbo 3 is called by PyTurboJPEG; else the rows down to    |
-|                                                 | the end of the box, see packer.images.lossless_jpeg_crop           |
-| any other JPEG, a box that is nearly all of it  | the whole image, at the scale                                    |
-| CMYK; a format that is not JPEG                 | the whole image, not scaled, through OpenCV                      |
+| JPEG of one scan with restart intervals that    | a smaller JPEG of the intervals that the box touches, see          |
+| divide each row: packer's `jpeg:Q` and others   | packer.images.lossless_jpeg_crop; packer's files have a table of   |
+|                                                 | the intervals, in other files the markers are searched             |
+| JPEG of one scan without intervals, trusted     | the MCUs of the box with libjpeg-turbo 3, see `_cropping_region`;  |
+| by its checksum: most `encoded` files           | otherwise the rows down to the end of the box, see                 |
+|                                                 | packer.images.lossless_jpeg_crop                                   |
+| any other JPEG, or a box of nearly all of it    | the complete image, at the scale                                   |
+| CMYK, and formats other than JPEG               | the complete image, not scaled, by OpenCV                          |
 
-Whichever it is, the pixels are those of the whole image decoded at that scale. What is damaged outside of what is
-decoded is not seen: a record's crc32 is there for that.
+The pixels always equal those of the complete image, decoded at that scale. Damage outside of the decoded part is not
+found; the crc32 of a record finds it.
 
-Through a view, the scale is a half, a quarter or an eighth where the view shrinks by as much and wants antialiasing.
-The other eighths are no gain: libjpeg-turbo has no vector code for them, and takes longer than for the whole.
+Through a view, the scale is a half, a quarter or an eighth if the view shrinks by as much and uses antialiasing. Other
+eighths are slower than the full size: libjpeg-turbo has no vector code for them.
 """
 
 import math
@@ -54,10 +54,12 @@ _scratch = ThreadScratch()  # each thread's own
 class Region:
     """A part of an image.
 
-    pixels: uint8 (h, w, 3), RGB, C-contiguous: `out`, or memory of the thread that its next decode_region fills anew.
-    top, left: where pixels[0, 0] lies in the whole image, in px at this region's scale.
-    full: (height, width) of the whole image at this scale, each side times eighths / 8, rounded up.
-    eighths: the scale, 1 to 8.
+    Attributes:
+        pixels: uint8 (h, w, 3), RGB, C-contiguous: `out`, or memory that the next region of this thread overwrites.
+        top: Row of pixels[0, 0] in the complete image, in px at the scale.
+        left: Column of pixels[0, 0].
+        full: (height, width) of the complete image at the scale: each side times eighths / 8, rounded up.
+        eighths: The scale, 1 to 8.
     """
 
     pixels: Pixels
@@ -76,7 +78,7 @@ def decode_region(
     options: DecodeOptions = DEFAULT_OPTIONS,
     out: Any = None,
 ) -> Region:
-    """Decode a region now; arguments as of `prepare_region`."""
+    """Decode a region; see `prepare_region` for the arguments."""
     region, fill = prepare_region(buffer, found, box=box, eighths=eighths, options=options, out=out)
     fill()
     return region
@@ -91,21 +93,25 @@ def prepare_region(
     options: DecodeOptions = DEFAULT_OPTIONS,
     out: Any = None,
 ) -> tuple[Region, Callable[[], None]]:
-    """A region whose pixels are not yet there, and what decodes them; of other formats than JPEG they are.
+    """Return a region without pixels, and the function that decodes them. Formats other than JPEG are decoded at once.
 
-    More regions may be prepared before a first is filled; it is filled, and used, by the thread that prepared it.
-    It covers at least a box of an image that is scaled by eighths / 8, with the pixels of the whole at that scale.
+    Several regions may be prepared before they are decoded. The thread that prepares a region decodes and uses it.
 
-    found: what sniff(buffer) gave.
-    box: (top, left, height, width) in px of the full size, inside the image; None is all of it. The region covers
-      the box times the scale, rounded outwards.
-    eighths: 1 to 8. Region.eighths is the scale that was used: 8 where both sides of the image are under 8 px, for
-      CMYK and for what is not JPEG.
-    options: dct (of no use below 8 eighths), trusted and interval_tables; a JPEG is decoded by libjpeg-turbo.
-    out: C-contiguous writable uint8 (h, w, 3): filled where the whole image is decoded and has that shape, otherwise
-      left alone; zeros are left in it where the image is damaged.
-    Both raise DamagedImage, as packer.images.decode, where what is decoded is damaged or a table of intervals is
-    wrong; this one BadInput for an image that is no image and InvalidRequest for a wrong box or scale.
+    Args:
+        buffer: The file.
+        found: Result of `sniff(buffer)`.
+        box: (top, left, height, width) inside the image, in px of the full size; None for the complete image. The
+            region covers the box times the scale, rounded outwards.
+        eighths: 1 to 8. `Region.eighths` is the scale that is used. It is 8 for CMYK, for formats other than JPEG, and
+            if both sides are below 8 px.
+        options: dct (ignored below 8 eighths), trusted and interval_tables.
+        out: C-contiguous uint8 (h, w, 3). It is only used if the complete image is decoded and has this shape. A
+            damaged image leaves zeros in it.
+
+    Raises:
+        DamagedImage: The decoded part or the table of intervals is damaged; the returned function raises it too.
+        BadInput: The file does not fit the kind `image`.
+        InvalidRequest: The box or the scale is wrong.
     """
     _check_request(found, box, eighths)
     if found.format != "jpeg" or found.cmyk:
@@ -133,16 +139,16 @@ def prepare_region(
 
 
 def _done() -> None:
-    """Does nothing: the region is decoded already."""
+    """Do nothing: the region is decoded already."""
 
 
 def _reserved(size: tuple[int, int], corner: tuple[int, int], full: tuple[int, int], eighths: int) -> Region:
-    """A region in the thread's memory, not yet decoded."""
+    """Return a region in the thread's memory, not yet decoded."""
     return Region(_scratch.pixels(*_scaled(size, eighths)), *corner, full, eighths)
 
 
 def _fill_window(buffer: Buffer, found: Header, kept: Window, region: Region, options: DecodeOptions) -> None:
-    # not before it is decoded: it comes from the caches then
+    # cut just before it is decoded, so that the file is in the CPU caches
     file = lossless_jpeg_crop.cut(buffer, found, kept, _scratch, table=options.interval_tables)
     if file is None:
         _fill_from_whole(buffer, found, region, options.dct == "fast")
@@ -168,7 +174,7 @@ def _fill_rows(buffer: Buffer, found: Header, rows: TopRows, region: Region, fas
 
 
 def _fill_from_whole(buffer: Buffer, found: Header, region: Region, fast_dct: bool) -> None:
-    """Decode the whole image where the part does not decode alone; raises DamagedImage where that fails too."""
+    """Decode the complete image if the part cannot be decoded alone; raise DamagedImage if that fails too."""
     whole = np.empty((*region.full, 3), np.uint8)
     strict_jpeg.decode(buffer, found, whole, eighths=region.eighths, fast_dct=fast_dct)
     height, width = region.pixels.shape[:2]
@@ -180,7 +186,7 @@ def _scaled(size: tuple[int, int], eighths: int) -> tuple[int, int]:
 
 
 def _scale(found: Header, eighths: int) -> int:
-    """The scale, or 8/8 where both sides are short: TurboJPEG takes a size, which is ambiguous for them."""
+    """Return the scale, or 8/8 if both sides are short: the size that TurboJPEG expects is ambiguous for them."""
     return FULL if found.height < FEWEST_PX and found.width < FEWEST_PX else eighths
 
 
@@ -197,10 +203,14 @@ def _check_request(found: Header, box: Box | None, eighths: int) -> None:
 
 
 def _cropping_region(buffer: Buffer, found: Header, box: Box) -> Box | None:
-    """The region, (top, left, height, width) in px, that has all pixels of `box`.
+    """Return the region, (top, left, height, width) in px, that libjpeg-turbo 3 decodes for the pixels of `box`.
 
-    None where the file does not end with an end marker, has restart intervals, several scans or another sampling, and
-    where too little would be left out.
+    `tj3SetCroppingRegion` decodes the entropy-coded data down to the region's last row, and converts only the region's
+    MCUs. The region starts at an MCU. It has one more pixel on each side, since chroma is filtered, and at least 16 px
+    a row, since shorter components are enlarged differently. Data below the region is not read.
+
+    None if the file has no end marker at its end, has restart intervals or several scans, or if the region saves too
+    little. None for samplings other than 4:4:4, 4:2:2 and 4:2:0, which have had faults (ChangeLog of 2.1.4).
     """
     scan = found.scan
     if scan is None or scan.intervals is not None or scan.mcu not in _MCUS or buffer[-2:] != END:
@@ -236,10 +246,9 @@ def prepare_view(
     out: Any,
     decoded: Callable[[], object] | None = None,
 ) -> Callable[[], Pixels]:
-    """What makes uint8 (h, w, 3), RGB, as packer.images.decode has it, of a JPEG that is not CMYK, in this thread.
+    """Return a function that decodes a JPEG, not CMYK, to uint8 (h, w, 3), RGB, in this thread.
 
-    options: as prepare_region takes them. decoded: called between decoding and warping, by who wants to know how long
-      each takes.
+    options: see `prepare_region`. decoded: called between decoding and warping, to measure their times.
     """
     steps = axis_aligned_steps(view, found.height, found.width)
     made: Pixels = target((*view.size, 3), np.uint8, out=out)

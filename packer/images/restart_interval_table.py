@@ -1,20 +1,23 @@
-"""Restart interval table: where each interval of a JPEG begins, as its file says, or found by its markers.
+"""Restart interval table: the offset of each interval of a JPEG, from a table in the file or from its markers.
 
-At a restart marker (T.81 E.1.4: FF D0 to FF D7, in turn) the predictors are reset and the bits are aligned, so what
-stands between two markers can be decoded alone. packer's own files say how long each interval is, so that nobody needs
-to look through the data. The table is an APP11 segment, which every other reader skips; integers are big-endian:
+At a restart marker (T.81 E.1.4: FF D0 to FF D7, in turn), the predictors are reset and the bits are aligned. The data
+between two markers can therefore be decoded alone. packer's files contain the length of each interval, which avoids a
+search through the data. The table is an APP11 segment, which other readers skip. Integers are big-endian.
 
-    0   FF EB
-    2   uint16       length of the segment from here on, 10 + S n
-    4   "packer\\0"
-    11  uint8        S: 2 or 4
-    12  uint(8 S)[n] bytes of each interval with the marker after it, in the order of the scan
+| offset | type         | content                                                    |
+|--------|--------------|------------------------------------------------------------|
+| 0      | 2 bytes      | FF EB                                                      |
+| 2      | uint16       | length of the segment from here on, 10 + S n               |
+| 4      | 7 bytes      | `packer` and a zero byte                                   |
+| 11     | uint8        | S: 2 or 4                                                  |
+| 12     | uint(8 S)[n] | bytes of each interval with its marker, in scan order      |
 
-n is that of the frame: intervals in a row times rows of MCUs. A file whose table would not fit into a segment has none.
+n follows from the frame: intervals in a row times rows of MCUs. If the table does not fit into a segment, the file
+has none.
 
-A table that is not that of its file would show another place of the image: one that is off by a multiple of eight
-intervals points at markers of the right number everywhere. So it is used only where somebody vouches that `check_table`
-has compared it with every marker of the file; everybody else looks for the markers.
+A wrong table can show another part of the image: if it is shifted by eight intervals, all its markers have the right
+numbers. It is therefore used only if the caller states that `check_table` has compared it with every marker of the
+file. Otherwise, the markers are searched.
 """
 
 import struct
@@ -39,9 +42,9 @@ _scratch = ThreadScratch()  # each thread's own
 
 
 def with_table(file: bytes, found: Header) -> bytes:
-    """The same JPEG with a table of its restart intervals, or unchanged where it has none or they do not fit.
+    """Return a JPEG without a table with a table of its restart intervals, or unchanged if the table does not fit.
 
-    The file has no table yet; found: its header. Raises DamagedImage where the markers are not those of its frame.
+    found: its header. Raises DamagedImage if the markers do not fit the frame.
     """
     if found.intervals is None:
         return file
@@ -54,18 +57,19 @@ def with_table(file: bytes, found: Header) -> bytes:
         return file
     head = struct.pack(">H7sB", HEAD_BYTES + size * len(lengths), TABLE, size)
     at = _AFTER_SOI
-    if file[at + 1] == _FIRST_APP:  # JFIF wants to come first
+    if file[at + 1] == _FIRST_APP:  # JFIF must be the first segment
         at += 2 + int.from_bytes(file[at + 2 : at + 4], "big")
     return file[:at] + b"\xff\xeb" + head + lengths.astype(f">u{size}").tobytes() + file[at:]
 
 
 def bounds(buffer: Buffer, found: Header, *, table: bool = False) -> Bounds | None:
-    """int64 (n + 1): where each interval begins, counted from the scan's data, and the byte after the end marker.
+    """Return int64 (n + 1): the start of each interval from the scan's data on, and the end of the end marker.
 
-    Between two of them stand an interval's data and a marker. None where markers are missing, too many or not in turn,
-    or the end marker is not where it should be: then the file as a whole tells what is wrong.
-    table: take them from the file's table, if it has one, because `check_table` has passed it. Raises DamagedImage then
-    where it does not agree with the frame or with the end marker.
+    Each interval consists of data and a marker. None if the markers are not in turn or if the end marker is not at the
+    end. Decoding the complete file then reports the damage.
+
+    table: read the offsets from the file's table, if there is one; `check_table` must have accepted it. Raises
+    DamagedImage if the table does not agree with the frame or with the end marker.
     """
     layout = found.intervals
     if layout is None:
@@ -74,19 +78,18 @@ def bounds(buffer: Buffer, found: Header, *, table: bool = False) -> Bounds | No
 
 
 def check_table(buffer: Buffer, found: Header) -> None:
-    """Compare a file's table of intervals, if it has one, with all its markers; raises DamagedImage where they differ.
+    """Compare a file's table of intervals, if there is one, with all its markers; raise DamagedImage if they differ.
 
-    As many markers as the table has entries, and at the end of each entry the one of its turn: then there is no marker
-    that the table does not know, and `bounds` gives the same with it as without. Every byte of the data is looked at,
-    in about the time of a crc32.
+    The file must have as many markers as the table has entries, and the expected marker at the end of each entry.
+    `bounds` then returns the same result with and without the table. It reads every byte, in about the time of a crc32.
     """
     layout = found.intervals
     if layout is None or not layout.table_at:
         return
     places = _looked_up(buffer, found, layout)
-    if places is None:  # lacks its end marker: never cut, so the table is of no use
+    if places is None:  # a file without its end marker is never cropped
         return
-    there = pairs(buffer, found)[places[1:-1]]  # in turn: so no two of them are one
+    there = pairs(buffer, found)[places[1:-1]]  # in turn, so that they are all different
     if there.tobytes() != markers_before(len(places) - 1)[1:].tobytes():
         raise disagreement("its restart markers")
     if _count_markers(np.frombuffer(buffer, np.uint8, int(places[-1]), found.data_at)) != len(places) - 1:
@@ -94,9 +97,9 @@ def check_table(buffer: Buffer, found: Header) -> None:
 
 
 def _count_markers(data: npt.NDArray[np.uint8]) -> int:
-    """Bytes FF before one that is neither stuffing nor a fill byte.
+    """Count the bytes FF before a byte that is neither stuffing nor a fill byte.
 
-    In passes that NumPy has vector code for, and in the thread's memory: fresh pages cost as much again.
+    Uses vector code of NumPy, and the thread's memory: new pages would take as long again.
     """
     size = len(data) - 1
     memory = _scratch.file(2 * size)[0]
@@ -109,14 +112,14 @@ def _count_markers(data: npt.NDArray[np.uint8]) -> int:
 
 
 def pairs(buffer: Buffer, found: Header) -> npt.NDArray[np.uint16]:
-    """The two bytes before each place in the scan's data, a view: compare with `markers_before`."""
+    """Return a view of the two bytes before each offset in the scan's data; compare with `markers_before`."""
     at = found.data_at - _MARKER_BYTES
     found_there: npt.NDArray[np.uint16] = np.ndarray((len(buffer) - 1 - at,), np.uint16, buffer, at, (1,))
     return found_there
 
 
 def disagreement(what: str) -> Exception:
-    """The error for a table that does not fit its file."""
+    """Return the error for a table that does not fit its file."""
     return damaged("jpeg", f"its table of restart intervals does not agree with {what}")
 
 
@@ -131,7 +134,7 @@ def _looked_up(buffer: Buffer, found: Header, layout: Intervals) -> Bounds | Non
     end = found.data_at + int(places[-1])
     if buffer[end - 2 : end] == END:
         return places
-    if end - 2 == len(buffer) and buffer[-2:] != END:  # lacks nothing but its end marker
+    if end - 2 == len(buffer) and buffer[-2:] != END:  # only the end marker is missing
         return None
     raise disagreement("its end")
 
@@ -153,10 +156,10 @@ _MARKERS = np.tile(_TURN, 1 << 12)
 
 
 def markers_before(count: int) -> npt.NDArray[np.uint16]:
-    """The two bytes of the marker before each of so many intervals; not to be written to. The first is never there."""
+    """Return the two bytes of the marker before each interval, read-only; the first interval has no marker."""
     return _MARKERS[:count] if count <= len(_MARKERS) else np.resize(_TURN, count)
 
 
 def codes_before(count: int) -> npt.NDArray[np.uint8]:
-    """The second byte of each."""
+    """Return the second byte of each marker of `markers_before`."""
     return markers_before(count).view(np.uint8)[1::2]

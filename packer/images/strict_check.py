@@ -1,26 +1,28 @@
-"""Strict check: damage in the data of an image file, JPEG apart, that OpenCV does not report.
+"""Strict check: finds damage in the data of image files, except JPEG, that OpenCV does not report.
 
-| format | what is compared |
+| format | check |
 |---|---|
-| PNG | the crc32 of each chunk; zlib's checksum is OpenCV's to compare |
+| PNG | the crc32 of each chunk; OpenCV compares the checksum of zlib |
 | TIFF | each strip and tile, decoded to its exact length, as below |
 | WebP | the last bytes of the image are needed to decode it: see `_check_webp` |
-| PNM as text | every sample is there, a number in range |
-| BMP, binary PNM, npy | nothing: plain samples behind a header that gives their length |
+| PNM as text | the number of samples, and their range |
+| BMP, binary PNM, npy | none: plain samples after a header with their length |
 
-JPEG has one outcome for all decoders and is strict whenever it is decoded: see packer.images.backends.strict_jpeg.
+Decoding a JPEG is always strict, with the same result in all decoders: see packer.images.backends.strict_jpeg.
 
-libtiff reports damage to a handler, and OpenCV, which has it print, goes on with what it has: half an image. So each
-strip and tile is followed to its end here before OpenCV sees it, by its compression. No pixel is made.
+libtiff only prints a warning about damage, and OpenCV returns half an image. Each strip and tile is
+therefore checked to its end before OpenCV decodes it. The check depends on the compression, and computes no pixels.
 
-none        as many bytes as its rows have
-LZW         codes that the table has, to the exact length, followed by the end code or by nothing
-Deflate     zlib decodes it, to the exact length, and its Adler-32 is right
-PackBits    runs to the exact length
-JPEG        libjpeg decodes it without a warning, to the exact size
+| compression | check |
+|---|---|
+| none | at least the bytes of its rows |
+| LZW | codes of the table to the exact length, then the end code or nothing |
+| Deflate | zlib decodes it to the exact length with a correct Adler-32 |
+| PackBits | runs to the exact length |
+| JPEG | libjpeg decodes it without a warning, to the exact size |
 
-The exact length of the last strip is that of its rows, or that of a full strip, since some writers fill it up.
-Of other compressions damage cannot be told, so they are refused.
+The exact length of the last strip is the length of its rows, or of a full strip, since some writers pad it. Damage in
+other compressions cannot be detected, so that they raise DamagedImage.
 
 Layout: TIFF 6.0 section 9 (PackBits), 13 (LZW), 14 (differencing), 15 (tiles), 21 (YCbCr); TIFF Technical Note 2
 (JPEG); Adobe Photoshop TIFF Technical Notes, March 2002 (Deflate); TIFF Technical Note 3 (floating point predictor).
@@ -61,12 +63,20 @@ _LOWEST_FIRST = 2
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 _HORIZONTAL, _FLOATING = 2, 3
 _MOST_IDLE = 1 << 16  # runs of nothing in PackBits data
-_READ_BYTES, _MADE_BYTES = 1 << 16, 1 << 18  # that zlib takes and makes at a time
+_READ_BYTES, _MADE_BYTES = 1 << 16, 1 << 18  # input and output of one call of zlib
 
 
 class _Strip(NamedTuple):
-    """A strip or tile: its name in messages, its data (of compressed ones) and how many bytes of the file they are, the
-    size in px it must have, and the rows of a full one."""
+    """A strip or tile.
+
+    Attributes:
+        name: Name in messages.
+        data: Its data if it is compressed.
+        stored: Its bytes in the file.
+        height: Height in px.
+        width: Width in px.
+        full_height: Height of a full strip.
+    """
 
     name: str
     data: bytes
@@ -77,14 +87,18 @@ class _Strip(NamedTuple):
 
 
 class _RowLayout(NamedTuple):
-    """How rows are laid out. bits: of a pixel, in one plane. blocks: height and width of the pixels that share chroma
-    samples, of a YCbCr image that is not JPEG."""
+    """Layout of rows.
+
+    Attributes:
+        bits: Bits of a pixel in one plane.
+        blocks: Height and width of the pixels that share chroma samples, for YCbCr without JPEG.
+    """
 
     bits: int
     blocks: tuple[int, int] | None
 
     def size(self, height: int, width: int) -> int:
-        """Decoded size of so many pixels in bytes."""
+        """Return the decoded bytes of a size in px."""
         if self.blocks is None:
             return (width * self.bits + 7) // 8 * height
         rows, columns = -(-height // self.blocks[0]), -(-width // self.blocks[1])
@@ -105,16 +119,16 @@ class _Tags:
         return tag in self._tags
 
     def all(self, tag: int) -> tuple[int, ...]:
-        """Every value; none where the tag is absent."""
+        """Return every value; none if the tag is absent."""
         return tiff.values(self._buffer, self._order, self._tags.get(tag))
 
     def first(self, tag: int, default: int) -> int:
-        """The first value."""
+        """Return the first value."""
         return (self.all(tag) or (default,))[0]
 
 
 def check_tiff(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage where a strip or tile does not decode to what the directory says."""
+    """Raise DamagedImage if a strip or tile does not decode to the size in the directory."""
     tags = _Tags(buffer)
     compression = tags.first(tiff.COMPRESSION, _PLAIN)
     check_piece = _CHECKS.get(compression)
@@ -150,7 +164,7 @@ def _form(tags: _Tags, found: Header, compression: int) -> _RowLayout:
 
 
 def _pieces(buffer: Buffer, tags: _Tags, found: Header, form: _RowLayout) -> Iterator[_Strip]:
-    """The strips or tiles, each as far as its data is in the file, which tiff.check_end has seen to."""
+    """Yield the strips or tiles; tiff.check_end has checked that their data is in the file."""
     tiled = tiff.TILE_OFFSETS in tags
     offsets = tags.all(tiff.TILE_OFFSETS if tiled else tiff.STRIP_OFFSETS)
     sizes = tags.all(tiff.TILE_BYTES if tiled else tiff.STRIP_BYTES)
@@ -191,7 +205,7 @@ def _plain(piece: _Strip, form: _RowLayout) -> None:
 
 
 def _lzw(piece: _Strip, form: _RowLayout) -> None:
-    from packer.images import lzw_decoded_size  # whose tables take 3 ms to make, and few files need them
+    from packer.images import lzw_decoded_size  # computing its tables takes time, and few files need them
 
     most = form.size(piece.full_height, piece.width)
     _check_size(piece, form, lzw_decoded_size.decoded_size(piece.data, piece.name, most=most))
@@ -216,12 +230,12 @@ def _deflate(piece: _Strip, form: _RowLayout) -> None:
 
 
 def _packbits(piece: _Strip, form: _RowLayout) -> None:
-    """A run is a byte n and n + 1 bytes (n < 128), or n and one byte for 257 - n (n > 128); 128 is nothing."""
+    """Check runs: a byte n and n + 1 bytes (n < 128), or n and one byte for 257 - n (n > 128); 128 is nothing."""
     wanted, most = form.size(piece.height, piece.width), form.size(piece.full_height, piece.width)
     data, at, size, idle = piece.data, 0, 0, 0
     end = len(data)
     while at < end and size < most:
-        if size == wanted and end - at <= 1:  # data may be filled up to an even length
+        if size == wanted and end - at <= 1:  # data may be padded to an even length
             break
         count = data[at]
         if count < 128:
@@ -272,17 +286,17 @@ _CHECKS: dict[int, _Check] = {
 
 
 def check_data(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage where the data of a file, not a JPEG, are not what its header announces."""
+    """Raise DamagedImage if the data of a file, not a JPEG, does not match its header."""
     check = _BY_FORMAT.get(found.format)
     if check is not None:
         check(buffer, found)
 
 
 def _check_webp(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage where the file can do without the last bytes of its image.
+    """Raise DamagedImage if the image can be decoded without its last bytes.
 
-    libwebp reads an image as far as its last pixel needs, and fails where the data end before. Data that were cut and
-    filled up, or changed in the middle, decode to other pixels without an error, but hardly ever end where they should.
+    libwebp reads an image up to the data of its last pixel, and fails if the data end before. Data that was cut and
+    padded, or changed in the middle, decodes to other pixels without an error. It hardly ever ends at the right byte.
     """
     shorter = webp.shortened(buffer)
     if shorter is not None and import_or_explain("packer.images.backends.opencv", "decoding images").decodes(shorter):

@@ -41,7 +41,7 @@ def load(name: str) -> SyntheticSet:
     """Import the set `name`.
 
     Raises:
-        InvalidRequest: There is no such set.
+        InvalidRequest: The name is unknown.
         MissingPackage: A package that the set needs is not installed.
     """
     if name not in _MODULES:

@@ -1,21 +1,27 @@
 """Grasp sets: RGB-D images of an object with grasps, in the layouts of Cornell and Jacquard.
 
 cornell: the ids of the real data set, 0100-0949 and 1000-1034. Samples come object by object, 4 views each, one object
-from each folder in turn, so that a small set has every folder. As in the real data set, some cneg files are empty, and
-a few pixels of the depth are wrong.
-    01 ... 10/pcdNNNNr.png       640x480 RGB, 8 bit
-              pcdNNNNd.tiff      float32 (480, 640), depth in m, uncompressed
-              pcdNNNNcpos.txt    4 lines `x y` per rectangle, a blank after lines 1-3; p0 to p1 is the opening
-              pcdNNNNcneg.txt    the same for rectangles that do not grasp
-    processedData/z.txt          `id object category background`, a line per rectangle
+from each folder in turn, so that a small set has every folder. Some cneg files are empty and a few pixels of the depth
+are wrong, as in the real data set.
+
+| file                            | content                                                                          |
+|---------------------------------|----------------------------------------------------------------------------------|
+| 01 to 10/pcdNNNNr.png           | 640x480 RGB, 8 bit                                                               |
+| 01 to 10/pcdNNNNd.tiff          | float32 (480, 640), depth in m, uncompressed                                     |
+| 01 to 10/pcdNNNNcpos.txt        | 4 lines `x y` per rectangle, a blank after lines 1-3; p0 to p1 is the opening    |
+| 01 to 10/pcdNNNNcneg.txt        | the same for rectangles that do not grasp                                        |
+| processedData/z.txt             | `id object category background`, a line per rectangle                            |
+
 jacquard: 5 views of each object. The opening direction is (cos theta, sin theta), y down. Consecutive rows with equal
-x, y, theta and opening are one grasp with the jaw sizes that fit, of 1, 1/2, 3/2, 2 and 3 times 2 cm.
-    Jacquard_Dataset_K/<hash>/           K from 0 to 11; hash: 32 hex digits, sometimes 31
-        <i>_<hash>_RGB.png               1024x1024 RGB, 8 bit
-        <i>_<hash>_mask.png              0 and 255
-        <i>_<hash>_perfect_depth.tiff    float32, depth along the optical axis in m, LZW, two rows per strip
-        <i>_<hash>_stereo_depth.tiff     the same as measured by a stereo pair; -1.0 for missing pixels
-        <i>_<hash>_grasps.txt            CRLF; `x;y;theta;opening;jaw`, theta in degrees, lengths in px
+x, y, theta and opening are one grasp with several jaw sizes: 1, 1/2, 3/2, 2 and 3 times 2 cm.
+
+| file in Jacquard_Dataset_K/HASH | content (K from 0 to 11; HASH has 32 hex digits, sometimes 31)                   |
+|---------------------------------|----------------------------------------------------------------------------------|
+| I_HASH_RGB.png                  | 1024x1024 RGB, 8 bit                                                             |
+| I_HASH_mask.png                 | 0 and 255                                                                        |
+| I_HASH_perfect_depth.tiff       | float32, depth along the optical axis in m, LZW, two rows per strip              |
+| I_HASH_stereo_depth.tiff        | the same as measured by a stereo pair; -1.0 for missing pixels                   |
+| I_HASH_grasps.txt               | CRLF; `x;y;theta;opening;jaw`, theta in degrees, lengths in px                   |
 """
 
 import math
@@ -67,7 +73,7 @@ class DrawnGrasp:
         return bool(mask[y[0], x[0]] and not mask[y[1:], x[1:]].any())
 
     def differs(self, other: "DrawnGrasp", *, distance: float) -> bool:
-        """Check that two grasps are `distance` px or 30 degrees apart."""
+        """Check that two grasps differ by `distance` px or 30 degrees."""
         turn = abs((self.angle - other.angle + math.pi / 2) % math.pi - math.pi / 2)
         return math.hypot(self.x - other.x, self.y - other.y) > distance or turn > math.pi / 6
 
@@ -77,14 +83,14 @@ def find_grasps(
 ) -> tuple[list[DrawnGrasp], list[DrawnGrasp]]:
     """Find grasps and misses at random points of an object, along chords from one edge of the object to the other.
 
-    A grasp lies on a short chord, with both fingers 2 to 10 px from the object. A miss lies on a long chord, with both
+    A grasp is a short chord, with both fingers 2 to 10 px from the object. A miss is a long chord, with both
     ends on the object.
 
     Args:
         mask: (H, W), True on the object.
         longest: The widest opening, in px.
         jaw: Length of the fingers of the grasps, in px.
-        distance: Two grasps are this many px or 30 degrees apart.
+        distance: Least distance of two grasps in px, unless their angles differ by 30 degrees.
 
     Returns:
         The grasps and the misses.

@@ -4,8 +4,8 @@ Boxes, polygons and masks follow from the pixels of each object. Every fifth ima
 split `val`. Except in `table`, every eighth image has no objects.
 
 coco: annotations/instances_{train,val}2017.json, train2017/000000000001.jpg; ids of categories skip some numbers
-pairs (CamVid): train/000000.jpg, trainannot/000000.png; gray masks and classes.txt with the names of their values, or
-    RGB masks and label_colors.txt with a line `R G B NAME` per value; the first value is the table
+pairs (CamVid): train/000000.jpg, trainannot/000000.png; gray masks and classes.txt with the names of their values.
+    Option `colors`: RGB masks and label_colors.txt with a line `R G B NAME` per value. The first value is the table.
 table (imagefolder of Hugging Face): train/000000.jpg, train/masks/000000.png, 255 at the only object, and
     train/metadata.csv
 voc: JPEGImages/2012_000000.jpg, Annotations/2012_000000.xml, palette PNGs in SegmentationClass and SegmentationObject,

@@ -31,7 +31,8 @@ from packer.tools.packing_trial import SourceSample, TrialRunner, measure
 from packer.tools.report import ToolReport, cores_text, table
 from packer.tools.workload import OURS, LoaderSetting, Subject
 
-_SHARE_OF_TRIALS = 0.8  # of the time; the rest is for the start, and for trials that take longer than planned
+_SHARE_OF_TRIALS = 0.8  # of the time; the rest is reserve
+
 _SHARE_OF_NOW = 0.05  # of the time, for the source as it is
 _LEAST_S = 0.3  # shortest time for a group
 _ROOM_BYTES = 2 << 30  # more than the packs of a group need

@@ -134,8 +134,11 @@ class TrialRunner:
 
 _SAMPLES = 64
 _PIXEL_BYTES = 192 << 20  # of all samples of trials
+
 _MEASURED = 8  # samples whose images are measured
+
 _SIZED = 2000  # samples whose files count for the size of the set
+
 _SIZE_FACTOR = 2  # of the shorter side of a geometry's output: a zoom by 2 then finds all its pixels
 PHOTOS = "RandomResizedCrop(224), RandomHorizontalFlip()"
 LABELED = "RandomRotation(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resize((300, 300))"

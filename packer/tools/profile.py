@@ -1,7 +1,7 @@
 """Profile: the time of a sample of a pack in each stage of loading, in one thread.
 
-The stages are run one after the other by the code that loaders use. A stage that loaders fuse with another, such as
-decoding a JPEG straight into the batch and no further than the view shows, is fused here too.
+The stages run one after the other, with the code of the loaders. Stages that loaders combine are combined here too,
+such as decoding the visible part of a JPEG directly into the batch.
 
 | stage     | content                                                                                  |
 |-----------|------------------------------------------------------------------------------------------|

@@ -206,7 +206,7 @@ class Counted(Dataset[Any]):
 
     @property
     def dataset(self) -> Any:
-        """The data set that is counted, as of a Subset."""
+        """The inner data set, as in a Subset."""
         return self._dataset
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
 """Backends: the libraries that decode images: libjpeg-turbo through PyTurboJPEG or simplejpeg, OpenCV, Pillow.
 
-Which library of a machine decodes JPEG is settled in strict_jpeg.py, what goes to which backend in images/decode.py.
+strict_jpeg.py chooses the library for JPEG; images/decode.py chooses the backend of an image.
 """

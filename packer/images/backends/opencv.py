@@ -14,26 +14,26 @@ NAME = f"OpenCV {cv2.__version__}"
 Pixels = npt.NDArray[Value]
 
 _RGB = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-# BGR: OpenCV has no such flags for RGB
+# BGR: OpenCV has these flags only for BGR
 _REDUCED = {4: cv2.IMREAD_REDUCED_COLOR_2, 2: cv2.IMREAD_REDUCED_COLOR_4, 1: cv2.IMREAD_REDUCED_COLOR_8}
 _STORED = cv2.IMREAD_UNCHANGED  # never rotates, keeps dtype and channels; BGR
 
 
 def color(buffer: Buffer, found: Header) -> Pixels:
-    """uint8 (H, W, 3), RGB: gray expanded, alpha dropped, palette and CMYK converted; raises DamagedImage."""
+    """Decode to uint8 (H, W, 3), RGB: gray expanded, alpha dropped, palette and CMYK converted; raise DamagedImage."""
     return _decode(_prepared(buffer, found), _RGB, found)
 
 
 def stored(buffer: Buffer, found: Header) -> Pixels:
-    """(H, W) or (H, W, C) in the stored dtype, colors in the order BGR; raises DamagedImage."""
+    """Decode to (H, W) or (H, W, C) in the stored dtype, colors in the order BGR; raise DamagedImage."""
     pixels = _decode(_prepared(buffer, found), _STORED, found)
     if pixels.dtype != found.dtype:
-        raise damaged(found.format, f"OpenCV gives {pixels.dtype}, the header says {found.dtype}")
+        raise damaged(found.format, f"OpenCV gives {pixels.dtype}, the header has {found.dtype}")
     return pixels
 
 
 def indices(buffer: Buffer, found: Header) -> Pixels:
-    """uint8 (H, W): the palette indices, which OpenCV itself gives as colors only; raises DamagedImage."""
+    """Decode to the palette indices, uint8 (H, W); OpenCV alone returns only their colors. Raises DamagedImage."""
     if found.format in ("bmp", "tiff"):
         changed = bmp.with_indices(buffer) if found.format == "bmp" else tiff.with_indices(buffer)
         return np.ascontiguousarray(_decode(changed, _RGB, found)[:, :, 0])
@@ -42,7 +42,7 @@ def indices(buffer: Buffer, found: Header) -> Pixels:
 
 
 def decodes(buffer: Buffer) -> bool:
-    """Whether OpenCV makes an image of these bytes."""
+    """Return True if OpenCV can decode the file."""
     return cv2.imdecode(np.frombuffer(buffer, np.uint8), _STORED) is not None
 
 
@@ -52,7 +52,7 @@ def _prepared(buffer: Buffer, found: Header) -> Buffer:
     if found.format == "tiff":
         return tiff.as_stored(buffer)
     if found.format == "jpeg" and buffer[-2:] != jpeg.END:
-        return bytes(buffer) + jpeg.END  # OpenCV refuses what lacks the marker, and overlooks a second one
+        return bytes(buffer) + jpeg.END  # OpenCV requires the marker, and ignores a second one
     return buffer
 
 
@@ -67,5 +67,5 @@ def _decode(buffer: Buffer, flags: int, found: Header) -> Pixels:
         raise damaged(found.format, "OpenCV cannot read its pixels")
     if pixels.shape[:2] != (found.height, found.width):
         height, width = pixels.shape[:2]
-        raise damaged(found.format, f"OpenCV gives {width}x{height} px, the header says {found.width}x{found.height}")
+        raise damaged(found.format, f"OpenCV gives {width}x{height} px, the header has {found.width}x{found.height}")
     return pixels

@@ -1,8 +1,8 @@
-"""Pillow: images that packer does not read itself, decoded while they are packed, where the user asks for it.
+"""Pillow: decodes image formats that packer does not read, while files are packed with `--decode-with pillow`.
 
-Only what loses nothing is taken: 8 bits per channel, one image per file. An image that its file turns (HEIC and
-AVIF do, EXIF does) is given upright, since what says so is not kept. Never used for what packer reads itself, and
-never because it happens to be installed.
+Images have 8 bits per channel and one image per file, so that decoding loses nothing. An image with an orientation (in
+HEIC, AVIF or EXIF) is rotated upright, because the pack does not store the orientation. Pillow never decodes formats
+that packer reads, and is used only on request.
 """
 
 import io
@@ -18,7 +18,7 @@ from packer.images.headers._header_record import MAX_PIXELS
 from packer.images.mask_alpha_loss import says_alpha_more
 from packer.registry import import_or_explain
 
-# suffix -> Pillow's name of the format: a file is read as what it is named, never by another of Pillow's readers
+# suffix -> name of the format in Pillow; only the suffix chooses the reader
 FORMATS = {
     ".heic": "HEIF",
     ".heif": "HEIF",
@@ -36,27 +36,36 @@ FORMATS = {
     ".psd": "PSD",
 }
 _MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
-_LAYERED = ("PSD", "ICO")  # what counts as frames there are layers and sizes of one image
+_LAYERED = ("PSD", "ICO")  # their frames are layers or sizes of one image
 _J2K_START = b"\xff\x4f\xff\x51"  # SOC and SIZ, ISO/IEC 15444-1 A.5.1
 
 
 def is_readable(name: str) -> bool:
-    """Whether a file of this name may be decoded here."""
+    """Return True if this module decodes files with the suffix of a name."""
     return PurePosixPath(name).suffix.lower() in FORMATS
 
 
 def check_installed(names: "list[str]") -> None:
-    """Raise MissingPackage where files of these names need a package that is not there."""
+    """Raise MissingPackage if files of these names need a package that is not installed."""
     import_or_explain("PIL.Image", "--decode-with pillow")
     if any(FORMATS[PurePosixPath(name).suffix.lower()] == "HEIF" for name in names):
         _register_heif()
 
 
 def decode(data: bytes, name: str, kind: str = "image") -> npt.NDArray[np.uint8]:
-    """The image: an image as RGB (height, width, 3), a mask as (height, width); raises DamagedImage, MissingPackage.
+    """Decode an image to RGB (H, W, 3), or a mask to (H, W).
 
-    name: of the file; its suffix says the format. A mask is what the file stores, as of a PNG: indices of a palette,
-    gray as it is, 1 bit as 0 and 255, colors only where their channels are equal.
+    A mask contains the stored values: indices of a palette, or gray. One bit becomes 0 and 255. Color channels must be
+    equal.
+
+    Args:
+        data: The file.
+        name: Name of the file; its suffix chooses the format.
+        kind: image or mask.
+
+    Raises:
+        DamagedImage: The file cannot be decoded, or would lose something.
+        MissingPackage: Pillow or pillow-heif is not installed.
     """
     format_name = FORMATS[PurePosixPath(name).suffix.lower()]
     image_module: Any = import_or_explain("PIL.Image", "--decode-with pillow")
@@ -121,7 +130,7 @@ def _check(image: Any, data: bytes, format_name: str) -> None:
 
 
 def _bits(image: Any, data: bytes, format_name: str) -> int:
-    """Bits per channel in the file, where Pillow gives 8 whatever it holds."""
+    """Return the bits per channel of the file; Pillow always returns 8."""
     if format_name == "HEIF":
         return int(image.info.get("bit_depth", 8))
     if format_name == "AVIF":  # AV1 codec configuration, AV1-ISOBMFF 2.3.3: the third byte has high_bitdepth

@@ -1,4 +1,4 @@
-"""simplejpeg backend: JPEG by the libjpeg-turbo that is in simplejpeg's wheels."""
+"""simplejpeg backend: JPEG by the libjpeg-turbo inside the wheels of simplejpeg."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,11 +9,11 @@ from packer.images.headers._header_record import Buffer, Header, damaged
 
 
 class SimpleJPEG:
-    """simplejpeg, as packer.images.backends.strict_jpeg.JPEGLibrary."""
+    """JPEGLibrary of packer.images.backends.strict_jpeg that calls simplejpeg."""
 
     name = f"simplejpeg {simplejpeg.__version__}"
     binary = "simplejpeg"
-    decode_region = None  # its functions take no region
+    decode_region = None  # simplejpeg has no function for regions
 
     def decode(
         self,
@@ -28,7 +28,7 @@ class SimpleJPEG:
         height, width, channels = pixels.shape
         form = "GRAY" if channels == 1 else "RGB"
         if eighths == 8:
-            height = width = 0  # no scaling, whatever size the file has
+            height = width = 0  # no scaling
             fast_upsampling = fast_upsampling or fast_dct
         try:
             shape = simplejpeg.decode_jpeg(
@@ -39,7 +39,7 @@ class SimpleJPEG:
                 raise damaged("jpeg", str(error)) from error
             shape = (*simplejpeg.decode_jpeg_header(buffer, height, width, 1)[:2], channels)
         if shape != pixels.shape:
-            raise damaged("jpeg", f"libjpeg-turbo finds shape {shape}, the header says {pixels.shape}")
+            raise damaged("jpeg", f"libjpeg-turbo finds shape {shape}, the header has {pixels.shape}")
 
     def check(self, buffer: Buffer, found: Header) -> None:
         form = "CMYK" if found.cmyk else "GRAY"

@@ -1,12 +1,11 @@
 """TurboJPEG backend: JPEG by the system's libjpeg-turbo, which PyTurboJPEG 1.x finds.
 
-PyTurboJPEG finds and loads the library. Decoding calls the library's C functions, declared here, which takes a quarter
-of the time that the interpreter is busy in PyTurboJPEG's own method. Each call makes a libjpeg handle of its own, in
-0.4 us: a handle that is used again remembers the quantisation and Huffman tables of the file before, and gives them to
-one that has none.
+PyTurboJPEG finds and loads the library. Decoding calls the C functions of the library directly, which takes a quarter
+of the interpreter time of PyTurboJPEG's method. Each call creates its own libjpeg handle. A handle that is used again
+keeps the quantization and Huffman tables of the previous file, and would apply them to a file without tables.
 
-Declarations: turbojpeg.h of libjpeg-turbo 1.4 to 3.1 (3-clause BSD), where they are the same; those of `tj3...` are of
-3.0 to 3.1, for which PyTurboJPEG 1.x has no names. They are looked for in the library that it has loaded.
+Declarations: turbojpeg.h of libjpeg-turbo 1.4 to 3.1 (3-clause BSD). The functions `tj3...` exist in 3.0 to 3.1, and
+are looked up in the library that PyTurboJPEG 1.x has loaded.
 """
 
 import ctypes
@@ -20,9 +19,9 @@ import turbojpeg
 from packer.images.backends.strict_jpeg import is_trailing_data
 from packer.images.headers._header_record import Buffer, Header, damaged
 
-_Request = tuple[Any, int, int, int, int, int, int, int]  # of tjDecompress2, without the handle
+_Request = tuple[Any, int, int, int, int, int, int, int]  # arguments of tjDecompress2, without the handle
 _INT, _POINTER, _SIZE, _TEXT = ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_char_p
-# what takes microseconds keeps the interpreter (PYFUNCTYPE); decoding lets go of it (CFUNCTYPE)
+# short calls keep the GIL (PYFUNCTYPE); decoding releases it (CFUNCTYPE)
 _DECLARED = {
     # tjhandle tjInitDecompress(void)
     "tjInitDecompress": ctypes.PYFUNCTYPE(_POINTER),
@@ -44,7 +43,7 @@ _TJINIT_DECOMPRESS, _TJPARAM_JPEGWIDTH, _TJPARAM_JPEGHEIGHT = 1, 5, 6
 
 
 class _Region(ctypes.Structure):
-    """tjregion: in px of the image."""
+    """tjregion, in px of the image."""
 
     _fields_ = (("x", _INT), ("y", _INT), ("w", _INT), ("h", _INT))
 
@@ -69,13 +68,13 @@ _DECLARED_3 = {
 
 
 class _SymbolInfo(ctypes.Structure):
-    """Dl_info: the shared object that holds an address, its base, and the nearest symbol's name and address."""
+    """Dl_info: the shared object that contains an address, its base, and the nearest symbol."""
 
     _fields_ = (("file", _TEXT), ("base", _POINTER), ("name", _TEXT), ("address", _POINTER))
 
 
 def _path_of(function: Any) -> str | None:
-    """The shared object that holds a C function, by dladdr(3); None where the system has no such call."""
+    """Return the shared object that contains a C function, by dladdr(3); None on systems without dladdr."""
     try:
         dladdr = ctypes.CDLL(None).dladdr
     except (AttributeError, OSError, TypeError):  # Windows has neither the function nor a library without a name
@@ -86,7 +85,7 @@ def _path_of(function: Any) -> str | None:
 
 
 def _functions_3(path: str | None) -> dict[str, Any]:
-    """The functions of libjpeg-turbo 3, by name; none where the library is older."""
+    """Return the functions of libjpeg-turbo 3, by name; none if the library is older."""
     if path is None:
         return {}
     library = ctypes.CDLL(path)  # the one that is loaded
@@ -97,9 +96,9 @@ def _functions_3(path: str | None) -> dict[str, Any]:
 
 
 def _functions(found: turbojpeg.TurboJPEG) -> dict[str, Any]:
-    """The functions above, by name, of the library that PyTurboJPEG has loaded.
+    """Return the declared functions, by name, of the library that PyTurboJPEG has loaded.
 
-    They are found by their C names among what it holds, whatever it calls them itself.
+    They are the attributes of PyTurboJPEG's object with these C names.
     """
     held = {getattr(value, "__name__", ""): value for value in vars(found).values()}
     return {
@@ -111,7 +110,7 @@ def _functions(found: turbojpeg.TurboJPEG) -> dict[str, Any]:
 
 def _address(buffer: Buffer) -> int:
     if isinstance(buffer, memoryview) and not buffer.readonly:
-        return ctypes.addressof(ctypes.c_char.from_buffer(buffer))  # 0.3 us; NumPy's way takes 2
+        return ctypes.addressof(ctypes.c_char.from_buffer(buffer))  # faster than through NumPy
     return np.frombuffer(buffer, np.uint8).ctypes.data
 
 
@@ -127,7 +126,10 @@ def _request(buffer: Buffer, pixels: npt.NDArray[np.uint8], fast_dct: bool, fast
 
 
 class PyTurboJPEG:
-    """PyTurboJPEG, as packer.images.backends.strict_jpeg.JPEGLibrary; RuntimeError or OSError where it cannot work."""
+    """JPEGLibrary of packer.images.backends.strict_jpeg that calls the library of PyTurboJPEG.
+
+    Creating it raises RuntimeError or OSError if the library cannot be used.
+    """
 
     name = f"PyTurboJPEG {turbojpeg.__version__}"
     binary = "libturbojpeg"
@@ -171,7 +173,7 @@ class PyTurboJPEG:
             raise damaged("jpeg", f"libjpeg-turbo finds {found[0]}x{found[1]} px, the header another size")
 
     def _size(self, handle: int, source: Any, size: int) -> tuple[int, int]:
-        """Width and height, as the library reads them from the file's header."""
+        """Return width and height, as the library parses them."""
         told = (_INT * 4)()
         at = ctypes.addressof(told)
         if self._read_header(handle, source, size, at, at + 4, at + 8, at + 12):
@@ -185,7 +187,7 @@ class PyTurboJPEG:
                 raise damaged("jpeg", message)
 
     def _message(self, handle: int) -> str:
-        """What the library says of its last failure or warning."""
+        """Return the library's message on its last failure or warning."""
         raw = self._error_of_thread() if self._error_of_handle is None else self._error_of_handle(handle)
         text: str = raw.decode()
         return text
@@ -204,7 +206,7 @@ class PyTurboJPEG:
 
 
 class _RegionDecoder:
-    """The functions of libjpeg-turbo 3, as packer.images.backends.strict_jpeg.RegionDecoder."""
+    """RegionDecoder of packer.images.backends.strict_jpeg that calls libjpeg-turbo 3."""
 
     def __init__(self, functions: dict[str, Any]) -> None:
         self._init = functions["tj3Init"]

@@ -10,20 +10,21 @@ from packer.schema import Buffer as Buffer
 from packer.system.machine_limits import Machine
 
 MAX_PIXELS = USUAL_PIXELS
-MAX_DECODED_BYTES = 1 << 30  # of images within MAX_PIXELS; in proportion where more are allowed
+MAX_DECODED_BYTES = 1 << 30  # for images up to MAX_PIXELS; in proportion for larger ones
 MAX_SCANS = 500
-# Scans times pixels of a JPEG: a scan is a pass over the image, of 0.6 ms per megapixel even where it brings nothing.
-# Encoders write 10 scans or so, jpegtran and mozjpeg up to twice as many: 100 MP may have 30, 6 MP all 500.
+# scans times pixels of a JPEG: each scan is a pass over the image, even if it is empty; encoders write 10 to 20 scans
 MAX_SCAN_PIXELS = 3_000_000_000
 
 
 class Intervals(NamedTuple):
-    """Restart intervals of a JPEG of one scan, each a whole fraction of a row of MCUs: see
-    packer.images.restart_interval_table.
+    """Restart intervals of a JPEG of one scan that divide each row of MCUs equally.
 
-    size: (height, width) of an interval in px. mcus: MCUs in an interval.
-    rows, columns: intervals in the image's height and width.
-    table_at: offset of a table of the intervals' lengths, or 0.
+    Attributes:
+        size: (height, width) of an interval in px.
+        mcus: MCUs in an interval.
+        rows: Intervals in the height of the image.
+        columns: Intervals in the width of the image.
+        table_at: Offset of a table of their lengths, or 0; see packer.images.restart_interval_table.
     """
 
     size: tuple[int, int]
@@ -34,10 +35,12 @@ class Intervals(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """The one scan of a JPEG, which brings all of its image and of which a part can be decoded.
+    """The only scan of a JPEG. Parts of the image can be decoded.
 
-    mcu: (height, width) of an MCU in px. size_at: offset of the frame's height and width, a big-endian uint16 each.
-    intervals: how restart markers divide it; None where there are none.
+    Attributes:
+        mcu: (height, width) of an MCU in px.
+        size_at: Offset of the frame's height and width, big-endian uint16.
+        intervals: Its restart intervals, None without restart markers.
     """
 
     mcu: tuple[int, int]
@@ -46,18 +49,23 @@ class Scan(NamedTuple):
 
 
 class Header(NamedTuple):
-    """One image file as it announces itself.
+    """Header of an image file.
 
-    format: jpeg, png, bmp, tiff, webp, pnm or npy, told by magic bytes alone.
-    height, width: px as stored, before any EXIF rotation.
-    channels: as stored, alpha included; 3 for a palette whose entries are colors.
-    dtype: NumPy name of one stored sample; 1, 2 and 4 bit samples are uint8.
-    orientation: EXIF value 1-8; 1 where absent or out of range.
-    lossy: whether the format threw information away; packing it again as JPEG loses little more.
-    palette: whether the stored samples are palette indices; not for a BMP whose table is the plain grays, as for a
-      1-bit one black and white. bits: of one stored sample.
-    cmyk, progressive, scans: of a JPEG. data_at: offset of its first scan's data. scan: that one, where a part of it
-      can be decoded.
+    Attributes:
+        format: jpeg, png, bmp, tiff, webp, pnm or npy, by the first bytes of the file.
+        height: Stored height in px, before any EXIF rotation.
+        width: Stored width in px.
+        channels: Stored channels, with alpha; 3 for a palette of colors.
+        dtype: NumPy name of a stored sample; uint8 for samples of 1, 2 and 4 bits.
+        orientation: EXIF value 1-8; 1 if it is absent or out of range.
+        lossy: True if the format is lossy. Encoding the image again as JPEG loses little more.
+        palette: True if samples are palette indices, except in a BMP with a gray palette.
+        bits: Bits of a stored sample.
+        cmyk: True for a CMYK JPEG.
+        progressive: True for a progressive JPEG.
+        scans: Scans of a JPEG.
+        data_at: Offset of the data: of the first scan of a JPEG, or of the samples.
+        scan: The only scan of a JPEG, if parts of it can be decoded.
     """
 
     format: str
@@ -77,13 +85,13 @@ class Header(NamedTuple):
 
     @property
     def intervals(self) -> Intervals | None:
-        """The restart intervals of a JPEG of which parts can be decoded."""
+        """Restart intervals of a JPEG, if parts of it can be decoded."""
         return self.scan.intervals if self.scan is not None else None
 
     def check_limits(self, max_pixels: int = MAX_PIXELS) -> None:
         """Raise DamagedImage for an image without pixels or beyond the limits.
 
-        Raises OutOfMemory for one beyond the usual limit whose pixels this machine has no room for now.
+        Raises OutOfMemory for an image beyond the usual limit whose pixels do not fit into the free memory.
         """
         if self.height < 1 or self.width < 1:
             raise damaged(self.format, f"it announces {self.width}x{self.height} px, expected at least 1x1")
@@ -115,5 +123,5 @@ def _check_memory(needed: int) -> None:
 
 
 def damaged(form: str, cause: str) -> DamagedImage:
-    """The error for a file of that format; the caller puts the path before it."""
+    """Return the error for a file of a format; the caller adds the path."""
     return DamagedImage(f"cannot decode {form.upper()}: {cause}; replace the file or leave it out")

@@ -9,12 +9,12 @@ from packer.images.headers._header_record import Buffer, Header, damaged
 
 MAGIC = b"BM"
 
-_PLAIN, _FIELDS = 0, 3  # BI_RGB, BI_BITFIELDS; the run-length forms 1 and 2 can end early without a trace
+_PLAIN, _FIELDS = 0, 3  # BI_RGB, BI_BITFIELDS; truncation of run-length data cannot be detected
 _BITS = (1, 4, 8, 16, 24, 32)
 
 
 def header(buffer: Buffer) -> Header:
-    """The header of a BMP file; raises DamagedImage or struct.error where it is cut or broken."""
+    """Parse the header of a BMP file; raise DamagedImage or struct.error if it is cut or broken."""
     (size,) = struct.unpack_from("<I", buffer, 14)
     if size == 12:
         width, height, planes, bits = struct.unpack_from("<HHHH", buffer, 18)
@@ -36,18 +36,18 @@ def header(buffer: Buffer) -> Header:
 
 
 def _table(buffer: Buffer) -> tuple[int, int, int]:
-    """Where the color table of an image of up to 8 bit is, its entries, and the bytes of each."""
+    """Return offset, entries and bytes per entry of the color table of an image of up to 8 bits."""
     (size,) = struct.unpack_from("<I", buffer, 14)
     (bits,) = struct.unpack_from("<H", buffer, 24 if size == 12 else 28)
     colors = struct.unpack_from("<I", buffer, 46)[0] if size > 12 else 0
     (start,) = struct.unpack_from("<I", buffer, 10)
     at, entry = 14 + size, 3 if size == 12 else 4
     count = colors if 0 < colors <= 1 << bits else 1 << bits
-    return at, min(count, max(0, min(start, len(buffer)) - at) // entry), entry  # what is behind `start` are pixels
+    return at, min(count, max(0, min(start, len(buffer)) - at) // entry), entry  # pixels begin at `start`
 
 
 def with_indices(buffer: Buffer) -> Buffer:
-    """The file with a table in which each entry is the gray of its own number, so that a decoder returns indices."""
+    """Return the file with a table of grays equal to their indices, so that a decoder returns indices."""
     at, count, entry = _table(buffer)
     changed = bytearray(buffer)
     for part in range(3):
@@ -56,7 +56,7 @@ def with_indices(buffer: Buffer) -> Buffer:
 
 
 def check_end(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage where the file is shorter than its rows, each padded to 4 bytes."""
+    """Raise DamagedImage if the file is shorter than its rows, each padded to 4 bytes."""
     (start,) = struct.unpack_from("<I", buffer, 10)
     (size,) = struct.unpack_from("<I", buffer, 14)
     (bits,) = struct.unpack_from("<H", buffer, 24 if size == 12 else 28)

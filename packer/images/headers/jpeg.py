@@ -14,7 +14,7 @@ END = b"\xff\xd9"
 
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
 _FRAMES = frozenset((_BASELINE, _EXTENDED, _PROGRESSIVE))
-# what the libjpeg-turbo releases in use disagree about: refused, so that there is one outcome for all of them
+# releases of libjpeg-turbo differ in these, so that they raise an error
 _OTHER_FRAMES = {
     **dict.fromkeys((0xC3, 0xC7, 0xCB, 0xCF), "lossless"),
     **dict.fromkeys((0xC5, 0xC6, 0xCD, 0xCE), "hierarchical"),
@@ -24,23 +24,23 @@ _ALONE = frozenset((0x01, *range(0xD0, 0xD8)))  # markers without a segment
 _SOI, _EOI, _SOS, _APP1 = 0xD8, 0xD9, 0xDA, 0xE1
 _DRI, _APP11 = 0xDD, 0xEB
 _PLAIN = frozenset(range(256)) - _FRAMES - _OTHER_FRAMES.keys() - _ALONE - {_SOI, _EOI, _SOS}  # any other segment
-TABLE = b"packer\0"  # what an APP11 segment with the lengths of restart intervals starts with
-# a marker among entropy-coded bytes: not a stuffed byte, a fill byte or a restart
+TABLE = b"packer\0"  # start of an APP11 segment with the lengths of restart intervals
+
+# a marker in entropy-coded data, except stuffed bytes, fill bytes and restarts
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
-# sampling factors that TurboJPEG takes in all its releases: 4:4:4 in three spellings, 4:2:2, 4:2:0, 4:4:0, 4:1:1, and
-# 4:4:0 and 4:2:2 again; a fourth component has those of the first
+# sampling factors that all releases of TurboJPEG decode; a fourth component has the factors of the first
 _SAMPLINGS = frozenset(
     bytes.fromhex(factors)
     for factors in ("111111", "212121", "121212", "211111", "221111", "121111", "411111", "222121", "221212")
 )
-# height and width of an MCU; T.81 A.2.2: that of a single component is one block, whatever its factors are
+# height and width of an MCU; the MCU of a single component is one block (T.81 A.2.2)
 _MCUS = {factors: (8 * max(f & 15 for f in factors), 8 * max(f >> 4 for f in factors)) for factors in _SAMPLINGS}
 
 
 def header(buffer: Buffer) -> Header:
-    """The header of a JPEG file; raises DamagedImage, struct.error or IndexError where it is cut or broken.
+    """Parse the header of a JPEG file; raise DamagedImage, struct.error or IndexError if it is cut or broken.
 
-    Strict where libjpeg skips and warns. Every image that is read passes here: hence one loop, and no generator.
+    An error that libjpeg would skip with a warning is raised. One loop without a generator, because it is a hot path.
     """
     frame = frame_at = 0
     orientation = 1
@@ -81,7 +81,7 @@ def _segment_length(buffer: Buffer, at: int) -> None:
 
 
 def _refuse(marker: int, at: int) -> None:
-    """Raise for a marker that must not stand before the first scan; the others have nothing of interest."""
+    """Raise DamagedImage for a marker that must not precede the first scan."""
     if marker in (_SOI, _EOI):
         raise damaged("jpeg", f"found marker 0x{marker:02x} at byte {at - 2}, before any scan")
     if marker == _SOS:
@@ -132,9 +132,9 @@ def _scan(buffer: Buffer, noted: dict[int, int], sampling: bytes, *, size_at: in
 
 
 def _intervals(buffer: Buffer, noted: dict[int, int], mcu: tuple[int, int], size: tuple[int, int]) -> Intervals | None:
-    """How restart markers divide an image of that size.
+    """Return the restart intervals of an image of a size.
 
-    None where they do not divide each row of MCUs into equal parts, or there is one interval only.
+    None if they do not divide each row of MCUs into equal parts, or if there is only one interval.
     """
     length, mcus = struct.unpack_from(">HH", buffer, noted[_DRI])
     rows, row_mcus = -(-size[0] // mcu[0]), -(-size[1] // mcu[1])
@@ -146,12 +146,12 @@ def _intervals(buffer: Buffer, noted: dict[int, int], mcu: tuple[int, int], size
 
 
 def _walk_scans(buffer: Buffer, scan: int, components: bytes, *, most: int) -> int:
-    """The number of scans, the segment of the first at `scan`.
+    """Count the scans; the segment of the first is at `scan`.
 
-    Raises DamagedImage beyond the limit, since each scan is a pass over the image, and where they do not bring every
-    coefficient of every component: libjpeg would make up the rest without a warning, each release in its own way.
+    Raises DamagedImage for too many scans, since each is a pass over the image, and for missing coefficients. Releases
+    of libjpeg replace missing coefficients in different ways, without a warning.
     """
-    missing = {component: [1] * 64 for component in components}  # low bits still to come, by coefficient
+    missing = {component: [1] * 64 for component in components}  # missing low bits per coefficient
     scans, marker, at = 0, _SOS, scan
     while marker not in (_EOI, _SOI):
         if marker == _SOS:
@@ -172,7 +172,7 @@ def _walk_scans(buffer: Buffer, scan: int, components: bytes, *, most: int) -> i
 
 
 def _note_scan(buffer: Buffer, at: int, missing: dict[int, list[int]]) -> None:
-    """Take what the scan at `at` brings out of `missing`; nothing where its segment is cut."""
+    """Remove the coefficients of the scan at `at` from `missing`; nothing if its segment is cut."""
     count = buffer[at + 2] if at + 2 < len(buffer) else 0
     tail = bytes(buffer[at + 3 + 2 * count : at + 6 + 2 * count])  # first and last coefficient, approximation
     if len(tail) < 3 or not tail[0] <= tail[1] <= 63:
@@ -183,8 +183,8 @@ def _note_scan(buffer: Buffer, at: int, missing: dict[int, list[int]]) -> None:
 
 
 def has_end(buffer: Buffer, found: Header) -> bool:
-    """Whether an end marker follows the first scan; what comes after it (zeros, a second image) does not matter.
+    """Return True if an end marker follows the first scan, also if other data follows it.
 
-    Entropy-coded bytes cannot hold the marker: a byte FF among them is stuffed.
+    Entropy-coded data cannot contain the marker, because each byte FF is stuffed.
     """
     return buffer[-2:] == END or END in bytes(buffer[found.data_at :])

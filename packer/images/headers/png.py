@@ -1,7 +1,7 @@
-"""PNG: header, chunk walk, and the rewriting that makes OpenCV give stored samples.
+"""PNG: header, chunks, and changes to the file so that OpenCV returns stored samples.
 
 Layout: PNG specification, third edition: section 5 (datastream, chunks, crc32), 11.2.1 (IHDR), 11.3.2.7 (eXIf),
-11.3.2.1 (acTL, which announces the frames of an animation).
+11.3.2.1 (acTL, frames of an animation).
 """
 
 import struct
@@ -21,7 +21,7 @@ _MAX_CHUNKS = 1_000_000  # 1 GiB in chunks of 8 KiB has 131 072
 
 
 def header(buffer: Buffer) -> Header:
-    """The header of a PNG file; raises DamagedImage or struct.error where it is cut or broken."""
+    """Parse the header of a PNG file; raise DamagedImage or struct.error if it is cut or broken."""
     length, name, width, height, bits, color, method, filters, lace = struct.unpack_from(">I4sIIBBBBB", buffer, 8)
     if name != b"IHDR" or length != 13 or bits not in _BITS.get(color, (8, 16)) or color not in _CHANNELS:
         raise damaged("png", f"its first chunk is {name!r} with color type {color}, {bits} bit, expected a valid IHDR")
@@ -46,7 +46,7 @@ def header(buffer: Buffer) -> Header:
 
 
 def chunks(buffer: Buffer) -> Iterator[tuple[bytes, int, int]]:
-    """Name, data offset and data length of each chunk that is there in full, up to IEND."""
+    """Yield name, data offset and data length of each complete chunk, up to IEND."""
     at, end = 8, len(buffer)
     for _ in range(_MAX_CHUNKS):
         if at + 12 > end:
@@ -62,14 +62,14 @@ def chunks(buffer: Buffer) -> Iterator[tuple[bytes, int, int]]:
 
 
 def check_end(buffer: Buffer, _: Header) -> None:
-    """Raise DamagedImage unless the chunks lead to IEND, with pixels on the way."""
+    """Raise DamagedImage unless the chunks contain IDAT and end with IEND."""
     names = [name for name, _, _ in chunks(buffer)]
     if names[-1] != b"IEND" or b"IDAT" not in names:
         raise damaged("png", f"it is cut: {len(names)} whole chunks of {len(buffer)} bytes do not lead to IEND")
 
 
 def check_chunks(buffer: Buffer) -> None:
-    """Raise DamagedImage where a chunk's crc32 is not that of its name and data."""
+    """Raise DamagedImage if the crc32 of a chunk is wrong."""
     with memoryview(buffer) as view:
         for name, at, length in chunks(buffer):
             found = zlib.crc32(view[at - 4 : at + length])
@@ -79,10 +79,12 @@ def check_chunks(buffer: Buffer) -> None:
 
 
 def bare(buffer: Buffer, *, as_gray: bool = False) -> Buffer:
-    """The file without chunks that do not say what the samples are: profiles, EXIF, transparency.
+    """Return the file without chunks that do not define samples: profiles, EXIF, transparency.
 
-    as_gray: give a palette file the color type gray, so that a decoder returns the indices (of 8 bit; smaller ones
-    come scaled to 0-255). libpng prints about profiles that it dislikes, and OpenCV turns transparency into a channel.
+    libpng prints warnings about profiles, and OpenCV converts transparency to a channel.
+
+    as_gray: change the color type of a palette file to gray. A decoder then returns the indices, scaled to 0-255 if
+    they have fewer than 8 bits.
     """
     parts = [(name, at, length) for name, at, length in chunks(buffer)]
     wanted = [part for part in parts if part[0] in _NEEDED and not (as_gray and part[0] == b"PLTE")]

@@ -12,14 +12,16 @@ _GAP = rb"(?:[ \t\r\n\v\f]|#[^\r\n]*[\r\n])+"
 _NUMBER = _GAP + rb"(\d{1,9})"
 _BITMAP = re.compile(rb"P[14]" + 2 * _NUMBER + rb"[ \t\r\n\v\f]")
 _SAMPLES = re.compile(rb"P[2356]" + 3 * _NUMBER + rb"[ \t\r\n\v\f]")
-_LOOK_BYTES = 4096  # comments included, a header is shorter
+_LOOK_BYTES = 4096  # longest header, with comments
 _BLANK = b" \t\r\n\v\f"
-_SAMPLE = re.compile(rb"(?<!\S)0*(?:25[0-5]|2[0-4]\d|1\d\d|\d{1,2})(?!\S)")  # as text; 255 is the only limit supported
+_SAMPLE = re.compile(
+    rb"(?<!\S)0*(?:25[0-5]|2[0-4]\d|1\d\d|\d{1,2})(?!\S)"
+)  # as text; 255 is the only supported maximum
 _BLOCK_BYTES = 1 << 20
 
 
 def header(buffer: Buffer) -> Header:
-    """The header of a PNM file; raises DamagedImage where it is cut or broken."""
+    """Parse the header of a PNM file; raise DamagedImage if it is cut or broken."""
     form = buffer[1] - ord("0")
     head = bytes(buffer[:_LOOK_BYTES])
     match = (_BITMAP if form in (1, 4) else _SAMPLES).match(head)
@@ -27,7 +29,7 @@ def header(buffer: Buffer) -> Header:
         raise damaged("pnm", "its header is cut or has no width and height")
     width, height, *rest = map(int, match.groups())
     most = rest[0] if rest else 255
-    # OpenCV scales some smaller ranges and leaves others: no one answer, so none
+    # OpenCV scales only some of the smaller ranges
     if most != 255 and (form in (2, 3) or not 255 < most <= 65535):
         raise damaged("pnm", f"samples up to {most} are not supported, expected 255, or 256 to 65535 in a binary file")
     return Header(
@@ -42,7 +44,7 @@ def header(buffer: Buffer) -> Header:
 
 
 def check_end(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage where the file is shorter than its samples; text needs at least a digit and a gap each."""
+    """Raise DamagedImage if the file is shorter than its samples; text needs at least a digit and a gap each."""
     row_bytes = (found.width * found.bits * found.channels + 7) // 8
     if buffer[1] == ord("1"):
         row_bytes = found.width
@@ -54,7 +56,7 @@ def check_end(buffer: Buffer, found: Header) -> None:
 
 
 def check_text(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage where a file whose samples are text has not exactly as many as its image, each in range."""
+    """Raise DamagedImage if samples as text have the wrong number or a value out of range."""
     if buffer[1] not in b"123":
         return
     count = _count_bits if buffer[1] == ord("1") else _count_samples
@@ -65,7 +67,7 @@ def check_text(buffer: Buffer, found: Header) -> None:
 
 
 def _blocks(buffer: Buffer, at: int) -> Iterator[bytes]:
-    """The text from `at` on in blocks that end between two samples."""
+    """Yield the text from `at` on in blocks that end between two samples."""
     while at < len(buffer):
         block = bytes(buffer[at : at + _BLOCK_BYTES])
         if at + len(block) < len(buffer):

@@ -1,4 +1,4 @@
-"""TIFF: the first directory, a check that its strips or tiles are in the file, and two tags that OpenCV must not see.
+"""TIFF: the first directory, its strips and tiles, and changes to tags that OpenCV must not apply.
 
 Layout: TIFF 6.0 section 2 (header, image file directory), section 8 (baseline tags); BigTIFF for 64 bit offsets.
 """
@@ -25,9 +25,11 @@ _MAX_TILE_SIDE = 4096
 _FORMATS = {1: "uint", 2: "int", 3: "float", 4: "uint"}
 _LOSSY = (6, 7)  # JPEG, old and new
 _PALETTE, YCBCR = 3, 6
-_COLORS, _OF_8_BIT = 320, 257  # the palette's 16 bit values; what one of 8 bit is times
+_COLORS, _OF_8_BIT = 320, 257  # tag of the palette; factor from 8 to 16 bits
+
 _LAB = (8, 9, 10)  # CIELab, ICCLab, ITULab
-_SUBFILE, _NO_PAGES = 254, 0b101  # bits of NewSubfileType: a smaller version of another image, a mask of one
+
+_SUBFILE, _NO_PAGES = 254, 0b101  # NewSubfileType, and its bits for a smaller version and a mask
 _ASSOCIATED, _UNASSOCIATED = 1, 2
 
 # tag -> (field type's code, number of values, offset of the values)
@@ -35,7 +37,7 @@ Directory = dict[int, tuple[str, int, int]]
 
 
 def header(buffer: Buffer) -> Header:
-    """The header of a TIFF file's first image; raises DamagedImage or struct.error where it is cut or broken."""
+    """Parse the header of the first image of a TIFF file; raise DamagedImage or struct.error if it is cut or broken."""
     order, tags = directory(buffer)
 
     def first(tag: int, default: int) -> int:
@@ -53,7 +55,7 @@ def header(buffer: Buffer) -> Header:
     if not 1 <= channels <= 4:
         raise damaged("tiff", f"{channels} samples per pixel are not supported, expected 1 to 4")
     for side, tile in ((first(HEIGHT, 0), first(TILE_HEIGHT, 0)), (first(WIDTH, 0), first(TILE_WIDTH, 0))):
-        if tile > max(side + 15, _MAX_TILE_SIDE):  # libtiff makes room for a whole tile; its sides are multiples of 16
+        if tile > max(side + 15, _MAX_TILE_SIDE):  # libtiff allocates a complete tile; its sides are multiples of 16
             raise damaged("tiff", f"its tiles have a side of {tile} px, the limit is {max(side + 15, _MAX_TILE_SIDE)}")
     orientation = first(_ORIENTATION, 1)
     palette = first(PHOTOMETRIC, 1) == _PALETTE
@@ -71,7 +73,7 @@ def header(buffer: Buffer) -> Header:
 
 
 def _has_more_images(buffer: Buffer, order: str) -> bool:
-    """Whether an image follows that is neither a small version of the first nor its mask."""
+    """Return True if another image follows that is neither a smaller version of the first nor its mask."""
     offset, short, size, at = _form(buffer, order)
     (count,) = struct.unpack_from(order + short, buffer, at)
     (following,) = struct.unpack_from(order + offset, buffer, at + struct.calcsize(short) + count * size)
@@ -83,7 +85,7 @@ def _has_more_images(buffer: Buffer, order: str) -> bool:
 
 
 def _form(buffer: Buffer, order: str) -> tuple[str, str, int, int]:
-    """Codes of an offset and of a directory's count, bytes of an entry, and where the first directory is."""
+    """Return the codes of an offset and of a count, the bytes of an entry, and the offset of the first directory."""
     big = 43 in (buffer[2], buffer[3])
     offset, short, size = ("Q", "Q", 20) if big else ("I", "H", 12)
     (at,) = struct.unpack_from(order + offset, buffer, 8 if big else 4)
@@ -91,9 +93,9 @@ def _form(buffer: Buffer, order: str) -> tuple[str, str, int, int]:
 
 
 def directory(buffer: Buffer, place_of: int | None = None) -> tuple[str, Directory]:
-    """Byte order and tags of the directory at a place, None for the first.
+    """Return byte order and tags of the directory at an offset, None for the first.
 
-    Raises DamagedImage unless all of it and its values are there.
+    Raises DamagedImage if the directory or its values are not complete.
     """
     order = "<" if buffer[:2] == b"II" else ">"
     offset, short, size, at = _form(buffer, order)
@@ -118,7 +120,7 @@ def directory(buffer: Buffer, place_of: int | None = None) -> tuple[str, Directo
 
 
 def values(buffer: Buffer, order: str, entry: tuple[str, int, int] | None, *, limit: int = 0) -> tuple[int, ...]:
-    """The first `limit` values of a tag, or all; none where it is absent."""
+    """Return the first `limit` values of a tag, or all; none if it is absent."""
     if entry is None:
         return ()
     code, number, where = entry
@@ -130,7 +132,7 @@ def values(buffer: Buffer, order: str, entry: tuple[str, int, int] | None, *, li
 
 
 def check_end(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage where strips or tiles are missing or reach beyond the end of the file."""
+    """Raise DamagedImage if strips or tiles are missing or extend beyond the end of the file."""
     order, tags = directory(buffer)
     offsets = values(buffer, order, tags.get(STRIP_OFFSETS) or tags.get(TILE_OFFSETS))
     sizes = values(buffer, order, tags.get(STRIP_BYTES) or tags.get(TILE_BYTES))
@@ -148,7 +150,7 @@ def check_end(buffer: Buffer, found: Header) -> None:
 
 
 def with_indices(buffer: Buffer) -> Buffer:
-    """The file of a palette image whose entries are the grays of their own number: its colors are its indices."""
+    """Return the file of a palette image with a palette of grays equal to their indices."""
     order, tags = directory(buffer)
     code, number, at = tags.get(_COLORS, ("", 0, 0))
     bits = values(buffer, order, tags.get(BITS), limit=1) or (1,)
@@ -160,9 +162,9 @@ def with_indices(buffer: Buffer) -> Buffer:
 
 
 def as_stored(buffer: Buffer) -> Buffer:
-    """The file with orientation 1 and without unassociated alpha, a copy where a tag had to change.
+    """Return the file with orientation 1 and without unassociated alpha, a copy if a tag changes.
 
-    OpenCV turns the image by its orientation tag whatever it is told, and multiplies colors by unassociated alpha.
+    OpenCV always applies the orientation tag, and multiplies colors by unassociated alpha.
     """
     order, tags = directory(buffer)
     changed: bytearray | None = None

@@ -10,14 +10,14 @@ from packer.images.headers._header_record import Buffer, Header, damaged
 
 MAGIC = b"RIFF"  # and WEBP at byte 8
 
-SPARE_BYTES = 8  # libwebp leaves up to 4 bytes behind the last pixel; libvpx writes 4 of its own
-_LEAST_BYTES = 64  # of an image that can be shortened
+SPARE_BYTES = 8  # libwebp adds up to 4 bytes after the last pixel; libvpx adds 4
+_LEAST_BYTES = 64  # smallest shortened image
 
 _ANIMATED, _ALPHA = 0x02, 0x10
 
 
 def header(buffer: Buffer) -> Header:
-    """The header of a WebP file; raises DamagedImage or struct.error where it is cut or broken."""
+    """Parse the header of a WebP file; raise DamagedImage or struct.error if it is cut or broken."""
     (size,) = struct.unpack_from("<I", buffer, 4)
     end, at, orientation, alpha = min(8 + size, len(buffer)), 12, 1, False
     image: Header | None = None
@@ -58,14 +58,14 @@ def _lossless(buffer: Buffer, at: int) -> Header:
 
 
 def check_end(buffer: Buffer, _: Header) -> None:
-    """Raise DamagedImage where the file is shorter than its RIFF header says."""
+    """Raise DamagedImage if the file is shorter than the size in its RIFF header."""
     (size,) = struct.unpack_from("<I", buffer, 4)
     if len(buffer) < 8 + size:
         raise damaged("webp", f"it is cut: {len(buffer)} bytes, expected {8 + size}")
 
 
 def shortened(buffer: Buffer) -> bytes | None:
-    """The file without the last SPARE_BYTES of its image and what follows; None where these are most of it."""
+    """Return the file without the last SPARE_BYTES of its image and all later data; None for a small image."""
     (size,) = struct.unpack_from("<I", buffer, 4)
     at = 12
     while at + 8 <= min(8 + size, len(buffer)):
