@@ -18,7 +18,7 @@ import cv2
 import numpy as np
 
 import packer
-from packer.datasets.batch_decoder import BatchDecoder, take_from
+from packer.datasets.batch_decoder import PackBatchDecoder, take_from
 from packer.geometry import Compose, Geometry, RandomHorizontalFlip, RandomResizedCrop, draw
 from packer.images import sniff
 from packer.images.backends import strict_jpeg
@@ -88,7 +88,7 @@ def cpu_time(pack: Path, geometry: Geometry | None) -> float:
         for places in batches:
             random = draw(0, epoch, places, geometry.draws).tolist() if geometry else []
             started = time.thread_time()
-            decoder = BatchDecoder(
+            decoder = PackBatchDecoder(
                 sample_decoder, places, take=partial(take_from, pool), geometry=geometry, random=random
             )
             decoder.fill(0, len(places))

@@ -37,6 +37,8 @@ INTENDED: tuple[tuple[str, str], ...] = (
     (r"(n5|npy|npz) --max-pixels 100", "arrays with more pixels are refused: no reader opens such a pack"),
     (r"signature PackDataset\.(check_transform|stored_rows)", "methods that Loader and convert call"),
     (r"signature PackDataset\.fetch_ahead", "rank and world_size: ranks share the cache"),
+    (r"signature (Pack|Grasp)Dataset\.batch_decoder", "collate: the decoder of a batch finishes the batch"),
+    (r"signature BackgroundIterator\.close", "the method is inherited from Pass"),
     (r"signature convert", "the options of sources are keywords of SourceOptions, an Unpack[TypedDict]"),
     (r"signature datasets\.DetectionCollate", "keep_crowd: targets have no boxes of crowds"),
     (r"signature geometry\.BoxRule", "min_side: boxes with a shorter side are dropped"),

@@ -1,4 +1,4 @@
-"""DALI: what NVIDIA DALI's `fn.external_source` reads from a pack; NVIDIA DALI itself is not needed to import this."""
+"""DALI: sources of a pack for `fn.external_source` of NVIDIA DALI, which is not needed to import this module."""
 
 from packer.dali.external_source import BatchInfo, ExternalSource, LastBatch, SampleInfo, source
 

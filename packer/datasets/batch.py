@@ -1,15 +1,13 @@
-"""Batch: the values of many samples collated into one tensor or list per field, and samples as training wants them.
+"""Batch: samples collated into one tensor or list per field.
 
-Nothing is pinned or moved to a device here: the Loader does that (loading/device_transfer.py), or torch's pin_memory.
+torch's DataLoader passes all indices of a batch to `__getitems__` of a dataset, and passes the result to the collate
+function. The result is a Batch here. It is a sequence of samples, so that every collate function works. This module
+registers Batch in torch's table of collate functions, so that torch's default collate returns the finished tensors. In
+a worker process the tensors are in shared memory.
 
-A stock DataLoader hands a data set that has `__getitems__` all indices of a batch, and what comes back to the collate
-function. Batch is a sequence of samples there, so that any collate function works, and torch's own finds the finished
-tensors: its table of collate functions, which torch documents as the place for new types, gets two entries here.
-In a worker process the tensors lie in shared memory from the start: nothing is copied on the way to the trainer.
-
-Collator puts samples together as torch's default collate does. What has no one shape becomes a list of tensors, or with
-`pad` one tensor with zeros behind each value. A pack's schema says which fields may differ in length: they are treated
-alike in a batch whose lengths happen to be equal.
+Collator collates samples as torch's default collate does. Values of different shapes become a list of tensors, or with
+`pad` one tensor with zeros after each value. The schema of the pack contains the fields whose length may vary. These
+fields are lists also in a batch whose values happen to have one length.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,19 +32,26 @@ _MOVING = (_GEOMETRY, f"{_TORCHVISION}.v2._auto_augment", f"{_TORCHVISION}.autoa
 
 
 class BatchRow(dict[str, Any]):
-    """One sample of a Batch, its tensors views of the batch's."""
+    """One sample of a Batch. Its tensors are views of the tensors of the batch."""
 
 
 class TupleRow(tuple[Any, ...]):
-    """One sample of a Batch as the tuple that `as_tuple` asked for."""
+    """One sample of a Batch as a tuple of the fields in `as_tuple`."""
 
     __slots__ = ()
 
 
 class Batch(Sequence[Any]):
-    """Samples of one batch. `fields`: a tensor per field (or a tuple of them), or a list where lengths differ."""
+    """The samples of one batch."""
 
     def __init__(self, fields: dict[str, Any], count: int, as_tuple: tuple[str, ...] | None) -> None:
+        """Create a batch.
+
+        Args:
+            fields: For each field a tensor, a tuple of tensors, or a list of values of different lengths.
+            count: Number of samples.
+            as_tuple: Names of the fields of samples that are tuples. None for dicts.
+        """
         self.fields = fields
         self.as_tuple = as_tuple
         self._count = count
@@ -67,7 +72,7 @@ class Batch(Sequence[Any]):
         return BatchRow(row) if self.as_tuple is None else TupleRow(row[name] for name in self.as_tuple)
 
     def collated(self) -> Any:
-        """What torch's default collate returns: a dict of batched values, or a list of them with `as_tuple`."""
+        """Return a dict of batched values, or with `as_tuple` a list, as torch's default collate does."""
         for name, values in self.fields.items():
             if isinstance(values, Ragged):
                 values.refuse(name)
@@ -77,10 +82,10 @@ class Batch(Sequence[Any]):
 
 
 class Ragged(list[Any]):
-    """Images of different sizes: valid one by one, but not as one tensor."""
+    """Images of different sizes, which do not fit into one tensor."""
 
     def refuse(self, name: str) -> None:
-        """Raise MixedShapes, which says what to do."""
+        """Raise MixedShapes."""
         shapes = sorted({"x".join(map(str, value.shape)) for value in self})
         named = ", ".join(shapes[:3]) + ", ..." * (len(shapes) > 3)
         raise MixedShapes(
@@ -91,7 +96,7 @@ class Ragged(list[Any]):
 
 
 def _row(values: Any, position: int) -> Any:
-    """One sample's value, a number as a Python number, as `dataset[i]` gives it; of a tuple of values, a tuple."""
+    """Return the value of one sample, a number as a Python number."""
     if isinstance(values, tuple):
         return tuple(_row(each, position) for each in values)
     value = values[position]
@@ -101,7 +106,7 @@ def _row(values: Any, position: int) -> Any:
 def _collate(batch: Any, *, collate_fn_map: Any = None) -> Any:
     if isinstance(batch, Batch):
         return batch.collated()
-    kind = tuple if isinstance(batch[0], tuple) else dict  # rows that a collate function has put in a list of its own
+    kind = tuple if isinstance(batch[0], tuple) else dict  # rows in a list that a collate function made
     return torch.utils.data.default_collate([kind(row) for row in batch])
 
 
@@ -109,24 +114,15 @@ register_collate(BatchRow, _collate)
 register_collate(TupleRow, _collate)
 
 
-def as_torch(field: Field, value: Any) -> Any:
-    """A decoded value in torch's layout: image (3, H, W) and depth (1, H, W) as views, arrays as tensors."""
-    if not isinstance(value, np.ndarray):
-        return value
-    return channels_first(field, torch.from_numpy(value))
-
-
 def channels_first(field: Field, tensor: torch.Tensor) -> torch.Tensor:
-    """(..., H, W, 3) -> (..., 3, H, W) for images and (..., H, W) -> (..., 1, H, W) for depth; a view."""
+    """Return a view in torch's layout: images (..., 3, H, W) of (..., H, W, 3), depth (..., 1, H, W) of (..., H, W)."""
     if field.kind == "image":
-        if tensor.ndim == _IMAGE_NDIM:
-            return tensor.permute(2, 0, 1)  # as movedim, in two thirds of the time
         return tensor.movedim(-1, -3)
     return tensor.unsqueeze(-3) if field.kind == "depth" else tensor
 
 
 def as_pil(field: Field, value: Any) -> Any:
-    """Images as PIL images (RGB, F, L, or I for a mask of 16 bit), other values as they are; needs Pillow."""
+    """Return an image as a PIL image (RGB, F, L, or I for a mask of 16 bit), and another value unchanged."""
     if field.kind not in PIXEL_KINDS:
         return value
     image: Any = import_or_explain("PIL.Image", 'output="pil"')
@@ -134,18 +130,25 @@ def as_pil(field: Field, value: Any) -> Any:
 
 
 def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
-    """A decoded sample with images, boxes and points as torchvision's tv_tensors; raises MissingPackage,
-    InvalidRequest.
+    """Return a sample with images, boxes and points as torchvision's tv_tensors.
 
-    A depth is a Mask: what moves images moves it, without mixing its values, and what changes colors leaves it.
-    torchvision flips points about (width - 1) / 2 and boxes about width / 2, as packer.geometry does. Points that lie
-    between pixels (`Field.edges`) are KeyPoints 0.5 less, where their transforms move them as packer.geometry does.
+    A depth is a Mask, so that transforms move it with the images and do not mix or change its values. Flips of points
+    and boxes equal those of packer.geometry. Points between pixels (`Field.edges`) are KeyPoints 0.5 less for this
+    reason.
+
+    Args:
+        schema: The fields of the sample.
+        sample: Values in torch's layout.
+
+    Raises:
+        MissingPackage: torchvision is not installed.
+        InvalidRequest: The images of the sample have different sizes, or torchvision does not have KeyPoints.
     """
     tv: Any = import_or_explain("torchvision.tv_tensors", 'output="tv"')
-    sizes = [sample[field.name].shape[:2] for field in schema if field.kind in PIXEL_KINDS]
+    sizes = [tuple(sample[field.name].shape[-2:]) for field in schema if field.kind in PIXEL_KINDS]
     made: dict[str, Any] = {}
     for field in schema:
-        value = as_torch(field, sample[field.name])
+        value = sample[field.name]
         if field.kind == "image":
             value = tv.Image(value)
         elif field.kind in ("depth", "mask"):
@@ -170,10 +173,10 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def moving_transform(transform: object) -> str | None:
-    """Return the name of torchvision's transform in `transform` that moves pixels, None without one.
+    """Return the name of a transform of torchvision in `transform` that moves pixels. None without one.
 
-    torchvision's own modules decide; a transform of its first version moves pixels if the second has it there.
-    Containers are searched. A function or a class of the user's has nothing that tells.
+    The module of the class decides. A transform of torchvision's first version moves pixels if the module of the second
+    version has a class of that name. Containers are searched. Functions and classes of users are not recognized.
     """
     for kind in type(transform).__mro__:
         is_first = kind.__module__ == f"{_TORCHVISION}.transforms"
@@ -189,14 +192,20 @@ def moving_transform(transform: object) -> str | None:
 
 
 class Collator:
-    """Collates samples; for several threads."""
+    """Collates samples. Thread-safe."""
 
     def __init__(
         self, ragged: RaggedPolicy, *, schema: Schema | None = None, as_tuple: tuple[str, ...] | None = None
     ) -> None:
-        """ragged: "list" or "pad", for tensors that differ in their first length; raises InvalidRequest.
+        """Create a collator.
 
-        schema: of the fields of samples that are dicts. as_tuple: the names of samples that are tuples.
+        Args:
+            ragged: "list" or "pad", for tensors that differ in their first length.
+            schema: The fields of samples that are dicts.
+            as_tuple: The names of the values of samples that are tuples. Batches are lists then.
+
+        Raises:
+            InvalidRequest: `ragged` is unknown, or "pad" has no place for the counts of a tuple.
         """
         if ragged not in RAGGED:
             raise InvalidRequest(f"ragged={ragged!r}: expected one of {', '.join(RAGGED)}")
@@ -209,10 +218,15 @@ class Collator:
         if self._pad and varying:
             raise InvalidRequest(f'ragged="pad": a tuple has no place for the count of {varying[0]!r}; drop as_tuple')
 
-    def fields(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Batched fields, the odd ones padded where that was asked for; raises InvalidRequest for images of many
-        sizes.
+    def fields(self, fields: dict[str, Any]) -> Any:
+        """Return the batch of batched fields, padded with "pad": a dict, or with `as_tuple` a list.
+
+        Raises MixedShapes for images of different sizes.
         """
+        batch = self._padded(fields)
+        return batch if self._as_tuple is None else [batch[name] for name in self._as_tuple]
+
+    def _padded(self, fields: dict[str, Any]) -> dict[str, Any]:
         batch: dict[str, Any] = {}
         for name, values in fields.items():
             if isinstance(values, Ragged):
@@ -224,17 +238,17 @@ class Collator:
         return batch
 
     def samples(self, samples: Sequence[Any]) -> Any:
-        """A batch: dicts, tuples and lists by member, arrays and tensors stacked, numbers as a tensor."""
+        """Return a batch: dicts, tuples and lists by member, arrays and tensors stacked, numbers as a tensor."""
         if isinstance(samples[0], dict):
             by_name = _columns(samples, "samples").items()
-            return self.fields({name: self._column(name, values) for name, values in by_name})
+            return self._padded({name: self._column(name, values) for name, values in by_name})
         if self._as_tuple is not None and isinstance(samples[0], tuple):
             columns = dict(zip(self._as_tuple, zip(*samples, strict=True), strict=True))
-            return list(self.fields({name: self._column(name, values) for name, values in columns.items()}).values())
+            return self.fields({name: self._column(name, values) for name, values in columns.items()})
         return self._batched(samples, "sample")
 
     def _column(self, name: str, values: Sequence[Any]) -> Any:
-        """The values of one name in all samples."""
+        """Collate the values of one field."""
         field = self._free.get(name)
         if name in self._wide_masks and _differ_as_masks(values):
             Ragged(_as_tensor(value) for value in values).refuse(name)
@@ -262,7 +276,7 @@ class Collator:
 
 
 def _columns(samples: Sequence[dict[str, Any]], where: str) -> dict[str, list[Any]]:
-    """The values of each name, in the order of the first sample; raises InvalidRequest if the names differ."""
+    """Return the values of each name, in the order of the first sample. Raises InvalidRequest if the names differ."""
     for sample in samples:
         if odd := sample.keys() ^ samples[0].keys():
             raise InvalidRequest(
@@ -272,9 +286,9 @@ def _columns(samples: Sequence[dict[str, Any]], where: str) -> dict[str, list[An
 
 
 def _stacked(values: Sequence[Any], name: str) -> Any:
-    """A tensor, or a list where shapes differ; raises InvalidRequest where these are images."""
+    """Return a tensor, or a list if the shapes differ. Raises MixedShapes if the values are images."""
     if isinstance(values[0], np.ndarray) and all(value.shape == values[0].shape for value in values):
-        return torch.from_numpy(np.stack(values))  # of any strides, also of read-only arrays
+        return torch.from_numpy(np.stack(values))  # works with any strides and with read-only arrays
     tensors = [_as_tensor(value) for value in values]
     first = tensors[0]
     if all(value.shape == first.shape for value in tensors):
@@ -285,27 +299,25 @@ def _stacked(values: Sequence[Any], name: str) -> Any:
 
 
 def _as_tensor(value: Any) -> torch.Tensor:
-    """Of an array, a copy: torch takes no negative strides, and warns of read-only memory."""
+    """Return a tensor. An array is copied, because torch refuses negative strides and warns about read-only memory."""
     return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
 
 
 def _are_images(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors that differ are images, and no lists of points or boxes, which differ in length alone."""
+    """Check if two tensors are images of different sizes, and not points or boxes of different counts."""
     if one.dtype == torch.uint8 and one.ndim in (_IMAGE_NDIM - 1, _IMAGE_NDIM):
         return one.shape != other.shape
     return one.ndim == other.ndim == _IMAGE_NDIM and one.shape[1:] != other.shape[1:]
 
 
 def _differ_as_masks(values: Sequence[Any]) -> bool:
-    """Whether values are (H, W) of several sizes; of int32, which lists of numbers may be too, the dtype does not say
-    that they are images.
-    """
+    """Check if values are (H, W) of different sizes. The dtype int32 does not tell masks from lists of numbers."""
     shapes = {value.shape if isinstance(value, (np.ndarray, torch.Tensor)) else None for value in values}
     return len(shapes) > 1 and all(shape is not None and len(shape) == _IMAGE_NDIM - 1 for shape in shapes)
 
 
 def _is_of(field: Field, value: Any) -> bool:
-    """Whether a value fits the field, so that no transform has replaced it by something else."""
+    """Check if a value fits the field, so that a transform has not replaced it."""
     if field.kind in _AS_THEY_ARE:
         return not isinstance(value, (np.ndarray, torch.Tensor))
     if not isinstance(value, (np.ndarray, torch.Tensor)) or value.ndim == 0:
@@ -317,14 +329,14 @@ def _is_of(field: Field, value: Any) -> bool:
 
 
 def _is_ragged(values: Any) -> bool:
-    """Whether a field is a list of tensors that differ at most in their first length."""
+    """Check if values are a list of tensors that differ only in their first length."""
     if not isinstance(values, list) or not values or not all(isinstance(value, torch.Tensor) for value in values):
         return False
     return all(value.ndim >= 1 and value.shape[1:] == values[0].shape[1:] for value in values)
 
 
 def bytes_of(batch: Any) -> int:
-    """Bytes of all tensors of a batch."""
+    """Return the size of all tensors of a batch in bytes."""
     if isinstance(batch, torch.Tensor):
         return batch.numel() * batch.element_size()
     values = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, (list, tuple)) else ()

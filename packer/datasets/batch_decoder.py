@@ -1,17 +1,18 @@
-"""Batch decoder: decodes the samples of one batch straight into the batch's memory; many threads may share the work."""
+"""Batch decoder: decodes the samples of one batch into the memory of the batch. Several threads may share the work."""
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from packer.codecs.base import Buffer, StoredImage
-from packer.datasets.batch import Ragged, as_torch, channels_first
+from packer.datasets.batch import Ragged, bytes_of, channels_first
 from packer.errors import BadInput, CorruptRecord
 from packer.formats.base import Record
 from packer.geometry import Geometry, View
@@ -19,48 +20,67 @@ from packer.pack.sample_decoder import SampleDecoder
 from packer.schema import PIXEL_KINDS, Field
 from packer.system.buffer_pool import BufferPool, Bytes, PooledBuffer
 
-# samples that are read at once: of mapped parts, whose records take no memory, and of others. Crops by 8 took 2 to
-# 8 % longer than by 32 in four runs: the interpreter's code stays in the caches for longer.
-_MAPPED, _READ = 32, 8
+_MAPPED, _READ = 32, 8  # samples that are read before they are decoded: of mapped parts, and of parts read into memory
 
 Take = Callable[[int], tuple[torch.Tensor, Bytes]]  # size -> a flat uint8 tensor, and an array over the same memory
+CollateFields = Callable[[dict[str, Any]], Any]  # batched fields by name -> the batch
 
 
 def take_from(pool: BufferPool[PooledBuffer], size: int) -> tuple[torch.Tensor, Bytes]:
-    """Memory of a pool, reused when the last tensor over it is freed; the array does not keep it."""
+    """Return memory of a pool. It is reused when the last tensor over it is freed; the array does not keep it."""
     buffer = pool.reserve(size)
     return torch.from_numpy(np.frombuffer(pool.give(buffer, size), np.uint8)), buffer.memory[:size]
 
 
 def take_new(size: int) -> tuple[torch.Tensor, Bytes]:
-    """New memory of the process, which is not reused."""
+    """Return new memory, which is not reused."""
     tensor = torch.empty(size, dtype=torch.uint8)
     return tensor, tensor.numpy()
 
 
-class BatchFiller(Protocol):
-    """Fills a batch: call `fill` once for each slice, from any thread, then `fields`."""
+class BatchDecoder(ABC):
+    """One batch of a pack. Call `fill` once for each slice, from any thread, then `finish` or `fields`."""
 
-    indices: npt.NDArray[np.int64]
-    given_up: bool  # set when the batch is no longer wanted: `fill` returns early
+    only_copies = False  # True if all values are copied: one slice is faster than several then
+    at_once = _READ
 
-    @property
-    def only_copies(self) -> bool:
-        """Whether all values are only copied: one slice is faster than several then."""
+    def __init__(self, indices: npt.NDArray[np.int64], collate: CollateFields = dict) -> None:
+        """Create a batch.
 
-    @property
-    def at_once(self) -> int:
-        """How many samples of a slice are read before they are decoded."""
+        Args:
+            indices: Rows of the pack, int64, in the order of the batch.
+            collate: A function of the dict of batched fields that returns the batch.
+        """
+        self.indices = indices
+        self.given_up = False  # set when the batch is not needed any more: `fill` returns early then
+        self._collate = collate
 
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def slice(self, threads: int) -> int:
+        """Return the length of a slice for that number of threads: equal slices, at most `at_once` long."""
+        if self.only_copies:
+            return len(self)
+        rounds = -(-len(self) // (threads * self.at_once))
+        return -(-len(self) // (threads * rounds))
+
+    @abstractmethod
     def fill(self, start: int, stop: int) -> None:
-        """Decode the samples at these positions; other threads may fill other slices at the same time."""
+        """Decode the samples at these positions. Other threads may fill other slices at the same time."""
 
+    @abstractmethod
     def fields(self) -> dict[str, Any]:
-        """Values of the batch by name."""
+        """Return the batched values by name."""
+
+    def finish(self) -> tuple[Any, int]:
+        """Return the batch and its size in bytes."""
+        batch = self._collate(self.fields())
+        return batch, bytes_of(batch)
 
 
-class BatchDecoder:
-    """The chosen fields of the samples at `indices`, in that order. `fill` each slice once, then ask for `fields`."""
+class PackBatchDecoder(BatchDecoder):
+    """A batch of the chosen fields of a pack."""
 
     def __init__(
         self,
@@ -70,10 +90,19 @@ class BatchDecoder:
         take: Take = take_new,
         geometry: Geometry | None = None,
         random: Sequence[Sequence[float]] = (),
+        collate: CollateFields = dict,
     ) -> None:
-        """indices: of samples in the pack. take: where memory comes from. random: numbers of each view."""
-        self.indices = indices
-        self.given_up = False
+        """Create a batch.
+
+        Args:
+            sample_decoder: Decodes values of the pack.
+            indices: Rows of the pack, int64, in the order of the batch.
+            take: Returns the memory of the batch.
+            geometry: Moves the samples. None leaves them as they are stored.
+            random: The random numbers of each sample, as many as the geometry draws.
+            collate: A function of the dict of batched fields that returns the batch.
+        """
+        super().__init__(indices, collate)
         self.at_once = _MAPPED if sample_decoder.pack.is_mapped else _READ
         self._sample_decoder = sample_decoder
         self._geometry = geometry
@@ -88,18 +117,14 @@ class BatchDecoder:
         ]
         gathered = {field.name for field in self._gathered}
         self._read = [name for name in sample_decoder.stored if name not in gathered]
+        self.only_copies = not self._read
         self._fields = {field.name: field for field in sample_decoder.schema.fields}
         self._lists: dict[str, list[Any]] = {
             name: [None] * len(indices) for name in self._read if name not in self._slots
         }
 
-    @property
-    def only_copies(self) -> bool:
-        """Whether all values are only copied: one slice is faster than several then."""
-        return not self._read
-
     def fill(self, start: int, stop: int) -> None:
-        """Decode the samples at these positions; other threads may fill other slices at the same time."""
+        """Decode the samples at these positions."""
         for field in self._gathered:
             self._slots[field.name].gather(start, stop, self.indices[start:stop])
         for begin in range(start, stop, self.at_once) if self._read else ():
@@ -108,8 +133,8 @@ class BatchDecoder:
     def _fill(self, start: int, stop: int) -> None:
         chosen = self.indices[start:stop].tolist()
         with self._sample_decoder.pack.records(chosen, self._read) as records:
-            # first what is Python for all of them, then what is pixels: after an image the interpreter's own code and
-            # data have left the caches, and come back once for all of them instead of once an image
+            # All images are decoded after the Python code of all samples. Each image evicts the interpreter's code from
+            # the caches, which is loaded again once per slice and not once per image.
             images: list[Callable[[], object]] = []
             for at, (index, record) in enumerate(zip(chosen, records, strict=True)):
                 images += self._planned(start + at, index, record)
@@ -119,7 +144,7 @@ class BatchDecoder:
                 decode()
 
     def _planned(self, position: int, index: int, record: Record) -> Iterator[Callable[[], object]]:
-        """Functions that decode the images of a sample; its other values are decoded here."""
+        """Yield functions that decode the images of a sample, and decode its other values."""
         sample_decoder = self._sample_decoder
         stored = {
             name: sample_decoder.stored_image(index, name, record[name]) for name in self._slots if name in record
@@ -131,8 +156,8 @@ class BatchDecoder:
             if name in self._slots:
                 yield self._slots[name].prepared(position, index, value, stored=stored[name], view=view)
             else:
-                field = self._fields[name]
-                self._lists[name][position] = as_torch(field, sample_decoder.decode(index, field, value, view=view))
+                found = sample_decoder.decode(index, self._fields[name], value, view=view)
+                self._lists[name][position] = torch.from_numpy(found) if isinstance(found, np.ndarray) else found
         if sample_decoder.relations is not None and sample_decoder.images:
             values = {name: self._lists[name][position].numpy() for name in sample_decoder.relations.names}
             size = sample_decoder.shown_size(stored, main)
@@ -140,7 +165,7 @@ class BatchDecoder:
                 self._lists[name][position] = torch.from_numpy(kept)
 
     def fields(self) -> dict[str, Any]:
-        """Name -> tensor of the batch; a list of what has no one shape or is no number; Ragged for odd images."""
+        """Return name -> a tensor, Ragged for images of different sizes, or a list of other values."""
         return {field.name: self._field(field) for field in self._sample_decoder.schema.fields}
 
     def _field(self, field: Field) -> Any:
@@ -154,7 +179,7 @@ class BatchDecoder:
 
 
 class _FieldBatch:
-    """The images of one field: in one tensor as long as they have one shape, those of other shapes beside it."""
+    """The images of one field: one tensor for the images with the shape of the first, and a tensor per other image."""
 
     def __init__(self, sample_decoder: SampleDecoder, field: Field, count: int, take: Take) -> None:
         self._sample_decoder = sample_decoder
@@ -170,7 +195,7 @@ class _FieldBatch:
     def prepared(
         self, position: int, index: int, value: Buffer, *, stored: StoredImage, view: View | None
     ) -> Callable[[], object]:
-        """A function that decodes one image into its place."""
+        """Return a function that decodes one image into its place."""
         shape = stored.shape if view is None else (*view.size, *stored.shape[2:])
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
         if arrays.shape[1:] != shape:
@@ -184,18 +209,18 @@ class _FieldBatch:
         return partial(self._run, index, self._run(index, prepare))
 
     def _run(self, index: int, step: Callable[[], Any]) -> Any:
-        """Run a step of a decoder; an error names the sample."""
+        """Run a step of a decoder. An error contains the sample."""
         try:
             return step()
         except (BadInput, CorruptRecord) as error:
             raise self._sample_decoder.undecodable(index, self._field.name, error) from error
 
     def _put_odd(self, position: int, decode: Callable[[], Any]) -> None:
-        """Decode an image whose shape is not that of the first."""
-        self._odd[position] = as_torch(self._field, decode())
+        """Decode an image with another shape than the first."""
+        self._odd[position] = channels_first(self._field, torch.from_numpy(decode()))
 
     def gather(self, start: int, stop: int, indices: npt.NDArray[np.int64]) -> None:
-        """Copy images whose stored bytes are the pixels."""
+        """Copy images that are stored as bare pixels."""
         shape = tuple(length or 0 for length in self._field.shape or ())
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
         out = arrays[start:stop].reshape(stop - start, -1).view(np.uint8)

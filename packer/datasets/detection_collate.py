@@ -1,7 +1,6 @@
-"""Detection collate: batches of images with boxes in the form in which detectors take them, torchvision's among them.
+"""Detection collate: batches of images and boxes for detectors, such as those of torchvision.
 
-Images have different numbers of boxes, which no tensor holds. So a batch is a pair: the images, and for each of
-them a dict of its own tensors.
+Images have different numbers of boxes. Therefore a batch is a pair: the images, and a dict of tensors per image.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +17,11 @@ DetectionBatch = tuple[Tensor | list[Tensor], list[dict[str, Tensor]]]
 
 
 class DetectionCollate:
-    """A collate function for torch's DataLoader and packer.Loader: (images, targets) of samples that are dicts.
+    """A collate function for torch's DataLoader and packer.Loader. It returns (images, targets) of samples in dicts.
 
-    images: one tensor (N, 3, H, W) where all have one shape, else a list of tensors (3, H, W), which torchvision's
-    detectors take. targets: a dict per image, its `boxes` (M, 4), its `labels` int64 (M,), and the `others`.
-    Boxes of crowds, whose `box_crowd` is not 0, are in no target: read that field, too.
+    `images` is a tensor (N, 3, H, W), or a list of tensors (3, H, W) if the images have different shapes. `targets` is
+    a list with a dict per image: `boxes` (M, 4), `labels` int64 (M,), and the other fields. Boxes of crowds are
+    removed, if the samples contain the field `box_crowd`.
     """
 
     def __init__(
@@ -35,12 +34,18 @@ class DetectionCollate:
         others: Sequence[str] = (),
         keep_crowd: bool = False,
     ) -> None:
-        """image, boxes, labels: names of the fields. others: names of fields that targets have under their own names:
-        rows of boxes, or numbers of the image.
+        """Create the function.
 
-        first_label: the number of the pack's class 0; 1 for detectors that call the background 0, as torchvision's do.
-        keep_crowd: whether boxes of crowds are in the targets: for metrics, with box_crowd among the others.
-        Raises InvalidRequest for others that would take the place of boxes or labels.
+        Args:
+            image: Name of the field of images.
+            boxes: Name of the field of boxes.
+            labels: Name of the field of the labels of boxes.
+            first_label: Label of the pack's class 0. Use 1 for detectors with 0 as background, as in torchvision.
+            others: Names of further fields for the targets, with a row per box, or a number per image.
+            keep_crowd: True to keep boxes of crowds, for metrics. Add "box_crowd" to `others`.
+
+        Raises:
+            InvalidRequest: `others` contains "boxes" or "labels".
         """
         self._image, self._boxes, self._labels = image, boxes, labels
         self._first_label = first_label
@@ -53,7 +58,7 @@ class DetectionCollate:
             )
 
     def __call__(self, samples: Sequence[Any]) -> DetectionBatch:
-        """A batch of samples; raises InvalidRequest where a field is missing, or boxes and labels differ in number."""
+        """Return a batch. Raises InvalidRequest for a missing field, or different numbers of boxes and labels."""
         return self._images(samples), [self._target(sample) for sample in samples]
 
     def _images(self, samples: Sequence[Any]) -> Tensor | list[Tensor]:
@@ -62,7 +67,7 @@ class DetectionCollate:
             and samples.as_tuple is None
             and isinstance(samples.fields.get(self._image), Tensor)
         ):
-            whole: Tensor = samples.fields[self._image]  # decoded into one tensor already
+            whole: Tensor = samples.fields[self._image]  # one tensor already
             return whole
         images = [_tensor(sample, self._image) for sample in samples]
         return torch.stack(images) if len({image.shape for image in images}) == 1 else images
@@ -85,7 +90,7 @@ class DetectionCollate:
 
 
 def _tensor(sample: Any, name: str) -> Tensor:
-    """A sample's value as a tensor, numbers too; raises InvalidRequest."""
+    """Return a value or a number of a sample as a tensor. Raises InvalidRequest."""
     if not isinstance(sample, Mapping):
         raise InvalidRequest(
             f"DetectionCollate: expected samples that are dicts, found {type(sample).__name__}; drop as_tuple"

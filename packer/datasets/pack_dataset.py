@@ -1,4 +1,4 @@
-"""Pack dataset: torch data sets over packs, with random access; they pickle, and work under fork, spawn and threads."""
+"""Pack dataset: map-style torch datasets over packs. They pickle, and work with fork, spawn and threads."""
 
 import copy
 import operator
@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
+from inspect import signature
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,39 +19,42 @@ import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from packer.copies.staged_copies import open_staged
-from packer.datasets.batch import Batch, as_pil, as_torch, as_tv, moving_transform
-from packer.datasets.batch_decoder import BatchDecoder, BatchFiller, Take, take_new
+from packer.datasets.batch import Batch, as_pil, as_tv, moving_transform
+from packer.datasets.batch_decoder import BatchDecoder, CollateFields, PackBatchDecoder, Take, take_new
 from packer.errors import BadIndex, CorruptPack, InvalidRequest, UnknownKey, WrongType, printable
 from packer.geometry import BoxRule, Geometry, draw
-from packer.images import DCT, DCTS, DecoderName
+from packer.images import DCT, DecoderName
 from packer.pack import manifest as manifests
-from packer.pack.reader import Pack, PartSupply, VerifyMode, open_unreplaced
+from packer.pack.reader import Pack, VerifyMode, open_unreplaced
 from packer.pack.sample_decoder import SampleDecoder
 from packer.registry import import_or_explain
-from packer.schema import PIXEL_KINDS, Schema
+from packer.schema import PIXEL_KINDS, Field, Schema
 from packer.stores.url import StoreURL, URLPath, is_url, path_or_url
+from packer.system.argument_types import check_parameters
 from packer.system.shared_memory import SharedMemory
 
-if TYPE_CHECKING:  # a pack in a folder is opened without what reads URLs
+if TYPE_CHECKING:  # a pack in a folder is opened without the modules for URLs
+    from packer.copies.part_schedule import PartSchedule
     from packer.copies.remote_pack import RemoteLocation
     from packer.inspect.notebook import Drawing
     from packer.pack.stored_head import StoredPack
 
 Output = Literal["torch", "numpy", "pil", "tv"]
-OUTPUTS: tuple[Output, ...] = get_args(Output)
-_OF_IMAGE_FOLDER = ("target_transform", "transforms", "loader")  # attributes of torchvision's without effect here
 _SET_BY_OPENING = ("transform", "geometry", "output", "as_tuple")
-_CHOSEN_BY_CONVERT = ("find_classes", "make_dataset", "is_valid_file")  # methods of ImageFolder's that list a folder
+# names of torchvision's ImageFolder: attributes and methods that have no effect here, and properties of the pack
+_OF_IMAGE_FOLDER = ("target_transform", "transforms", "loader")
+_CHOSEN_BY_CONVERT = ("find_classes", "make_dataset", "is_valid_file")
 _OF_THE_PACK = ("classes", "class_to_idx", "targets", "samples", "imgs")
 _LISTED = 3  # elements of a sequence in a text
 _SHOWN = 4  # classes in a text, samples in a notebook
 Transform = Callable[[Any], Any]
 Indices = Sequence[int] | npt.NDArray[np.int64]
 Element = TypeVar("Element")
+Options = ParamSpec("Options")
 
 
 class LazySequence(Sequence[Element]):
-    """`count` elements, each made by a function of its index when it is asked for: none takes memory before."""
+    """A sequence of `count` elements that a function of the index makes on demand."""
 
     def __init__(self, get: Callable[[int], Element], count: int) -> None:
         self._get = get
@@ -76,9 +81,9 @@ class LazySequence(Sequence[Element]):
 
 
 class RandomStream:
-    """The geometry of one sample that packer.Loader makes, and its random numbers: of (seed, epoch, index) alone.
+    """The geometry of one sample in packer.Loader, and its random numbers, a function of (seed, epoch, index).
 
-    A `__getitem__` of a subclass may read several samples to make one; each further read takes the numbers that follow.
+    If `__getitem__` of a subclass reads several samples to make one, each read uses the numbers that follow.
     """
 
     def __init__(self, geometry: Geometry | None, *, seed: int, epoch: int, index: int) -> None:
@@ -87,7 +92,7 @@ class RandomStream:
         self._taken = 0
 
     def take(self) -> list[float]:
-        """As many numbers 0 <= r < 1 as the geometry draws."""
+        """Return the next numbers, 0 <= r < 1, as many as the geometry draws."""
         count = self.geometry.draws if self.geometry is not None else 0
         self._taken += count
         numbers: list[float] = draw(*self._key, self._taken)[0, self._taken - count :].tolist() if count else []
@@ -97,112 +102,52 @@ class RandomStream:
 _reading: ContextVar[tuple["PackDataset", RandomStream] | None] = ContextVar("reading", default=None)
 
 
-class PartSchedule:
-    """The parts that a pass reads, in its order: their supply is told which are needed next, and which no more."""
-
-    def __init__(
-        self, supply: PartSupply, numbers: npt.NDArray[np.int64], *, rank: int = 0, world_size: int = 1
-    ) -> None:
-        """numbers: the part of each sample of all ranks, which take turns, in the order of the pass.
-
-        A rank fetches ahead into its share of the room, or into what its own pass reads from at a time, if that is
-        more: a part that is fetched ahead in the room of another rank would be removed before it is read.
-        Raises InvalidRequest where the parts that are read at a time do not fit into the supply's room.
-        """
-        self._supply = supply
-        self._count = len(numbers[rank::world_size])
-        parts, first = np.unique(numbers[rank::world_size], return_index=True)
-        every, from_end = np.unique(numbers[::-1], return_index=True)
-        # on any rank: a part that a cut goes through stays for the other one
-        last = (len(numbers) - 1 - from_end[np.searchsorted(every, parts)]) // world_size
-        sizes = np.asarray(supply.part_bytes, np.int64)[parts]
-        room, needed = supply.room_bytes, _most_at_once(first, last, sizes)
-        if room is not None and needed > room:
-            raise InvalidRequest(
-                f"{supply.url}: this order of samples reads from {needed:,} bytes of parts at a time, and the cache "
-                f"holds {room:,} of them, so that each part would be fetched many times; raise cache_limit, or choose "
-                "an order that reads from fewer parts at a time"
-            )
-        order = np.argsort(first)
-        self._parts, self._last, self._sizes = parts[order], last[order], sizes[order]  # in the order of their reads
-        self._share = int(sizes.sum()) if room is None else max(needed, room // world_size)
-        self._fits = bool(sizes.sum() <= self._share)
-        self._is_left = np.ones(len(parts), bool)
-        self._asked = self._fitting()
-        supply.give_up(self._parts[self._asked :].tolist())
-        supply.fetch_ahead(self._parts[: self._asked].tolist())
-
-    def _fitting(self) -> int:
-        """How many parts, from the first of the pass on, the share holds once those that are over have made room."""
-        return int(np.searchsorted(np.cumsum(self._sizes * self._is_left), self._share, side="right"))
-
-    def is_over(self, count: int) -> bool:
-        """Whether so many samples are all of the pass."""
-        return count >= self._count
-
-    def advance(self, count: int) -> None:
-        """So many samples of the pass have been made."""
-        is_over = self._is_left & (self._last < count)
-        if is_over.any() and not self._fits:
-            self._is_left &= ~is_over
-            self._supply.give_up(self._parts[is_over].tolist())
-            asked, self._asked = self._asked, self._fitting()
-            self._supply.fetch_ahead(self._parts[asked : self._asked].tolist(), more=True)
-
-
-def _most_at_once(first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> int:
-    """The most bytes of parts that a position of a pass lies between the first and the last sample of."""
-    begun, ended = np.argsort(first), np.argsort(last)
-    done = np.searchsorted(last[ended], first[begun])
-    there = np.cumsum(sizes[begun]) - np.concatenate(([0], np.cumsum(sizes[ended])))[done]
-    return int(there.max(initial=0))
-
-
 class PackDataset(Dataset[Any]):
-    """The samples of a pack of any format, as dicts.
+    """Map-style dataset over a pack of any format. A sample is a dict of its fields.
 
-    | kind   | output="torch"          | "numpy"            | "pil"      | "tv": tv_tensors' |
-    |--------|-------------------------|--------------------|------------|-------------------|
-    | image  | uint8 (3, H, W), RGB    | (H, W, 3)          | mode RGB   | Image             |
-    | depth  | float32 (1, H, W)       | (H, W)             | mode F     | Mask              |
-    | mask   | uint8 (H, W); int32     | (H, W)             | mode L; I  | Mask              |
-    |        | where it has 16 bit     |                    |            |                   |
-    | boxes  | float32 (N, 4), x0, y0, x1, y1 | as torch    | as numpy   | BoundingBoxes     |
-    | points | float32 (..., 2), x, y in px of the image that is returned | | | KeyPoints      |
-    | number | int or float; arrays as a tensor | as an array | as an array | as torch        |
-    | text, json, bytes | as they are  |                    |            |                   |
+    | kind   | output="torch"          | "numpy"     | "pil"       | "tv" (tv_tensors) |
+    |--------|-------------------------|-------------|-------------|-------------------|
+    | image  | uint8 (3, H, W), RGB    | (H, W, 3)   | mode RGB    | Image             |
+    | depth  | float32 (1, H, W)       | (H, W)      | mode F      | Mask              |
+    | mask   | uint8 (H, W), or int32 if it has 16 bit | (H, W) | mode L, or I | Mask    |
+    | boxes  | float32 (N, 4), x0, y0, x1, y1 in px | as torch | as numpy | BoundingBoxes   |
+    | points | float32 (..., 2), x, y in px of the returned image | as torch | as numpy | KeyPoints |
+    | number | int or float; an array as a tensor | an array | an array | as torch       |
+    | text, json, bytes | unchanged    | unchanged   | unchanged   | unchanged         |
 
-    "tv" needs torchvision. Its transforms (torchvision.transforms.v2) then move images, boxes and points as one; of
-    plain tensors they move the first alone. Its boxes have pixel centers at 0.5, 1.5, ...; everything else has them at
-    0, 1, ...
+    The output "tv" needs torchvision. With it, torchvision.transforms.v2 moves images, boxes and points together. With
+    plain tensors, these transforms move only the first image. The boxes of "tv" have pixel centers at 0.5, 1.5, ...
+    All other coordinates have pixel centers at 0, 1, ...
 
-    A subclass may have a `__getitem__` of its own, with `super().__getitem__(index)` in it: torch's DataLoader and
-    packer.Loader read through it, one sample at a time, with the geometry and random numbers of the Loader.
+    A subclass may override `__getitem__` and call `super().__getitem__(index)` in it. Then all loaders call it for each
+    sample. The inner call uses the geometry and the random numbers of packer.Loader.
 
-    Everything that is returned is the caller's own memory. The object holds the folder and the options, nothing open:
-    it pickles to a few KB. Damaged data raises CorruptPack; it never comes back as gray or stale pixels.
+    The caller owns all returned memory. A dataset pickles to a few KB: it stores the folder and the options, but no
+    open file. Damaged data raises CorruptPack.
     """
 
-    format: ClassVar[str | None] = None  # the format that the pack must have, None for any
-    _decoded_as: ClassVar[tuple[object, object] | None]  # the ways to one sample that `batch_decoder` makes batches of
-    _selects = False  # whether the samples are chosen by `_select` where no split was given, too
+    format: ClassVar[str | None] = None  # the format that the pack must have; None for any
+    _decoded_as: ClassVar[tuple[object, object] | None]  # `__getitem__` and `sample` that `batch_decoder` is equal to
+    _selects = False  # True if `_select` chooses the samples also without a split
 
-    def __init_subclass__(cls, **named: Any) -> None:
+    def __init_subclass__(cls, *, format: str | None = None, **named: Any) -> None:
         super().__init_subclass__(**named)
+        if format is not None:
+            cls.format = format
         order = cls.__mro__
 
         def depth(name: str) -> int:
             return next(at for at, each in enumerate(order) if name in vars(each))
 
-        is_whole = depth("batch_decoder") <= min(depth("__getitem__"), depth("sample"))
-        cls._decoded_as = (cls.__getitem__, cls.sample) if is_whole else None
+        is_complete = depth("batch_decoder") <= min(depth("__getitem__"), depth("sample"))
+        cls._decoded_as = (cls.__getitem__, cls.sample) if is_complete else None
         cls._check_overrides()
 
     @classmethod
     def decodes_batches(cls) -> bool:
-        """Whether batches are decoded as a whole: not where the class makes samples in its own way, then one by one.
+        """Return False if the class makes samples in its own way, so that batches consist of single samples.
 
-        Looked up anew for each batch: a notebook may give the class another `__getitem__` at any time.
+        The result may change: a notebook may assign another `__getitem__` to the class at any time.
         """
         return cls._decoded_as == (cls.__getitem__, cls.sample)
 
@@ -212,23 +157,23 @@ class PackDataset(Dataset[Any]):
         for name in (*_SET_BY_OPENING, "fields", "split"):
             if name in vars(cls):
                 raise WrongType(
-                    f"{cls.__name__}.{name}: opening a data set sets it, so that the class's own would be passed over; "
-                    f"give {name}= to super().__init__, or override __getitem__"
+                    f"{cls.__name__}.{name}: opening a dataset sets it; give {name}= to super().__init__, or override "
+                    "__getitem__"
                 )
         if "__getitems__" in vars(cls) and "__getitem__" not in vars(cls):
             raise WrongType(
-                f"{cls.__name__}.__getitems__ without __getitem__: packer.Loader and dataset[i] would pass it over; "
-                "override __getitem__, through which all of them read then"
+                f"{cls.__name__}.__getitems__ without __getitem__: packer.Loader and dataset[i] do not call it; "
+                "override __getitem__"
             )
         if not cls.decodes_batches():
-            return  # whose own __getitem__ may use them
+            return  # its own __getitem__ may use the attributes below
         for name in (*_OF_IMAGE_FOLDER, *_CHOSEN_BY_CONVERT):
             if hasattr(cls, name):
-                raise WrongType(f"{cls.__name__}.{name}: {_nothing_calls(name)}")
+                raise WrongType(f"{cls.__name__}.{name}: {_unused(name)}")
         for name in _OF_THE_PACK:
             if getattr(cls, name) is not getattr(PackDataset, name):
                 raise WrongType(
-                    f"{cls.__name__}.{name}: it says what samples and batches do not have, which are the pack's; "
+                    f"{cls.__name__}.{name}: samples and batches do not have it, because they come from the pack; "
                     "override __getitem__ as well"
                 )
 
@@ -252,57 +197,47 @@ class PackDataset(Dataset[Any]):
         cache_limit: int | str | None = None,
         patience: float | None = None,
     ) -> None:
-        """path: of the pack's folder, or its URL, such as "s3://bucket/photos.pack".
+        """Open a pack.
 
-        fields: names to read, None for all that are not bookkeeping.
+        Args:
+            path: The folder of the pack, or its URL, such as "s3://bucket/photos.pack".
+            fields: Names of the fields to read. None reads all fields that are not hidden.
+            split: Name of a split that `packer convert --split` stored. None reads all samples.
+            geometry: Moves pixels, points and boxes together, such as packer.geometry.RandomResizedCrop(224). Its
+                random numbers come from torch's generator. In packer.Loader they depend on (seed, epoch, sample index).
+            transform: A function of the sample. With `as_tuple`, a function of the first value of the tuple, as in
+                torchvision.
+            output: The types of the values, see the table of the class: "torch", "numpy", "pil" or "tv".
+            as_tuple: Names of fields. Samples are tuples of these fields then.
+            decoder: "auto", "turbojpeg" or "opencv". All three return the same pixels.
+            dct: "accurate", or "fast" for the faster transform of libjpeg, whose pixels differ by a few levels.
+            verify: "first" compares a value with its crc32 when a process first reads it, "always" at each read.
+                The choice "never" compares nothing. The choice "open" is "first", and also hashes each part.
+            stage: Where to look for a copy that `packer stage` made: "auto" for shared memory, or the folder of `--to`.
+            stage_as: The codec of the copy that `packer stage --as` made, such as "ycc420". Its pixels differ.
+            boxes: Cuts or drops boxes that reach out of the returned image, together with the rows of all fields that
+                belong to them. None keeps all boxes unchanged.
+            cache: A local folder for the parts of a pack at a URL. Each part is downloaded once.
+            cache_limit: The largest size of `cache`, in bytes or as a text such as "200GB". None for the complete disk.
+            patience: Seconds to wait for a store that does not answer, before StoreError is raised.
 
-        split: only the samples that --split gave this name. geometry: moves pixels, points and boxes as one, such as
-        packer.geometry.RandomResizedCrop(224); its random numbers come from torch's generator here, as those of
-        torchvision's transforms do, and from (seed, epoch, sample) in packer.Loader. transform: called with the sample
-        that would be returned; with as_tuple, with its first value, as torchvision's data sets do. as_tuple: field
-        names; samples are tuples. decoder: "auto", "turbojpeg" or "opencv", all with the same pixels. dct: "fast" for
-        libjpeg's quicker one, which differs by a few levels. verify: compare a value's crc32 the "first" time that a
-        process reads it, "always" or "never"; "open" also hashes each part before its first read. stage: read what
-        `packer stage` has copied from the copy, "auto" in shared memory, or the folder that --to named. stage_as: read
-        the copy that `packer stage --as` made there, such as "ycc420"; its pixels differ, so nobody gets it unasked.
-        boxes: what becomes of boxes that reach out of the image that is returned: packer.geometry.BoxRule cuts or
-        drops them, with the rows of all fields that belong to them; None leaves them as they are.
-        Of a URL alone: cache: a folder on a disk of this machine, into which each part is fetched once when it is
-        needed. cache_limit: bytes that all files there may take, or a text such as "200GB"; None for the whole disk.
-        patience: seconds for which a store that does not answer is waited for, before StoreError is raised.
-        Raises InvalidRequest where there is no such pack, split or option, CorruptPack where it is damaged.
+        Raises:
+            WrongType: An argument has another type.
+            InvalidRequest: The path is not a pack, or the options contradict each other.
+            UnknownKey: The pack does not have the split or the field.
+            CorruptPack: The pack is damaged.
         """
-        if output not in OUTPUTS:
-            raise InvalidRequest(f"output={output!r}: expected one of {', '.join(OUTPUTS)}")
-        if dct not in DCTS:
-            raise InvalidRequest(f"dct={dct!r}: expected one of {', '.join(DCTS)}")
-        if geometry is not None and not isinstance(geometry, Geometry):
-            raise InvalidRequest(
-                f"geometry={geometry!r}: expected one of packer.geometry's, such as Resize((224, 224))"
-            )
-        if boxes is not None and not isinstance(boxes, BoxRule):
-            raise InvalidRequest(
-                f"boxes={boxes!r}: expected a rule such as packer.geometry.BoxRule(clip=True, least_visible=0.25); "
-                "fields= chooses fields"
-            )
-        for name, names in (("fields", fields), ("as_tuple", as_tuple)):
-            if names is not None and (isinstance(names, (str, bytes)) or not isinstance(names, Sequence)):
-                raise WrongType(f'{name}={names!r}: expected field names, such as ("image", "label")')
-        if transform is not None and not callable(transform):
-            raise WrongType(f"transform={transform!r}: expected a function of a sample")
+        check_parameters(PackDataset.__init__, locals())
         for name in _SET_BY_OPENING:
             if name in vars(self) and "_count" not in vars(self):
                 raise WrongType(
                     f"{type(self).__name__}.{name}: it is set before super().__init__, which sets it too; give {name}= "
-                    "to super().__init__, or set it behind that"
+                    "to super().__init__, or set it afterwards"
                 )
         self._location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
         if self._location is not None and (stage is not None or stage_as is not None):
-            raise InvalidRequest(
-                f"{path}: stage= is for packs on a disk; cache= names where this one's parts are kept, or open the "
-                "folder that packer stage prints"
-            )
-        self._stored: StoredPack | None = None  # the pack behind the URL, the same one in every process
+            raise InvalidRequest(f"{path}: stage= is for packs on a disk, and this is a URL; give cache= instead")
+        self._stored: StoredPack | None = None  # the pack at the URL, the same in every process
         self.path: Path | StoreURL = self._location.url if self._location is not None else path_or_url(path).absolute()
         self.geometry = geometry
         self.output = output
@@ -327,21 +262,21 @@ class PackDataset(Dataset[Any]):
 
     @property
     def fields(self) -> tuple[str, ...] | None:
-        """The field names given when it was opened, None for all that are not bookkeeping."""
+        """Names of the fields that the dataset was opened with. None for all fields that are not hidden."""
         return self._fields
 
     @property
     def is_remote(self) -> bool:
-        """Whether the pack is behind a URL."""
+        """True if the pack is at a URL."""
         return self._location is not None
 
     @property
     def split(self) -> str | None:
-        """The split given when it was opened, None for all samples."""
+        """Name of the split that the dataset was opened with. None for all samples."""
         return self._split
 
     def with_fields(self, fields: Sequence[str]) -> Self:
-        """The same data set with these fields as dicts, opened by itself; raises UnknownKey, CorruptPack."""
+        """Return the same dataset with these fields, as dicts. Raises UnknownKey and CorruptPack."""
         other = copy.copy(self)
         other._fields, other.as_tuple = tuple(dict.fromkeys(fields)), None
         other.sample_decoder()
@@ -349,15 +284,17 @@ class PackDataset(Dataset[Any]):
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in _OF_IMAGE_FOLDER and self.decodes_batches():
-            raise AttributeError(f"{type(self).__name__}.{name}: {_nothing_calls(name)}")
+            raise AttributeError(f"{type(self).__name__}.{name}: {_unused(name)}")
         if name == "transform" and "_count" in vars(self):
             self.check_transform(value, moves_all=self.output == "tv" and self.as_tuple is None)
         super().__setattr__(name, value)
 
     def check_transform(self, transform: object, *, moves_all: bool) -> None:
-        """Raise InvalidRequest for a transform that would move one image and leave the rest of a sample in place.
+        """Raise InvalidRequest for a transform that moves one image and leaves other fields of the sample in place.
 
-        moves_all: whether samples reach it as a whole, with output="tv".
+        Args:
+            transform: A function of the sample.
+            moves_all: True if the transform gets complete samples with output="tv".
         """
         left = self._not_moved()
         if not moves_all and left and (name := moving_transform(transform)) is not None:
@@ -374,10 +311,10 @@ class PackDataset(Dataset[Any]):
     # ---- opening: per process, on first use
 
     def sample_decoder(self) -> SampleDecoder:
-        """What decodes the samples of the open pack in this process; packer.Loader calls it."""
+        """Return the decoder of the open pack in this process. packer.Loader calls it."""
         sample_decoder = self._sample_decoder_or_none
         if sample_decoder is None or sample_decoder.pack.pid != os.getpid():
-            self._sample_decoder_or_none = None  # an inherited one must be gone before the pack is opened again
+            self._sample_decoder_or_none = None  # closes an inherited one before the pack is opened again
             sample_decoder = self._sample_decoder_or_none = self._open()
         return sample_decoder
 
@@ -389,16 +326,16 @@ class PackDataset(Dataset[Any]):
             pack.close()
             raise
         if self._pack_id not in (None, pack.manifest.pack_id):
-            raise CorruptPack(f"{self.path}: another pack than when the data set was made; make the data set anew")
+            raise CorruptPack(f"{self.path}: the pack was replaced after the dataset was opened; open it again")
         self._pack_id = pack.manifest.pack_id
-        if get_worker_info() is not None:  # OpenCV's own threads would only fight with the other workers
+        if get_worker_info() is not None:  # OpenCV's threads would compete with the other workers
             import_or_explain("cv2", "a data loader worker").setNumThreads(0)
         self._check_names(pack)
         return SampleDecoder(pack, self._fields, decoder=self._decoder, dct=self._dct, boxes=self._box_rule)
 
     def _opened_pack(self) -> Pack:
         if self._location is not None:
-            from packer.copies.remote_pack import open_remote  # a pack in a folder does without
+            from packer.copies.remote_pack import open_remote  # not imported for a pack in a folder
 
             self._stored = self._stored or self._location.find()
             return open_remote(self._location, self._stored, verify=self._verify)
@@ -406,7 +343,7 @@ class PackDataset(Dataset[Any]):
 
     def _opened_folder(self) -> Pack:
         folder = Path(str(self.path))
-        if self._stage is not None:  # nothing is copied for a data set that does not read it
+        if self._stage is not None:  # checked before a copy is made
             self._check_format(manifests.read(folder).format)
         return open_staged(folder, stage=self._stage, codec=self._stage_as, verify=self._verify)
 
@@ -436,9 +373,9 @@ class PackDataset(Dataset[Any]):
         return np.flatnonzero(pack.index.column("split") == names.index(split))
 
     def close(self) -> None:
-        """Let go of the pack's files in this process; may be called twice. Reading on opens them again.
+        """Close the files of the pack in this process. A later read opens them again.
 
-        A file stays open while another data set, or a batch that a Loader is making, needs it.
+        A file stays open while another dataset, or a batch that a Loader is making, uses it. May be called twice.
         """
         sample_decoder, self._sample_decoder_or_none = self._sample_decoder_or_none, None
         self._indices = self._shared = None
@@ -474,7 +411,7 @@ class PackDataset(Dataset[Any]):
 
     @contextmanager
     def reading(self, stream: RandomStream) -> Iterator[None]:
-        """Have `[index]` in this thread take its geometry and random numbers from `stream`; packer.Loader calls it."""
+        """Make `[index]` in this thread use the geometry and random numbers of `stream`. packer.Loader calls it."""
         token = _reading.set((self, stream))
         try:
             yield
@@ -482,7 +419,7 @@ class PackDataset(Dataset[Any]):
             _reading.reset(token)
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
-        """The samples of a whole batch, decoded into one tensor per field; a stock DataLoader calls this."""
+        """Return the samples of a batch, decoded into one tensor per field. torch's DataLoader calls it."""
         if not self.decodes_batches() or self.transform is not None or self.output != "torch":
             return [self[index] for index in indices]
         if self._shared is None and get_worker_info() is not None:
@@ -493,22 +430,55 @@ class PackDataset(Dataset[Any]):
         return Batch(decoder.fields(), len(indices), self.as_tuple)
 
     def batch_decoder(
-        self, indices: Indices, geometry: Geometry | None, *, random: Sequence[Sequence[float]], take: Take
-    ) -> BatchFiller:
-        """The decoder of a batch of these samples, which any number of threads fill; packer.Loader calls it."""
-        return BatchDecoder(
-            self.sample_decoder(), self.pack_indices(indices), take=take, geometry=geometry, random=random
+        self,
+        indices: Indices,
+        geometry: Geometry | None,
+        *,
+        random: Sequence[Sequence[float]],
+        take: Take,
+        collate: CollateFields = dict,
+    ) -> BatchDecoder:
+        """Return the decoder of a batch of these samples. Threads may share its work. packer.Loader calls it.
+
+        Args:
+            indices: Indices of samples.
+            geometry: Moves the samples. None leaves them as they are stored.
+            random: The random numbers of each sample, as many as the geometry draws.
+            take: Returns the memory of the batch.
+            collate: A function of the dict of batched fields that returns the batch.
+        """
+        return PackBatchDecoder(
+            self.sample_decoder(),
+            self.pack_indices(indices),
+            take=take,
+            geometry=geometry,
+            random=random,
+            collate=collate,
         )
 
     def sample(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
-        """As `dataset[index]`, through another geometry with given random numbers, 0 <= r < 1, as many as it draws."""
+        """Return `dataset[index]` with another geometry.
+
+        Args:
+            index: Index of the sample. Negative indices count from the end.
+            geometry: Replaces the geometry of the dataset. None for no geometry.
+            random: Numbers 0 <= r < 1, as many as the geometry draws.
+        """
         sample_decoder = self.sample_decoder()
-        return self._finished(
-            sample_decoder, sample_decoder.sample(self._pack_index(sample_decoder, index), geometry, random)
-        )
+        sample = sample_decoder.sample(self._pack_index(sample_decoder, index), geometry, random)
+        if self.output == "pil":
+            sample = {field.name: as_pil(field, sample[field.name]) for field in sample_decoder.schema.fields}
+        elif self.output != "numpy":
+            sample = {field.name: as_torch(field, sample[field.name]) for field in sample_decoder.schema.fields}
+            if self.output == "tv":
+                sample = as_tv(sample_decoder.schema, sample)
+        if self.as_tuple is None:
+            return self.transform(sample) if self.transform else sample
+        first, *rest = (sample[name] for name in self.as_tuple)
+        return (self.transform(first) if self.transform else first, *rest)
 
     def pack_indices(self, indices: Indices) -> npt.NDArray[np.int64]:
-        """Indices of the samples in the pack; raises BadIndex."""
+        """Return the rows of the pack of these samples, int64. Raises BadIndex."""
         given = np.asarray(indices)
         if given.dtype.kind not in "iu" and given.size:
             raise WrongType(f"{self.path}: indices {indices!r:.60}: expected whole numbers")
@@ -516,17 +486,16 @@ class PackDataset(Dataset[Any]):
         outside = (given < -self._count) | (given >= self._count)
         if outside.any():
             raise self._bad_index(int(given[outside][0]))
-        return (
-            given % max(self._count, 1)
-            if self._takes_all
-            else np.asarray(self._chosen(self.sample_decoder()), np.int64)[given]
-        )
+        rows = given % max(self._count, 1)
+        return rows if self._takes_all else np.asarray(self._chosen(self.sample_decoder()), np.int64)[rows]
 
     def stored_rows(self, indices: Indices | None = None) -> Indices | None:
-        """Rows of the pack whose records these samples are, or all samples; None for all rows. packer.convert calls it.
+        """Return the rows of the pack of these samples, or None for all rows. packer.convert calls it.
 
-        Raises InvalidRequest where the samples are not the records, BadIndex, and CorruptPack for a pack that was
-        replaced.
+        Raises:
+            InvalidRequest: The samples differ from the records of the pack.
+            BadIndex: An index is out of range.
+            CorruptPack: The pack was replaced.
         """
         makers = {"geometry": self.geometry, "transform": self.transform, "boxes": self._box_rule}
         changed = [f"{name}=" for name, maker in makers.items() if maker is not None]
@@ -537,7 +506,7 @@ class PackDataset(Dataset[Any]):
                 "length=len(dataset)"
             )
         self.close()
-        self.sample_decoder()  # opened again: the rows are of the pack that is there now
+        self.sample_decoder()  # opens the pack that is there now
         if indices is None and self._takes_all:
             return None
         return self.pack_indices(np.arange(self._count) if indices is None else indices)
@@ -554,56 +523,49 @@ class PackDataset(Dataset[Any]):
     def _bad_index(self, index: int) -> BadIndex:
         return BadIndex(f"sample index {index} is outside the data set of {self._count} samples")
 
-    def _finished(self, sample_decoder: SampleDecoder, sample: dict[str, Any]) -> Any:
-        if self.output == "tv":
-            sample = as_tv(sample_decoder.schema, sample)
-        elif self.output != "numpy":
-            convert = as_torch if self.output == "torch" else as_pil
-            sample = {field.name: convert(field, sample[field.name]) for field in sample_decoder.schema.fields}
-        if self.as_tuple is None:
-            return self.transform(sample) if self.transform else sample
-        first, *rest = (sample[name] for name in self.as_tuple)
-        return (self.transform(first) if self.transform else first, *rest)
-
     def fetch_ahead(
         self, indices: Indices | None = None, *, rank: int = 0, world_size: int = 1
     ) -> "PartSchedule | None":
-        """Begin to bring what these samples, or all, lie in, in the order in which they are first read.
+        """Start to download the parts of a pack at a URL, in the order of their first read. packer.Loader calls it.
 
-        rank, world_size: of the ranks that take turns in `indices`; each fetches into its share of cache_limit.
-        Returns at once; packer.Loader calls it with each epoch's order. None for a pack on a disk, where all is there.
-        Raises InvalidRequest where cache_limit does not hold the parts that are read from at a time.
+        Args:
+            indices: Samples of all ranks in the order of the pass. None for all samples in their order.
+            rank: Number of this process.
+            world_size: Number of processes that take turns in `indices`. Each of them uses its share of cache_limit.
+
+        Returns:
+            The schedule of the downloads. None for a pack on a disk.
+
+        Raises:
+            InvalidRequest: The parts that are read at the same time need more than cache_limit.
         """
-        if self._location is None:
+        supply = self.sample_decoder().pack.supply if self._location is not None else None
+        if supply is None:
             return None
-        pack = self.sample_decoder().pack
-        if pack.supply is None:
-            return None
-        return PartSchedule(pack.supply, self.part_numbers(indices), rank=rank, world_size=world_size)
+        from packer.copies.part_schedule import PartSchedule  # not imported for a pack in a folder
+
+        return PartSchedule(supply, self.part_numbers(indices), rank=rank, world_size=world_size)
 
     def part_numbers(self, indices: Indices | None = None) -> npt.NDArray[np.int64]:
-        """The number of the part that each of these samples, or of all, lies in: what shuffles by blocks are made of.
-
-        Raises BadIndex.
-        """
+        """Return the number of the part that contains each of these samples, or each sample. Raises BadIndex."""
         chosen = np.arange(self._count) if indices is None else indices
         return self.sample_decoder().pack.part_numbers(self.pack_indices(chosen))
 
-    # ---- what is known of all samples without reading any
+    # ---- properties of all samples, from the index
 
     @property
     def schema(self) -> Schema:
-        """The fields that samples have, in order; see packer.schema."""
+        """The fields of a sample, in order. See packer.schema."""
         return self.sample_decoder().schema
 
     @property
     def classes(self) -> list[str]:
-        """Class names of the field `label`, by value, a list as torchvision's; empty where there are none."""
+        """Class names of the field `label`, by value, as in torchvision. Empty without class names."""
         schema = self.sample_decoder().pack.schema
         return list(schema["label"].classes or ()) if "label" in schema else []
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """All values of a number field, such as "label": a copy [n, ...], for samplers and statistics."""
+        """Return all values of a number field, such as "label": a copy (n, ...), for samplers and statistics."""
         sample_decoder = self.sample_decoder()
         values = sample_decoder.pack.index.column(name)
         chosen = self._chosen(sample_decoder)
@@ -611,7 +573,7 @@ class PackDataset(Dataset[Any]):
         return (values if isinstance(chosen, range) else values[chosen]).astype(dtype)
 
     def index_of(self, key: str) -> int:
-        """The index of the sample with that key, found by bisection; raises UnknownKey."""
+        """Return the index of the sample with that key, found by bisection. Raises UnknownKey."""
         found = self._find(key)
         if found is None:
             self.sample_decoder().pack.index.index_of(key)
@@ -627,25 +589,25 @@ class PackDataset(Dataset[Any]):
         return int(found[0]) if len(found) else None
 
     def __contains__(self, key: object) -> bool:
-        """Whether a sample has that key; raises WrongType for anything but a text, which would decode every sample."""
+        """Check if a sample has that key. Raises WrongType if `key` is not a text."""
         if not isinstance(key, str):
             raise WrongType(f"{type(key).__name__} in {type(self).__name__}: expected the key of a sample")
         return self._find(key) is not None
 
     def keys(self) -> Sequence[str]:
-        """The keys of all samples, in order: a sequence that holds no Python object per sample."""
+        """Return the keys of all samples, in order. The sequence makes each key on demand."""
         return LazySequence(self.key, len(self))
 
     def key(self, index: int) -> str:
-        """The key of one sample."""
+        """Return the key of one sample."""
         sample_decoder = self.sample_decoder()
         return sample_decoder.pack.index.key(self._pack_index(sample_decoder, index))
 
-    # ---- as torchvision's ImageFolder has it
+    # ---- the attributes of torchvision's ImageFolder
 
     @property
     def targets(self) -> list[int]:
-        """The label of every sample, in order; raises AttributeError where there is no field `label`."""
+        """The label of every sample, in order. Raises AttributeError without the field `label`."""
         if self._targets is None:
             if "label" not in self.sample_decoder().pack.schema:
                 raise AttributeError(f"{self!r} has no field 'label', so no targets")
@@ -654,12 +616,12 @@ class PackDataset(Dataset[Any]):
 
     @property
     def class_to_idx(self) -> dict[str, int]:
-        """The label of each class name; empty where there are none."""
+        """The label of each class name. Empty without class names."""
         return {name: value for value, name in enumerate(self.classes)}
 
     @property
     def samples(self) -> Sequence[tuple[str, int]]:
-        """(key, label) of every sample, made when it is asked for; the key is the path in the packed folder."""
+        """(key, label) of every sample, made on demand. The key is the path in the packed folder."""
         return LazySequence(lambda index: (self.key(index), self.targets[index]), len(self))
 
     @property
@@ -667,14 +629,14 @@ class PackDataset(Dataset[Any]):
         """The same as `samples`."""
         return self.samples
 
-    # ---- to look at
+    # ---- display
 
     def show(self, index: int) -> "Drawing":
-        """An image of one sample with its labels, as it is stored, no geometry applied; Jupyter displays it.
+        """Return a drawing of a stored image and its labels, without geometry. Jupyter displays it.
 
-        Of a pack at a URL its part comes into the cache. Raises BadIndex, CorruptPack, StoreError.
+        For a pack at a URL, this downloads the part of the sample. Raises BadIndex, CorruptPack and StoreError.
         """
-        from packer.inspect.notebook import draw_open_samples, draw_samples  # training does without it
+        from packer.inspect.notebook import draw_open_samples, draw_samples  # training does not need it
 
         if self._location is not None:
             name = URLPath(str(self._location.url)).name
@@ -692,7 +654,7 @@ class PackDataset(Dataset[Any]):
         )
 
     def _repr_html_(self) -> str:
-        from packer.inspect.notebook import html_table  # as above
+        from packer.inspect.notebook import html_table  # training does not need it
 
         split = f", split {self.split}" if self.split else ""
         shown = [self.key(len(self) * number // _SHOWN) for number in range(_SHOWN)] if len(self) >= _SHOWN else []
@@ -701,7 +663,7 @@ class PackDataset(Dataset[Any]):
         return html_table(title, self._described(), folder, shown if self._location is None else [])
 
     def _described(self) -> list[tuple[str, str, str]]:
-        """Name, what its values are, and codec of each field."""
+        """Return the name, the kind with its shape or classes, and the codec of each field."""
         found = []
         for field in self.schema:
             unknown = ("H", "W") if field.kind in PIXEL_KINDS else ("N",) * len(field.shape or ())
@@ -717,96 +679,69 @@ class PackDataset(Dataset[Any]):
 PackDataset._decoded_as = PackDataset.__getitem__, PackDataset.sample
 
 
-def _nothing_calls(name: str) -> str:
-    """What to do in the place of a hook of torchvision's ImageFolder."""
+def _unused(name: str) -> str:
+    """Return why an attribute of torchvision's ImageFolder has no effect, and what to do instead."""
     instead = "give transform= a function of the sample, or"
     if name in _CHOSEN_BY_CONVERT:
-        instead = "samples and classes were chosen when the pack was made (packer convert);"
-    return f"nothing here would call it, unlike in torchvision's ImageFolder; {instead} override __getitem__"
+        instead = "packer convert chose samples and classes;"
+    return f"nothing calls it, unlike in torchvision's ImageFolder; {instead} override __getitem__"
 
 
-class LMDBDataset(PackDataset):
-    """A pack of format lmdb; see PackDataset."""
-
-    format = "lmdb"
-
-
-class HDF5Dataset(PackDataset):
-    """A pack of format hdf5; see PackDataset."""
-
-    format = "hdf5"
+def as_torch(field: Field, value: Any) -> Any:
+    """Return a decoded value in torch's layout: images (3, H, W) and depth (1, H, W) as views, arrays as tensors."""
+    if not isinstance(value, np.ndarray):
+        return value
+    tensor = torch.from_numpy(value)
+    if field.kind == "image":
+        return tensor.permute(2, 0, 1)
+    return tensor.unsqueeze(0) if field.kind == "depth" else tensor
 
 
-class PthDataset(PackDataset):
-    """A pack of format pth; see PackDataset."""
-
-    format = "pth"
+class LMDBDataset(PackDataset, format="lmdb"):
+    """Dataset over a pack of the format lmdb. See PackDataset."""
 
 
-class BMPDataset(PackDataset):
-    """A pack of format bmp; see PackDataset."""
-
-    format = "bmp"
+class HDF5Dataset(PackDataset, format="hdf5"):
+    """Dataset over a pack of the format hdf5. See PackDataset."""
 
 
-class TFRecordDataset(PackDataset):
-    """A pack of format tfrecord; see PackDataset."""
-
-    format = "tfrecord"
+class PthDataset(PackDataset, format="pth"):
+    """Dataset over a pack of the format pth. See PackDataset."""
 
 
-class WebDatasetDataset(PackDataset):
-    """A pack of format webdataset; see PackDataset."""
-
-    format = "webdataset"
+class BMPDataset(PackDataset, format="bmp"):
+    """Dataset over a pack of the format bmp. See PackDataset."""
 
 
-class RecordIODataset(PackDataset):
-    """A pack of format recordio; see PackDataset."""
-
-    format = "recordio"
+class TFRecordDataset(PackDataset, format="tfrecord"):
+    """Dataset over a pack of the format tfrecord. See PackDataset."""
 
 
-class CaffeLMDBDataset(PackDataset):
-    """A pack of format caffe-lmdb; see PackDataset."""
-
-    format = "caffe-lmdb"
+class WebDatasetDataset(PackDataset, format="webdataset"):
+    """Dataset over a pack of the format webdataset. See PackDataset."""
 
 
-class EfficientLMDBDataset(PackDataset):
-    """A pack of format efficient-lmdb; see PackDataset."""
-
-    format = "efficient-lmdb"
+class RecordIODataset(PackDataset, format="recordio"):
+    """Dataset over a pack of the format recordio. See PackDataset."""
 
 
-class BasicSRLMDBDataset(PackDataset):
-    """A pack of format basicsr-lmdb; see PackDataset."""
-
-    format = "basicsr-lmdb"
+class CaffeLMDBDataset(PackDataset, format="caffe-lmdb"):
+    """Dataset over a pack of the format caffe-lmdb. See PackDataset."""
 
 
-class N5Dataset(PackDataset):
-    """A pack of format n5; see PackDataset."""
-
-    format = "n5"
+class EfficientLMDBDataset(PackDataset, format="efficient-lmdb"):
+    """Dataset over a pack of the format efficient-lmdb. See PackDataset."""
 
 
-_OF_FORMAT: dict[str | None, type[PackDataset]] = {
-    each.format: each
-    for each in (
-        LMDBDataset,
-        HDF5Dataset,
-        PthDataset,
-        BMPDataset,
-        TFRecordDataset,
-        WebDatasetDataset,
-        RecordIODataset,
-        CaffeLMDBDataset,
-        EfficientLMDBDataset,
-        BasicSRLMDBDataset,
-        N5Dataset,
-    )
-}
+class BasicSRLMDBDataset(PackDataset, format="basicsr-lmdb"):
+    """Dataset over a pack of the format basicsr-lmdb. See PackDataset."""
+
+
+class N5Dataset(PackDataset, format="n5"):
+    """Dataset over a pack of the format n5. See PackDataset."""
+
+
+_BY_FORMAT = {kind.format: kind for kind in PackDataset.__subclasses__()}
 
 
 def location_of(
@@ -816,63 +751,41 @@ def location_of(
     cache_limit: int | str | None,
     patience: float | None,
 ) -> "RemoteLocation | None":
-    """Where the pack behind a URL is and is kept; None for a folder, with which nothing is loaded that reads URLs.
+    """Return the location of a pack at a URL and of its cache. None for a folder.
 
-    Raises InvalidRequest where what is given does not go together.
+    Raises InvalidRequest if the options need a URL and the path is a folder, or the reverse.
     """
     if is_url(path):
-        from packer.copies.remote_pack import remote_location  # a pack in a folder does without
+        from packer.copies.remote_pack import remote_location  # not imported for a pack in a folder
 
         return remote_location(str(path), cache=cache, cache_limit=cache_limit, patience=patience)
     for name, value in (("cache", cache), ("cache_limit", cache_limit), ("patience", patience)):
         if value is not None:
-            raise InvalidRequest(f"{name}=: {os.fspath(path)} is a folder, which is read where it is; it is for URLs")
+            raise InvalidRequest(f"{name}=: {os.fspath(path)} is a folder, and the option is for URLs; leave it out")
     return None
 
 
-def open_pack(
-    path: str | PathLike[str],
-    fields: Sequence[str] | None = None,
-    *,
-    split: str | None = None,
-    geometry: Geometry | None = None,
-    transform: Transform | None = None,
-    output: Output = "torch",
-    as_tuple: Sequence[str] | None = None,
-    decoder: DecoderName = "auto",
-    dct: DCT = "accurate",
-    verify: VerifyMode = "first",
-    stage: str | PathLike[str] | None = None,
-    stage_as: str | None = None,
-    boxes: BoxRule | None = None,
-    cache: str | PathLike[str] | None = None,
-    cache_limit: int | str | None = None,
-    patience: float | None = None,
-) -> PackDataset:
-    """The data set class of the pack's format where there is one, else PackDataset; arguments as of PackDataset."""
-    location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
+def _opener(make: Callable[Options, PackDataset]) -> Callable[Options, PackDataset]:
+    """Return a function with the parameters of `make` that calls the class of the pack's format."""
 
-    folder = path_or_url(path)
-
-    def opened() -> PackDataset:
-        manifest = manifests.read(folder) if location is None else location.read_manifest()[1]
-        return _OF_FORMAT.get(manifest.format, PackDataset)(
-            path,
-            fields,
-            split=split,
-            geometry=geometry,
-            transform=transform,
-            output=output,
-            as_tuple=as_tuple,
-            decoder=decoder,
-            dct=dct,
-            verify=verify,
-            stage=stage,
-            stage_as=stage_as,
-            boxes=boxes,
-            cache=cache,
-            cache_limit=cache_limit,
-            patience=patience,
+    @wraps(make, updated=())
+    def open_pack(*arguments: Options.args, **options: Options.kwargs) -> PackDataset:
+        """Open a pack with the dataset class of its format. The arguments are those of PackDataset."""
+        given = signature(make).bind(*arguments, **options).arguments
+        path = given["path"]
+        location = location_of(
+            path, cache=given.get("cache"), cache_limit=given.get("cache_limit"), patience=given.get("patience")
         )
 
-    return opened() if location is not None else open_unreplaced(folder, opened)
+        def opened() -> PackDataset:
+            manifest = manifests.read(path_or_url(path)) if location is None else location.read_manifest()[1]
+            kind: Any = _BY_FORMAT.get(manifest.format, make)
+            dataset: PackDataset = kind(*arguments, **options)
+            return dataset
+
+        return opened() if location is not None else open_unreplaced(path_or_url(path), opened)
+
+    return open_pack
+
+
+open_pack = _opener(PackDataset)

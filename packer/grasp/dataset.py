@@ -1,8 +1,8 @@
 """Dataset: GraspDataset, training items of GG-CNN and GR-ConvNet from a pack, and their augmentation TurnAndZoom.
 
-GGCNNDataset and GRConvNetDataset have the constructors of the two projects' own classes, so that their scripts stay as
-they are: `examples/ggcnn.patch` and `examples/grconvnet.patch` put them in the place of `get_dataset`. Constructors:
-dougsm/ggcnn and skumra/robotic-grasping, utils/data/cornell_data.py, jacquard_data.py and grasp_data.py.
+GGCNNDataset and GRConvNetDataset have the constructors of the classes in the two projects, so that their scripts need
+few changes (`examples/ggcnn.patch`, `examples/grconvnet.patch`). Source of the constructors: dougsm/ggcnn and
+skumra/robotic-grasping, utils/data/cornell_data.py, jacquard_data.py and grasp_data.py.
 """
 
 import math
@@ -10,14 +10,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from packer.datasets.batch import Batch
-from packer.datasets.batch_decoder import Take, take_new
+from packer.datasets.batch_decoder import CollateFields, Take, take_new
 from packer.datasets.pack_dataset import Indices, PackDataset, Transform, location_of
 from packer.errors import CorruptPack, InvalidRequest, UnknownKey, WrongType, printable
 from packer.geometry import Geometry, View, draw
@@ -33,19 +33,18 @@ from packer.grasp.item_decoder import (
     ItemForm,
     normalized,
 )
-from packer.grasp.pack_items import ITEM_UNITS, OWNER_FIELD, ItemUnit, PackItems, has_label_items
-from packer.grasp.sample_splits import SPLITS, SliceSplit, Split
-from packer.grasp.source_label_rules import EXACT, Exact, kind_of, rule_of
+from packer.grasp.pack_items import OWNER_FIELD, ItemUnit, PackItems, has_label_items
+from packer.grasp.sample_splits import SliceSplit, Split
+from packer.grasp.source_label_rules import Exact, kind_of, rule_of
 from packer.grasp.targets import Style, max_width
 from packer.images import DCT, DecoderName
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack, VerifyMode
 from packer.schema import PIXEL_KINDS
 from packer.stores.url import path_or_url
-from packer.system.argument_types import check_switches
+from packer.system.argument_types import check_parameters
 
 Pixels = Literal["float32", "uint8"]
-PIXELS: tuple[Pixels, ...] = get_args(Pixels)
 Number = Any  # a number, or a tensor of one
 TURNS = (0.0, math.pi / 2, 2 * math.pi / 2, 3 * math.pi / 2)  # radians, counter-clockwise as seen
 LEAST_ZOOM = 0.5
@@ -53,9 +52,13 @@ LEAST_ZOOM = 0.5
 
 @dataclass(frozen=True)
 class TurnAndZoom(Geometry):
-    """One of four turns, and a zoom that shows between 0.5 and 1 of both sides; each may be left out.
+    """A random turn by 0, 90, 180 or 270 degrees, and a random zoom that shows 0.5 to 1 of both sides.
 
-    GraspDataset uses the two numbers, about the place that it turns about; `view` turns about the image's middle.
+    GraspDataset turns about the center of its item. `view` turns about the center of the image.
+
+    Args:
+        turn: False for no turn.
+        zoom: False for no zoom.
     """
 
     turn: bool = True
@@ -63,23 +66,30 @@ class TurnAndZoom(Geometry):
     draws = 2
 
     def chosen(self, random: Sequence[float]) -> tuple[float, float]:
-        """The turn in radians and the zoom that these random numbers give."""
+        """Return the turn in radians and the zoom for two random numbers, 0 <= r < 1."""
         rot = TURNS[int(random[0] * len(TURNS))] if self.turn else 0.0
         return rot, LEAST_ZOOM + random[1] * (1 - LEAST_ZOOM) if self.zoom else 1.0
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """The view for an image of that size."""
+        """Return the view of an image of `height` x `width` px."""
         rot, zoom = self.chosen(random)
         return rotated(round(math.degrees(rot)), height, width).then(zoomed(zoom, height, width))
 
 
 class GraspDataset(PackDataset):
-    """Items `(x, (quality, cos, sin, width), index, rot, zoom)` of a pack of a grasp set, of any format.
+    """Map-style dataset of the training items of a grasp network, over a pack of a grasp set in any format.
 
-    x: float32 (C, S, S): depth in m less its mean, clipped to -1 ... 1, then R, G, B / 255 less their mean; with
-        pixels="uint8" a tuple: uint8 (3, S, S), and with depth float32 (1, S, S).
-    maps: float32 (1, S, S) each, the exact labels of the reference: cos and sin of twice the angle, width 0 ... 1.
-    index: of the data set. rot: radians, one of four. zoom: 0.5 ... 1.
+    An item is `(x, (quality, cos, sin, width), index, rot, zoom)`:
+
+    | value | content                                                                                          |
+    |-------|--------------------------------------------------------------------------------------------------|
+    | x     | float32 (C, S, S): depth in m minus its mean, clipped to -1 ... 1, then R, G, B / 255 minus their mean. |
+    |       | With pixels="uint8" a tuple: uint8 (3, S, S), and float32 (1, S, S) for the depth                |
+    | maps  | float32 (1, S, S) each, equal to those of the networks' own loaders: quality 0 or 1, cos and sin |
+    |       | of twice the angle, width 0 ... 1                                                                |
+    | index | int, the index in the dataset                                                                    |
+    | rot   | float, the turn in radians, counter-clockwise: 0, pi / 2, pi or 3 pi / 2                         |
+    | zoom  | float, the visible share of both sides, 0.5 ... 1                                                |
     """
 
     def __init_subclass__(cls, **named: Any) -> None:
@@ -87,8 +97,8 @@ class GraspDataset(PackDataset):
         for name in ("get_rgb", "get_depth", "get_gtbb"):
             if name in vars(cls):
                 raise WrongType(
-                    f"{cls.__name__}.{name}: items are not made through it, unlike in GG-CNN's own classes, so that it "
-                    "would be passed over; override __getitem__, or give transform= a function of the item"
+                    f"{cls.__name__}.{name}: items are not made through it, unlike in GG-CNN's own classes; override "
+                    "__getitem__, or give transform= a function of the item"
                 )
 
     def __init__(
@@ -114,35 +124,42 @@ class GraspDataset(PackDataset):
         cache_limit: int | str | None = None,
         patience: float | None = None,
     ) -> None:
-        """output_size: S, in px. style: "ggcnn" or "grconvnet", whose width maps differ. split: see sample_splits.
+        """Open a pack.
 
-        items: "image": each with all its grasps; "label": each label file of Grasp-Anything, the same elsewhere.
-        exact: "fork": the items that andvg3/Grasp-Anything's loader of the set has, sizes in its code and all.
-        seed: rot and zoom are a function of (seed, epoch, index), as in packer.Loader with that seed; call set_epoch.
-        None: of torch's generator. transform: called with the item. decoder, dct, verify, and of a
-        URL cache, cache_limit, patience: as of PackDataset.
-        Raises InvalidRequest where there is no such pack, split or option, CorruptPack where it is damaged.
+        Args:
+            path: The folder of the pack, or its URL.
+            output_size: S, the side of the output in px.
+            include_depth: True to put the depth into x.
+            include_rgb: True to put the image into x.
+            random_rotate: True for a random turn by 0, 90, 180 or 270 degrees.
+            random_zoom: True for a random zoom.
+            style: The network, "ggcnn" or "grconvnet". Their width maps differ.
+            split: Name of a split of the pack, or a split of packer.grasp, such as SliceSplit(0.0, 0.9). None for all.
+            seed: rot and zoom depend on (seed, epoch, index) then, as in packer.Loader with that seed. Call `set_epoch`
+                before each epoch. None uses torch's generator.
+            pixels: "float32", or "uint8" for an x that `packer.grasp.as_input` converts on the device.
+            transform: A function of the item.
+            decoder: See PackDataset.
+            dct: See PackDataset.
+            verify: See PackDataset.
+            items: "image" for one item per image, with all its grasps. "label" for one item per label file. The two
+                differ for Grasp-Anything only.
+            exact: "fork" for the items of the loaders in andvg3/Grasp-Anything, with the image sizes in their code.
+            cache: See PackDataset.
+            cache_limit: See PackDataset.
+            patience: See PackDataset.
+
+        Raises:
+            WrongType: An argument has another type.
+            InvalidRequest: The path is not a pack with grasps, or the options contradict each other.
+            UnknownKey: The pack does not have the split or the field.
+            CorruptPack: The pack is damaged.
         """
-        check_switches(
-            {
-                "include_depth": include_depth,
-                "include_rgb": include_rgb,
-                "random_rotate": random_rotate,
-                "random_zoom": random_zoom,
-            }
-        )
+        check_parameters(GraspDataset.__init__, locals())
         if not (include_depth or include_rgb):
             raise InvalidRequest("include_depth=False, include_rgb=False: expected at least one of them")
-        if pixels not in PIXELS:
-            raise InvalidRequest(f"pixels={pixels!r}: expected one of {', '.join(PIXELS)}")
-        if not (isinstance(output_size, int) and output_size >= 1):
-            raise InvalidRequest(f"output_size={output_size!r}: expected a whole number of px")
-        if not (split is None or isinstance(split, (str, *SPLITS))):
-            raise WrongType(f"split={split!r}: expected a name, or one of packer.grasp's, such as SliceSplit(0, 0.9)")
-        if items not in ITEM_UNITS:
-            raise InvalidRequest(f"items={items!r}: expected one of {', '.join(ITEM_UNITS)}")
-        if exact is not None and exact not in EXACT:
-            raise InvalidRequest(f"exact={exact!r}: expected {EXACT[0]!r} or None")
+        if output_size < 1:
+            raise InvalidRequest(f"output_size={output_size!r}: expected a whole number of px, at least 1")
         location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
         manifest = manifests.read(path_or_url(path)) if location is None else location.read_manifest()[1]
         schema = manifest.schema
@@ -167,11 +184,11 @@ class GraspDataset(PackDataset):
         )
         self._epoch = torch.zeros((), dtype=torch.int64)
         if seed is not None:
-            self._epoch.share_memory_()  # type: ignore[no-untyped-call]  # workers that live on see a new one, too
+            self._epoch.share_memory_()  # type: ignore[no-untyped-call]  # persistent workers see a new epoch too
         self._means: npt.NDArray[np.float64] | None = None
         self._unit, self._exact = items, exact
         self._selects = items != "image" or exact is not None
-        self._label_files: npt.NDArray[np.int64] | None = None  # of every item, once the items were chosen
+        self._label_files: npt.NDArray[np.int64] | None = None  # of every item, after `_select`
         fields.append(self._label_rule.field)
         if has_label_items(manifest, path, items, exact):
             fields.append(OWNER_FIELD)
@@ -188,13 +205,13 @@ class GraspDataset(PackDataset):
             patience=patience,
         )
         if self.sample_decoder().pack.manifest.pack_id != manifest.pack_id:
-            raise CorruptPack(f"{path}: another pack took its place while it was opened; open it again")
+            raise CorruptPack(f"{path}: it was replaced while it was opened; open it again")
         self.as_tuple = NAMES
         self.transform = transform
         if any(field.codec == "encoded" for field in self.schema if field.kind in PIXEL_KINDS):
             text = (
-                f"{self.path}: its images are kept as files, which are decoded whole for every item; "
-                f"packer convert --preset {style} makes a pack of the same items that trains several times as fast"
+                f"{self.path}: its images are kept as files, which are decoded completely for every item; "
+                f"packer convert --preset {style} makes a pack of the same items that is several times as fast"
             )
             warnings.warn(printable(text), stacklevel=2)
 
@@ -205,7 +222,7 @@ class GraspDataset(PackDataset):
         return ["maps"]
 
     def _check_names(self, pack: Pack) -> None:
-        """Checks nothing: the names of `as_tuple` are those of items here."""
+        """Check nothing, because `as_tuple` contains the names of the values of an item."""
 
     def _select(self, pack: Pack, split: str | None) -> npt.NDArray[np.int64]:
         items = PackItems(pack, self._unit, self._exact)
@@ -216,20 +233,20 @@ class GraspDataset(PackDataset):
         return found.samples
 
     def _labels_at(self, indices: npt.NDArray[np.int64]) -> Sequence[int | None] | None:
-        """The label file of each of these items, None where items are images."""
+        """Return the label file of each of these items. None if items are images."""
         if not self._selects:
             return None
         self._chosen(self.sample_decoder())
         return None if self._label_files is None else self._label_files[indices].tolist()
 
     def key(self, index: int) -> str:
-        """The key of an item: the sample's, or the name of its label file."""
+        """Return the key of an item: the key of the sample, or the name of its label file."""
         [sample] = self.pack_indices([index]).tolist()
         labels = self._labels_at(np.asarray([index]))
         return super().key(index) if labels is None else self._pack_items().name(sample, labels[0])
 
     def index_of(self, key: str) -> int:
-        """The index of the item with that key; raises UnknownKey."""
+        """Return the index of the item with that key. Raises UnknownKey."""
         found = self._find(key)
         if found is None and self._label_files is not None:
             raise UnknownKey(f"no label file of name {key!r}{f' in the split {self.split!r}' if self.split else ''}")
@@ -248,39 +265,45 @@ class GraspDataset(PackDataset):
 
     @property
     def length(self) -> int:
-        """The number of items, as GR-ConvNet's scripts ask for it."""
+        """Number of items, for the scripts of GR-ConvNet."""
         return len(self)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the random turns and zooms, of a data set with a seed; also in workers that run already."""
+        """Set the epoch of the random turns and zooms of a dataset with a seed, also in running workers."""
         self._epoch.fill_(epoch)
 
     # ---- items
 
     def sample(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
-        """The item through a TurnAndZoom with given random numbers."""
+        """Return an item with given random numbers. geometry: a TurnAndZoom. See PackDataset.sample."""
         made = self.batch_decoder([index], geometry, random=[random], take=take_new)
         made.fill(0, 1)
         item = tuple(Batch(made.fields(), 1, NAMES)[0])
         return self.transform(item) if self.transform else item
 
     def batch_decoder(
-        self, indices: Indices, geometry: Geometry | None, *, random: Sequence[Sequence[float]], take: Take
+        self,
+        indices: Indices,
+        geometry: Geometry | None,
+        *,
+        random: Sequence[Sequence[float]],
+        take: Take,
+        collate: CollateFields = dict,
     ) -> GraspBatchDecoder:
-        """The decoder of a batch of these items; raises InvalidRequest for a geometry that is no TurnAndZoom."""
+        """Return the decoder of a batch. Raises InvalidRequest if `geometry` is not a TurnAndZoom. See PackDataset."""
         if not isinstance(geometry, TurnAndZoom):
             raise InvalidRequest(f"geometry={geometry!r}: a GraspDataset takes packer.grasp.TurnAndZoom only")
         pack_indices = self.pack_indices(indices)
-        augmentations = [geometry.chosen(numbers) for numbers in random]
         positive = np.asarray(indices, np.int64) % max(len(self), 1)
         return GraspBatchDecoder(
             self._items(),
             pack_indices,
             positive,
-            augmentations=augmentations,
+            augmentations=[geometry.chosen(numbers) for numbers in random],
             form=self._form,
             take=take,
             labels=self._labels_at(positive),
+            collate=collate,
         )
 
     def _random(self, indices: Sequence[int]) -> list[list[float]]:
@@ -296,15 +319,15 @@ class GraspDataset(PackDataset):
             self._means = np.full((len(sample_decoder.pack), 4), np.nan)
         return ItemDecoder(sample_decoder, self.output_size, rule=self._label_rule, means=self._means)
 
-    # ---- what evaluation scripts ask for
+    # ---- methods that evaluation scripts call
 
     def get_gtbb(self, idx: Number, rot: Number = 0, zoom: Number = 1.0) -> npt.NDArray[np.int64]:
-        """The true rectangles in px of the output, int64 (N, 4, 2) corners, row and column."""
+        """Return the true rectangles, int64 (N, 4, 2): row and column of the corners in px of the output."""
         found: npt.NDArray[np.int64] = self._with_item(idx, lambda _, item: _moved(item, float(rot), float(zoom)))
         return found
 
     def get_rgb(self, idx: Number, rot: Number = 0, zoom: Number = 1.0, normalise: bool = True) -> npt.NDArray[Any]:
-        """uint8 (S, S, 3), RGB; normalized, float32 (3, S, S)."""
+        """Return the image: float32 (3, S, S) minus its mean, or uint8 (S, S, 3), RGB, with normalise=False."""
         pixels = np.empty((self.output_size, self.output_size, 3), np.uint8)
         self._with_item(idx, lambda items, item: items.rgb(item, float(rot), float(zoom), pixels))
         if not normalise:
@@ -314,20 +337,20 @@ class GraspDataset(PackDataset):
         return made
 
     def get_depth(self, idx: Number, rot: Number = 0, zoom: Number = 1.0) -> npt.NDArray[np.float32]:
-        """float32 (S, S), m less the mean, clipped to -1 ... 1."""
+        """Return the depth, float32 (S, S): in m minus the mean, clipped to -1 ... 1."""
         depth = np.empty((self.output_size, self.output_size), np.float32)
         self._with_item(idx, lambda items, item: items.depth(item, float(rot), float(zoom), depth))
         return depth
 
     def get_jname(self, idx: Number) -> str:
-        """Jacquard's name of the view, `<i>_<object>`; of a Cornell scene its number."""
+        """Return the name of a view of Jacquard, `<i>_<object>`, or the number of a scene of Cornell."""
         return self.key(int(idx))
 
     def _with_item(self, idx: Number, use: Any) -> Any:
         index = int(self.pack_indices([int(idx)])[0])
         labels = self._labels_at(np.asarray([int(idx)]))
         items = self._items()
-        with items.sample_decoder.pack.record(index, items.names) as record:
+        with items.sample_decoder.pack.record(index, items.sample_decoder.stored) as record:
             return use(items, items.item(index, record, labels[0] if labels is not None else None))
 
 
@@ -335,13 +358,12 @@ _WITHOUT_DEPTH = ("grasp-anything", "ocid-grasp", "vmrd")
 
 
 def _check_fork(kind: str, style: str, *, include_depth: bool) -> None:
-    """Raise InvalidRequest for options that the fork's loader of that set does not have."""
+    """Raise InvalidRequest for options that the loader of that set in the fork does not have."""
     if style != "grconvnet":
-        raise InvalidRequest(f'exact="fork", style={style!r}: it is a fork of GR-ConvNet; say style="grconvnet"')
+        raise InvalidRequest(f'exact="fork", style={style!r}: it is a fork of GR-ConvNet; give style="grconvnet"')
     if include_depth and kind in _WITHOUT_DEPTH:
         raise InvalidRequest(
-            f'exact="fork", include_depth=True: its loader of {kind} has images alone, and stops where depth is '
-            "asked for; say include_depth=False"
+            f'exact="fork", include_depth=True: its loader of {kind} has no depth; give include_depth=False'
         )
 
 
@@ -350,11 +372,11 @@ def _moved(item: GraspItem, rot: float, zoom: float) -> npt.NDArray[np.int64]:
     return targets.moved(item.points, owner, [item.frame], np.asarray([rot]), np.asarray([zoom]))
 
 
-# ---- with the constructors of the networks' own data sets
+# ---- the constructors of the networks' own datasets
 
 
 class GGCNNDataset(GraspDataset):
-    """Items of GG-CNN from a pack of Cornell or Jacquard; see GraspDataset."""
+    """Items of GG-CNN from a pack of Cornell or Jacquard. See GraspDataset."""
 
     def __init__(
         self,
@@ -369,10 +391,7 @@ class GGCNNDataset(GraspDataset):
         random_rotate: bool = False,
         random_zoom: bool = False,
     ) -> None:
-        """file_path: the pack. start, end, ds_rotate: shares of the list of samples, see packer.grasp.SliceSplit.
-
-        Raises as GraspDataset does.
-        """
+        """Open a pack. start, end and ds_rotate are those of SliceSplit, other arguments those of GraspDataset."""
         super().__init__(
             file_path,
             output_size,
@@ -386,7 +405,7 @@ class GGCNNDataset(GraspDataset):
 
 
 class GRConvNetDataset(GraspDataset):
-    """Items of GR-ConvNet from a pack of Cornell or Jacquard; see GraspDataset. Its scripts split by samplers."""
+    """Items of GR-ConvNet from a pack of Cornell or Jacquard. See GraspDataset."""
 
     def __init__(
         self,
@@ -399,10 +418,7 @@ class GRConvNetDataset(GraspDataset):
         random_rotate: bool = False,
         random_zoom: bool = False,
     ) -> None:
-        """file_path: the pack. ds_rotate: share of the samples that goes from the list's start to its end first.
-
-        Raises as GraspDataset does.
-        """
+        """Open a pack. ds_rotate is `rotate` of SliceSplit, other arguments are those of GraspDataset."""
         super().__init__(
             file_path,
             output_size,

@@ -1,8 +1,8 @@
 """Image warp: the images of training items, rotated, cropped and zoomed in one warp of the stored pixels.
 
-The view equals that of the grasp networks' loaders, which warp the whole frame three times: a rotation about the middle
-of the grasps (Cornell) or of the image (Jacquard), with the image mirrored beyond its border; a window; the middle
-of that window at the size of the output, bilinear. Quarter turns move whole pixels: they are split off and are exact.
+The loaders of the grasp networks warp the complete image three times. They rotate it about the center of the grasps
+(Cornell) or of the image (Jacquard), mirrored beyond the border. They cut a window, and resize the middle of the window
+to the output, bilinear. The view here is equal. Quarter turns move whole pixels, so they are separate and exact.
 """
 
 import math
@@ -22,7 +22,7 @@ Pixels = npt.NDArray[Any]
 
 _QUARTER = math.pi / 2
 _NEARLY = 1e-9  # of a quarter turn
-_STEP_BITS = 5  # of OpenCV's fixed-point places
+_STEP_BITS = 5  # of OpenCV's fixed-point coordinates
 _STEPS = 1 << _STEP_BITS
 _MOST_PLACES = 1 << 14
 _ROTATIONS = {1: cv2.ROTATE_90_COUNTERCLOCKWISE, 2: cv2.ROTATE_180, 3: cv2.ROTATE_90_CLOCKWISE}
@@ -31,9 +31,13 @@ _upright = ThreadScratch()  # each thread has its own
 
 
 class SourceImage(NamedTuple):
-    """Geometry of a sample's image: its size, the center of rotation, and the window, all in source px.
+    """Geometry of a sample's image in source px.
 
-    middle: (x, y), pixel centers at whole numbers. window: top, left, height, width.
+    Args:
+        height: Height of the image.
+        width: Width of the image.
+        middle: (x, y) of the center of rotation. Pixel centers are at whole numbers.
+        window: (top, left, height, width).
     """
 
     height: int
@@ -43,14 +47,14 @@ class SourceImage(NamedTuple):
 
 
 class ItemView(NamedTuple):
-    """A view of an image: `view` maps stored to upright output pixels, `quarters` counts the turns that follow."""
+    """A view of an image. view: from stored to upright output pixels. quarters: number of quarter turns after it."""
 
     view: View
     quarters: int
 
 
 def around_grasps(frame: Frame, height: int, width: int, *, bounds: tuple[int, int] | None = None) -> SourceImage:
-    """Of Cornell: the window around the labels, cut at the image's end and at these bounds, where there are any."""
+    """Return the window of Cornell around the labels, cut at the end of the image and at `bounds`."""
     top, left = frame.top, frame.left
     bottom, right = (height, width) if bounds is None else (min(height, bounds[0]), min(width, bounds[1]))
     window = (top, left, min(bottom, top + frame.size) - top, min(right, left + frame.size) - left)
@@ -58,15 +62,19 @@ def around_grasps(frame: Frame, height: int, width: int, *, bounds: tuple[int, i
 
 
 def whole(height: int, width: int) -> SourceImage:
-    """Of Jacquard: the whole image."""
+    """Return the window of Jacquard: the complete image."""
     return SourceImage(height, width, ((width - 1) / 2, (height - 1) / 2), (0, 0, height, width))
 
 
 def item_view(source: SourceImage, stored: View | None, rot: float, zoom: float, size: tuple[int, int]) -> ItemView:
-    """The view of one item.
+    """Return the view of one item.
 
-    stored: the view from source to stored pixels, None where no pixel moved. rot: radians, counter-clockwise.
-    zoom: the share of the window's sides that is shown. size: (height, width) of the output in px.
+    Args:
+        source: The window of the image.
+        stored: The view from source to stored pixels. None for equal pixels.
+        rot: The turn in radians, counter-clockwise.
+        zoom: The visible share of both sides of the window.
+        size: (height, width) of the output in px.
     """
     turns = rot / _QUARTER
     quarters = round(turns) if abs(turns - round(turns)) < _NEARLY else 0
@@ -87,9 +95,13 @@ def item_view(source: SourceImage, stored: View | None, rot: float, zoom: float,
 
 
 def warp(whole_or_part: Pixels, at: ItemView, out: Pixels, *, origin: tuple[int, int] = (0, 0)) -> None:
-    """Fill `out`, (height, width) or (height, width, C) of the same dtype, with what the view shows.
+    """Write the view to `out`, (height, width) or (height, width, C) of the same dtype.
 
-    whole_or_part: the stored image, or the part from `origin` (row, column) on that `part` names.
+    Args:
+        whole_or_part: The stored image, or the part of it that `part` returns.
+        at: The view.
+        out: The output.
+        origin: First row and column of the part.
     """
     if not at.quarters:
         _warp(whole_or_part, at.view.of(*origin), out)
@@ -102,9 +114,9 @@ def warp(whole_or_part: Pixels, at: ItemView, out: Pixels, *, origin: tuple[int,
 
 
 def part(at: ItemView, height: int, width: int) -> tuple[int, int, int, int] | None:
-    """top, left, height, width of what must be decoded of a stored image of that size; None for all of it."""
+    """Return (top, left, height, width) of the part of a stored image that the view needs. None for all of it."""
     if not inside(at.view, height, width):
-        return None  # what lies beyond is a mirror image of something
+        return None  # pixels beyond the border are mirrored
     return needed(at.view, axis_aligned_steps(at.view, height, width), height, width)
 
 
@@ -128,10 +140,9 @@ def _warp(array: Pixels, view: View, out: Pixels) -> None:
 
 
 def _places(view: View) -> tuple[Pixels, Pixels] | None:
-    """Where each output pixel lies, as cv2.remap takes it: whole px, and 1/32 px of both axes in one number.
+    """Return the coordinates of each output pixel for cv2.remap: whole px, and 1/32 px of both axes in one number.
 
-    None for a view that turns, or that shows what is far outside. On bytes OpenCV 5 is three times as fast with these
-    as with the matrix; on floats it is not.
+    On bytes, OpenCV 5 is faster with coordinates than with the matrix. None for a view that turns or is far outside.
     """
     a, b, c, d, e, f = view.matrix
     if b != 0 or d != 0:
@@ -149,7 +160,7 @@ def _places(view: View) -> tuple[Pixels, Pixels] | None:
 
 
 def _turned_back(quarters: int, size: tuple[int, int]) -> View:
-    """The view that undoes quarter turns whose result has that size."""
+    """Return the view that reverts quarter turns. size: (height, width) of their result."""
     height, width = size
     back = rotated(-90 * quarters, 1, 1)
     x, y = (width - 1) / 2, (height - 1) / 2
@@ -166,6 +177,6 @@ def _inverse(view: View) -> View:
 
 
 def _done(out: Pixels, result: Any) -> None:
-    """OpenCV fills `dst` where it can; where it made other memory, its content is copied."""
+    """Copy the result to `out` if OpenCV did not write to it."""
     if result is not out:
         np.copyto(out, result.reshape(out.shape))

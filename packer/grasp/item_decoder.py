@@ -1,4 +1,4 @@
-"""Item decoder: decodes the training items of grasp networks from a pack's records, one by one or as a batch."""
+"""Item decoder: decodes the training items of grasp networks from the records of a pack."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from packer.codecs.base import StoredImage
-from packer.datasets.batch_decoder import Take
+from packer.datasets.batch_decoder import BatchDecoder, CollateFields, Take
 from packer.errors import BadInput
 from packer.formats.base import Record
 from packer.geometry import View, resized_crop
@@ -31,10 +31,16 @@ Floats = npt.NDArray[np.float32]
 
 
 class GraspItem(NamedTuple):
-    """A sample that is about to be drawn: its index in the pack, record, images as stored, labels and view.
+    """A sample before its images are decoded.
 
-    points, frame, source: as packer.grasp.source_label_rules.PlacedLabels. stored: source -> stored pixels of each
-    image, None where no pixel moved.
+    Args:
+        pack_index: Row of the pack.
+        record: The encoded fields.
+        images: The stored images by field.
+        points: See PlacedLabels.
+        frame: See PlacedLabels.
+        source: See PlacedLabels.
+        stored: For each image the view from source pixels to stored pixels. None for equal pixels.
     """
 
     pack_index: int
@@ -47,13 +53,19 @@ class GraspItem(NamedTuple):
 
 
 class ItemDecoder:
-    """Makes items of one size from the records of an open pack; may be used by many threads."""
+    """Makes items of one size from the records of an open pack. Thread-safe."""
 
     def __init__(
         self, sample_decoder: SampleDecoder, size: int, *, rule: LabelRule, means: npt.NDArray[np.float64]
     ) -> None:
-        """rule: of the labels. means: (samples of the pack, 4), the depth's mean per quarter turn, NaN where it is not
-        known yet; is filled.
+        """Create a decoder.
+
+        Args:
+            sample_decoder: Decodes values of the pack.
+            size: Side of the output in px.
+            rule: Places the labels.
+            means: Mean of the depth per sample of the pack and quarter turn, float64 (N, 4). NaN for unknown means,
+                which the decoder writes into the array.
         """
         self.sample_decoder = sample_decoder
         self._size = size
@@ -62,18 +74,20 @@ class ItemDecoder:
         index, schema = sample_decoder.pack.index, sample_decoder.pack.schema
         self._matrices = index.column("matrix") if "matrix" in schema else None
         self._sizes = index.column("source_size") if "source_size" in schema else None
-        # of a set whose images all have the same number of grasps
+        # labels are a column if all images have the same number of grasps
         self._columns = {name: index.column(name) for name in (rule.field, OWNER_FIELD) if _is_column(schema, name)}
 
-    @property
-    def names(self) -> list[str]:
-        """The fields of the record that `item` wants."""
-        return self.sample_decoder.stored
-
     def item(self, index: int, record: Record, label: int | None = None) -> GraspItem:
-        """The item of a record, with the labels of that label file alone, None for all of them.
+        """Return the item of a record.
 
-        Raises CorruptRecord, BadInput for an image whose size the rule cannot take.
+        Args:
+            index: Row of the pack.
+            record: The encoded fields in `sample_decoder.stored`.
+            label: Number of a label file. None for all labels of the image.
+
+        Raises:
+            CorruptRecord: The record is damaged.
+            BadInput: The rule does not allow the size of the image.
         """
         sample_decoder = self.sample_decoder
         images = {name: sample_decoder.stored_image(index, name, record[name]) for name in sample_decoder.images}
@@ -95,7 +109,7 @@ class ItemDecoder:
         return self.sample_decoder.as_stored(index, self.sample_decoder.schema[name], record[name])
 
     def _stored(self, index: int, first: tuple[int, ...], shape: tuple[int, ...]) -> View | None:
-        """Source -> stored pixels of an image of that shape; the matrix is that of the first image."""
+        """Return the view from source to stored pixels of an image. The stored matrix is that of the first image."""
         view = None
         if self._matrices is not None:
             view = View(tuple(self._matrices[index].ravel().tolist()), (first[0], first[1]))
@@ -105,17 +119,17 @@ class ItemDecoder:
         return other if view is None else view.then(other)
 
     def rgb(self, item: GraspItem, rot: float, zoom: float, out: Bytes) -> None:
-        """Fill uint8 (S, S, 3) with the image, RGB."""
+        """Write the image to `out`, uint8 (S, S, 3), RGB."""
         shown = image_warp.item_view(item.source, item.stored[RGB], rot, zoom, (self._size, self._size))
         array, origin = self._part(item, RGB, shown)
         image_warp.warp(array, shown, out, origin=origin)
 
     def depth(self, item: GraspItem, rot: float, zoom: float, out: Floats) -> None:
-        """Fill float32 (S, S) with the depth in m, less the mean of the unzoomed window, clipped to -1 ... 1."""
+        """Write the depth to `out`, float32 (S, S): m minus the mean of the unzoomed window, clipped to -1 ... 1."""
         shown = image_warp.item_view(item.source, item.stored[DEPTH], rot, zoom, (self._size, self._size))
         mean = self._means[item.pack_index, shown.quarters] if _is_exact(shown) else np.nan
         if np.isnan(mean):
-            array, origin = self._whole(item, DEPTH), (0, 0)
+            array, origin = self._part(item, DEPTH, None)
             mean = self._mean(item, array, rot)
             if _is_exact(shown):
                 self._means[item.pack_index, shown.quarters] = mean
@@ -126,57 +140,45 @@ class ItemDecoder:
         np.clip(out, -1, 1, out=out)
 
     def _mean(self, item: GraspItem, array: Floats, rot: float) -> float:
-        """Mean of the rotated window, before the zoom."""
+        """Return the mean of the rotated window before the zoom."""
         height, width = item.source.window[2:]
         shown = image_warp.item_view(item.source, item.stored[DEPTH], rot, 1.0, (height, width))
         if height == width and item.source == image_warp.whole(height, width) and _is_exact(shown):
-            return cv2.mean(array)[0]  # every turn shows all of it
+            return cv2.mean(array)[0]  # every turn shows the complete image
         seen = np.empty((height, width), np.float32)
         image_warp.warp(array, shown, seen)
         return cv2.mean(seen)[0]
 
-    def _part(self, item: GraspItem, name: str, shown: ItemView) -> tuple[Any, tuple[int, int]]:
-        """The part of a stored image that the view shows, and its first row and column; valid with the record."""
-        shape = item.images[name].shape
-        box = image_warp.part(shown, shape[0], shape[1])
-        if box is None or box[2:] == shape[:2]:
-            return self._whole(item, name), (0, 0)
-        top, left, height, width = box
-        stored = self._in_place(item, name)
-        if stored is not None:
-            return _as_kind(name, stored[top : top + height, left : left + width]), (top, left)
-        cut = View((1.0, 0.0, float(-left), 0.0, 1.0, float(-top)), (height, width), antialias=False)
-        return _as_kind(name, self._decoded(item, name, cut)), (top, left)
+    def _part(self, item: GraspItem, name: str, shown: ItemView | None) -> tuple[Any, tuple[int, int]]:
+        """Return the part of a stored image that a view shows, or all of it, and the first row and column of the part.
 
-    def _whole(self, item: GraspItem, name: str) -> Any:
-        stored = self._in_place(item, name)
-        return _as_kind(name, stored if stored is not None else self._decoded(item, name, None))
-
-    def _in_place(self, item: GraspItem, name: str) -> Any:
-        """A raw image where the record holds it, not copied: it is read once, by the warp. None for other codecs."""
-        return self.sample_decoder.in_place(self.sample_decoder.schema[name], item.record[name])
-
-    def _decoded(self, item: GraspItem, name: str, view: View | None) -> Any:
-        field = self.sample_decoder.schema[name]
-        return self.sample_decoder.as_stored(
-            item.pack_index, field, item.record[name], view=view, stored=item.images[name]
-        )
+        A raw image is not copied. It is valid as long as the record.
+        """
+        decoder, stored = self.sample_decoder, item.images[name]
+        field, value = decoder.schema[name], item.record[name]
+        all_of_it = (0, 0, *stored.shape[:2])
+        top, left, height, width = (image_warp.part(shown, *stored.shape[:2]) if shown else None) or all_of_it
+        found: Any = decoder.in_place(field, value)
+        if found is not None:
+            found = found[top : top + height, left : left + width]
+        else:
+            view = View((1.0, 0.0, float(-left), 0.0, 1.0, float(-top)), (height, width), antialias=False)
+            is_part = (height, width) != stored.shape[:2]
+            found = decoder.as_stored(item.pack_index, field, value, view=view if is_part else None, stored=stored)
+        if name == DEPTH and found.dtype == np.float16:
+            nothing: Any = 0.0
+            found = cv2.subtract(found, nothing, dtype=cv2.CV_32F)  # exact, and faster than NumPy's astype
+        elif name == DEPTH:
+            found = found.astype(np.float32, copy=False)
+        return found, (top, left)
 
 
 def _is_column(schema: Schema, name: str) -> bool:
     return name in schema and schema[name].is_column
 
 
-def _as_kind(name: str, found: Any) -> Any:
-    """Depth as float32."""
-    if name == DEPTH and found.dtype == np.float16:
-        nothing: Any = 0.0
-        return cv2.subtract(found, nothing, dtype=cv2.CV_32F)  # exact, and four times as fast as NumPy's astype
-    return found if name == RGB else found.astype(np.float32, copy=False)
-
-
 def _is_exact(shown: ItemView) -> bool:
-    """Whether the image is rotated by multiples of 90 degrees only."""
+    """Check if a view rotates only by multiples of 90 degrees."""
     _, b, _, d, *_ = shown.view.matrix
     return b == d == 0
 
@@ -190,7 +192,15 @@ _pixels = ThreadScratch()  # each thread has its own
 
 @dataclass(frozen=True)
 class ItemForm:
-    """Form of the items: size in px, the images in x, and whether RGB stays uint8. widest: see targets.draw."""
+    """Form of the items.
+
+    Args:
+        size: Side of the output in px.
+        widest: The opening in px at which the width map is 1.
+        depth: True if x contains the depth.
+        rgb: True if x contains the image.
+        as_bytes: True for an image in uint8.
+    """
 
     size: int
     widest: float
@@ -200,20 +210,17 @@ class ItemForm:
 
     @property
     def bytes(self) -> bool:
-        """Whether the image stays uint8."""
+        """True if x contains an image in uint8."""
         return self.rgb and self.as_bytes
 
     @property
     def floats(self) -> int:
-        """Planes of float32 in x."""
+        """Number of float32 planes in x."""
         return int(self.depth) + 3 * int(self.rgb and not self.as_bytes)
 
 
-class GraspBatchDecoder:
-    """The items at `indices`, in that order."""
-
-    only_copies = False
-    at_once = 8
+class GraspBatchDecoder(BatchDecoder):
+    """A batch of items."""
 
     def __init__(
         self,
@@ -225,13 +232,21 @@ class GraspBatchDecoder:
         form: ItemForm,
         take: Take,
         labels: Sequence[int | None] | None = None,
+        collate: CollateFields = dict,
     ) -> None:
-        """indices: in the pack; dataset_indices: of the same samples in the data set. augmentations: (turn, zoom).
+        """Create a batch.
 
-        labels: the label file of each item, None for all of its image.
+        Args:
+            item_decoder: Decodes items of the pack.
+            indices: Rows of the pack, int64.
+            dataset_indices: Indices of the same items in the dataset, int64.
+            augmentations: (turn in radians, zoom) of each item.
+            form: The form of the items.
+            take: Returns the memory of the batch.
+            labels: The label file of each item. None for all labels of the image.
+            collate: A function of the dict of batched fields that returns the batch.
         """
-        self.indices = indices
-        self.given_up = False
+        super().__init__(indices, collate)
         self._item_decoder = item_decoder
         self._dataset_indices = dataset_indices
         self._rot, self._zoom = np.asarray(augmentations, np.float64).reshape(-1, 2).T
@@ -243,11 +258,11 @@ class GraspBatchDecoder:
         self._bytes, self._byte_arrays = _taken(take, (count, size, size, 3 if form.bytes else 0), np.uint8)
 
     def fill(self, start: int, stop: int) -> None:
-        """Make the items at these positions; other threads may fill other slices at the same time."""
+        """Make the items at these positions."""
         chosen = self.indices[start:stop].tolist()
         rots, zooms = self._rot[start:stop], self._zoom[start:stop]
         item_decoder = self._item_decoder
-        with item_decoder.sample_decoder.pack.records(chosen, item_decoder.names) as records:
+        with item_decoder.sample_decoder.pack.records(chosen, item_decoder.sample_decoder.stored) as records:
             labels = self._labels[start:stop]
             items = [item_decoder.item(*each) for each in zip(chosen, records, labels, strict=True)]
             owner = np.repeat(np.arange(len(items)), [len(item.points) for item in items])
@@ -267,7 +282,7 @@ class GraspBatchDecoder:
                     normalized(pixels, self._float_arrays[at, -3:])
 
     def fields(self) -> dict[str, Any]:
-        """NAMES -> x, the four maps, and the numbers of the batch."""
+        """Return x, the four maps, and the numbers of the batch, by NAMES."""
         x: Any = self._floats
         if self._form.bytes:
             x = (self._bytes.movedim(-1, 1), *((self._floats,) if self._form.floats else ()))
@@ -277,7 +292,7 @@ class GraspBatchDecoder:
 
 
 def normalized(pixels: npt.NDArray[np.uint8], out: npt.NDArray[np.float32]) -> None:
-    """Fill float32 (3, S, S) with uint8 (S, S, 3) / 255, less the mean of all of it."""
+    """Write uint8 (S, S, 3) / 255 minus its mean to `out`, float32 (3, S, S)."""
     mean = sum(cv2.mean(pixels)[:3]) / (3 * 255)
     for plane, made in zip(cv2.split(pixels), out, strict=True):
         cv2.addWeighted(plane, 1 / 255, plane, 0, -mean, dst=made, dtype=cv2.CV_32F)
@@ -290,14 +305,14 @@ def _taken(take: Take, shape: tuple[int, ...], dtype: Any = np.float32) -> tuple
     return tensor.view(kind).view(shape), memory.view(dtype).reshape(shape)
 
 
-# ---- the network's input of images that travelled as bytes
-
-
 def as_input(x: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor:
-    """float32 (N, C, S, S), depth first, of what `GraspDataset(..., pixels="uint8")` gives as x, on the same device.
+    """Convert x of `GraspDataset(..., pixels="uint8")` to the input of the network, on the same device.
 
-    x: uint8 (N, 3, S, S), and after it the depth, float32 (N, 1, S, S), where there is any. A finished float32 x is
-    returned as it is.
+    Args:
+        x: uint8 (N, 3, S, S), and the depth, float32 (N, 1, S, S), if there is one. A tensor is returned unchanged.
+
+    Returns:
+        float32 (N, C, S, S), depth first.
     """
     if isinstance(x, torch.Tensor):
         return x

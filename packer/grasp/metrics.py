@@ -1,8 +1,8 @@
 """Metrics: the best grasp of a network's maps, and whether it is correct.
 
-A grasp is correct where it overlaps one of the true rectangles by more than 25 % (intersection over union of the filled
-rectangles, in whole pixels) and its angle is within 30 degrees of that one's: the rule of Jiang, Moseson and Saxena
-(ICRA 2011) as GG-CNN computes it.
+A grasp is correct if it matches a true rectangle. Two rectangles match if their intersection over union is more than
+0.25 and their angles differ by at most 30 degrees. Source: Jiang, Moseson and Saxena, ICRA 2011. The intersection over
+union is that of the filled rectangles in whole pixels, as in GG-CNN.
 """
 
 from typing import Any
@@ -21,20 +21,23 @@ Points = npt.NDArray[Any]  # (N, 4, 2) corners, row and column
 
 
 def angle(points: Points) -> npt.NDArray[np.float64]:
-    """Angle of the opening, radians in [-pi/2, pi/2), counter-clockwise as seen; (N,)."""
+    """Return the angle of the opening (N,), radians in [-pi/2, pi/2), counter-clockwise in the displayed image."""
     along = points[..., 1, :] - points[..., 0, :]
     return np.asarray((np.arctan2(-along[..., 0], along[..., 1]) + np.pi / 2) % np.pi - np.pi / 2)
 
 
 def angle_difference(one: Any, other: Any) -> Any:
-    """How far two opening axes are turned from each other, radians in [0, pi/2]; a half turn is none."""
+    """Return the angle between two opening axes, radians in [0, pi/2]. A half turn gives the same axis."""
     return np.abs((one - other + np.pi / 2) % np.pi - np.pi / 2)
 
 
 def iou(one: Points, other: Points, *, most_turned: float = MOST_TURNED) -> float:
-    """Intersection over union of two rectangles (4, 2); 0 where their angles differ by more.
+    """Return the intersection over union of two rectangles, without pixels above or left of the image.
 
-    What lies above or left of the image does not count, as in the reference.
+    Args:
+        one: Corners (4, 2), row and column, in px.
+        other: Corners of the other rectangle.
+        most_turned: Largest angle between the two in radians. The result for a larger angle is 0.
     """
     if angle_difference(angle(one), angle(other)) > most_turned:
         return 0.0
@@ -51,7 +54,7 @@ def iou(one: Points, other: Points, *, most_turned: float = MOST_TURNED) -> floa
 
 
 def is_correct_grasp(grasp: Points, truths: Points) -> bool:
-    """Whether a rectangle (4, 2) matches one of the true rectangles (N, 4, 2), all in px, row and column."""
+    """Check if a rectangle (4, 2) matches one of the true rectangles (N, 4, 2), row and column in px."""
     return any(iou(grasp, truth) > LEAST_IOU for truth in truths)
 
 
@@ -62,9 +65,17 @@ _OPENING_PX = 150.0
 
 
 def best_grasp(quality: Any, cos: Any, sin: Any, width: Any, *, widest: float = _OPENING_PX) -> npt.NDArray[np.float64]:
-    """Corners (4, 2), row and column, of the rectangle at the greatest quality; its jaw is half of its opening.
+    """Return the rectangle at the largest quality. Its jaw is half of its opening.
 
-    quality, cos, sin, width: arrays or CPU tensors of S x S values. widest: the opening in px where width is 1.
+    Args:
+        quality: Array or CPU tensor of S x S values.
+        cos: cos of twice the angle.
+        sin: sin of twice the angle.
+        width: Opening as a share of `widest`.
+        widest: The opening in px at which the width is 1.
+
+    Returns:
+        float64 (4, 2): row and column of the corners in px.
     """
     maps = [np.asarray(each, np.float32).squeeze() for each in (quality, cos, sin, width)]
     smooth = [cv2.GaussianBlur(each, (0, 0), sigma) for each, sigma in zip(maps, _SMOOTHING_PX, strict=True)]

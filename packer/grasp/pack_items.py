@@ -1,14 +1,14 @@
-"""Pack items: the training items of a pack, before any split: its samples, or each label file of its samples.
+"""Pack items: the training items of a pack before a split: its samples, or the label files of its samples.
 
-A set with several label files per image (Grasp-Anything) has the names of these files in `label_keys` of every sample.
-`grasp_labels` contains the row of the label file that each grasp came from. Values are read when they are needed: the
-list of all label files reads `label_keys` of every sample, items by name read only the samples that are named.
+Grasp-Anything has several label files per image. The field `label_keys` contains the names of the label files of a
+sample. The field `grasp_labels` contains the row in `label_keys` for each grasp. The list of all label files reads
+`label_keys` of every sample. Items by name read only the named samples.
 """
 
 import re
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,43 +21,42 @@ from packer.pack.reader import Pack
 
 Indices = npt.NDArray[np.int64]
 ItemUnit = Literal["image", "label"]
-ITEM_UNITS: tuple[ItemUnit, ...] = get_args(ItemUnit)
 
 NAMES_FIELD, OWNER_FIELD = "label_keys", "grasp_labels"
 _CHUNK = 4096
 _LISTED = 3
-_SEVERAL_LABELS = "grasp-anything"  # the kind of source whose images have any number of label files
+_SEVERAL_LABELS = "grasp-anything"  # the source whose images have any number of label files
 _NUMBERS = re.compile(r"_[0-9]+")
-_FORK_LEVELS = 5  # of folders above an image of OCID's
+_FORK_LEVELS = 5  # folders above an image of OCID
 _FORK_LABEL = re.compile(r"_[0-9]")
 _CORNELL_PREFIX = "pcd"  # before the number of a scene in the names of files
 
 
 class ItemList(NamedTuple):
-    """Items in their order. samples: index of each in the pack. labels: row in label_keys, None for images."""
+    """Items in order. samples: rows of the pack. labels: rows in label_keys, None if items are images."""
 
     samples: Indices
     labels: Indices | None
 
     def at(self, positions: npt.NDArray[Any]) -> "ItemList":
-        """The items at these positions, or where a mask says so."""
+        """Return the items at these positions, or those of a boolean mask."""
         return ItemList(self.samples[positions], None if self.labels is None else self.labels[positions])
 
 
 def has_label_items(manifest: Manifest, where: object, unit: ItemUnit, exact: Exact | None = None) -> bool:
-    """Whether an item is one label file of several; raises InvalidRequest where the pack cannot have such items."""
+    """Check if items are label files. Raises InvalidRequest if the pack does not have the fields for it."""
     if kind_of(manifest) != _SEVERAL_LABELS:
         return False
     if unit == "image":
         if exact is not None:
             raise InvalidRequest(
-                f'{where}: exact="fork", items="image": an item of the fork is a label file; say items="label"'
+                f'{where}: exact="fork", items="image": an item of the fork is a label file; give items="label"'
             )
         return False
     for name in (NAMES_FIELD, OWNER_FIELD):
         if name not in manifest.schema:
             raise InvalidRequest(
-                f'{where}: items="label" reads the field {name!r}, which is not packed; pack it with {NAMES_FIELD} '
+                f'{where}: items="label" reads the field {name!r}, which is not packed; pack again with {NAMES_FIELD} '
                 f"and {OWNER_FIELD}"
             )
     return True
@@ -67,23 +66,29 @@ class PackItems:
     """The items of an open pack."""
 
     def __init__(self, pack: Pack, unit: ItemUnit = "image", exact: Exact | None = None) -> None:
-        """unit: whether an item is an image with all its grasps, or one label file. exact: those of the fork alone.
+        """Create the items of a pack.
 
-        Raises as has_label_items.
+        Args:
+            pack: The open pack.
+            unit: "image" for items with all grasps of an image, "label" for one item per label file.
+            exact: "fork" for the items of the loaders in andvg3/Grasp-Anything only.
+
+        Raises:
+            InvalidRequest: The pack does not have the fields for these items.
         """
         self.pack = pack
         self._kind = kind_of(pack.manifest)
         self._exact = exact
         self._has_labels = has_label_items(pack.manifest, pack.folder, unit, exact)
-        self._leaves_out = exact is not None and self._kind == "ocid-grasp"
+        self._has_other_levels = exact is not None and self._kind == "ocid-grasp"
         if self._has_labels:
             self._codec = codecs.make(pack.schema[NAMES_FIELD])
 
     def every(self) -> ItemList:
-        """All items in the order of the pack."""
+        """Return all items in the order of the pack."""
         count = len(self.pack)
         if not self._has_labels:
-            if not self._leaves_out:
+            if not self._has_other_levels:
                 return ItemList(np.arange(count), None)
             keys = (self.pack.index.key(index) for index in range(count))
             return ItemList(np.flatnonzero([key.count("/") == _FORK_LEVELS for key in keys]).astype(np.int64), None)
@@ -94,39 +99,44 @@ class PackItems:
             labels.extend(rows)
         return ItemList(np.array(samples, np.int64), np.array(labels, np.int64))
 
-    def named(self, names: Sequence[str], *, may_lack: bool = False) -> ItemList:
-        """The items of these names, in their order: keys, or names of label files without their suffix.
+    def named(self, names: Sequence[str], *, skip_missing: bool = False) -> ItemList:
+        """Return the items with these names, in the order of the names.
 
-        may_lack: names of nothing are passed over. Raises UnknownKey, naming them.
+        Args:
+            names: Keys, or names of label files without their suffix.
+            skip_missing: True to skip names without an item.
+
+        Raises:
+            UnknownKey: Names have no item.
         """
         found: list[tuple[int, int]] = []
-        lacking = []
+        missing = []
         for name in names:
             item = self.find(name)
             if item is None:
-                lacking.append(name)
+                missing.append(name)
             else:
                 found.append(item)
-        if lacking and not may_lack:
-            shown = ", ".join(map(repr, lacking[:_LISTED])) + ", ..." * (len(lacking) > _LISTED)
+        if missing and not skip_missing:
+            shown = ", ".join(map(repr, missing[:_LISTED])) + ", ..." * (len(missing) > _LISTED)
             what = "sample with key" if not self._has_labels else "label file of name"
-            more = f" (and {len(lacking) - 1} more: {shown})" if len(lacking) > 1 else ""
-            raise UnknownKey(f"no {what} {lacking[0]!r}{more}{self._hint(lacking[0])}")
+            more = f" (and {len(missing) - 1} more: {shown})" if len(missing) > 1 else ""
+            raise UnknownKey(f"no {what} {missing[0]!r}{more}{self._hint(missing[0])}")
         pairs = np.asarray(found, np.int64).reshape(-1, 2)
         return ItemList(pairs[:, 0].copy(), pairs[:, 1].copy() if self._has_labels else None)
 
     def name(self, sample: int, label: int | None) -> str:
-        """The name of an item."""
+        """Return the name of an item."""
         if label is None:
             return self.pack.index.key(sample)
         [(_, names)] = self._label_names([sample])
         return names[label]
 
     def find(self, name: str) -> tuple[int, int] | None:
-        """The sample and the label file of a name, 0 where an item is an image; None where there is no such item."""
+        """Return the row and the label file (0 if items are images) of a name. None for an unknown name."""
         if not self._has_labels:
             index = self.pack.index.find(name.removeprefix(_CORNELL_PREFIX) if self._kind == "cornell" else name)
-            if index is None or (self._leaves_out and name.count("/") != _FORK_LEVELS):
+            if index is None or (self._has_other_levels and name.count("/") != _FORK_LEVELS):
                 return None
             return index, 0
         key = name
@@ -142,21 +152,21 @@ class PackItems:
         return None
 
     def _hint(self, name: str) -> str:
-        """What a name may be that is none here."""
+        """Return what to do about an unknown name."""
         is_of_labels = self._kind == _SEVERAL_LABELS and not self._has_labels
         if is_of_labels and self.pack.index.find(name.rpartition("_")[0]) is not None:
-            return '; it names a label file: say items="label"'
+            return '; it names a label file: give items="label"'
         return "; packer info --keys lists the keys"
 
     def _labels_of(self, index: int, names: Sequence[str]) -> list[int]:
-        """The rows of a sample's label files that are items."""
+        """Return the rows of a sample's label files that are items."""
         if self._exact is None:
             return list(range(len(names)))
         key = self.pack.index.key(index)
         return [row for row, name in enumerate(names) if _FORK_LABEL.fullmatch(name.removeprefix(key))]
 
     def _label_names(self, indices: Sequence[int]) -> Iterable[tuple[int, list[str]]]:
-        """The names of the label files of each sample; raises CorruptRecord."""
+        """Yield the row and the names of the label files of each sample. Raises CorruptRecord."""
         for start in range(0, len(indices), _CHUNK):
             chunk = indices[start : start + _CHUNK]
             with self.pack.records(chunk, [NAMES_FIELD]) as records:

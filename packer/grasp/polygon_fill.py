@@ -1,14 +1,14 @@
-"""Polygon fill: the pixels in convex polygons of four corners, exactly as skimage.draw.polygon has them.
+"""Polygon fill: the pixels in convex polygons of four corners, equal to those of skimage.draw.polygon.
 
 The rule, with the corners shifted by a pixel (x = column, y = row): a corner within 1e-12 on both axes is in. An edge
 from (x1, y1) to (x0, y0) meets the pixel's row at t = (x0 y1 - x1 y0) / (y1 - y0). It counts to the right where
 (y0 > 0) != (y1 > 0) and t > 0, to the left where (y0 < 0) != (y1 < 0) and t < 0. In, if one count is odd. Pixels are
 tried from the whole part of the least coordinate (at least 0) to the greatest, rounded up.
 
-Along a row t falls by one per pixel, and its error is some 1e-12: only at the whole number next to a crossing can its
-sign be in doubt. There the same expression is evaluated; all other pixels follow. So the work is one step per row of a
-polygon instead of one per pixel, for all polygons at once, and the result is the same to the bit. Two edges at most
-count on each side: the pixels of a convex polygon are one run per row.
+Along a row, t decreases by one per pixel, with an error of about 1e-12. So its sign is uncertain only at the whole
+number next to a crossing. This module evaluates the same expression there, and derives all other pixels. It needs one
+step per row of a polygon instead of one per pixel. At most two edges count on each side, because the pixels of a convex
+polygon are one run per row.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Runs(NamedTuple):
-    """Runs of pixels, polygon after polygon: its number, the row, first and last column. int64 (K,) each."""
+    """Runs of pixels in the order of the polygons. int64 (K,) each."""
 
     polygon: Ints
     row: Ints
@@ -33,9 +33,11 @@ class Runs(NamedTuple):
     last: Ints
 
     def pixels(self, width: int, area: Ints | int = 0) -> tuple[Ints, Ints]:
-        """Place of each pixel in a flat array of rows of that width, and its polygon.
+        """Return the position of each pixel in a flat array, and its polygon.
 
-        area: what to add to the places, one per run or for all.
+        Args:
+            width: Length of a row of the array.
+            area: Offset of the positions, one per run or one for all.
         """
         lengths = self.last - self.first + 1
         ends = np.cumsum(lengths)
@@ -45,9 +47,13 @@ class Runs(NamedTuple):
 
 
 def fill(y: Floats, x: Floats, height: int, width: int) -> Runs:
-    """The pixels of convex polygons in an image of that size; a pixel may be in two runs of one polygon.
+    """Return the pixels of convex polygons. A pixel may be in two runs of one polygon.
 
-    y, x: rows and columns of the corners, (4, N), in the order of the outline.
+    Args:
+        y: Rows of the corners (4, N), in the order of the outline.
+        x: Columns of the corners (4, N).
+        height: Height of the image in px.
+        width: Width of the image in px.
     """
     low = np.maximum(0, y.min(axis=0).astype(np.int64))
     high = np.minimum(height - 1, np.ceil(y.max(axis=0)).astype(np.int64))
@@ -63,12 +69,12 @@ def fill(y: Floats, x: Floats, height: int, width: int) -> Runs:
 
 
 def _columns(y: Floats, x: Floats, *, low: Ints, high: Ints, starts: Ints) -> tuple[Floats, Floats]:
-    """First and last column of every row from low to high of every polygon; first > last where there is none.
+    """Return the first and last column of every row, low to high, of every polygon. Empty rows have first > last.
 
-    starts: where the rows of each polygon begin in the result.
+    starts: position of the first row of each polygon in the result.
     """
     y0, x0, y1, x1 = y.ravel(), x.ravel(), y[_BEFORE, :].ravel(), x[_BEFORE, :].ravel()
-    # the rows that an edge meets, its ends included; whole numbers as floats
+    # the rows that an edge meets, including its ends; whole numbers as floats
     top = np.maximum(np.ceil(np.minimum(y0, y1)), np.tile(low, 4))
     counts = np.maximum(0, np.minimum(np.floor(np.maximum(y0, y1)), np.tile(high, 4)) - top + 1).astype(np.int64)
     ends = np.cumsum(counts)
@@ -77,7 +83,7 @@ def _columns(y: Floats, x: Floats, *, low: Ints, high: Ints, starts: Ints) -> tu
     place = (row + np.repeat(np.tile(starts - low, 4), counts)).astype(np.int64)
     y0 -= row
     y1 -= row
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # edges along the row, which count on no side
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # horizontal edges, which are not counted
         down = y1 - y0
         near = np.rint((x0 * y1 - x1 * y0) / down)
         t = ((x0 - near) * y1 - (x1 - near) * y0) / down
@@ -98,7 +104,7 @@ def _columns(y: Floats, x: Floats, *, low: Ints, high: Ints, starts: Ints) -> tu
 def _between(
     columns: Floats, place: Ints, sides: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]], *, count: int
 ) -> tuple[Floats, Floats]:
-    """The lesser and the greater column of the two edges that count on each row, one that falls and one that rises."""
+    """Return the smaller and the larger column of the falling and the rising edge in each row."""
     one, other = np.full((2, count), float(_NONE))
     for found, side in zip((one, other), sides, strict=True):
         which = np.flatnonzero(side)
@@ -107,7 +113,7 @@ def _between(
 
 
 def _with_corners(runs: Runs, y: Floats, x: Floats, *, height: int, width: int) -> Runs:
-    """The runs, and those of the single pixels that are corners, still polygon after polygon."""
+    """Add runs for the corners that are pixels, in the order of the polygons."""
     row, column = np.rint(y), np.rint(x)
     near = (np.abs(y - row) < _SAME_CORNER) & (np.abs(x - column) < _SAME_CORNER)
     near &= (row >= 0) & (row < height) & (column >= 0) & (column < width)

@@ -1,17 +1,17 @@
-"""Sample splits: which samples of a pack a grasp data set has, and in which order.
+"""Sample splits: the samples of a grasp dataset, and their order.
 
 | split                                  | samples                                                              |
 |----------------------------------------|----------------------------------------------------------------------|
-| SliceSplit(0.0, 0.9, rotate=0.1)       | the grasp networks' own: a cut of the list, rotated before           |
+| SliceSplit(0.0, 0.9, rotate=0.1)       | a slice of the rotated list, as in the networks' own loaders         |
 | SliceSplit(0.0, 0.9, of=NamedSplit(f)) | the same of another split                                            |
-| Fold(0, part="train")                  | four of five random folds of the images; part="val" is the fifth   |
-| Fold(0, by="object")                   | the same with all images of an object in one fold                  |
-| ListSplit("train.txt")                 | the samples whose keys the file lists, in its order                  |
-| NamedSplit("seen.obj")                 | those that a file names, text or a pickled list, in the pack's order |
-| "train"                                | what packer convert --split train=FILE named                         |
+| Fold(0, part="train")                  | four of five random folds of the images; part="val" is the fifth     |
+| Fold(0, by="object")                   | the same with all images of an object in one fold                    |
+| ListSplit("train.txt")                 | the samples whose keys are in the file, in its order                 |
+| NamedSplit("seen.obj")                 | the samples in a text or pickled list, in the pack's order           |
+| "train"                                | the split of packer convert --split train=FILE                       |
 
-Where items are label files (GraspDataset, items="label"), these are what is cut and named; folds keep those of one
-image together.
+If items are label files (GraspDataset, items="label"), splits contain label files. A fold contains all label files of
+an image, or none.
 """
 
 from abc import ABC, abstractmethod
@@ -44,18 +44,22 @@ class _OfPack(ABC):
 
     @abstractmethod
     def choose(self, items: PackItems) -> ItemList:
-        """The chosen items, in order."""
+        """Return the chosen items in order."""
 
     def indices(self, pack: Pack) -> Indices:
-        """Indices of the samples in the pack, in order; raises as `choose`."""
+        """Return the rows of the pack, int64, in order. Raises the errors of `choose`."""
         return self.choose(PackItems(pack)).samples
 
 
 @dataclass(frozen=True)
 class SliceSplit(_OfPack):
-    """Samples int(start n) to int(end n) of n, after the first int(rotate n) were moved to the end.
+    """The samples int(start * n) to int(end * n) of n, after the first int(rotate * n) were moved to the end.
 
-    of: the split whose samples these are; None for all.
+    Args:
+        start: Share of the samples before the slice, 0 to 1.
+        end: Share of the samples up to the end of the slice, 0 to 1.
+        rotate: Share of the samples to move to the end, 0 to 1.
+        of: The split to slice. None for all samples.
     """
 
     start: float = 0.0
@@ -73,7 +77,7 @@ class SliceSplit(_OfPack):
             raise WrongType(f'{self}: expected a split of packer.grasp, such as NamedSplit("seen.obj"), or None')
 
     def choose(self, items: PackItems) -> ItemList:
-        """The chosen items, in order; raises as the split that it is of."""
+        """Return the chosen items in order. Raises the errors of the inner split."""
         every = items.every() if self.of is None else self.of.choose(items)
         count = len(every.samples)
         rotated = np.roll(np.arange(count), -int(count * self.rotate))
@@ -82,9 +86,14 @@ class SliceSplit(_OfPack):
 
 @dataclass(frozen=True)
 class Fold(_OfPack):
-    """Fold `number` of `folds` as "val", the others as "train"; which sample is in which depends on the seed alone.
+    """A fold of a cross-validation: fold `number` of `folds` as "val", or the other folds as "train".
 
-    by: "image", or "object": all samples of an object are in one fold. Needs the pack's object_id.
+    Args:
+        number: Number of the fold, from 0.
+        folds: Number of folds, at least 2.
+        part: "train" or "val".
+        by: "image", or "object" for all samples of an object in one fold. "object" needs the field object_id.
+        seed: Seed of the random assignment of samples to folds.
     """
 
     number: int
@@ -100,7 +109,7 @@ class Fold(_OfPack):
             raise InvalidRequest(f"{self}: expected at least 2 folds, and their number from 0 to {self.folds - 1}")
 
     def choose(self, items: PackItems) -> ItemList:
-        """The chosen items, in the order of the pack; raises InvalidRequest where objects are not known."""
+        """Return the chosen items in the order of the pack. Raises InvalidRequest for unknown objects."""
         every = items.every()
         of_sample = np.arange(len(items.pack)) if self.by == "image" else _objects(items.pack)
         groups = np.unique(of_sample[every.samples], return_inverse=True)[1].reshape(-1)
@@ -113,12 +122,12 @@ class Fold(_OfPack):
 
 @dataclass(frozen=True)
 class ListSplit(_OfPack):
-    """The samples of a text file: a key a line; blank lines and lines that begin with # are skipped."""
+    """The samples of a text file with a key per line. Blank lines and lines that begin with # are ignored."""
 
     file: str | PathLike[str]
 
     def choose(self, items: PackItems) -> ItemList:
-        """The chosen items, in the file's order; raises UnknownKey, BadInput."""
+        """Return the chosen items in the order of the file. Raises UnknownKey and BadInput."""
         try:
             return items.named(_lines(read_file(path_or_url(self.file))))
         except UnknownKey as error:
@@ -127,11 +136,12 @@ class ListSplit(_OfPack):
 
 @dataclass(frozen=True)
 class NamedSplit(_OfPack):
-    """The samples that a file names, in the order of the pack: what lists of seen and unseen objects are.
+    """The samples in a file of names, in the order of the pack, such as a list of seen or unseen objects.
 
-    file: of lines as ListSplit's, or a pickled list of texts, as split/*/seen.obj of andvg3/Grasp-Anything, which is
-    read without unpickling. Of Cornell a name may begin with pcd. missing: what a name is that no sample has: "error",
-    or "skip": passed over, as there, where a part of the set was downloaded.
+    Args:
+        file: A text file as in ListSplit, or a pickled list of texts such as split/*/seen.obj of andvg3/Grasp-Anything,
+            which is read without unpickling. Names of Cornell may begin with pcd.
+        missing: "error" or "skip" for names without a sample. "skip" is for a partly downloaded set.
     """
 
     file: str | PathLike[str]
@@ -142,12 +152,12 @@ class NamedSplit(_OfPack):
             raise InvalidRequest(f"{self}: expected missing error or skip")
 
     def choose(self, items: PackItems) -> ItemList:
-        """The chosen items; raises UnknownKey, BadInput, and InvalidRequest where none of the names is there."""
+        """Return the chosen items. Raises UnknownKey, BadInput, and InvalidRequest if no name has a sample."""
         names = list(dict.fromkeys(_names(path_or_url(self.file))))
         try:
-            found = items.named(names, may_lack=self.missing == "skip")
+            found = items.named(names, skip_missing=self.missing == "skip")
         except UnknownKey as error:
-            raise UnknownKey(f'{self.file}: {error}, or pass over what is not there: missing="skip"') from error
+            raise UnknownKey(f'{self.file}: {error}, or skip these names: missing="skip"') from error
         if names and not len(found.samples):
             raise InvalidRequest(f"{self.file}: none of its {len(names)} names is there, such as {names[0]!r:.100}")
         keys = found.samples[None] if found.labels is None else np.stack([found.samples, found.labels])
@@ -159,36 +169,34 @@ SPLITS = (SliceSplit, Fold, ListSplit, NamedSplit)
 
 
 def _lines(data: bytes) -> list[str]:
-    """The keys of a text file."""
+    """Return the keys of a text file."""
     lines = data.decode("utf-8-sig", "surrogateescape").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
 def _names(path: Path) -> list[str]:
-    """The names in a text file, or in a pickled list; raises BadInput."""
+    """Return the names in a text file or a pickled list. Raises BadInput."""
     data = read_file(path)
     if not data.startswith(_PICKLE):
         return _lines(data)
     try:
         found = pickled.loads(data)
     except BadInput as error:
-        raise BadInput(f"{path}: {error}; write the names into a text file, one a line") from error
+        raise BadInput(f"{path}: {error}; write the names into a text file, one per line") from error
     if not isinstance(found, (list, tuple)) or not all(isinstance(name, str) for name in found):
-        raise BadInput(f"{path}: a pickle of {found!r:.60}, expected a list of names; write a text file, one a line")
+        raise BadInput(f"{path}: a pickle of {found!r:.60}, expected a list of names; write a text file, one per line")
     return list(found)
 
 
 def _objects(pack: Pack) -> Indices:
-    """The number of each sample's object, from 0 on in the order of their ids."""
+    """Return the number of each sample's object, from 0, in the order of the ids."""
     if "object_id" not in pack.schema:
-        raise InvalidRequest(
-            f"{pack.folder}: no field object_id, so that no split by object; pack Cornell with its z.txt"
-        )
+        raise InvalidRequest(f"{pack.folder}: no field object_id for a split by object; pack Cornell with its z.txt")
     if pack.schema["object_id"].is_column:
         ids = np.asarray(pack.index.column("object_id"))
         if unknown := int((ids < 0).sum()):
             raise InvalidRequest(
-                f"{pack.folder}: {unknown} samples have no object (not in z.txt), so that no split by object"
+                f"{pack.folder}: {unknown} samples have no object, because they are not in z.txt; give by='image'"
             )
     else:
         ids = np.asarray(_texts(pack, "object_id"))

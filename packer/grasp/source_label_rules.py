@@ -1,4 +1,4 @@
-"""Source label rules: how the labels of each source become the rectangles of an item, and the part that it shows.
+"""Source label rules: how each source's labels become the rectangles of an item, and which part the item shows.
 
 | source                                 | labels                                  | the item shows             |
 |----------------------------------------|-----------------------------------------|----------------------------|
@@ -9,14 +9,14 @@
 | any other, with rows of five numbers   | as jacquard                             | as jacquard                |
 | any other, with corners                | as cornell                              | as cornell                 |
 
-A pack of a pack keeps the source of the first. The rules of the loaders of andvg3/Grasp-Anything, a fork of GR-ConvNet
-(d7755f4, utils/data), have sizes of images in their code, which are `bounds` and `side` here: the same items where
-images have these sizes, others where they do not.
+A pack of a pack keeps the source of the first. The loaders of andvg3/Grasp-Anything, a fork of GR-ConvNet (d7755f4,
+utils/data), have sizes of images in their code. These sizes are `bounds` and `side` here. For images of other sizes
+their items differ.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +30,16 @@ from packer.schema import Schema
 ROWS, CORNERS = "grasp_rows", "grasps"
 
 Exact = Literal["fork"]
-EXACT: tuple[Exact, ...] = get_args(Exact)
 
 
 class PlacedLabels(NamedTuple):
-    """points: targets.Points in px of the source (a window) or of the output (the whole image)."""
+    """Labels of an item.
+
+    Args:
+        points: Corners, row and column, in px of the source (a window) or of the output (the complete image).
+        frame: The window of the output.
+        source: The part of the image that the item shows.
+    """
 
     points: targets.Floats
     frame: targets.Frame
@@ -43,10 +48,11 @@ class PlacedLabels(NamedTuple):
 
 @dataclass(frozen=True)
 class WholeImage:
-    """Rows, scaled to the output, which shows the whole image.
+    """Rows of numbers, scaled to an output that shows the complete image.
 
-    columns: of a row, where x, y, theta in degrees, opening and jaw stand. side: px of a side of the image that the
-    labels are in; None for those that it has, which are to be as many both ways.
+    Args:
+        columns: The columns of x, y, theta in degrees, opening and jaw.
+        side: Side in px of the image that the labels are for. None for the side of the stored image, a square.
     """
 
     columns: tuple[int, int, int, int, int]
@@ -54,7 +60,7 @@ class WholeImage:
     field: ClassVar[str] = ROWS
 
     def place(self, rows: npt.NDArray[Any], height: int, width: int, size: int) -> PlacedLabels:
-        """The labels of an image of that size for an output of that one; raises BadInput for one of other sides."""
+        """Return the labels of an image of height x width for an output of size x size. Raises BadInput."""
         if self.side is None and height != width:
             raise BadInput(f"{width}x{height} px; expected a square, as the images of this set are")
         points = targets.of_rows(rows[:, self.columns], size / (self.side or height))
@@ -63,23 +69,24 @@ class WholeImage:
 
 @dataclass(frozen=True)
 class AroundGrasps:
-    """Corners, and a window of the output's size about their mean.
+    """Corners, and a window of the size of the output around their mean.
 
-    bounds: height and width in px that the window is kept within; None for those of the image.
+    Args:
+        bounds: Height and width in px that contain the window. None for those of the image.
     """
 
     bounds: tuple[int, int] | None = None
     field: ClassVar[str] = CORNERS
 
     def place(self, corners: npt.NDArray[Any], height: int, width: int, size: int) -> PlacedLabels:
-        """As WholeImage.place; raises BadInput where the bounds leave nothing of the image."""
+        """Return the labels, see WholeImage.place. Raises BadInput if the window is outside the image."""
         points = targets.of_corners(corners)
         frame = targets.around_grasps(points, height, width, size, bounds=self.bounds)
         source = image_warp.around_grasps(frame, height, width, bounds=self.bounds)
         if min(source.window[2:]) <= 0:
             raise BadInput(
-                f"{width}x{height} px; the window of {size} px within {self.bounds} px (height, width) shows nothing "
-                'of it, and the fork stops; leave exact="fork" out'
+                f"{width}x{height} px; the window of {size} px within {self.bounds} px (height, width) is outside it, "
+                'and the fork stops; leave exact="fork" out'
             )
         return PlacedLabels(points, frame, source)
 
@@ -105,12 +112,12 @@ FORK_RULES: Mapping[str, LabelRule] = {
 
 
 def kind_of(manifest: Manifest) -> str:
-    """The kind of the source that the samples come from."""
+    """Return the kind of the source of the samples."""
     return str(manifest.source.get("kind"))
 
 
 def rule_of(manifest: Manifest, where: object, *, exact: Exact | None = None) -> LabelRule:
-    """The rule of a pack; raises InvalidRequest where it has no labels, or the fork no loader for it."""
+    """Return the rule of a pack. Raises InvalidRequest for a pack without labels, or without a loader in the fork."""
     schema = manifest.schema
     if exact is None:
         found = RULES.get(kind_of(manifest))
@@ -139,6 +146,6 @@ def _by_fields(schema: Schema, where: object) -> LabelRule:
 
 
 def of_label(values: npt.NDArray[Any], owner: npt.NDArray[Any], label: int) -> npt.NDArray[Any]:
-    """The rows that belong to one label file."""
+    """Return the rows of one label file."""
     kept: npt.NDArray[Any] = values[np.asarray(owner) == label]
     return kept

@@ -1,9 +1,9 @@
-"""Targets: the grasp rectangles of training items, and the maps that networks learn, exactly as GG-CNN has them.
+"""Targets: the grasp rectangles of training items, and the maps that networks learn, equal to those of GG-CNN.
 
-Rectangles are (row, column) corners here, (N, 4, 2). Every step cuts to whole pixels, towards zero, and the steps stand
-in the reference's order (dougsm/ggcnn, utils/dataset_processing/grasp.py): other roundings give other maps. Many
-samples are done at once: `owner` says which of them each rectangle belongs to. The maps are quality, cos 2 theta,
-sin 2 theta and width of the grasps at each pixel. Styles are what GG-CNN and GR-ConvNet do differently with them.
+Rectangles are corners (N, 4, 2), row and column. Every step truncates to whole pixels. The steps are in the order of
+the reference (dougsm/ggcnn, utils/dataset_processing/grasp.py), because another rounding gives other maps. Functions
+process many samples together: `owner` is the sample of each rectangle. The maps contain quality, cos 2 theta, sin 2
+theta and width of the grasp at each pixel. The style is "ggcnn" or "grconvnet".
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,13 @@ Points = npt.NDArray[Any]  # float64 or int64 (N, 4, 2), row and column
 
 
 class Frame(NamedTuple):
-    """Where the output lies: what labels turn about, and the window that is cut out afterwards, all in whole px.
+    """Position of the output in the source, in whole px.
 
-    center: (row, column). top, left: of the window. size: px of the output, both ways.
+    Args:
+        center: (row, column) of the center of rotation.
+        top: First row of the window, which is cut after the rotation.
+        left: First column of the window.
+        size: Side of the output.
     """
 
     center: tuple[int, int]
@@ -33,7 +37,7 @@ class Frame(NamedTuple):
 
 
 class DrawnRectangles(NamedTuple):
-    """N rectangles to draw: whole center (row, column), angle in radians, opening and jaw in px."""
+    """N rectangles to draw: center (row, column) in whole px, angle in radians, opening and jaw in px."""
 
     row: Floats
     column: Floats
@@ -42,12 +46,12 @@ class DrawnRectangles(NamedTuple):
     jaw: Floats
 
     def polygons(self) -> tuple[Floats, Floats]:
-        """Rows and columns, (4, N), of the middle third of the opening, which is what the maps show."""
+        """Return rows and columns (4, N) of the corners of the middle third of the opening, which the maps show."""
         return rectangle(self.row, self.column, self.angle, self.opening / 3, self.jaw)
 
 
 def rectangle(row: Floats, column: Floats, angle: Floats, opening: Floats, jaw: Floats) -> tuple[Floats, Floats]:
-    """Rows and columns, (4, N), of the corners; angle counter-clockwise as seen."""
+    """Return rows and columns (4, N) of the corners. The angle is counter-clockwise in the displayed image."""
     cos, sin = np.cos(angle), np.sin(angle)
     down, along = opening / 2 * sin, opening / 2 * cos
     row_a, row_b, column_a, column_b = row + down, row - down, column - along, column + along
@@ -58,13 +62,13 @@ def rectangle(row: Floats, column: Floats, angle: Floats, opening: Floats, jaw: 
 
 
 def of_corners(corners: npt.NDArray[Any]) -> Floats:
-    """Cornell: corners x, y in source px, rounded half to even."""
+    """Return the corners of Cornell, x, y in source px, as row and column, rounded half to even."""
     rounded: Floats = np.rint(np.asarray(corners, np.float64)[..., ::-1])
     return rounded
 
 
 def of_rows(rows: Floats, factor: float) -> Floats:
-    """Jacquard: rows x, y, theta in degrees, opening, jaw in source px, then scaled without a half-pixel term."""
+    """Return the corners of Jacquard's rows x, y, theta in degrees, opening, jaw, in px scaled by `factor`."""
     x, y, degrees, opening, jaw = np.asarray(rows, np.float64).T
     points: Floats = np.stack(rectangle(y, x, -degrees / 180.0 * np.pi, opening, jaw), axis=-1).swapaxes(0, 1)
     return points if factor == 1.0 else points * factor
@@ -73,9 +77,9 @@ def of_rows(rows: Floats, factor: float) -> Floats:
 def around_grasps(
     points: Floats, height: int, width: int, size: int, *, bounds: tuple[int, int] | None = None
 ) -> Frame:
-    """Cornell's window: around the mean of all corners, within an image of that size where it fits.
+    """Return the window of Cornell: around the mean of all corners, and inside of the image if it fits.
 
-    Without any rectangle, in the middle of the image. bounds: height and width to keep within instead.
+    Without rectangles, the window is in the middle. bounds: height and width that contain the window instead.
     """
     center = (height // 2, width // 2)
     if len(points):
@@ -88,14 +92,19 @@ def around_grasps(
 
 
 def around_middle(size: int) -> Frame:
-    """Jacquard's: the whole image, of which the labels have the size already."""
+    """Return the window of Jacquard: the complete image, because its labels are in px of the output already."""
     return Frame((size // 2, size // 2), 0, 0, size)
 
 
 def moved(points: Points, owner: Ints, frames: Sequence[Frame], rot: Floats, zoom: Floats) -> Ints:
-    """Turned, cut and zoomed rectangles, int64 (N, 4, 2), in px of the output.
+    """Return rotated, cut and zoomed rectangles, int64 (N, 4, 2), in px of the output.
 
-    rot: radians, counter-clockwise, and zoom: the share of each side that is seen; one of each per frame.
+    Args:
+        points: Corners (N, 4, 2).
+        owner: The frame of each rectangle, int64 (N,).
+        frames: The frame of each sample.
+        rot: The turn of each sample in radians, counter-clockwise.
+        zoom: The visible share of both sides of each sample.
     """
     places = np.asarray([(*frame.center, frame.top, frame.left, frame.size // 2) for frame in frames], np.float64)
     r0, c0, top, left, middle = places.reshape(-1, 5)[owner, :, None].swapaxes(0, 1)
@@ -109,10 +118,10 @@ def moved(points: Points, owner: Ints, frames: Sequence[Frame], rot: Floats, zoo
 
 
 def drawn(points: Ints) -> DrawnRectangles:
-    """The rectangles to draw, of whole-pixel corners (N, 4, 2)."""
+    """Return the rectangles to draw for corners (N, 4, 2) in whole px."""
     along, across = points[:, 1] - points[:, 0], points[:, 2] - points[:, 1]
     row, column = np.trunc(points.sum(axis=1) / 4).T
-    # whole numbers until here: a float -0.0 would turn the angle by pi
+    # integers until here, because a float -0.0 would turn the angle by pi
     angle = (np.arctan2(-along[:, 0], along[:, 1]) + np.pi / 2) % np.pi - np.pi / 2
     return DrawnRectangles(row, column, angle, _length(along), _length(across))
 
@@ -125,17 +134,19 @@ def _length(steps: Ints) -> Floats:
 # ---- maps
 
 MAPS = ("quality", "cos", "sin", "width")
-_BACKGROUND = (0.0, 1.0, 0.0, 0.0)  # angle 0 where there is no grasp
+_BACKGROUND = (0.0, 1.0, 0.0, 0.0)  # angle 0 outside of grasps
 
 Maps = npt.NDArray[np.float32]
 
 
 def draw(points: Ints, owner: Ints, widest: float, out: Maps) -> None:
-    """Draw rectangles into the maps of their samples; where they overlap, the last one counts.
+    """Draw rectangles into the maps of their samples. A later rectangle covers an earlier one.
 
-    points: int64 (N, 4, 2), row and column, from `moved`. owner: int64 (N,), ascending: whose they are.
-    widest: the opening in px at which the width is 1; wider ones are 1 too.
-    out: float32 (4, samples, S, S), C-contiguous; all of it is written, in the order of MAPS.
+    Args:
+        points: Corners of `moved`, int64 (N, 4, 2).
+        owner: The sample of each rectangle, int64 (N,), ascending.
+        widest: The opening in px at which the width is 1. The width of larger openings is 1, too.
+        out: The maps in the order of MAPS, float32 (4, samples, S, S), C-contiguous. All of it is written.
     """
     for each, background in zip(out, _BACKGROUND, strict=True):
         each.fill(background)
@@ -149,7 +160,7 @@ def draw(points: Ints, owner: Ints, widest: float, out: Maps) -> None:
     quality, *others = (each.reshape(-1) for each in out)
     quality[pixels] = 1
     for each, value in zip(others, values, strict=True):
-        # NumPy assigns in order: of equal places the last one stays
+        # NumPy assigns in order, so that the last value of equal places stays
         each[pixels] = value.astype(np.float32)[number]
 
 
@@ -161,9 +172,9 @@ _WIDEST_PX = 150.0
 
 
 def max_width(style: str, size: int) -> float:
-    """The opening in px at which a width map is 1, for an output of that size; raises InvalidRequest.
+    """Return the opening in px at which a width map is 1: 150 for "ggcnn", half of `size` for "grconvnet".
 
-    ggcnn: 150 px. grconvnet: half of the output.
+    Raises InvalidRequest for an unknown style.
     """
     if style not in STYLES:
         raise InvalidRequest(f"style={style!r}: expected one of {', '.join(STYLES)}")
@@ -174,9 +185,9 @@ def max_width(style: str, size: int) -> float:
 
 
 def rows_of_corners(corners: npt.NDArray[Any]) -> Floats:
-    """Convert corners to rows as in Jacquard's files; of a parallelogram, its two side lengths.
+    """Convert corners to rows as in Jacquard's files. For a parallelogram, opening and jaw are its side lengths.
 
-    theta turns x towards y, clockwise as seen. The networks learn -theta in radians, in [-pi/2, pi/2).
+    theta is clockwise in the displayed image. The networks learn -theta in radians, in [-pi/2, pi/2).
 
     Args:
         corners: (N, 4, 2), x, y of p0 ... p3; p0 -> p1 is the opening axis of the gripper, p1 -> p2 the jaw.
@@ -193,5 +204,5 @@ def rows_of_corners(corners: npt.NDArray[Any]) -> Floats:
 
 
 def scale(corners: npt.NDArray[Any], factor: float | tuple[float, float]) -> npt.NDArray[np.float32]:
-    """Return the corners in a scaled image, float32. factor: one, or (x, y); no half-pixel term, as in the networks."""
+    """Return the corners in a scaled image, float32. factor: one number or (x, y). It adds no half-pixel term."""
     return np.asarray(np.asarray(corners, np.float64) * factor, np.float32)

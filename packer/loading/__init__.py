@@ -1,4 +1,4 @@
-"""Loading: batches of a pack, decoded by threads into memory that is used again, and prefetchers for any loader."""
+"""Loading: batches of a pack, decoded by threads into reused memory, and prefetchers for any loader."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What is public, when it is first asked for: data sets and loaders need files of this folder each."""
+    """Import a public name on first use, because datasets and loaders import modules of this folder."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'packer.loading' has no attribute {name!r}")

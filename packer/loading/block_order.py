@@ -1,17 +1,17 @@
 """Block order: a pass shuffled in windows of parts, so that few parts are read from at a time.
 
-The parts are permuted by (seed, pass), laid end to end, and cut into K lanes whose lengths differ by one sample at
-most. Each lane is shuffled in a window that slides over its parts, and the lanes take turns: position p of a pass is of
-lane p mod K, to its end. Ranks take turns too, so that a number of ranks that divides K reads lanes of its own, and
-each part is read by one rank, but for the at most K - 1 parts that a cut goes through. Any other number of ranks gets
-the same order, and reads more parts on each.
+The parts are permuted by (seed, pass), concatenated, and cut into K lanes. Their lengths differ by at most one sample.
+A window slides over the parts of a lane and shuffles them. The lanes take turns: position p of a pass belongs to lane p
+mod K. Ranks take turns, too. If the number of ranks divides K, each rank reads its own lanes. Then one rank reads a
+part, except for the at most K - 1 parts that a cut divides. Any other number of ranks gets the same order, and reads
+more parts per rank.
 
 K is the largest power of two that is at most an eighth of the parts, at most the window, and at most 64. The window is
-of all lanes together, and so of all ranks: what has to be kept of a pack follows from it, whoever reads.
+that of all lanes together, and so of all ranks. It determines how many parts must be kept.
 
-In a lane that reads from w of its n parts at a time, part i lies between i - w + 1 and i + 1 on an axis from 0 to
-n - w + 1, and its samples at random places there: at each place there are w parts. The samples come in that order.
-Odd lanes go through their parts from the end, so that both lanes at a cut read the part that it goes through at the
+A lane reads from w of its n parts at a time. Its axis has the length n - w + 1. Part i covers i - w + 1 to i + 1 of the
+axis, so that w parts overlap at each position. Its samples are at random positions there. The samples are in the
+order of their positions. Odd lanes read their parts from the end. So both lanes at a cut read the divided part at the
 beginning of the pass, or both at its end.
 """
 
@@ -26,19 +26,21 @@ from packer.geometry import draw, shuffled
 Indices = npt.NDArray[np.int64]
 
 _MOST_LANES = 64
-_PARTS_OF_LANE = 8  # at least
+_PARTS_OF_LANE = 8  # at least.
 _LEAST_WINDOW = 16
-_LEAST_SHARE = 10  # a tenth of the parts
-# apart from the numbers of a sample's geometry, which are drawn with the seed itself
+_LEAST_SHARE = 10  # a tenth of the parts.
+# other random numbers than those of the geometry, which are drawn with the seed itself.
 _OF_PARTS, _OF_SAMPLES = 0x7061727473, 0x73616D706C6573
 
 
 @dataclass(frozen=True, eq=False)
 class BlockOrder:
-    """part_sizes: samples of each part, where sample indices go through the parts one after the other.
+    """A shuffle by blocks.
 
-    window: parts that are read from at a time, by all ranks together. members: the sample at each of these indices,
-    None where they are the samples' own.
+    Args:
+        part_sizes: Number of samples of each part.
+        window: Number of parts that all ranks together read from at a time.
+        members: Sample indices in the order of their parts. None if the parts contain the samples in order.
     """
 
     part_sizes: Indices
@@ -47,25 +49,25 @@ class BlockOrder:
 
     @property
     def parts(self) -> int:
-        """Parts that have a sample."""
+        """Number of parts with a sample."""
         return int(np.count_nonzero(self.part_sizes))
 
     @property
     def lanes(self) -> int:
-        """K: numbers of ranks that divide it read parts of their own."""
+        """K: if the number of ranks divides it, each rank reads its own parts."""
         return _lanes(self.parts, self.window)
 
     @property
     def most_parts(self) -> int:
-        """How many parts a pass is ever between the first and the last sample of, at most: what a cache has to hold.
+        """Largest number of parts that a pass needs at a time, for the size of a cache.
 
-        The window, and for each lane the part that a cut goes through: of two lanes one may be done with it before the
+        These are the window, and for each lane a part that a cut divides, because one lane may finish it before the
         other begins.
         """
         return min(self.parts, self.window + self.lanes)
 
     def of_pass(self, seed: int, number: int) -> Indices:
-        """All samples in the order of one pass, int64: a function of the two and of the fields alone."""
+        """Return all samples in the order of one pass, int64. It depends on the arguments and the fields only."""
         sizes = self.part_sizes[self.part_sizes > 0]
         order = shuffled(seed ^ _OF_PARTS, number, len(sizes))
         first = (np.cumsum(sizes) - sizes)[order]  # sample of each part
@@ -87,10 +89,15 @@ class BlockOrder:
 
 
 def block_order(part_numbers: Indices, window: int | None = None) -> BlockOrder:
-    """The block order of samples that lie in these parts. window: by default a tenth of the parts, at least 16 and at
-    least the number of lanes.
+    """Return the shuffle by blocks.
 
-    Raises InvalidRequest for a window that is none.
+    Args:
+        part_numbers: Part of each sample.
+        window: Number of parts to read from at a time. The default is a tenth of the parts, at least 16 and at least
+            the number of lanes.
+
+    Raises:
+        InvalidRequest: The window is less than 1.
     """
     if window is not None and (isinstance(window, bool) or not isinstance(window, (int, np.integer)) or window < 1):
         raise InvalidRequest(f"window={window!r:.60}: expected a number of parts, at least 1")
@@ -108,7 +115,7 @@ def _lanes(parts: int, window: int) -> int:
 
 
 def _in_window(first: Indices, sizes: Indices, window: int, seed: int, number: int) -> Indices:
-    """The samples of one lane in order. first, sizes: first sample and number of samples of its parts, in turn."""
+    """Return the samples of one lane in order. first, sizes: first sample and number of samples of its parts."""
     count = len(sizes)
     window = min(window, count)
     turns = np.arange(count)
@@ -118,8 +125,8 @@ def _in_window(first: Indices, sizes: Indices, window: int, seed: int, number: i
     places = draw(seed ^ _OF_SAMPLES, number, samples, 1)[:, 0]
     places *= np.repeat((high - low).astype(np.float64), sizes)
     places += np.repeat(low.astype(np.float64), sizes)
-    # a place and, in the low bits, the turn: no two keys are equal, so that any sort gives one order, and what was
-    # rounded up to the end of its part comes before the part that begins there
+    # a key is a place with the turn in the low bits, so that no two keys are equal and any sort gives one order. A
+    # place that was rounded up to the end of its part comes before the part that begins there.
     bits = len(samples).bit_length()
     places *= 2.0 ** (63 - bits - count.bit_length())
     keys = places.astype(np.uint64) << np.uint64(bits)

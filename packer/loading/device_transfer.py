@@ -1,20 +1,20 @@
 """Device transfer: batches sent to a device, and normalized there.
 
-    send      in a thread: starts the copy of batch after batch; what it yields goes to `receive` in that order
-    receive   in the consumer's thread: gives the batch, ready for use on the device
+    send      runs in a thread. It starts the copy of each batch, and yields what `receive` needs, in order.
+    receive   runs in the consumer's thread. It returns the batch, ready for use on the device.
 
-On CUDA, send works on a side stream, one for each transfer, and order between the streams is kept by events:
+On CUDA, `send` works on a side stream. Events keep the order between the streams:
 
     consumer's stream   ... step k-1 | ready |                  wait(arrived k) | step k ...
     side stream                        wait(ready) | copy k | process k | arrived k |
 
-`ready` is recorded when the consumer comes for a batch, before its step is launched: a copy waits for the steps before,
-never for the step that it should overlap with. Memory is safe both ways: device tensors are recorded on the consumer's
-stream, so that torch's allocator gives their memory to no other batch while a step reads it; host tensors are held
-until their copy has ended, so that nobody writes into what is still being read.
+`ready` is recorded when the consumer takes a batch, before it launches its step. So a copy waits for the previous
+steps, but not for the step that it overlaps with. Device tensors are recorded on the consumer's stream, so that torch's
+allocator does not reuse their memory while a step reads it. Host tensors are kept until their copy has ended, so that
+their memory is not written earlier.
 
-An image is a tensor of four dimensions, (N, C, H, W). Formula of the normalization: that of torchvision's ToTensor and
-Normalize, (value / 255 - mean) / std in float32, one rounding for each operation: all devices give the same bits.
+An image is a tensor (N, C, H, W). The normalization is that of torchvision's ToTensor and Normalize: (value / 255 -
+mean) / std in float32. Each operation rounds once, so that all devices give the same bits.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ _IMAGE_NDIM = 4
 
 
 class PostProcessing:
-    """Normalises, converts and reorders the tensors of a batch, in new containers; the given ones stay unchanged."""
+    """Normalizes and converts the tensors of a batch, in new containers. The given batch is unchanged."""
 
     def __init__(
         self,
@@ -45,12 +45,7 @@ class PostProcessing:
         channels_last: bool = False,
         skip: Collection[str] = (),
     ) -> None:
-        """normalize: (mean, std), a number per channel each, in units of 0 to 1; of uint8 images with those channels.
-
-        dtype: of every floating-point tensor, normalized images among them; None leaves them.
-        channels_last: the memory format of all images; False leaves it. skip: keys that are left alone.
-        Raises InvalidRequest.
-        """
+        """Create the function. The arguments are those of CUDAPrefetcher. Raises InvalidRequest."""
         check_switches({"channels_last": channels_last})
         if dtype is not None and not dtype.is_floating_point:
             raise InvalidRequest(f"dtype={dtype}: expected a floating-point one; integers keep theirs")
@@ -61,11 +56,11 @@ class PostProcessing:
         self._constants: dict[torch.device, tuple[torch.Tensor, ...]] = {}
 
     def __bool__(self) -> bool:
-        """Whether it changes anything."""
+        """Check if the function changes a batch."""
         return self._normalize is not None or self._dtype is not None or self._channels_last
 
     def __call__(self, batch: Any) -> Any:
-        """The processed batch, in new containers; raises InvalidRequest where there is no image to normalize."""
+        """Return the processed batch. Raises InvalidRequest for a batch without an image to normalize."""
         if self._normalize is not None and not any(map(self._is_raw, tensors(batch, self._skip))):
             raise InvalidRequest(self._complaint(batch))
         return mapped(batch, self._tensor, self._skip)
@@ -94,7 +89,7 @@ class PostProcessing:
         return tensor
 
     def _on(self, device: torch.device) -> tuple[torch.Tensor, ...]:
-        """255, mean and std there: as tensors, for a GPU multiplies by the inverse of a Python number."""
+        """Return 255, mean and std as tensors, because a GPU multiplies by the inverse of a Python number."""
         found = self._constants.get(device)
         if found is None:
             given: Any = self._normalize
@@ -119,12 +114,12 @@ def _checked(normalize: Any) -> MeanStd:
 
 # ---- the transfers
 
-_STAGED_BYTES = 64 << 10  # up to here CUDA takes pageable memory without making the host wait
+_STAGED_BYTES = 64 << 10  # CUDA copies pageable memory up to this size without blocking the host
 
 
 @dataclass(frozen=True)
 class SentBatch:
-    """A batch whose copy was started, and the event of its end."""
+    """A batch whose copy was started, and the event at its end."""
 
     batch: Any
     arrived: Any = None
@@ -134,23 +129,23 @@ class DeviceTransfer(Protocol):
     """Sends batches to one device."""
 
     def begin(self) -> None:
-        """Called by the consumer before a pass."""
+        """Prepare a pass. The consumer calls it."""
 
     def send(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
-        """Send batch after batch; runs in a thread of its own, and is closed there."""
+        """Send each batch. Runs in its own thread, and is closed there."""
 
     def receive(self, sent: SentBatch) -> Any:
-        """The batch, for use on the consumer's current stream."""
+        """Return the batch for the consumer's current stream."""
 
 
 class HostTransfer:
-    """To the CPU: batches are post-processed in the sending thread."""
+    """Transfer to the CPU. The sending thread processes batches."""
 
     def __init__(self, postprocess: PostProcessing) -> None:
         self._postprocess = postprocess
 
     def begin(self) -> None:
-        """Does nothing: there is nothing to wait for."""
+        """Do nothing."""
 
     def send(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
         yield from map(SentBatch, map(self._postprocess, batches))
@@ -160,14 +155,14 @@ class HostTransfer:
 
 
 class MPSTransfer:
-    """To Apple's GPU. It shares the host's memory and torch gives it one stream: copies are the consumer's to make."""
+    """Transfer to Apple's GPU. torch has one stream for it, so that the consumer's thread makes the copies."""
 
     def __init__(self, postprocess: PostProcessing, skip: Collection[str]) -> None:
         self._postprocess = postprocess
         self._skip = skip
 
     def begin(self) -> None:
-        """Does nothing: there is nothing to wait for."""
+        """Do nothing."""
 
     def send(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
         yield from map(SentBatch, batches)
@@ -177,7 +172,7 @@ class MPSTransfer:
 
 
 class CUDATransfer:
-    """To a CUDA device."""
+    """Transfer to a CUDA device."""
 
     def __init__(self, device: torch.device, postprocess: PostProcessing, skip: Collection[str]) -> None:
         self._device = device
@@ -191,7 +186,7 @@ class CUDATransfer:
         self._ready = torch.cuda.current_stream(self._device).record_event()
 
     def send(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
-        copying: deque[tuple[Any, Any]] = deque()  # host batches that are still being copied, with the event of the end
+        copying: deque[tuple[Any, Any]] = deque()  # host batches that are being copied, and the events at their ends
         with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
             try:
                 while True:
@@ -215,7 +210,7 @@ class CUDATransfer:
                 copying.clear()
 
     def _staged(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor in pinned memory, for an asynchronous copy; small and non-contiguous ones stay where they are."""
+        """Return a large contiguous tensor in pinned memory, for an asynchronous copy, and others unchanged."""
         dense = tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)
         large = tensor.numel() * tensor.element_size() > _STAGED_BYTES
         if tensor.device.type != "cpu" or not dense or not large or tensor.is_pinned():
@@ -235,14 +230,14 @@ class CUDATransfer:
 
 
 def pinned(size: int) -> PooledBuffer:
-    """A buffer in pinned memory, from which copies to a CUDA device are asynchronous."""
+    """Return a buffer in pinned memory, for asynchronous copies to a CUDA device."""
     return PooledBuffer(torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy())
 
 
 def transfer_to(
     device: str | torch.device | int, postprocess: PostProcessing, skip: Collection[str] = ()
 ) -> DeviceTransfer:
-    """The transfer to a device; raises InvalidRequest for one that torch lacks here or that packer does not support."""
+    """Return the transfer to a device. Raises InvalidRequest for a device that torch does not see."""
     wanted = device_of(device)
     if wanted.type == "cpu":
         return HostTransfer(postprocess)
@@ -252,20 +247,18 @@ def transfer_to(
 
 
 def device_of(device: str | torch.device | int) -> torch.device:
-    """The device with its number; raises InvalidRequest as transfer_to does."""
+    """Return the device with its number. Raises InvalidRequest for a device that torch does not see."""
     try:
         wanted = torch.device(device)
     except RuntimeError as error:
         raise InvalidRequest(f"device={device!r}: {str(error).splitlines()[0]}") from error
     if wanted.type == "cuda":
         if not torch.cuda.is_available() or (wanted.index or 0) >= torch.cuda.device_count():
-            raise InvalidRequest(
-                f"device={device!r}: torch sees {_seen()} here; device='cpu' does the same without one"
-            )
+            raise InvalidRequest(f"device={device!r}: torch sees {_seen()} here; device='cpu' gives the same values")
         number = wanted.index if wanted.index is not None else torch.cuda.current_device()
         return torch.device("cuda", number)
     if wanted.type == "mps" and not torch.backends.mps.is_available():
-        raise InvalidRequest(f"device={device!r}: torch has no MPS here; device='cpu' does the same without it")
+        raise InvalidRequest(f"device={device!r}: torch has no MPS here; device='cpu' gives the same values")
     if wanted.type not in ("cpu", "mps"):
         raise InvalidRequest(f"device={device!r}: expected 'cuda', 'cuda:N', 'mps' or 'cpu'")
     return wanted

@@ -1,12 +1,12 @@
-"""Loader: batches of samples, decoded by threads or worker processes straight into reused memory."""
+"""Loader: batches of samples, which threads or worker processes decode into reused memory."""
 
 import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from functools import partial, wraps
-from typing import Any, Literal, ParamSpec
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from packer.datasets.batch import RaggedPolicy
 from packer.datasets.batch_decoder import take_from
-from packer.datasets.pack_dataset import PackDataset, PartSchedule
+from packer.datasets.pack_dataset import PackDataset
 from packer.errors import InvalidRequest, WrongType, printable
 from packer.geometry import Geometry
 from packer.loading import sampling
@@ -22,52 +22,31 @@ from packer.loading.batch_jobs import BatchJobs, packs_in, unwrapped
 from packer.loading.block_order import BlockOrder, block_order
 from packer.loading.device_transfer import MeanStd, PostProcessing, device_of, pinned, transfer_to
 from packer.loading.prefetchers import TransferPass
-from packer.loading.sampling import Indices, LoaderState, Order, Steps, rank_and_world_size, state_from
+from packer.loading.sampling import LoaderState, Order, Steps, rank_and_world_size, state_from
 from packer.loading.shuffle_quality import POOR_VARIANCE_RATIO, label_field, shuffle_quality
-from packer.loading.thread_engine import ThreadEngine
-from packer.loading.worker_processes import WorkerPass, WorkerPool
+from packer.loading.thread_engine import Pass, ThreadEngine
+from packer.loading.worker_processes import WorkerPool
+from packer.system.argument_types import check_parameters
 from packer.system.buffer_pool import BufferPool, pageable
 from packer.system.parallel import usable_cores
 
-_OF_DATALOADER = {  # argument of torch's DataLoader -> what to do here
-    "pin_memory": 'device="cuda" decodes into pinned memory and copies ahead',
-    "pin_memory_device": 'device="cuda" decodes into pinned memory and copies ahead',
-    "prefetch_factor": "prefetch_bytes= says how much is made ahead",
-    "persistent_workers": "worker processes live on until close()",
-    "batch_sampler": "give sampler=, an iterable of sample indices, and batch_size=",
-    "worker_init_fn": "each worker seeds the generators of torch, NumPy and random from seed=",
-    "generator": "the order comes from seed=",
-    "timeout": "a batch is waited for as long as it takes",
-    "multiprocessing_context": "processes start as torch's default says",
-    "in_order": "batches always come in order",
-}
-_MOST_AHEAD = 8  # batches ready or in the making: more would only cool the caches
-_MOST_BYTES_AHEAD = 64 << 20  # more smooths nothing more, and lies in memory as long as steps are slower than loading
-_ON_DEVICE = 2  # batches there, or on their way, beside the one in use
+if TYPE_CHECKING:
+    from packer.copies.part_schedule import PartSchedule
+
+_MOST_AHEAD = 8  # batches that are ready or being made
+_MOST_BYTES_AHEAD = 64 << 20
+_ON_DEVICE = 2  # batches on the device or on their way, besides the current one
 _STATE_VERSION = 2
-_JUDGED_BATCHES = 2048  # of a shuffle by blocks, whose labels are looked at
-
-Source = ThreadEngine | WorkerPass | TransferPass  # where batches come from
-Arguments = ParamSpec("Arguments")
-
-
-def _explaining(init: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """Raise WrongType for an argument of torch's DataLoader that Loader lacks, naming what does the same."""
-
-    @wraps(init)
-    def explained(*given: Arguments.args, **named: Arguments.kwargs) -> None:
-        for name, instead in _OF_DATALOADER.items():
-            if name in named:
-                raise WrongType(f"Loader has no {name}=: {instead}")
-        init(*given, **named)
-
-    return explained
+_JUDGED_BATCHES = 2048  # batches whose labels are compared with those of a full shuffle
 
 
 @dataclass(frozen=True)
 class LoaderStats:
-    """held_buffers: buffers of batches that somebody still holds. worker_buffer_bytes: of shared memory that a worker
-    gets for a batch, 0 while that is not known.
+    """Memory that a loader uses now.
+
+    Args:
+        held_buffers: Number of buffers of batches that the caller still refers to.
+        worker_buffer_bytes: Size of the shared memory that a worker gets for a batch. 0 until it is known.
     """
 
     held_buffers: int
@@ -75,23 +54,28 @@ class LoaderStats:
 
 
 class Loader:
-    """An iterable of batches: dicts of batched fields, images as uint8 (N, 3, H, W) in channels_last memory.
+    """An iterable of batches: dicts of batched fields. Images are uint8 (N, 3, H, W) in torch.channels_last memory.
 
     | field                     | in a batch                                                            |
     |---------------------------|-----------------------------------------------------------------------|
     | image, depth              | uint8 (N, 3, H, W), float32 (N, 1, H, W)                              |
-    | mask                      | uint8 (N, H, W), int32 where it has 16 bit                            |
+    | mask                      | uint8 (N, H, W), or int32 if it has 16 bit                            |
     | number of a fixed shape   | a tensor (N, ...)                                                     |
     | points, boxes, other      | a list of N tensors; with ragged="pad" one tensor (N, longest, ...),  |
-    | arrays of varying length  | zeros behind each, and `<field>_count`, int64 (N,)                    |
+    | arrays of varying length  | with zeros after each value, and `<field>_count`, int64 (N,)          |
     | text, json, bytes         | a list of N values                                                    |
 
-    A batch is the caller's: its memory is used again only when nobody holds one of its tensors. The same seed gives the
-    same order and the same geometry, however many threads there are; a transform that draws random numbers in threads
-    is not repeatable. With `as_tuple` of the data set, a batch is a list, as a DataLoader's.
+    The caller owns a batch. Its memory is reused after the last reference to its tensors is gone. If the dataset has
+    `as_tuple`, a batch is a list, as in torch's DataLoader.
+
+    The order and the geometry depend on the seed, and not on the number of threads. A transform that draws random
+    numbers in threads is not repeatable.
+
+    Some arguments of torch's DataLoader do not exist here. `device="cuda"` replaces `pin_memory`, `prefetch_bytes`
+    replaces `prefetch_factor`, and `seed` replaces `generator` and `worker_init_fn`. `sampler` and `batch_size` replace
+    `batch_sampler`. Worker processes are always persistent.
     """
 
-    @_explaining
     def __init__(
         self,
         dataset: Dataset[Any],
@@ -115,50 +99,65 @@ class Loader:
         device: str | torch.device | int | None = None,
         normalize: MeanStd | None = None,
     ) -> None:
-        """dataset: a pack's, a Subset of one, or any other with `len` and `[index]`, then called in the threads.
+        """Create a loader.
 
-        shuffle: True for a new order of all samples in each epoch, "blocks" for one that reads from few parts at a
-        time, of a pack's data set or a Subset of one. window: from so many, on all ranks together; by default a tenth
-        of them, at least 16 (packer/loading/block_order.py).
-        sampler: an iterable of sample indices with a length, in place of shuffle. seed: of order and geometry.
-        geometry: in place of the data set's; its random numbers depend on (seed, epoch, sample index) alone.
-        transform: called in the threads with each sample, after the data set's own. collate_fn: makes a batch of a list
-        of samples, in a thread or a worker, as a DataLoader's does; samples are then decoded one by one.
-        steps_per_epoch: cut an endless stream of passes into epochs of so many batches; an early `break` loses nothing.
-        rank, world_size: this process's share of the samples, by default as torch.distributed has them when a pass
-        begins, and for `len`.
-        threads: by default one per core that this process may use, and one in all for a pack whose samples are small
-        files of bare pixels (format bmp, codec bmp or npy) that nothing is done with. prefetch_bytes: of batches made
-        ahead, 64 MiB where nothing is said; two batches always, eight at most. num_workers: so many processes make
-        batches in place of threads, where Python's lock would hold threads up; they live until `close`, or as long as
-        the loader. One pass at a time then. `packer tune` measures both.
-        device: where batches are wanted; they are decoded into pinned memory and copied there ahead, as by
-        packer.loading.CUDAPrefetcher. normalize: (mean, std) of images in units of 0 to 1, there; see CUDAPrefetcher.
-        Raises InvalidRequest for what does not go together.
+        Args:
+            dataset: A dataset of a pack, a Subset of one, or another dataset with `len` and `[index]`. Threads call it.
+            batch_size: Number of samples of a batch.
+            shuffle: True shuffles all samples in each epoch. "blocks" shuffles them so that few parts of the pack are
+                read at a time.
+            window: With shuffle="blocks", the number of parts to read from at a time, on all ranks together. The
+                default is a tenth of the parts, at least 16.
+            sampler: An iterable of sample indices with a length. It replaces `shuffle`.
+            seed: Seed of the order and of the geometry.
+            geometry: Replaces the geometry of the dataset. Its random numbers depend on (seed, epoch, sample index).
+            transform: A function of the sample, called in threads after the dataset's own transform.
+            collate_fn: A function of a list of samples that returns the batch. Samples are decoded one by one then.
+            drop_last: True to drop an incomplete last batch.
+            ragged: "list" or "pad", for fields of varying length, see the table of the class.
+            steps_per_epoch: Number of batches of an epoch, cut from an endless stream of passes. A `break` loses no
+                batch of the stream.
+            rank: Number of this process. By default the rank in torch.distributed when a pass begins.
+            world_size: Number of processes that share the samples. Give it together with `rank`.
+            threads: Number of threads. The default is one per usable core, or 1 for a pack of small files with bare
+                pixels that are only copied.
+            num_workers: Number of processes that make batches instead of threads, for Python functions that hold
+                Python's lock. They live until `close`. Only one pass at a time is possible then.
+            prefetch_bytes: Size of the batches to make ahead, by default 64 MiB. At least 2 batches, at most 8.
+            device: The device of the batches. For CUDA, batches are decoded into pinned memory and copied ahead.
+            normalize: (mean, std) per channel in units of 0 to 1, applied on the device. See CUDAPrefetcher.
+
+        Raises:
+            WrongType: An argument has another type.
+            InvalidRequest: Arguments contradict each other.
         """
-        _check(dataset, threads, num_workers, prefetch_bytes)
-        _check_collate(collate_fn, ragged)
+        if isinstance(dataset, (str, bytes, bytearray, os.PathLike)) or not isinstance(dataset, Sized):
+            raise WrongType(
+                f"dataset: expected a data set with len() and [index], found {dataset!r:.60}; call Loader(dataset, "
+                "batch_size), where packer.open(...) makes the data set of a pack"
+            )
+        shuffle, drop_last = shuffle or False, drop_last or False  # None is torch's default
+        skipped = ("dataset", "normalize")
+        check_parameters(Loader.__init__, {name: given for name, given in locals().items() if name not in skipped})
+        _check(threads, num_workers, prefetch_bytes, collate_fn, ragged)
         _check_classes(dataset)
         for each in packs_in(dataset):
-            if each.decodes_batches():  # else its samples are the user's own
+            if each.decodes_batches():  # otherwise the samples are the user's own
                 each.check_transform(transform, moves_all=each.output == "tv")
         self.dataset = dataset
-        self._pack = unwrapped(dataset)[0]
-        if geometry is not None and not isinstance(geometry, Geometry):
-            raise WrongType(f"geometry={geometry!r:.60}: expected one of packer.geometry's")
+        self._pack, self._subset = unwrapped(dataset)
         if geometry is not None and not isinstance(self._pack, PackDataset):
             raise InvalidRequest(
                 f"geometry=: {type(dataset).__name__} is not a pack's data set, or a Subset of one; pass geometry= to "
                 "packer.open, or a transform"
             )
-        sized: Any = dataset
         self._current_ranks = partial(rank_and_world_size, rank, world_size, distributed=sampler is None)
         rank, world_size = rank_and_world_size(rank, world_size, distributed=False)
-        blocks = _blocks(dataset, shuffle, window)
+        blocks = self._blocks(shuffle, window)
         self.order = Order(  # of the newest pass
-            len(sized),
+            len(dataset),
             batch_size,
-            True if isinstance(shuffle, str) else shuffle,
+            bool(shuffle),
             seed,
             drop_last,
             rank=rank,
@@ -168,7 +167,7 @@ class Loader:
             blocks=blocks,
         )
         if blocks is not None:
-            self._warn_of_blocks(subset_of=unwrapped(dataset)[1])
+            self._warn_of_blocks()
         postprocess, wanted = PostProcessing(normalize=normalize), device_of(device if device is not None else "cpu")
         self._transfer = transfer_to(wanted, postprocess) if wanted.type != "cpu" or postprocess else None
         new_jobs = partial(
@@ -186,26 +185,25 @@ class Loader:
         self.threads = (threads or self._best_threads(geometry, transform, collate_fn)) if not self.num_workers else 0
         self._worker_pool = WorkerPool(new_jobs, self.num_workers, seed=seed) if self.num_workers else None
         if self._worker_pool is not None:
-            # not left to a collection, which may end queues before the processes that read them
+            # a garbage collection might end the queues before the processes that read them
             weakref.finalize(self, self._worker_pool.close)
         self._prefetch_bytes = prefetch_bytes if prefetch_bytes is not None else _MOST_BYTES_AHEAD
         self._state = LoaderState(int(world_size), int(batch_size))  # of the next batch
-        self._steps = 0  # of the newest pass: fewer than `len` where other ranks have made some
+        self._steps = 0  # of the newest pass: fewer than `len` if other ranks have made some
         self._resumed = False
-        self._sampler_state: Any = None  # the sampler's state before the pass that is going on
-        self._pass_number = 0  # number of the iterator that the state follows: the newest
-        self._stream: Source | None = None
-        self._parts: PartSchedule | None = None  # of the newest pass over a pack behind a URL
-        self._made = 0  # batches of it
+        self._sampler_state: Any = None  # the sampler's state before the current pass
+        self._pass_number = 0  # of the newest iterator, which advances the state
+        self._stream: Pass[Any] | None = None
+        self._parts: PartSchedule | None = None  # of the newest pass over a pack at a URL
+        self._made = 0  # batches of that pass
         self._followed: Steps | None = None
-        self._end_stream: Callable[[], object] = _nothing
-        self._passes: weakref.WeakSet[_Epoch] = weakref.WeakSet()  # that have threads of their own
+        self._passes: weakref.WeakSet[Pass[Any]] = weakref.WeakSet()
 
     def _best_threads(self, *functions: object) -> int:
-        """One per core, but a single one where a sample is small files of bare pixels, copied as they are.
+        """Return the number of cores, or 1 for samples of small files with bare pixels, which are only copied.
 
-        Such a read is five calls that let go of the interpreter for 1 to 35 us each: two threads wait for each other
-        longer than that, and make 0.73 to 0.8 of what one makes. functions: what else is done with samples, if any.
+        Each read is a few short calls without Python's lock, and threads would wait for each other longer than that.
+        functions: other functions of the samples, or None.
         """
         pack = self._pack
         if not isinstance(pack, PackDataset) or any(each is not None for each in functions):
@@ -215,38 +213,57 @@ class Loader:
         return 1 if is_plain and pack.sample_decoder().copies_small_files else usable_cores()
 
     def _current_order(self) -> Order:
-        """The order of a pass that begins now."""
+        """Return the order of a pass that begins now."""
         rank, world_size = self._current_ranks()
         return replace(self.order, rank=rank, world_size=world_size)
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """Return the number of batches of an epoch."""
         return len(self._current_order())
 
     @property
     def epoch(self) -> int:
-        """The epoch that is going on, or comes next."""
+        """The current epoch, or the next one between epochs."""
         return self._state.on(self._current_order()).epoch if self._resumed else self._state.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch comes next; without it, each `iter` begins the one after the last.
+        """Set the next epoch. Without it, each `iter` begins the epoch after the last.
 
-        Where that epoch comes next already, also in the middle after `load_state_dict`, nothing changes. An endless
-        stream goes on as it is.
+        The call has no effect if this epoch is the next already, also in its middle after `load_state_dict`, or for an
+        endless stream.
         """
         if self.order.steps_per_epoch is None and (epoch != self.epoch or (self._state.step and not self._resumed)):
             self._begin_epoch(epoch)
             self._resumed = True
             self._pass_number += 1
 
-    def _warn_of_blocks(self, subset_of: Indices | None) -> None:
-        """Warn where the batches of the first pass hold fewer classes than a full shuffle's would."""
+    def _blocks(self, shuffle: object, window: int | None) -> BlockOrder | None:
+        """Return the order of shuffle="blocks", else None. Raises InvalidRequest."""
+        if shuffle != "blocks":
+            if window is not None:
+                raise InvalidRequest(f'window={window!r:.60}: it needs shuffle="blocks"; give both, or drop window')
+            return None
+        pack, count = self._pack, len(self.dataset)
+        if not isinstance(pack, PackDataset):
+            raise InvalidRequest(
+                f'shuffle="blocks": {type(pack).__name__} has no parts; expected a pack\'s data set, or a Subset of one'
+            )
+        numbers = pack.part_numbers(self._subset)
+        if len(numbers) != count:
+            raise InvalidRequest(
+                f'shuffle="blocks": {type(pack).__name__} has {count} samples, but the parts of its pack contain '
+                f"{len(numbers)} of them; give shuffle=True"
+            )
+        return block_order(numbers, window)
+
+    def _warn_of_blocks(self) -> None:
+        """Warn if the batches of the first pass contain fewer classes than those of a full shuffle."""
         pack, blocks = self._pack, self.order.blocks
         if not isinstance(pack, PackDataset) or blocks is None or (name := label_field(pack.schema)) is None:
             return
         labels, numbers = pack.column(name), pack.part_numbers()
-        if subset_of is not None:
-            labels, numbers = labels[subset_of], numbers[subset_of]
+        if self._subset is not None:
+            labels, numbers = labels[self._subset], numbers[self._subset]
         order = self.order.of_pass(0)[: _JUDGED_BATCHES * self.order.batch_size]
         found = shuffle_quality(labels, numbers, order, batch_size=self.order.batch_size)
         if found is not None and found.variance_ratio > POOR_VARIANCE_RATIO:
@@ -258,51 +275,55 @@ class Loader:
             warnings.warn(printable(line), RuntimeWarning, stacklevel=3)
 
     def __iter__(self) -> Iterator[Any]:
-        if self._state.step and not self._resumed:  # the last one was broken off
+        if self._state.step and not self._resumed:  # the last epoch was left early
             self._begin_epoch(self._state.epoch + 1)
         order = self._current_order()
         state = self._state.on(order)
         if order != self.order:
-            self._stop()  # the stream of another rank
+            self._stop()  # ends the stream of another rank
         self.order, self._state, self._steps = order, state, order.steps_after(state.before)
         self._pass_number += 1
         if self.order.steps_per_epoch is not None:
             return _Epoch(self, self._running_stream(), self._pass_number, left=len(self) - self._state.step)
-        if self._sampler_state is not None:  # no batch of it was taken: once more, in the same order
+        if self._sampler_state is not None:  # no batch of the last pass was taken: it is repeated in the same order
             sampling.restore(self.order.sampler, self._sampler_state, begun=False)
         self._sampler_state = sampling.state_of(self.order.sampler)
-        epoch = _Epoch(self, self._source(self.epoch, self._state.step), self._pass_number)
-        self._passes.add(epoch)
-        return epoch
+        batches = self._pass(self.epoch, self._state.step)
+        self._passes.add(batches)
+        return _Epoch(self, batches, self._pass_number)
 
-    def _running_stream(self) -> Source:
-        if self._stream is not None and self._stream.pid != os.getpid():  # a child has no threads of its parent's
+    def _running_stream(self) -> Pass[Any]:
+        if self._stream is not None and self._stream.source.pid != os.getpid():  # a child does not have the threads
             self._stop()
         if self._stream is None:
-            self._stream = self._source(0, self._state.taken)
-            self._end_stream = weakref.finalize(self, self._stream.stop)
+            self._stream = self._pass(0, self._state.taken)
         return self._stream
 
-    def _source(self, epoch: int, step: int) -> Source:
-        """The source of batches: threads or workers that make them, and a transfer to a device where one is wanted."""
+    def _pass(self, epoch: int, step: int) -> Pass[Any]:
+        """Start threads or workers that make batches, and a thread that sends them to a device."""
         steps = self.order.begin(epoch, step, self._state.before)
         self._follow(steps)
         made = self._worker_pool.begin(steps) if self._worker_pool is not None else self._engine(steps)
         if self._transfer is None:
-            return made
-        return TransferPass(self._transfer, made, _ON_DEVICE, stop=made.stop)
+            return Pass(made)
+        return Pass(TransferPass(self._transfer, made, _ON_DEVICE, stop=made.stop))
 
     def _follow(self, steps: Steps | None) -> None:
-        """Begin to bring what these steps read of a pack behind a URL, up to the end of a pass."""
+        """Start to download the parts that these steps read up to the end of a pass, for a pack at a URL."""
         self._parts, self._followed, self._made = None, steps, 0
         if steps is not None and isinstance(self._pack, PackDataset) and self._pack.is_remote:
-            subset, upcoming = unwrapped(self.dataset)[1], steps.upcoming()
-            chosen = upcoming if subset is None else subset[upcoming]
+            upcoming = steps.upcoming()
+            chosen = upcoming if self._subset is None else self._subset[upcoming]
             self._parts = self._pack.fetch_ahead(chosen, rank=self.order.rank, world_size=self.order.world_size)
 
     def _engine(self, steps: Steps) -> ThreadEngine:
-        limits = {"most_bytes": self._prefetch_bytes, "most_batches": max(_MOST_AHEAD, self.threads + 1)}
-        return ThreadEngine(self._jobs.begin(steps), threads=self.threads, **limits)
+        jobs = self._jobs  # the threads must not hold the loader
+        return ThreadEngine(
+            (jobs.job(step) for step in steps),
+            threads=self.threads,
+            most_bytes=self._prefetch_bytes,
+            most_batches=max(_MOST_AHEAD, self.threads + 1),
+        )
 
     def _begin_epoch(self, epoch: int) -> None:
         stream = self.order.steps_per_epoch is not None
@@ -310,9 +331,9 @@ class Loader:
         self._sampler_state = None
 
     def _advance(self, pass_number: int, ready: int) -> None:
-        """Count a batch that an iterator has returned. ready: how many more are made, so that their parts are read."""
+        """Count a batch that an iterator has returned. ready: number of further batches that are made."""
         if self._parts is not None and (pass_number == self._pass_number or self.order.steps_per_epoch is not None):
-            # one less: the last batches may be smaller
+            # without the returned batch, because the last batches may be smaller
             self._parts.advance((self._made + ready) * self.order.batch_size)
             self._made += 1
             if self.order.steps_per_epoch is not None and self._parts.is_over(self._made * self.order.batch_size):
@@ -326,9 +347,9 @@ class Loader:
             self._begin_epoch(self._state.epoch + 1)
 
     def close(self) -> None:
-        """End all threads and worker processes, and with them the passes that are going on; may be called twice.
+        """End all passes, threads and worker processes. May be called twice.
 
-        The next `iter` starts them again: of an endless stream, where it stood.
+        The next `iter` starts them again. An endless stream continues at the same batch.
         """
         for running in list(self._passes):
             running.close()
@@ -336,8 +357,9 @@ class Loader:
 
     def _stop(self) -> None:
         """End the threads of an endless stream and the worker processes, which outlive a pass."""
-        self._stream = None
-        self._end_stream()
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
         if self._worker_pool is not None:
             self._worker_pool.close()
 
@@ -347,17 +369,17 @@ class Loader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ---- going on in another process
+    # ---- continuing in another process
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the loader, counted in batches that the caller has received: plain numbers and text."""
+        """Return the position, counted in batches that the caller has received, as plain numbers and text."""
         sampler = self._sampler_state if self._sampler_state is not None else sampling.state_of(self.order.sampler)
         return {**self._identity(), **self._state.state(), "sampler_state": sampler}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there at the next `iter`; raises InvalidRequest where the samples would be others.
+        """Continue from a state at the next `iter`. Another number of ranks shares the rest of the epoch.
 
-        Another number of ranks, and with it another batch size, shares out what is left of the epoch.
+        Raises InvalidRequest if the loader would return other samples.
         """
         for name, value in self._identity().items():
             if state.get(name) != value:
@@ -372,7 +394,7 @@ class Loader:
         self._pass_number += 1
 
     def _identity(self) -> dict[str, Any]:
-        """The settings that determine the order; ranks share it."""
+        """Return the settings that determine the order. They are the same on all ranks."""
         order = self.order
         pack = self._pack if isinstance(self._pack, PackDataset) else None
         return {
@@ -389,7 +411,7 @@ class Loader:
         }
 
     def stats(self) -> LoaderStats:
-        """What the loader holds now."""
+        """Return the memory that the loader uses now."""
         return LoaderStats(len(self._buffer_pool), self._worker_pool.buffer_bytes if self._worker_pool else 0)
 
     def __repr__(self) -> str:
@@ -400,61 +422,50 @@ class Loader:
         return f"Loader({self.dataset!r}, {self.order.batch_size}: {len(self)} batches, {made})"
 
 
-class _Epoch:
-    """The batches of one epoch; its threads end with it, or when nobody holds it any more."""
+class _Epoch(Iterator[Any]):
+    """The batches of one epoch, which advance the state of the loader."""
 
-    def __init__(self, loader: Loader, engine: Source, pass_number: int, *, left: int | None = None) -> None:
-        """left: batches of an endless stream that the epoch has yet; None for an engine that ends with the epoch."""
+    def __init__(self, loader: Loader, batches: Pass[Any], pass_number: int, *, left: int | None = None) -> None:
+        """Create an epoch. left: batches to take from an endless stream, None for a pass that ends with the epoch."""
         self._loader = loader
-        self._engine = engine
+        self._batches = batches
         self._pass_number = pass_number
         self._left = left
-        self._close = weakref.finalize(self, engine.stop) if left is None else None
-
-    def __iter__(self) -> "_Epoch":
-        return self
 
     def __next__(self) -> Any:
         if self._left == 0:
             raise StopIteration
         try:
-            batch = self._engine.take()
+            batch = next(self._batches)
         except BaseException:
-            if self._close is not None:
-                self._close()
-            else:
-                self._loader._stop()  # its iterator
+            if self._left is not None:
+                self._loader._stop()
             raise
         if self._left is not None:
             self._left -= 1
-        self._loader._advance(self._pass_number, self._engine.ready)  # its iterator
+        self._loader._advance(self._pass_number, self._batches.source.ready)
         return batch
 
     def close(self) -> None:
-        """End the threads now; an endless stream goes on."""
-        if self._close is not None:
-            self._close()
+        """End the threads now. An endless stream continues."""
+        if self._left is None:
+            self._batches.close()
 
 
-def _nothing() -> None:
-    """Ends a stream that has not begun."""
-
-
-def _check(dataset: Any, threads: int | None, num_workers: int, prefetch_bytes: int | None) -> None:
-    """Raises InvalidRequest."""
+def _check(
+    threads: int | None, num_workers: int, prefetch_bytes: int | None, collate_fn: object, ragged: RaggedPolicy
+) -> None:
+    """Raise InvalidRequest for arguments that contradict each other."""
     if threads is not None and threads < 1:
         raise InvalidRequest(f"threads={threads}: expected at least 1")
-    if not isinstance(num_workers, int) or num_workers < 0:
-        raise InvalidRequest(f"num_workers={num_workers!r}: expected a whole number, 0 for threads alone")
+    if num_workers < 0:
+        raise InvalidRequest(f"num_workers={num_workers}: expected at least 0, which is for threads alone")
     if num_workers and (threads is not None or prefetch_bytes is not None):
         raise InvalidRequest(
             "num_workers: each has one thread and makes two batches ahead; drop threads and prefetch_bytes"
         )
-    if isinstance(dataset, (str, bytes, bytearray, os.PathLike)) or not isinstance(dataset, Sized):
-        raise WrongType(
-            f"dataset: expected a data set with len() and [index], found {dataset!r:.60}; call Loader(dataset, "
-            "batch_size), where packer.open(...) makes the data set of a pack"
-        )
+    if collate_fn is not None and ragged != "list":
+        raise InvalidRequest(f"collate_fn and ragged={ragged!r}: the function makes the batch; drop one of them")
 
 
 def _check_classes(dataset: Any) -> None:
@@ -469,34 +480,3 @@ def _check_classes(dataset: Any) -> None:
                         f"{pack.path}: the classes of {field.name!r} are not those of {other.path}, and their numbers "
                         f"would be mixed; pack again with --classes-from {other.path}, or leave it out with fields="
                     )
-
-
-def _blocks(dataset: Any, shuffle: object, window: int | None) -> BlockOrder | None:
-    """How a data set is shuffled by blocks; None where that is not asked for. Raises InvalidRequest."""
-    if not isinstance(shuffle, str):
-        if window is not None:
-            raise InvalidRequest(f'window={window!r:.60}: it is of shuffle="blocks"; give that too, or drop window')
-        return None
-    if shuffle != "blocks":
-        raise WrongType(f'shuffle={shuffle!r:.60}: expected True, False or "blocks"')
-    pack, subset = unwrapped(dataset)
-    if not isinstance(pack, PackDataset):
-        raise InvalidRequest(
-            f'shuffle="blocks": {type(pack).__name__} has no parts; expected a pack\'s data set, or a Subset of one'
-        )
-    numbers = pack.part_numbers(subset)
-    if len(numbers) != len(dataset):
-        raise InvalidRequest(
-            f'shuffle="blocks": {type(pack).__name__} says that it has {len(dataset)} samples, and they lie in the '
-            f"parts of a pack as {len(numbers)}; give shuffle=True"
-        )
-    return block_order(numbers, window)
-
-
-def _check_collate(collate_fn: Any, ragged: str) -> None:
-    if collate_fn is None:
-        return
-    if not callable(collate_fn):
-        raise WrongType(f"collate_fn={collate_fn!r:.60}: expected a function of a list of samples")
-    if ragged != "list":
-        raise InvalidRequest(f"collate_fn and ragged={ragged!r}: the function makes the whole batch; drop one of them")

@@ -12,10 +12,13 @@ Kinds = tuple[type, ...]
 
 
 def mapped(value: Any, change: Change, skip: Collection[str] = (), kinds: Kinds = (torch.Tensor,)) -> Any:
-    """The same structure with every tensor changed, in new containers; what is no tensor stays the same object.
+    """Return the same structure with every tensor changed, in new containers. Other values are unchanged.
 
-    skip: keys of dicts and names of named tuples, at any depth, whose values stay as they are. kinds: what to change,
-    if not tensors.
+    Args:
+        value: The nested structure.
+        change: A function of a tensor that returns the new one.
+        skip: Keys of dicts and names of named tuples, at any depth, whose values are unchanged.
+        kinds: Types to change instead of tensors.
     """
     if isinstance(value, kinds):
         return change(value)
@@ -40,7 +43,7 @@ def mapped(value: Any, change: Change, skip: Collection[str] = (), kinds: Kinds 
 
 
 def tensors(value: Any, skip: Collection[str] = ()) -> Iterator[torch.Tensor]:
-    """Every tensor that `mapped` would change, in order."""
+    """Return every tensor that `mapped` would change, in order."""
     found: list[torch.Tensor] = []
 
     def see(tensor: torch.Tensor) -> torch.Tensor:
@@ -52,14 +55,14 @@ def tensors(value: Any, skip: Collection[str] = ()) -> Iterator[torch.Tensor]:
 
 
 def _packed(value: PackedSequence, change: Change) -> PackedSequence:
-    """Its lengths stay on the host, as torch wants them."""
+    """Change a packed sequence. Its lengths stay on the host, as torch requires."""
     places = (value.sorted_indices, value.unsorted_indices)
     one, other = (change(each) if each is not None else None for each in places)
     return PackedSequence(change(value.data), value.batch_sizes, one, other)
 
 
 def _like(value: Mapping[Any, Any], changed: dict[Any, Any]) -> Any:
-    """A mapping of the same class where it can be written to, else a dict."""
+    """Return a mapping of the same class if it is mutable, else a dict."""
     if type(value) is dict or not isinstance(value, MutableMapping):
         return changed
     new = copy.copy(value)

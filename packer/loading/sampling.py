@@ -1,20 +1,19 @@
-"""Sampling: which samples a batch holds, as a function of seed, epoch and rank.
+"""Sampling: the order of the samples, as a function of seed, epoch, rank and number of ranks.
 
-One pass is one order of all samples; shuffled, it depends on (seed, pass) alone, and shuffled by blocks
-(block_order.py) also on the parts that they lie in. Ranks take turns: of the positions of a pass, rank r of w has r,
-r + w, r + 2 w and so on, so that every sample is in exactly one rank's pass. All ranks make the same number of batches.
-Where another number of ranks goes on with a pass, they take turns in what is left of it.
+A pass is one order of all samples. A shuffled pass depends on (seed, pass) only. With shuffle="blocks" it also depends
+on the parts of the pack (block_order.py). Ranks take turns: rank r of w reads the positions r, r + w, r + 2 w, ...
+Each sample is in the pass of exactly one rank. All ranks make the same number of batches. If another number of ranks
+continues a pass, they take turns in the rest of it.
 
-A sampler of the user's whose order follows from `set_epoch`, or never changes, needs no state. One with a generator is
-known by that generator's state before the pass; one of another kind by its own `state_dict`, where it has one.
-
-LoaderState says where a loader stands, counted in batches that its caller has got, as plain values and back.
+A sampler of the user needs no state if its order follows from `set_epoch` or never changes. For a sampler with a
+generator, the state is that of the generator before the pass. Another sampler may have a `state_dict`.
 """
 
-from collections.abc import Iterable, Mapping, Sized
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import asdict, astuple, dataclass
 from operator import index
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +22,14 @@ import torch
 from packer.errors import InvalidRequest
 from packer.geometry import shuffled
 from packer.loading.block_order import BlockOrder
-from packer.system.argument_types import check_switches
+from packer.system.argument_types import check_parameters
 
 Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One batch: sample indices, and for each the pass that it belongs to."""
+    """One batch: sample indices, and the pass of each sample. int64 (N,) each."""
 
     indices: Indices
     passes: Indices
@@ -38,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Span:
-    """Steps that so many ranks have made, of the same pass or stream; others went on after them."""
+    """The first `steps` batches of a pass or stream, made by a number of ranks before another number continued."""
 
     world_size: int
     batch_size: int
@@ -50,9 +49,19 @@ Spans = tuple[Span, ...]
 
 @dataclass(frozen=True)
 class Order:
-    """count: samples of the data set. steps_per_epoch: batches of an endless stream, None for epochs of one pass.
+    """The order of the batches of one rank.
 
-    blocks: how they are shuffled, in place of a shuffle that reads from all parts at a time.
+    Args:
+        count: Number of samples of the dataset.
+        batch_size: Number of samples of a batch.
+        shuffle: True for another order in each pass.
+        seed: Seed of the shuffle.
+        drop_last: True to drop an incomplete last batch.
+        rank: Number of this process.
+        world_size: Number of processes.
+        steps_per_epoch: Batches per epoch of an endless stream of passes. None for epochs of one pass.
+        sampler: An iterable of sample indices with a length. It replaces the shuffle.
+        blocks: Shuffle by blocks. It replaces the shuffle of all samples.
     """
 
     count: int
@@ -67,16 +76,13 @@ class Order:
     blocks: BlockOrder | None = None
 
     def __post_init__(self) -> None:
+        # None is torch's default of the two
+        given = {**vars(self), "shuffle": self.shuffle or False, "drop_last": self.drop_last or False}
+        check_parameters(Order.__init__, given)
         for name in ("batch_size", "world_size", "steps_per_epoch"):
             value = getattr(self, name)
-            if (value is not None or name == "batch_size") and not (
-                isinstance(value, (int, np.integer)) and value >= 1
-            ):
+            if value is not None and value < 1:
                 raise InvalidRequest(f"{name}={value!r}: expected a whole number, at least 1")
-        given = {"shuffle": self.shuffle, "drop_last": self.drop_last}
-        check_switches({name: value for name, value in given.items() if value is not None})  # torch's default
-        if not isinstance(self.seed, (int, np.integer)):
-            raise InvalidRequest(f"seed={self.seed!r}: expected a whole number")
         if not 0 <= self.rank < self.world_size:
             raise InvalidRequest(
                 f"rank={self.rank}: expected 0 to {self.world_size - 1}, world_size is {self.world_size}"
@@ -95,7 +101,7 @@ class Order:
             self._check_shares(self._samples_of_a_pass)
 
     def _check_shares(self, samples: int) -> None:
-        """Raise InvalidRequest where a rank would be without a sample for one of its batches."""
+        """Raise InvalidRequest if a rank would have no sample for one of its batches."""
         if samples // self.world_size < self._steps_of(samples):
             raise InvalidRequest(
                 f"{samples} samples do not divide into batches of {self.batch_size} on {self.world_size} ranks with "
@@ -110,13 +116,11 @@ class Order:
         return _steps(samples, self.batch_size * self.world_size, self.drop_last)
 
     def __len__(self) -> int:
-        """Batches of an epoch, the same on every rank."""
+        """Return the number of batches of an epoch, the same on every rank."""
         return self.steps_per_epoch or self._steps_of(self._samples_of_a_pass)
 
     def steps_after(self, before: Spans) -> int:
-        """Batches of an epoch that began with those spans; raises InvalidRequest where what is left does not
-        divide.
-        """
+        """Return the number of batches of an epoch after these spans. Raises InvalidRequest for empty ranks."""
         if self.steps_per_epoch is not None or not before:
             return len(self)
         left = len(self._left(before))
@@ -124,9 +128,12 @@ class Order:
         return self._steps_of(left)
 
     def begin(self, epoch: int, step: int = 0, before: Spans = ()) -> "Steps":
-        """The batches of an epoch from `step` on; of an endless stream, all batches from that place on.
+        """Return the batches of an epoch, or all further batches of an endless stream.
 
-        before: what other numbers of ranks have made of that pass, or stream; `step` counts from its end.
+        Args:
+            epoch: Number of the epoch.
+            step: The first batch, counted from the end of `before`.
+            before: Spans of this pass or stream that other numbers of ranks made.
         """
         if self.steps_per_epoch is None:
             indices = self.of_pass(epoch)
@@ -135,21 +142,19 @@ class Order:
         return _Stream(self, epoch * self.steps_per_epoch + step, done)
 
     def _left(self, before: Spans) -> Indices:
-        """Positions of a pass that are left after those spans, in order."""
+        """Return the positions of a pass that are left after these spans, in order."""
         left = np.arange(self._samples_of_a_pass, dtype=np.int64)
         for span in before:
             steps = _steps(len(left), span.batch_size * span.world_size, self.drop_last)
             kept = np.ones(len(left), bool)
             for rank in range(span.world_size):
-                mine = kept[rank :: span.world_size]  # a view: what is written to it is written to kept
+                mine = kept[rank :: span.world_size]  # a view of `kept`
                 mine[: _start(len(mine), span.batch_size, steps, span.steps)] = False
             left = left[kept]
         return left
 
     def of_pass(self, number: int) -> Indices:
-        """All samples in the order of one pass, before ranks take turns; raises InvalidRequest for what a sampler
-        gives.
-        """
+        """Return all samples of all ranks in the order of a pass. Raises InvalidRequest for a wrong sampler."""
         if self.sampler is None:
             if self.blocks is not None:
                 return self.blocks.of_pass(int(self.seed), number)
@@ -165,34 +170,39 @@ class Order:
         return indices
 
 
-class Steps(Protocol):
-    """Batches one after the other."""
+class Steps(Iterator[Step]):
+    """Batches in order."""
 
-    def next(self) -> Step | None:
-        """The next batch; None after the last."""
-
+    @abstractmethod
     def upcoming(self) -> Indices:
-        """The samples that come on all ranks, in order; of an endless stream, those that are left of its pass."""
+        """Return the next samples of all ranks, in order, up to the end of the current pass."""
 
 
-def _steps(samples: int, whole: int, drop_last: bool) -> int:
-    """Batches that so many samples make, `whole` of them on all ranks together."""
-    return samples // whole if drop_last else -(-samples // whole)
+def _steps(samples: int, size: int, drop_last: bool) -> int:
+    """Return the number of batches of `samples`. size: of one batch on all ranks together."""
+    return samples // size if drop_last else -(-samples // size)
 
 
 def _start(count: int, size: int, steps: int, step: int) -> int:
-    """How many of a rank's `count` samples come before that one of its `steps` batches.
+    """Return how many of a rank's `count` samples come before the batch `step` of `steps`.
 
-    Where others have one sample more and need a batch more, the last full batch gives up what the last one needs.
+    Other ranks may have one sample more and need one batch more. The last full batch then gives samples to the last.
     """
     return min(step * size, max(0, count - (steps - step)))
 
 
-class EpochSteps:
-    """One pass, or what is left of one, cut into the batches of a rank: one after the other, or any by its number."""
+class EpochSteps(Steps):
+    """The batches of a rank in one pass, or in the rest of a pass."""
 
     def __init__(self, order: Order, epoch: int, step: int, indices: Indices) -> None:
-        """step: that `next` begins with. indices: of the samples of all ranks, in the order of the pass."""
+        """Start at a batch.
+
+        Args:
+            order: The order of the rank.
+            epoch: Number of the epoch.
+            step: Number of the first batch.
+            indices: Samples of all ranks in the order of the pass.
+        """
         self.epoch = epoch
         self.mine = indices[order.rank :: order.world_size]
         self._of_all, self._world_size = indices, order.world_size
@@ -200,31 +210,29 @@ class EpochSteps:
         self._steps = order._steps_of(len(indices))  # its own
         self._size = order.batch_size
 
-    def __len__(self) -> int:
-        """Batches, the same on every rank."""
-        return self._steps
+    def _begin_of(self, step: int) -> int:
+        return _start(len(self.mine), self._size, self._steps, step)
 
     def at(self, step: int) -> Step:
-        """The batch of that number, 0 <= step < len."""
-        steps, count = self._steps, len(self.mine)
-        indices = self.mine[_start(count, self._size, steps, step) : _start(count, self._size, steps, step + 1)]
+        """Return one batch. 0 <= step < number of batches."""
+        indices = self.mine[self._begin_of(step) : self._begin_of(step + 1)]
         return Step(indices, np.full(len(indices), self.epoch, np.int64))
 
     def upcoming(self) -> Indices:
-        return self._of_all[self._world_size * _start(len(self.mine), self._size, self._steps, self._step) :]
+        return self._of_all[self._world_size * self._begin_of(self._step) :]
 
-    def next(self) -> Step | None:
+    def __next__(self) -> Step:
         if self._step >= self._steps:
-            return None
+            raise StopIteration
         self._step += 1
         return self.at(self._step - 1)
 
 
-class _Stream:
-    """Pass after pass without an end; a batch may hold the end of one pass and the beginning of the next."""
+class _Stream(Steps):
+    """Endless passes. A batch may contain the end of one pass and the beginning of the next."""
 
     def __init__(self, order: Order, step: int, done: int) -> None:
-        """done: samples that were taken from the stream before step 0."""
+        """Start at a batch. done: samples of the stream before step 0."""
         self._order = order
         self._step = step
         self._done = done
@@ -236,7 +244,7 @@ class _Stream:
         number, position = divmod(self._done + self._step * order.batch_size * order.world_size, order.count)
         return order.of_pass(number)[position:]
 
-    def next(self) -> Step:
+    def __next__(self) -> Step:
         order = self._order
         numbers = np.arange(self._step * order.batch_size, (self._step + 1) * order.batch_size, dtype=np.int64)
         positions = self._done + numbers * order.world_size + order.rank
@@ -255,7 +263,7 @@ class _Stream:
 
 
 def state_of(sampler: Any) -> dict[str, Any] | None:
-    """The state of a sampler, for `restore`; plain values, where its own are."""
+    """Return the state of a sampler for `restore`. None for a sampler that needs none."""
     generator = getattr(sampler, "generator", None)
     if isinstance(generator, torch.Generator):
         return {"generator": generator.get_state().numpy().tobytes().hex()}
@@ -265,8 +273,15 @@ def state_of(sampler: Any) -> dict[str, Any] | None:
 
 
 def restore(sampler: Any, state: Any, *, begun: bool) -> None:
-    """Put a sampler where it was; begun: whether a pass is to be drawn again. Raises InvalidRequest where that cannot
-    be.
+    """Restore the state of a sampler.
+
+    Args:
+        sampler: The sampler, or None.
+        state: The result of `state_of`.
+        begun: True if the sampler must repeat the order of a pass.
+
+    Raises:
+        InvalidRequest: The sampler cannot repeat its order, or the state is that of another sampler.
     """
     mine = state_of(sampler)
     if begun and mine is None and hasattr(sampler, "generator"):
@@ -285,14 +300,11 @@ def restore(sampler: Any, state: Any, *, begun: bool) -> None:
     try:
         sampler.generator.set_state(torch.frombuffer(bytearray.fromhex(state[kind]), dtype=torch.uint8))
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidRequest(f"state_dict: the sampler's generator does not take its state: {error}") from error
-
-
-# ---- the rank of this process
+        raise InvalidRequest(f"state_dict: the sampler's generator does not accept its state: {error}") from error
 
 
 def rank_and_world_size(rank: int | None, world_size: int | None, *, distributed: bool) -> tuple[int, int]:
-    """rank and world_size as given, else, if `distributed`, as torch.distributed has them now, else 0 of 1."""
+    """Return the given rank and world_size, else those of torch.distributed if `distributed` is set, else 0 and 1."""
     if (rank is None) != (world_size is None):
         raise InvalidRequest(f"rank={rank}, world_size={world_size}: pass both or neither")
     if rank is not None and world_size is not None:
@@ -303,18 +315,22 @@ def rank_and_world_size(rank: int | None, world_size: int | None, *, distributed
     return group.get_rank(), group.get_world_size()
 
 
-# ---- where a loader stands
+# ---- the position of a loader
 
-_COUNTS = ("epoch", "step", "taken")
-_SHARES = ("world_size", "batch_size")
+_COUNTS = {"world_size": 1, "batch_size": 1, "epoch": 0, "step": 0, "taken": 0}  # name -> the smallest value
 
 
 @dataclass(frozen=True)
 class LoaderState:
-    """epoch, step: of the batch that comes next. taken: batches of the endless stream, 0 without one.
+    """Position of a loader, counted in batches that the caller has received.
 
-    world_size, batch_size: of the ranks that count step and taken. before: the spans of that epoch, or of the stream,
-    that other numbers of ranks have made; step and taken count from their end.
+    Args:
+        world_size: Number of ranks that count `step` and `taken`.
+        batch_size: Their batch size.
+        epoch: Epoch of the next batch.
+        step: Number of the next batch in its epoch, from the end of `before`.
+        taken: Number of batches of the endless stream, from the end of `before`. 0 without a stream.
+        before: Spans of the epoch or stream that other numbers of ranks made.
     """
 
     world_size: int
@@ -325,14 +341,13 @@ class LoaderState:
     before: Spans = ()
 
     def state(self) -> dict[str, Any]:
-        """As numbers and lists of numbers."""
+        """Return the position as numbers and lists of numbers."""
         return {**asdict(self), "before": [list(astuple(span)) for span in self.before]}
 
     def on(self, order: Order) -> "LoaderState":
-        """This position for the ranks of `order`; itself where it is theirs.
+        """Return the same position for the ranks of `order`.
 
-        Raises InvalidRequest where the ranks of `order` cannot share what is left, and for another batch size on as
-        many ranks.
+        Raises InvalidRequest if these ranks cannot share the rest, or if only the batch size is different.
         """
         state, shares = self, (order.world_size, int(order.batch_size))
         if self.world_size != order.world_size:
@@ -345,28 +360,25 @@ class LoaderState:
                 "the loader as it was, or load the state after torch.distributed is initialized"
             )
         if order.steps_per_epoch is None and order.steps_after(state.before) == 0 != len(order):
-            return LoaderState(*shares, state.epoch + 1)  # with drop_last, what is left may be no batch
+            return LoaderState(*shares, state.epoch + 1)  # with drop_last, the rest may be less than a batch
         return state
 
 
 def state_from(state: Mapping[str, Any]) -> LoaderState:
-    """The LoaderState of plain values; raises InvalidRequest."""
-    for name in _COUNTS:
-        if not _is_count(state.get(name)):
-            raise InvalidRequest(f"state_dict: {name} is {state.get(name)!r}: expected a whole number")
-    for name in _SHARES:
-        if not _is_count(state.get(name)) or not state[name]:
-            raise InvalidRequest(f"state_dict: {name} is {state.get(name)!r}: expected a whole number, at least 1")
+    """Return the position of a state dict. Raises InvalidRequest."""
+    for name, least in _COUNTS.items():
+        if not _is_count(state.get(name), least):
+            found = state.get(name)
+            raise InvalidRequest(f"state_dict: {name} is {found!r}: expected a whole number, at least {least}")
     before = state.get("before")
     if not isinstance(before, list) or not all(map(_is_span, before)):
         raise InvalidRequest(f"state_dict: before is {before!r}: expected lists of ranks, batch size and steps")
-    counts = {name: state[name] for name in (*_SHARES, *_COUNTS)}
-    return LoaderState(**counts, before=tuple(Span(*each) for each in before))
+    return LoaderState(**{name: state[name] for name in _COUNTS}, before=tuple(Span(*each) for each in before))
 
 
 def _is_span(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 3 and all(map(_is_count, value)) and min(value) >= 1
+    return isinstance(value, list) and len(value) == 3 and all(_is_count(each, 1) for each in value)
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _is_count(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

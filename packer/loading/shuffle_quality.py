@@ -1,8 +1,8 @@
-"""Shuffle quality: how near the batches of a shuffle by blocks come to those of a full shuffle, told by the labels.
+"""Shuffle quality: compares the labels in the batches of a shuffle by blocks with those of a full shuffle.
 
-The measure is the variance of the classes' counts in a batch, relative to what a full shuffle has on average (that of
-drawing a batch without putting back): 1 is ideal, and a pack that is sorted by class and read in order has nearly the
-batch size. It needs the label column and the order alone, and reads no part.
+The measure is the variance of the class counts in a batch, divided by its mean in a full shuffle. The ideal is 1. A
+pack that is sorted by class and read in order has nearly the batch size. The measure depends on the label column and
+the order only, and reads no part.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,20 @@ from packer.schema import Schema
 
 Integers = npt.NDArray[np.int64]
 
-POOR_VARIANCE_RATIO = 1.5  # from here on a Loader warns
-_MOST_COUNTS = 1 << 22  # that are held at a time
+POOR_VARIANCE_RATIO = 1.5  # a Loader warns above it
+_MOST_COUNTS = 1 << 22  # counts in memory at a time
 
 
 @dataclass(frozen=True)
 class ShuffleQuality:
-    """variance_ratio: 1 for a full shuffle. classes, parts: in a batch, on average. batches: that were looked at."""
+    """Quality of a shuffle.
+
+    Args:
+        variance_ratio: 1 for a full shuffle. More is worse.
+        classes: Mean number of classes in a batch.
+        parts: Mean number of parts in a batch.
+        batches: Number of batches.
+    """
 
     variance_ratio: float
     classes: float
@@ -29,7 +36,7 @@ class ShuffleQuality:
 
 
 def label_field(schema: Schema) -> str | None:
-    """The name of the field whose classes tell: the first number with names, one for each sample; None for none."""
+    """Return the first field with one number per sample and class names. None without one."""
     fields = (field for field in schema if field.classes and field.is_column and not field.shape and not field.hidden)
     return next((field.name for field in fields), None)
 
@@ -37,9 +44,13 @@ def label_field(schema: Schema) -> str | None:
 def shuffle_quality(
     labels: npt.NDArray[np.int64], part_numbers: Integers, order: Integers, *, batch_size: int
 ) -> ShuffleQuality | None:
-    """Of the whole batches of an order; None where there is none, or where all samples have one label.
+    """Return the quality of the full batches of an order. None without full batches, or if all labels are equal.
 
-    labels, part_numbers: of each sample. order: of sample indices, all of a pass or its beginning.
+    Args:
+        labels: Label of each sample.
+        part_numbers: Part of each sample.
+        order: Sample indices of a pass, or of its beginning.
+        batch_size: Number of samples of a batch.
     """
     classes, numbers = np.unique(labels, return_inverse=True)
     whole = len(order) // batch_size
@@ -61,7 +72,7 @@ def shuffle_quality(
 
 
 def _counts(numbers: Integers, classes: int) -> Integers:
-    """How often each class is in each row."""
+    """Count each class in each row."""
     rows = len(numbers)
     keys = numbers + np.arange(rows)[:, None] * classes
     return np.bincount(keys.ravel(), minlength=rows * classes).reshape(rows, classes)

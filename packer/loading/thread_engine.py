@@ -1,41 +1,99 @@
 """Thread engine: threads that make batches ahead of the consumer, in order, within a limit of bytes.
 
-All threads work on the same batch, a slice each, so that the first batch takes one batch's time divided by the threads;
-a thread that finds no slice left begins the next batch. The engine does not know what a batch holds: a BatchJob is
-filled slice by slice, then finished.
+A BatchSource owns the threads, and a Pass is the consumer's iterator over a source.
+
+All threads work on one batch, a slice each, so that the first batch is ready early. A thread without a slice begins the
+next batch. The engine does not depend on the contents of a batch: it fills a BatchJob slice by slice, then finishes it.
 """
 
 import os
 import threading
 import time
+import weakref
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from packer.errors import InvalidRequest
 
-_LEAVE_S = 10.0  # for threads that are in the middle of a slice
-_JOIN_S = 0.1  # for a thread that has left its loop: all that is left of it is what `threading` does
-_LOCK_S = 1.0  # the lock is held for an instant, but a finalizer may run in the thread that holds it
-_NAP_S = 1.0  # a thread without work looks whether it was stopped by such a finalizer
+T = TypeVar("T")
+
+_LEAVE_S = 10.0  # for threads that are making a slice
+_JOIN_S = 0.1
+_LOCK_S = 1.0  # a finalizer may run in the thread that holds the lock
+_NAP_S = 1.0
+
+
+class BatchSource(Iterator[Any], ABC):
+    """Makes batches ahead in threads or processes. They belong to the process that created the source.
+
+    `__next__` waits for the next batch. It raises StopIteration after the last batch, and an error in place of the
+    batch that it prevented.
+    """
+
+    ready = 0  # batches that are made and not taken yet; 0 if this is unknown
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End the threads and free all batches. May be called twice, and by any thread."""
+
+
+class Pass(Generic[T]):
+    """An iterator that owns a source. The source is stopped after the last batch, by an error, `close` or collection.
+
+    The threads of the source must not hold the pass, or it would never be collected.
+    """
+
+    def __init__(self, source: BatchSource) -> None:
+        self.source = source
+        self._stop = weakref.finalize(self, source.stop)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        if os.getpid() != self.source.pid:
+            raise InvalidRequest("an iterator with threads does not work in a forked child; call iter(...) there")
+        if not self._stop.alive:
+            raise StopIteration
+        try:
+            item: T = next(self.source)
+        except BaseException:
+            self._stop()
+            raise
+        return item
+
+    def close(self) -> None:
+        """End the threads now."""
+        self._stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class BatchJob(Protocol):
-    """One batch to be made."""
+    """One batch to make."""
 
-    given_up: bool  # set when the batch is no longer wanted: `fill` may return early
+    given_up: bool  # set when the batch is not needed any more: `fill` may return early
 
     def __len__(self) -> int:
-        """How many samples, at least one."""
+        """Return the number of samples, at least 1."""
 
     def slice(self, threads: int) -> int:
-        """How many samples, at least one, a slice has where so many threads work on the batch."""
+        """Return the number of samples of a slice, at least 1, for that number of threads."""
 
     def fill(self, start: int, stop: int) -> None:
-        """Make the samples at those positions; called by several threads at once."""
+        """Make the samples at these positions. Several threads call it at the same time."""
 
     def finish(self) -> tuple[Any, int]:
-        """The batch, and how many bytes it holds; called once, after all of it is filled."""
+        """Return the batch and its size in bytes. Called once, after all samples are made."""
 
 
 class _QueuedJob:
@@ -53,17 +111,20 @@ class _QueuedJob:
         self.error: BaseException | None = None
 
 
-class ThreadEngine:
-    """Makes the batches of the jobs that `begin` returns, one after the other, until it returns None."""
+class ThreadEngine(BatchSource):
+    """Makes the batches of an iterator of jobs."""
 
-    def __init__(
-        self, begin: Callable[[], BatchJob | None], *, threads: int, most_bytes: int, most_batches: int
-    ) -> None:
-        """begin: the next job, None after the last; called by one thread at a time. Threads start here.
+    def __init__(self, jobs: Iterator[BatchJob], *, threads: int, most_bytes: int, most_batches: int) -> None:
+        """Start the threads.
 
-        most_bytes, most_batches: how much may be ready or in the making; two batches always may.
+        Args:
+            jobs: The jobs in order. One thread at a time takes the next job.
+            threads: Number of threads.
+            most_bytes: Limit of the size of all batches that are ready or being made. Two batches are always allowed.
+            most_batches: Limit of their number.
         """
-        self._begin = begin
+        super().__init__()
+        self._jobs = jobs
         self._most_bytes = most_bytes
         self._most_batches = most_batches
         self._lock = threading.Lock()
@@ -74,17 +135,16 @@ class ThreadEngine:
         self._entries: deque[_QueuedJob] = deque()
         self._beginning = False
         self._ended = False
-        self._failure: BaseException | None = None  # of `begin`
+        self._failure: BaseException | None = None  # of `jobs`
         self._stopped = False
-        self._bytes: int | None = None  # of the largest batch so far; while none is done, no more than two are begun
-        self.pid = os.getpid()  # of the process whose threads make the batches
+        self._bytes: int | None = None  # of the largest batch so far; until one is done, at most two are begun
         self._threads = [
             threading.Thread(target=self._run, name=f"packer-loader-{number}", daemon=True) for number in range(threads)
         ]
         try:
             for thread in self._threads:
                 self._start(thread)
-        except BaseException:  # the system gives no more threads, or Ctrl-C: those that run must not stay
+        except BaseException:  # no more threads, or Ctrl-C: the threads that run must end
             self.stop()
             raise
 
@@ -100,16 +160,7 @@ class ThreadEngine:
 
     # ---- the consumer's side
 
-    def __iter__(self) -> "ThreadEngine":
-        return self
-
     def __next__(self) -> Any:
-        return self.take()
-
-    def take(self) -> Any:
-        """The next batch; raises StopIteration after the last, and what went wrong in a thread, in its turn."""
-        if os.getpid() != self.pid:
-            raise InvalidRequest("a Loader's iterator does not live on in a forked child; call iter(loader) there")
         with self._lock:
             while not self._is_next_ready():
                 self._ready.wait()
@@ -122,15 +173,15 @@ class ThreadEngine:
         if error is None:
             raise StopIteration
         try:
-            if isinstance(error, StopIteration):  # it would end the epoch in silence (PEP 479 has it the same way)
+            if isinstance(error, StopIteration):  # it would end the epoch silently (see PEP 479)
                 raise RuntimeError("StopIteration was raised while a batch was made") from error
             raise error
         finally:
-            del error  # its traceback holds this frame: the two would keep the batch's memory until a collection
+            del error  # its traceback holds this frame: the cycle would keep memory until a collection
 
     @property
-    def ready(self) -> int:
-        """The number of batches that are made and not taken yet."""
+    def ready(self) -> int:  # type: ignore[override]
+        """Number of batches that are made and not taken yet."""
         with self._lock:
             return next((at for at, entry in enumerate(self._entries) if not entry.done), len(self._entries))
 
@@ -147,14 +198,14 @@ class ThreadEngine:
         return self._stopped or self._ended
 
     def stop(self) -> None:
-        """End all threads and let go of all batches; may be called twice, also by a thread of the engine itself.
+        """End all threads and free all batches.
 
-        The garbage collector may call this at any point, even in a thread that holds the engine's lock: then it only
-        leaves word, and the threads end by themselves within a second. It may also hold the lock of `threading`, which
-        a thread needs to end: so what is waited for is that the threads leave their loop, not that they are gone.
+        The garbage collector may call this in a thread that holds the engine's lock. Then the other threads see the
+        flag and end within a second. The caller may also hold the lock of `threading`, which a thread needs to end.
+        Therefore this waits until the threads leave their loop, and not until they have ended.
         """
         self._stopped = True
-        if os.getpid() != self.pid or not self._lock.acquire(timeout=_LOCK_S):  # a child has none of the threads
+        if os.getpid() != self.pid or not self._lock.acquire(timeout=_LOCK_S):  # a forked child has no threads
             return
         try:
             for entry in self._entries:
@@ -199,7 +250,7 @@ class ThreadEngine:
                 self._begin_next()
             else:
                 self._fill(*claim)
-            del claim  # the thread waits, maybe for long, and must not keep a batch's memory
+            del claim  # the thread may wait long, and must not keep the memory of a batch
 
     def _has_slice(self) -> bool:
         return any(entry.claimed < entry.count for entry in self._entries)
@@ -223,14 +274,14 @@ class ThreadEngine:
     def _begin_next(self) -> None:
         entry, failure = None, None
         try:
-            job = self._begin()
+            job = next(self._jobs, None)
             entry = _QueuedJob(job, len(self._threads)) if job is not None else None
-        except BaseException as error:  # noqa: BLE001  whatever it is, the consumer gets it
+        except BaseException as error:  # noqa: BLE001  the consumer gets any error
             failure = error
         with self._lock:
             self._beginning = False
             if entry is None:
-                self._ended, self._failure, failure = True, failure, None  # a frame that holds its error is a cycle
+                self._ended, self._failure, failure = True, failure, None  # a frame with its error is a cycle
             elif not self._stopped:
                 self._entries.append(entry)
             self._work.notify_all()
@@ -244,7 +295,7 @@ class ThreadEngine:
                 last = entry.filled == entry.count and entry.error is None and not self._stopped
             if last:
                 entry.batch, entry.bytes = entry.job.finish()
-        except BaseException as error:  # noqa: BLE001  whatever it is, KeyboardInterrupt too, the consumer gets it
+        except BaseException as error:  # noqa: BLE001  the consumer gets any error, also KeyboardInterrupt
             self._fail(entry, error)
             return
         if last:
@@ -257,6 +308,6 @@ class ThreadEngine:
         with self._lock:
             if entry.error is None:
                 entry.error = error
-            entry.claimed = entry.count  # nobody goes on with it
-            self._ended = True  # nor with what would come after it
+            entry.claimed = entry.count
+            self._ended = True
             self._ready.notify_all()

@@ -1,13 +1,13 @@
-"""Worker processes: each makes whole batches of a loader, with the batch jobs that threads do.
+"""Worker processes: make complete batches of a loader, with the same batch jobs as threads.
 
-torch's DataLoader starts, watches and ends the processes: it has been run on more systems than packer. Steps of the
-sampling order go to the workers through it, and batches come back. The processes live on between epochs.
+torch's DataLoader starts, watches and ends the processes. It sends the steps of the sampling order to the workers, and
+returns their batches. The processes stay alive between epochs.
 
-A batch travels in memory that both processes have mapped. torch's own way costs a descriptor and a connection per
-tensor, and new memory per batch. Here the loader's process owns the buffers, and knows by itself when a batch is freed
-(packer.system.shared_memory has the rule). It tells the worker the address of a buffer; the worker lays out the batch's
-tensors in it, and sends the batch with their offsets in place of them. What does not fit is sent by value, and so are
-the first batches, whose size is not known yet.
+Both processes map the memory of a batch. torch's own transport needs a file descriptor and a connection per tensor, and
+new memory per batch. Here the loader's process owns the buffers. It detects when a batch is freed
+(packer.system.shared_memory). It sends the address of a buffer to the worker. The worker puts the tensors into it, and
+sends the batch with their offsets. Tensors that do not fit are sent by value. So are the first batches, because their
+size is unknown.
 """
 
 import os
@@ -27,25 +27,26 @@ from packer.errors import InvalidRequest, PackerError
 from packer.loading.batch_jobs import BatchJobs
 from packer.loading.nested_tensors import mapped
 from packer.loading.sampling import Step, Steps
+from packer.loading.thread_engine import BatchSource
 from packer.system._torch_private import end_workers
 from packer.system.buffer_pool import BufferPool, Bytes
 from packer.system.shared_memory import Address, MappedBuffers, SharedBuffer, shared
 
-_AHEAD = 2  # batches of each worker that are in the making, or wait
+_AHEAD = 2  # batches of each worker that are being made or wait
 _PAGE = 1 << 16
-_of_parents: list[Any] = []  # held for ever by a forked child, where their end would be that of the parent's workers
+_of_parents: list[Any] = []  # iterators of the parent, which a forked child never frees: it would end the workers
 
 
 @dataclass(frozen=True)
 class _Task:
-    """One batch to make, and the buffer to lay it out in."""
+    """One batch to make, and the buffer for it."""
 
     step: Step
     buffer: Address | None
 
 
 class _WorkerDataset(Dataset[Any]):
-    """The data set of the workers' DataLoader: a task's packed batch, or the PackerError that making it raised."""
+    """The dataset of the workers' DataLoader. An item is the packed batch of a task, or the PackerError it raised."""
 
     def __init__(self, new_jobs: Callable[..., BatchJobs]) -> None:
         self._new_jobs = new_jobs
@@ -57,11 +58,11 @@ class _WorkerDataset(Dataset[Any]):
             return layout.packed(self._new_jobs(take=layout.take).make(task.step))
         except PackerError as error:
             return error
-        except StopIteration as error:  # it would end the epoch in silence (PEP 479 has it the same way)
+        except StopIteration as error:  # it would end the epoch silently (see PEP 479)
             raise RuntimeError("StopIteration was raised while a batch was made") from error
 
     def _mapped(self, buffer: Address) -> Bytes | None:
-        """None where the system does not let a process see another's files: batches travel by value then."""
+        """Return the buffer. None if the system hides the files of other processes: batches are sent by value then."""
         self._mappings = self._mappings or MappedBuffers()
         try:
             return self._mappings.get(buffer)
@@ -71,30 +72,33 @@ class _WorkerDataset(Dataset[Any]):
 
 @dataclass
 class _TaskSampler:
-    """The DataLoader's sampler: the tasks of the current pass; each keeps its buffer until its batch has arrived."""
+    """The DataLoader's sampler: the tasks of the current pass. A task keeps its buffer until its batch arrives."""
 
     pool: BufferPool[SharedBuffer]
     steps: Steps | None = None
-    size: int = 0  # of a buffer; 0 while nobody knows how much a batch takes
+    size: int = 0  # of a buffer; 0 until the size of a batch is known
     held: deque[SharedBuffer | None] = field(default_factory=deque)
 
     def __iter__(self) -> Iterator[_Task]:
-        while self.held:  # DataLoader asks for the first task when no worker has an old one left
+        while self.held:  # no worker has an old task when DataLoader starts a pass
             if (unused := self.held.popleft()) is not None:
                 self.pool.put_back(unused)
-        while self.steps is not None and (step := self.steps.next()) is not None:
+        for step in self.steps or ():
             buffer = self.pool.reserve(self.size) if self.size else None
             self.held.append(buffer)
             yield _Task(step, buffer.address if buffer is not None else None)
 
 
 class WorkerPool:
-    """Makes the batches of one pass at a time; processes are started for the first."""
+    """Makes the batches of one pass at a time. The first pass starts the processes."""
 
     def __init__(self, new_jobs: Callable[..., BatchJobs], workers: int, *, seed: int) -> None:
-        """new_jobs: makes BatchJobs, given `take`, which gives memory; it is pickled where workers are not forked.
+        """Create a pool without processes.
 
-        seed: of torch's, NumPy's and Python's generators in the workers.
+        Args:
+            new_jobs: Makes BatchJobs of `take`, which returns memory. It is pickled if workers are not forked.
+            workers: Number of processes.
+            seed: Seed of the generators of torch, NumPy and Python in the workers.
         """
         self._numbers = count()
         self._make = _WorkerDataset(new_jobs)
@@ -107,7 +111,7 @@ class WorkerPool:
         self.pid = os.getpid()
 
     def begin(self, steps: Steps) -> "WorkerPass":
-        """A pass over those steps; ends the one before."""
+        """Start a pass over these steps. It ends the previous pass."""
         if os.getpid() != self.pid:
             self.close()
             self.pid = os.getpid()
@@ -123,7 +127,7 @@ class WorkerPool:
         return WorkerPass(self, self._pass_number)
 
     def _started(self) -> DataLoader[Any]:
-        generator = torch.Generator()  # of its own: the caller's stays as it is
+        generator = torch.Generator()  # the generator of the caller stays unchanged
         generator.manual_seed(self._seed)
         return DataLoader(
             self._make,
@@ -137,9 +141,7 @@ class WorkerPool:
         )
 
     def take(self, pass_number: int) -> Any:
-        """The next batch of that pass; raises StopIteration after the last, and what went wrong, in its turn."""
-        if os.getpid() != self.pid:
-            raise InvalidRequest("a Loader's iterator does not live on in a forked child; call iter(loader) there")
+        """Return the next batch of a pass, see BatchSource."""
         if pass_number != self._pass_number:
             raise InvalidRequest(
                 "a Loader with workers makes one pass at a time: a newer iter(loader) has ended this one"
@@ -154,75 +156,61 @@ class WorkerPool:
             batch = sent.unpacked(self._tasks.pool.give(buffer, buffer.memory.size) if buffer is not None else None)
         except StopIteration:
             raise
-        except (
-            BaseException
-        ):  # also Ctrl-C in the middle of a message or before its buffer was taken: all is out of step
+        except BaseException:  # also Ctrl-C in the middle of a message: the order of buffers is unknown then
             self.close()
             raise
-        if hasattr(os, "memfd_create"):  # else the size stays unknown, and batches travel by value
+        if hasattr(os, "memfd_create"):  # otherwise batches are sent by value
             self._tasks.size = max(self._tasks.size, -(-sent.wanted // _PAGE) * _PAGE)
         return batch
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes of shared memory that a worker gets for a batch; 0 while no batch has told."""
+        """Size of the shared memory that a worker gets for a batch. 0 until it is known."""
         return self._tasks.size
 
     def close(self) -> None:
-        """End the processes; the next pass starts new ones."""
+        """End the processes. The next pass starts new ones."""
         if os.getpid() != self.pid:
             _of_parents.append(self._running)
-        elif self._running is not None:  # not left to its end: a traceback may hold it, or a collection end its queues
+        elif self._running is not None:  # a traceback may hold it, or a collection may end its queues first
             end_workers(self._running)
         self._loader = self._running = None
-        self._tasks = _TaskSampler(self._new_pool(), size=self._tasks.size)  # nobody writes into this memory
+        self._tasks = _TaskSampler(self._new_pool(), size=self._tasks.size)  # the old memory is not written any more
 
     def _new_pool(self) -> BufferPool[SharedBuffer]:
-        """A pool for the batches that are being made or sent, and for those that a caller keeps a little longer."""
+        """Return a pool for batches that are being made or sent, and for a few that the caller keeps longer."""
         numbers = self._numbers
         return BufferPool(2 * (_AHEAD * self._workers + 2), new=lambda size: shared(size, next(numbers)))
 
 
-class WorkerPass:
-    """One pass over the steps of an epoch, made by a pool's workers."""
+class WorkerPass(BatchSource):
+    """The batches of one pass of a pool. The processes wait for the next pass afterwards, and end with the loader."""
 
     def __init__(self, pool: WorkerPool, pass_number: int) -> None:
+        super().__init__()
         self._pool = pool
         self._pass_number = pass_number
-        self.pid = pool.pid
-
-    def __iter__(self) -> "WorkerPass":
-        return self
 
     def __next__(self) -> Any:
-        return self.take()
-
-    def take(self) -> Any:
-        """As WorkerPool.take."""
         return self._pool.take(self._pass_number)
 
-    @property
-    def ready(self) -> int:
-        """As ThreadEngine.ready: the worker processes make at most two batches each."""
-        return 0
-
     def stop(self) -> None:
-        """Does nothing: the processes wait for the next pass, and end with the loader."""
+        """Do nothing."""
 
 
 def _as_it_is(packed: Any) -> Any:
     return packed
 
 
-# ---- a batch on its way from a worker
+# ---- a batch that a worker sends
 
 _ALIGNED = 64  # bytes, a cache line
-_BY_VALUE = 4096  # up to so many bytes a tensor is sent itself
+_BY_VALUE = 4096  # tensors up to this size in bytes are sent by value
 
 
 @dataclass(frozen=True)
 class _Placed:
-    """A tensor in the buffer. offset: bytes from its beginning; strides in numbers, as torch counts them."""
+    """A tensor in the buffer. offset: in bytes. strides: in elements, as in torch."""
 
     offset: int
     dtype: torch.dtype
@@ -230,7 +218,7 @@ class _Placed:
     strides: tuple[int, ...]
 
     def tensor(self, buffer: torch.Tensor) -> torch.Tensor:
-        """The tensor over a flat uint8 tensor that holds the buffer."""
+        """Return the tensor over a flat uint8 tensor of the buffer."""
         whole = buffer[self.offset :]
         whole = whole[: len(whole) // self.dtype.itemsize * self.dtype.itemsize].view(self.dtype)
         return whole.as_strided(self.shape, self.strides)
@@ -238,30 +226,30 @@ class _Placed:
 
 @dataclass(frozen=True)
 class _Value:
-    """A tensor by value, without what torch does to share one."""
+    """A tensor that is sent by value, and not shared by torch."""
 
     array: npt.NDArray[Any]
 
-    def tensor(self, buffer: torch.Tensor) -> torch.Tensor:  # as _Placed has it
-        """The tensor, in memory of its own."""
+    def tensor(self, buffer: torch.Tensor) -> torch.Tensor:
+        """Return the tensor in its own memory."""
         return torch.from_numpy(self.array)
 
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """A batch with _Placed and _Value in place of its tensors. wanted: bytes of a buffer that would hold them all."""
+    """A batch with _Placed and _Value instead of tensors. wanted: size of a buffer for all of them, in bytes."""
 
     form: Any
     wanted: int
 
     def unpacked(self, held: memoryview | None) -> Any:
-        """The batch. held: of the buffer that the worker was given; it stays as long as a tensor over it lives."""
+        """Return the batch. held: memory of the worker's buffer, which lives as long as a tensor over it."""
         buffer = torch.empty(0, dtype=torch.uint8) if held is None else torch.from_numpy(np.frombuffer(held, np.uint8))
         return mapped(self.form, lambda sent: sent.tensor(buffer), kinds=(_Placed, _Value))
 
 
 class BatchLayout:
-    """Where a worker lays out one batch: the buffer that it was given, or none."""
+    """The memory of one batch in a worker: its buffer, or none."""
 
     def __init__(self, buffer: Bytes | None) -> None:
         self._buffer = buffer if buffer is not None else np.empty(0, np.uint8)
@@ -269,26 +257,26 @@ class BatchLayout:
         self._used = 0
 
     def take(self, size: int) -> tuple[torch.Tensor, Bytes]:
-        """Memory of the buffer while there is some left, else new; as BatchDecoder takes it."""
+        """Return memory of the buffer, or new memory if the buffer is full."""
         fits = self._used + size <= self._buffer.size
-        memory = self._room(size) if fits else np.empty(size, np.uint8)  # that is counted when it is packed
+        memory = self._room(size) if fits else np.empty(size, np.uint8)  # `packed` counts the new memory
         return torch.from_numpy(memory), memory
 
     def _room(self, size: int) -> Bytes:
-        """The next `size` bytes of the buffer, or fewer where it ends."""
+        """Return the next `size` bytes of the buffer, or fewer at its end."""
         start = self._used
         self._used += -(-size // _ALIGNED) * _ALIGNED
         return self._buffer[start : start + size]
 
     def packed(self, batch: Any) -> PackedBatch:
-        """The batch, ready to be sent."""
+        """Return the batch in a form that can be sent."""
         form = mapped(batch, self._sent)
         return PackedBatch(form, self._used)
 
     def _sent(self, tensor: torch.Tensor) -> Any:
         plain = type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.layout == torch.strided
         if not plain or tensor.dtype not in _NUMPY_HAS:
-            return tensor  # as torch sends it
+            return tensor  # torch sends it
         tensor = tensor.detach().resolve_neg()
         offset = tensor.data_ptr() - self._start
         if tensor.numel() and 0 <= offset < self._buffer.size:
@@ -303,7 +291,7 @@ class BatchLayout:
 
 
 def _dense(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Strides of the same tensor without gaps: channels_last stays so, everything else is contiguous."""
+    """Return the strides of the tensor without gaps: channels_last is kept, and others become contiguous."""
     if tensor.ndim == len("NCHW") and tensor.is_contiguous(memory_format=torch.channels_last):
         return tensor.stride()
     return tuple(prod(tensor.shape[at + 1 :]) for at in range(tensor.ndim))

@@ -2,7 +2,7 @@
 
 import re
 import types
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import formatannotation
 from numbers import Integral, Real
 from typing import Any, Literal, Union, get_args, get_origin
@@ -22,6 +22,17 @@ def check_arguments(given: Mapping[str, object], annotations: Mapping[str, Any])
             expected = re.sub(r"\b(?:\w+\.)+", "", formatannotation(annotations[name]))  # without modules
             expected = re.sub(r"Literal\[(.*?)\]", r"\1", re.sub(r"^Optional\[(.*)\]$", r"\1 or None", expected))
             raise WrongType(f"{name}={value!r:.60}: expected {expected}")
+
+
+def check_parameters(function: Callable[..., object], values: Mapping[str, object]) -> None:
+    """Raise WrongType for a parameter of a function whose value its annotation does not allow.
+
+    Args:
+        function: The function with the annotations.
+        values: Values by name, such as its `locals()`. Other names are ignored.
+    """
+    annotations = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
+    check_arguments({name: values[name] for name in annotations if name in values}, annotations)
 
 
 def check_switches(given: Mapping[str, object]) -> None:

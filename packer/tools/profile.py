@@ -25,8 +25,8 @@ import numpy as np
 import torch
 
 from packer.codecs.base import StoredImage
-from packer.datasets.batch import Collator, as_torch
-from packer.datasets.pack_dataset import PackDataset
+from packer.datasets.batch import Collator, channels_first
+from packer.datasets.pack_dataset import PackDataset, as_torch
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.files.page_cache import cold_sentence, drop
 from packer.formats.base import Record
@@ -220,7 +220,7 @@ class _ProfiledPass:
         if self._dataset.transform is not None or not samples:
             return self._collator.samples(samples)
         batched = {
-            name: as_torch(self._sample_decoder.schema[name], slots[:count])
+            name: channels_first(self._sample_decoder.schema[name], torch.from_numpy(slots[:count]))
             for name, slots in self._slots.items()
             if all(tuple(sample[name].shape) == tuple(samples[0][name].shape) for sample in samples)
         }

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 import packer
-from packer.datasets.batch import Collator
-from packer.datasets.batch_decoder import BatchDecoder
+from packer.datasets.batch_decoder import BatchDecoder, PackBatchDecoder
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import CorruptRecord
-from packer.loading.batch_jobs import DecodeJob
 from packer.system.buffer_pool import BufferPool, PooledBuffer
 from tests.support import image_files
 from tests.support.conversions import packed
@@ -29,7 +27,7 @@ def photos(folder: Path, sizes: list[tuple[int, int]], damaged: int | None = Non
 
 
 def assembly(dataset: PackDataset) -> BatchDecoder:
-    return BatchDecoder(dataset.sample_decoder(), np.arange(len(dataset)))
+    return PackBatchDecoder(dataset.sample_decoder(), np.arange(len(dataset)))
 
 
 @pytest.mark.one_in(3)
@@ -81,8 +79,8 @@ def test_what_is_read_into_memory_is_taken_by_few(
 @pytest.mark.parametrize("count", [1, 2, 7, 31, 32, 33, 64, 96, 100, 160, 192, 1024])
 @pytest.mark.parametrize("threads", [1, 2, 3, 4, 16])
 def test_slices_are_even_and_not_too_large(count: int, threads: int) -> None:
-    filler: Any = type("Filler", (), {"indices": range(count), "only_copies": False, "at_once": 32, "fill": None})()
-    size = DecodeJob(filler, None, Collator("list")).slice(threads)
+    decoder: Any = type("Decoder", (BatchDecoder,), {"at_once": 32, "fill": None, "fields": None})
+    size = decoder(np.arange(count)).slice(threads)
     assert 1 <= size <= 32
     slices = -(-count // size)
     assert -(-slices // threads) * size <= -(-count // threads) + slices  # what one thread does until the batch is made
@@ -92,9 +90,8 @@ def test_nobody_goes_on_with_a_batch_that_is_given_up(tmp_path: Path) -> None:
     packed(photos(tmp_path / "photos", [(16, 16)] * 10), tmp_path / "set.pack", to="lmdb")
     dataset = packer.open(tmp_path / "set.pack", fields=("image",))
     made = assembly(dataset)
-    job = DecodeJob(made, None, Collator("list"))
-    job.fill(0, 2)
+    made.fill(0, 2)
     before = made.fields()["image"].clone()
-    job.given_up = True
-    job.fill(2, 10)
-    assert made.given_up and np.array_equal(made.fields()["image"], before)
+    made.given_up = True
+    made.fill(2, 10)
+    assert np.array_equal(made.fields()["image"], before)

@@ -258,7 +258,7 @@ def test_letters_are_no_data_set(dataset: Any) -> None:
 
 @pytest.mark.parametrize("name", ["transform", "geometry", "output", "as_tuple", "fields", "split"])
 def test_an_attribute_that_opening_sets_is_refused_in_a_class(name: str) -> None:
-    with pytest.raises(TypeError, match=rf"Own\.{name}: opening a data set sets it"):
+    with pytest.raises(TypeError, match=rf"Own\.{name}: .*super\(\)"):
         type("Own", (LMDBDataset,), {name: None})
 
 
@@ -268,11 +268,11 @@ _OF_THE_PACK = ("classes", "class_to_idx", "targets", "samples", "imgs")
 
 @pytest.mark.parametrize("name", [*_HOOKS, *_OF_THE_PACK])
 def test_what_image_folders_users_override_is_refused_where_nothing_would_ask_for_it(pack: Path, name: str) -> None:
-    said = "nothing here would call it.*override __getitem__" if name in _HOOKS else "samples and batches do not have"
+    keyword = "nothing calls it.*__getitem__" if name in _HOOKS else "comes? from the pack"
     own = property(lambda self: []) if name in _OF_THE_PACK else lambda *given: given
-    with pytest.raises(TypeError, match=rf"Own\.{name}: .*{said}"):
+    with pytest.raises(TypeError, match=rf"Own\.{name}: .*{keyword}"):
         type("Own", (LMDBDataset,), {name: own})
-    with pytest.raises(TypeError, match=rf"Own\.{name}: .*{said}"):
+    with pytest.raises(TypeError, match=rf"Own\.{name}: .*{keyword}"):
         type("Own", (type("AMixin", (), {name: own}), LMDBDataset), {})
     kept = type("Kept", (Normalised,), {name: own})  # whose own __getitem__ may use it
     assert len(kept(pack)) == _COUNT
@@ -290,7 +290,7 @@ def test_what_is_set_before_opening_is_not_reset(pack: Path, name: str) -> None:
             super().__init__(path)
             self.transform = len
 
-    with pytest.raises(TypeError, match=rf"Before\.{name}: it is set before super\(\).__init__.*give {name}="):
+    with pytest.raises(TypeError, match=rf"Before\.{name}: .*before super\(\).__init__.*{name}="):
         Before(pack)
     assert Behind(pack).transform is len
 
@@ -306,13 +306,9 @@ def test_what_items_are_not_made_through_is_refused(name: str) -> None:
         type("Own", (GraspDataset,), {name: lambda self, index, rot=0, zoom=1: None})
 
 
-@pytest.mark.parametrize(
-    ("name", "instead"),
-    [("batch_sampler", "sampler="), ("persistent_workers", "close"), ("pin_memory", "device=")],
-)
-def test_arguments_of_a_data_loader_are_refused_with_what_does_the_same(pack: Path, name: str, instead: str) -> None:
-    wrong: dict[str, Any] = {name: 2}
-    with pytest.raises(TypeError, match=rf"Loader has no {name}=: .*{instead}"):
+def test_an_unknown_argument_of_the_loader_is_refused(pack: Path) -> None:
+    wrong: dict[str, Any] = {"pin_memory": True}
+    with pytest.raises(TypeError, match="pin_memory"):
         Loader(packer.open(pack), 2, **wrong)
 
 

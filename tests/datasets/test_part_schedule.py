@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.datasets.pack_dataset import PartSchedule
+from packer.copies.part_schedule import PartSchedule
 from packer.errors import InvalidRequest
 from packer.loading.block_order import block_order
 from packer.pack.part_readers import Key, PartLease

@@ -83,7 +83,7 @@ def test_images_of_two_sizes_have_no_canvas(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("packer.datasets.batch.import_or_explain", lambda *_: StandIn)
     schema = Schema((Field("image", "image", "raw"), Field("mask", "mask", "raw"), Field("grasps", "points", "raw")))
     sample = {
-        "image": np.zeros((4, 5, 3), np.uint8),
+        "image": np.zeros((3, 4, 5), np.uint8),
         "mask": np.zeros((2, 3), np.uint8),
         "grasps": np.zeros((1, 2), np.float32),
     }
@@ -105,7 +105,7 @@ def test_edges_are_key_points_half_a_pixel_less(monkeypatch: pytest.MonkeyPatch)
     points = Field("points", "points", "raw", "float32", (None, 2))
     schema = Schema((Field("image", "image", "raw"), points, replace(points, name="polygons", edges=True)))
     corners = np.float32([[0, 0], [5, 4]])
-    made = as_tv(schema, {"image": np.zeros((4, 5, 3), np.uint8), "points": corners, "polygons": corners.copy()})
+    made = as_tv(schema, {"image": np.zeros((3, 4, 5), np.uint8), "points": corners, "polygons": corners.copy()})
     assert made["points"].tolist() == [[0, 0], [5, 4]]
     assert made["polygons"].tolist() == [[-0.5, -0.5], [4.5, 3.5]]
 

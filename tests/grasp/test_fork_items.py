@@ -68,7 +68,7 @@ def test_where_the_fork_shows_nothing_it_is_an_error_and_without_it_an_item(tmp_
     root = grasp_folders.vmrd(tmp_path / "set")
     (root / "Grasps/00001.txt").write_text("5 200 15 200 15 210 5 210 1\n")
     packed(root, tmp_path / "pack", codecs=(("rgb", "raw"),))
-    with pytest.raises(BadInput, match=r"key '00001'.*within \(756, 1008\) px .* shows nothing"):
+    with pytest.raises(BadInput, match=r"key '00001'.*within \(756, 1008\) px .* outside"):
         GraspDataset(tmp_path / "pack", SIZE, **FORK)[0]
     assert len(GraspDataset(tmp_path / "pack", SIZE, include_depth=False)[0]) == 5
 
@@ -91,9 +91,9 @@ def test_of_cornell_and_jacquard_the_fork_has_other_sizes_in_its_code(name: str,
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("ocid", {"exact": "fork", "include_depth": False}, "say style="),
-        ("vmrd", {"exact": "fork", "style": "grconvnet"}, "say include_depth=False"),
-        ("vmrd", {"items": "object"}, "image, label"),
+        ("ocid", {"exact": "fork", "include_depth": False}, 'style="grconvnet"'),
+        ("vmrd", {"exact": "fork", "style": "grconvnet"}, "include_depth=False"),
+        ("vmrd", {"items": "object"}, "'image', 'label'"),
         ("vmrd", {"exact": "spoon"}, "expected 'fork' or None"),
     ],
 )

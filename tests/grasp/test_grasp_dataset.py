@@ -291,10 +291,10 @@ def test_damage_is_an_error_that_names_the_sample(made: dict[str, Path], tmp_pat
     ("options", "message"),
     [
         ({"include_depth": False, "include_rgb": False}, "at least one"),
-        ({"pixels": "float16"}, "float32, uint8"),
+        ({"pixels": "float16"}, "'float32', 'uint8'"),
         ({"output_size": 0}, "whole number"),
-        ({"style": "yolo"}, "ggcnn, grconvnet"),
-        ({"decoder": "best"}, "auto, turbojpeg, opencv"),
+        ({"style": "yolo"}, "'ggcnn', 'grconvnet'"),
+        ({"decoder": "best"}, "'auto', 'turbojpeg', 'opencv'"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str, made: dict[str, Path]) -> None:
@@ -337,5 +337,5 @@ def test_a_pack_that_is_replaced_while_it_is_opened_is_an_error(
     """The rule for labels comes from the manifest: it must be that of the pack that is opened."""
     replaced = manifest.read(resized["cornell"])
     monkeypatch.setattr("packer.grasp.dataset.manifests", SimpleNamespace(read=lambda path: replaced))
-    with pytest.raises(CorruptPack, match="took its place"):
+    with pytest.raises(CorruptPack, match="replaced"):
         GraspDataset(made["cornell"], style="ggcnn", output_size=48)

@@ -31,7 +31,7 @@ def test_exact_items_are_those_of_the_fork(pack: Path) -> None:
     labels = keys(GraspDataset(pack, SIZE, include_depth=False, items="label"))
     assert labels == ["3f731b45_0", "3f731b45_1", "3f731b45_10", "83c43efd_0", "83c43efd_3"]
     assert keys(dataset) == [key for key in labels if key[-2:] != "10"]
-    with pytest.raises(InvalidRequest, match='say items="label"'):
+    with pytest.raises(InvalidRequest, match='items="label"'):
         GraspDataset(pack, SIZE, **FORK | {"items": "image"})
 
 

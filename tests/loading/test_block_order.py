@@ -1,6 +1,7 @@
 """Shuffling by blocks: each sample once, few parts at a time, lanes of its own for a rank, one order for all ranks."""
 
 import json
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -140,9 +141,7 @@ def test_any_ranks_go_on_with_what_is_left_of_it(
         taken: set[int] = set()
         for order in orders:
             going = order.begin(2, 0, before)
-            for _ in range(steps):
-                step = going.next()
-                assert step is not None
+            for step in islice(going, steps):
                 taken.update(step.indices.tolist())
         left = [index for index in left if index not in taken]
         before = (*before, Span(ranks, batch_size, steps))
@@ -322,9 +321,9 @@ def test_what_has_no_parts_is_refused(keyed: PackDataset) -> None:
             Loader(dataset, 4, shuffle="blocks")
     with pytest.raises(InvalidRequest, match="180 samples"):
         Loader(Twice(keyed.path), 4, shuffle="blocks")
-    with pytest.raises(InvalidRequest, match='it is of shuffle="blocks"'):
+    with pytest.raises(InvalidRequest, match='window=4.*shuffle="blocks"'):
         Loader(keyed, 4, shuffle=True, window=4)
-    with pytest.raises(WrongType, match='expected True, False or "blocks"'):
+    with pytest.raises(WrongType, match="shuffle='block'.*'blocks'"):
         Loader(keyed, 4, shuffle="block")  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest, match="sampler"):
         Loader(keyed, 4, shuffle="blocks", sampler=[1])

@@ -1,6 +1,7 @@
 """Order: partitions over ranks, equal numbers of batches, none empty, endless streams, resuming; nothing is read."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,7 @@ def order(count: int, batch_size: int = 4, **options: Any) -> Order:
 def batches(steps: Steps, most: int | None = None) -> list[list[int]]:
     """Indices of the batches, at most so many."""
     found: list[list[int]] = []
-    while most is None or len(found) < most:
-        step = steps.next()
-        if step is None:
-            break
+    for step in islice(steps, most):
         assert step.indices.dtype == step.passes.dtype == np.int64
         assert step.indices.shape == step.passes.shape
         found.append(step.indices.tolist())
@@ -90,8 +88,7 @@ def test_a_stream_is_pass_after_pass(count: int, size: int, world: int, steps: i
 def test_a_stream_knows_the_pass_of_each_sample(count: int, size: int, steps: int) -> None:
     begun = order(count, size, steps_per_epoch=steps).begin(0)
     for number in range(8):
-        step = begun.next()
-        assert step is not None
+        step = next(begun)
         places = np.arange(number * size, (number + 1) * size)
         assert step.passes.tolist() == (places // count).tolist()
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import InvalidRequest
-from packer.loading.thread_engine import BatchJob, ThreadEngine
+from packer.loading.thread_engine import BatchJob, Pass, ThreadEngine
 from tests.support.child_processes import child
 
 LONG_S = 30.0  # something hangs, if it takes that long
@@ -57,14 +57,14 @@ def engine(
     made: Iterator[BatchJob], *, threads: int = 2, most_bytes: int = 1000, most_batches: int = 8
 ) -> ThreadEngine:
     """An engine over them."""
-    return ThreadEngine(lambda: next(made, None), threads=threads, most_bytes=most_bytes, most_batches=most_batches)
+    return ThreadEngine(made, threads=threads, most_bytes=most_bytes, most_batches=most_batches)
 
 
 def taken(running: ThreadEngine) -> Iterator[Any]:
     """All batches."""
     while True:
         try:
-            yield running.take()
+            yield next(running)
         except StopIteration:
             return
 
@@ -95,7 +95,7 @@ def test_batches_come_in_order_and_each_sample_is_filled_once(
         assert covered == list(range(job.size))
         assert len(job.slices) <= 4 * threads
     with pytest.raises(StopIteration):
-        running.take()
+        next(running)
     assert not names()
 
 
@@ -112,7 +112,7 @@ def test_a_slow_consumer_is_not_run_ahead_of(most_batches: int, most_bytes: int,
 
     running = engine(jobs(100, 1, note, bytes=bytes), threads=3, most_batches=most_batches, most_bytes=most_bytes)
     for got in range(1, 20):
-        running.take()
+        next(running)
         wait_until(lambda most=got + bound: len(begun) >= most)  # type: ignore[misc]
         time.sleep(0.003)  # it could go too far now
         assert len(begun) == got + bound
@@ -133,7 +133,7 @@ def test_only_two_are_begun_before_the_size_of_one_is_known() -> None:
     time.sleep(0.02)
     assert len(begun) == 2
     gate.set()
-    running.take()
+    next(running)
     running.stop()
 
 
@@ -150,13 +150,13 @@ def test_an_error_comes_in_its_turn(what: str, kind: type[BaseException], thread
             raise kind("in the thread")
 
     running = engine(jobs(9, 5, fail), threads=threads)
-    assert [running.take().number for _ in range(3)] == [0, 1, 2]
+    assert [next(running).number for _ in range(3)] == [0, 1, 2]
     with pytest.raises(kind) as caught:
-        running.take()
+        next(running)
     assert caught.value.args == ("in the thread",)
     assert not names()
     with pytest.raises(StopIteration):
-        running.take()
+        next(running)
 
 
 def test_a_stop_iteration_does_not_end_the_epoch_in_silence() -> None:
@@ -164,7 +164,7 @@ def test_a_stop_iteration_does_not_end_the_epoch_in_silence() -> None:
         raise StopIteration
 
     with pytest.raises(RuntimeError, match="StopIteration"):
-        engine(jobs(9, 5, fail)).take()
+        next(engine(jobs(9, 5, fail)))
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
@@ -174,9 +174,9 @@ def test_an_error_of_begin_comes_after_what_was_begun(kind: type[BaseException])
         raise kind("no more")
 
     running = engine(made())
-    assert [running.take().number for _ in range(3)] == [0, 1, 2]
+    assert [next(running).number for _ in range(3)] == [0, 1, 2]
     with pytest.raises(kind, match="no more"):
-        running.take()
+        next(running)
     assert not names()
 
 
@@ -194,7 +194,7 @@ def test_an_error_does_not_wait_for_what_nobody_wants_any_more() -> None:
 
     running = engine(iter([Slow(0, 8, nothing)]), threads=2)
     with pytest.raises(ValueError, match="early"):
-        running.take()
+        next(running)
     assert not names()
 
 
@@ -229,7 +229,7 @@ def test_an_error_leaves_no_memory_behind(where: str) -> None:
 def test_a_taken_batch_is_not_held_by_the_engine() -> None:
     running = engine(jobs(50), threads=4)
     for _ in range(20):
-        job = running.take()
+        job = next(running)
         reference = weakref.ref(job)
         del job
         wait_until(lambda reference=reference: reference() is None)  # type: ignore[misc]
@@ -240,12 +240,12 @@ def test_a_hundred_early_ends_leave_nothing() -> None:
     for number in range(100):
         running = engine(jobs(20), threads=1 + number % 4)
         for _ in range(number % 5):
-            running.take()
+            next(running)
         running.stop()
         running.stop()
         assert not names()
         with pytest.raises(StopIteration):
-            running.take()
+            next(running)
 
 
 def test_a_thread_of_its_own_may_stop_it() -> None:
@@ -259,14 +259,14 @@ def test_a_thread_of_its_own_may_stop_it() -> None:
     hand.append(running)
     with pytest.raises(StopIteration):
         for _ in range(9):
-            running.take()
+            next(running)
     wait_until(lambda: not names())
 
 
 def test_a_finalizer_may_stop_it_in_the_thread_that_holds_the_lock() -> None:
     """The garbage collector runs finalizers anywhere, also between two lines of the engine itself."""
     running = engine(jobs(100), threads=3)
-    running.take()
+    next(running)
     with running._lock:
         running.stop()
     wait_until(lambda: not names())
@@ -274,18 +274,19 @@ def test_a_finalizer_may_stop_it_in_the_thread_that_holds_the_lock() -> None:
 
 def test_a_child_after_fork_neither_takes_nor_waits() -> None:
     running = engine(jobs(100))
-    running.take()
+    batches: Pass[Count] = Pass(running)
+    next(batches)
 
     def forked() -> str:
         with pytest.raises(InvalidRequest, match="forked child"):
-            running.take()
+            next(batches)
         running.stop()
         return "ended"
 
     with running._lock:  # as if a thread of the parent had held it at that moment
         outcome = child(forked, timeout_seconds=LONG_S)
     assert outcome.value == "ended", outcome
-    assert running.take().number == 1
+    assert next(running).number == 1
     running.stop()
 
 

@@ -1,0 +1,76 @@
+"""Part schedule: the order in which a pass downloads and evicts the parts of a pack at a URL."""
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.errors import InvalidRequest
+from packer.pack.reader import PartSupply
+
+
+class PartSchedule:
+    """Tells a supply which parts of a pass to download next, and which parts the pass does not need any more."""
+
+    def __init__(
+        self, supply: PartSupply, numbers: npt.NDArray[np.int64], *, rank: int = 0, world_size: int = 1
+    ) -> None:
+        """Start to download the first parts.
+
+        A rank downloads ahead into its share of the room, or into the space that its own pass needs at a time if that
+        is more. Parts in the share of another rank would be evicted before they are read.
+
+        Args:
+            supply: Downloads parts and evicts them.
+            numbers: The part of each sample of all ranks, in the order of the pass. Ranks take turns in it.
+            rank: Number of this process.
+            world_size: Number of processes.
+
+        Raises:
+            InvalidRequest: The parts that are read at the same time do not fit into the room of the supply.
+        """
+        self._supply = supply
+        self._count = len(numbers[rank::world_size])
+        parts, first = np.unique(numbers[rank::world_size], return_index=True)
+        every, from_end = np.unique(numbers[::-1], return_index=True)
+        # the last read on any rank, because two ranks may share a part
+        last = (len(numbers) - 1 - from_end[np.searchsorted(every, parts)]) // world_size
+        sizes = np.asarray(supply.part_bytes, np.int64)[parts]
+        room, needed = supply.room_bytes, _most_at_once(first, last, sizes)
+        if room is not None and needed > room:
+            raise InvalidRequest(
+                f"{supply.url}: this order of samples reads from {needed:,} bytes of parts at a time, and the cache "
+                f"holds {room:,}, so that each part would be downloaded many times; raise cache_limit, or choose "
+                "an order that reads from fewer parts at a time"
+            )
+        order = np.argsort(first)
+        self._parts, self._last, self._sizes = parts[order], last[order], sizes[order]  # in the order of their reads
+        self._share = int(sizes.sum()) if room is None else max(needed, room // world_size)
+        self._fits = bool(sizes.sum() <= self._share)
+        self._is_left = np.ones(len(parts), bool)
+        self._asked = self._fitting()
+        supply.give_up(self._parts[self._asked :].tolist())
+        supply.fetch_ahead(self._parts[: self._asked].tolist())
+
+    def _fitting(self) -> int:
+        """Return how many parts, from the first of the pass, fit into the share without the finished parts."""
+        return int(np.searchsorted(np.cumsum(self._sizes * self._is_left), self._share, side="right"))
+
+    def is_over(self, count: int) -> bool:
+        """Check if `count` samples are the complete pass."""
+        return count >= self._count
+
+    def advance(self, count: int) -> None:
+        """Evict parts and download others, after the first `count` samples of the pass were made."""
+        is_over = self._is_left & (self._last < count)
+        if is_over.any() and not self._fits:
+            self._is_left &= ~is_over
+            self._supply.give_up(self._parts[is_over].tolist())
+            asked, self._asked = self._asked, self._fitting()
+            self._supply.fetch_ahead(self._parts[asked : self._asked].tolist(), more=True)
+
+
+def _most_at_once(first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> int:
+    """Return the largest size of the parts that a pass reads from at the same time, in bytes."""
+    begun, ended = np.argsort(first), np.argsort(last)
+    done = np.searchsorted(last[ended], first[begun])
+    there = np.cumsum(sizes[begun]) - np.concatenate(([0], np.cumsum(sizes[ended])))[done]
+    return int(there.max(initial=0))
