@@ -23,8 +23,9 @@ from packer.files.safe_paths import components
 from packer.geometry import Resize, View, identity
 from packer.images.backends import pillow
 from packer.pack.extra_files import ChosenExtras
+from packer.pack.manifest import conversions
 from packer.pack.reader import Pack
-from packer.pack.source_paths import SELECTED, SourcePath, SourcePaths, asked_of_source, conversions
+from packer.pack.source_paths import SELECTED, SourcePath, SourcePaths, asked_of_source
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema
 from packer.sources._extend.mask_colors import MaskColors, add_mask_colors
 from packer.sources._extend.sidecars import Sidecar, add_sidecars

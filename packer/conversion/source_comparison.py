@@ -78,7 +78,7 @@ class Comparison:
         self._root = root
         self._subset = subset
         self._seen: set[str] = set()  # names of fields with a compared value
-        self._pack = Pack(folder, apart=True)
+        self._pack = Pack(folder, isolate_damaged=True)
         try:
             if self._pack.manifest.source.get("kind") == OBJECT:
                 raise InvalidRequest(
