@@ -57,7 +57,7 @@ class ImageFrame(NamedTuple):
         """A note if the stated size of an upright image differs from its size, else None."""
         if self.stated is None or self.orientation != 1 or self.stated == self.stored:
             return None
-        return f"its labels state {_size(self.stated)} px, the image has {_size(self.stored)}: check that they fit"
+        return f"its labels state {_size(self.stated)} px, the image has {_size(self.stored)}: they may be of another"
 
 
 def lies_upright(source: Source, field: Field, image: ImageFrame, *, main: str, sidecar_frame: str | None) -> bool:

@@ -307,9 +307,10 @@ def _fits_memory(size_bytes: int) -> bool:
 
 
 def _close(parts: Parts, pid: int, on_close: Callable[[], object] | None) -> None:
-    with ExitStack() as closing:
-        if on_close is not None:
-            closing.callback(on_close)
-        closing.callback(parts.close)
+    try:
         if pid == os.getpid():  # a forked child has an empty cache
-            closing.callback(open_readers.disown, parts.keys)
+            open_readers.disown(parts.keys)
+        parts.close()
+    finally:
+        if on_close is not None:
+            on_close()
