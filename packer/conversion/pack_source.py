@@ -54,7 +54,7 @@ class PackSource(base.Source):
             CorruptPack: a file is missing, cut, or damaged.
         """
         self.root = root
-        self.pack = Pack(root, verify="always", apart=True)
+        self.pack = Pack(root, verify="always", isolate_damaged=True)
         self.manifest = self.pack.manifest
         self.schema = self.pack.schema
         self.left_out = self.manifest.skipped

@@ -24,8 +24,9 @@ from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError, pr
 from packer.files.safe_paths import components
 from packer.pack import manifest as manifests
 from packer.pack.extra_files import ChosenExtras, ExtraFiles
+from packer.pack.manifest import conversions
 from packer.pack.reader import Pack
-from packer.pack.source_paths import SELECTED, asked_of_source, conversions
+from packer.pack.source_paths import SELECTED, asked_of_source
 from packer.pack.verification import EVERYTHING, Subset
 from packer.schema import KEY, MOST_PIXELS, PIXEL_KINDS, ROW_KINDS, Field, Schema
 from packer.sources._extend.mask_colors import MaskColors, add_mask_colors
@@ -80,7 +81,7 @@ class Comparison:
         self.not_compared: dict[str, str] = {}
         self._root = root
         self._subset = subset
-        self._pack = Pack(folder, apart=True)
+        self._pack = Pack(folder, isolate_damaged=True)
         self._conversions = conversions(self._pack.manifest.options)
         self._recorded = asked_of_source(self._pack.manifest.options)
         self._unopened = ""  # the reason

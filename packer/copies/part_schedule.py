@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import InvalidRequest
-from packer.pack.reader import PartSupply
+from packer.pack.parts import PartSupply
 
 
 class PartSchedule:

@@ -223,7 +223,7 @@ def read_once(
     if not isinstance(pack, URLPath):
         if scratch is not None:
             raise InvalidRequest(f"{pack}: --scratch is for a remote pack; this one is read where it is")
-        opened = Pack(pack, apart=apart)
+        opened = Pack(pack, isolate_damaged=apart)
         try:
             yield opened
         finally:

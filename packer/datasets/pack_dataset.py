@@ -25,7 +25,8 @@ from packer.errors import BadIndex, CorruptPack, InvalidRequest, UnknownKey, Wro
 from packer.geometry import BoxRule, Geometry, draw
 from packer.images import DCT, DecoderName
 from packer.pack import manifest as manifests
-from packer.pack.reader import Pack, VerifyMode, open_unreplaced
+from packer.pack.part_readers import open_unreplaced
+from packer.pack.reader import Pack, VerifyMode
 from packer.pack.sample_decoder import SampleDecoder
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Field, Schema

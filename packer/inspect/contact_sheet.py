@@ -1,11 +1,7 @@
 """Contact sheet: chosen samples as tiles below a title and a legend, laid out as texts and images in rows and stacks.
 
-title
-legend                                  a color and its meaning, side by side, on as many lines as they need
-tile  tile  tile                        a tile: the images of a sample side by side, under each its field and its size
-tile  tile  tile                        (of a depth: its scale), then the key, then the other values
-
-png_sheet.py and html_sheet.py write the same layout.
+The legend explains each color. A tile contains the images of a sample side by side, the key, and the other values. The
+caption of an image is its field and its size, or the scale of a depth. png_sheet.py and html_sheet.py draw the layout.
 """
 
 import math
@@ -164,7 +160,7 @@ Item = Text | Image | Row | Stack
 
 
 class Layout(NamedTuple):
-    """What both forms of a sheet show, and the width of a tile in px."""
+    """Title, legend, tiles, and the width of a tile in px."""
 
     title: Text
     legend: Row

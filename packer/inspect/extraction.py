@@ -1,8 +1,8 @@
 """Extraction: the original files of a pack, byte for byte if the bytes were kept.
 
-A value that was encoded again is written under the original stem with a suffix that fits its bytes: that of its codec
-(`.png`, `.jpg`), or `.npy` for numbers. An image whose bytes no viewer opens becomes one that viewers open
-(`image_suffix` of its codec). All names are checked before the first file is written.
+A value that was encoded again keeps the original stem and gets the suffix of its codec (`.png`, `.jpg`), or `.npy` for
+numbers. Images in a form that viewers cannot open are converted (`image_suffix` of the codec). All names are checked
+before the first file is written.
 """
 
 import os
@@ -90,7 +90,8 @@ def extract(
     Raises:
         PackExists: if `target` exists.
         InvalidRequest: if names are unsafe or collide; the error lists all.
-        CorruptPack, StorageError, Locked: as of reading and writing; StoreError for a URL.
+        CorruptPack, StorageError, StoreError: if the pack cannot be read or the files cannot be written.
+        Locked: if another process writes `target`.
     """
     check_switches({"only_exact": only_exact, "skip_bad": skip_bad})
     folder, target = path_or_url(pack), path_or_url(target)

@@ -107,7 +107,7 @@ class Moments:
         return Moments(count, mean, squares, min(self.least, other.least), max(self.most, other.most))
 
     def result(self) -> JSON:
-        """Return min, mean, std (of the population) and max, or nothing if there is no number."""
+        """Return min, mean, std (of the population) and max, or nothing without a number."""
         if not self.count:
             return {}
         deviation = math.sqrt(self.squares / self.count)

@@ -4,8 +4,8 @@ Depth has the colors of viridis, whose lightness grows evenly with the value (S.
 default colormap for matplotlib", SciPy 2015). They span the 1st to the 99th percentile of the valid pixels, so that one
 wrong pixel does not remove the contrast. Pixels without depth are hatched.
 
-A grasp rectangle has the corners p0 ... p3 in order: p0 to p1 and p2 to p3 are the opening of the gripper, p1 to p2 and
-p3 to p0 its jaws. Both have a color, and long jaws are thick. Later fields of grasps have thin lines.
+A grasp rectangle has the corners p0 to p3. The sides p0 p1 and p2 p3 are the opening of the gripper, the others its
+jaws. Both have a color, and long jaws are thick. Later fields of grasps have thin lines.
 """
 
 from collections.abc import Sequence
@@ -34,10 +34,10 @@ from packer.inspect.palette import (
     viridis,
 )
 
-_OPACITY = 0.3  # of a mask over an image; its outline is opaque
-_SLACK = 0.015  # of a box may be filled by stretching, so that no gap of one px remains
-_TINY = 4  # an image that fits this often is enlarged by a whole factor
-_SOFT_VALUES = 32  # a mask with more distinct values is soft: its values are opacities
+_OPACITY = 0.3  # A mask over an image has an opaque outline.
+_SLACK = 0.015  # An image is stretched if less than this share of the box remains empty.
+_TINY = 4  # An image that fits this often is enlarged by a whole factor.
+_SOFT_VALUES = 32  # A mask with more distinct values is soft: its values are opacities.
 
 Mask = npt.NDArray[np.uint8] | npt.NDArray[np.int32]  # of 8 or of 16 bit, as decoded
 
@@ -116,7 +116,7 @@ def scale_of(depth: npt.NDArray[Any], invalid: float | None, unit: str = "") -> 
 
 
 def colored_depth(depth: npt.NDArray[Any], scale: Scale, *, invalid: float | None) -> Pixels:
-    """Draw a depth (H, W) as uint8 (H, W, 3): viridis, and hatched where there is no depth."""
+    """Draw a depth (H, W) as uint8 (H, W, 3): viridis, hatched where it is invalid."""
     made = hatch(*depth.shape)
     if scale.low is None or scale.high is None:
         return made
@@ -178,7 +178,7 @@ def mask_colors(mask: Mask) -> tuple[Pixels, npt.NDArray[np.float64]]:
 
 
 def _value_color(mask: Mask, value: int, present: list[int], is_soft: bool) -> Color:
-    """Return the color of a value of a mask of 8 bit: 255 is the object if it is the only one, else void as in VOC."""
+    """Return the color of a mask value. In 8 bit, 255 is void as in VOC, or the object if it is the only value."""
     if is_soft:
         return class_color(1)
     if value == 255 and mask.dtype == np.uint8:
@@ -213,7 +213,7 @@ _COLORS: dict[Form, tuple[Color, ...]] = {"boxes": BOXES, "outlines": OUTLINES, 
 
 
 class ShapeCounts(NamedTuple):
-    """How many shapes of one field a sample has, how many were drawn, and how many are not finite or far outside."""
+    """Numbers of shapes of one field: all, drawn ones, and impossible ones (not finite or far outside)."""
 
     total: int
     drawn: int
@@ -242,7 +242,7 @@ def draw_shapes(pixels: Pixels, shapes: Sequence[npt.NDArray[Any]], *, form: For
 
 
 def shape_marks(name: str, form: Form, rank: int) -> list[Mark]:
-    """Return the legend entries of a field of shapes; rank: as of `draw_shapes`."""
+    """Return the legend entries of a field of shapes; see `draw_shapes` for `rank`."""
     if form == "grasps":
         opening, jaw = GRASPS[rank % len(GRASPS)]
         return [Mark(f"{name}: opening", "line", opening, _OPENING_PX), Mark(f"{name}: jaw", "line", jaw, _JAW_PX)]

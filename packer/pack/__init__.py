@@ -1,5 +1,4 @@
-"""A pack on disk: manifest, index, parts; how it is written atomically, opened and verified.
+"""Packs: folders with a manifest, an index and parts.
 
-reader.py opens one (`Pack`); verification.py and extraction.py have the calls that users make: `packer.verify` and
-`packer.extract`.
+`reader.Pack` opens a pack. `verification.problems` checks one, and `index_rebuild.reindex` writes its index again.
 """

@@ -1,13 +1,14 @@
-"""Extra files: files of the original tree that belong to no sample (tables, backgrounds, lists), kept byte for byte.
+"""Extra files: files of the original data that belong to no sample (tables, backgrounds, lists), kept byte for byte.
 
-extras/paths.npy      uint8 [p]   relative POSIX paths, UTF-8 (other bytes as they are), one after another
-extras/path_ends.npy  uint64 [n]  end of each path in paths.npy
-extras/data.npy       uint8 [d]   the files' bytes, one file after another
-extras/data_ends.npy  uint64 [n]  end of each file in data.npy
+| file | dtype and shape | content |
+|---|---|---|
+| extras/paths.npy | uint8 [p] | relative POSIX paths, one after another: UTF-8, other bytes unchanged |
+| extras/path_ends.npy | uint64 [n] | end of each path in paths.npy |
+| extras/data.npy | uint8 [d] | bytes of the files, one file after another |
+| extras/data_ends.npy | uint64 [n] | end of each file in data.npy |
 
-The folder is there only where there is such a file. Nothing reads it but extract, verify and a conversion of the pack.
-Of a source all of them go along or none: when they exceed what --extras allows, none does, and the notes and the
-manifest's `source` say how many stayed behind.
+A pack without extra files has no such folder. Only `extract`, `verify` and a conversion of the pack read it. If the
+files of a source exceed `--extras`, all of them are skipped, and the notes and the manifest contain their number.
 """
 
 import os
@@ -36,31 +37,35 @@ _DTYPES = {"paths": "|u1", "path_ends": "<u8", "data": "|u1", "data_ends": "<u8"
 
 
 def write_extras(folder: Path, sizes: Mapping[str, int], contents: Iterable[Buffer]) -> tuple[IndexFile, ...]:
-    """Write `folder`/extras, synced: relative path -> bytes of each file, and the contents in that order.
+    """Write `folder`/extras and sync it; raises StorageError.
 
-    Returns what the manifest says of the files, nothing for no extras. Raises StorageError.
+    Args:
+        sizes: bytes of each file by relative path.
+        contents: of each file, in the order of `sizes`.
+
+    Returns:
+        The entries of the manifest.
     """
     if not sizes:
         return ()
     target = folder / EXTRAS
     make_folder(target)
     paths = [path.encode("utf-8", "surrogateescape") for path in sizes]
-    ends = {"path_ends": [len(path) for path in paths], "data_ends": list(sizes.values())}
-    files = [
-        write_array(target / f"{name}.npy", "<u8", (len(sizes),), [np.cumsum(lengths, dtype="<u8")])
-        for name, lengths in ends.items()
-    ]
-    files.append(write_array(target / "paths.npy", "|u1", (sum(map(len, paths)),), paths))
-    files.append(write_array(target / "data.npy", "|u1", (sum(sizes.values()),), contents))
+    columns = {"data": (contents, list(sizes.values())), "path": (paths, [len(path) for path in paths])}
+    files = []
+    for name, (blocks, lengths) in columns.items():
+        values = target / ("paths.npy" if name == "path" else "data.npy")
+        files.append(write_array(values, "|u1", (sum(lengths),), blocks))
+        ends = [np.cumsum(lengths, dtype="<u8")]
+        files.append(write_array(target / f"{name}_ends.npy", "<u8", (len(lengths),), ends))
     sync(target)
     return tuple(sorted(files, key=lambda file: file.name))
 
 
 class ExtraFiles:
-    """The extras of one pack, mapped, each file's crc32 compared when they are opened."""
+    """The mapped extras of one pack. Opening them compares the crc32 of each file; raises CorruptPack, StorageError."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        """Raises CorruptPack, StorageError."""
         self._folder = folder / EXTRAS
         arrays = {file.name.removesuffix(".npy"): self._open(file) for file in manifest.extras}
         if not arrays:
@@ -76,12 +81,12 @@ class ExtraFiles:
         found = zlib.crc32(mapped)
         if found != file.crc32 or array.ndim != 1:
             raise CorruptPack(
-                f"{path}: damaged file: crc32 {found:08x}, the manifest says {file.crc32:08x}; copy it again"
+                f"{path}: damaged file: crc32 {found:08x}, the manifest has {file.crc32:08x}; copy it again"
             )
         return array
 
     def _slices(self, arrays: dict[str, npt.NDArray[Any]], data: str, ends: str) -> list[memoryview]:
-        """A view of the mapped file for each entry."""
+        """Return a view of the mapped file for each entry."""
         if data not in arrays or ends not in arrays or arrays[ends].dtype.str != "<u8" or arrays[data].itemsize != 1:
             raise self._unfit()
         bounds = [0, *arrays[ends].tolist()]
@@ -98,24 +103,27 @@ class ExtraFiles:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Relative path, as the pack has it and not to be trusted -> bytes of each file."""
+        """Bytes of each file by relative path; a hostile pack may contain any path."""
         return {path: len(content) for path, content in self}
 
     def __iter__(self) -> Iterator[tuple[str, memoryview]]:
-        """Path and content of each file, in order."""
+        """Yield path and content of each file, in order."""
         for path, content in zip(self._paths, self._contents, strict=True):
             yield bytes(path).decode("utf-8", "surrogateescape"), content
 
 
-# ---- which files of a source
+# ---- choosing the files of a source
 
 
 @dataclass(frozen=True)
 class ChosenExtras:
-    """sizes: relative path -> bytes of each file that goes along, in the source's order.
+    """The extra files of a conversion.
 
-    left: how many files stay behind, and their bytes. notes: one line for the user about each kind of these.
-    identity: what of a file's state is no content, to tell a changed source by.
+    Attributes:
+        sizes: bytes of each chosen file by relative path, in the order of the source.
+        left: number of skipped files, and their bytes.
+        notes: lines for the user.
+        identity: modification times, which show that the source changed.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -124,20 +132,23 @@ class ChosenExtras:
     identity: tuple[int, ...] = ()
 
     def contents(self, source: Source) -> Iterator[Buffer]:
-        """The files' bytes, in order; raises BadInput for one that changed or cannot be read."""
+        """Yield the bytes of the files, in order; raises BadInput for a file that changed or is unreadable."""
         for (path, size_bytes), data in zip(self.sizes.items(), source.read_extras(list(self.sizes)), strict=True):
             if len(data) != size_bytes:
                 raise BadInput(
-                    f"{source.root / path}: changed while it was packed: expected {size_bytes} bytes, "
+                    f"{source.root / path}: changed during the conversion: expected {size_bytes} bytes, "
                     f"found {len(data)}; run again"
                 )
             yield data
 
 
 def choose_extras(source: Source, *, most_bytes: int) -> ChosenExtras:
-    """What of the source's extras goes along; most_bytes: of all of them together, 0 for none.
+    """Choose the extra files of a source, all of them or none.
 
-    What is no regular file, cannot be read or has a name that extract would refuse is left behind and noted.
+    Links, devices, unreadable files and names that `extract` would refuse are skipped with a note.
+
+    Args:
+        most_bytes: limit for all files together; 0 for no files.
     """
     if not most_bytes:
         return _limited(ChosenExtras(), most_bytes)
@@ -164,7 +175,7 @@ def choose_extras(source: Source, *, most_bytes: int) -> ChosenExtras:
 
 
 def _state(source: Source, path: str) -> FileState | None:
-    """Size and time of a file, None for one that cannot go along; raises LinkLeadsOut."""
+    """Return size and time of a file, or None to skip it; raises LinkLeadsOut."""
     try:
         components(path)
         state = source.folder.state(path)

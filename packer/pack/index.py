@@ -1,13 +1,15 @@
-"""Index: what is known of every sample without opening a part, as mapped arrays. The same for every format.
+"""Index: keys, checksums and numbers of all samples as mapped arrays, the same for every format.
 
-It holds no part and no offset: the part of a sample follows from the manifest's counts (reader.Pack.locate), and where
-its record lies there is the part's own knowledge.
+The index contains no part numbers and no offsets: `reader.Pack.locate` computes the part of a sample, and the part
+finds its records.
 
-index/keys.npy          uint8 [k]           UTF-8 bytes of all keys, one after another
-index/key_ends.npy      uint64 [n]          end of each key in keys.npy
-index/key_order.npy     uint64 [n]          sample indices, sorted by the bytes of their keys
-index/crc32.npy         uint32 [n, fields]  zlib.crc32 of each encoded value, fields in schema order
-index/number-<field>.npy  [n] or [n, k]     one per number field of fixed shape, flattened
+| file | dtype and shape | content |
+|---|---|---|
+| index/keys.npy | uint8 [k] | UTF-8 bytes of all keys, one after another |
+| index/key_ends.npy | uint64 [n] | end of each key in keys.npy |
+| index/key_order.npy | uint64 [n] | sample indices, sorted by the bytes of their keys |
+| index/crc32.npy | uint32 [n, fields] | zlib.crc32 of each encoded value, fields in schema order |
+| index/number-<field>.npy | [n] or [n, k] | values of a number field of fixed shape, flattened |
 """
 
 import hashlib
@@ -31,7 +33,7 @@ from packer.schema import Field, Schema
 
 
 def file_dtypes(schema: Schema) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Name without .npy -> little-endian dtype and shape of one sample's entry, for the files with an entry each."""
+    """Return dtype and shape of the entry of one sample in each file, by its name without .npy."""
     files: dict[str, tuple[str, tuple[int, ...]]] = {"key_ends": ("<u8", ()), "crc32": ("<u4", (len(schema),))}
     for field in schema:
         if field.is_column:
@@ -44,14 +46,19 @@ def _width(field: Field) -> int:
     return math.prod(length or 0 for length in field.shape or ())
 
 
+def crc32_problem(found: int, expected: int) -> str:
+    """Return the text of an error for a value with another crc32."""
+    return f"damaged record: crc32 {found:08x}, the index has {expected:08x}; pack again from the source"
+
+
 class Index:
-    """The mapped index of one pack; its size is checked, and each file's crc32, when it is opened."""
+    """The mapped index of one pack. Opening it checks the size and the crc32 of each file; raises CorruptPack."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self._folder = folder / INDEX
         self._count = manifest.samples
         self._schema = manifest.schema
-        self.positions = {name: at for at, name in enumerate(manifest.schema.names)}  # of fields in the schema
+        self.positions = {name: at for at, name in enumerate(manifest.schema.names)}
         self._arrays = {file.name.removesuffix(".npy"): self._open(file) for file in manifest.index}
         self._check_shapes()
         self._keys: npt.NDArray[np.uint8] = self._arrays["keys"]
@@ -67,7 +74,7 @@ class Index:
         found = zlib.crc32(mapped)
         if found != file.crc32:
             raise CorruptPack(
-                f"{path}: damaged index file: crc32 {found:08x}, the manifest says {file.crc32:08x}; run packer "
+                f"{path}: damaged index file: crc32 {found:08x}, the manifest has {file.crc32:08x}; run packer "
                 "index, or copy it again"
             )
         return array
@@ -78,7 +85,7 @@ class Index:
         }
         expected["key_order"] = ("<u8", (self._count,))
         found = {name: (array.dtype.str, array.shape) for name, array in self._arrays.items()}
-        if found.get("key_ends") == expected["key_ends"]:  # only then its last entry is a count
+        if found.get("key_ends") == expected["key_ends"]:
             expected["keys"] = ("|u1", (int(self._arrays["key_ends"][-1]) if self._count else 0,))
         if found != expected:
             raise CorruptPack(f"{self._folder}: index files do not fit the schema; run packer index, or pack again")
@@ -87,7 +94,7 @@ class Index:
         return self._count
 
     def key(self, index: int) -> str:
-        """The key of a sample, 0 <= index < len."""
+        """Return the key of a sample, 0 <= index < len."""
         return self._key_bytes(index).decode("utf-8", "surrogateescape")
 
     def _key_bytes(self, index: int) -> bytes:
@@ -98,25 +105,25 @@ class Index:
         return self._keys[start:end].tobytes()
 
     def index_of(self, key: str) -> int:
-        """The index of the sample with that key; raises UnknownKey, which names a key that contains the text."""
+        """Return the index of the sample with that key; raises UnknownKey, which suggests a similar key."""
         found = self.find(key)
         if found is None:
             raise UnknownKey(f"no sample with key {key!r}; {self._like(key)}packer info --keys lists them")
         return found
 
     def _like(self, text: str) -> str:
-        """For a message: the first key that contains the text."""
+        """Return a suggestion: the first key that contains the text."""
         wanted, keys = text.encode("utf-8", "surrogatepass"), self._keys.tobytes()
         at = keys.find(wanted) if wanted else -1
         while at >= 0:
             key = self.key(int(np.searchsorted(self._ends, at, side="right")))
-            if text in key:  # else it lies across two keys
+            if text in key:  # not across two keys
                 return f"did you mean {key!r}? "
             at = keys.find(wanted, at + 1)
         return ""
 
     def find(self, key: str) -> int | None:
-        """The index of the sample with that key, by bisection; None if no sample has it."""
+        """Return the index of the sample with that key, by bisection, or None."""
         try:
             wanted = key.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:  # a surrogate that no bytes decode to
@@ -139,15 +146,15 @@ class Index:
         return index
 
     def describe(self, index: int, name: str) -> str:
-        """Sample, key and field, for messages."""
+        """Return sample, key and field, for messages."""
         return f"(sample {index}, key {self.key(index)!r}, field {name!r})"
 
     def crc32(self, index: int, name: str) -> int:
-        """The stored crc32 of one encoded value."""
+        """Return the stored crc32 of one encoded value."""
         return int(self._crc32[index, self.positions[name]])
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """All values of a number field of fixed shape: a read-only view [n, *shape]; raises UnknownKey."""
+        """Return a read-only view [n, *shape] of a number field of fixed shape; raises UnknownKey."""
         array = self._arrays.get(f"number-{name}")
         if array is None:
             columns = [field.name for field in self._schema if field.is_column]
@@ -155,17 +162,16 @@ class Index:
         return array.reshape(self._count, *(length or 0 for length in self._schema[name].shape or ()))
 
     def check_index(self, index: int) -> int:
-        """A sample index in range, negative ones counted from the end; raises BadIndex."""
+        """Return an index in range; negative ones count from the end. Raises BadIndex."""
         if not -self._count <= index < self._count:
             raise BadIndex(f"sample index {index} is outside the pack of {self._count} samples")
         return index + self._count if index < 0 else index
 
 
-# ---- writing: one PartIndex per part while packing, then merged file by file into the pack's index
+# ---- writing: one piece for each part during the conversion, then `merge` creates the index
 #
-# A piece is one file, brought to disk with one fsync. Layout: for each of keys, key_ends, crc32 and the number columns,
-# in the order of `file_dtypes`: uint64 little-endian length in bytes, then the data as in the index's file of that
-# name, without its header. Merging copies piece by piece, so memory does not grow with the number of parts.
+# A piece is one file. For keys, key_ends, crc32 and each number column, in the order of `file_dtypes`, it contains the
+# length in bytes (uint64, little-endian) and the data of the index file without its header.
 
 
 class PartIndex:
@@ -174,33 +180,29 @@ class PartIndex:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._widths = {
-            field.name: np.dtype(field.dtype).itemsize * math.prod(length or 0 for length in field.shape or ())
-            for field in schema
-            if field.is_column
+            field.name: np.dtype(field.dtype).itemsize * _width(field) for field in schema if field.is_column
         }
         self._data = {name: bytearray() for name in _names(schema)}
         self._crc32s = Struct(f"<{len(schema)}I")
 
     def add(self, key: bytes, crc32s: Sequence[int], numbers: Mapping[str, bytes | bytearray | memoryview]) -> None:
-        """One sample: its key, the crc32 of each value in schema order, the encoded value of each column."""
+        """Add a sample: its key, the crc32 of each value in schema order, the encoded value of each column."""
         self._data["keys"] += key
         self._data["key_ends"] += len(self._data["keys"]).to_bytes(8, "little")
         self._data["crc32"] += self._crc32s.pack(*crc32s)
         for name, width in self._widths.items():
             if len(numbers[name]) != width:
-                raise InvalidRequest(
-                    f"field {name!r}: a column's value has {len(numbers[name])} bytes, expected {width}"
-                )
+                raise InvalidRequest(f"field {name!r}: expected {width} bytes, found {len(numbers[name])}")
             self._data[f"number-{name}"] += numbers[name]
 
     def save(self, path: Path) -> None:
-        """Write the piece into a new file, synced; raises StorageError."""
+        """Write the piece to a new file and sync it; raises StorageError."""
         sections = (self._data[name] for name in _names(self._schema))
         write_file(path, b"".join(len(data).to_bytes(8, "little") + data for data in sections))
 
 
 def merge(pieces: Sequence[Path], folder: Path, schema: Schema) -> tuple[IndexFile, ...]:
-    """Write `folder`/index from the pieces in order; raises BadInput where two samples have one key."""
+    """Write `folder`/index from the pieces in order; raises BadInput if two samples have the same key."""
     target = folder / INDEX
     make_folder(target)
     sections = [_sections(piece, schema) for piece in pieces]
@@ -225,7 +227,7 @@ def _names(schema: Schema) -> tuple[str, ...]:
 
 
 class _Section(NamedTuple):
-    """A range of a piece's file."""
+    """A range of bytes in the file of a piece."""
 
     path: Path
     start: int
@@ -260,12 +262,12 @@ def _order(keys: bytes, ends: "np.ndarray[Any, np.dtype[np.uint64]]") -> "np.nda
     for one, other in zip(order, order[1:], strict=False):
         if names[one] == names[other]:
             text = names[one].decode("utf-8", "surrogateescape")
-            raise BadInput(f"key {text!r}: samples {one} and {other} have it; keys must be unique, rename one")
+            raise BadInput(f"key {text!r}: samples {one} and {other} have it; rename one")
     return np.asarray(order, "<u8")
 
 
 class _Tee:
-    """Writes to a file while computing what the manifest says of it."""
+    """Writes to a file, and computes its entry in the manifest."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -281,7 +283,7 @@ class _Tee:
 
 
 def write_array(path: Path, dtype: str, shape: tuple[int, ...], blocks: Iterable[Any]) -> IndexFile:
-    """A new .npy file from arrays, bytes or sections of pieces, synced; raises StorageError."""
+    """Write arrays, bytes or sections of pieces to a new .npy file and sync it; raises StorageError."""
     with failing(path, "write"), path.open("xb") as file:
         tee = _Tee(file)
         tee.write(npy_header(dtype, shape))

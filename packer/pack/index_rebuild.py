@@ -1,8 +1,4 @@
-"""Index rebuild: makes the index of a pack again from its parts.
-
-The parts hold every field, so they say all that the index says; and the manifest says by their sha256 whether they are
-what was packed. Where it does not fit, nothing is left to trust, and nothing is made.
-"""
+"""Index rebuild: writes the index of a pack again from its parts, if the sha256 of each part is correct."""
 
 import re
 import tempfile
@@ -17,22 +13,28 @@ from packer.files.folder_handle import FolderHandle
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests
 from packer.pack.index import PartIndex, merge
-from packer.pack.manifest import INDEX, IndexFile, Manifest, Part
+from packer.pack.manifest import INDEX, Manifest, Part
 from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import PartOpener
-from packer.pack.unlisted_files import sha256_of_listed
+from packer.pack.unlisted_files import check_digest
 from packer.schema import KEY
 
 NAMES = {INDEX: r"[^/]+\.npy", r"piece-[0-9]+": ANYTHING, re.escape(manifests.NAME): ANYTHING}  # in the work folder
 
 
 def reindex(folder: Path, *, check: bool = False) -> list[str]:
-    """Make the index files again that are missing or differ from the parts, and the manifest where it names others.
+    """Replace the index files that are missing or differ from the parts, and then the manifest if it changes.
 
-    check: write nothing into the pack. Returns what was (or, with `check`, would be) replaced: `index/keys.npy`,
-    `packer.json`; nothing for a sound pack, whose bytes stay as they are.
-    Raises InvalidRequest where `folder` is no pack, CorruptPack where manifest or part is damaged, StorageError,
-    Locked.
+    Args:
+        check: only list the files; do not write into the pack.
+
+    Returns:
+        The replaced files, such as `index/keys.npy` and `packer.json`; an empty list for a sound pack.
+
+    Raises:
+        InvalidRequest: `folder` is not a pack.
+        CorruptPack: the manifest or a part is damaged.
+        StorageError, Locked: the files cannot be written, or another process writes them.
     """
     manifest = manifests.read(folder)
     check_mostly_holes(folder, manifest)
@@ -41,7 +43,7 @@ def reindex(folder: Path, *, check: bool = False) -> list[str]:
     if check:
         with tempfile.TemporaryDirectory(prefix="packer-index-") as work:
             return _stale(folder, manifest, _rebuilt(folder, manifest, Path(work)))
-    place = folder.resolve()  # `.` and links have no name of their own
+    place = folder.resolve()  # `.` and links have no name for a work folder
     with work_folder(place.with_name(f".{place.name}.index"), NAMES) as work:
         try:
             work.clear()
@@ -54,69 +56,56 @@ def reindex(folder: Path, *, check: bool = False) -> list[str]:
 
 
 def _rebuilt(folder: Path, manifest: Manifest, work: Path) -> Manifest:
-    """The index from the parts in `work`/index, and the manifest that names it."""
+    """Write the index to `work`/index, and return the manifest that lists it."""
+    if KEY not in manifest.schema.names:
+        raise CorruptPack(f"{folder}: its samples have no field 'key', so no index can be made; pack again")
     pieces = []
     for number, part in enumerate(manifest.parts):
-        path = folder / part.name
-        piece = _piece(path, part, manifest)
         pieces.append(work / f"piece-{number}")
-        piece.save(pieces[-1])
+        _piece(folder / part.name, part, manifest).save(pieces[-1])
     try:
         index = merge(pieces, work, manifest.schema)
     except BadInput as error:
         raise CorruptPack(f"{folder}: the parts contradict each other: {error}; pack again from the source") from error
-    return replace(manifest, index=_in_order(index, manifest.index)).sealed()
-
-
-def _in_order(fresh: Sequence[IndexFile], old: Sequence[IndexFile]) -> tuple[IndexFile, ...]:
-    """The files in the order in which the manifest had them, so that an undamaged one stays byte for byte."""
-    places = {file.name: place for place, file in enumerate(old)}
-    return tuple(sorted(fresh, key=lambda file: (places.get(file.name, len(places)), file.name)))
+    # keep the order of the manifest, so that an undamaged one keeps its bytes
+    places = {file.name: place for place, file in enumerate(manifest.index)}
+    ordered = sorted(index, key=lambda file: (places.get(file.name, len(places)), file.name))
+    return replace(manifest, index=tuple(ordered)).sealed()
 
 
 def _piece(path: Path, part: Part, manifest: Manifest) -> PartIndex:
-    """The index entries of one part; raises CorruptPack where it is not the part that the manifest names."""
+    """Return the index entries of one part; raises CorruptPack for a damaged part."""
+    check_digest(path, part, manifest)
     opener = PartOpener(manifest.format, manifest.schema)
-    key = opener.check(path, part)
-    if sha256_of_listed(path, part, manifest) != part.sha256:
-        raise CorruptPack(
-            f"{path}: damaged part: its sha256 is not the manifest's, so no index can be made of it; "
-            "copy it again, or pack again from the source"
-        )
-
     piece = PartIndex(manifest.schema)
     names = manifest.schema.names
-    if KEY not in names:
-        raise CorruptPack(
-            f"{path}: its samples have no field 'key', so no index can be made; pack again from the source"
-        )
-    with opener.shared(path, part, key) as reader:
+    with opener.shared(path, part, opener.check(path, part)) as reader:
         for row in range(part.samples):
             record = reader.read(row, names)
             numbers = {field.name: bytes(record[field.name]) for field in manifest.schema if field.is_column}
             try:
-                piece.add(bytes(record["key"]), [zlib.crc32(record[name]) for name in names], numbers)
+                piece.add(bytes(record[KEY]), [zlib.crc32(record[name]) for name in names], numbers)
             except InvalidRequest as error:
                 raise CorruptPack(f"{path}: row {row}: {error}; pack again from the source") from error
     return piece
 
 
 def _stale(folder: Path, manifest: Manifest, fresh: Manifest) -> list[str]:
-    """What on disk is not as the parts have it."""
+    """Return the files on disk that differ from the new ones."""
     found = []
     for file in fresh.index:
+        path = folder / INDEX / file.name
         try:
-            path = folder / INDEX / file.name
-            sound = file_bytes(path) == file.bytes and file_sha256(path) == file.sha256
-        except PackerError:  # missing, a link, unreadable: it is made again
-            sound = False
-        if not sound:
+            is_sound = file_bytes(path) == file.bytes and file_sha256(path) == file.sha256
+        except PackerError:  # missing, a link, or unreadable
+            is_sound = False
+        if not is_sound:
             found.append(f"{INDEX}/{file.name}")
     return found if fresh == manifest else [*found, manifests.NAME]
 
 
 def _replace(folder: Path, fresh: Manifest, work: WorkFolder, stale: Sequence[str]) -> None:
-    """Each file by one rename, the manifest last: a kill in between leaves what the next run mends."""
+    """Replace each file by one rename, the manifest last; the next run completes a run that was killed."""
     with FolderHandle.at(folder) as pack, pack.make_folder(INDEX) as index, work.folder(INDEX) as made:
         for name in stale:
             if name == manifests.NAME:

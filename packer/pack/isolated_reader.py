@@ -1,11 +1,10 @@
-"""Isolated reader: reads a damaged part in a subprocess, so that SIGBUS cannot end ours.
+"""Isolated reader: reads a damaged part in a separate process, so that a crash does not end this one.
 
-A disk that cannot give a page of a mapped file ends the process that reads it with SIGBUS, and HDF5 parses what it
-finds in C. So a part is read here only when its sha256 is the manifest's. Any other is read there, in a process that is
-started when it is first needed and again after each end.
+A read of a mapped file ends the process with SIGBUS if the disk fails, and HDF5 parses damaged bytes in C. Parts whose
+sha256 is correct are therefore read in this process, and others in a subprocess. It starts when it is first needed, and
+again after a crash.
 
-What goes over the pipe, both ways: one message of JSON, and from there, one more for each value, as it is. Nothing that
-comes back is unpickled.
+Each message on the pipe is JSON, followed by one message for each value. No answer is unpickled.
 """
 
 import json
@@ -17,7 +16,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,59 +26,51 @@ from packer.formats.base import Reader, Record
 from packer.pack.part_readers import PartOpener
 from packer.schema import Schema
 
-_MOST_ENDS = 50  # of processes, a third of a second each, before the rest of a part is given up
+_MOST_ENDS = 50  # crashes while reading one part, a third of a second each
 _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 
 
 class PipeEnds(NamedTuple):
-    """One end of two pipes, one each way: a Pipe for both ways would be a socket, and no pack is to open one."""
+    """One end of two pipes, one for each direction: a pipe for both directions would be a socket."""
 
     incoming: "Connection[Any, Any]"
     outgoing: "Connection[Any, Any]"
 
     def send_bytes(self, data: bytes) -> None:
-        """One message."""
+        """Send one message."""
         self.outgoing.send_bytes(data)
 
     def recv_bytes(self) -> bytes:
-        """The next message; raises EOFError when the other end is closed."""
+        """Return the next message; raises EOFError if the other end is closed."""
         return self.incoming.recv_bytes()
 
     def close(self) -> None:
-        """Both pipes."""
+        """Close both pipes."""
         self.incoming.close()
         self.outgoing.close()
 
 
-def _lines(context: SpawnContext) -> tuple[PipeEnds, PipeEnds]:
-    """Our end and theirs."""
-    incoming, their_outgoing = context.Pipe(duplex=False)
-    their_incoming, outgoing = context.Pipe(duplex=False)
-    return PipeEnds(incoming, outgoing), PipeEnds(their_incoming, their_outgoing)
-
-
 class ReaderProcess:
-    """A process that reads parts of one pack, one at a time. Threads may share it; a fork may not."""
+    """A process that reads the parts of one pack, one value at a time. Thread-safe; not for a forked child."""
 
     def __init__(self, format: str, schema: Schema) -> None:
         self._format = format
         self._schema = schema
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._process: BaseProcess | None = None
         self._pipe: PipeEnds | None = None
         self._ends: dict[Path, int] = {}
 
     def reader(self, path: Path, samples: int) -> "IsolatedReader":
-        """A part that is read there."""
+        """Return a reader of a part; the process opens the part when a value is first read."""
         return IsolatedReader(self, path, self._schema, samples)
 
     def ask(self, path: Path, samples: int, row: int, names: Sequence[str]) -> list[bytes]:
-        """The named values of a row of a part; raises what its reader raises, or CrashingPart."""
+        """Return the named values of a row; raises the errors of the reader, or CrashingPart."""
         with self._lock:
             if self._ends.get(path, 0) >= _MOST_ENDS:
-                raise CrashingPart(
-                    f"{path}: reading it ended {_MOST_ENDS} processes, so no more of it is read; pack again"
-                )
+                raise CrashingPart(f"{path}: reading it ended {_MOST_ENDS} processes; its rest is skipped; pack again")
             pipe = self._pipe or self._start()
             try:
                 pipe.send_bytes(json.dumps([os.fspath(path), samples, row, list(names)]).encode())
@@ -88,26 +78,29 @@ class ReaderProcess:
                 values = [pipe.recv_bytes() for _ in range(answer.get("values", 0))]
             except _GONE as error:
                 self._ends[path] = self._ends.get(path, 0) + 1
+                place = f"row {row} of it" if names else "it"
                 cause = self._stop()
-                at = f"row {row} of it" if names else "it"
-                raise CrashingPart(f"{path}: reading {at} ends the process with {cause}; pack again") from error
+                raise CrashingPart(f"{path}: reading {place} ends the process with {cause}; pack again") from error
         if "error" in answer:
             raise (StorageError if answer["error"] == "StorageError" else CorruptPack)(answer["message"])
         return values
 
     def _start(self) -> PipeEnds:
-        context = get_context("spawn")  # a fork would bring the locks of our threads along
-        self._pipe, theirs = _lines(context)
+        context = get_context("spawn")  # a fork would copy the locks of our threads
+        incoming, their_outgoing = context.Pipe(duplex=False)
+        their_incoming, outgoing = context.Pipe(duplex=False)
+        theirs = PipeEnds(their_incoming, their_outgoing)
+        self._pipe = PipeEnds(incoming, outgoing)
         self._process = context.Process(target=serve, args=(theirs, self._format, self._schema.to_json()), daemon=True)
         self._process.start()
         theirs.close()
         return self._pipe
 
     def _stop(self) -> str:
-        """How the process ended."""
+        """End the process, and return its signal or exit code."""
         if self._process is None or self._pipe is None:
             return "nothing"
-        self._pipe.close()  # it ends then by itself, if it has not yet
+        self._pipe.close()  # ends a process that still runs
         self._process.join()
         code = self._process.exitcode or 0
         self._process.close()
@@ -115,32 +108,33 @@ class ReaderProcess:
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
     def close(self) -> None:
-        """End the process; may be called twice."""
-        with self._lock:
-            self._stop()
+        """End the process. May be called twice; does nothing in a forked child."""
+        if self._pid == os.getpid():
+            with self._lock:
+                self._stop()
 
 
 class IsolatedReader(Reader):
-    """A part that is read by a `ReaderProcess`, opened when that is first needed; its buffers are copies."""
+    """A part that a `ReaderProcess` reads; its buffers are copies."""
 
-    def __init__(self, apart: ReaderProcess, path: Path, schema: Schema, samples: int) -> None:
+    def __init__(self, process: ReaderProcess, path: Path, schema: Schema, samples: int) -> None:
         super().__init__(path, schema, samples=samples)
-        self._apart = apart
+        self._process = process
 
     def check(self) -> None:
-        """Open it; raises CorruptPack, CrashingPart."""
-        self._apart.ask(self.path, self.samples, 0, ())
+        """Open the part in the process; raises CorruptPack, CrashingPart."""
+        self._process.ask(self.path, self.samples, 0, ())
 
     def read(self, row: int, names: Sequence[str]) -> Record:
-        return dict(zip(names, self._apart.ask(self.path, self.samples, row, names), strict=True))
+        return dict(zip(names, self._process.ask(self.path, self.samples, row, names), strict=True))
 
     def close(self) -> None:
-        """Nothing is open here."""
+        """Do nothing: `ReaderProcess.close` ends the process."""
 
 
 def serve(pipe: PipeEnds, format: str, schema: list[dict[str, Any]]) -> None:
-    """Answer until the other side is gone: the body of the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal, for the process that asks
+    """Answer requests until the other end is closed; the body of the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     opener = PartOpener(format, codecs.described(Schema.from_json(schema)))
     path, reader = "", None

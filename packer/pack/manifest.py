@@ -1,21 +1,26 @@
-"""Manifest: packer.json, what a pack is; written last, damaged by any changed byte.
+"""Manifest: packer.json, the description of a pack. It is written last, and any changed byte is detected.
 
-Canonical JSON (sorted keys, no spaces, ASCII, one final newline) with these members:
+The file is canonical JSON (sorted keys, no spaces, ASCII, one final newline) with these members:
 
-    magic      "packer"                    version    1
-    written_by "packer 0.1.0"              format     "lmdb" ...
-    samples    number of samples           schema     field descriptions, see schema.py
-    options    what the user asked for     source     {kind, samples, files, bytes, digest}
-    parts      [{name, samples, bytes, sha256}]
-    index      [{name, bytes, crc32, sha256}]
-    extras     as index, the files under extras/; absent where there are none
-    skipped    [[key, reason], ...]        incomplete [[key, what its files lacked], ...]
-    pack_id    sha256 over the parts, the index, the extras and the options
-    sha256     of this file with this value set to 64 zeros
+| member | content |
+|---|---|
+| magic, version | "packer", 1 |
+| written_by | "packer 0.1.0" |
+| format | "lmdb" ... |
+| samples | number of samples |
+| schema | descriptions of the fields, see schema.py |
+| options | the options of the conversion |
+| source | {kind, samples, files, bytes, digest} |
+| parts | [{name, samples, bytes, sha256}] |
+| index | [{name, bytes, crc32, sha256}] |
+| extras | the files under extras/, in the form of `index`; absent if there are none |
+| skipped | [[key, reason], ...] |
+| incomplete | [[key, missing content], ...] |
+| pack_id | sha256 of the parts, the index, the extras and the options |
+| sha256 | sha256 of this file with this value set to 64 zeros |
 
-magic, sha256 and this form are the same in every version, so that a damaged file is told from a newer one.
-What it may cost whoever reads it is bounded before a value of it is made: see `excess`.
-No time, host, absolute path or random value: the same input gives the same bytes.
+All versions share magic, sha256 and this form, which distinguishes a damaged file from a newer one. `excess` limits the
+cost of parsing. The file contains no time, host, absolute path or random value: equal input gives equal bytes.
 """
 
 import hashlib
@@ -47,7 +52,7 @@ _ZEROS = "0" * 64
 
 @dataclass(frozen=True)
 class Part:
-    """One file of the format: its name in the pack, samples in it, size, and sha256 of its bytes."""
+    """One data file (or folder) of the pack: name, number of samples, size, and sha256 of its bytes."""
 
     name: str
     samples: int
@@ -56,18 +61,23 @@ class Part:
 
     @classmethod
     def from_json(cls, item: dict[str, Any]) -> "Part":
-        """From a JSON object; raises KeyError, TypeError or ValueError for one that packer did not write."""
+        """Parse a JSON object; raises KeyError, TypeError or ValueError."""
         return cls(_file_name(item["name"]), _count(item["samples"]), _count(item["bytes"]), _digest(item["sha256"]))
 
 
 @dataclass(frozen=True)
 class IndexFile:
-    """One .npy file: its name under index/ or extras/, size, crc32 (checked when opened) and sha256 (by verify)."""
+    """One .npy file under index/ or extras/: name, size, crc32 (compared when it is opened) and sha256."""
 
     name: str
     bytes: int
     crc32: int
     sha256: str
+
+    @classmethod
+    def from_json(cls, item: dict[str, Any]) -> "IndexFile":
+        """Parse a JSON object; raises KeyError, TypeError or ValueError."""
+        return cls(_file_name(item["name"]), _count(item["bytes"]), _count(item["crc32"]), _digest(item["sha256"]))
 
 
 _File = TypeVar("_File", Part, IndexFile)
@@ -91,31 +101,42 @@ class Manifest:
     pack_id: str = ""
 
     @property
+    def listed(self) -> dict[str, Part | IndexFile]:
+        """The files of the pack by relative path, without packer.json."""
+        return {
+            **{part.name: part for part in self.parts},
+            **{f"{INDEX}/{file.name}": file for file in self.index},
+            **{f"{EXTRAS}/{file.name}": file for file in self.extras},
+        }
+
+    @property
     def files(self) -> frozenset[str]:
-        """Relative path of every file of the pack."""
-        inner = {f"{INDEX}/{file.name}" for file in self.index} | {f"{EXTRAS}/{file.name}" for file in self.extras}
-        return frozenset({NAME, *(part.name for part in self.parts), *inner})
+        """Relative paths of all files of the pack."""
+        return frozenset({NAME, *self.listed})
 
     @property
     def validated(self) -> bool:
-        """Whether each image whose bytes were kept was decoded strictly when it was packed."""
-        return _validated(self.options)
+        """True if the conversion from the original data decoded strictly each image whose bytes it kept."""
+        first = conversions(self.options)[0]
+        source = first.get("source")
+        is_original = isinstance(source, dict) and source.get("kind", PACK_KIND) != PACK_KIND
+        return is_original and first.get("validate") == "full"
 
     def sealed(self) -> "Manifest":
-        """The manifest with its pack_id computed."""
+        """Return the manifest with its pack_id."""
         return replace(self, pack_id=_pack_id(self))
 
     def check(self) -> None:
-        """Raise InvalidRequest where `read` would refuse it for what it costs, so that no such pack is made."""
+        """Raise InvalidRequest if `read` would refuse this manifest for its size."""
         found = excess(self.to_bytes()) or _excess_of_options(self)
         if found is not None:
             raise InvalidRequest(
-                f"{NAME} of this pack would have {found}: it lists samples that are left out, fields, classes, parts "
-                "and options; make fewer of them, such as parts by a larger --part-size; docs/formats.md has the bounds"
+                f"{NAME} of this pack would have {found}; reduce skipped samples, fields, classes, options, or parts "
+                "(--part-size); docs/formats.md has the limits"
             )
 
     def to_bytes(self) -> bytes:
-        """The file's bytes, its own hash in them."""
+        """Return the bytes of the file."""
         data = {
             "magic": "packer",
             "version": VERSION,
@@ -131,27 +152,29 @@ class Manifest:
             "incomplete": [list(item) for item in self.incomplete],
             "pack_id": self.pack_id,
         }
-        if self.extras:  # a pack without them has the bytes that it had before there were any
+        if self.extras:
             data["extras"] = [asdict(file) for file in self.extras]
         return hashed(data)
 
 
 def _instead(path: Path) -> str:
-    """What to do about something that is no pack."""
-    from packer.sources import _recognition  # packs are read without it
+    """Return the advice for a path that is not a pack."""
+    from packer.sources import _recognition  # reading packs does not need it
 
     found = _recognition.recognize_records(path)
     if found is None:
         return "packer convert makes one"
     name, sentence = found
-    return f"this is {sentence}: packer convert --from {name} packs it"
+    return f"this is {sentence}: packer convert --from {name} converts it"
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest of a pack.
+    """Read the manifest of a pack.
 
-    Raises CorruptPack, InvalidRequest where `folder` is no pack or a newer version, StorageError where it cannot be
-    read.
+    Raises:
+        CorruptPack: the file is damaged.
+        InvalidRequest: `folder` is not a pack, or has a newer version.
+        StorageError: the file cannot be read.
     """
     path = folder / NAME
     if not os.path.lexists(path):
@@ -162,7 +185,7 @@ def read(folder: Path) -> Manifest:
 
 
 def parse(path: Path | str, raw: bytes) -> Manifest:
-    """The manifest of a file's bytes; path: for messages. Raises CorruptPack, InvalidRequest for a newer version."""
+    """Parse the bytes of a manifest; raises CorruptPack, or InvalidRequest for a newer version. path: for messages."""
     data = _parse(path, raw)
     version = data.get("version")
     if type(version) is not int or version < 1:
@@ -170,26 +193,26 @@ def parse(path: Path | str, raw: bytes) -> Manifest:
     if version > VERSION:
         raise InvalidRequest(f"{path}: version {version}, this packer reads up to {VERSION}; install a newer packer")
     manifest = _build(path, data)
-    if manifest.to_bytes() != raw:  # whatever was not understood as it stands there: unknown members, other types
+    if manifest.to_bytes() != raw:  # unknown members, other types
         raise CorruptPack(f"{path}: hostile or damaged: not what packer writes; copy or pack it again")
     return manifest
 
 
 def _parse(path: Path | str, raw: bytes) -> dict[str, Any]:
-    """The JSON object, its hash checked."""
+    """Return the JSON object, with its magic and sha256 checked."""
     found = excess(raw)
     if found is not None:
         raise CorruptPack(f"{path}: hostile or damaged: {found}; copy or pack it again")
     try:
-        # as ASCII: json would take UTF-16 too, in which quotes are not where the bounds saw them
+        # as ASCII: json also accepts UTF-16, whose quotes `excess` does not find
         data = json_value(raw.decode("ascii"))
         magic = data.get("magic") if isinstance(data, dict) else None
         if magic != "packer":
             raise ValueError(f"magic {magic!r:.40}, not 'packer'")
         own = data.get("sha256")
         if type(own) is not str or own != _hash_of(raw.replace(_hash_member(own), _hash_member(_ZEROS))):
-            raise ValueError("its sha256 is not what it says")
-    except (ValueError, RecursionError) as error:  # both also from encoding, such as for 1e999
+            raise ValueError("its content does not have its sha256")
+    except (ValueError, RecursionError) as error:  # encoding raises them too, such as for 1e999
         raise CorruptPack(f"{path}: damaged: not what packer wrote: {error!s:.200}; copy or pack it again") from error
     return dict(data)
 
@@ -203,11 +226,11 @@ def _build(path: Path | str, data: dict[str, Any]) -> Manifest:
             options=_options(data["options"]),
             source=_source(data["source"]),
             parts=_distinct([Part.from_json(item) for item in data["parts"]]),
-            index=_distinct([_index_file(item) for item in data["index"]]),
+            index=_distinct([IndexFile.from_json(item) for item in data["index"]]),
             written_by=_text(data["written_by"]),
             skipped=tuple((_text(key), _text(reason)) for key, reason in data["skipped"]),
             incomplete=tuple((_text(key), _text(reason)) for key, reason in data["incomplete"]),
-            extras=_distinct([_index_file(item) for item in data.get("extras", ())]),
+            extras=_distinct([IndexFile.from_json(item) for item in data.get("extras", ())]),
             pack_id=_text(data["pack_id"]),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -221,7 +244,7 @@ def _build(path: Path | str, data: dict[str, Any]) -> Manifest:
 
 
 def _source(value: Any) -> dict[str, Any]:
-    """What packer itself reads of it has the type that packer writes; the other members are only shown."""
+    """Check the types of the members that packer reads; others are only displayed."""
     source = _object(value)
     checks: dict[str, Callable[[Any], object]] = {
         "kind": _text,
@@ -235,16 +258,25 @@ def _source(value: Any) -> dict[str, Any]:
 
 
 def _options(value: Any) -> dict[str, Any]:
-    """As `_source`: of what was asked of the source, and of the sources of packs that were made of packs."""
-    options = asked = _object(value)
-    while "source" in asked:
-        source = _object(asked["source"])
-        asked = _object(source.get("options", {}))
+    """Check the recorded options of the sources, recursively for packs converted from packs."""
+    options = _object(value)
+    for each in conversions(options):
+        source = _object(each.get("source", {}))
+        _object(source.get("options", {}))
         for text in (source.get("kind", ""), *_list(source.get("sidecars", []))):
             _text(text)
-        if source.get("kind") != PACK_KIND:
-            break
     return options
+
+
+def conversions(options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the options of every conversion from the original data to a pack, the first conversion first."""
+    found = [options]
+    while True:
+        source = found[-1].get("source")
+        before = source.get("options") if isinstance(source, dict) and source.get("kind") == PACK_KIND else None
+        if not isinstance(before, dict):
+            return found[::-1]
+        found.append(before)
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -257,10 +289,6 @@ def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise TypeError(f"expected a list, found {value!r:.40}")
     return value
-
-
-def _index_file(item: dict[str, Any]) -> IndexFile:
-    return IndexFile(_file_name(item["name"]), _count(item["bytes"]), _count(item["crc32"]), _digest(item["sha256"]))
 
 
 def _distinct(files: list[_File]) -> tuple[_File, ...]:
@@ -294,13 +322,13 @@ def _digest(value: Any) -> str:
 
 
 def canonical(data: dict[str, Any]) -> bytes:
-    """Canonical JSON, as the module describes it; raises ValueError for what is no JSON."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)  # ASCII: names may be no UTF-8
+    """Return canonical JSON; raises ValueError for a value that JSON does not have."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text.encode("ascii") + b"\n"
 
 
 def hashed(data: dict[str, Any]) -> bytes:
-    """Canonical JSON with its own sha256 among the members."""
+    """Return canonical JSON with its own sha256 among the members."""
     own = _hash_of(canonical({**data, "sha256": _ZEROS}))
     return canonical({**data, "sha256": own})
 
@@ -314,21 +342,12 @@ def _hash_member(value: str) -> bytes:
 
 
 def _excess_of_options(manifest: Manifest) -> str | None:
-    """What options or source have beyond their bounds."""
+    """Return the limit that options or source exceed, in words."""
     for name, value in (("options", manifest.options), ("source", manifest.source)):
         size = len(canonical(value))
         if size > MOST_OPTIONS_BYTES:
             return f"{size:,} bytes of {name}, expected at most {MOST_OPTIONS_BYTES:,}"
     return None
-
-
-def _validated(options: Any) -> bool:
-    """As the options say; for packs made of packs those of the first one, since the later ones copy what they keep."""
-    while isinstance(options, dict) and isinstance(source := options.get("source"), dict) and "kind" in source:
-        if source["kind"] != PACK_KIND:
-            return bool(options.get("validate") == "full")
-        options = source.get("options")
-    return False
 
 
 def _pack_id(manifest: Manifest) -> str:
@@ -337,40 +356,30 @@ def _pack_id(manifest: Manifest) -> str:
     return hashlib.sha256(canonical({"files": digests, "options": manifest.options})).hexdigest()
 
 
-# ---- bounds: what reading a manifest may cost, in one place, for the reader and the writer alike
+# ---- limits: the cost of parsing a manifest, the same for reading and writing
 #
-# JSON of 64 MiB can be 21 million lists of 64 bytes each, a text with one emoji takes four bytes per character, and
-# whoever parses deep nesting does it by recursion. So the bytes are looked at before an object is made of them: a few
-# passes of C over them, next to nothing for the few KB that most packs have. What honest packs need, and what is
-# allowed:
-#
-#     bytes     32 MiB      13 MB for 100,000 samples left out with the reasons that damaged files give, 5 MB for
-#                           40,000 parts (10 TB), 3.6 MB for 100,000 classes, 0.8 MB for 10,000 fields
-#     values    1,000,000   commas, colons and opening brackets: 3 for a sample that was left out, 8 for a part, 4 to 12
-#                           for a field, 1 for a class
-#     levels    256         two for each generation of a pack of a pack of a pack; 6 else
-#     text      64 KiB      as JSON; a key or path has at most 4 KB, a reason is cut to 4,000 characters
-#     number    40 digits   64 bits have 20, a float 24
-#     options   1 MiB       and so what was asked of the source; they come in each pack that is made of this one
+# JSON of 64 MiB may contain 21 million lists, and deep nesting causes recursion. A few fast passes over the bytes
+# therefore check these limits before the JSON is parsed. They leave room for large packs.
 
-MOST_BYTES = 32 << 20
-MOST_VALUES = 1_000_000
-MOST_LEVELS = 256
-MOST_TEXT_BYTES = 64 << 10
-MOST_DIGITS = 40
-MOST_OPTIONS_BYTES = 1 << 20
+MOST_BYTES = 32 << 20  # 100,000 skipped samples take 13 MB, 40,000 parts 5 MB.
+MOST_VALUES = 1_000_000  # Commas, colons and opening brackets. A skipped sample has 3, a part 8.
+MOST_LEVELS = 256  # Each generation of packs converted from packs has 2.
+MOST_TEXT_BYTES = 64 << 10  # A path has at most 4 KB.
+MOST_DIGITS = 40  # A float has 24.
+MOST_OPTIONS_BYTES = 1 << 20  # Packs converted from this pack contain its options, too.
 
 _STRUCTURE = b",:[{"
 _BRACKETS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[{]}"))
+_SEPARATED = bytes.maketrans(b',:[]{}"', b" " * 7)
 _NOT_STRUCTURE = bytes(set(range(256)) - set(_STRUCTURE))
 
 
 def excess(raw: bytes) -> str | None:
-    """What a manifest's bytes have beyond the bounds, in words; None where nothing is. Makes no object of a value."""
+    """Return the limit that the bytes of a manifest exceed, in words, or None. Creates no object for a value."""
     if len(raw) > MOST_BYTES:
         return f"more than {MOST_BYTES:,} bytes"
-    # of the same length, so that quotes that are left begin and end texts
+    # replace escapes by text of the same length: the remaining quotes begin and end texts
     pieces = raw.replace(rb"\\", b"__").replace(rb"\"", b"__").split(b'"', 2 * MOST_VALUES + 2)
     texts, outside = pieces[1::2], pieces[::2]
     if len(texts) > MOST_VALUES:
@@ -381,7 +390,7 @@ def excess(raw: bytes) -> str | None:
 
 
 def _excess_of_structure(outside: bytes) -> str | None:
-    """outside: the bytes without the content of texts."""
+    """Check the bytes without the content of texts."""
     values = len(outside.translate(None, _NOT_STRUCTURE))
     if values > MOST_VALUES:
         return f"{values:,} values, expected at most {MOST_VALUES:,}"
@@ -393,6 +402,3 @@ def _excess_of_structure(outside: bytes) -> str | None:
     if digits > MOST_DIGITS:
         return f"a number of {digits:,} digits, expected at most {MOST_DIGITS}"
     return None
-
-
-_SEPARATED = bytes.maketrans(b',:[]{}"', b" " * 7)

@@ -1,9 +1,8 @@
-"""Part readers: opens the parts of a pack; one open reader per part and process, shared by every data set.
+"""Part readers: the process-wide cache of open parts, and the functions that check and open a part.
 
-A part that is open twice takes two descriptors and two mappings, and what a thread opens or closes while another forks
-is half open in the child. So readers live in one cache, keyed by the part's device and inode, counted, and thrown away
-in a child after fork. Readers in use are pinned; when too many parts are open, the one unused for longest is closed and
-opened again on demand.
+All datasets of a process share one open reader per part. The cache identifies a part by its device and inode and counts
+the packs that use it. Readers in use are pinned. When too many parts are open, the cache closes the least recently used
+one and opens it again on demand. A forked child starts with an empty cache.
 """
 
 import os
@@ -13,34 +12,36 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from packer import formats
-from packer.errors import CorruptPack, StorageError
+from packer.errors import CorruptPack, PackerError, StorageError
 from packer.formats.base import Reader
 from packer.pack.manifest import Part
 from packer.schema import Schema
-from packer.system import closed_after_fork  # noqa: F401  its fork hooks must be registered before those of this module
+from packer.system import closed_after_fork  # noqa: F401  its fork hooks must be registered before ours
 
 Key = tuple[int, int]
+_MOST_OPENINGS = 20  # of a pack that is replaced during each attempt
 
 
 class PartLease(Protocol):
-    """Keeps a part where it is, at `path`, until it is closed; may be closed twice."""
+    """Keeps the file of a part at `path` until the lease is closed. It may be closed twice."""
 
     path: Path
 
     @property
     def is_done_with(self) -> bool:
-        """Whether the part will not be needed soon."""
+        """True if the part will not be needed soon."""
 
     def close(self) -> None:
-        """Let go of the part."""
+        """Release the part."""
 
 
 class _Entry:
-    """An open reader and how many reads are going on in it; of a part that is kept by a lease, that too."""
+    """An open reader, the number of reads in progress, and the lease on the part, if any."""
 
     def __init__(self, reader: Reader, lease: PartLease | None) -> None:
         self.reader = reader
@@ -48,14 +49,13 @@ class _Entry:
         self.pins = 0
 
     def close(self) -> None:
-        """Both."""
         self.reader.close()
         if self.lease is not None:
             self.lease.close()
 
 
 class ReaderCache:
-    """Open readers of this process; `limit` is how many may stay open when none is in use."""
+    """The open readers of this process. `limit`: how many unused readers stay open."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -68,30 +68,30 @@ class ReaderCache:
         return len(self._entries)
 
     def owners(self) -> dict[Key, int]:
-        """How many open packs use each part."""
+        """Return how many open packs use each part."""
         return dict(self._owners)
 
     def unowned(self) -> list[Key]:
-        """Parts that are open and that no open pack uses."""
+        """Return the open parts that no open pack uses."""
         return [key for key in self._entries if key not in self._owners]
 
     def own(self, keys: list[Key]) -> None:
-        """A pack that uses these parts has been opened."""
+        """Count a pack that uses these parts."""
         with self._lock:
             for key in keys:
                 self._owners[key] = self._owners.get(key, 0) + 1
-        self._settle()
+        self._release_gone()
 
     def disown(self, keys: list[Key]) -> None:
-        """A pack that used these parts is gone; parts that nobody uses any more are closed.
+        """Remove a pack that used these parts, and close the parts that no other pack uses.
 
-        Never waits: a finalizer may call this at any point, also in a thread that is working on the cache.
+        This never waits for the lock: a finalizer may run in a thread that holds it. The holder of the lock closes the
+        parts when it releases the lock.
         """
         self._gone.append(keys)
-        self._settle()
+        self._release_gone()
 
-    def _settle(self) -> None:
-        """Do what `disown` left behind, unless somebody holds the lock: who does settles after giving it back."""
+    def _release_gone(self) -> None:
         while self._gone and self._lock.acquire(blocking=False):
             try:
                 while self._gone:
@@ -109,13 +109,15 @@ class ReaderCache:
                 self._entries.pop(key).close()
 
     def pinned(self, key: Key, make: Callable[[], Reader]) -> "ReaderPin":
-        """The open reader of a part, not closed before the block ends; `make` opens it where it is not open."""
+        """Return a `with` block in which the reader of a part stays open; `make` opens a closed part."""
         return ReaderPin(self, key, make)
 
     def pin(self, key: Key, make: Callable[[], Reader], lease: PartLease | None = None) -> _Entry:
-        """The entry of a part, opened by `make` where it is not open; stays until it is given to `unpin`.
+        """Return the entry of a part, which stays open until `unpin`.
 
-        lease: closed with the reader, by the entry that has it; see `pin_leased`.
+        Args:
+            make: opens the part if it is not open.
+            lease: closed together with the reader that `make` returns.
         """
         with self._lock:
             entry = self._entries.get(key)
@@ -127,11 +129,11 @@ class ReaderCache:
         return entry
 
     def is_open(self, key: Key) -> bool:
-        """Whether a part is open at this moment."""
+        """Return True if a part is open at this moment."""
         return key in self._entries
 
     def pin_open(self, key: Key) -> _Entry | None:
-        """As `pin`, of a part that is open; None where it is not."""
+        """Pin a part that is open; return None for any other."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
@@ -140,19 +142,20 @@ class ReaderCache:
         return entry
 
     def pin_leased(self, key: Key, make: Callable[[], Reader], lease: PartLease) -> _Entry:
-        """As `pin`, of a part that is not where the lease says when that is closed; takes the lease over."""
+        """Pin a part whose file exists as long as the lease; the cache then owns the lease."""
         entry = None
         try:
             entry = self.pin(key, make, lease)
         finally:
-            if entry is None or entry.lease is not lease:  # another thread has opened it meanwhile
+            if entry is None or entry.lease is not lease:  # another thread opened the part first
                 lease.close()
         return entry
 
     def close_idle(self, *, only_done_with: bool) -> int:
-        """Close readers of leased parts that nobody reads at this moment, and return how many.
+        """Close the unused readers of leased parts, and return their number.
 
-        only_done_with: those of parts that will not be needed soon.
+        Args:
+            only_done_with: close only parts that will not be needed soon.
         """
         with self._lock:
             found = [
@@ -165,24 +168,24 @@ class ReaderCache:
         return len(found)
 
     def drop(self, key: Key) -> None:
-        """Open a part again for the next read; reads that are going on keep the reader that they have."""
+        """Open a part again for the next read; reads in progress keep their reader."""
         with self._lock:
             entry = self._entries.pop(key, None)
             if entry is not None and not entry.pins:
                 entry.close()
 
     def unpin(self, key: Key, entry: _Entry) -> None:
-        """Undo a `pin`; the reader is closed where no open pack uses the part any more."""
+        """Undo a `pin`, and close the reader if no open pack uses the part."""
         with self._lock:
             entry.pins -= 1
-            if not entry.pins and self._entries.get(key) is not entry:  # dropped meanwhile
+            if not entry.pins and self._entries.get(key) is not entry:  # dropped during the read
                 entry.close()
             elif not entry.pins and key not in self._owners:
                 self._entries.pop(key).close()
-            elif len(self._entries) > self.limit:  # many were read at once
+            elif len(self._entries) > self.limit:  # many parts were read at the same time
                 self._shrink(keep=entry)
         if self._gone:
-            self._settle()
+            self._release_gone()
 
     def _shrink(self, keep: _Entry) -> None:
         idle = [key for key, entry in self._entries.items() if not entry.pins and entry is not keep]
@@ -190,16 +193,16 @@ class ReaderCache:
             self._entries.pop(key).close()
 
     def hold(self) -> None:
-        """Before fork: wait until no thread is opening or closing a part, which would stay half open in the child."""
+        """Wait before a fork until no thread opens or closes a part: the child would inherit a half-open one."""
         self._lock.acquire()
 
     def release(self) -> None:
-        """In the parent after fork."""
+        """Continue in the parent after a fork."""
         self._lock.release()
-        self._settle()
+        self._release_gone()
 
     def forget(self) -> None:
-        """In a child after fork: drop what the parent opened, without touching what it shares with the parent."""
+        """Close the inherited readers in a child after a fork; their files stay open in the parent."""
         self._lock = threading.Lock()
         for entry in self._entries.values():
             entry.close()
@@ -209,7 +212,7 @@ class ReaderCache:
 
 
 class ReaderPin:
-    """The `with` block of `ReaderCache.pinned`: a class, which takes less time than a generator."""
+    """The `with` block of `ReaderCache.pinned`; a class is faster than a generator."""
 
     __slots__ = ("_cache", "_entry", "_key", "_make")
     _entry: _Entry
@@ -227,27 +230,26 @@ class ReaderPin:
         self._cache.unpin(self._key, self._entry)
 
 
-def key_of(path: Path) -> Key:
-    """The identity of a part on this machine: device and inode."""
-    status = os.stat(path)
-    return status.st_dev, status.st_ino
-
-
 def default_limit() -> int:
-    """A quarter of the files that this process may open, at most 512."""
+    """Return a quarter of the files that this process may open, at most 512."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 512 if soft == resource.RLIM_INFINITY else max(4, min(512, soft // 4))
 
 
-open_readers = ReaderCache(default_limit())  # the one piece of process-wide state, by design: see above
+open_readers = ReaderCache(default_limit())
 os.register_at_fork(before=open_readers.hold, after_in_parent=open_readers.release, after_in_child=open_readers.forget)
 
 
-# ---- opening
+# ---- checking and opening a part
 
 
 class PartOpener:
-    """Of the packs with this format and schema. is_folder, is_mapped: as of its Reader."""
+    """Checks and opens the parts of packs with one format and schema.
+
+    Attributes:
+        is_folder: True if a part is a folder of files.
+        is_mapped: True if records are views of mapped files.
+    """
 
     def __init__(self, format: str, schema: Schema) -> None:
         self._reader: type[Reader] = formats.load(format).Reader
@@ -256,45 +258,82 @@ class PartOpener:
         self.is_mapped: bool = self._reader.is_mapped
 
     def side_files(self) -> Sequence[str]:
-        """As of the format's reader."""
+        """Return the files of a part that contain no values."""
         return self._reader.side_files(self._schema)
 
     def check(self, path: Path, part: Part) -> Key:
-        """As `check_part`."""
+        """Check a part with `check_part`."""
         return check_part(path, part, is_folder=self.is_folder)
 
     def open(self, path: Path, samples: int, *, readahead: bool = True) -> Reader:
-        """A reader that the caller closes; raises CorruptPack, StorageError."""
+        """Return a reader that the caller closes; raises CorruptPack, StorageError."""
         return self._reader(path, self._schema, samples=samples, readahead=readahead)
 
     def shared(self, path: Path, part: Part, key: Key) -> AbstractContextManager[Reader]:
-        """The reader of this process for a checked part, which a data set may have open already."""
-        return open_readers.pinned(key, lambda: self.open(path, part.samples))
+        """Return a `with` block with the shared reader of a checked part."""
+        return open_readers.pinned(key, partial(self.open, path, part.samples))
 
 
 def check_part(path: Path, part: Part, *, is_folder: bool = False) -> Key:
-    """Compare a part's size with the manifest (mapping a cut file would kill the process); returns its identity.
+    """Compare the size of a part with the manifest: mapping a cut file would end the process.
 
-    is_folder: of a part that is one, this says nothing of the files in it, of which there may be millions: their sizes
-    are compared one by one when they are read. Raises CorruptPack, StorageError where the file system does not answer.
+    The sizes of the files in a folder are compared when each file is read.
+
+    Returns:
+        Device and inode.
+
+    Raises:
+        CorruptPack: the part is missing, has another size, or is a link or device.
+        StorageError: the file system does not answer.
     """
     try:
         status = os.stat(path, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise CorruptPack(
-            f"{path}: part is missing; copy the pack again, or open it anew if it was replaced"
-        ) from error
+        raise CorruptPack(f"{path}: part is missing; open the pack again if it was replaced, or copy it") from error
     except OSError as error:
         raise StorageError(f"{path}: cannot read: {error.strerror}; see its permissions and its disk") from error
-    if is_folder:
-        if not stat.S_ISDIR(status.st_mode):
-            raise CorruptPack(f"{path}: expected a folder, found a file, link or device; copy the pack with cp -rL")
-        return status.st_dev, status.st_ino
-    if not stat.S_ISREG(status.st_mode):
-        raise CorruptPack(f"{path}: expected a file, found a link, folder or device; copy the pack with cp -rL")
-    if status.st_size != part.bytes:
+    if not (stat.S_ISDIR if is_folder else stat.S_ISREG)(status.st_mode):
+        kinds = "a folder, found a file, link or device" if is_folder else "a file, found a link, folder or device"
+        raise CorruptPack(f"{path}: expected {kinds}; copy the pack with cp -rL")
+    if not is_folder and status.st_size != part.bytes:
         raise CorruptPack(
-            f"{path}: part is cut or changed: expected {part.bytes} bytes, found {status.st_size}; copy the pack "
-            "again, or open it anew if it was replaced"
+            f"{path}: part is cut or changed: expected {part.bytes} bytes, found {status.st_size}; open the "
+            "pack again if it was replaced, or copy it"
         )
     return status.st_dev, status.st_ino
+
+
+class _Closable(Protocol):
+    def close(self) -> object: ...
+
+
+Opened = TypeVar("Opened", bound=_Closable)
+
+
+def open_unreplaced(path: Path, opened: Callable[[], Opened]) -> Opened:
+    """Call `opened`, and call it again if another pack replaced `path` meanwhile.
+
+    `convert --overwrite` swaps the folder of a pack and then empties the old one. A result or an error therefore counts
+    only if `path` is the same inode before and after the call.
+    """
+    for _ in range(_MOST_OPENINGS):
+        before = _identity(path)
+        try:
+            found = opened()
+        except PackerError:
+            if _identity(path) == before:
+                raise
+            continue
+        if _identity(path) == before:
+            return found
+        found.close()
+    raise CorruptPack(f"{path}: replaced {_MOST_OPENINGS} times while it was opened; open it again later")
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """Return device, inode and time of the last change (a rename sets it), or None if the path does not exist."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns

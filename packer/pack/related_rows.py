@@ -1,11 +1,10 @@
-"""Related rows: rows of several fields that belong together, checked and dropped together.
+"""Related rows: rows of several fields that belong together. They are checked and dropped together.
 
-The relations of a schema (`of`, `starts`, `into`) form groups of fields whose rows describe the same things: boxes,
-their classes and their crowd flags; or the polygons of a sample, one after another, and the number at which each
-polygon starts. The field that the others are `of` gives the group its name.
+The relations of a schema (`of`, `starts`, `into`) form groups of fields, such as boxes with their classes. The field
+that the others are `of` gives the group its name.
 
-If a rule drops boxes, three kinds of rows are dropped too: the rows of their group, the runs of rows that start in a
-dropped row, and the rows of other groups that lead into a dropped row. The remaining rows are counted again.
+If a rule drops a box, it also drops the rows that belong to it. These are the other rows of its group, the runs of rows
+that it starts, and rows that point to it. The numbers of the remaining rows are updated.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,13 +18,14 @@ from packer.geometry import BoxRule
 from packer.schema import PIXEL_KINDS, ROW_KINDS, Field, Schema
 
 Values = dict[str, npt.NDArray[Any]]
-Kept = dict[str, npt.NDArray[np.bool_]]  # of a group: which rows stay
+Kept = dict[str, npt.NDArray[np.bool_]]  # group -> True for each row that stays
 
 
 def check_rows(schema: Schema, values: Mapping[str, Any]) -> None:
-    """Raise BadInput where the fields of a sample do not fit together as the schema says.
+    """Raise BadInput if the fields of a sample contradict the relations of the schema.
 
-    values: of all fields with relations and of those that they name; others are not looked at.
+    Args:
+        values: of all fields with relations, and of the fields that these name; others are ignored.
     """
     for field in schema.fields:
         for relation, name in field.relations:
@@ -44,8 +44,7 @@ def check_rows(schema: Schema, values: Mapping[str, Any]) -> None:
 def _check_into(field: Field, rows: npt.NDArray[Any], others: int) -> None:
     if len(rows) and not (rows.min() >= 0 and rows.max() < others):
         raise BadInput(
-            f"{field.name} leads to rows {rows.min()} to {rows.max()} of {field.into}, which has {others}, counted "
-            "from 0"
+            f"{field.name} points to rows {rows.min()} to {rows.max()} of {field.into}, which has {others} rows from 0"
         )
 
 
@@ -56,12 +55,12 @@ def _check_starts(field: Field, rows: npt.NDArray[Any], others: int) -> None:
     elif rows[0] != 0 or rows[-1] > others or (rows[1:] < rows[:-1]).any():
         raise BadInput(
             f"{field.name} begins with {rows[0]}, ends with {rows[-1]}: expected ascending starts from 0 to at most "
-            f"{others}, the rows of {field.starts}"
+            f"{others}, the number of rows of {field.starts}"
         )
 
 
 class _Lead(NamedTuple):
-    """A field whose values lead from the rows of one group to those of another."""
+    """A field whose values point from the rows of one group to the rows of another."""
 
     name: str
     group: str
@@ -69,12 +68,17 @@ class _Lead(NamedTuple):
 
 
 class RowRelations:
-    """What a rule of boxes does to samples of a schema; shared by threads."""
+    """Applies a rule for boxes to the samples of a schema. Thread-safe."""
 
     def __init__(self, schema: Schema, whole: Schema, rule: BoxRule) -> None:
-        """schema: of the chosen fields. whole: of the pack.
+        """Prepare a rule.
 
-        Raises InvalidRequest where there are no boxes, or a chosen field loses rows by one that is not chosen.
+        Args:
+            schema: of the chosen fields.
+            whole: of the pack.
+
+        Raises:
+            InvalidRequest: the pack has no boxes, or a chosen field depends on a field that is not chosen.
         """
         if not any(field.kind == "boxes" for field in whole):
             raise InvalidRequest(f"boxes={rule}: there is no field of kind boxes; fields: {', '.join(whole.names)}")
@@ -82,7 +86,7 @@ class RowRelations:
         self._boxes = [field.name for field in schema if field.kind == "boxes"]
         self._schema = schema
         self._group = {field.name: field.name if field.of is None else field.of for field in whole}
-        # of several fields of boxes in a group, one decides: that which the others are of, else the first
+        # one field of boxes decides for its group: the field that gives the name, else the first
         boxes = sorted((field for field in whole if field.kind == "boxes"), key=lambda field: field.of is not None)
         self._deciding = {self._group[field.name]: field.name for field in reversed(boxes)}
         self._into = list(self._leads(whole, "into"))
@@ -103,8 +107,8 @@ class RowRelations:
                     yield _Lead(field.name, self._group[field.name], self._group[name])
 
     def _check_chosen(self) -> None:
-        """Raise InvalidRequest where rows would be dropped of some of the fields that belong together, not of all."""
-        losing = dict(self._deciding)  # group -> the field that says which of its rows go
+        """Raise InvalidRequest if rows of a chosen field would be dropped because of a field that is not chosen."""
+        losing = dict(self._deciding)  # group -> the field that decides which rows are dropped
         more = True
         while more:
             more = False
@@ -121,15 +125,18 @@ class RowRelations:
         for needed, field in needed_by:
             if needed is not None and needed not in self._schema:
                 raise InvalidRequest(
-                    f"boxes={self._rule}: field {field.name!r} loses rows as {needed!r} says, which is not among "
-                    f"fields=: add {needed!r}, or leave {field.name!r} out"
+                    f"boxes={self._rule}: field {field.name!r} depends on {needed!r}, which is not among fields=; "
+                    f"add {needed!r}, or remove {field.name!r}"
                 )
 
     def ruled(self, values: Values, size: tuple[int, int]) -> Values:
-        """The fields in `names` of a sample, boxes cut and rows dropped as the rule says.
+        """Return the fields in `names` of a sample with cut boxes and without the dropped rows.
 
-        size: (height, width) of the image that the boxes are in pixels of. Raises BadInput for rows that do not fit
-        together, as of a damaged pack.
+        Args:
+            size: (height, width) of the image in px.
+
+        Raises:
+            BadInput: the rows contradict the relations.
         """
         check_rows(self._schema, values)
         kept = self._kept(values, size)
@@ -141,7 +148,7 @@ class RowRelations:
             if lead.target in kept:
                 made[lead.name] = (np.cumsum(kept[lead.target]) - 1)[made[lead.name]].astype(values[lead.name].dtype)
         for lead in self._starts:
-            if lead.target in kept:  # runs before have lost their rows
+            if lead.target in kept:  # earlier runs have lost rows
                 before = np.concatenate([[0], np.cumsum(kept[lead.target])])
                 made[lead.name] = before[made[lead.name]].astype(values[lead.name].dtype)
         for name in self._boxes:
@@ -149,14 +156,14 @@ class RowRelations:
         return made
 
     def _kept(self, values: Values, size: tuple[int, int]) -> Kept:
-        """The rows that stay, of the groups that lose some."""
+        """Return the rows that stay, for each group that loses rows."""
         kept: Kept = {}
         for group, name in self._deciding.items():
             visible = self._rule.visible(values[name], size)
             if not visible.all():
                 kept[group] = visible
         more = bool(kept)
-        while more:  # each round takes rows away, or is the last
+        while more:
             more = False
             for lead in self._into:
                 if lead.target in kept:
@@ -169,13 +176,13 @@ class RowRelations:
         return kept
 
     def _row_count(self, values: Values, lead: _Lead) -> int:
-        """How many rows the group has that a field of starts leads to; where it is not chosen, as many as it must."""
+        """Return the number of rows of the target group, or the least possible number if it is not chosen."""
         counts = (len(value) for name, value in values.items() if self._group[name] == lead.target)
         return next(counts, int(values[lead.name].max(initial=0)))
 
 
 def _take_away(kept: Kept, group: str, stays: npt.NDArray[np.bool_]) -> bool:
-    """Whether the group loses a row that it still had, which is taken from it."""
+    """Drop rows of a group; return True if it lost a row."""
     before = kept.get(group)
     after = stays if before is None else before & stays
     if after.all() if before is None else (after == before).all():

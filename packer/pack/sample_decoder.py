@@ -1,7 +1,6 @@
-"""Sample decoder: decoded samples of an open pack, as NumPy arrays and plain values, points in output pixels.
+"""Sample decoder: decodes the samples of an open pack to NumPy arrays and plain values.
 
-It stands on reader.Pack, which finds the part of a sample, reads the stored bytes and compares their checksums. Here
-they become pixels and values: warped by a geometry's view, with points and boxes moved along.
+`reader.Pack` reads the encoded values. The decoder applies the view of a geometry to images, points and boxes.
 """
 
 from collections.abc import Sequence
@@ -20,16 +19,22 @@ from packer.pack.reader import Pack
 from packer.pack.related_rows import RowRelations, Values
 from packer.schema import PIXEL_KINDS, Buffer, Field, Schema
 
-Views = tuple[View | None, dict[str, View]]  # of the first image, points and boxes; of images of another size
+Views = tuple[View | None, dict[str, View]]  # for the first image, points and boxes; for images of another size
 _NO_VIEWS: Views = (None, {})
-_SMALL_FILE_BYTES = 1 << 18  # where calls of the system take as long as the copies: an image of 295 px
+_SMALL_FILE_BYTES = 1 << 18  # system calls take as long as the copies: an image of 295 px
 
 
 class SampleDecoder:
-    """Decodes the chosen fields; may be used by many threads.
+    """Decodes the chosen fields of samples. Thread-safe.
 
-    The key and the number columns come from the index, which was checked as a whole when the pack was opened. Of all
-    other fields `pack` reads and checks the stored bytes, which are decoded here.
+    The key and the number columns come from the index. All other fields are read from the parts.
+
+    Attributes:
+        schema: of the chosen fields.
+        stored: names of the chosen fields that are read from the parts.
+        images: names of the chosen images, in the order of the pack; the first one defines the frame of points.
+        pixel_dtypes: dtype of each image in a sample.
+        relations: applies the rule for boxes, or None.
     """
 
     def __init__(
@@ -41,20 +46,26 @@ class SampleDecoder:
         dct: DCT = "accurate",
         boxes: BoxRule | None = None,
     ) -> None:
-        """names: fields to decode, None for all that are not hidden; raises UnknownKey for one that is not there.
+        """Choose the fields to decode.
 
-        boxes: what becomes of those that reach out of the image; raises InvalidRequest where it needs another field.
+        Args:
+            names: fields, or None for all that are not hidden.
+            boxes: rule for boxes that extend beyond the image.
+
+        Raises:
+            UnknownKey: a field is not in the pack.
+            InvalidRequest: the rule needs another field.
         """
         if decoder not in images.NAMES:
             raise InvalidRequest(f"decoder={decoder!r}: expected one of {', '.join(images.NAMES)}")
         self.pack = pack
         chosen = names if names is not None else [field.name for field in pack.schema if not field.hidden]
         self.schema: Schema = pack.schema.select(chosen)
-        self._stored = [field.name for field in self.schema if not field.is_column and field.name != "key"]
+        self.stored = [field.name for field in self.schema if not field.is_column and field.name != "key"]
         self._moving = {field.name for field in self.schema if field.moves}
-        # a crc32 says that the bytes are those that were validated when packed
         checked = pack.verify != "never"
-        # reading without a crc32 is asked for to be fast: the ends of files are looked at, not all of their data
+        # A crc32 proves that the bytes are those that the conversion validated. Without it, in the fast mode, decoders
+        # check the ends of files instead of all their data.
         options = DecodeOptions(
             decoder=decoder,
             dct=dct,
@@ -62,8 +73,7 @@ class SampleDecoder:
             check_data=False,
             trusted=checked and pack.manifest.validated,
         )
-        self._codecs = {name: _codec(pack.schema[name], options, checked=checked) for name in self._stored}
-        # of image files the decoder itself, which is all that their codec would call
+        self._codecs = {name: _codec(pack.schema[name], options, checked=checked) for name in self.stored}
         self._file_decoders = {name: codec.file_decoder for name, codec in self._codecs.items()}
         self._decode = {name: self._file_decoders[name] or codec.decode for name, codec in self._codecs.items()}
         self._read_header = {
@@ -73,24 +83,22 @@ class SampleDecoder:
         for name, codec in self._codecs.items():
             if codec.has_table:
                 pack.add_check(name, codec.check)
-        # in the pack's order: points are measured in its first image, whichever the caller names first
-        chosen_names = set(self.schema.names)
-        self.images = [field.name for field in pack.schema if field.kind in PIXEL_KINDS and field.name in chosen_names]
-        # asked once: every batch wants to know
-        self.pixel_dtypes = {name: self.schema[name].pixel_dtype for name in self.images}  # asked for in each batch
+        self.images = [field.name for field in pack.schema if field.kind in PIXEL_KINDS and field.name in self.schema]
+        self.pixel_dtypes = {name: self.schema[name].pixel_dtype for name in self.images}
         self._cast_to = {name: np.dtype(dtype) for name, dtype in self.pixel_dtypes.items() if self._is_cast(name)}
-        self._of_fixed_size = {name for name in self.images if self._has_fixed_size(self.schema[name])}
+        self._fixed_size = {name for name in self.images if self._has_fixed_size(self.schema[name])}
         self._columns = {field.name: pack.index.column(field.name) for field in self.schema if field.is_column}
         self._matrices = pack.index.column("matrix") if "matrix" in pack.schema else None
         self.relations = RowRelations(self.schema, pack.schema, boxes) if boxes is not None else None
 
     def sample(self, index: int, geometry: Geometry | None = None, random: Sequence[float] = ()) -> dict[str, Any]:
-        """All chosen fields of a sample, in their order; raises CorruptRecord. 0 <= index < len(pack).
+        """Return the chosen fields of a sample, 0 <= index < len(pack); raises CorruptRecord.
 
-        geometry: makes the view, of the first image's size and the random numbers.
+        Args:
+            geometry: makes the view from the size of the first image and the random numbers.
         """
         sample: dict[str, Any] = {}
-        with self.pack.record(index, self._stored) as record:
+        with self.pack.record(index, self.stored) as record:
             stored = {name: self.stored_image(index, name, record[name]) for name in self.images}
             main, others = self.views(index, geometry, stored, random)
             for field in self.schema.fields:
@@ -106,7 +114,7 @@ class SampleDecoder:
         return sample
 
     def shown_size(self, stored: dict[str, StoredImage], main: View | None) -> tuple[int, int]:
-        """(height, width) of a sample's first image as it is returned. stored: of its images but fixed shapes."""
+        """Return (height, width) of the first image of a sample. stored: of its images; fixed shapes may be absent."""
         if main is not None:
             return main.size
         name = self.images[0]
@@ -114,33 +122,34 @@ class SampleDecoder:
         return height or 0, width or 0
 
     def ruled(self, index: int, relations: RowRelations, values: Values, size: tuple[int, int]) -> Values:
-        """The fields in `relations.names` of a sample as its rule of boxes leaves them; raises CorruptRecord.
+        """Return the fields in `relations.names` after the rule for boxes; raises CorruptRecord.
 
-        size: of the sample's first image, which the boxes are in px of.
+        Args:
+            size: (height, width) of the first image in px.
         """
         try:
             return relations.ruled(values, size)
-        except BadInput as error:  # packed fields fit together
+        except BadInput as error:
             raise CorruptRecord(f"{self.pack.where(index, self.images[0])}: {error}") from error
 
     def indexed(self, index: int, field: Field) -> Any:
-        """A value that the index holds: the key, or a number (a Python number, or a copied array)."""
+        """Return the key or a number of a sample from the index, as a Python value or a copied array."""
         if field.name == "key":
             return self.pack.index.key(index)
         value = self._columns[field.name][index]
         return value.item() if not field.shape else value.astype(field.dtype)
 
     def is_column(self, name: str) -> bool:
-        """Whether the index holds the field's numbers."""
+        """Return True if the index contains the numbers of the field."""
         return name in self._columns
 
     def column(self, name: str, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """A number column at these samples: a copy in native byte order."""
+        """Return the numbers of these samples: a copy in native byte order."""
         values = self._columns[name]
         return values[indices].astype(values.dtype.newbyteorder("="))
 
     def stored_image(self, index: int, name: str, value: Buffer) -> StoredImage:
-        """Shape and header of an image; raises CorruptRecord."""
+        """Return shape and header of an image; raises CorruptRecord."""
         try:
             return self._read_header[name](value)
         except (BadInput, CorruptRecord) as error:
@@ -149,10 +158,9 @@ class SampleDecoder:
     def views(
         self, index: int, geometry: Geometry | None, stored: dict[str, StoredImage], random: Sequence[float]
     ) -> Views:
-        """The view of a sample, made of the size of its first image; raises BadInput, InvalidRequest without a
-        image.
+        """Return the view of a sample; raises BadInput, or InvalidRequest without an image.
 
-        An image of another stored size shows the same part of the scene.
+        Images of another stored size get views that show the same part of the scene.
         """
         if geometry is None:
             return _NO_VIEWS
@@ -182,10 +190,12 @@ class SampleDecoder:
         stored: StoredImage | None = None,
         view: View | None = None,
     ) -> Any:
-        """One value in the dtype that samples have it in (`Field.pixel_dtype`), points, boxes and areas in px of what
-        is returned. out: as Codec.decode wants it, of that dtype.
+        """Return one value in the dtype of samples (`Field.pixel_dtype`), with points, boxes and areas in output px.
 
-        stored: of an image, where the caller has asked. view: as `views` gives it, for pixels, points and boxes alike.
+        Args:
+            out: array of that dtype to decode into; see `Codec.decode`.
+            stored: of an image, if known.
+            view: from `views`, for images, points and boxes.
         """
         if field.name in self._moving:
             return self._moved(index, field, self._decoded(index, field, value, None), view)
@@ -209,7 +219,7 @@ class SampleDecoder:
         view: View | None = None,
         stored: StoredImage | None = None,
     ) -> Any:
-        """One value in the dtype that is stored, points and boxes in source px. view, stored: of an image."""
+        """Return one value in the stored dtype, with points and boxes in px of the source."""
         return self._decoded(index, field, value, None, view=view, header=stored.header if stored is not None else None)
 
     def _decoded(
@@ -228,35 +238,35 @@ class SampleDecoder:
             raise self.undecodable(index, field.name, error) from error
 
     def in_place(self, field: Field, value: Buffer) -> npt.NDArray[Any] | None:
-        """An image that needs no decoding, as a view of `value`, which ends with it; None for any other."""
+        """Return a view of `value` for an image that needs no decoding, else None."""
         return self._codecs[field.name].in_place(value)
 
     def decoder(self, field: Field) -> Decoder | None:
-        """What decodes an image straight into its place, where `decode` does nothing besides; raises as that does."""
+        """Return the decoder of an image for which `decode` does nothing else, else None."""
         return self.file_decoder(field) if field.kind == "image" else None
 
     def file_decoder(self, field: Field) -> Decoder | None:
-        """What decodes the files of an image field; None where pixels are stored otherwise."""
+        """Return the decoder of the image files of a field, or None if it has no files."""
         return self._file_decoders[field.name]
 
     def undecodable(self, index: int, name: str, error: Exception) -> CorruptRecord:
-        """The error for a value that does not decode."""
+        """Return the error for a value that does not decode."""
         return CorruptRecord(f"{self.pack.where(index, name)}: does not decode: {error}")
 
     def _moved(self, index: int, field: Field, decoded: Any, view: View | None) -> Any:
-        """Points, boxes or areas from source px to px of the output."""
+        """Return points, boxes or areas in px of the output."""
         if self._matrices is not None:
             stored = View(tuple(self._matrices[index].ravel().tolist()), (1, 1))
             return move_values(field, decoded, (stored.then(view) if view is not None else stored).array)
         return move_values(field, decoded, view.array) if view is not None else decoded
 
     def is_fixed_size(self, field: Field) -> bool:
-        """Whether the stored bytes of an image field are the pixels that a sample has, all of one shape."""
-        return field.name in self._of_fixed_size
+        """Return True if the stored bytes of an image are its pixels, in one shape for all samples."""
+        return field.name in self._fixed_size
 
     @property
     def copies_small_files(self) -> bool:
-        """Whether all that is read for a sample is small files of bare pixels: many short calls of the system."""
+        """True if samples are read from small files of raw pixels, which takes many short system calls."""
         if self.pack.is_mapped or any(self._file_decoders[name] is not None for name in self.images):
             return False
         files = len(self.pack) * sum(field.kind in PIXEL_KINDS for field in self.pack.schema)
@@ -264,7 +274,7 @@ class SampleDecoder:
         return bool(self.images) and size <= _SMALL_FILE_BYTES * files
 
     def _is_cast(self, name: str) -> bool:
-        """Whether samples have an image in another dtype than it is stored in, or may have."""
+        """Return True if the dtype of an image in a sample may differ from the stored one."""
         field = self.schema[name]
         return field.is_wide_mask or (field.kind == "depth" and field.dtype != field.pixel_dtype)
 
@@ -272,13 +282,8 @@ class SampleDecoder:
         array = self.schema.stored_form(field.name).array
         return array is not None and array[0] == field.pixel_dtype and all(array[1])
 
-    @property
-    def stored(self) -> list[str]:
-        """Names of the chosen fields that are read from the part."""
-        return self._stored
-
 
 def _codec(field: Field, options: DecodeOptions, *, checked: bool) -> Codec:
-    """checked: whether Pack compares a value's table before it is used; of other codecs than its own none is used."""
+    """Return the codec of a field. checked: True if Pack checks the table of a value before it is used."""
     made = codecs.codec_class(field)
     return made(field, replace(options, interval_tables=checked and made.has_table))

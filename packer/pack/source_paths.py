@@ -1,9 +1,8 @@
-"""Source paths: which file of the original tree each value of a sample was.
+"""Source paths: the original file of each value of a sample.
 
-The hidden field `files` says it (json: field -> relative path); where an image folder was packed without it, the key
-is the path of `image`, of one that Pillow decoded with `.png` behind it. Whether a value still is the file's bytes
-follows from its codec and from whether pixels moved. Of Python objects, which lie nowhere, paths are the names that
-`extract` gives.
+The hidden field `files` contains the paths (json: field -> relative path). In packs of image folders without it, the
+key is the path of `image`; `.png` is appended if Pillow decoded the file. Samples of Python objects have no files:
+their paths are the names that `extract` gives.
 """
 
 from collections.abc import Sequence
@@ -13,18 +12,25 @@ from typing import Any
 from packer import codecs
 from packer.errors import CorruptRecord, InvalidRequest
 from packer.images.backends import pillow_other_formats as pillow
-from packer.pack.manifest import PACK_KIND
+from packer.pack.manifest import PACK_KIND, conversions
 from packer.pack.reader import Pack
 from packer.schema import PIXEL_KINDS, Field
 
-SELECTED = "rows"  # in what was asked of a pack as the source: sha256 of the rows that were copied, if not all
+SELECTED = "rows"  # option of a pack as the source: sha256 of the copied rows, unless all were copied
 _NAME = "files"
 _BY_KEY = ("folder", "listed-files")  # kinds of source whose keys are the paths of their images
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePath:
-    """name: of the field. path: relative, as the pack has it, not to be trusted. field: None where it is not packed."""
+    """The original file of one value.
+
+    Attributes:
+        name: of the field.
+        path: relative; a hostile pack may contain any path.
+        field: None if the field is not in the pack.
+        exact: True if the value is the bytes of the file.
+    """
 
     name: str
     path: str
@@ -33,12 +39,10 @@ class SourcePath:
 
 
 class SourcePaths:
-    """The origins of every sample of an open pack."""
+    """The original files of the samples of an open pack."""
 
     def __init__(self, pack: Pack, *, needs_files: bool = True) -> None:
-        """needs_files: whether InvalidRequest is raised where the pack does not say which files its values were; else
-        there are none.
-        """
+        """Find the paths; raises InvalidRequest if the pack has none, unless `needs_files` is False."""
         self._pack = pack
         self._moved = "matrix" in pack.schema
         self._codec = None
@@ -49,12 +53,12 @@ class SourcePaths:
         self._is_by_key = pack.manifest.source.get("kind") in _BY_KEY and "image" in pack.schema
         if needs_files and self._codec is None and not self._is_by_key:
             raise InvalidRequest(
-                f"{pack.folder}: the pack does not say which files its values were: it has no field 'files'; "
-                "pack again with it: without --preset and --fields"
+                f"{pack.folder}: the paths of the original files are unknown: there is no field 'files'; "
+                "pack again without --preset and --fields"
             )
 
     def of(self, index: int) -> Sequence[SourcePath]:
-        """The origins of one sample; raises CorruptRecord, CorruptPack."""
+        """Return the original files of one sample; raises CorruptRecord, CorruptPack."""
         if self._codec is None and not self._is_by_key:
             return []
         if self._codec is None:
@@ -76,22 +80,11 @@ class SourcePaths:
         return SourcePath(name, path, field, exact=self.is_exact(field))
 
     def is_exact(self, field: Field) -> bool:
-        """Whether the field's values are the bytes of files."""
+        """Return True if the values of a field are the bytes of files."""
         return codecs.codec_class(field).verbatim and not (self._moved and field.kind in PIXEL_KINDS)
 
 
-def conversions(options: dict[str, Any]) -> list[dict[str, Any]]:
-    """The options of every conversion on the way from the original source to a pack, the first one first."""
-    found = [options]
-    while True:
-        asked = found[-1].get("source")
-        before = asked.get("options") if isinstance(asked, dict) and asked.get("kind") == PACK_KIND else None
-        if not isinstance(before, dict):
-            return found[::-1]
-        found.append(before)
-
-
 def asked_of_source(options: dict[str, Any]) -> dict[str, Any]:
-    """What was asked of the original folder; for a pack of a pack that stands inside."""
+    """Return the recorded options of the original source, also for a pack converted from a pack."""
     asked = conversions(options)[0].get("source")
     return asked if isinstance(asked, dict) and asked.get("kind") != PACK_KIND else {}

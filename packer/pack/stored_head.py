@@ -1,4 +1,4 @@
-"""Stored head: manifest and index of a pack behind a URL, which say all of it but the values."""
+"""Stored head: manifest and index of a pack behind a URL."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ from packer.stores.store import Store
 
 @dataclass(frozen=True)
 class StoredPack:
-    """Which pack is behind the URL. digest: sha256 of its packer.json. etag: of that object when it was read."""
+    """Identity of a pack behind a URL: sha256, size and ETag of its packer.json."""
 
     digest: str
     bytes: int
@@ -22,10 +22,10 @@ class StoredPack:
 
 
 def read_manifest(store: Store) -> tuple[StoredPack, Manifest]:
-    """The pack that is there now, and its manifest; raises StoreError, InvalidRequest, CorruptPack."""
+    """Return the identity and the manifest of a pack; raises StoreError, InvalidRequest, CorruptPack."""
     state = store.state(NAME)
     if state is None:
-        raise InvalidRequest(f"{store.url}: not a pack: there is no {store.url / NAME}; see the URL")
+        raise InvalidRequest(f"{store.url}: not a pack: there is no {store.url / NAME}; check the URL")
     if state.bytes > manifests.MOST_BYTES:
         raise CorruptPack(f"{store.url / NAME}: hostile or damaged: {state.bytes:,} bytes; put the pack there again")
     raw = store.read(NAME, most=state.bytes, etag=state.etag)
@@ -34,7 +34,7 @@ def read_manifest(store: Store) -> tuple[StoredPack, Manifest]:
 
 
 def fetch_index(store: Store, manifest: Manifest, folder: Path) -> None:
-    """Bring the index into `folder`, which is empty, and check it; raises StoreError, CorruptPack, StorageError."""
+    """Fetch the index into an empty folder and check it; raises StoreError, CorruptPack, StorageError."""
     with failing(folder / INDEX, "make the folder"):
         (folder / INDEX).mkdir()
     for file in manifest.index:
@@ -47,13 +47,12 @@ def fetch_index(store: Store, manifest: Manifest, folder: Path) -> None:
             os.close(descriptor)
         if found.sha256 != file.sha256:
             raise CorruptPack(
-                f"{store.url / INDEX / file.name}: damaged: sha256 {found.sha256[:16]}..., the manifest says "
-                f"{file.sha256[:16]}...; put the pack there again"
+                f"{store.url / INDEX / file.name}: damaged: its sha256 is not the manifest's; put the pack there again"
             )
 
 
 def check_unchanged(store: Store, pack: StoredPack) -> None:
-    """Raise ObjectChanged where the pack behind the URL is another one by now."""
+    """Raise ObjectChanged if another pack is behind the URL."""
     state = store.state(NAME)
     if state is None or state.etag != pack.etag:
         found = "is gone" if state is None else f"has ETag {state.etag}, it had {pack.etag}"

@@ -1,26 +1,28 @@
-"""Unlisted files: what lies in a pack's folder although its manifest does not list it.
+"""Unlisted files: files in the folder of a pack that its manifest does not list.
 
-Such a file is somebody else's: a pack that holds one is not replaced, and `packer verify` names it.
+packer did not write these files. `packer verify` reports them, and a pack that contains one is not replaced. The digest
+of a part ignores them.
 """
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from packer.errors import CorruptPack, InvalidRequest
-from packer.files.digest import entries, part_sha256
+from packer.files.digest import entries, part_bytes, part_sha256
 from packer.pack import manifest as manifests
 from packer.pack.manifest import EXTRAS, INDEX, Manifest, Part
 from packer.pack.part_readers import PartOpener
 
-# the names in the folder of a pack, finished or not
+# all names in the folder of a pack, also of an unfinished one
 PACK_NAMES = rf"part-[0-9]+.*|{INDEX}|{EXTRAS}|{re.escape(manifests.NAME)}"
 
 
 def check_whole(folder: Path) -> None:
-    """Raise InvalidRequest unless `folder` is a pack and nothing else: what may be replaced, and so removed."""
+    """Raise InvalidRequest if `folder` is not a pack or contains an unlisted file: it must not be removed."""
     manifest = manifests.read(folder)
     inside = (foreign_in_part(folder / part.name, part, manifest) for part in manifest.parts)
     for path in chain(foreign_files(folder, manifest), *inside):
@@ -28,7 +30,7 @@ def check_whole(folder: Path) -> None:
 
 
 def check_replaceable(target: Path) -> None:
-    """Raise InvalidRequest unless --overwrite may replace what is there: a folder that is a pack and nothing else."""
+    """Raise InvalidRequest unless `target` is a pack that `--overwrite` may replace."""
     if target.is_symlink():
         raise InvalidRequest(f"{target}: is a link; give the folder itself, or another name")
     if not os.path.lexists(target / manifests.NAME):
@@ -37,50 +39,21 @@ def check_replaceable(target: Path) -> None:
 
 
 def foreign_files(folder: Path, manifest: Manifest) -> Iterator[Path]:
-    """Everything that the manifest does not name, sorted; parts that are folders are not looked into."""
+    """Yield every path that the manifest does not list, sorted; see `foreign_in_part` for parts that are folders."""
     is_folder = PartOpener(manifest.format, manifest.schema).is_folder
     parts = {part.name for part in manifest.parts}
-    known = manifest.files
-    folders = {INDEX, EXTRAS} if manifest.extras else {INDEX}
+    known, folders = manifest.files, {INDEX, EXTRAS} if manifest.extras else {INDEX}
     for top in sorted(folder.iterdir()):
-        if top.name in folders and top.is_dir():
-            yield from (path for path in sorted(top.rglob("*")) if path.relative_to(folder).as_posix() not in known)
-        elif top.name in parts and (is_folder or not top.is_dir()):
+        if top.name in parts and (is_folder or not top.is_dir()):
             continue
-        else:
-            yield from (
-                path for path in (top, *sorted(top.rglob("*"))) if path.relative_to(folder).as_posix() not in known
-            )
+        inside = sorted(top.rglob("*"))
+        for path in inside if top.name in folders and top.is_dir() else (top, *inside):
+            if path.relative_to(folder).as_posix() not in known:
+                yield path
 
 
 def foreign_in_part(path: Path, part: Part, manifest: Manifest) -> Iterator[Path]:
-    """Everything in a part that is a folder which the part itself does not name; raises CorruptPack, StorageError."""
-    for name in _foreign_names(path, part, manifest):
-        yield path / os.fsdecode(name)
-
-
-def sha256_of_listed(path: Path, part: Part, manifest: Manifest) -> str:
-    """The sha256 of a part, in hex, whatever a tool left in it; raises CorruptPack, StorageError.
-
-    Other files in it are looked for where there are more bytes than the manifest says, or others. Nothing is read of
-    what is too much.
-    """
-    foreign: frozenset[bytes] = frozenset()
-    try:
-        found = part_sha256(path, most_bytes=part.bytes)
-    except CorruptPack:
-        foreign = frozenset(_foreign_names(path, part, manifest))
-        if not foreign:
-            raise
-        found = ""
-    if found != part.sha256:
-        foreign = foreign or frozenset(_foreign_names(path, part, manifest))
-        found = part_sha256(path, most_bytes=part.bytes, without=foreign) if foreign else found
-    return found
-
-
-def _foreign_names(path: Path, part: Part, manifest: Manifest) -> Iterator[bytes]:
-    """As `foreign_in_part`, relative to the part."""
+    """Yield every path in a part that the part itself does not list; raises CorruptPack, StorageError."""
     opener = PartOpener(manifest.format, manifest.schema)
     if not opener.is_folder:
         return
@@ -92,4 +65,51 @@ def _foreign_names(path: Path, part: Part, manifest: Manifest) -> Iterator[bytes
             folders.add(folder)
     for name, size in entries(path):
         if name not in (folders if size is None else known):
-            yield name
+            yield path / os.fsdecode(name)
+
+
+class PartState(NamedTuple):
+    """A part compared with the manifest.
+
+    Attributes:
+        bytes: size of the files that the part lists.
+        is_sound: True if size and sha256 are those of the manifest; None if the sha256 was not computed.
+        foreign: files that the part does not list.
+    """
+
+    bytes: int
+    is_sound: bool | None
+    foreign: tuple[Path, ...] = ()
+
+
+def part_state(path: Path, part: Part, manifest: Manifest, *, hashed: bool = True) -> PartState:
+    """Compare a part with the manifest; raises CorruptPack, StorageError.
+
+    Unlisted files are searched only if the part differs. A part of another size is not hashed.
+    """
+    PartOpener(manifest.format, manifest.schema).check(path, part)
+    found = _state(path, part, hashed)
+    if found.bytes == part.bytes and found.is_sound is not False:
+        return found
+    try:
+        foreign = tuple(foreign_in_part(path, part, manifest))
+    except CorruptPack:  # the list of its files is damaged
+        return found
+    without = {os.fsencode(extra.relative_to(path)) for extra in foreign}
+    return (_state(path, part, hashed, without) if foreign else found)._replace(foreign=foreign)
+
+
+def _state(path: Path, part: Part, hashed: bool, without: Container[bytes] = ()) -> PartState:
+    found = part_bytes(path, without=without)
+    if not hashed:
+        return PartState(found, None)
+    return PartState(found, found == part.bytes and part_sha256(path, without=without) == part.sha256)
+
+
+def check_digest(path: Path, part: Part, manifest: Manifest) -> None:
+    """Raise CorruptPack if the sha256 of a part is not that of the manifest; raises StorageError."""
+    if not part_state(path, part, manifest).is_sound:
+        raise CorruptPack(
+            f"{path}: damaged part: its sha256 is not the manifest's; packer verify lists the damaged samples; "
+            "copy or pack it again"
+        )

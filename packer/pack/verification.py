@@ -1,47 +1,53 @@
-"""Verification: reads a pack without changing it, and lists every problem.
+"""Verification: checks a pack without changing it, and lists every problem.
 
-quick    manifest, unknown and missing files, sizes, crc32 and sha256 of the index and of the extras
-default  and the sha256 of each part, and where that differs the crc32 of every value, to name samples and fields
-data     and the crc32 and a strict decode of every value, whatever the sha256 says
+| depth   | checks |
+|---|---|
+| quick   | the manifest, unknown and missing files, sizes, the index and the extras |
+| default | also the sha256 of each part. If it differs, the crc32 of every value shows the damaged samples |
+| data    | also the crc32 and a strict decode of every value |
 
-A subset N/M looks at every M-th part and at every M-th sample of all parts, so that the M subsets together look at
-everything. A part that is damaged, or whose sha256 is not looked at, is read in a subprocess (isolated_reader.py): none
-ends this one. An expected digest is that of packer.json, which covers all else: `sha256sum PACK/packer.json` tells it.
+A subset N/M selects every M-th part and every M-th sample. The M subsets together select everything. A damaged part is
+read in a subprocess (isolated_reader.py). A pack behind a URL is checked by the sha256 of its files.
 """
 
 import os
 import re
+import tempfile
 import zlib
-from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from packer import codecs
 from packer.codecs.base import Buffer, Codec
-from packer.errors import CorruptPack, CrashingPart, InvalidRequest, PackerError
-from packer.files.digest import file_bytes, file_sha256, part_bytes, part_sha256
+from packer.errors import CorruptPack, CrashingPart, InvalidRequest, NoObject, ObjectChanged, PackerError
+from packer.files.digest import file_bytes, file_sha256
 from packer.files.safe_paths import components
 from packer.formats.base import Reader
 from packer.pack import manifest as manifests
-from packer.pack import part_readers
 from packer.pack.extra_files import ExtraFiles
-from packer.pack.index import Index
+from packer.pack.index import Index, crc32_problem
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import EXTRAS, INDEX, IndexFile, Manifest, Part
 from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import PartOpener
-from packer.pack.unlisted_files import foreign_files, foreign_in_part
+from packer.pack.unlisted_files import foreign_files, part_state
+from packer.stores.url import StoreURL, URLPath
+
+if TYPE_CHECKING:
+    from packer.stores.store import Store, StoredObject
 
 Depth = Literal["quick", "default", "data"]
 DEPTHS: tuple[Depth, ...] = get_args(Depth)
-_SHOWN = 4  # of the files of a part
+_SHOWN = 4  # names of files
+_PARTIAL = ".partial/"  # of a killed conversion; the next conversion to the URL removes it
 
 
 @dataclass(frozen=True)
 class Subset:
-    """Every `of`-th item, starting at `number` - 1; the subsets with numbers 1 to `of` contain each item once."""
+    """Every `of`-th item, starting at `number` - 1. The subsets 1 to `of` contain each item once."""
 
     number: int = 1
     of: int = 1
@@ -68,41 +74,61 @@ EVERYTHING = Subset()
 def problems(
     folder: Path, *, depth: Depth = "default", subset: Subset = EVERYTHING, expect: str | None = None
 ) -> Iterator[str]:
-    """One line per problem, as it is found; a damaged file does not keep the others from being looked at.
+    """Yield one line for each problem of a pack, as soon as it is found.
 
-    subset: of parts and samples; not for the quick depth, which looks at neither.
-    expect: `sha256:` and the hex digest that packer.json shall have.
-    Raises InvalidRequest where `folder` is no pack at all, or one of a newer version or unknown format.
+    Args:
+        folder: the pack, also a URL. Depth "data" and subsets need a folder.
+        subset: of parts and samples; not for the depth "quick".
+        expect: `sha256:` and the hex digest that packer.json must have.
+
+    Raises:
+        InvalidRequest: `folder` is not a pack, or has a newer version or an unknown format.
     """
     if depth not in DEPTHS:
         raise InvalidRequest(f"depth={depth!r}: expected one of {', '.join(DEPTHS)}")
     if depth == "quick" and subset != EVERYTHING:
-        raise InvalidRequest(
-            "a quick verification reads no part, so there is no subset of it; leave one of the two out"
-        )
-    if expect is not None:
-        yield from _unexpected(folder / manifests.NAME, expect)
+        raise InvalidRequest("depth quick reads no part, so it has no subset; leave one of the two out")
+    digest = None if expect is None else parse_digest(expect, manifests.NAME)
+    if isinstance(folder, URLPath):
+        if depth == "data" or subset != EVERYTHING:
+            raise InvalidRequest(f"{folder}: --data and --subset need a pack on a disk; download the pack first")
+        yield from _problems_at_url(folder.url, depth, digest)
+        return
+    if digest is not None:
+        with suppress(PackerError):  # reading the manifest reports it
+            yield from _other_pack(folder / manifests.NAME, digest)
     try:
         manifest = manifests.read(folder)
     except CorruptPack as error:
         yield str(error)
         return
-    yield from _unknown(folder, manifest)
+    for path in foreign_files(folder, manifest):
+        yield f"{path}: unknown file: the manifest does not list it; remove it"
     try:
         check_mostly_holes(folder, manifest)
-    except CorruptPack as error:  # whatever else is read would take as long as its sizes say
+    except CorruptPack as error:  # reading the files would take as long as their sizes
         yield str(error)
         return
-    index = yield from _index(folder, manifest)
-    yield from _extras(folder, manifest)
-    parts = _Parts(folder, manifest, index, depth, subset=subset)
-    first = 0
-    try:
-        for number, part in enumerate(manifest.parts):
-            yield from parts.problems(part, first, hashed=number in subset)
-            first += part.samples
-    finally:
-        parts.close()
+    damaged = set()
+    for name, file in manifest.listed.items():
+        if isinstance(file, IndexFile) and (problem := _file_problem(folder / name, file)):
+            damaged.add(name.partition("/")[0])
+            yield problem
+    index = None
+    if INDEX not in damaged:
+        try:
+            index = Index(folder, manifest)
+        except PackerError as error:
+            yield str(error)
+    if EXTRAS not in damaged:
+        try:
+            for extra, _ in ExtraFiles(folder, manifest):
+                components(extra)
+        except PackerError as error:
+            yield f"{folder / EXTRAS}: {error}"
+    with closing(_PartCheck(folder, manifest, index, depth, subset)) as check:
+        for number in range(len(manifest.parts)):
+            yield from check.problems(number)
 
 
 def parse_digest(expect: str, name: str) -> str:
@@ -113,162 +139,102 @@ def parse_digest(expect: str, name: str) -> str:
     return wanted
 
 
-def _unexpected(path: Path, expect: str) -> Iterator[str]:
-    wanted = parse_digest(expect, path.name)
-    try:
-        if file_bytes(path) > manifests.MOST_BYTES:
-            return  # reading the manifest says so
-        found = file_sha256(path)
-    except PackerError:
-        return  # reading the manifest says so
-    if found != wanted:
-        yield f"{path}: another pack than expected: its sha256 is {found}, expected {wanted}; get the pack again"
+def _other_pack(path: Path, digest: str) -> Iterator[str]:
+    if file_bytes(path) <= manifests.MOST_BYTES and (found := file_sha256(path)) != digest:
+        yield _other_pack_text(path, found, digest)
 
 
-def _unknown(folder: Path, manifest: Manifest) -> Iterator[str]:
-    for path in foreign_files(folder, manifest):
-        yield f"{path}: unknown file: the manifest does not list it; remove it"
+def _other_pack_text(where: object, found: str, digest: str) -> str:
+    return f"{where}: another pack than expected: its sha256 is {found}, expected {digest}; get the pack again"
 
 
-def _index(folder: Path, manifest: Manifest) -> Generator[str, None, Index | None]:
-    """Problems of the index files; returns the index where there are none."""
-    sound = True
-    for file in manifest.index:
-        problem = _numbers_file(folder / INDEX / file.name, file, "index file", "run packer index, or copy it again")
-        if problem:
-            sound = False
-            yield problem
-    try:
-        return Index(folder, manifest) if sound else None
-    except PackerError as error:
-        yield str(error)
-        return None
-
-
-def _extras(folder: Path, manifest: Manifest) -> Iterator[str]:
-    """Problems of the files of no sample: their bytes, and where these are sound, their names."""
-    found = [_numbers_file(folder / EXTRAS / file.name, file, "file", "copy it again") for file in manifest.extras]
-    yield from filter(None, found)
-    if any(found):
-        return
-    try:
-        for path, _ in ExtraFiles(folder, manifest):
-            components(path)
-    except PackerError as error:
-        yield f"{folder / EXTRAS}: {error}"
-
-
-def _numbers_file(path: Path, file: IndexFile, noun: str, remedy: str) -> str | None:
+def _file_problem(path: Path, file: IndexFile) -> str | None:
+    remedy = "run packer index, or copy the pack again" if path.parent.name == INDEX else "copy the pack again"
     if not os.path.lexists(path):
-        return f"{path}: missing {noun}; {remedy}"
+        return f"{path}: missing; {remedy}"
     try:
-        if file_bytes(path) == file.bytes and file_sha256(path) == file.sha256:
-            return None
+        size = file_bytes(path)
+        return _difference(path, file, size, file_sha256(path) if size == file.bytes else "", remedy)
     except PackerError as error:
         return str(error)
-    found = path.stat().st_size
-    what = f"{found} bytes, expected {file.bytes}" if found != file.bytes else "its sha256 is not the manifest's"
-    return f"{path}: damaged {noun}: {what}; {remedy}"
 
 
-class _Parts:
-    """What is wrong with the parts of one pack."""
+def _difference(where: object, file: Part | IndexFile, size: int, sha256: str | None, remedy: str) -> str | None:
+    """Return the problem of a file with this size and sha256; None as the sha256 means that it is not compared."""
+    if size != file.bytes:
+        return f"{where}: cut or changed: {size} bytes, expected {file.bytes}; {remedy}"
+    if sha256 not in (None, file.sha256):
+        return f"{where}: damaged: its sha256 is not the manifest's; {remedy}"
+    return None
 
-    def __init__(
-        self, folder: Path, manifest: Manifest, index: Index | None, depth: str, *, subset: Subset = EVERYTHING
-    ) -> None:
-        """index: None where it is damaged; then values cannot be checked one by one."""
+
+# ---- parts
+
+
+class _PartCheck:
+    """Finds the problems of the parts of one pack. index: None if it is damaged; then no value is checked."""
+
+    def __init__(self, folder: Path, manifest: Manifest, index: Index | None, depth: Depth, subset: Subset) -> None:
         self._folder = folder
         self._manifest = manifest
-        self._schema = manifest.schema
+        self._names = manifest.schema.names
         self._index = index
         self._depth = depth
         self._subset = subset
         self._opener = PartOpener(manifest.format, manifest.schema)
-        self._apart = ReaderProcess(manifest.format, manifest.schema)
+        self._isolated = ReaderProcess(manifest.format, manifest.schema)
         self._codecs: dict[str, Codec] = {}
         if depth == "data":
-            self._codecs = {field.name: codecs.make(field) for field in self._schema}
+            self._codecs = {field.name: codecs.make(field) for field in manifest.schema}
 
     def close(self) -> None:
-        """End what was started."""
-        self._apart.close()
+        self._isolated.close()
 
-    def problems(self, part: Part, first: int, *, hashed: bool = True) -> Iterator[str]:
-        """Problems of one part; first: index of its first sample in the pack; hashed: whether it is in the subset."""
+    def problems(self, number: int) -> Iterator[str]:
+        """Yield the problems of one part."""
+        part = self._manifest.parts[number]
         path = self._folder / part.name
-        sound = None  # not known
+        first = sum(other.samples for other in self._manifest.parts[:number])
         try:
-            key = self._opener.check(path, part)
-            found, foreign = part_bytes(path), list[Path]()
-            hashed = hashed and self._depth != "quick"
-            if hashed:
-                sound = found == part.bytes and part_sha256(path) == part.sha256
-            if found != part.bytes or sound is False:
-                foreign = yield from self._foreign(path, part)
-            if foreign:  # what the part itself lists may be sound
-                without = {os.fsencode(left.relative_to(path)) for left in foreign}
-                found = part_bytes(path, without=without)
-                if hashed:
-                    sound = found == part.bytes and part_sha256(path, without=without) == part.sha256
-            if found != part.bytes:  # of a file the opener knows
-                yield f"{path}: files are cut, changed or missing: {found} bytes, expected {part.bytes}; copy it again"
+            state = part_state(path, part, self._manifest, hashed=self._depth != "quick" and number in self._subset)
         except PackerError as error:
             yield str(error)
             return
-        if sound is False:
+        for extra in state.foreign:
+            yield f"{extra}: unknown file: the part does not list it; remove it"
+        if state.bytes != part.bytes:
+            yield f"{path}: cut, changed or missing files: {state.bytes} bytes, expected {part.bytes}; copy it again"
+        if state.is_sound is False:
             yield from self._damaged(part, first)
-        elif self._index is not None and (self._depth == "data" or self._subset != EVERYTHING):
-            yield from self._records(self._index, part, self._subset, key=key if sound else None, first=first)
+        elif self._depth == "data" or self._subset != EVERYTHING:
+            yield from self._records(part, first, self._subset, isolated=not state.is_sound)
 
     def _damaged(self, part: Part, first: int) -> Iterator[str]:
-        """A part whose sha256 is another: its values tell which samples that concerns, and whether any.
-
-        The sha256 is one of all its files, so that it does not tell in which of them another byte is.
-        """
+        """Yield a problem for a part with another sha256, and its damaged values, if any."""
         path = self._folder / part.name
-        found = self._records(self._index, part, EVERYTHING, key=None, first=first) if self._index is not None else None
-        problem = next(found, None) if found is not None else None
-        if found is None or problem is not None:
+        found = self._records(part, first, EVERYTHING, isolated=True)
+        problem = next(found, None)
+        if problem is not None or self._index is None:
             yield f"{path}: damaged part: its sha256 is not the manifest's; pack again from the source"
         else:
             files = self._opener.side_files()
             some = f", such as in {', '.join(files[:_SHOWN])}" if files else ""
             yield (
-                f"{path}: damaged part: its sha256 is not the manifest's, though every value in it is sound: bytes "
-                f"differ that hold no value{some}; pack again from the source, or packer convert {self._folder} NEW "
+                f"{path}: damaged part: its sha256 is not the manifest's, but all its values are sound: other bytes "
+                f"differ{some}; pack again from the source, or packer convert {self._folder} NEW "
                 f"--to {self._manifest.format}"
             )
-        if found is not None and problem is not None:
+        if problem is not None:
             yield problem
             yield from found
 
-    def _foreign(self, path: Path, part: Part) -> Generator[str, None, list[Path]]:
-        """A problem for everything in the part that it does not list; returns that."""
-        found: list[Path] = []
+    def _records(self, part: Part, first: int, subset: Subset, *, isolated: bool) -> Iterator[str]:
+        """Yield the problems of the values of a part whose first sample has the index `first`."""
+        path, index = self._folder / part.name, self._index
+        if index is None:
+            return
         try:
-            for left in foreign_in_part(path, part, self._manifest):
-                found.append(left)
-                yield f"{left}: unknown file: the part does not list it; remove it"
-        except PackerError as error:
-            yield str(error)
-        return found
-
-    def _reader(self, part: Part, key: part_readers.Key | None) -> AbstractContextManager[Reader]:
-        """The part, open in this process, where a data set may have it open; without a key in one of its own."""
-        path = self._folder / part.name
-        if key is None:
-            reader = self._apart.reader(path, part.samples)
-            reader.check()
-            return closing(reader)
-        return self._opener.shared(path, part, key)
-
-    def _records(
-        self, index: Index, part: Part, subset: Subset, *, key: part_readers.Key | None, first: int
-    ) -> Iterator[str]:
-        path = self._folder / part.name
-        try:
-            with self._reader(part, key) as reader:
+            with self._reader(path, part, isolated=isolated) as reader:
                 for row in range(part.samples):
                     if first + row in subset:
                         for name, problem in self._record(index, reader, row, first + row):
@@ -276,17 +242,25 @@ class _Parts:
         except PackerError as error:
             yield str(error)
 
+    def _reader(self, path: Path, part: Part, *, isolated: bool) -> AbstractContextManager[Reader]:
+        if not isolated:
+            return self._opener.shared(path, part, self._opener.check(path, part))
+        reader = self._isolated.reader(path, part.samples)
+        reader.check()
+        return closing(reader)
+
     def _record(self, index: Index, reader: Reader, row: int, at: int) -> Iterator[tuple[str, str]]:
+        """Yield field and problem of each damaged value of a sample."""
         try:
-            record = reader.read(row, self._schema.names)
+            record = reader.read(row, self._names)
         except CrashingPart:
             raise
         except CorruptPack:
-            record = {}  # one value at a time tells which
-        for name in self._schema.names:
+            record = {}  # read the values one at a time
+        for name in self._names:
             try:
                 value = record[name] if record else reader.read(row, (name,))[name]
-                problem = self._value(value, name, index.crc32(at, name))
+                problem = self._value_problem(value, name, index.crc32(at, name))
             except CrashingPart:
                 raise
             except CorruptPack as error:
@@ -294,16 +268,59 @@ class _Parts:
             if problem:
                 yield name, problem
 
-    def _value(self, value: Buffer, name: str, expected: int) -> str | None:
+    def _value_problem(self, value: Buffer, name: str, expected: int) -> str | None:
         found = zlib.crc32(value)
         if found != expected:
-            return f"damaged record: crc32 {found:08x}, the index says {expected:08x}; pack again from the source"
+            return crc32_problem(found, expected)
+        codec = self._codecs.get(name)
         try:
-            if name in self._codecs:
-                codec = self._codecs[name]
+            if codec is not None:
                 codec.decode(value)
                 if codec.has_table:
                     codec.check(value)
         except PackerError as error:
             return f"does not decode: {error}"
         return None
+
+
+# ---- a pack behind a URL
+
+
+def _problems_at_url(url: StoreURL, depth: Depth, digest: str | None) -> Iterator[str]:
+    """Yield the problems of a pack behind a URL; each file is fetched and hashed. Raises InvalidRequest, StoreError."""
+    from packer.pack.stored_head import read_manifest  # the client of the stores, which folders do not need
+    from packer.stores.store import Store
+
+    store, remedy = Store(url), "put the pack there again"
+    try:
+        pack, manifest = read_manifest(store)
+    except CorruptPack as error:
+        yield str(error)
+        return
+    if digest not in (None, pack.digest):
+        yield _other_pack_text(store.url / manifests.NAME, pack.digest, str(digest))
+    found = _objects(store, manifest.listed)
+    for name in sorted(found.keys() - manifest.files):
+        if not name.startswith(_PARTIAL):
+            yield f"{store.url / name}: unknown object: the manifest does not list it; remove it"
+    for name, file in manifest.listed.items():
+        where, state = store.url / name, found.get(name)
+        if state is None:
+            yield f"{where}: missing; {remedy}"
+            continue
+        sha256 = None
+        if state.bytes == file.bytes and (depth != "quick" or isinstance(file, IndexFile)):
+            with tempfile.TemporaryFile() as copy, suppress(NoObject, ObjectChanged):
+                sha256 = store.fetch(name, copy.fileno(), bytes=state.bytes, etag=state.etag).sha256
+            if sha256 is None:
+                yield f"{where}: changed during the verification; run again"
+        if problem := _difference(where, file, state.bytes, sha256, remedy):
+            yield problem
+
+
+def _objects(store: "Store", listed: Mapping[str, object]) -> "dict[str, StoredObject]":
+    """Return the objects by name; a web server has no listing, so only the listed files are looked up."""
+    if not store.url.is_web:
+        return {found.name: found for found in store.objects()}
+    states = {name: store.state(name) for name in listed}
+    return {name: state for name, state in states.items() if state is not None}

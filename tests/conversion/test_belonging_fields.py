@@ -69,7 +69,7 @@ def test_a_manifest_says_nothing_of_what_is_not_there(folder: Path, tmp_path: Pa
     [
         ({"box_labels": np.int64([0])}, r"a\.png: cannot pack .*box_labels has 1 rows, boxes 3"),
         ({"polygon_starts": np.int64([0, 2, 1])}, "polygon_starts begins with 0, ends with 1"),
-        ({"polygon_box": np.int64([7] * 6)}, "polygon_box leads to rows 7 to 7 of boxes, which has 3"),
+        ({"polygon_box": np.int64([7] * 6)}, "polygon_box points to rows 7 to 7 of boxes, which has 3"),
     ],
 )
 def test_rows_that_do_not_fit_together_are_refused(

@@ -211,7 +211,7 @@ def test_the_rule_travels_with_the_data_set(pack: Path) -> None:
 
 
 def test_fields_that_the_rule_needs(pack: Path) -> None:
-    with pytest.raises(InvalidRequest, match="field 'box_labels' loses rows as 'boxes' says"):
+    with pytest.raises(InvalidRequest, match="field 'box_labels' depends on 'boxes'"):
         packer.open(pack, ["image", "box_labels"], boxes=RULE)
     with pytest.raises(InvalidRequest, match=r"boxes=0\.5: expected BoxRule"):
         packer.open(pack, boxes=0.5)  # type: ignore[arg-type]

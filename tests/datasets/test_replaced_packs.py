@@ -16,7 +16,7 @@ from packer import formats
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import CorruptPack
 from packer.files.folder_handle import FolderHandle
-from packer.pack import part_readers, reader
+from packer.pack import part_readers
 from tests.support.built_packs import make_pack, record, values
 
 _NAMES = formats.names()
@@ -121,7 +121,7 @@ def test_a_pack_that_is_replaced_while_it_is_read_gives_its_own_samples_or_none(
 def test_a_pack_that_is_replaced_again_and_again_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_pack(tmp_path / "old")
     changes = count()
-    monkeypatch.setattr(reader, "_identity", lambda _: next(changes))
+    monkeypatch.setattr(part_readers, "_identity", lambda _: next(changes))
     with pytest.raises(CorruptPack, match="times"):
         packer.open(tmp_path / "old")
     assert next(changes) < 1000

@@ -282,8 +282,8 @@ def test_a_cut_of_the_tools_file_is_refused(name: str, tmp_path: Path) -> None:
         assert outcome.kind == "error" or outcome.value, outcome
         assert outcome.error in ("CorruptPack", None), outcome
     data.write_bytes(whole[: len(whole) // 3])
-    with pytest.raises(CorruptPack, match=f"{data.name}: row .* outside the file"):
-        Pack(tmp_path / "pack").reader(0)
+    with pytest.raises(CorruptPack, match=f"{data.name}: row .* lies outside the file"):
+        Pack(tmp_path / "pack").record(0, ("blob",)).__enter__()
 
 
 @pytest.mark.one_in(6)
@@ -299,7 +299,7 @@ def test_a_flip_in_each_file_of_the_part_is_found(name: str, photos: Path, tmp_p
         assert any("damaged part" in problem for problem in found), path
         if path.name in others(name):  # no value is read from the tool's own index
             (problem,) = found
-            assert "every value in it is sound: bytes differ that hold no value, such as in" in problem
+            assert "all its values are sound: other bytes differ, such as in" in problem
             assert path.name in problem and problem.endswith(f"packer convert {tmp_path / 'a.pack'} NEW --to {name}")
         built_packs.flip(path, path.stat().st_size // 2)
     assert list(problems(tmp_path / "a.pack")) == []

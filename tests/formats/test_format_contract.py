@@ -439,7 +439,7 @@ def test_a_reader_closes_after_other_threads_have_read(module: ModuleType, path:
 
 def test_two_users_of_one_part_share_a_reader(module: ModuleType, path: Path) -> None:
     write(module, path, built_packs.records(10))
-    table, key = part_readers.ReaderCache(4), part_readers.key_of(path)
+    table, key = part_readers.ReaderCache(4), (0, 0)
 
     def make() -> Reader:
         reader: Reader = module.Reader(path, SCHEMA, samples=10)

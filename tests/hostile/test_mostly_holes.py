@@ -36,13 +36,13 @@ def forged(root: Path, name: str) -> Path:
 @pytest.mark.parametrize("name", ["bmp: a file of 3 GiB", "lmdb: 360,000 leaves", "index: a hole of a terabyte"])
 def test_a_pack_of_holes_is_refused_before_it_is_read(tmp_path: Path, name: str, reader: str) -> None:
     pack = forged(tmp_path, name)
-    with pytest.raises(CorruptPack, match=r"of [\d,]+ bytes [\d,]+ are there and the others are holes"):
+    with pytest.raises(CorruptPack, match=r"only [\d,]+ of [\d,]+ bytes are data"):
         READERS[reader](pack)
 
 
 def test_verify_says_so_and_reads_no_more_of_it(tmp_path: Path) -> None:
     (problem,) = problems(forged(tmp_path, "index: a hole of a terabyte"), depth="data")
-    assert "are there and the others are holes" in problem
+    assert "bytes are data, the others are holes" in problem
 
 
 @pytest.mark.parametrize("format", formats.names())
@@ -73,7 +73,7 @@ def test_a_staged_copy_counts_in_the_place_of_what_it_copies(tmp_path: Path, mon
     with part.open("wb") as file:
         file.truncate(made.parts[0].bytes)
     monkeypatch.setattr(mostly_holes, "MOST_TIMES", 2)
-    with pytest.raises(CorruptPack, match="are there and the others are holes"):
+    with pytest.raises(CorruptPack, match="bytes are data, the others are holes"):
         mostly_holes.check_mostly_holes(tmp_path / "p", made)
     mostly_holes.check_mostly_holes(tmp_path / "p", made, copies={part.name: copy})
 

@@ -80,9 +80,9 @@ def test_an_expected_digest_is_compared(pack: Path, object_server: ObjectServer)
 
 
 def test_what_needs_a_disk_is_refused(pack: Path, object_server: ObjectServer) -> None:
-    with pytest.raises(InvalidRequest, match="--data reads every value"):
+    with pytest.raises(InvalidRequest, match="--data and --subset need a pack on a disk"):
         packer.verify(URL, depth="data")
-    with pytest.raises(InvalidRequest, match="looked at on a disk"):
+    with pytest.raises(InvalidRequest, match="need a pack on a disk"):
         packer.verify(URL, subset="1/2")
     with pytest.raises(InvalidRequest, match="not a pack: there is no s3://b/none/packer.json"):
         packer.verify("s3://b/none")

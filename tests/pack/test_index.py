@@ -169,7 +169,7 @@ def test_an_index_counts_from_either_end_as_in_a_list(tmp_path_factory: pytest.T
 
 def test_a_value_that_does_not_fill_its_column_is_refused(tmp_path: Path) -> None:
     piece = PartIndex(built_packs.SCHEMA)
-    with pytest.raises(InvalidRequest, match="field 'label': a column's value has 7 bytes, expected 8"):
+    with pytest.raises(InvalidRequest, match="field 'label': expected 8 bytes, found 7"):
         piece.add(b"key", [0, 0, 0, 0], {**built_packs.record(0), "label": bytes(7)})
 
 

@@ -148,7 +148,7 @@ def test_parts_without_keys_make_no_index(tmp_path: Path) -> None:
         built_packs.SCHEMA, fields=(replace(built_packs.SCHEMA["key"], name="renamed"), *built_packs.SCHEMA.fields[1:])
     )
     built_packs.make_pack(tmp_path / "pack", [{**built_packs.record(0), "renamed": b"a"}], schema=schema, parts=1)
-    with pytest.raises(CorruptPack, match="part-00000.lmdb: its samples have no field 'key'"):
+    with pytest.raises(CorruptPack, match="no field 'key'"):
         reindex(tmp_path / "pack")
 
 

@@ -183,7 +183,7 @@ def test_what_the_machine_is_at_fault_of_is_no_damage(monkeypatch: pytest.Monkey
 
 def test_a_part_that_ends_process_after_process_is_given_up(fatal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated_reader, "_MOST_ENDS", 2)
-    pack = Pack(fatal, apart=True)
+    pack = Pack(fatal, isolate_damaged=True)
     ends = []
     for index in range(10):
         try:

@@ -4,6 +4,8 @@ import gc
 import os
 import random
 import resource
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -361,6 +363,38 @@ def test_a_fork_amid_opening_and_closing_threads_leaves_every_part_readable(
     assert failures == []
 
 
+LEASED_READER_AT_A_FORK = """
+import os, signal, time
+from packer.pack.part_readers import open_readers  # first, as in a process that imports nothing else before it
+from packer.system.closed_after_fork import closed_after_fork
+
+class Leased:
+    path, is_done_with = None, False
+
+    def close(self):
+        closed_after_fork.close(descriptor)
+
+descriptor = closed_after_fork.opened(lambda: os.open(os.devnull, os.O_RDONLY))
+open_readers.own([(0, 0)])
+open_readers.unpin((0, 0), open_readers.pin_leased((0, 0), Leased, Leased()))
+child = os.fork()
+if child == 0:
+    os._exit(len(open_readers) + len(closed_after_fork))
+for _ in range(400):
+    ended, status = os.waitpid(child, os.WNOHANG)
+    if ended:
+        raise SystemExit(status)
+    time.sleep(0.05)
+os.kill(child, signal.SIGKILL)
+raise SystemExit("the child hangs: its hook closes a reader while the descriptors are locked")
+"""
+
+
+def test_descriptors_are_unlocked_before_a_forked_child_closes_its_readers() -> None:
+    done = subprocess.run([sys.executable, "-c", LEASED_READER_AT_A_FORK], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_many_parts_are_read_with_few_descriptors(tmp_path: Path) -> None:
     built_packs.make_pack(tmp_path / "pack", 200, parts=200)
 
@@ -385,14 +419,3 @@ def test_many_parts_are_read_with_few_descriptors(tmp_path: Path) -> None:
 def test_a_quarter_of_the_descriptors_is_used(monkeypatch: pytest.MonkeyPatch, soft: int, expected: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, soft))
     assert part_readers.default_limit() == expected
-
-
-def test_a_key_is_device_and_inode(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"")
-    os.link(tmp_path / "a", tmp_path / "b")
-    (tmp_path / "c").write_bytes(b"")
-    assert (
-        part_readers.key_of(tmp_path / "a")
-        == part_readers.key_of(tmp_path / "b")
-        != part_readers.key_of(tmp_path / "c")
-    )

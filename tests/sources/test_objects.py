@@ -1181,7 +1181,7 @@ def test_a_mask_of_a_turned_image_asks_over_which_it_lies(tmp_path: Path) -> Non
     one = [{"image": data.getvalue(), "mask": np.zeros((32, 24), np.uint8)}]  # as viewers show it
     ways: tuple[Exif, ...] = ("ignore", "rotate")
     for exif in ways:
-        with pytest.raises(BadInputs, match="orientation 6: say whether .*--sidecar-frame upright.*frame stored"):
+        with pytest.raises(BadInputs, match="orientation 6: choose the frame .*--sidecar-frame upright.*frame stored"):
             packer.convert(one, tmp_path / "a.pack", exif=exif)
     packer.convert(one, tmp_path / "a.pack", exif="rotate", sidecar_frame="upright")
     with packer.open(tmp_path / "a.pack") as pack:

@@ -476,7 +476,7 @@ def test_without_a_frame_images_that_are_not_upright_are_errors(tmp_path: Path, 
     with pytest.raises(BadInputs, match="EXIF orientation 2") as caught:
         convert_source(source, tmp_path / "out", ConversionOptions(exif=exif))
     assert "7 of 8 samples" in str(caught.value)
-    assert str(caught.value).count("say whether the masks, depth and boxes lie over") == 1
+    assert str(caught.value).count("choose the frame of its masks, depth and boxes") == 1
     with pytest.raises(InvalidRequest, match="--sidecar-frame upright needs --exif rotate"):
         ConversionOptions(sidecar_frame="upright")
 

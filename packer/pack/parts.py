@@ -1,0 +1,230 @@
+"""Parts: where the parts of an open pack come from. `Pack` locates a record; its `Parts` returns the open part.
+
+* LocalParts: files on this machine
+* SuppliedParts: files that a `PartSupply` fetches when they are read, such as those of a pack behind a URL
+* CheckedParts: either of these, with the sha256 of each part compared before its first read
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from packer.errors import CorruptPack
+from packer.formats.base import Reader
+from packer.pack.isolated_reader import ReaderProcess
+from packer.pack.manifest import Manifest
+from packer.pack.part_readers import Key, PartLease, PartOpener, ReaderPin, open_readers, open_unreplaced
+from packer.pack.unlisted_files import check_digest
+
+
+class PartSupply(Protocol):
+    """Fetches the parts of a pack on demand, within a limited space."""
+
+    @property
+    def url(self) -> str:
+        """URL of the pack, for messages."""
+
+    def key(self, number: int) -> Key:
+        """Return the key of a part in the reader cache; it does not change when the part is fetched again."""
+
+    def where(self, number: int) -> str:
+        """Return the place of a part, for messages."""
+
+    def lease(self, number: int) -> PartLease:
+        """Fetch a part unless it is present, and keep it until the lease is closed. May take long, and raise."""
+
+    @property
+    def room_bytes(self) -> int | None:
+        """Bytes of parts that fit at the same time, or None without a limit."""
+
+    @property
+    def part_bytes(self) -> Sequence[int]:
+        """Bytes of this space that each part needs."""
+
+    def fetch_ahead(self, parts: Sequence[int], *, more: bool = False) -> None:
+        """Fetch these parts in the background, in this order, as long as there is space.
+
+        Args:
+            more: append them to the parts of the last call instead of replacing those.
+        """
+
+    def discard(self, number: int) -> None:
+        """Fetch a damaged part again for the next lease, unless its sha256 is correct."""
+
+    def give_up(self, parts: Sequence[int]) -> None:
+        """Mark parts that will not be needed soon; their space is used first."""
+
+    def close(self) -> None:
+        """Stop fetching. May be called twice, and in a forked child."""
+
+
+class Parts(ABC):
+    """The parts of one open pack, by number. Thread-safe.
+
+    Attributes:
+        keys: key of each part in the reader cache.
+        supply: fetches the parts, or None if they are all present.
+    """
+
+    keys: list[Key]
+    supply: PartSupply | None = None
+
+    @abstractmethod
+    def pinned(self, number: int) -> AbstractContextManager[Reader]:
+        """Return a `with` block in which the reader of a part stays open."""
+
+    @abstractmethod
+    def path(self, number: int) -> AbstractContextManager[Path]:
+        """Return a `with` block in which the file of a part exists."""
+
+    @abstractmethod
+    def where(self, number: int) -> str:
+        """Return the place of a part, for messages."""
+
+    def may_wait(self, number: int) -> bool:
+        """Return True if the part may need a download.
+
+        A caller that waits must not pin other parts meanwhile, because their space may be needed.
+        """
+        return False
+
+    def renew(self, number: int) -> bool:
+        """Fetch a damaged part again for the next read. Return False if it cannot be fetched."""
+        return False
+
+    def close(self) -> None:  # noqa: B027  local parts need nothing
+        """Release everything but the shared readers. May be called twice, and in a forked child."""
+
+
+class LocalParts(Parts):
+    """Files on this machine. All sizes are checked first: a cut file must not be mapped."""
+
+    def __init__(self, paths: Sequence[Path], manifest: Manifest, opener: PartOpener, *, readahead: bool) -> None:
+        self._paths = paths
+        self._parts = manifest.parts
+        self._opener = opener
+        self._readahead = readahead
+        self.keys = [opener.check(path, part) for path, part in zip(paths, manifest.parts, strict=True)]
+
+    def pinned(self, number: int) -> AbstractContextManager[Reader]:
+        return ReaderPin(open_readers, self.keys[number], partial(self._open, number))
+
+    def path(self, number: int) -> AbstractContextManager[Path]:
+        return nullcontext(self._paths[number])
+
+    def where(self, number: int) -> str:
+        return str(self._paths[number])
+
+    def _open(self, number: int) -> Reader:
+        path, part = self._paths[number], self._parts[number]
+
+        def opened() -> Reader:
+            if self._opener.check(path, part) != self.keys[number]:  # `convert --overwrite` replaced the pack
+                raise CorruptPack(f"{path}: part was replaced since the pack was opened; open the pack again")
+            return self._opener.open(path, part.samples, readahead=self._readahead)
+
+        return open_unreplaced(path, opened)
+
+
+class SuppliedParts(Parts):
+    """Files that a supply fetches when they are read. The reader cache owns the lease of an open part."""
+
+    def __init__(self, supply: PartSupply, manifest: Manifest, opener: PartOpener, *, readahead: bool) -> None:
+        self.supply = self._supply = supply
+        self._parts = manifest.parts
+        self._opener = opener
+        self._readahead = readahead
+        self.keys = [supply.key(number) for number in range(len(manifest.parts))]
+
+    @contextmanager
+    def pinned(self, number: int) -> Iterator[Reader]:
+        key = self.keys[number]
+        entry = open_readers.pin_open(key)
+        if entry is None:
+            lease = self._supply.lease(number)  # before the lock of all readers: it may be a download
+            samples = self._parts[number].samples
+            make = partial(self._opener.open, lease.path, samples, readahead=self._readahead)
+            entry = open_readers.pin_leased(key, make, lease)
+        try:
+            yield entry.reader
+        finally:
+            open_readers.unpin(key, entry)
+
+    @contextmanager
+    def path(self, number: int) -> Iterator[Path]:
+        lease = self._supply.lease(number)
+        try:
+            yield lease.path
+        finally:
+            lease.close()
+
+    def where(self, number: int) -> str:
+        return self._supply.where(number)
+
+    def may_wait(self, number: int) -> bool:
+        return not open_readers.is_open(self.keys[number])
+
+    def renew(self, number: int) -> bool:
+        self._supply.discard(number)
+        open_readers.drop(self.keys[number])
+        return True
+
+    def close(self) -> None:
+        self._supply.close()
+
+
+class CheckedParts(Parts):
+    """Other parts, with the sha256 of each compared by plain reads before its first value is read.
+
+    A damaged part is refused. With `isolated`, it is read in a separate process, which may crash.
+    """
+
+    def __init__(self, parts: Parts, manifest: Manifest, *, isolated: ReaderProcess | None) -> None:
+        self._inner = parts
+        self._manifest = manifest
+        self._isolated = isolated
+        self.keys, self.supply = parts.keys, parts.supply
+        self._checking = threading.Lock()
+        self._checked: dict[int, Reader | None] = {}  # the isolated reader of a damaged part, None for a sound one
+
+    def pinned(self, number: int) -> AbstractContextManager[Reader]:
+        if number not in self._checked:
+            self._check(number)
+        damaged = self._checked[number]
+        return self._inner.pinned(number) if damaged is None else nullcontext(damaged)
+
+    def _check(self, number: int) -> None:
+        part = self._manifest.parts[number]
+        with self._inner.path(number) as path, self._checking:  # several threads may need a part at the same time
+            if number in self._checked:
+                return
+            try:
+                check_digest(path, part, self._manifest)
+                self._checked[number] = None
+            except CorruptPack:
+                if self._isolated is None:
+                    raise
+                self._checked[number] = self._isolated.reader(path, part.samples)
+
+    def path(self, number: int) -> AbstractContextManager[Path]:
+        return self._inner.path(number)
+
+    def where(self, number: int) -> str:
+        return self._inner.where(number)
+
+    def may_wait(self, number: int) -> bool:
+        return self._inner.may_wait(number)
+
+    def renew(self, number: int) -> bool:
+        return self._inner.renew(number)
+
+    def close(self) -> None:
+        try:
+            if self._isolated is not None:
+                self._isolated.close()
+        finally:
+            self._inner.close()
