@@ -5,7 +5,7 @@ files, so that the other samples can be compared.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,7 +33,7 @@ from packer.sources._options import UNCHECKED
 from packer.sources._trees.file_tree import FileTree, most_file_bytes
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.open_tree import open_tree
-from packer.sources.base import Sample, Source, place
+from packer.sources.base import Sample, SampleEntry, Source, place
 
 _TOLERANT = {"missing": "skip", "labels": "lenient", "duplicates": "first"}
 _ELSEWHERE_OPTIONS = ("labels_from",)  # name a folder outside of the source
@@ -304,8 +304,8 @@ class NamedFiles(Source):
         self.root = reopened.folder.root
         self.schema = pack.schema
         self.decodes = reopened.given.get("decode_with") == "pillow"
-        self.sidecars = self.companions = tuple(reopened.sidecars)
-        self._tree = reopened.folder
+        self.companions = tuple(reopened.sidecars)
+        self.folder = reopened.folder
         self._pack = pack
         self._sidecars = reopened.sidecars
         self._paths = SourcePaths(pack, needs_files=False)
@@ -313,19 +313,14 @@ class NamedFiles(Source):
     def __len__(self) -> int:
         return len(self._pack)
 
-    def __getitem__(self, index: int) -> Sample:
-        return {origin.name: self.read_file(index, origin) for origin in self._paths.of(index)}
+    def entry(self, index: int) -> SampleEntry:
+        key = self._pack.index.key(index)
+        return SampleEntry(key, tuple(origin.path for origin in self._paths.of(index)), key)
 
-    def key(self, index: int) -> str:
-        return self._pack.index.key(index)
+    def read(self, index: int, names: Sequence[str]) -> Sample:
+        return {origin.name: self.read_origin(index, origin) for origin in self._paths.of(index)}
 
-    def files(self, index: int) -> tuple[Path, ...]:
-        return tuple(self.root / origin.path for origin in self._paths.of(index))
-
-    def stem(self, index: int) -> Path:
-        return self.root / self.key(index)
-
-    def read_file(self, index: int, origin: SourcePath) -> Any:
+    def read_origin(self, index: int, origin: SourcePath) -> Any:
         """Return the bytes of a file, the value of a JSON file, or the pixels of a file that only Pillow decodes.
 
         Raises PackerError for a file that cannot be read, and for a path that leads out of the folder.

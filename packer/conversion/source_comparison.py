@@ -181,7 +181,7 @@ class Comparison:
             if origin.field is None or not (origin.exact or origin.field.kind in ("json", *PIXEL_KINDS)):
                 continue
             try:
-                sample[origin.name] = self._files.read_file(index, origin)
+                sample[origin.name] = self._files.read_origin(index, origin)
             except PackerError as error:
                 self._note(origin.name)
                 problems[origin.name] = str(error)

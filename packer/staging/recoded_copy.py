@@ -107,6 +107,7 @@ class _Making:
         self._options = options
         self._source = PackSource(pack)
         found = self._source.manifest
+        extras_bytes = sum(self._source.folder.state(name).size_bytes for name in self._source.extras)
         if StagedCopy.of(copy.place, found, copy.codec).folder != copy.folder:
             raise CorruptPack(f"{pack}: another pack took its place while it was opened; stage it again")
         self._asked = ConversionOptions(
@@ -114,7 +115,7 @@ class _Making:
             codecs=tuple((name, copy.codec or "") for name in names),
             order="stored",  # a sample is found by its number
             part_bytes=max((part.bytes for part in found.parts), default=0),
-            extras_bytes=max(MOST_EXTRAS_BYTES, sum(self._source.extra_sizes().values())),
+            extras_bytes=max(MOST_EXTRAS_BYTES, extras_bytes),
             source=self._source.provenance().asked,
         )
         self._plan: Plan = make_plan(self._source, self._asked)
