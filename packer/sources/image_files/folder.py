@@ -226,7 +226,7 @@ class Source(ListedSource):
         return self._samples.names[self.checked(index)]
 
     def entry(self, index: int) -> base.SampleEntry:
-        name = self.key(index)
+        name = self._samples.names[self.checked(index)]
         return base.SampleEntry(name, (name,), base.stem_of(name))
 
     def split_of(self, sample: FileSample) -> str:
