@@ -27,6 +27,7 @@ from packer.files.folder_handle import remove
 from packer.pack import manifest as manifests
 from packer.schema import Field, Schema
 from packer.sources import base
+from packer.sources._trees.folder_tree import SourceRoot
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -81,15 +82,16 @@ class Source(base.Source):
     kind = "golden"
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        self.root, self.folder = root, SourceRoot(root)
         self.schema = SCHEMA
+        self.extras = list(EXTRAS)
         self.notes = []
         self.left_out = [("left", "left out, to have an entry")]
 
     def __len__(self) -> int:
         return SAMPLES
 
-    def __getitem__(self, index: int) -> base.Sample:
+    def read(self, index: int, names: Sequence[str]) -> base.Sample:
         random = np.random.default_rng(index)
         height, width = 5 + index, 7 - index
         return {
@@ -112,17 +114,9 @@ class Source(base.Source):
             "files": {"kept": f"{index}.jpg"},
         }
 
-    def key(self, index: int) -> str:
-        return ("b/zero", "a/one", "two")[index]
-
-    def files(self, index: int) -> tuple[Path, ...]:
-        return ()
-
-    def stem(self, index: int) -> Path:
-        return self.root / self.key(index)
-
-    def extras(self) -> Sequence[str]:
-        return list(EXTRAS)
+    def entry(self, index: int) -> base.SampleEntry:
+        key = ("b/zero", "a/one", "two")[index]
+        return base.SampleEntry(key, (), key)
 
     def missing(self, index: int) -> str | None:
         return "no grasps" if not index else None

@@ -22,6 +22,7 @@ from packer.pack.index import merge
 from packer.pack.manifest import Manifest, Part
 from packer.schema import PIXEL_KINDS
 from packer.sources._message_texts import counted
+from packer.sources.base import probe_indices
 
 _INDEX_FILES = 10  # at most, of index and extras, besides one per column
 _INDEX_FILE_BYTES = 256  # in the manifest
@@ -309,7 +310,9 @@ def estimate(plan: Plan, *, probes: Sequence[int] | None = None) -> Estimate:
         probes: samples that are encoded if bytes are not kept; None for 16 spread over the source.
     """
     samples = len(plan.source)
-    ratio = 1.0 if plan.keeps_bytes else _ratio(plan, plan.source.probes() if probes is None else probes)
+    if probes is None:
+        probes = probe_indices(samples, is_sequential=plan.source.is_sequential)
+    ratio = 1.0 if plan.keeps_bytes else _ratio(plan, probes)
     writer = formats.load(plan.options.to).Writer
     payloads = [int(plan.sizes[part.start : part.stop].sum() * ratio) for part in plan.parts]
     images = sum(field.kind in PIXEL_KINDS for field in plan.schema)  # the values that are large

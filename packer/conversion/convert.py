@@ -521,7 +521,7 @@ def _check_options(given: Mapping[str, object]) -> None:
 
 def _place_of(source: Source) -> Path | None:
     """Return the folder or file of a source on this machine; None if it has none."""
-    return source.named if source.is_on_disk and source.folder.is_local else None
+    return source.root if source.folder.is_local else None
 
 
 @dataclass(frozen=True)
@@ -639,7 +639,7 @@ def _about_moves(source: Source, fields: Sequence[Field], moves: str) -> Iterato
 def _may_describe_pixels(source: Source, field: Field) -> bool:
     """Whether a field that no geometry moves holds arrays, JSON, or a sidecar's text."""
     is_array = field.kind == "number" and len(field.shape or ()) > 1
-    return is_array or field.kind == "json" or (field.kind in ("text", "bytes") and field.name in source.sidecars)
+    return is_array or field.kind == "json" or (field.kind in ("text", "bytes") and field.name in source.companions)
 
 
 def _names(fields: Iterable[Field]) -> str:

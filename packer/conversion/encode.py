@@ -25,7 +25,7 @@ from packer.pack.related_rows import check_rows
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources._message_texts import shown
 from packer.sources._text_values import check_boxes
-from packer.sources.base import UNTAKEN, Sample
+from packer.sources.base import UNTAKEN, Sample, sample_name
 
 _LOSSY = "jpeg:95"
 SKIP_ADVICE = "; --on-error skip leaves it out"  # the end of the message for a sample that cannot be packed
@@ -113,7 +113,7 @@ class Encoder(ABC):
         """Return the record of one sample, or a Failure if the sample is bad; other errors are raised."""
         source = self._plan.source
         try:
-            with naming_memory(lambda: source.where(index)):
+            with naming_memory(lambda: sample_name(source, index)):
                 record, notes, found = self._record(index)
         except BadInput as error:
             return Failure(source.key(index), error.message)
@@ -128,7 +128,7 @@ class Encoder(ABC):
 
     def _where(self, index: int, name: str) -> str:
         """Return the name of a sample for messages."""
-        return self._plan.source.where(index)
+        return sample_name(self._plan.source, index)
 
     @abstractmethod
     def _record(self, index: int) -> Record:
@@ -180,7 +180,7 @@ class SampleEncoder(Encoder):
     def path(self, index: int, sample: Sample, name: str) -> str:
         """Return the file that a field of a sample comes from, for messages."""
         files = sample.get("files")
-        return self._source.where(index, files.get(name) if isinstance(files, dict) else None)
+        return sample_name(self._source, index, files.get(name) if isinstance(files, dict) else None)
 
     def _step(self, field: Field) -> _Step:
         """Return the function that encodes one field."""

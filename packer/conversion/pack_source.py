@@ -9,7 +9,8 @@ stored pixels: the old matrix, then the new step.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,13 @@ from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest
 from packer.geometry import View, identity
 from packer.images import sniff
 from packer.pack.extra_files import ExtraFiles
-from packer.pack.manifest import PACK_KIND
+from packer.pack.manifest import PACK_KIND, Manifest
 from packer.pack.reader import Pack
 from packer.pack.source_paths import SELECTED
-from packer.schema import PIXEL_KINDS, Buffer, Field
+from packer.schema import PIXEL_KINDS, Field
 from packer.sources import base
 from packer.sources._message_texts import counted, listed
+from packer.sources._trees.file_tree import Contents, FileState, FileTree
 
 
 class PackSource(base.Source):
@@ -41,6 +43,7 @@ class PackSource(base.Source):
 
     kind = PACK_KIND
     is_encoded = True
+    folder: "_ExtrasTree"
 
     def __init__(self, root: Path, rows: Sequence[int] | None = None) -> None:
         """Open the pack.
@@ -63,6 +66,7 @@ class PackSource(base.Source):
         for name, codec in self.codecs.items():
             if codec.has_table:  # the table is copied with the value
                 self.pack.add_check(name, codec.check)
+        self.folder = _ExtrasTree(root, self.manifest)
         self._incomplete = dict(self.manifest.incomplete)
         self._rows = range(len(self.pack)) if rows is None else rows
         if rows is not None:
@@ -81,12 +85,13 @@ class PackSource(base.Source):
         """Return the row of a sample in the pack."""
         return self._rows[self.checked(index)]
 
-    def __getitem__(self, index: int) -> base.Sample:
-        values = self.values(index, self.schema.names)
-        return {name: self._decoded(name, values[name]) for name in self.schema.names}
+    def entry(self, index: int) -> base.SampleEntry:
+        number, _ = self.pack.locate(self.row(index))
+        key = self.key(index)
+        return base.SampleEntry(key, (self.manifest.parts[number].name,), key)
 
-    def value(self, index: int, name: str) -> Any:
-        return self._decoded(name, self.values(index, (name,))[name])
+    def read(self, index: int, names: Sequence[str]) -> base.Sample:
+        return {name: self._decoded(name, value) for name, value in self.values(index, names).items()}
 
     def _decoded(self, name: str, value: bytes) -> Any:
         return value if self.holds_files(name) else self.codecs[name].decode(value)
@@ -106,29 +111,12 @@ class PackSource(base.Source):
     def key(self, index: int) -> str:
         return self.pack.index.key(self.row(index))
 
-    def files(self, index: int) -> tuple[Path, ...]:
-        number, _ = self.pack.locate(self.row(index))
-        return (self.root / self.manifest.parts[number].name,)
-
-    def stem(self, index: int) -> Path:
-        return self.root / self.key(index)
-
-    def extras(self) -> Sequence[str]:
-        return list(ExtraFiles(self.root, self.manifest).sizes)
-
-    def extra_sizes(self) -> Mapping[str, int]:
-        return ExtraFiles(self.root, self.manifest).sizes
-
-    def read_extras(self, names: Sequence[str]) -> Iterator[Buffer]:
-        kept = dict(ExtraFiles(self.root, self.manifest))
-        return (kept[name] for name in names)
+    @cached_property
+    def extras(self) -> Sequence[str]:  # type: ignore[override]
+        return self.folder.contents.names
 
     def missing(self, index: int) -> str | None:
         return self._incomplete.get(self.key(index))
-
-    def image_size(self, index: int, name: str) -> tuple[int, int]:
-        shape = self.codecs[name].shape(self.values(index, (name,))[name])
-        return int(shape[0] or 0), int(shape[1] or 0)
 
     def subset(self, rows: Sequence[int]) -> "PackSource":
         repeated = [self.key(row) for row, count in Counter(rows).items() if count > 1]
@@ -158,6 +146,31 @@ class PackSource(base.Source):
         parts = [part for part in self.manifest.parts if part.samples]
         shares = np.asarray([part.bytes // part.samples for part in parts], np.int64)
         return np.repeat(shares, [part.samples for part in parts])[np.asarray(self._rows, np.int64)]
+
+
+class _ExtrasTree(FileTree):
+    """The extras of a pack; opened when they are read."""
+
+    def __init__(self, root: Path, manifest: Manifest) -> None:
+        self.root = root
+        self._manifest = manifest
+
+    @cached_property
+    def _files(self) -> dict[str, memoryview]:
+        return dict(ExtraFiles(self.root, self._manifest))
+
+    @property
+    def contents(self) -> Contents:
+        return Contents(list(self._files), [])
+
+    def read(self, name: str, *, is_table: bool = False) -> bytes:
+        return bytes(self._files[name])
+
+    def start(self, name: str, count: int) -> bytes:
+        return bytes(self._files[name][:count])
+
+    def state(self, name: str) -> FileState:
+        return FileState(len(self._files[name]), 0, is_regular=True)
 
 
 # ---- records of records

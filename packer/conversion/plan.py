@@ -26,7 +26,7 @@ from packer.pack.label_orientation import HOW_TO_FRAME
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Schema
 from packer.sources._extend.source_wrapper import subset
 from packer.sources._trees.file_tree import most_file_bytes
-from packer.sources.base import Source, relative_name
+from packer.sources.base import Source, probe_indices
 
 _MEASURED_AT_ONCE = 1024  # samples whose names and sizes are hashed by one call
 
@@ -159,7 +159,7 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
     if options.effective_order == "shuffled":
         if source.folder.unpacks_again:
             raise InvalidRequest(
-                f"{source.named}: is compressed as one: each sample in a shuffled order would unpack it again; gunzip "
+                f"{source.root}: is compressed as one: each sample in a shuffled order would unpack it again; gunzip "
                 "it first, or keep its order with --order stored"
             )
         source = subset(source, shuffled(options.order_seed, 0, len(source)).tolist())
@@ -198,7 +198,7 @@ def _probed(source: Source) -> _Probe:
     main = next((field.name for field in source.schema if field.kind in PIXEL_KINDS), None)
     votes: dict[str, int] = {}
     sizes: list[tuple[int, int]] = []
-    for index in source.probes():
+    for index in probe_indices(len(source), is_sequential=source.is_sequential):
         with suppress(PackerError):  # the conversion itself reports bad files, all of them
             for field in source.schema:
                 if field.kind != "image" and field.name != main:
@@ -228,24 +228,22 @@ def _measure(
     sizes = np.zeros(len(source), np.int64)
     content = hashlib.sha256()
     count = 0
-    root = str(source.folder.root)
-    for path in source.tables():
-        name = relative_name(path, root)
-        content.update(os.fsencode(name) + b"\0" + hashlib.sha256(source.read(name, is_table=True)).digest())
+    for name in source.tables:
+        content.update(os.fsencode(name) + b"\0" + hashlib.sha256(source.read_file(name, is_table=True)).digest())
     links = _Links(source)
     large: dict[str, None] = {}  # files of many records, in order
     for first in range(0, len(sizes), _MEASURED_AT_ONCE):
         contents, times, found = bytearray(), bytearray(), []
         for index in range(first, min(first + _MEASURED_AT_ONCE, len(sizes))):
-            contents += os.fsencode(source.key(index)) + b"\0"
-            extent = source.extent(index)
+            key, names, _, extent, _ = source.entry(index)
+            contents += os.fsencode(key) + b"\0"
             if extent is not None:
                 contents += b"%s\0%d\0%d\n" % (os.fsencode(extent.name), extent.offset, extent.size)
                 found.append(extent.size)
                 large[extent.name] = None
                 continue
             total = 0
-            for name in source.file_names(index):
+            for name in names:
                 size, time_ns = links.state(name)
                 contents += b"%s\0%d\n" % (os.fsencode(name), size)
                 times += b"%d\n" % time_ns
@@ -255,7 +253,7 @@ def _measure(
         sizes[first : first + len(found)] = found
         content.update(contents)
         identity.update(times)
-    large |= dict.fromkeys(source.more_files())
+    large |= dict.fromkeys(source.more_files)
     for name in large:
         identity.update(b"%d\0%d\n" % links.state(name))
     count += len(large)

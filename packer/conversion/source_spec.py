@@ -149,15 +149,15 @@ class SourceSpec:
         if module.Source.holds_records and isinstance(listed, FileTree):
             raise InvalidRequest(f"{root}: {found}: files of many records are read from a disk; download them first")
         options = self._options(module.Source, kind)
-        if not self.checks_layout and "layout" in module.Source.options():
+        if not self.checks_layout and "layout" in module.Source.defaults():
             options.setdefault("layout", UNCHECKED)
-        if sidecars and "ignore_suffixes" in module.Source.options():
+        if sidecars and "ignore_suffixes" in module.Source.defaults():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)
-        if splits and "own_splits" in module.Source.options():
+        if splits and "own_splits" in module.Source.defaults():
             options["own_splits"] = False
         source = self._source(module, place, options)
         if sidecars:
-            source = self._with_sidecars(source, sidecars, keeps_missing="missing" in module.Source.options())
+            source = self._with_sidecars(source, sidecars, keeps_missing="missing" in module.Source.defaults())
         if colors:
             source = self._with_mask_colors(source, colors)
         if splits:
@@ -263,7 +263,7 @@ class SourceSpec:
 
     def _options(self, maker: type[Source], kind: str) -> dict[str, Any]:
         """Return the options of the constructor; raises InvalidRequest for an option that the source does not have."""
-        own = set(maker.options())
+        own = set(maker.defaults())
         unfit = sorted(set(self.options) - own - self._missing_of_sidecars)
         if unfit:
             names = ", ".join(flag(name) for name in sorted(own - {*INTERNAL}))
@@ -281,11 +281,11 @@ class SourceSpec:
         if provenance is not None:
             return dict(provenance.asked)
         splits = self._parsed_splits
-        places = dict(source.places())
+        places = dict(source.places)
         given = {name: value for name, value in self.options.items() if name not in places}
         asked: dict[str, Any] = {
             "kind": source.kind,
-            "options": {**source.assumed(), **given},
+            "options": {**source.assumed, **given},
             "sidecars": list(self.sidecars),
             **({"places": places} if places else {}),
         }

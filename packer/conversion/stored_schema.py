@@ -16,7 +16,7 @@ from packer.formats.base import Slot
 from packer.geometry import Resize, upright
 from packer.pack.label_orientation import ImageFrame, lies_upright
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema, Shape
-from packer.sources.base import Source
+from packer.sources.base import Source, probe_indices
 
 ORIENTATION = Field("orientation", "number", "number", "uint8", (), hidden=True)
 MATRIX = Field("matrix", "number", "number", "float64", (2, 3), hidden=True)
@@ -150,7 +150,7 @@ def _with_one_shape(
     found: dict[str, list[tuple[tuple[int, int], str]]] = {
         field.name: [] for field, each in zip(fields, is_open, strict=True) if each
     }
-    for row in source.probes() if found else ():
+    for row in probe_indices(len(source), is_sequential=source.is_sequential) if found else ():
         with suppress(PackerError):  # the conversion itself reports bad files, all of them
             height, width, _, orientation = _described(source.value(row, main))
             stated = source.stated_size(row) if source.frame == "stated" else None

@@ -105,6 +105,7 @@ class _Making:
         self._options = options
         self._source = PackSource(pack)
         found = self._source.manifest
+        extras_bytes = sum(self._source.folder.state(name).size_bytes for name in self._source.extras)
         if StagedCopy.of(copy.place, found, copy.codec).folder != copy.folder:
             raise CorruptPack(f"{pack}: replaced by another pack while it was opened; stage it again")
         self._request = ConversionOptions(
@@ -112,7 +113,7 @@ class _Making:
             codecs=tuple((name, copy.codec or "") for name in names),
             order="stored",  # a sample keeps its number
             part_bytes=max((part.bytes for part in found.parts), default=0),
-            extras_bytes=max(MOST_EXTRAS_BYTES, sum(self._source.extra_sizes().values())),
+            extras_bytes=max(MOST_EXTRAS_BYTES, extras_bytes),
             source=self._source.provenance().asked,
         )
         self._plan: Plan = make_plan(self._source, self._request)

@@ -133,10 +133,11 @@ class ChosenExtras:
 
     def contents(self, source: Source) -> Iterator[Buffer]:
         """Yield the bytes of the files, in order; raises BadInput for a file that changed or is unreadable."""
-        for (path, size_bytes), data in zip(self.sizes.items(), source.read_extras(list(self.sizes)), strict=True):
+        for path, size_bytes in self.sizes.items():
+            data = source.read_file(path, is_table=True)
             if len(data) != size_bytes:
                 raise BadInput(
-                    f"{source.root / path}: changed during the conversion: expected {size_bytes} bytes, "
+                    f"{source.folder.root / path}: changed during the conversion: expected {size_bytes} bytes, "
                     f"found {len(data)}; run again"
                 )
             yield data
@@ -152,11 +153,8 @@ def choose_extras(source: Source, *, most_bytes: int) -> ChosenExtras:
     """
     if not most_bytes:
         return _limited(ChosenExtras(), most_bytes)
-    known = source.extra_sizes()
-    if known is not None:
-        return _limited(ChosenExtras(known), most_bytes)
     sizes, odd, outside, times = {}, [], [], []
-    for path in source.extras():
+    for path in source.extras:
         try:
             found = _state(source, path)
         except LinkLeadsOut:
@@ -185,7 +183,7 @@ def _state(source: Source, path: str) -> FileState | None:
         return None
     if source.folder.contents is not None:
         return state
-    return state if state.is_regular and os.access(source.root / path, os.R_OK) else None
+    return state if state.is_regular and os.access(source.folder.root / path, os.R_OK) else None
 
 
 def _limited(found: ChosenExtras, most_bytes: int) -> ChosenExtras:

@@ -144,7 +144,7 @@ class FileSource(ListedSource):
         read = {path for sample in self._samples for path in sample.paths.values()}
         carried = groups if self.carries_skipped else groups.keys() - complete.keys()
         unused = (path for at in carried for role, paths in groups[at].items() if role in kinds for path in paths)
-        self._extras = sorted({*others, *unused} - read)
+        self.extras = sorted({*others, *unused} - read)
         present = {role for sample in self._samples for role in (*sample.paths, *sample.lists)}
         self.prepare(present)
         self._present = [role for role in self.roles if role.name in present]
@@ -192,7 +192,7 @@ class FileSource(ListedSource):
             many = {name: sorted(several[0][name]) for name in many_names if name in several[0]}
             samples.append(FileSample(key, self._one_path_each(several[0]), many or NO_LISTS))
         if reasons and policy == "error":
-            options = "use --duplicates first or --duplicates skip, or " if "duplicates" in self.options() else ""
+            options = "use --duplicates first or --duplicates skip, or " if "duplicates" in self.defaults() else ""
             raise BadInput(
                 f"{shown(str(self.root))}: {counted(len(reasons), self.noun)} {listed(reasons.values())}; "
                 f"{options}remove all files but one"
@@ -245,7 +245,7 @@ class FileSource(ListedSource):
         wrong = {**reasons, **(lost if missing == "error" else {})}
         if wrong and (missing != "skip" or len(wrong) == len(samples)):
             advice = {role.otherwise: None for roles in absent.values() for role in roles if role.otherwise}
-            skip = ["--missing skip leaves these out"] if "missing" in self.options() else []
+            skip = ["--missing skip leaves these out"] if "missing" in self.defaults() else []
             raise BadInput(
                 f"{shown(str(self.root))}: {counted(len(wrong), self.noun)} of {len(samples)} lack files: "
                 f"{listed(f'{key} ({reason})' for key, reason in wrong.items())}; "
@@ -289,7 +289,7 @@ class FileSource(ListedSource):
             pairs = zip(self._splits, counts, strict=True)
             notes.append("splits: " + ", ".join(f"{shown(name)} {count}" for name, count in pairs))
         notes += self.more_notes()
-        return [*notes, *([f"{described(self._extras, 'other file')} of no {self.noun}"] if self._extras else [])]
+        return [*notes, *([f"{described(self.extras, 'other file')} of no {self.noun}"] if self.extras else [])]
 
     # ---- the contract of sources
 

@@ -130,7 +130,6 @@ class ListedSource(base.Source):
         labels: The label files.
         _samples: The samples, in order; a sequence that builds them when they are read may replace a list.
         _splits: The names of the splits; empty if there are none.
-        _extras: The relative paths of the files of no sample that travel with the pack, sorted.
         _is_strict: Whether a label that is not valid is an error.
     """
 
@@ -138,7 +137,6 @@ class ListedSource(base.Source):
     labels: Sequence[LabelFile] = ()
     _samples: Sequence[FileSample]
     _splits: tuple[str, ...] = ()
-    _extras: Sequence[str] = ()
     _is_strict: bool = True
 
     def split_of(self, sample: FileSample) -> str:
@@ -156,48 +154,40 @@ class ListedSource(base.Source):
     def __len__(self) -> int:
         return len(self._samples)
 
-    def __getitem__(self, index: int) -> base.Sample:
-        sample = self._samples[self.checked(index)]
-        files = {name: self.read(path) for name, path in sample.paths.items()}
-        values: base.Sample = {"key": sample.key}
-        if "files" in self.schema:
-            values["files"] = {role: path for role, path in sample.paths.items() if role in self.schema}
-        for role in self.roles:
-            if role.name in self.schema:
-                values[role.name] = self._file_value(role, sample, files.get(role.name, b""))
-        for label in self.labels:
-            values |= self._parsed(sample, label, files.get(label.role, b"")).values
-        return values | self._listed_values(sample) | self.read_values(sample, files)
-
-    def value(self, index: int, name: str) -> Any:
-        sample = self._samples[self.checked(index)]
-        if name == "key":
-            return sample.key
-        if name in sample.paths:  # computed fields have other names than roles
-            role = next(role for role in self.roles if role.name == name)
-            return self._file_value(role, sample, self.read(sample.paths[name]))
-        for label in self.labels:
-            if any(field.name == name for field in label.fields):
-                data = self.read(sample.paths[label.role]) if label.role in sample.paths else b""
-                return self._parsed(sample, label, data).values[name]
-        listed_values = self._listed_values(sample)
-        return listed_values[name] if name in listed_values else self[index][name]
-
     def key(self, index: int) -> str:
         return self._samples[self.checked(index)].key
 
-    def files(self, index: int) -> tuple[Path, ...]:
-        return tuple(self.root / name for name in self.file_names(index))
-
-    def file_names(self, index: int) -> tuple[str, ...]:
+    def entry(self, index: int) -> base.SampleEntry:
         sample = self._samples[self.checked(index)]
-        return (*sample.paths.values(), *(path for paths in sample.lists.values() for path in paths))
+        files = (*sample.paths.values(), *(path for paths in sample.lists.values() for path in paths))
+        return base.SampleEntry(sample.key, files, self.stem_of(sample))
 
-    def stem(self, index: int) -> Path:
-        return (self.root / self._samples[self.checked(index)].paths[self.roles[0].name]).with_suffix("")
+    def stem_of(self, sample: FileSample) -> str:
+        """Return the path that names of sidecars begin with."""
+        return base.stem_of(sample.paths[self.roles[0].name])
 
-    def extras(self) -> Sequence[str]:
-        return self._extras
+    def read(self, index: int, names: Sequence[str]) -> base.Sample:
+        sample = self._samples[self.checked(index)]
+        is_complete = len(names) > 1 and len(names) >= len(self.schema.names)
+        found: base.Sample = {"key": sample.key}
+        if "files" in names:
+            found["files"] = {role: path for role, path in sample.paths.items() if role in self.schema}
+        labels = [label for label in self.labels if any(field.name in names for field in label.fields)]
+        direct = {*found, *sample.paths, *(field.name for label in labels for field in label.fields)}
+        others = [name for name in names if name not in direct]
+        listed = self._listed_values(sample) if others else {}
+        is_computed = is_complete or not listed.keys() >= {*others}
+        if self.decodes:
+            is_computed |= "image" in names or "files" in names
+        needed = sample.paths.keys() if is_computed else {*names, *(label.role for label in labels)}
+        files = {role: self.read_file(path) for role, path in sample.paths.items() if role in needed}
+        for role in self.roles:
+            if role.name in names:
+                found[role.name] = self._file_value(role, sample, files.get(role.name, b""))
+        for label in labels:
+            found |= self._parsed(sample, label, files.get(label.role, b"")).values
+        found |= listed
+        return found | self.read_values(sample, files) if is_computed else found
 
     def missing(self, index: int) -> str | None:
         """Return which labels are absent, empty or skipped; reads the label files."""
@@ -211,7 +201,7 @@ class ListedSource(base.Source):
             if label.may_be_empty and self._is_strict:
                 continue  # strict reading skips no label
             try:
-                parsed = self._parsed(sample, label, self.read(sample.paths[label.role]))
+                parsed = self._parsed(sample, label, self.read_file(sample.paths[label.role]))
             except BadInput:
                 return None  # reading the sample raises it
             if not (parsed.total or label.may_be_empty or role.need == "optional"):
@@ -222,10 +212,10 @@ class ListedSource(base.Source):
         return "; ".join(reasons) or None
 
     def _file_value(self, role: FileRole, sample: FileSample, data: bytes) -> Any:
-        return role.parse(data, str(self.root / sample.paths[role.name])) if role.parse else data
+        return role.parse(data, str(self.folder.root / sample.paths[role.name])) if role.parse else data
 
     def _parsed(self, sample: FileSample, label: LabelFile, data: bytes) -> Parsed:
-        path = self.root / sample.paths[label.role] if label.role in sample.paths else Path()
+        path = self.folder.root / sample.paths[label.role] if label.role in sample.paths else Path()
         return label.parse(data, path, self._is_strict)
 
     def _listed_values(self, sample: FileSample) -> base.Sample:

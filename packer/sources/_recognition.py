@@ -196,7 +196,7 @@ def _by_rank(
     for rank, modules in groupby(_modules(_that_may_recognize(files)), key=lambda pair: int(pair[0].SPECIFICITY)):
         tried = list(modules)
         if rank in _LAYOUTS:
-            tried = [(module, name) for module, name in tried if set(given) <= set(module.Source.options())]
+            tried = [(module, name) for module, name in tried if set(given) <= set(module.Source.defaults().keys())]
         found = list(_recognized(tree, files, tried)) if ranks is None or rank in ranks else []
         if len(found) > 1:
             raise InvalidRequest(_undecided(tree.root, found))

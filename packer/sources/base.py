@@ -1,39 +1,32 @@
-"""Source: an original data set on disk, as samples.
+"""Source: an original data set on disk, read as samples. This module is the contract of all sources.
 
-What a source may rely on and what others rely on:
+A source implements `__len__`, `entry` and `read`; its constructor sets the attributes of `Source`.
 
-* Making one lists the folder or the archive (packer.sources._trees) and settles the schema, the order and what is
-  missing. No file is opened but tables, the first bytes of files that may be images though their names do not say so,
-  a few images where names leave open whether they are masks, and annotation files where nothing else names the
-  classes. It raises BadInput, naming all culprits, where files contradict each other. Images that it cannot read are
-  in `unread`: whoever packs it refuses them, or lists them as skipped. It raises InvalidRequest for a folder that is
-  not there, as `_trees.listing.scan` does, and for one that holds no such data set, saying what it expects.
-* The order is stable: it depends on names alone, never on the order in which the folder is listed.
-* `source[i]` reads the files of one sample. A pixel field that is a file is given as the file's **bytes**; a pixel
-  field that was computed (depth from a point cloud) as an array; all other fields as their decoded value.
-  It raises BadInput with the path for a file that cannot be read or parsed. Files are read by `read`: a link out of the
-  folder is followed only where the option `follow_links` says so.
-* A sample of a record may also have UNTAKEN: the names of what its record holds and no field takes, since no record
-  that was looked at for the schema has it.
-* A source is picklable and may be read by several threads at once. It holds no open file. (Of Python objects,
-  packer.sources.objects, it is as picklable as they are.)
-* Its options are the keyword-only parameters of its constructor, each with a default: str, int, bool or a tuple of str,
-  since a manifest stores them. Each is declared in packer.sources._options, which the command line follows.
+* The constructor lists the folder or the archive and chooses the schema and the order. It opens tables and annotation
+  files, and the first bytes of some other files. It raises BadInput if files contradict each other; the message names
+  all of them. It raises InvalidRequest if the folder does not exist or is not a data set of this source.
+* The order depends on names alone, never on the order in which the folder is listed.
+* `source[i]` reads the files of one sample. The value of a pixel field is the **bytes** of its file, or an array if the
+  source computes it (depth from a point cloud). Other values are decoded.
+* Files are read by `read_file`, which follows a link out of the folder only with the option `follow_links`.
+* A source is picklable, several threads may read it, and it keeps no file open. Sources of Python objects are
+  picklable if the objects are.
+* The options are the keyword-only parameters of the constructor. Each has a default that a manifest can store: str,
+  int, bool or a tuple of str. packer.sources._options declares each option for the command line.
 """
 
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from packer.errors import BadIndex, BadInput, DamagedImage, InvalidRequest
-from packer.schema import MOST_PIXELS, Buffer, Schema
+from packer.schema import MOST_PIXELS, Schema
 from packer.sources._file_pattern import stored_path
+from packer.sources._message_texts import shown
 from packer.sources._trees.file_tree import FileTree
-from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.folder_tree import read_file as read_file
 from packer.sources._trees.listing import Listing, scan
 from packer.sources._trees.open_tree import open_tree
@@ -43,18 +36,22 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MOST_PROBES = 16
-UNTAKEN = "(untaken)"  # no field has such a name
+UNTAKEN = "(untaken)"  # in the sample of a record: the names of its entries that are not in the schema
 Sample = dict[str, Any]
 Frame = Literal["stored", "upright", "stated"]
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NOTHING: Mapping[str, Any] = {}
 
 
 class Provenance(NamedTuple):
-    """What a source that was packed once knows of its samples without reading them: a manifest says it.
+    """Facts about the samples of a pack or a Python object that a conversion uses instead of the files.
 
-    sizes: bytes of each sample. files: how many hold them. digest: of their content. identity: bytes that change with
-    anything that a conversion depends on. origin, asked: what the manifest of the next pack says of the source, and of
-    what was asked of it.
+    Attributes:
+        sizes: The bytes of each sample.
+        files: The number of files that contain the samples.
+        digest: A digest of their content.
+        identity: Bytes that change with anything that a conversion depends on.
+        origin: The description of the source in the manifest of the next pack.
+        asked: The options of the source in that manifest.
     """
 
     sizes: "npt.NDArray[np.int64]"
@@ -66,111 +63,121 @@ class Provenance(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """Where a record lies: the relative path of its file, the first of its bytes there, and how many they are."""
+    """The place of a record: the relative path of its file, its first byte there, and its size in bytes."""
 
     name: str
     offset: int
     size: int
 
 
+class SampleEntry(NamedTuple):
+    """The facts about a sample that its source has listed.
+
+    Attributes:
+        key: The unique text id.
+        files: The relative paths of all files that the sample is read from, the main file first; empty for Python
+            objects.
+        stem: The relative path of the main file without its suffix; a sidecar is the stem and a suffix.
+        extent: The place of the record in a large file; None for samples that are files.
+        place: The place of the record for messages, such as `record at byte 12`.
+    """
+
+    key: str
+    files: tuple[str, ...]
+    stem: str
+    extent: Extent | None = None
+    place: str = ""
+
+
 class Source(ABC):
-    """Base of all sources; see the module's contract."""
+    """Base class of all sources. The constructor of a subclass sets these attributes.
 
-    kind: str  # the name that the user types: the module's name
+    Attributes:
+        kind: The name that users type: the name of the module.
+        root: The folder, archive or file that the user names.
+        folder: The tree of files that is read; of a lone file, its folder.
+        schema: The fields, each with a codec without loss.
+        notes: Lines for the user on what was found.
+        left_out: (key, reason) of each sample that the options skip.
+        unread: (key, reason) of each image in a format that packer does not read.
+        unread_message: A summary of these images and advice for the user.
+        decodes: Whether the source decodes images that are files in other sources.
+        companions: The fields that follow the EXIF orientation of the first image, such as sidecars.
+        frame: The pixels that labels refer to if EXIF rotates an image: `stored`, `upright` (as viewers show them), or
+            `stated`: those with the size that `stated_size` returns.
+        tables: The relative paths of the files of many samples that the constructor has read.
+        more_files: The relative paths of large files that no extent names.
+        extras: The relative paths of files of the data set that belong to no sample.
+        places: For each option that names an external folder: a digest of the files there, for the manifest.
+        assumed: The options that a manifest always stores, with their values.
+        outside: The folders above the root that options name, such as `../masks`.
+        holds_records: Whether the samples are records in large files.
+        is_encoded: Whether the values are already encoded, as in a pack.
+        is_sequential: Whether the samples can only be read in their order.
+        resume_reason: Why an interrupted conversion cannot resume; None if it can.
+    """
 
+    kind: str
     root: Path
-    schema: Schema  # every field that this set has, with the codec that loses nothing
-    notes: Sequence[str]  # what was found and what is missing, one line each, for the user
-    left_out: Sequence[tuple[str, str]]  # (key, reason) of every sample that the user's choice leaves out
-    unread: Sequence[tuple[str, str]] = ()  # (key, reason) of images in formats that nobody reads
-    unread_message: str = ""  # how many of these there are of which format, and what to do
-    decodes: bool = False  # whether images are decoded here that are files for any other source
-    sidecars: Sequence[str] = ()  # names of the fields that files beside the samples' own gave
-    # names of the images and boxes that belong to a sample's first image: sidecars, and those of the same record
+    folder: FileTree
+    schema: Schema
+    notes: Sequence[str]
+    left_out: Sequence[tuple[str, str]]
+    unread: Sequence[tuple[str, str]] = ()
+    unread_message: str = ""
+    decodes: bool = False
     companions: Sequence[str] = ()
-    # of an image that is not upright by its EXIF orientation: which of its pixels the labels count, those of the file
-    # as stored, or as viewers show them; "stated": a label file says the size of the image, see `stated_size`
     frame: Frame = "stored"
-    outside: Sequence[str] = ()  # folders above the root that an option names, such as ../masks
-    holds_records: bool = False  # whether samples are records in large files, see packer.sources.records._record_source
-    is_encoded: bool = False  # whether samples are there as `schema` stores them, checked when they were packed
-    # whether links out of the folder are followed, see packer.sources._trees.folder_tree
-    follow_links: bool = False
-    is_on_disk: ClassVar[bool] = True  # False for samples of Python objects, whose `root` is a name for messages
-    # why an interrupted conversion cannot go on; None where the source tells whether its samples are the same
+    tables: Sequence[str] = ()
+    more_files: Sequence[str] = ()
+    extras: Sequence[str] = ()
+    places: Mapping[str, str] = _NOTHING
+    assumed: Mapping[str, str] = _NOTHING
+    outside: Sequence[str] = ()
+    holds_records: bool = False
+    is_encoded: bool = False
+    is_sequential: bool = False
     resume_reason: str | None = None
-    _tree: FileTree | None = None
-    _given: Mapping[str, Any] = _NOTHING  # what the constructor was given by name, as far as a manifest can store it
+    _given: Mapping[str, Any] = _NOTHING  # the options of the constructor that a manifest can store
 
     def __new__(cls, *args: object, **options: Any) -> Self:
-        """Note the options, for `asked`: the constructor is each subclass's own."""
+        """Keep the options for `asked`."""
         made = super().__new__(cls)
         plain = {name: _plain(value) for name, value in options.items()}
         made._given = {name: value for name, value in plain.items() if value is not None}
         return made
 
     def _open_root(self, root: "Path | FileTree", *, follow_links: bool) -> Listing:
-        """Take a folder or an archive for the root, and list it; raises as `open_tree` and `scan` do."""
-        self._tree = open_tree(root, follow_links=follow_links)
-        self.root = self._tree.root
-        self.follow_links = follow_links
-        return scan(self._tree)
-
-    @property
-    def folder(self) -> FileTree:
-        """The folder, whose files are read by one rule about links, or the archive."""
-        if self._tree is None:
-            self._tree = SourceRoot(self.root, self.follow_links)
-        return self._tree
-
-    @property
-    def named(self) -> Path:
-        """What the user names it by: the root, or the one file that was given."""
-        return self.root
+        """Open a folder or an archive as the root, and list it; raises InvalidRequest, BadInput."""
+        self.folder = open_tree(root, follow_links=follow_links)
+        self.root = self.folder.root
+        return scan(self.folder)
 
     def place(self, name: str) -> tuple[FileTree, str]:
-        """The folder that the file at this relative path is read beneath, and its path in there."""
+        """Return the folder that contains a file, in the root or above it, and the path of the file there."""
         return place(self.folder, self.outside, name)
 
-    def original(self, stored: str) -> Path:
-        """Where the file lies that a pack names so: packs leave out what leads above the folder."""
-        for folder in self.outside:
-            name = stored_path(folder)
-            if stored.startswith(f"{name}/"):
-                return self.root / (folder + stored[len(name) :])
-        return self.root / stored
+    def read_file(self, name: str, *, is_table: bool = False) -> bytes:
+        """Return the bytes of a file by its relative path; raises BadInput.
 
-    def read(self, name: str, *, is_table: bool = False) -> bytes:
-        """The bytes of the file at this relative path, as of a tree; raises BadInput."""
+        is_table: Whether the file belongs to many samples, and may be larger than a file of one sample.
+        """
         folder, path = self.place(name)
         return folder.read(path, is_table=is_table)
 
-    def places(self) -> Mapping[str, str]:
-        """Options that name folders elsewhere -> digest of what was found there, which manifests state instead."""
-        return {}
-
-    def assumed(self) -> Mapping[str, str]:
-        """Options that say what no file says, with the value that holds: manifests state them, typed or not."""
-        return {}
-
-    @classmethod
-    def options(cls) -> tuple[str, ...]:
-        """Names of the options that the constructor takes, in order."""
-        return tuple(cls.defaults())
-
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """The options that the constructor takes, in order, each with its default."""
+        """Return the options of the constructor in order, each with its default."""
         parameters = inspect.signature(cls.__init__).parameters.values()
         return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
 
     def asked(self) -> dict[str, Any]:
-        """What it was made with, as the manifest of a pack states it: options, sidecars, splits, see `places`."""
-        places, defaults = dict(self.places()), self.defaults()
+        """Return the options, sidecars and splits of this source, as the manifest of a pack stores them."""
+        places, defaults = dict(self.places), self.defaults()
         given = {name: value for name, value in self._given.items() if defaults.get(name, value) != value}
         return {
             "kind": self.kind,
-            "options": {**self.assumed(), **{name: value for name, value in given.items() if name not in places}},
+            "options": {**self.assumed, **{name: value for name, value in given.items() if name not in places}},
             "sidecars": [],
             **({"places": places} if places else {}),
             "splits": {},
@@ -178,40 +185,31 @@ class Source(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
 
     @abstractmethod
+    def entry(self, index: int) -> SampleEntry:
+        """Return the facts about a sample without reading a file; raises BadIndex."""
+
+    @abstractmethod
+    def read(self, index: int, names: Sequence[str]) -> Sample:
+        """Return the named fields of a sample, and maybe more; reads no more files than needed.
+
+        Raises:
+            BadInput: A file cannot be read or parsed; the message names it.
+            BadIndex: The index is not that of a sample.
+        """
+
     def __getitem__(self, index: int) -> Sample:
-        """The sample, every field of `schema` in it; raises BadInput, IndexError."""
+        return self.read(index, self.schema.names)
 
-    @abstractmethod
+    def value(self, index: int, name: str) -> Any:
+        """Return one field of a sample; raises as `read` does."""
+        return self.read(index, (name,))[name]
+
     def key(self, index: int) -> str:
-        """The sample's unique text id."""
-
-    @abstractmethod
-    def files(self, index: int) -> tuple[Path, ...]:
-        """Every file that `source[index]` reads, the main one first; none of a Python object."""
-
-    def file_names(self, index: int) -> tuple[str, ...]:
-        """The relative POSIX paths of these files, as `read` takes them."""
-        root = str(self.folder.root)
-        return tuple(relative_name(path, root) for path in self.files(index))
-
-    def extent(self, index: int) -> Extent | None:
-        """Where the sample's record lies in its file; None where its files hold nothing else."""
-        return None
-
-    def more_files(self) -> Sequence[str]:
-        """Relative paths of large files that hold values of many samples, besides those that `extent` names."""
-        return ()
-
-    def where(self, index: int, path: str | None = None) -> str:
-        """What a message names a sample by: the file, of one of its fields if given as the field `files` has it."""
-        return str(self.files(index)[0] if path is None else self.original(path))
-
-    def content(self, index: int, name: str, path: str) -> Any:
-        """What lies in the source where a pack's field `files` names `path` for a field, to compare with; BadInput."""
-        return self.read(path)
+        """Return the unique text id of a sample; raises BadIndex."""
+        return self.entry(index).key
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
@@ -223,72 +221,34 @@ class Source(ABC):
         """
         return None
 
-    @abstractmethod
-    def stem(self, index: int) -> Path:
-        """The path that the sample's files begin with; a sidecar is `stem + suffix`."""
-
-    def value(self, index: int, name: str) -> Any:
-        """One field of a sample; reads no more of its files than needed. Raises as `source[index]` does."""
-        return self[index][name]
-
-    def image_size(self, index: int, name: str) -> tuple[int, int]:
-        """Height and width in px of an image as it is in the source; raises as `source[index]` does."""
-        from packer.images import sniff  # NumPy, which listing a folder does without
-
-        value = self.value(index, name)
-        if isinstance(value, bytes):
-            header = sniff(value, MOST_PIXELS)
-            return header.height, header.width
-        return value.shape[0], value.shape[1]
-
     def stated_size(self, index: int) -> tuple[int, int] | None:
-        """Height and width in px that the sample's labels say of its image; None where they say none."""
+        """Return the height and width in px of the image that the labels of a sample state; None for none."""
         return None
 
     def provenance(self) -> Provenance | None:
-        """What is known of the samples without reading them; None where files must be asked."""
+        """Return the facts that replace the files of the source; None if the files are listed."""
         return None
-
-    def probes(self) -> Sequence[int]:
-        """The samples that are looked at before any is packed, at most 16."""
-        return probe_indices(len(self))
 
     def subset(self, rows: Sequence[int]) -> "Source | None":
-        """The samples of these rows, where the source makes such a one itself; None where it is to be wrapped."""
+        """Return a source of these rows; None if `source_wrapper.subset` makes it."""
         return None
-
-    def tables(self) -> tuple[Path, ...]:
-        """Every file that was read when the source was made: lists that say something of many samples."""
-        return ()
-
-    def extras(self) -> Sequence[str]:
-        """Relative POSIX paths of what else lies in the folder and belongs to the set, though to no sample of it."""
-        return ()
-
-    def extra_sizes(self) -> Mapping[str, int] | None:
-        """Bytes of each of the extras where the source knows them; None where the file system must be asked."""
-        return None
-
-    def read_extras(self, names: Sequence[str]) -> Iterator[Buffer]:
-        """The bytes of some of the extras, in the order of `names`; raises BadInput."""
-        return (self.read(name, is_table=True) for name in names)
 
     def missing(self, index: int) -> str | None:
-        """Why the sample is incomplete (an annotation that is not there), None where it is whole."""
+        """Return why a sample is incomplete, such as an absent annotation; None if it is complete."""
         self.checked(index)
         return None
 
     def checked(self, index: int) -> int:
-        """The index itself; raises BadIndex outside 0 ... len - 1."""
+        """Return the index; raises BadIndex outside of 0 ... len - 1."""
         if not 0 <= index < len(self):
             raise BadIndex(f"{self.root}: no sample {index}; there are {len(self)}, counted from 0")
         return index
 
 
 def place(folder: FileTree, outside: Sequence[str], name: str) -> tuple[FileTree, str]:
-    """The folder that a file is read beneath, and its path in there.
+    """Return the folder that contains a file, and the path of the file there.
 
-    outside: folders above, such as `../masks`, whose files have such names.
+    outside: The folders above the root that files may be in, such as `../masks`.
     """
     for above in outside:
         if name.startswith(f"{above}/"):
@@ -296,13 +256,49 @@ def place(folder: FileTree, outside: Sequence[str], name: str) -> tuple[FileTree
     return folder, name
 
 
-def probe_indices(count: int) -> list[int]:
-    """At most 16 numbers spread evenly over so many."""
+def sample_name(source: Source, index: int, path: str | None = None) -> str:
+    """Return the name of a sample for messages.
+
+    Args:
+        source: The source.
+        index: The row of the sample.
+        path: The path of one of its files, as the field `files` has it.
+    """
+    entry = source.entry(index)
+    if not entry.files:
+        return f"{source.root}{entry.place}"
+    root = source.folder.root
+    if entry.place:
+        return f"{root / entry.files[0]}: {entry.place} ({shown(entry.key)})"
+    path = entry.files[0] if path is None else path
+    for folder in source.outside:
+        name = stored_path(folder)
+        if path.startswith(f"{name}/"):
+            return str(root / (folder + path[len(name) :]))
+    return str(root / path)
+
+
+def file_paths(source: Source, index: int) -> list[Path]:
+    """Return the paths of all files that a sample is read from, the main file first."""
+    return [source.folder.root / name for name in source.entry(index).files]
+
+
+def stem_of(name: str) -> str:
+    """Return a path without the suffix of its file name."""
+    start = name.rfind("/") + 1
+    dot = name.rfind(".")
+    return name[:dot] if start < dot < len(name) - 1 else name
+
+
+def probe_indices(count: int, *, is_sequential: bool = False) -> Sequence[int]:
+    """Return at most 16 rows to inspect, spread evenly over `count` rows, or the first ones if they are sequential."""
+    if is_sequential:
+        return range(min(MOST_PROBES, count))
     return sorted({number * count // MOST_PROBES for number in range(MOST_PROBES)})
 
 
 def probed_mask_dtype(source: Source, name: str) -> str:
-    """What the files of a mask tell: uint16 where one of a few samples has 16 bit."""
+    """Return the dtype of a mask: uint16 if the file of one of a few samples has 16 bits, else uint8."""
     from packer.images import sniff  # NumPy and decoders, which listing a folder does without
 
     for index in probe_indices(len(source)):
@@ -310,24 +306,24 @@ def probed_mask_dtype(source: Source, name: str) -> str:
             if sniff(source.value(index, name), MOST_PIXELS).bits > 8:
                 return "uint16"
         except (BadInput, DamagedImage):
-            continue  # reading the sample says more
+            continue  # reading the sample raises it
     return "uint8"
 
 
 def relative_name(path: Path, root: str) -> str:
-    """The path of a file from the folder of a data set; it leads above that for one beside it."""
+    """Return the path of a file relative to a folder; it begins with `../` for a file outside of the folder."""
     text = str(path)
     return text[len(root) + 1 :] if text.startswith(f"{root}/") else os.path.relpath(text, root)
 
 
 def _plain(value: object) -> str | int | tuple[str, ...] | None:
-    """The value of an option as a manifest stores it; None for what is none."""
+    """Return the value of an option as a manifest stores it; None if a manifest cannot store it."""
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return tuple(value)
     return value if isinstance(value, str | int) else None
 
 
 def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
-    """Raises InvalidRequest for a value that the option does not have."""
+    """Raise InvalidRequest for a value that the option does not have."""
     if value not in choices:
         raise InvalidRequest(f"option {option}: unknown value {value!r}; expected one of {', '.join(choices)}")

@@ -35,7 +35,7 @@ from packer.images import sniff
 from packer.pack.extra_files import choose_extras
 from packer.schema import PIXEL_KINDS, USUAL_PIXELS
 from packer.sources._extend.source_wrapper import subset
-from packer.sources.base import Source, read_file
+from packer.sources.base import Source, file_paths, read_file
 from packer.system.parallel import ordered_map
 from packer.tools import bench
 from packer.tools.packing_candidates import Candidate, Speeds, Trial, WholeSet
@@ -225,7 +225,7 @@ class SourceSample:
         return [None, str(wanted)] if wanted < statistics.median(map(min, main)) else [None]
 
     def _files(self, rows: Sequence[int]) -> list[Path]:
-        return sorted({path for row in rows for path in self.source.files(row) if path.is_file()})
+        return sorted({path for row in rows for path in file_paths(self.source, row) if path.is_file()})
 
 
 def _size(path: Path) -> int:

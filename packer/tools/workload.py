@@ -24,7 +24,7 @@ from packer.loading.loader import Loader
 from packer.pack import manifest as manifests
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, USUAL_PIXELS, Field, Schema
-from packer.sources.base import Source
+from packer.sources.base import Source, file_paths
 from packer.system.parallel import usable_cores
 
 
@@ -126,7 +126,7 @@ class Subject:
         if self.is_pack:
             return sorted(path for path in self.path.rglob("*") if path.is_file())
         source = self._source()
-        return sorted({file for index in range(len(source)) for file in source.files(index)})
+        return sorted({file for index in range(len(source)) for file in file_paths(source, index)})
 
 
 def subjects(paths: Sequence[Path], geometry: str | None, like: Subject) -> list[Subject]:

@@ -69,14 +69,14 @@ def test_a_remedy_of_many_is_said_once(tmp_path: Path) -> None:
 def test_a_memory_error_names_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, detail: str) -> None:
     """And it is not a bad sample, which --on-error would skip."""
     write(tmp_path / "in", {f"{name}.png": image(0) for name in "abc"})
-    read = Source.read
+    read = Source.read_file
 
-    def reading(source: Source, path: str) -> bytes:
+    def reading(source: Source, path: str, *, is_table: bool = False) -> bytes:
         if path == "b.png":
             raise MemoryError(detail)
-        return read(source, path)
+        return read(source, path, is_table=is_table)
 
-    monkeypatch.setattr(Source, "read", reading)
+    monkeypatch.setattr(Source, "read_file", reading)
     with pytest.raises(OutOfMemory, match=rf"in/b\.png: .*{detail}"):
         packer.convert(tmp_path / "in", tmp_path / "a.pack", on_error="skip")
     monkeypatch.setattr(Source, "__init__", lambda *_, **__: bytearray(1 << 60))

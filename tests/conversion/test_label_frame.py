@@ -5,6 +5,7 @@ keypoints must be.
 """
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +135,10 @@ class WithMask(AnnotatedSource):
         super().__init__(root, frame=frame)
         self.schema = Schema((*self.schema, Field("mask", "mask", "encoded")))
 
-    def __getitem__(self, index: int) -> Sample:
+    def read(self, index: int, names: Sequence[str]) -> Sample:
         file = io.BytesIO()
         Image.fromarray(annotated_source.drawn(SIZE, OBJECTS)[..., 0]).save(file, "png")
-        return {**super().__getitem__(index), "mask": file.getvalue()}
+        return {**super().read(index, names), "mask": file.getvalue()}
 
 
 @pytest.mark.one_in(6)

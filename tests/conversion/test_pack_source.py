@@ -273,7 +273,7 @@ def test_it_gives_the_samples_of_the_folder(tmp_path: Path) -> None:
             assert np.array_equal(found["grasps"], expected["grasps"])
             assert found["files"] == expected["files"]
         assert source.key(index) == folder.key(index)
-        assert source.files(index) == (tmp_path / "a.pack/part-00000.lmdb",)
+        assert source.entry(index).files == ("part-00000.lmdb",)
         assert source.missing(index) == folder.missing(index)
     assert int(source.provenance().sizes.sum()) <= (tmp_path / "a.pack/part-00000.lmdb").stat().st_size
 
@@ -316,7 +316,7 @@ def test_a_subset_is_the_samples_of_its_rows_in_their_order(tmp_path: Path, kind
     few = subset(whole, [3, 0])
     assert [few.key(index) for index in range(len(few))] == [whole.key(3), whole.key(0)]
     assert [few[0]["image"], few[1]["image"]] == [whole[3]["image"], whole[0]["image"]]
-    assert [few.files(index) for index in (0, 1)] == [whole.files(3), whole.files(0)]
+    assert [few.entry(index) for index in (0, 1)] == [whole.entry(3), whole.entry(0)]
     with pytest.raises(BadIndex):
         few.key(2)
     convert_source(few, tmp_path / "few.pack", ConversionOptions())

@@ -114,9 +114,7 @@ def test_what_is_no_file_is_left_behind_and_named(tmp_path: Path) -> None:
 def test_the_estimate_counts_them(tmp_path: Path) -> None:
     source = Source(photos(tmp_path / "in"))
     whole, none = (estimate(make_plan(source, ConversionOptions(extras_bytes=most))) for most in (1 << 20, 0))
-    assert whole.pack_bytes - none.pack_bytes == sum(
-        (tmp_path / "in" / path).stat().st_size for path in source.extras()
-    )
+    assert whole.pack_bytes - none.pack_bytes == sum((tmp_path / "in" / path).stat().st_size for path in source.extras)
 
 
 def test_files_of_sidecars_are_no_extras(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_encoded_images_keep_their_bytes_and_labels(tmp_path: Path) -> None:
     ]
     assert [int(source[row]["label"]) for row in range(3)] == [-1, 0, 1]
     assert [source[row]["files"]["image"] for row in range(3)] == ["cat/a b.jpg", "cat/ünï.png", "dog/a b.jpg"]
-    assert source.extras() == ["mean.txt"]
+    assert source.extras == ["mean.txt"]
     assert not source.decodes
 
 
@@ -161,7 +161,7 @@ def test_a_folder_and_a_single_file_are_read_and_named_as_typed(tmp_path: Path) 
         assert len(Source(place)) == 3
     single = opened(tmp_path / "train.lmdb", [datum(image(1), 1)], is_folder=False)
     assert single[0]["label"] == 1
-    assert not [name for name in Source(tmp_path / "in").extras() if "lock" in name]
+    assert not [name for name in Source(tmp_path / "in").extras if "lock" in name]
     with pytest.raises(InvalidRequest, match="not a pack.*--from caffe-lmdb"):
         packer.open(folder)
     with pytest.raises(InvalidRequest, match="did you mean 'caffe-lmdb'"):

@@ -46,7 +46,7 @@ READ_BY_OFFSET = [name for name in MAKERS if name != "packed"]  # a small tar.gz
 def test_a_file_that_changed_after_it_was_read_once(tmp_path: Path, kind: str, change: str) -> None:
     source = sources.load(kind).Source(BUILDERS[kind](tmp_path / "in"))
     source[0]
-    CHANGES[change](source.files(0)[0])
+    CHANGES[change](base.file_paths(source, 0)[0])
     copy = pickle.loads(pickle.dumps(source))  # as on another machine of a cluster
     for each in (copy, source) if kind not in KEEP_ROWS else (copy,):
         assert isinstance(each, base.Source)
@@ -88,7 +88,7 @@ def test_a_image_that_changes_during_a_conversion(tmp_path: Path, change: str) -
 @pytest.mark.parametrize("kind", ["coco", "table", "regrad"])
 def test_a_table_that_changed_after_it_was_parsed(tmp_path: Path, kind: str) -> None:
     source = sources.load(kind).Source(BUILDERS[kind](tmp_path / "in"))
-    rewritten(source.tables()[0])
+    rewritten(source.root / source.tables[0])
     with pytest.raises(BadInput, match="changed"):
         make_plan(source, ConversionOptions())
 
@@ -100,7 +100,7 @@ def test_a_file_outside_of_the_folder_that_changed(tmp_path: Path) -> None:
     source = sources.load("folder").Source(folder)
     source.outside = ("..",)
     name = f"../{sorted(folder.rglob('*.jpg'))[0].stem}.txt"
-    source.read(name)
+    source.read_file(name)
     rewritten(folder / name)
     with pytest.raises(BadInput, match="changed"):
-        source.read(name)
+        source.read_file(name)

@@ -505,7 +505,7 @@ def test_what_is_of_no_sample_is_carried_along(tmp_path: Path) -> None:
     root = build(tmp_path / "in")
     write(root, {"unlabeled/x.jpg": IMAGE})
     source = Source(root)
-    assert source.extras() == [
+    assert source.extras == [
         "README.txt",
         "annotations/instances_train2017.json",
         "annotations/instances_val2017.json",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from packer.errors import BadInput, InvalidRequest
+from packer.sources import base
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.listing import scan
 from packer.sources.grasp.cornell import Source
@@ -81,7 +82,9 @@ def test_every_layout_gives_the_same_samples(root: Path, tmp_path: Path) -> None
             for name in source.schema.names:
                 if name != "files":
                     assert np.array_equal(sample[name], wanted[name])
-            assert {Path(path).name for path in sample["files"].values()} == {path.name for path in source.files(index)}
+            assert {Path(path).name for path in sample["files"].values()} == {
+                path.name for path in base.file_paths(source, index)
+            }
         assert Source.recognize(TREE, scan(folder).names) is not None
 
 
@@ -185,7 +188,7 @@ def test_depth_from_clouds_is_an_array_of_the_images_size(root: Path) -> None:
     assert values.dtype == np.float32
     assert 0 < values.min() < values.max() < 4
     assert "depth" not in source[0]["files"]
-    assert source.files(0)[1].name == "pcd0100.txt"
+    assert base.file_paths(source, 0)[1].name == "pcd0100.txt"
 
 
 def test_depth_from_clouds_names_all_scenes_without_one(root: Path) -> None:

@@ -83,6 +83,6 @@ def test_tables_and_extras_may_be_larger_than_a_sample(tmp_path: Path, kind: str
     source = sources.load(kind).Source(tree)
     make_plan(source, ConversionOptions())
     tree.most_bytes = 10
-    assert list(source.read_extras(["notes.txt"])) == [bytes(5000)]
+    assert source.read_file("notes.txt", is_table=True) == bytes(5000)
     with pytest.raises(BadInput, match="--max-pixels"):
         source[0]

@@ -8,6 +8,7 @@ import pytest
 
 from packer.errors import BadInput, InvalidRequest, PackerError
 from packer.schema import Field
+from packer.sources import base
 from packer.sources._file_source import FileSource, Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample, LabelFile, Parsed
 from packer.sources._trees.file_tree import FileTree
@@ -125,9 +126,9 @@ def test_files_with_one_key_are_one_sample(root: Path) -> None:
     assert sample["files"] == {"image": "val/2.png", "mask": "val/2_mask.png", "counts": "val/2.txt"}
     assert (sample["image"], sample["counts"]) == ((root / "val/2.png").read_bytes(), b"2 1")
     assert (sample["count"].tolist(), int(sample["split"])) == ([2, 1], 1)
-    assert source.extras() == ["train/readme.md"]
+    assert source.extras == ["train/readme.md"]
     assert source.companions == ["mask"]
-    assert source.stem(0) == root / "val/2"
+    assert source.entry(0).stem == "val/2"
     assert all(source.value(0, name) is not None for name in source.schema.names)
     assert [source.missing(index) for index in range(3)] == [None] * 3
 
@@ -148,7 +149,7 @@ def test_a_sample_without_labels_is_kept_skipped_or_an_error(root: Path) -> None
     assert any("N.txt" in note for note in kept.notes)
     skipped = Source(root, missing="skip")
     assert (keys(skipped), skipped.left_out) == (["2", "10"], [("9", "no N.txt")])
-    assert "train/9.png" in skipped.extras()
+    assert "train/9.png" in skipped.extras
     with pytest.raises(BadInput, match=r"9 \(no N\.txt\).*--missing skip"):
         Source(root, missing="error")
 
@@ -203,14 +204,14 @@ def test_another_role_stands_in(root: Path) -> None:
     (root / "train/9.txt").write_text("4")
     source = Source(root)
     assert source[1]["count"].tolist() == [4]
-    assert "train/9.old" in source.extras()
+    assert "train/9.old" in source.extras
 
 
 def test_files_without_the_anchor_are_no_samples(root: Path) -> None:
     (root / "train/9.txt").unlink()
     source = Anchored(root)
     assert keys(source) == ["2", "10"]
-    assert {"train/9.png", "train/9_mask.png"} <= set(source.extras())
+    assert {"train/9.png", "train/9_mask.png"} <= set(source.extras)
     assert any("1 view without N.txt" in note for note in source.notes)
 
 
@@ -218,7 +219,7 @@ def test_labels_without_the_anchor_are_skipped_or_an_error(root: Path) -> None:
     write(root, {"images/5.png": image(5), "images/5.txt": "5", "images/6.txt": "6", "images/7_mask.png": mask(7)})
     source = InFolders(root, missing="keep")
     assert source.left_out == [(key, "no N.png") for key in ("10", "2", "6", "9")]
-    assert "images/6.txt" in source.extras()
+    assert "images/6.txt" in source.extras
     with pytest.raises(BadInput, match=r"6 \(no N\.png\)"):
         InFolders(root, missing="error")
 
@@ -229,7 +230,7 @@ def test_the_fallback_is_for_sets_without_files_of_the_pattern(root: Path) -> No
     write(root, {"train/images/9.png": image(1)})
     source = InFolders(root)
     assert keys(source) == ["9"]
-    assert {"train/9.png", "train/10.png", "val/2.png"} <= set(source.extras())
+    assert {"train/9.png", "train/10.png", "val/2.png"} <= set(source.extras)
 
 
 def test_samples_without_a_file_that_selects_are_skipped(root: Path) -> None:
@@ -255,7 +256,7 @@ def test_a_sample_may_have_several_files_of_a_role(root: Path) -> None:
     (root / "val/2.txt").unlink()
     source = Many(root)
     assert [source.key(index) for index in range(3)] == ["2", "9", "10"]
-    assert [len(source.files(index)) for index in range(3)] == [2, 4, 3]
+    assert [len(base.file_paths(source, index)) for index in range(3)] == [2, 4, 3]
     assert Many(root, missing="skip").left_out == [("2", "no N.txt")]
 
 

@@ -141,7 +141,7 @@ def test_ignored_suffixes_are_no_samples(tmp_path: Path) -> None:
 
 def test_the_stem_is_the_path_without_its_last_suffix(tmp_path: Path) -> None:
     source = Source(write(tmp_path, {"c/a.b.png": b"", "c/.png": b""}))
-    assert [source.stem(index).name for index in range(2)] == [".png", "a.b"]
+    assert [source.entry(index).stem for index in range(2)] == ["c/.png", "c/a.b"]
 
 
 def test_names_that_are_not_utf_8_are_read(tmp_path: Path) -> None:

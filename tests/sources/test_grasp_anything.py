@@ -14,6 +14,7 @@ from PIL import Image
 import packer
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
+from packer.sources import base
 from packer.sources._recognition import detect
 from packer.sources.grasp.grasp_anything import Source
 from tests.support.layout_trees import grasp_anything
@@ -63,7 +64,7 @@ def test_values_are_those_of_the_files(root: Path, tmp_path: Path) -> None:
 def test_one_image_with_several_label_files_is_one_sample(root: Path) -> None:
     source = Source(root)
     assert len(source) == 3
-    assert len(source.files(0)) == 1 + 3 + 1 + 3 + 1  # each of its files is read
+    assert len(base.file_paths(source, 0)) == 1 + 3 + 1 + 3 + 1  # each of its files is read
     assert len(source[0]["grasps"]) == 8
 
 
@@ -178,7 +179,7 @@ def test_images_without_labels(root: Path) -> None:
     source = Source(root, missing="skip")
     assert [source.key(index) for index in range(len(source))] == [A, B]
     assert [key for key, _ in source.left_out] == [C]
-    assert {f"image/{C}.jpg", f"scene_description/{C}.pkl"} <= set(source.extras())
+    assert {f"image/{C}.jpg", f"scene_description/{C}.pkl"} <= set(source.extras)
 
 
 def test_labels_of_no_image_are_an_error_or_skipped(root: Path) -> None:
@@ -187,7 +188,7 @@ def test_labels_of_no_image_are_an_error_or_skipped(root: Path) -> None:
         Source(root)
     source = Source(root, missing="skip")
     assert [key for key, _ in source.left_out] == [B, C] and len(source) == 1
-    assert f"grasp_label_positive/{B}_3.pt" in source.extras()
+    assert f"grasp_label_positive/{B}_3.pt" in source.extras
 
 
 @pytest.mark.parametrize("copy", [f"more/image/{A}.jpg", f"image/{A}.png", f"seen/positive_grasp/{A}_0.pt"])

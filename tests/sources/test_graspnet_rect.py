@@ -11,6 +11,7 @@ from PIL import Image
 import packer
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
+from packer.sources import base
 from packer.sources._recognition import detect
 from packer.sources.grasp.graspnet_rect import Source
 from tests.support.layout_trees import graspnet_rect
@@ -86,7 +87,7 @@ def test_labels_that_were_copied_are_read_once(root: Path) -> None:
     source = Source(root)
     assert len(source) == 5
     assert source[3]["files"]["grasps_file"] == "scenes/scene_0100/realsense/rect/0001.npy"
-    assert "rect_labels/scene_0100/realsense/0001.npy" in source.extras()
+    assert "rect_labels/scene_0100/realsense/0001.npy" in source.extras
 
 
 def test_a_camera_alone_may_be_given(root: Path) -> None:
@@ -138,7 +139,7 @@ def test_rows_without_an_opening_or_a_height_are_kept_and_told(root: Path) -> No
     made = rows(1, 4)
     made[0, 2:4] = made[0, :2]
     made[1, 4] = -3
-    name = Source(root).files(0)[-1]
+    name = base.file_paths(Source(root), 0)[-1]
     name.write_bytes(npy(made))
     source = Source(root)
     assert len(source[0]["grasps"]) == 4

@@ -54,8 +54,8 @@ def test_payloads_of_the_real_pyarrow_are_read(tmp_path: Path, version: str) -> 
 def test_names_come_from_the_list_where_each_is_there_once(tmp_path: Path) -> None:
     source = Source(image2lmdb(tmp_path))
     assert [source.key(row) for row in (0, 3, 11)] == ["000.png", "003 a.png", "011.png"]
-    assert source.extras() == ["README.md"]
-    assert source.tables() == (tmp_path / "train_images_idx.txt",)
+    assert source.extras == ["README.md"]
+    assert source.tables == ["train_images_idx.txt"]
 
 
 def test_names_that_several_files_had_are_reported(tmp_path: Path) -> None:

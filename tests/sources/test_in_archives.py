@@ -68,9 +68,7 @@ def test_samples_are_those_of_the_folder(tmp_path: Path, kind: str, maker: str) 
     assert [found.key(row) for row in range(len(found))] == [expected.key(row) for row in range(len(expected))]
     samples = ordered_map(found.__getitem__, list(range(len(found))), threads=4)
     assert list(map(repr, samples)) == [repr(expected[row]) for row in range(len(expected))]
-    assert [found.file_names(row) for row in range(len(found))] == [
-        expected.file_names(row) for row in range(len(found))
-    ]
+    assert [found.entry(row) for row in range(len(found))] == [expected.entry(row) for row in range(len(found))]
 
 
 @pytest.mark.parametrize("maker", [pax, packed, deflated])
@@ -359,7 +357,7 @@ def test_labels_of_image2lmdb_from_an_archive(tmp_path: Path) -> None:
     expected = made(tmp_path / "x.lmdb", labels_from=str(folder))
     found = made(tmp_path / "x.lmdb", labels_from=str(gnu(folder, tmp_path / "photos")))
     assert [found.value(row, "label") for row in range(6)] == [expected.value(row, "label") for row in range(6)]
-    assert found.places() == expected.places()
+    assert found.places == expected.places
 
 
 # ---- hostile archives
@@ -607,9 +605,9 @@ def test_cuts_anywhere_are_errors_of_packer(tmp_path: Path) -> None:
 def test_a_source_of_an_archive_is_a_source(tmp_path: Path) -> None:
     source = sources.load("folder").Source(stored(photos(tmp_path / "in"), tmp_path / "x"))
     assert isinstance(source, base.Source)
-    assert source.where(0) == str(tmp_path / "x.zip" / "class0" / "0000.jpg")
+    assert base.sample_name(source, 0) == str(tmp_path / "x.zip" / "class0" / "0000.jpg")
     with pytest.raises(BadInput, match=r"x\.zip/nowhere: cannot read: no such file"):
-        source.read("nowhere")
+        source.read_file("nowhere")
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")

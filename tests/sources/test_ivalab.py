@@ -43,9 +43,9 @@ def test_copies_of_an_editor_and_cut_ones_are_no_labels(root: Path) -> None:
     more |= {"rgd_cropped320/rgb_0000_annotationsCropped320.txt": "1 2\n"}  # type: ignore[dict-item]
     source = Source(write(root, more))
     assert len(source) == 3
-    assert source.file_names(1)[-1] == "annotations/rgb_0001_annotations.txt"
+    assert source.entry(1).files[-1] == "annotations/rgb_0001_annotations.txt"
     assert len(source[1]["grasps"]) == 1
-    assert set(source.extras()) == {*more, "README.md", "annotations/rgb_0001_annotations.txt~"}
+    assert set(source.extras) == {*more, "README.md", "annotations/rgb_0001_annotations.txt~"}
 
 
 def test_names_count_and_not_folders(root: Path) -> None:

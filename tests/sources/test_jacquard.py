@@ -62,7 +62,7 @@ def test_objects_may_lie_directly_in_the_root(tmp_path: Path) -> None:
     write(tmp_path / "a", view("0_a", 1) | view("10_a", 1) | view("2_a", 2))
     source = Source(tmp_path)
     assert keys(source) == ["0_a", "10_a", "2_a"]
-    assert source.stem(0) == tmp_path / "a" / "0_a"
+    assert source.entry(0).stem == "a/0_a"
 
 
 def test_order_is_that_of_the_paths_and_differs_between_nestings(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 import packer
 from packer.errors import BadInput, InvalidRequest, PackerError
+from packer.sources import base
 from packer.sources._recognition import detect
 from packer.sources.arrays.n5 import Source
 from tests.support.foreign_files import n5_dataset
@@ -89,7 +90,7 @@ def test_blocks_of_every_kind(compression: str, block: tuple[int, ...], is_short
     source = Source(tmp_path)
     for row in (4, 0, 1, 2, 3):
         assert np.array_equal(source[row]["image"], PIXELS[row])
-        assert len(source.files(row)) == np.prod([-(-10 // block[1]), -(-12 // block[2]), -(-3 // block[3])])
+        assert len(base.file_paths(source, row)) == np.prod([-(-10 // block[1]), -(-12 // block[2]), -(-3 // block[3])])
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "float32", "float64"])

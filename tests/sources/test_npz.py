@@ -13,6 +13,7 @@ import pytest
 
 import packer
 from packer.errors import BadInput, InvalidRequest, PackerError
+from packer.sources import base
 from packer.sources._recognition import detect
 from packer.sources.arrays import _stored_array as stored_array
 from packer.sources.arrays.npy import Source as NpySource
@@ -37,7 +38,7 @@ def med(path: Path, *, is_compressed: bool) -> Path:
 @pytest.mark.parametrize("options", [{"label_key": "labels"}, {"features": ("label=labels", "image=images:image")}])
 def test_the_size_of_a_sample_is_its_image_whatever_is_named_first(tmp_path: Path, options: Any) -> None:
     np.savez(tmp_path / "a.npz", images=PIXELS[:4], labels=LABELS[:4])
-    assert {Source(tmp_path / "a.npz", **options).extent(row).size for row in range(4)} == {PIXELS[0].nbytes}
+    assert {Source(tmp_path / "a.npz", **options).entry(row).extent.size for row in range(4)} == {PIXELS[0].nbytes}
 
 
 @pytest.mark.parametrize("is_compressed", [True, False])
@@ -141,7 +142,7 @@ def test_npy_files_of_one_folder_are_a_table(tmp_path: Path) -> None:
     source = NpySource(tmp_path, layout="split")
     assert len(source) == 8
     assert [int(source[row]["label"]) for row in range(8)] == [0, 1, 2, 3, 0, 0, 1, 2]
-    assert [path.name for path in source.files(6)] == ["x_test.npy", "y_test.npy"]
+    assert [path.name for path in base.file_paths(source, 6)] == ["x_test.npy", "y_test.npy"]
     assert np.array_equal(source[6]["image"], PIXELS[1])
     one = NpySource(tmp_path / "x_train.npy")
     assert one.schema.names == ("key", "image", "files")

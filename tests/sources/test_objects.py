@@ -1140,7 +1140,6 @@ def test_what_is_no_box_is_one_line(tmp_path: Path, boxes: Any, said: str) -> No
 def test_an_entry_that_comes_later_is_an_error_that_names_it(tmp_path: Path) -> None:
     given: list[dict[str, Any]] = [{"image": image(seed)} for seed in range(20)]
     given.append({"image": image(20), "a": 1})
-    assert opened(given).probes()[-1] < 20
     with pytest.raises(BadInputs, match=r"<list>\[20\].*'a'"):
         packer.convert(given, tmp_path / "out.pack")
     assert packer.convert(given, tmp_path / "out.pack", fields=["image"]).samples == 21

@@ -18,6 +18,7 @@ from packer.datasets import LMDBDataset
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.geometry import upright
 from packer.geometry.warp import warp
+from packer.sources import base
 from packer.sources._recognition import detect
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.image_files.pairs import Source
@@ -86,7 +87,7 @@ def test_a_image_that_is_missing_is_told_as_well(tmp_path: Path) -> None:
         Source(tmp_path, roles=ROLES)
     source = Source(tmp_path, roles=ROLES, missing="skip")
     assert keys(source) == ["a", "c"]
-    assert source.extras() == []
+    assert source.extras == []
 
 
 def test_every_role_has_a_prefix_and_a_suffix_of_its_own(tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_two_files_of_one_stem_are_told_and_a_suffix_settles_it(tmp_path: Path) 
         Source(tmp_path, roles=ROLES)
     source = Source(tmp_path, roles=("image=images/{stem}.jpg:image", ROLES[1]))
     assert source[0]["image"] == b"1"
-    assert source.extras() == ["images/a.png"]
+    assert source.extras == ["images/a.png"]
 
 
 def test_roles_of_every_kind(tmp_path: Path) -> None:
@@ -428,7 +429,7 @@ def test_u2nets_mixed_folder_is_asked_for(tmp_path: Path) -> None:
 def test_what_else_lies_there_is_carried_along(tmp_path: Path) -> None:
     root = built(tmp_path / "in", TREES["HKU-IS"][1])
     source = Source(root)
-    assert source.extras() == ["testImgSet.mat"]
+    assert source.extras == ["testImgSet.mat"]
     packer.convert(root, tmp_path / "out")
     packer.extract(tmp_path / "out", tmp_path / "again")
     again = {path.relative_to(tmp_path / "again").as_posix() for path in (tmp_path / "again").rglob("*.*")}
@@ -541,8 +542,8 @@ def test_classes_of_ade20k_in_full(tmp_path: Path, year: str) -> None:
         source.schema["seg_file"].hidden
         and source[1]["seg_file"] == (root / source[1]["files"]["seg_file"]).read_bytes()
     )
-    assert len(source.extras()) == 4
-    assert not any("_parts_" in path.name for row in range(3) for path in source.files(row))
+    assert len(source.extras) == 4
+    assert not any("_parts_" in path.name for row in range(3) for path in base.file_paths(source, row))
     for name in source.schema.names:
         assert repr(source.value(2, name)) == repr(source[2][name])
 
@@ -652,7 +653,7 @@ def test_the_lists_of_voc_are_the_splits(tmp_path: Path) -> None:
         "lists whose images are all in other lists, ignored: trainval",
         "1 image in no list of ImageSets: split 'unlisted'",
     ]
-    assert {path.name for path in source.tables()} == {"train.txt", "val.txt", "trainval.txt"}
+    assert {name.rpartition("/")[2] for name in source.tables} == {"train.txt", "val.txt", "trainval.txt"}
 
 
 def test_the_source_voc_gives_the_same_splits(tmp_path: Path) -> None:

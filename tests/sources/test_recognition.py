@@ -28,8 +28,8 @@ class Annotated(base.Source):
     """A layout of annotations that takes every tree with images in classes for its own."""
 
     @classmethod
-    def options(cls) -> tuple[str, ...]:
-        return ("follow_links", "labels")
+    def defaults(cls) -> dict[str, object]:
+        return {"follow_links": False, "labels": "strict"}
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
@@ -151,7 +151,7 @@ def with_texts(root: Path, kind: str) -> Path:
     """The tree with a text beside each image, which is of no layout."""
     source = sources.load(kind).Source(root)
     for row in range(len(source)):
-        stem = source.stem(row)
+        stem = root / source.entry(row).stem
         stem.with_name(f"{stem.name}.note").write_text(f"{row} an image")
     return root
 

@@ -148,8 +148,8 @@ def test_a_list_gives_the_records_their_paths(tmp_path: Path) -> None:
     assert [source.key(row) for row in range(4)] == ["cat/a b.jpg", "dog/a b.jpg", "dog/ünï.png", "dog/c.jpg"]
     assert [source[row]["files"]["image"] for row in range(4)] == [source.key(row) for row in range(4)]
     assert [int(source[row]["label"]) for row in range(4)] == [1, 0, 0, 0]
-    assert source.extras() == ["property"]
-    assert sorted(path.name for path in source.tables()) == ["train.idx", "train.lst"]
+    assert source.extras == ["property"]
+    assert sorted(source.tables) == ["train.idx", "train.lst"]
 
 
 def test_without_a_list_the_index_gives_numbers_and_without_both_the_place(tmp_path: Path) -> None:

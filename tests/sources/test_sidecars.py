@@ -83,7 +83,13 @@ def test_fields_are_added_to_every_sample(root: Path) -> None:
         "meta": "x/b.c.json",
         "raw": "x/b.c_m.npy",
     }
-    assert [path.name for path in source.files(1)] == ["b.c.png", "b.c_d.tiff", "b.c.txt", "b.c.json", "b.c_m.npy"]
+    assert [path.name for path in base.file_paths(source, 1)] == [
+        "b.c.png",
+        "b.c_d.tiff",
+        "b.c.txt",
+        "b.c.json",
+        "b.c_m.npy",
+    ]
     assert "depth (_d.tiff)" in source.notes[-1]
     assert source.kind == "folder"
 
@@ -91,12 +97,12 @@ def test_fields_are_added_to_every_sample(root: Path) -> None:
 def test_the_files_of_a_grasp_set_are_extended(tmp_path: Path) -> None:
     inner = cornell_source.Source(cornell(tmp_path))
     for index in range(len(inner)):
-        Path(f"{inner.stem(index)}mask.png").write_bytes(mask(index))
+        Path(f"{inner.root / inner.entry(index).stem}mask.png").write_bytes(mask(index))
     source = add_sidecars(inner, [Sidecar("mask", "mask.png", "mask")])
     assert source.schema.names == (*inner.schema.names, "mask")
     assert source[0]["files"] == inner[0]["files"] | {"mask": "01/pcd0100mask.png"}
     assert source.missing(1) == inner.missing(1) is not None
-    assert source.stem(0) == inner.stem(0)
+    assert source.entry(0).stem == inner.entry(0).stem
 
 
 def test_a_sample_whose_name_lacks_what_is_replaced_is_named(tmp_path: Path) -> None:
@@ -245,14 +251,14 @@ def test_masks_in_a_folder_beside_the_images(tmp_path: Path) -> None:
     assert len(source) == 3
     assert [source[n]["mask"] for n in range(3)] == [mask(n) for n in range(3)]
     assert source[1]["files"] == {"image": "images/1.jpg", "mask": "masks/1.png"}
-    assert source.extras() == []
+    assert source.extras == []
     write(root, {"cat/1.jpg": b"", "dog/2.jpg": b"", "masks/cat/1.png": b"", "masks/dog/2.png": b""})
     for n in range(3):
         (root / f"images/{n}.jpg").unlink()
     (root / "images").rmdir()
     classes = opened(root, "mask=masks/{folder}/{stem}.png:mask")
     assert classes.schema["label"].classes == ("cat", "dog")
-    assert [path.name for path in classes.files(1)] == ["2.jpg", "2.png"]
+    assert [path.name for path in base.file_paths(classes, 1)] == ["2.jpg", "2.png"]
 
 
 def test_masks_above_the_source_are_packed_verified_and_extracted(tmp_path: Path) -> None:

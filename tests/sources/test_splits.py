@@ -54,8 +54,8 @@ def test_a_relative_path_of_any_file_names_the_sample(tmp_path: Path) -> None:
     found = add_splits(inner, lists(tmp_path, train="01/pcd0101cpos.txt\n1034\n", val="02/pcd0200r.png\n"))
     assert [found.key(index) for index in range(3)] == ["0101", "0200", "1034"]
     assert found.missing(0) == inner.missing(1)
-    assert found.files(0) == inner.files(1)
-    assert found.stem(0) == inner.stem(1)
+    assert base.file_paths(found, 0) == base.file_paths(inner, 1)
+    assert found.entry(0).stem == inner.entry(1).stem
 
 
 def test_unknown_names_are_counted_and_the_first_twenty_named(source: folder.Source, tmp_path: Path) -> None:

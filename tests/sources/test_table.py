@@ -289,7 +289,7 @@ def test_samples_without_a_label_or_a_mask_are_incomplete(tmp_path: Path) -> Non
         listed(tmp_path, text, "a.png", "b.png", "c.png", "d.png", "m.png")
     source = table.Source(tmp_path, missing="skip")
     assert [key for key, _ in source.left_out] == ["b.png", "c.png", "d.png"]
-    assert source.extras() == ["b.png", "c.png", "d.png", "metadata.csv"]
+    assert source.extras == ["b.png", "c.png", "d.png", "metadata.csv"]
     assert column(source, "label") == [0.5]
 
 
@@ -372,7 +372,7 @@ def test_the_work_on_a_table_is_bounded_by_the_cells_that_it_has(tmp_path: Path)
 def test_a_key_column(tmp_path: Path) -> None:
     source = listed(tmp_path, "file_name,id\na.png,007\nb.png,7\n", "a.png", "b.png", key_column="id")
     assert [source.key(row) for row in range(2)] == ["007", "7"]
-    assert source.file_names(1) == ("b.png",) and "id" not in source.schema
+    assert source.entry(1).files == ("b.png",) and "id" not in source.schema
 
 
 def test_shares_are_not_boxes(tmp_path: Path) -> None:

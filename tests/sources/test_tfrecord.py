@@ -101,7 +101,7 @@ def test_what_another_writer_wrote_is_read_with_and_without_its_index(tmp_path: 
         if index:
             write(tmp_path, {index: WRITTEN_INDEX})
         source = Source(root)
-        assert len(source.tables()) == bool(index)
+        assert len(source.tables) == bool(index)
         assert [source.value(row, "image") for row in range(2)] == [b"\xff\xd8\xff", b""]
         assert [int(source.value(row, "label")) for row in range(2)] == [-3, 1 << 40]
         scores = [source.value(row, "score") for row in range(2)]
@@ -193,7 +193,7 @@ def test_an_index_that_does_not_fit_is_not_used(tmp_path: Path, index: str) -> N
     root = write(tmp_path, {"a.tfrecord": tfrecord(records()), "a.idx": index.encode("latin1")})
     source = Source(root)
     assert len(source) == 4
-    assert not source.tables()
+    assert not source.tables
     assert "a.idx: does not cover its file" in "\n".join(source.notes)
 
 
@@ -333,7 +333,7 @@ def test_a_file_alone_and_a_folder_give_the_same_records(tmp_path: Path, file: P
     link.parent.mkdir()
     link.symlink_to(file)  # the user names it: what it leads to is meant
     assert Source(link)[3] == alone[3] == folder[3]
-    assert alone.extras() == []
+    assert alone.extras == []
 
 
 def test_a_name_that_says_nothing_is_told_by_its_content(tmp_path: Path) -> None:

@@ -294,7 +294,7 @@ def test_classes_of_a_label_map_keep_its_order(tmp_path: Path) -> None:
     source = Source(write(root, {"labelmap.txt": lines}))
     assert source.schema["box_labels"].classes == ("zebra", "cat")
     assert source[0]["box_labels"].tolist() == [1]
-    assert root / "labelmap.txt" in source.tables()
+    assert "labelmap.txt" in source.tables
 
 
 def test_classes_of_another_pack(tmp_path: Path) -> None:
@@ -559,7 +559,7 @@ def test_images_in_folders_of_no_role_are_carried_along(tmp_path: Path, folder: 
     write(root, {f"{folder}/{stem}.png": image(number) for number, stem in enumerate(stems)})
     source, _ = SourceSpec().open(root)
     assert (source.kind, len(source), source.unread) == ("voc", 3, [])
-    assert [f"{folder}/{stem}.png" for stem in stems] == [name for name in source.extras() if folder in name]
+    assert [f"{folder}/{stem}.png" for stem in stems] == [name for name in source.extras if folder in name]
     source, _ = SourceSpec(sidecars=(f"aug={folder}/{{stem}}.png:mask",)).open(root)
     assert [source[row]["aug"] for row in range(3)] == [image(number) for number in range(3)]
     write(root, {"masks/a.heic": b"x"})

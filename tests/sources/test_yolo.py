@@ -80,8 +80,8 @@ def test_a_set_is_read_as_its_files_say(tmp_path: Path) -> None:
         assert (sample["boxes"].dtype, sample["boxes"].shape[1:]) == (np.float32, (4,))
     assert source[0]["files"] == {"image": "images/train/a.png", "labels_file": "labels/train/a.txt"}
     assert source[2]["files"] == {"image": "images/train/d.png"}
-    assert source.tables() == (root / "data.yaml",)
-    assert source.extras() == ["README.txt", "data.yaml"]
+    assert source.tables == ["data.yaml"]
+    assert source.extras == ["README.txt", "data.yaml"]
 
 
 def test_empty_and_missing_label_files_are_background_and_counted_apart(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_splits_are_folders_or_lists_also_of_other_machines(
         write(tmp_path, {**lists, "lists/val.txt": "../images/b/3.png\n"})
     source = Source(tmp_path)
     assert splits(source) == {"images/a/1.png": "train", "images/a/2.png": "train", "images/b/3.png": "val"}
-    assert [path.relative_to(tmp_path).as_posix() for path in source.tables()] == [
+    assert source.tables == [
         "data.yaml",
         *(["train.txt", "lists/val.txt"] if lists else []),
     ]
@@ -324,7 +324,7 @@ def test_lines_of_a_list_without_a_file_are_an_error_or_skipped(tmp_path: Path) 
 def test_images_in_no_split_are_skipped(tmp_path: Path) -> None:
     source = Source(made(tmp_path, "train: images/in\n" + NAMES, **{"in/a": ROW, "b": ROW}))
     assert (keys(source), [name for name, _ in source.left_out]) == (["images/in/a.png"], ["images/b.png"])
-    assert source.extras() == ["data.yaml"]
+    assert source.extras == ["data.yaml"]
 
 
 def test_validation_on_the_training_data_is_packed_once(tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ def test_sets_of_darknet_have_labels_next_to_the_images(tmp_path: Path) -> None:
     assert splits(source) == {"obj_train_data/a.png": "train", "obj_valid_data/b.png": "valid"}
     assert source.schema["box_labels"].classes == ("cat", "dog")
     assert source[1]["boxes"].tolist() == [[0, 0, 40, 20]]
-    assert [path.name for path in source.tables()] == ["obj.data", "obj.names", "train.txt", "valid.txt"]
+    assert source.tables == ["obj.data", "obj.names", "train.txt", "valid.txt"]
     assert any("data/ (5)" in note for note in source.notes)
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from packer.schema import Field, Schema
 from packer.sources import base
+from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.base import Frame, Sample
 
 CLASSES = ("cat", "dog", "cup")
@@ -137,7 +138,8 @@ class AnnotatedSource(base.Source):
 
     def __init__(self, root: Path, *, frame: Frame = "stored", changed: Mapping[str, Any] | None = None) -> None:
         """changed: other values of row fields, for every sample."""
-        self.root = root
+        self.root, self.folder = root, SourceRoot(root)
+        self.tables = [LABELS]
         self.schema = Schema(FIELDS)
         self.frame = frame
         self._changed = dict(changed or {})
@@ -147,22 +149,14 @@ class AnnotatedSource(base.Source):
     def __len__(self) -> int:
         return len(self._keys)
 
-    def __getitem__(self, index: int) -> Sample:
+    def read(self, index: int, names: Sequence[str]) -> Sample:
         key = self.key(index)
         labels = {**values_of([tuple(each) for each in self._listed[key]["objects"]]), **self._changed}
-        return {"key": key, "image": self.read(f"{key}.png"), **labels, "files": {"image": f"{key}.png"}}
+        return {"key": key, "image": self.read_file(f"{key}.png"), **labels, "files": {"image": f"{key}.png"}}
 
-    def key(self, index: int) -> str:
-        return self._keys[self.checked(index)]
-
-    def files(self, index: int) -> tuple[Path, ...]:
-        return (self.root / f"{self.key(index)}.png",)
-
-    def stem(self, index: int) -> Path:
-        return self.root / self.key(index)
-
-    def tables(self) -> tuple[Path, ...]:
-        return (self.root / LABELS,)
+    def entry(self, index: int) -> base.SampleEntry:
+        key = self._keys[self.checked(index)]
+        return base.SampleEntry(key, (f"{key}.png",), key)
 
     def stated_size(self, index: int) -> tuple[int, int] | None:
         height, width = self._listed[self.key(index)]["size"]

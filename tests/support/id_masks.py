@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from packer.schema import Field, Schema
 from packer.sources import base
+from packer.sources._trees.folder_tree import SourceRoot
 from tests.support import image_files
 from tests.support.source_trees import encoded, write
 
@@ -55,7 +56,7 @@ class MaskSource(base.Source):
 
     def __init__(self, root: Path, values: Sequence[Any], field: Field = MASK) -> None:
         """values: of the mask, one a sample: a file's bytes or pixels."""
-        self.root = root
+        self.root, self.folder = root, SourceRoot(root)
         self.schema = Schema((Field("key", "text", "text"), field))
         self.decodes = not all(isinstance(value, bytes) for value in values)
         self._values = values
@@ -64,14 +65,8 @@ class MaskSource(base.Source):
     def __len__(self) -> int:
         return len(self._values)
 
-    def __getitem__(self, index: int) -> base.Sample:
+    def read(self, index: int, names: Sequence[str]) -> base.Sample:
         return {"key": self.key(index), "mask": self._values[self.checked(index)]}
 
-    def key(self, index: int) -> str:
-        return str(index)
-
-    def files(self, index: int) -> tuple[Path, ...]:
-        return (self.root / f"{index}.bin",)
-
-    def stem(self, index: int) -> Path:
-        return self.root / str(index)
+    def entry(self, index: int) -> base.SampleEntry:
+        return base.SampleEntry(str(index), (f"{index}.bin",), str(index))

@@ -122,7 +122,7 @@ def _check_seen(place: Workplace) -> None:
     """Raise InvalidRequest if this machine does not see the source or the folder that all machines share."""
     place.delivery.check_shared()
     source = place.plan.source
-    if source.is_on_disk and source.folder.is_local and not source.folder.root.exists():
+    if source.folder.is_local and not source.folder.root.exists():
         raise InvalidRequest(f"{source.folder.root}: not found; every machine must see the source")
 
 

@@ -5,7 +5,7 @@ looked up exactly in RGB, gray and palette images. The field is then a mask of 8
 The file is kept in the hidden field NAME_file for extraction.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,31 +142,28 @@ class _ColorNumbers(AddedFields):
         }
         self._file_names = {f"{name}_file": name for name in tables}
         self.fields = tuple(Field(name, "bytes", "encoded", hidden=True) for name in self._file_names)
-        self._has_paths = _FILES in source.schema
+        has_paths = _FILES in source.schema
+        self.needs = (*tables, *([_FILES] if has_paths else []))
         self.changed = tuple(
             Field(name, "mask", "png", dtype=self._tables[name].dtype.name, classes=class_names(table.classes))
             for name, table in tables.items()
-        ) + ((source.schema[_FILES],) if self._has_paths else ())
+        ) + ((source.schema[_FILES],) if has_paths else ())
 
-    def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
-        names = [*self._file_names, *self._tables, *([_FILES] if self._has_paths else [])]
-        return {name: self._value(sample.__getitem__, source, row, name) for name in names}
-
-    def value(self, source: base.Source, row: int, name: str) -> Any:
-        return self._value(lambda field: source.value(row, field), source, row, name)
-
-    def _value(self, read: Callable[[str], Any], source: base.Source, row: int, name: str) -> Any:
-        """Return a field of a sample. read: returns a field of the inner source."""
-        paths = read(_FILES) if self._has_paths and name not in self._file_names else {}
-        if name == _FILES:
-            return {f"{mask}_file" if mask in self._tables else mask: path for mask, path in paths.items()}
-        data = read(self._file_names.get(name, name))
-        if name in self._file_names:
-            return data
-        where = Path(source.where(row, paths.get(name)))
-        if not isinstance(data, bytes):
-            raise BadInput(f"{shown(str(where))}: {name}: expected an image file with the colors of a table")
-        return self._tables[name].values(data, where)
+    def values(self, sample: base.Sample, source: base.Source, row: int, names: Collection[str]) -> base.Sample:
+        paths = sample.get(_FILES, {})
+        found: base.Sample = {}
+        for name in names:
+            data = sample.get(self._file_names.get(name, name))
+            if name in self._tables:
+                where = base.sample_name(source, row, paths.get(name))
+                if not isinstance(data, bytes):
+                    raise BadInput(f"{shown(where)}: {name}: expected an image file with the colors of a table")
+                found[name] = self._tables[name].values(data, Path(where))
+            elif name in self._file_names:
+                found[name] = data
+            else:
+                found[name] = {f"{mask}_file" if mask in self._tables else mask: path for mask, path in paths.items()}
+        return found
 
     def asked(self, of_source: dict[str, Any]) -> dict[str, Any]:
         return {**of_source, "mask_colors": self._json}

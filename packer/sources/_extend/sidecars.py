@@ -9,7 +9,7 @@ Numbers are int64 if all samples have whole numbers.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -104,16 +104,16 @@ class Sidecar:
 
     def path(self, source: base.Source, row: int) -> str:
         """Return the relative path of its file of a sample."""
-        stem = _relative(source.stem(row), source.root)
+        entry = source.entry(row)
         if self.pattern is None:
-            return stem + self.suffix
-        return self.pattern.path(source.file_names(row)[0], stem.rpartition("/")[2])
+            return entry.stem + self.suffix
+        return self.pattern.path(entry.files[0], entry.stem.rpartition("/")[2])
 
     def expected(self, source: base.Source, row: int) -> str:
         """Return the name of an absent file for messages: its path, or the text that the sample's path lacks."""
-        stem = _relative(source.stem(row), source.root).rpartition("/")[2]
-        absent = self.pattern.absent(source.file_names(row)[0], stem) if self.pattern else None
-        return self.path(source, row) if absent is None else f"a file of {source.key(row)}, which lacks {absent!r}"
+        entry = source.entry(row)
+        absent = self.pattern.absent(entry.files[0], entry.stem.rpartition("/")[2]) if self.pattern else None
+        return self.path(source, row) if absent is None else f"a file of {entry.key}, which lacks {absent!r}"
 
 
 def add_sidecars(
@@ -206,7 +206,7 @@ def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequ
     for sidecar in sidecars:
         if sidecar.outside is None:
             continue
-        folder = source.root / sidecar.outside
+        folder = source.folder.root / sidecar.outside
         if source.folder.contents is not None or not folder.is_dir():
             raise InvalidRequest(
                 f"sidecar {sidecar.name!r}: there is no folder {shown(str(folder))}; correct the path, or unpack the "
@@ -219,7 +219,7 @@ def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequ
                 f"sidecar {sidecar.name!r}: two folders have the name {shown(stored)} in the pack: "
                 f"{shown(sidecar.outside)} and one in {shown(str(source.root))} or of another sidecar; rename one"
             )
-        inner = scan(folder, follow_links=source.follow_links).names
+        inner = scan(folder, follow_links=source.folder.follow_links).names
         found.update(f"{sidecar.outside}/{name}" for name in inner)
     return found
 
@@ -227,8 +227,8 @@ def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequ
 def _matches_nothing(source: base.Source, sidecar: Sidecar, available: Iterable[str]) -> str:
     """Return the message on a sidecar that no sample has, with similar names."""
     expected = sidecar.path(source, 0)
-    mains = {name for row in range(len(source)) for name in source.file_names(row)}
-    folder, _, stem = _relative(source.stem(0), source.root).rpartition("/")
+    mains = {name for row in range(len(source)) for name in source.entry(row).files}
+    folder, _, stem = source.entry(0).stem.rpartition("/")
     samples = {name for name in mains if name.rpartition("/")[0] == folder}
     similar = sorted(name for name in available if name.rpartition("/")[2].startswith(stem) and name not in samples)
     same_folder = sorted(name for name in available if name.rpartition("/")[0] == expected.rpartition("/")[0])
@@ -246,8 +246,10 @@ class _Files(AddedFields):
     def __init__(self, source: base.Source, sidecars: Sequence[Sidecar]) -> None:
         self._sidecars = {sidecar.name: sidecar for sidecar in sidecars}
         self._whole: frozenset[str] = frozenset()  # number fields whose values are all whole
-        self.sidecars = tuple(self._sidecars)
+        self.companions = tuple(self._sidecars)
         self._has_files = _FILES.name in source.schema
+        self.changed = (_FILES,) if self._has_files else ()
+        self.needs = (_FILES.name,) if self._has_files else ()
         self.decodes = any(sidecar.needs_pillow for sidecar in sidecars)
         fields = tuple(sidecar.field for sidecar in sidecars)
         self.fields = fields if self._has_files else (*fields, _FILES)
@@ -272,24 +274,24 @@ class _Files(AddedFields):
             return True  # reading the sample raises it
         return isinstance(value, int) and -INT64 <= value < INT64
 
-    def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
+    def values(self, sample: base.Sample, source: base.Source, row: int, names: Collection[str]) -> base.Sample:
+        found = {name: self._value(source, row, sidecar) for name, sidecar in self._sidecars.items() if name in names}
+        if _FILES.name not in names:
+            return found
         files: dict[str, str] = {}
         if self._has_files:
             files = dict(sample[_FILES.name])
         elif self._main is not None:
-            files = {self._main: source.file_names(row)[0]}
+            files = {self._main: source.entry(row).files[0]}
         for name, sidecar in self._sidecars.items():
             files[name] = stored_path(sidecar.path(source, row)) + (".png" if sidecar.needs_pillow else "")
-        return {**{name: self.value(source, row, name) for name in self._sidecars}, _FILES.name: files}
+        return {**found, _FILES.name: files}
 
-    def value(self, source: base.Source, row: int, name: str) -> Any:
-        sidecar = self._sidecars.get(name)
-        if sidecar is None:
-            return super().value(source, row, name)
-        where = str(source.root / sidecar.path(source, row))
+    def _value(self, source: base.Source, row: int, sidecar: Sidecar) -> Any:
+        where = str(source.folder.root / sidecar.path(source, row))
         data = self._data(source, row, sidecar)
         if not sidecar.needs_pillow:
-            return text_value(data, where, sidecar.kind, is_whole=name in self._whole)
+            return text_value(data, where, sidecar.kind, is_whole=sidecar.name in self._whole)
         try:
             return pillow.decode(data, Path(where).name, sidecar.kind)
         except DamagedImage as error:
@@ -299,8 +301,8 @@ class _Files(AddedFields):
         texts = [sidecar.text for sidecar in self._sidecars.values()]
         return {**of_source, "sidecars": [*of_source["sidecars"], *texts]}
 
-    def files(self, source: base.Source, row: int) -> tuple[Path, ...]:
-        return tuple(source.root / sidecar.path(source, row) for sidecar in self._sidecars.values())
+    def files(self, source: base.Source, row: int) -> tuple[str, ...]:
+        return tuple(sidecar.path(source, row) for sidecar in self._sidecars.values())
 
     def _data(self, source: base.Source, row: int, sidecar: Sidecar) -> bytes:
         folder, name = base.place(source.folder, (*source.outside, *self.outside), sidecar.path(source, row))
@@ -314,7 +316,3 @@ def _note(sidecars: Sequence[Sidecar]) -> str:
     lossy = f"; JPEG blurs the values of {listed(jpegs)} around edges: threshold them, or convert to PNG"
     colors = f"; {listed(mixed)}: named as labels, but declared as images: geometries and --resize mix their colors"
     return f"fields from sidecar files: {fields}{lossy if jpegs else ''}{colors if mixed else ''}"
-
-
-def _relative(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix()

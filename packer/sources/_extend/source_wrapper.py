@@ -2,12 +2,16 @@
 
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from packer.schema import Field, Schema
 from packer.sources import base
+
+_SAME = (  # attributes of a derived source that are those of its inner source
+    *("kind", "root", "folder", "holds_records", "frame", "unread_message"),
+    *("tables", "more_files", "places", "assumed"),
+)
 
 
 class AddedFields(ABC):
@@ -16,27 +20,32 @@ class AddedFields(ABC):
     Attributes:
         fields: the added fields.
         changed: fields of the inner source that get other values under their names.
+        needs: fields of the inner source that `values` reads.
         decodes: whether `values` decodes images that are files in other sources.
-        sidecars: the added fields that come from files next to the samples' own.
+        companions: the added fields that come from files next to the samples' own.
         outside: folders above the root that contain these files.
     """
 
     fields: tuple[Field, ...]
     changed: tuple[Field, ...] = ()
+    needs: tuple[str, ...] = ()
     decodes: bool = False
-    sidecars: tuple[str, ...] = ()
+    companions: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
 
     @abstractmethod
-    def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
-        """Return the added and changed fields of a sample; raises BadInput."""
+    def values(self, sample: base.Sample, source: base.Source, row: int, names: Collection[str]) -> base.Sample:
+        """Return the named ones of these fields of a sample. Raises BadInput.
 
-    def value(self, source: base.Source, row: int, name: str) -> Any:
-        """Return one of these fields of a sample; raises BadInput."""
-        return self.values(source[row], source, row)[name]
+        Args:
+            sample: The fields `needs` of the inner source.
+            source: The inner source.
+            row: The position of the sample in it.
+            names: Added and changed fields.
+        """
 
-    def files(self, source: base.Source, row: int) -> tuple[Path, ...]:
-        """Return the files that `values` reads."""
+    def files(self, source: base.Source, row: int) -> tuple[str, ...]:
+        """Return the relative paths of the files that `values` reads."""
         return ()
 
     def asked(self, of_source: dict[str, Any]) -> dict[str, Any]:
@@ -67,9 +76,8 @@ class DerivedSource(base.Source):
             note: one more line for the user.
             unread: the unreadable images that stay; None for all.
         """
-        for name in ("kind", "root", "follow_links", "holds_records", "frame", "unread_message"):
+        for name in _SAME:
             setattr(self, name, getattr(source, name))
-        self._tree = source.folder
         self.outside = (*source.outside, *addition.outside)
         changed = {field.name: field for field in addition.changed}
         self.schema = Schema((*(changed.get(field.name, field) for field in source.schema), *addition.fields))
@@ -78,13 +86,15 @@ class DerivedSource(base.Source):
         self.unread = source.unread if unread is None else unread
         if not self.unread:
             self.unread_message = ""
-        self.sidecars = (*source.sidecars, *addition.sidecars)
-        self.companions = (*source.companions, *addition.sidecars)
+        self.companions = (*source.companions, *addition.companions)
         self.decodes = source.decodes or addition.decodes
         self._source = source
         self._addition = addition
         self._added = {field.name for field in (*addition.fields, *addition.changed)}
         self._rows = array("q", rows)
+        inner = range(len(source)) if source.extras else ()
+        added = {path for row in inner for path in addition.files(source, row)}
+        self.extras = [name for name in source.extras if name not in added]
 
     def _row(self, index: int) -> int:
         return self._rows[self.checked(index)]
@@ -94,66 +104,33 @@ class DerivedSource(base.Source):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, index: int) -> base.Sample:
+    def entry(self, index: int) -> base.SampleEntry:
         row = self._row(index)
-        sample = self._source[row]
-        return sample | self._addition.values(sample, self._source, row)
+        entry = self._source.entry(row)
+        return entry._replace(files=(*entry.files, *self._addition.files(self._source, row)))
 
-    def value(self, index: int, name: str) -> Any:
+    def read(self, index: int, names: Sequence[str]) -> base.Sample:
         row = self._row(index)
-        if name in self._added:
-            return self._addition.value(self._source, row, name)
-        return self._source.value(row, name)
-
-    def files(self, index: int) -> tuple[Path, ...]:
-        row = self._row(index)
-        return (*self._source.files(row), *self._addition.files(self._source, row))
-
-    # ---- the inner source, with entries of the addition
-
-    def extras(self) -> Sequence[str]:
-        names = self._source.extras()
-        rows = range(len(self._source)) if names else ()
-        added = {path for row in rows for path in self._addition.files(self._source, row)}
-        used = {path.relative_to(self.root).as_posix() for path in added}
-        return [name for name in names if name not in used]
-
-    def asked(self) -> dict[str, Any]:
-        return self._addition.asked(self._source.asked())
+        added = self._added.intersection(names)
+        inner = [name for name in names if name not in added]
+        if added:
+            inner += self._addition.needs
+        sample = self._source.read(row, inner) if inner else {}
+        return sample | self._addition.values(sample, self._source, row, added) if added else sample
 
     def key(self, index: int) -> str:
         return self._source.key(self._row(index))
 
-    def stem(self, index: int) -> Path:
-        return self._source.stem(self._row(index))
+    # ---- the inner source, with entries of the addition
+
+    def asked(self) -> dict[str, Any]:
+        return self._addition.asked(self._source.asked())
 
     def stated_size(self, index: int) -> tuple[int, int] | None:
         return self._source.stated_size(self._row(index))
 
-    def extent(self, index: int) -> base.Extent | None:
-        return self._source.extent(self._row(index))
-
     def missing(self, index: int) -> str | None:
         return self._source.missing(self._row(index))
-
-    def where(self, index: int, path: str | None = None) -> str:
-        return self._source.where(self._row(index), path) if self.holds_records else super().where(index, path)
-
-    @property
-    def named(self) -> Path:
-        return self._source.named
-
-    def more_files(self) -> Sequence[str]:
-        return self._source.more_files()
-
-    def places(self) -> Mapping[str, str]:
-        return self._source.places()
-
-    def assumed(self) -> Mapping[str, str]:
-        return self._source.assumed()
-
-    def tables(self) -> tuple[Path, ...]:
-        return self._source.tables()
 
 
 class _NoFields(AddedFields):
@@ -161,7 +138,7 @@ class _NoFields(AddedFields):
 
     fields = ()
 
-    def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
+    def values(self, sample: base.Sample, source: base.Source, row: int, names: Collection[str]) -> base.Sample:
         return {}
 
 

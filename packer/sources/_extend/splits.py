@@ -16,7 +16,7 @@ import hashlib
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -192,8 +192,8 @@ class _RowsByName:
     def __init__(self, source: base.Source) -> None:
         self._source = source
         self._keys = {source.key(row): row for row in range(len(source))}
-        root = str(source.root)
-        self._roots = (f"{source.root.absolute()}/", f"{root}/", "./")
+        root = source.folder.root
+        self._roots = (f"{root.absolute()}/", f"{root}/", "./")
 
     def find(self, line: str) -> int | None:
         """Return the sample's row, None for an unknown or ambiguous name."""
@@ -220,7 +220,7 @@ class _RowsByName:
         """Return whether a name is that of a file of the sample with its suffix, or its key unless it is a number."""
         if name == self._source.key(row) and not name.isdecimal():
             return True
-        return any(path.name == name.rpartition("/")[2] for path in self._source.files(row))
+        return any(path.rpartition("/")[2] == name.rpartition("/")[2] for path in self._source.entry(row).files)
 
     def _row(self, name: str) -> int | None:
         row = self._keys.get(name)
@@ -230,13 +230,12 @@ class _RowsByName:
     def _below_root(self, name: str) -> str:
         """Return the path below the source's folder of a path that is absolute or begins with the folder's name."""
         front = next((front for front in self._roots if name.startswith(front)), "")
-        inner = name.removeprefix(front or f"{self._source.root.name}/")
+        inner = name.removeprefix(front or f"{self._source.folder.root.name}/")
         return inner if front or inner in self._paths else name
 
     @cached_property
     def _paths(self) -> dict[str, int]:
-        root, rows = self._source.root, range(len(self._source))
-        return {path.relative_to(root).as_posix(): row for row in rows for path in self._source.files(row)}
+        return {path: row for row in range(len(self._source)) for path in self._source.entry(row).files}
 
     @cached_property
     def _short_names(self) -> dict[str, int | None]:
@@ -259,11 +258,8 @@ class _SplitNumber(AddedFields):
         self._manifest = manifest
         self.fields = (Field("split", "number", "number", dtype="int64", shape=(), classes=names),)
 
-    def values(self, sample: base.Sample, source: base.Source, row: int) -> base.Sample:
+    def values(self, sample: base.Sample, source: base.Source, row: int, names: Collection[str]) -> base.Sample:
         return {"split": np.int64(self.numbers[row])}
-
-    def value(self, source: base.Source, row: int, name: str) -> Any:
-        return np.int64(self.numbers[row])
 
     def asked(self, of_source: dict[str, Any]) -> dict[str, Any]:
         return {**of_source, "splits": dict(self._manifest)}

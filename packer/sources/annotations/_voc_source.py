@@ -107,6 +107,7 @@ class VOCSource(FileSource):
         base.check_choice("origin", origin, ("one", "zero"))
         base.check_choice("label_frame", label_frame, ("auto", "stored", "upright"))
         self._origin, self._own_splits, self._known_classes = origin, own_splits, known_classes
+        self.assumed = {"origin": origin}
         self.frame = "stated" if label_frame == "auto" else "upright" if label_frame == "upright" else "stored"
         self._list(root, policies, follow_links=follow_links, own_splits=own_splits)
 
@@ -160,16 +161,17 @@ class VOCSource(FileSource):
     def prepare(self, present: set[str]) -> None:
         self._survey()
         keys = [sample.key for sample in self._samples]
-        self._sets = read_image_sets(self.folder, self._extras, images=self._paths, samples=keys, task=self._lists)
+        self._sets = read_image_sets(self.folder, self.extras, images=self._paths, samples=keys, task=self._lists)
         del self._paths
         if self._own_splits and not self._sets.tables:
             self._sets = self._sets._replace(**_by_folder(keys))
-        self._maps = [name for name in self._extras if name.rpartition("/")[2] == LABEL_MAP]
+        self._maps = [name for name in self.extras if name.rpartition("/")[2] == LABEL_MAP]
+        self.tables = [*self._sets.tables, *self._maps]
         self._label_map = self._read_label_maps()
         self._classes = self._numbered_classes()
         is_annotated = any(role.name == XML for role in self.roles)
         self.labels = self._label_files() if is_annotated else ()
-        unread = _unread_images.unread_images(self.folder, self._extras)
+        unread = _unread_images.unread_images(self.folder, self.extras)
         self.unread = [(name, _unread_images.reason(kind)) for name, kind in unread.items()]
         self.unread_message = _unread_images.described(unread) if unread else ""
 
@@ -197,7 +199,7 @@ class VOCSource(FileSource):
     def _annotation(self, sample: FileSample) -> Annotation:
         """Return the content of the annotation file of a sample. Raises BadInput."""
         path = sample.paths.get(XML)
-        return _NO_ANNOTATION if path is None else self._read_annotation(self.read(path), self.root / path)
+        return _NO_ANNOTATION if path is None else self._read_annotation(self.read_file(path), self.root / path)
 
     def _read_annotation(self, data: bytes, path: Path) -> Annotation:
         """Parse an annotation file. Raises BadInput."""
@@ -207,7 +209,7 @@ class VOCSource(FileSource):
         """Return the color of each label in lines `label:r,g,b:parts:actions`, None if it has none. Raises BadInput."""
         found: dict[str, Color | None] = {}
         for name in self._maps:
-            for line in self.read(name).decode("utf-8-sig", "surrogateescape").splitlines():
+            for line in self.read_file(name).decode("utf-8-sig", "surrogateescape").splitlines():
                 label, _, rest = line.partition(":")
                 words = [word.strip() for word in rest.partition(":")[0].split(",")]
                 numbers = [int(word) for word in words if re.fullmatch("[0-9]{1,4}", word) and int(word) <= VOID]
@@ -280,12 +282,6 @@ class VOCSource(FileSource):
         self.checked(index)
         height, width = self._sizes[2 * index : 2 * index + 2]
         return (height, width) if height else None
-
-    def tables(self) -> tuple[Path, ...]:
-        return tuple(self.root / name for name in (*self._sets.tables, *self._maps))
-
-    def assumed(self) -> Mapping[str, str]:
-        return {"origin": self._origin}
 
     def more_notes(self) -> Sequence[str]:
         first = [f"{shown(name)} {self._counts[name]}" for name in list(self._classes)[:_SHOWN_CLASSES]]

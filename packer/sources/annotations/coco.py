@@ -120,6 +120,9 @@ class Source(ListedSource):
                 "with images and annotations, such as annotations/instances_train.json; use --annotations FILE"
             )
         self._files = self._read_files(names, tasks, is_named=bool(annotations))
+        self.tables = [file.name for file in self._files]
+        if self.outside:
+            self.places = {"annotations": ",".join(self._digests)}
         splits = ordered_splits({file.split for file in self._files})
         listed_images, absent = self._images(splits, listing.names, may_skip=missing == "skip")
         images, twice = self._without_duplicates(listed_images, duplicates)
@@ -135,7 +138,7 @@ class Source(ListedSource):
         self.schema = self._schema()
         self._has_runs = "run_lengths" in self.schema
         used = {path for each in images for path in each.paths.values()}
-        self._extras = [name for name in listing.names if name not in used]
+        self.extras = [name for name in listing.names if name not in used]
         self.notes = [*listing.notes(), *self._notes(set(names) - {file.name for file in self._files})]
 
     # ---- annotation files
@@ -189,7 +192,7 @@ class Source(ListedSource):
         ]
 
     def _content(self, name: str) -> AnnotationFile:
-        data = self.read(name, is_table=True)
+        data = self.read_file(name, is_table=True)
         if self.outside:
             self._digests.append(hashlib.sha256(data).hexdigest())
         return read_annotations(data, str(self.root / name), strict=self._is_strict)
@@ -367,12 +370,6 @@ class Source(ListedSource):
     def stated_size(self, index: int) -> tuple[int, int] | None:
         return self._sizes[self.checked(index)]
 
-    def tables(self) -> tuple[Path, ...]:
-        return tuple(self.root / file.name for file in self._files)
-
-    def places(self) -> dict[str, str]:
-        return {"annotations": ",".join(self._digests)} if self.outside else {}
-
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
         """Return a line with the annotation files, by their names or their first bytes."""
@@ -404,5 +401,5 @@ class Source(ListedSource):
             splits = {file.split for file in self._files if kind in file.kinds}
             without = [split for split in self._splits if splits and split not in splits]
             notes += [f"no {kind} in split {listed(without)}"] if without else []
-        others = [name for name in self._extras if layout.is_image(name)]
+        others = [name for name in self.extras if layout.is_image(name)]
         return [*notes, *([f"{described(others, 'image')} in no annotation file: not samples"] if others else [])]

@@ -212,8 +212,9 @@ class Source(ListedSource):
         base.check_choice("label_frame", label_frame, ("auto", "stored", "upright"))
         names, listing_notes = self._open_tables(root, follow_links=follow_links)
         self._table = TableRows(self.folder, names)
+        self.tables = self._table.names
         if not len(self._table) and not self._table.skipped_columns:
-            raise BadInput(f"{listed(map(str, self.tables()))}: the table has no rows")
+            raise BadInput(f"{listed(str(self.folder.root / name) for name in self.tables)}: the table has no rows")
         self._main, others = self._image_patterns(image_key)
         self._samples = _RowsOfSamples(self._table, others)
         self._label = self._column("label_key", label_key) if label_key else self._usual(_LABELS)
@@ -242,10 +243,9 @@ class Source(ListedSource):
     def _open_tables(self, root: Path | FileTree, *, follow_links: bool) -> tuple[list[str], list[str]]:
         """Open the root. Return the relative paths of the tables, and the notes of the listing."""
         tree = open_tree(root, follow_links=follow_links, takes_files=True)
-        self._tree, self.root, self.follow_links = tree, tree.root, follow_links
-        self._named = tree.root
+        self.folder, self.root = tree, tree.root
         if isinstance(root, Path) and root.is_file() and isinstance(tree, SourceRoot):
-            self._named = root
+            self.root = root
             if suffix_of(root.name) not in SUFFIXES:
                 raise InvalidRequest(f"{self._where}: is not a table: expected a name with {' '.join(SUFFIXES)}")
             return [root.name], []
@@ -263,7 +263,7 @@ class Source(ListedSource):
 
     @property
     def _where(self) -> str:
-        return shown(str(self._named))
+        return shown(str(self.root))
 
     def _column(self, option: str, name: str) -> int:
         """Return the position of the column that an option names."""
@@ -427,11 +427,11 @@ class Source(ListedSource):
         self.left_out = [(samples.keys[firsts[number]], absent[number]) for number in sorted(absent)]
         if absent:
             samples.keep(kept)
-        self._extras = self._table.names
+        self.extras = self._table.names
         if self._listing is not None:
             is_used = np.zeros(len(self._listing), bool)
             is_used[np.frombuffer(places, np.int64).reshape(-1, 1 + len(samples.others))[kept]] = True
-            self._extras = [name for name, used in zip(self._listing, is_used.tolist(), strict=True) if not used]
+            self.extras = [name for name, used in zip(self._listing, is_used.tolist(), strict=True) if not used]
 
     def _row_error(self, what: str, rows: Sequence[tuple[int, str]], advice: str) -> BadInput:
         """Return an error that names the first of some rows."""
@@ -447,7 +447,7 @@ class Source(ListedSource):
         try:
             self.folder.state(name)
         except BadInput:  # of a link that exists, reading the file raises it again
-            return 0 if os.path.lexists(self.root / name) else -1
+            return 0 if os.path.lexists(self.folder.root / name) else -1
         return 0
 
     def _check_doubles(self) -> None:
@@ -554,14 +554,10 @@ class Source(ListedSource):
                 notes.append(f"{name}: {counted(column.gaps, 'empty cell')}: NaN")
         if self._table.skipped_columns:
             notes.append(f"columns of bytes, not read: {listed(self._table.skipped_columns)}")
-        others = [name for name in self._extras if name not in self._table.names]
+        others = [name for name in self.extras if name not in self._table.names]
         return [*notes, *([f"{described(others, 'other file')} that no row names"] if others else [])]
 
     # ---- the contract of sources
-
-    @property
-    def named(self) -> Path:
-        return self._named
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
@@ -581,12 +577,12 @@ class Source(ListedSource):
     def split_of(self, sample: FileSample) -> str:
         return sample.paths["image"].partition("/")[0]
 
-    def value(self, index: int, name: str) -> Any:
-        value = next((value for value in self._values if value.field.name == name), None)
-        if value is None:
-            return super().value(index, name)
+    def read(self, index: int, names: Sequence[str]) -> base.Sample:
+        values = [value for value in self._values if value.field.name in names]
+        if len(values) < len(names):
+            return super().read(index, names)
         _, rows, with_box = self._rows(self.checked(index))
-        return value.value(with_box if value.is_per_row else rows)
+        return {value.field.name: value.value(with_box if value.is_per_row else rows) for value in values}
 
     def listed_values(self, sample: FileSample) -> base.Sample:
         numbers, rows, with_box = self._rows(sample.row)
@@ -611,9 +607,6 @@ class Source(ListedSource):
             return None
         cells = self._table[self._samples.members(self.checked(index))[0]]
         return int(cells[self._size[0]]), int(cells[self._size[1]])
-
-    def tables(self) -> tuple[Path, ...]:
-        return tuple(self.root / name for name in self._table.names)
 
 
 def _image_kind(column: str) -> Literal["image", "mask", "depth"]:

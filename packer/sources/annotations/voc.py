@@ -121,7 +121,7 @@ class Source(VOCSource):
 
     def _is_in_colors(self, name: str) -> bool:
         try:
-            header = sniff(self.read(name), MOST_PIXELS)
+            header = sniff(self.read_file(name), MOST_PIXELS)
         except BadInput:
             return False  # reading the sample raises it
         return not header.palette and header.channels >= _COLORS

@@ -67,6 +67,7 @@ class Source(ListedSource):
 
     kind = "yolo"
     frame: base.Frame = "upright"
+    tables: list[str]
     roles = (
         FileRole("image", "images/ID.jpg", "", Field("image", "image", "encoded")),
         FileRole("labels_file", "labels/ID.txt", "", Field("labels_file", "bytes", "encoded", hidden=True)),
@@ -116,7 +117,7 @@ class Source(ListedSource):
         self._form = self._row_form(task, description, filled)
         self.schema = Schema(tuple(self._fields(description)))
         owned = {path for sample in samples.values() for path in sample.paths.values()}
-        self._extras = sorted(files - owned - {name for name, _ in self.unread})
+        self.extras = sorted(files - owned - {name for name, _ in self.unread})
         self.notes = [*self.notes, *self._more_notes(len(filled))]
 
     @classmethod
@@ -173,16 +174,13 @@ class Source(ListedSource):
                 values["keypoint_visibility"] = found.visibility.reshape(shape)
         return values
 
-    def tables(self) -> tuple[Path, ...]:
-        return tuple(self.root / name for name in self._table_names)
-
     def missing(self, index: int) -> str | None:
         """Return that the label file does not exist or has repeated rows; reads it."""
         sample = self._samples[self.checked(index)]
         if "labels_file" not in sample.paths:
             return f"{_NO_LABELS}: background"
         try:
-            lines = self.read(sample.paths["labels_file"]).splitlines()
+            lines = self.read_file(sample.paths["labels_file"]).splitlines()
         except BadInput:
             return None  # reading the sample raises it
         rows = [tuple(words) for line in lines if (words := line.split())]
@@ -195,15 +193,15 @@ class Source(ListedSource):
         """Return the description, and the images of each split; those of "" without splits."""
         self.notes, self.left_out = listing.notes(), []
         usual = [name for name in _USUAL if name in listing.names][:1]
-        self._table_names = usual or _descriptions(self.folder, listing.names)
-        if len(self._table_names) > 1:
+        self.tables = usual or _descriptions(self.folder, listing.names)
+        if len(self.tables) > 1:
             raise InvalidRequest(
-                f"{shown(str(self.root))}: cannot decide which of {listed(self._table_names)} describes the set; "
+                f"{shown(str(self.root))}: cannot decide which of {listed(self.tables)} describes the set; "
                 "rename one of them to data.yaml, or remove the others"
             )
-        self._is_darknet = any(name.endswith(DARKNET) for name in self._table_names)
+        self._is_darknet = any(name.endswith(DARKNET) for name in self.tables)
         description = YoloDescription()
-        for name in self._table_names:
+        for name in self.tables:
             description = read_description(self.folder.read(name), self.root / name)
         paths = DescribedPaths(self.folder, listing, description)
         if not description.names:
@@ -211,9 +209,9 @@ class Source(ListedSource):
         images = list(filter(_is_image, listing.names))
         unread = _unread_images.unread_images(self.folder, sorted(paths.files.difference(images)))
         if description.splits:
-            name = self._table_names[0]
+            name = self.tables[0]
             listed_images = paths.splits(sorted([*images, *unread]), missing=policies.missing)
-            self._table_names += dict.fromkeys(paths.lists)
+            self.tables += dict.fromkeys(paths.lists)
             self.notes += paths.notes
             splits, twice = without_duplicates(listed_images, policies.duplicates, shown(str(self.root / name)))
             used = {*twice, *(file for files in splits.values() for file in files)}
@@ -235,13 +233,13 @@ class Source(ListedSource):
         if description.names_file:
             path = paths.find(description.names_file)
             if path not in paths.files:
-                where = shown(str(self.root / self._table_names[0]))
+                where = shown(str(self.root / self.tables[0]))
                 raise BadInput(f"{where}: names: {shown(description.names_file)} does not exist; correct the path")
             lists = [path]
         names = {name: read_names(self.folder.read(name), self.root / name) for name in lists}
         if len(set(names.values())) > 1:
             raise BadInput(f"{shown(str(self.root))}: {listed(lists)} differ; keep one of them")
-        self._table_names += lists
+        self.tables += lists
         return next(iter(names.values()), ())
 
     # ---- their labels
@@ -320,8 +318,8 @@ class Source(ListedSource):
         folders = {path.rpartition("/")[0] for sample in self._samples for path in sample.paths.values()}
         others = [
             name
-            for name in self._extras
-            if name.lower().endswith(".txt") and name.rpartition("/")[0] in folders and name not in self._table_names
+            for name in self.extras
+            if name.lower().endswith(".txt") and name.rpartition("/")[0] in folders and name not in self.tables
         ]
         return notes + ([f"{counted(len(others), 'text file')} of no image: {listed(others)}"] if others else [])
 

@@ -64,6 +64,7 @@ class ArraySource(base.Source):
     """See the module."""
 
     holds_records = True
+    folder: SourceRoot
     noun: ClassVar[str]  # for a file, such as `HDF5 file`
     title: ClassVar[str]  # for the format
     suffixes: ClassVar[tuple[str, ...]] = ()
@@ -100,12 +101,12 @@ class ArraySource(base.Source):
         """
         base.check_choice("layout", layout, LAYOUTS)
         base.check_choice("axes", axes, fields.AXES)
-        self.root, self.follow_links = root, follow_links
+        self.root = root
         self._axes = axes
-        self._folder, names, self.notes = opened(root, follow_links=follow_links)
+        self.folder, names, self.notes = opened(root, follow_links=follow_links)
         self.left_out = []
         found, used = self._list(names)
-        self._extras = [name for name in names if name not in used]
+        self.extras = [name for name in names if name not in used]
         skipped = [one if isinstance(one, Unread) else _why_unread(one) for one in found]
         declared = [RecordField(name, (key,)) for name, key in (("image", image_key), ("label", label_key)) if key]
         self._select(
@@ -127,17 +128,17 @@ class ArraySource(base.Source):
         own = names if self.root.is_file() else self.own_files(names)
         if not own:
             raise self._none_found(names, f"names that end in {' or '.join(self.suffixes[:2])}")
-        files = RecordFiles(self._folder, [self._file(name) for name in own])
+        files = RecordFiles(self.folder, [self._file(name) for name in own])
         return [one for number in range(len(own)) for one in self._arrays_in(files, number)], set(own)
 
     def _file(self, name: str) -> RecordFile:
-        start = self._folder.start(name, START_BYTES)
-        check_magic(start, self.magic, self._folder.root / name, what=self.noun.removesuffix(" file"))
-        return RecordFile(name, self._folder.status(name).st_size)
+        start = self.folder.start(name, START_BYTES)
+        check_magic(start, self.magic, self.folder.root / name, what=self.noun.removesuffix(" file"))
+        return RecordFile(name, self.folder.status(name).st_size)
 
     def _none_found(self, names: Sequence[str], expected: str) -> InvalidRequest:
         found = f"found {described(names)}" if names else "there is no file in it"
-        found += ", all empty" if are_empty(self._folder, names) else ""
+        found += ", all empty" if are_empty(self.folder, names) else ""
         return InvalidRequest(f"{shown(str(self.root))}: no {self.noun}s: {found}; expected {expected}")
 
     @classmethod
@@ -354,6 +355,8 @@ class ArraySource(base.Source):
         self.decodes = any(column.field.codec != "encoded" for column in images)
         self.companions = beside_first_image(self.schema)
         self._first_image = images[0].field.name if images else None
+        used = {self._main, *(column.entry for column in self._columns)}
+        self.more_files = sorted({name for array in self.arrays(used) for name in array.files()})
         # the sizes of samples are those of images, whatever the user named first
         self._sized_entry = images[0].entry if images else self._main
 
@@ -398,10 +401,6 @@ class ArraySource(base.Source):
 
     # ---- the contract of sources
 
-    @property
-    def folder(self) -> SourceRoot:
-        return self._folder
-
     def __len__(self) -> int:
         return self._ends[-1]
 
@@ -422,14 +421,24 @@ class ArraySource(base.Source):
                 return names
         return [f"{number:05d}" for number in range(len(self._tables))]
 
-    def __getitem__(self, index: int) -> base.Sample:
+    def entry(self, index: int) -> base.SampleEntry:
+        number, row = self._row(index)
+        arrays, key = self._tables[number].arrays, self.key(index)
+        entries = dict.fromkeys([self._main, *(column.entry for column in self._columns)])
+        names = dict.fromkeys(name for entry in entries for name in arrays[entry].files(row))
+        place = f"row {row} of {shown(arrays[self._main].name)}"
+        return base.SampleEntry(key, tuple(names), key, arrays[self._sized_entry].extent(row), place)
+
+    def read(self, index: int, names: Sequence[str]) -> base.Sample:
         sample: base.Sample = {KEY: self.key(index)}
+        is_complete = FILES.name in names  # the paths depend on the values
         for column in self._columns:
-            sample[column.field.name] = self._value(index, column)
+            if is_complete or column.field.name in names:
+                sample[column.field.name] = self._value(index, column)
         if self._split_names:
             split = self._tables[self._row(index)[0]].split or "other"
             sample["split"] = np.int64(self._split_names.index(split))
-        if FILES in self.schema.fields:
+        if is_complete and FILES in self.schema.fields:
             sample[FILES.name] = extracted_paths(
                 self.key(index), index, filter(_is_file, self.schema), sample, sniffs_bytes=True
             )
@@ -440,42 +449,7 @@ class ArraySource(base.Source):
         try:
             return column.value(self._tables[number].arrays[column.entry].row(row))
         except BadInput as error:
-            raise BadInput(f"{self.where(index)}: {column.entry}: {error.message}") from error
-
-    def value(self, index: int, name: str) -> Any:
-        column = next((column for column in self._columns if column.field.name == name), None)
-        if name == KEY:
-            return self.key(index)
-        return self[index][name] if column is None else self._value(index, column)
-
-    def files(self, index: int) -> tuple[Path, ...]:
-        number, row = self._row(index)
-        entries = dict.fromkeys([self._main, *(column.entry for column in self._columns)])
-        names = dict.fromkeys(name for entry in entries for name in self._tables[number].arrays[entry].files(row))
-        return tuple(self._folder.root / name for name in names)
-
-    def extent(self, index: int) -> base.Extent:
-        number, row = self._row(index)
-        return self._tables[number].arrays[self._sized_entry].extent(row)
-
-    def more_files(self) -> Sequence[str]:
-        used = {self._main, *(column.entry for column in self._columns)}
-        return sorted({name for array in self.arrays(used) for name in array.files()})
-
-    def stem(self, index: int) -> Path:
-        return self._folder.root / self.key(index)
-
-    def where(self, index: int, path: str | None = None) -> str:
-        number, row = self._row(index)
-        array = self._tables[number].arrays[self._main]
-        file = self._folder.root / array.extent(row).name
-        return f"{file}: row {row} of {shown(array.name)} ({shown(self.key(index))})"
-
-    def content(self, index: int, name: str, path: str) -> Any:
-        return self.value(index, name)
-
-    def extras(self) -> Sequence[str]:
-        return self._extras
+            raise BadInput(f"{base.sample_name(self, index)}: {column.entry}: {error.message}") from error
 
 
 def _why_unread(array: StoredArray) -> Unread | None:

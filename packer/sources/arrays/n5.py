@@ -7,7 +7,6 @@ packer.layouts.n5_blocks.
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -40,9 +39,9 @@ class Source(ArraySource):
         if self.root.is_file():
             raise InvalidRequest(f"{shown(str(self.root))}: is a file; an N5 container is a folder: give that")
         found: list[StoredArray | Unread] = []
-        self._attributes = [name for name in names if name.rpartition("/")[2] == _ATTRIBUTES]
-        used = set(self._attributes)
-        for name in self._attributes:
+        self.tables = sorted(name for name in names if name.rpartition("/")[2] == _ATTRIBUTES)
+        used = set(self.tables)
+        for name in self.tables:
             parent = name.rpartition("/")[0]
             path = parent or self.root.resolve().name
             try:
@@ -60,9 +59,6 @@ class Source(ArraySource):
         if not found:
             raise self._none_found(names, f"{_ATTRIBUTES} with dimensions, blockSize and dataType")
         return found, used
-
-    def tables(self) -> tuple[Path, ...]:
-        return tuple(self.folder.root / name for name in sorted(self._attributes))
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:

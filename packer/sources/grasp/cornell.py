@@ -83,21 +83,18 @@ class Source(FileSource):
         self.roles = tuple(replace(role, need=needs.get(role.name, role.need)) for role in self.roles)
         self._list(root, Policies(duplicates=duplicates, labels=labels), follow_links=follow_links)
 
-    def stem(self, index: int) -> Path:
-        sample = self._samples[self.checked(index)]
-        return (self.root / sample.paths["rgb"]).with_name(f"pcd{sample.key}")
-
-    def tables(self) -> tuple[Path, ...]:
-        return tuple(self.root / name for name in self._tables)
+    def stem_of(self, sample: FileSample) -> str:
+        folder, slash, _ = sample.paths["rgb"].rpartition("/")
+        return f"{folder}{slash}pcd{sample.key}"
 
     def more_fields(self) -> Sequence[Field]:
-        self._tables = [name for name in self._extras if name.rpartition("/")[2] == _TABLE]
+        self.tables = [name for name in self.extras if name.rpartition("/")[2] == _TABLE]
         self._objects = self._read_tables()
-        return _OBJECTS if self._tables else ()
+        return _OBJECTS if self.tables else ()
 
     def listed_values(self, sample: FileSample) -> base.Sample:
         object_id, category = self._objects.get(sample.key, (-1, ""))
-        return {"object_id": np.int64(object_id), "category": category} if self._tables else {}
+        return {"object_id": np.int64(object_id), "category": category} if self.tables else {}
 
     def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
         if not self._is_computed:
@@ -107,9 +104,9 @@ class Source(FileSource):
         return {"depth": read_depth(files["cloud"], cloud, height=height, width=width)}
 
     def _read_tables(self) -> dict[str, tuple[int, str]]:
-        if len(self._tables) > 1:
-            raise BadInput(f"{shown(str(self.root))}: more than one {_TABLE}: {listed(self._tables)}; keep one")
-        tables = [read_table(self.read(name), self.root / name, strict=self._is_strict) for name in self._tables]
+        if len(self.tables) > 1:
+            raise BadInput(f"{shown(str(self.root))}: more than one {_TABLE}: {listed(self.tables)}; keep one")
+        tables = [read_table(self.read_file(name), self.root / name, strict=self._is_strict) for name in self.tables]
         return tables[0] if tables else {}
 
 

@@ -145,7 +145,7 @@ class Source(FileSource):
                 "remove all but one"
             )
         self._has = present
-        self._extras = [name for name in self._extras if name not in read]
+        self.extras = [name for name in self.extras if name not in read]
         self._dtypes = {
             name: "uint8" if value <= _MOST_OF_UINT8 else "uint16" for name, value in largest.items() if name in fields
         }
@@ -257,7 +257,7 @@ class Source(FileSource):
         return drawn
 
     def _mask(self, path: str, size: tuple[int, int]) -> npt.NDArray[Any]:
-        mask = read_mask(self.read(path), self.root / path)
+        mask = read_mask(self.read_file(path), self.root / path)
         if mask.shape != size:
             raise BadInput(
                 f"{shown(str(self.root / path))}: is {mask.shape[1]}x{mask.shape[0]} px, its image "
@@ -289,7 +289,7 @@ class Source(FileSource):
         self, path: str, parse: Callable[[bytes, Path], Content], otherwise: Content, *, is_strict: bool = False
     ) -> tuple[Content, str]:
         """Return the content of a file, or `otherwise` and the cause. Raises BadInput if it cannot be read."""
-        data = self.read(path)
+        data = self.read_file(path)
         try:
             return parse(data, self.root / path), ""
         except BadInput as error:

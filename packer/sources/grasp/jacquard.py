@@ -80,8 +80,8 @@ class Source(FileSource):
     def order(self, sample: FileSample) -> Any:
         return sample.paths["rgb"].removesuffix("RGB.png") + "grasps.txt"
 
-    def stem(self, index: int) -> Path:
-        return self.root / self._samples[self.checked(index)].paths["rgb"].removesuffix("_RGB.png")
+    def stem_of(self, sample: FileSample) -> str:
+        return sample.paths["rgb"].removesuffix("_RGB.png")
 
     def more_fields(self) -> tuple[Field, ...]:
         return (Field("object_id", "text", "text"),)

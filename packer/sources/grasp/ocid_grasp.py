@@ -95,17 +95,15 @@ class Source(FileSource):
     def prepare(self, present: set[str]) -> None:
         self._has_classes = "classes" in present
         self._tables = self._lists() if self._has_lists else {}
+        self.tables = list(self._tables.values())
         self._split_of = self._read_lists()
-        self._extras = [name for name in self._extras if not name.endswith(".pcd")]
+        self.extras = [name for name in self.extras if not name.endswith(".pcd")]
 
     def split_of(self, sample: FileSample) -> str:
         return self._split_of.get(sample.key, UNLISTED) if self._tables else ""
 
     def split_names(self, found: set[str]) -> tuple[str, ...]:
         return ordered_splits(found | set(self._tables))
-
-    def tables(self) -> tuple[Path, ...]:
-        return tuple(self.root / name for name in self._tables.values())
 
     def more_fields(self) -> Sequence[Field]:
         objects = Field("grasp_objects", "number", "raw:int64", dtype="int64", shape=(None,), of="grasps")
@@ -121,7 +119,7 @@ class Source(FileSource):
         if not self._has_classes or "grasps_file" not in sample.paths:
             return reason
         try:
-            objects, unmatched = self._objects(sample, self.read(sample.paths["grasps_file"]))
+            objects, unmatched = self._objects(sample, self.read_file(sample.paths["grasps_file"]))
         except BadInput:
             return None  # reading the sample raises it
         unknown = int((objects < 0).sum())
@@ -140,14 +138,14 @@ class Source(FileSource):
         classes: dict[bytes, list[int]] = {}  # several objects may have the same rectangle
         files = sorted(((int(path.split("/")[-2]), path) for path in sample.lists.get("classes", ())), reverse=True)
         for number, path in files:
-            for corners in read_rectangles(self.read(path), self.root / path, strict=self._is_strict).values:
+            for corners in read_rectangles(self.read_file(path), self.root / path, strict=self._is_strict).values:
                 classes.setdefault(corners.tobytes(), []).append(number)
         of_each = [classes[key].pop() if classes.get(key := each.tobytes()) else -1 for each in grasps.values]
         return np.array(of_each, np.int64), sum(map(len, classes.values()))
 
     def _lists(self) -> dict[str, str]:
         """Return the list of each split in `data_split/`, the one with the lowest number. Raises BadInput."""
-        matches = [match for match in map(_LIST.fullmatch, self._extras) if match]
+        matches = [match for match in map(_LIST.fullmatch, self.extras) if match]
         if len({match["base"] for match in matches}) > 1:
             raise BadInput(
                 f"{shown(str(self.root))}: several folders data_split: {listed(m[0] for m in matches)}; keep one"
@@ -164,7 +162,7 @@ class Source(FileSource):
         twice = []
         for split, name in self._tables.items():
             above = name.rpartition("data_split/")[0]
-            for key in _listed_keys(self.read(name), self.root / name):
+            for key in _listed_keys(self.read_file(name), self.root / name):
                 if split_of.setdefault(above + key, split) != split and above + key in keys:
                     twice.append(f"{above + key} ({split_of[above + key]}, {split})")
         if twice:

@@ -123,18 +123,16 @@ class Source(FileSource):
         else:
             self.roles = self.roles[:-1]
         splits = {self.split_of(sample) for sample in self._samples}
-        matches = [match for match in map(_RELATIONS.fullmatch, self._extras) if match]
+        matches = [match for match in map(_RELATIONS.fullmatch, self.extras) if match]
         files = [(match["split"] or "", match[0]) for match in matches if (match["split"] or "") in splits]
         self._tables = dict(files)
+        self.tables = list(self._tables.values())
         if len(files) > len(self._tables):
             raise BadInput(f"{shown(str(self.root))}: there twice: {listed(name for _, name in files)}; keep one each")
         self._relations = {}  # as text, a tenth of the memory of lists: there are tens of thousands of scenes
         for split, name in self._tables.items():
-            scenes = read_relations(self.read(name), self.root / name)
+            scenes = read_relations(self.read_file(name), self.root / name)
             self._relations[split] = {scene: json.dumps(objects) for scene, objects in scenes.items()}
-
-    def tables(self) -> tuple[Path, ...]:
-        return tuple(self.root / name for name in self._tables.values())
 
     def more_fields(self) -> Sequence[Field]:
         return (Field("relations", "json", "json"),) if self._tables else ()

@@ -113,7 +113,7 @@ class Source(ListedSource):
             )
         every_image = [*images, *unread]
         all_images = set(every_image)
-        self._extras = [name for name in listing.names if name not in all_images]
+        self.extras = [name for name in listing.names if name not in all_images]
         notes = []
         if pairs == "refuse" and layout != UNCHECKED:
             try:
@@ -212,8 +212,9 @@ class Source(ListedSource):
     def key(self, index: int) -> str:
         return self._samples.names[self.checked(index)]
 
-    def file_names(self, index: int) -> tuple[str, ...]:
-        return (self.key(index),)
+    def entry(self, index: int) -> base.SampleEntry:
+        name = self._samples.names[self.checked(index)]
+        return base.SampleEntry(name, (name,), base.stem_of(name))
 
     def split_of(self, sample: FileSample) -> str:
         return sample.key.partition("/")[0]
@@ -232,10 +233,6 @@ class Source(ListedSource):
             raise BadInput(f"{self.root / sample.key}: {error.message}") from error
         return {"image": image, "files": {"image": f"{sample.key}.png"}}
 
-    def value(self, index: int, name: str) -> Any:
-        is_decoded = self.decodes and name in ("image", "files")
-        return self[index][name] if is_decoded else super().value(index, name)
-
     # ---- notes
 
     def _notes(self) -> list[str]:
@@ -250,8 +247,8 @@ class Source(ListedSource):
         if self.decodes:
             decoded = [name for name in names if not _is_image(name)]
             notes.append(f"decoded by Pillow, stored as PNG: {described(decoded, 'image')}")
-        if self._extras:
-            notes.append(f"{described(self._extras, 'other file')}: not images, or sidecars of images")
+        if self.extras:
+            notes.append(f"{described(self.extras, 'other file')}: not images, or sidecars of images")
         return notes
 
     def _notes_on_classes(self) -> list[str]:

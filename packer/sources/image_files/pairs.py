@@ -154,17 +154,18 @@ class Source(FileSource):
     def prepare(self, present: set[str]) -> None:
         counted_files = {field: Counter[str]() for field in self._counts}
         for field, pattern in self._counts.items():
-            counted_files[field].update(match.key for match in map(pattern.match, self._extras) if match)
+            counted_files[field].update(match.key for match in map(pattern.match, self.extras) if match)
         self._numbers = {field: counts for field, counts in counted_files.items() if counts}
         self._has_folders = any(self._names[sample.key].folder for sample in self._samples)
         if self._has_sets:
             self._sets = read_image_sets(
                 self.folder,
-                self._extras,
+                self.extras,
                 images={paths["image"][0]: key for (_, key), paths in self._groups.items() if "image" in paths},
                 samples=[sample.key for sample in self._samples],
                 task="Segmentation",
             )
+            self.tables = self._sets.tables
 
     # ---- fields and values
 
@@ -190,9 +191,6 @@ class Source(FileSource):
         is_json = self._layout.objects == "json"
         read = _ade20k_labels.annotation if is_json else _ade20k_labels.attribute_rows
         return {"mask": classes, "instances": instances, "objects": read(files["objects_file"], objects)}
-
-    def tables(self) -> tuple[Path, ...]:
-        return tuple(self.root / name for name in self._sets.tables)
 
     def more_notes(self) -> Sequence[str]:
         fields = ", ".join(field.name for field in self.schema if field.name != "key" and not field.hidden)

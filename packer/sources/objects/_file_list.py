@@ -74,9 +74,8 @@ class ListedFiles(base.Source):
 
     def __init__(self, files: FileList, *, follow_links: bool = False) -> None:
         """Raises InvalidRequest for a label that is not a class, BadInput if a file is listed twice."""
-        self._tree = open_tree(files.root, follow_links=follow_links)
+        self.folder = open_tree(files.root, follow_links=follow_links)
         self.root = files.root
-        self.follow_links = follow_links
         self._files = files
         repeated = [name for name, count in Counter(files.names).items() if count > 1]
         if repeated:
@@ -96,23 +95,20 @@ class ListedFiles(base.Source):
     def __len__(self) -> int:
         return len(self._files.names)
 
-    def __getitem__(self, index: int) -> base.Sample:
-        return {name: self.value(index, name) for name in self.schema.names}
+    def entry(self, index: int) -> base.SampleEntry:
+        name = self.key(index)
+        return base.SampleEntry(name, (name,), base.stem_of(name))
 
-    def value(self, index: int, name: str) -> Any:
-        key = self.key(index)
-        if name == "label" and self._files.labels is not None:
-            return np.int64(self._files.labels[index])
-        return key if name == KEY else self.read(key)
+    def read(self, index: int, names: Sequence[str]) -> base.Sample:
+        sample: base.Sample = {KEY: self.key(index)}
+        if "image" in names:
+            sample["image"] = self.read_file(sample[KEY])
+        if "label" in names and self._files.labels is not None:
+            sample["label"] = np.int64(self._files.labels[index])
+        return sample
 
     def key(self, index: int) -> str:
         return self._files.names[self.checked(index)]
-
-    def files(self, index: int) -> tuple[Path, ...]:
-        return (self.root / self.key(index),)
-
-    def stem(self, index: int) -> Path:
-        return self.files(index)[0].with_suffix("")
 
 
 def source_of_list(files: FileList, *, follow_links: bool) -> tuple[base.Source, dict[str, Any]]:

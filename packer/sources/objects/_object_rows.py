@@ -1,11 +1,11 @@
 """Object rows: samples of an object, by their numbers or one after the other."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol
 
 from packer.errors import BadInput, InvalidRequest
 from packer.sources._message_texts import counted
-from packer.sources.base import MOST_PROBES, probe_indices
+from packer.sources.base import MOST_PROBES
 
 _END = object()  # in place of a sample
 
@@ -33,10 +33,6 @@ class ObjectRows:
         """Return a sample as the object returns it."""
         return self._data[index]
 
-    def probes(self) -> Sequence[int]:
-        """Return the numbers of the samples to inspect before any is packed."""
-        return probe_indices(self._count)
-
     def restart(self) -> bool:
         """Begin another pass, so that samples can be read again; returns False if the object has a single pass."""
         return True
@@ -62,9 +58,6 @@ class SequentialRows(ObjectRows):
         self._next = 0
         self._first: list[Any] = []
         self._kept: dict[int, Any] = {}
-
-    def probes(self) -> Sequence[int]:
-        return range(min(MOST_PROBES, self._count))
 
     def restart(self) -> bool:
         if self._has_one_pass:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from packer.sources import base
 from packer.sources._extracted_files import FILES, extracted_paths, is_file
 from packer.sources._message_texts import counted, listed
 from packer.sources._name_words import ordered_splits
+from packer.sources._trees.folder_tree import SourceRoot
+from packer.sources.base import probe_indices
 from packer.sources.objects._object_fields import FieldsRequest, ObjectField, described, entry_of, fields_of
 from packer.sources.objects._object_rows import ObjectRows
 from packer.sources.objects._object_values import Axes, is_pil_image, sound_values
@@ -65,7 +67,6 @@ class ObjectSource(base.Source):
     """The samples of an object. root: the object's name in angle brackets, such as `<list>`."""
 
     kind = KIND
-    is_on_disk: ClassVar[bool] = False
     left_out = ()
 
     def __init__(
@@ -73,9 +74,12 @@ class ObjectSource(base.Source):
     ) -> None:
         """Raises InvalidRequest, BadInput: fields are ambiguous, keys repeat, or two reads of a sample differ."""
         self.root = Path(f"<{data.name}>")
+        self.folder = SourceRoot(self.root)
+        self.folder.is_local = False
         self.frame = data.frame
         self._data = data
         self._objects = rows
+        self.is_sequential = rows.is_sequential
         self._axes = axes
         self._lock = threading.Lock()
         self._rows: Sequence[int] = range(len(rows))
@@ -149,7 +153,7 @@ class ObjectSource(base.Source):
             if sum(map(_weight, samples.values())) <= _MOST_PROBED_BYTES:
                 samples[row] = self._read(row)
 
-        sound_values(inspect, self._objects.probes())
+        sound_values(inspect, probe_indices(len(self._objects), is_sequential=self.is_sequential))
         return samples
 
     def _with_classes(self, each: ObjectField) -> ObjectField:
@@ -190,8 +194,8 @@ class ObjectSource(base.Source):
         for row, values in probes.items():
             if _digest([values]) != _digest([self._values(row, self._read(row))]):
                 raise InvalidRequest(
-                    f"{self.where(row)}: returns another sample each time, because of random transforms or a shuffled "
-                    "order; pass the data set without them (packer.geometry crops and flips in training)"
+                    f"{self.root}{self._place(row)}: returns another sample each time, because of random transforms or "
+                    "a shuffled order; pass the data set without them (packer.geometry crops and flips in training)"
                 )
         return notes
 
@@ -200,7 +204,7 @@ class ObjectSource(base.Source):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, index: int) -> base.Sample:
+    def read(self, index: int, names: Sequence[str]) -> base.Sample:
         row = self._rows[self.checked(index)]
         with self._lock:
             sample = self._read(row)
@@ -226,7 +230,7 @@ class ObjectSource(base.Source):
             return {each.field.name: each.value_in(sample, self._axes) for each in self._fields}
         except (BadInput, InvalidRequest, OSError) as error:
             reason = str(error) if isinstance(error, OSError) else error.message
-            raise BadInput(f"{self.where(index)}: {reason}") from error
+            raise BadInput(f"{base.sample_name(self, index)}: {reason}") from error
 
     def _note_key(self, row: int, sample: Any) -> None:
         """Note the key that a sample of an iterable has; raises BadInput if an earlier sample has the same."""
@@ -239,19 +243,13 @@ class ObjectSource(base.Source):
         row = self._rows[self.checked(index)]
         return self._keys[row] if self._keys is not None else self._stream_keys.get(row, f"{row:08d}")
 
-    def files(self, index: int) -> tuple[Path, ...]:
-        self.checked(index)
-        return ()
+    def entry(self, index: int) -> base.SampleEntry:
+        key = self.key(index)
+        return base.SampleEntry(key, (), key, place=self._place(index))
 
-    def stem(self, index: int) -> Path:
-        return self.root / self.key(index)
-
-    def where(self, index: int, path: str | None = None) -> str:
+    def _place(self, index: int) -> str:
         row, key = self._rows[self.checked(index)], self.key(index)
-        return f"{self.root}[{row}]" if key == f"{row:08d}" else f"{self.root}[{row}] ({key})"
-
-    def probes(self) -> Sequence[int]:
-        return self._objects.probes() if self._objects.is_sequential else super().probes()
+        return f"[{row}]" if key == f"{row:08d}" else f"[{row}] ({key})"
 
     def subset(self, rows: Sequence[int]) -> "ObjectSource":
         if self._objects.is_sequential:

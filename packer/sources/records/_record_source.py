@@ -69,7 +69,7 @@ class RecordSource(base.Source):
         title: The name of the layout, for messages.
         noun: What messages call one of its files.
         row: What messages call a sample.
-        entry: What messages call a named value of a record.
+        entry_noun: What messages call a named value of a record.
         expected: What a folder should contain, for messages.
         file_name: The pattern that names of its files in a folder match.
         ignored: The pattern of file names that belong to no data set.
@@ -83,7 +83,7 @@ class RecordSource(base.Source):
     title: ClassVar[str]
     noun: ClassVar[str]
     row: ClassVar[str] = "record"
-    entry: ClassVar[str] = "feature"
+    entry_noun: ClassVar[str] = "feature"
     expected: ClassVar[str]
     file_name: ClassVar[re.Pattern[str]]
     ignored: ClassVar[re.Pattern[str]] = re.compile(r"(?!)")
@@ -93,9 +93,10 @@ class RecordSource(base.Source):
     guessed: ClassVar[str] = "guessed from a few records; --features declares it"
     notes: list[str]
     left_out: list[tuple[str, str]]
+    tables: list[str]
     unread: list[tuple[str, str]]
 
-    _folder: SourceRoot
+    folder: SourceRoot
     _files: RecordFiles
     _asked: Sequence[RecordField] = ()  # the option `features`
     _fields: Sequence[RecordField] = ()  # which entries become fields; empty: all values are fields
@@ -142,7 +143,7 @@ class RecordSource(base.Source):
         for field in self._asked:
             if field.entries[0] not in found:
                 raise InvalidRequest(
-                    f"option features: no {self.entry} {field.entries[0]!r} in the records looked at; there are: "
+                    f"option features: no {self.entry_noun} {field.entries[0]!r} in the records looked at; there are: "
                     f"{listed(sorted(found)) or 'none'}"
                 )
         self._parsed_entries = None if self._asked else frozenset(found)
@@ -198,24 +199,24 @@ class RecordSource(base.Source):
         """
         base.check_choice("layout", layout, LAYOUTS)
         self._asked = parse_fields(features, self.kinds)
-        self.root, self.follow_links = root, follow_links
-        self._folder, names, self.notes = opened(root, follow_links=follow_links)
+        self.root = root
+        self.folder, names, self.notes = opened(root, follow_links=follow_links)
         self.left_out, self.unread = [], []
         self._numbers, self._offsets, self._sizes, self._ids = array("i"), array("q"), array("q"), array("q")
         self._names: list[str] = []
-        self._tables: list[str] = []
+        self.tables = []
         chosen = names if root.is_file() else list(filter(self.file_name.search, names))
         files: list[RecordFile] = []
         for self._number, name in enumerate(chosen):
-            start = self._folder.start(name, _START_BYTES)
-            check_no_pointer(start, self._folder.root / name)
+            start = self.folder.start(name, _START_BYTES)
+            check_no_pointer(start, self.folder.root / name)
             packed = self.may_be_packed and is_packed(start) and not self.begins(start)
-            on_disk, file = open_records(self._folder, name, is_packed=packed)
+            on_disk, file = open_records(self.folder, name, is_packed=packed)
             self.find(name, file, None if packed else on_disk.size)
             files.append(RecordFile(name, on_disk.size, packed))
         if not len(self) and not self.unread:
             found = f"found {described(names)}" if names else "the folder is empty"
-            found += ", all empty" if are_empty(self._folder, names) else ""
+            found += ", all empty" if are_empty(self.folder, names) else ""
             raise InvalidRequest(f"{shown(str(root))}: no {self.noun}s: {found}; expected {self.expected}")
         self._check_files(files, layout)
         fields = [Field(KEY, "text", "text"), *self.choose_fields()]
@@ -224,9 +225,9 @@ class RecordSource(base.Source):
         if any(map(is_file, fields)):
             fields.append(FILES)
         self.schema = Schema(tuple(fields))
-        self._files = RecordFiles(self._folder, files)  # closes the files that were read for the schema
-        used = {*chosen, *self._tables}
-        self._extras = [name for name in names if name not in used and not self.ignored.search(name)]
+        self._files = RecordFiles(self.folder, files)  # closes the files that were read for the schema
+        used = {*chosen, *self.tables}
+        self.extras = [name for name in names if name not in used and not self.ignored.search(name)]
         self.companions = beside_first_image(self.schema)
         self._main = next((field.name for field in self.schema if field.kind in PIXEL_KINDS), None)
         self.notes.append(f"{counted(len(self), self.row)} in {counted(len(files), self.noun)}")
@@ -253,10 +254,10 @@ class RecordSource(base.Source):
 
     def _table(self, name: str) -> bytes | None:
         """Return the bytes of a file next to the records, and list it as a table; None if it is absent."""
-        if not (self._folder.root / name).is_file():
+        if not (self.folder.root / name).is_file():
             return None
-        self._tables.append(name)
-        return self._folder.read(name)
+        self.tables.append(name)
+        return self.folder.read(name)
 
     def _keep(self, rows: Sequence[int]) -> None:
         """Skip all records but these."""
@@ -276,18 +277,18 @@ class RecordSource(base.Source):
 
     def _check_files(self, files: Sequence[RecordFile], layout: str) -> None:
         """Begin to read the records; raises BadInput, InvalidRequest."""
-        self._files = RecordFiles(self._folder, files)
+        self._files = RecordFiles(self.folder, files)
         totals: Counter[int] = Counter()
         for number, size in zip(self._numbers, self._sizes, strict=True):
             totals[number] += size
         for number, total in totals.items():  # records that overlap could make a small file an endless pack
             if total > files[number].size and not files[number].is_packed:
                 raise BadInput(
-                    f"{self._folder.root / files[number].name}: damaged: its records have {total} bytes together, "
+                    f"{self.folder.root / files[number].name}: damaged: its records have {total} bytes together, "
                     f"the file {files[number].size}"
                 )
         ends = zip(self._numbers, map(sum, zip(self._offsets, self._sizes, strict=True)), strict=True)
-        self._folder.unpacks_again = self._files.unpacks_again(ends)
+        self.folder.unpacks_again = self._files.unpacks_again(ends)
         names = [file.name for file in files]
         self._firsts = _firsts(self._numbers, len(files))
         self._stems = _stems(names)
@@ -323,7 +324,7 @@ class RecordSource(base.Source):
         """Yield the first records and some between them and the last."""
         total, half = len(self), _PROBES // 2
         for index in sorted({*range(min(half, total)), *(number * total // half for number in range(half))}):
-            if self._sizes[index] <= self._folder.most_bytes:
+            if self._sizes[index] <= self.folder.most_bytes:
                 yield index, self.record(index)
 
     def _parse_some(self) -> tuple[dict[str, list[Any]], int]:
@@ -399,20 +400,18 @@ class RecordSource(base.Source):
 
     # ---- the contract of sources
 
-    @property
-    def folder(self) -> SourceRoot:
-        return self._folder
-
     def __len__(self) -> int:
         return len(self._offsets)
 
     def record(self, index: int) -> bytes:
         """Return the bytes of a sample's record; raises BadInput."""
         at = self.checked(index)
-        self._folder.check_size(self._files.files[self._numbers[at]].name, self._sizes[at])
+        self.folder.check_size(self._files.files[self._numbers[at]].name, self._sizes[at])
         return self._files.read(self._numbers[at], self._offsets[at], self._sizes[at])
 
-    def __getitem__(self, index: int) -> base.Sample:
+    def read(self, index: int, names: Sequence[str]) -> base.Sample:
+        if all(name == KEY for name in names):
+            return {KEY: self.key(index)}
         values = self._values(index, self.record(index))
         sample: base.Sample = {KEY: self.key(index), **values}
         if self._splits:
@@ -429,13 +428,10 @@ class RecordSource(base.Source):
                 return entries
             values = {field.name: self.value_of(field, entries) for field in self._fields}
         except BadInput as error:
-            raise BadInput(f"{self.where(index)}: {error.message}") from error
+            raise BadInput(f"{base.sample_name(self, index)}: {error.message}") from error
         if unused := self.unused(entries):
             values[base.UNTAKEN] = unused
         return values
-
-    def value(self, index: int, name: str) -> Any:
-        return self.key(index) if name == KEY else super().value(index, name)
 
     def key(self, index: int) -> str:
         at = self.checked(index)
@@ -445,27 +441,10 @@ class RecordSource(base.Source):
         within = f"{self._ids[at] if self._ids else at - self._firsts[number]:08d}"
         return within if len(self._firsts) == 1 else f"{self._stems[number]}/{within}"
 
-    def files(self, index: int) -> tuple[Path, ...]:
-        return (self._files.path(self._numbers[self.checked(index)]),)
-
-    def stem(self, index: int) -> Path:
-        return self._folder.root / self.key(index)
-
-    def extent(self, index: int) -> base.Extent:
-        at = self.checked(index)
-        return base.Extent(self._files.files[self._numbers[at]].name, self._offsets[at], self._sizes[at])
-
-    def where(self, index: int, path: str | None = None) -> str:
-        return f"{self.files(index)[0]}: record at byte {self._offsets[index]} ({shown(self.key(index))})"
-
-    def content(self, index: int, name: str, path: str) -> Any:
-        return self.value(index, name)
-
-    def tables(self) -> tuple[Path, ...]:
-        return tuple(self._folder.root / name for name in self._tables)
-
-    def extras(self) -> Sequence[str]:
-        return self._extras
+    def entry(self, index: int) -> base.SampleEntry:
+        at, key = self.checked(index), self.key(index)
+        extent = base.Extent(self._files.files[self._numbers[at]].name, self._offsets[at], self._sizes[at])
+        return base.SampleEntry(key, (extent.name,), key, extent, f"record at byte {extent.offset}")
 
     def file_paths(self, index: int, values: base.Sample) -> dict[str, str]:
         """Return the paths that `extract` gives the values that are files."""

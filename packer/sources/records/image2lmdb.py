@@ -11,7 +11,7 @@ line for each file: its name without folders, a space, its number.
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -58,7 +58,7 @@ class Source(LMDBSource):
         self._labels: list[int] = []
         self._lists: list[dict[int, str]] = []
         self._list(root, layout=layout, follow_links=follow_links)
-        self._places = {"labels_from": self._originals.digest} if self._originals else {}
+        self.places = {"labels_from": self._originals.digest} if self._originals else {}
         self._originals = None  # its lists
 
     @classmethod
@@ -135,9 +135,6 @@ class Source(LMDBSource):
             if originals.folder.read(name) != self.parse(record)["image"]:
                 raise InvalidRequest(f"{where}/{name}: differs from number {self._ids[index]} of the LMDB; {advice}")
         return [originals.labels[number] for number in self._ids]
-
-    def places(self) -> Mapping[str, str]:
-        return self._places
 
     def entries(self, index: int, record: bytes) -> dict[str, Any]:
         values = super().entries(index, record)

@@ -39,7 +39,7 @@ class Source(LMDBSource):
 
     kind = "tensorpack-lmdb"
     title = "LMDB of tensorpack's datapoints"
-    entry = "component"
+    entry_noun = "component"
 
     def __init__(
         self,

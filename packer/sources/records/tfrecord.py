@@ -69,7 +69,7 @@ class Source(RecordSource):
                     self._add(offset, length)
                 if spans:
                     return
-                self._tables.pop()
+                self.tables.pop()
                 self.notes.append(f"{shown(place + suffix)}: does not cover its file: not used")
         self._walk(HeaderReader(file), name, size)
 

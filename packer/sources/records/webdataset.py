@@ -255,11 +255,6 @@ class Source(RecordSource):
         except BadInput as error:
             raise BadInput(f".{suffix}: {error.message}") from error
 
-    def content(self, index: int, name: str, path: str) -> Any:
-        field = next(field for field in self._fields if field.name == name)
-        found = self.entries(index, self.record(index))
-        return found[_present(field, found) or ""]
-
     def file_paths(self, index: int, values: base.Sample) -> dict[str, str]:
         """Return the names of the members, except those of numbers."""
         suffixes = self._sets[self._kinds[index]]
