@@ -75,9 +75,9 @@ def lease(above: FolderHandle, name: str) -> Lease | None:
 
 @contextmanager
 def unleased(above: FolderHandle, name: str) -> Iterator[bool]:
-    """Check that nobody has a lease on a file or folder, or that it does not exist.
+    """Yield True if a file or folder has no lease, or does not exist. It then gets no lease inside the block.
 
-    If so, nobody gets a lease on it inside the block. Raises as `lease` does.
+    Raises as `lease` does.
     """
     descriptor = open_lockable(above, name, os.O_RDONLY)
     try:
@@ -106,7 +106,7 @@ def open_lockable(above: FolderHandle, name: str, flags: int) -> int | None:
 
 
 def lock_alone(descriptor: int) -> bool:
-    """Take the exclusive lock on an open file; False if somebody else has a lock on it."""
+    """Take the exclusive lock on an open file; return False if it is locked already."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -331,7 +331,7 @@ class OwnedFolder:
                 return self._remove_abandoned(work)
 
     def _remove_abandoned(self, work: FolderHandle) -> list[int]:
-        """Remove what nobody writes; return the sizes of the other files."""
+        """Remove files and folders that are not locked; return the sizes of the others."""
         sizes = []
         for name in work.names():
             status = work.status(name)

@@ -1,14 +1,13 @@
 """Part cache: files of remote packs on a disk of this machine, within a limit that all processes keep together.
 
-Layout of the cache, an `OwnedFolder` `<cache>/packer-cache-<uid>/`:
-    <digest>/     packer.json, index/ and parts of the pack whose packer.json has this sha256. A file is there only when
-                  its sha256 is that of the manifest.
-    .work/        files that are being downloaded; their names are hashes of the names that they get
-    locks         an empty file: a process that waits for room holds a shared lock on it
+The cache is the `OwnedFolder` `<cache>/packer-cache-<uid>/`. It contains:
+    <digest>/     Verified files of the pack whose packer.json has this sha256.
+    .work/        Files that are being downloaded.
+    locks         An empty file. A process that waits for room holds a shared lock on it.
 
-Each file is downloaded once for all processes, by the process that locked it in `.work`; the others wait. There is no
-leader that could die. The size of a file in `.work` is the size that it will have, so the files of the folder are all
-that counts towards the limit. The lock of the folder is held while they are counted, and while a file is added.
+Each file is downloaded once for all processes, by the process that locked it in `.work`. The other processes wait.
+A file in `.work` has its final size from the beginning, so the limit holds for the sizes of all files in the folder.
+The lock of the folder is held while they are counted, and while a file is added.
 """
 
 import errno
@@ -130,7 +129,7 @@ class PartCache:
             StoreError: If the store does not answer or refuses.
             ObjectChanged: If the remote pack has changed.
             CorruptPack: If the remote file is damaged.
-            StorageError: If there is no room for the file.
+            StorageError: If the cache has not enough room for the file.
         """
         found = self._found(file)
         began, pause = time.monotonic(), _LEAST_WAIT_S
@@ -213,7 +212,7 @@ class PartCache:
             since_ns: Files that were used since then are needed, and all files of this pack that were not given up.
 
         Returns:
-            None if there is no room.
+            None if the cache has not enough room.
         """
         new = None if self.is_there(file) else self._new_file(file)
         if new is None:
@@ -345,12 +344,12 @@ class PartCache:
                 yield _Found(digest, f"{prefix}{name}", status.st_size, status.st_mtime_ns)
 
     def evict(self, wanted: int) -> int:
-        """Remove files that nobody reads until so many bytes are free; return the bytes."""
+        """Remove files without a lease until so many bytes are free; return the bytes."""
         with self._counting():
             return self._evict(wanted)
 
     def _evict(self, wanted: int, since_ns: int | None = None) -> int:
-        """As `evict`, with the lock held: first those that were used longest ago. since_ns: as in `reserve_ahead`."""
+        """Do the work of `evict`, least recently used files first. since_ns: see `reserve_ahead`."""
         freed = 0
         for found in sorted(self._files(), key=lambda each: each.used_ns):
             if freed >= wanted:
@@ -363,7 +362,7 @@ class PartCache:
         return freed
 
     def _removed(self, found: _Found) -> bool:
-        """Remove a file unless somebody reads it, and folders that it leaves empty; return whether it was removed."""
+        """Remove a file without a lease, and folders that it leaves empty; return whether it was removed."""
         with self._above(found.digest, found.name) as (above, name):
             descriptor = open_lockable(above, name, os.O_RDWR)
             if descriptor is None:

@@ -23,7 +23,7 @@ _WATCH_S = 0.1  # between two looks for parts that were given up, and for proces
 _AGAIN_S = 0.2  # until there may be room for another part
 _AFTER_FAILURE_S = 5.0
 _MOST_DOWNLOADS = 4
-_MOST_BYTES = 24 << 20  # of small parts at once; a large part is downloaded in several ranges at once
+_MOST_BYTES = 24 << 20  # of small parts at once. A large part is downloaded in several ranges at once.
 _JOIN_S = 1.0  # to wait for threads that do not download at the moment
 
 
@@ -109,7 +109,7 @@ class PartPrefetch:
                 self._pause(_AFTER_FAILURE_S)
 
     def _next(self) -> Callable[[], None] | None:
-        """Return a function that downloads the next part; None if there is no room for it, or at the end."""
+        """Return a function that downloads the next part; None if it does not fit, or at the end."""
         with self._turn:
             with self._changed:
                 while not self._wanted and not self._stopped:

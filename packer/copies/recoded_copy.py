@@ -1,11 +1,11 @@
 """Recoded copy: a staged pack whose images have another codec, so that they are decoded once and not in each epoch.
 
 An image in the codec ycc420 takes half the bytes of raw pixels and is read without a decoder. The copy is a pack of its
-own, made by a conversion: every image has the new codec, all other values are copied bit for bit, and the order of the
+own, made by a conversion. Every image has the new codec. All other values are copied bit for bit, and the order of the
 samples stays.
 
-A recoded copy is complete or does not exist, and is only read by a data set that names its codec: its pixels may differ
-from those of the pack.
+The pixels of a recoded copy may differ from those of the pack. So the copy is complete or does not exist, and a data
+set reads it only if it names the codec.
 """
 
 import os

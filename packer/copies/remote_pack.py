@@ -37,7 +37,7 @@ _SCRATCH_PARTS = 4  # the parts that threads read, and the next ones
 
 @dataclass(frozen=True)
 class RemoteLocation:
-    """Where a remote pack is, and where its files are kept. Pickles, so that workers open the same pack.
+    """The URL of a remote pack, and its cache. Pickles, so that workers open the same pack.
 
     Attributes:
         url: The URL of the pack.
@@ -61,7 +61,7 @@ class RemoteLocation:
         return self.read_manifest()[0]
 
     def read_manifest(self) -> tuple[StoredPack, Manifest]:
-        """As `find`, with the manifest."""
+        """Return the pack that is at the URL now, and its manifest; raises as `find` does."""
         return read_manifest(self.store)
 
 
@@ -207,14 +207,14 @@ def read_once(
 ) -> Iterator[Pack]:
     """Open a pack for one pass over it, in a folder or behind a URL. A context that closes the pack.
 
-    The files of a remote pack are downloaded to a temporary cache, which contains only a few parts at a time.
+    The files of a remote pack are downloaded to a temporary cache, which contains only a few parts at a time. `apart`
+    is that of `Pack`, for a pack in a folder: the parts of a remote pack are hashed when they are downloaded.
 
     Args:
         pack: A folder or a URL.
         scratch: A folder with room for four parts of a remote pack; by default the system's temporary folder.
         extras: Download the extras too.
         in_order: All parts are read, one after the other, so they are downloaded ahead.
-        apart: See Pack. It has no effect on a remote pack, whose parts are hashed when they are downloaded.
 
     Raises:
         InvalidRequest: If `scratch` does not exist, or is given for a pack in a folder. Also as Pack and open_remote.

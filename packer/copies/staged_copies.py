@@ -1,13 +1,12 @@
 """Staged copies: complete or partial copies of packs in memory or another folder, and reading packs from them.
 
-Layout of the folder, an `OwnedFolder` `<base>/packer-<uid>/`; base is /dev/shm or another file system:
-    <digest>/             the copy of the pack whose packer.json has this sha256: index/, extras/, parts. A file is
-                          there only when its sha256 is that of the manifest.
-    <digest>/packer.json  arrives last: with it, the folder is a complete pack
-    <digest>.origin       the path or URL that the pack was copied from
-    <digest>-ycc420/      that pack with its images in the codec ycc420, a pack of its own; .origin as above
-    .<digest>-ycc420.partial  the same, unfinished; after a kill, the next process continues it
-    .work/                files that are being copied, or removed
+The copies are in the `OwnedFolder` `<base>/packer-<uid>/`. It contains:
+    <digest>/             Verified files of the pack whose packer.json has this sha256.
+    <digest>/packer.json  Arrives last. With it, the folder is a complete pack.
+    <digest>.origin       The path or URL of the pack.
+    <digest>-ycc420/      The pack recoded to ycc420. It has an .origin too.
+    .<digest>-ycc420.partial/  Unfinished. After a kill, the next process continues it.
+    .work/                Files that are being copied or removed.
 
 A process that changes the folder holds its lock. A process that reads a copy has a lease on `<digest>/`.
 """
@@ -163,7 +162,7 @@ class StagedCopy:
                 self.place.work.publish(copied, folder, name)
 
     def take_back(self, files: Sequence[PackFile]) -> None:
-        """Remove added files, unless somebody reads the copy."""
+        """Remove added files, unless the copy has a lease."""
         with unleased(self.place.held, self.folder.name) as is_free, ExitStack() as opened:
             for file in files if is_free else ():
                 *above, name = file.name.split("/")
@@ -250,12 +249,12 @@ def open_staged(folder: Path, *, stage: str | None, codec: str | None = None, ve
     Args:
         folder: The pack.
         stage: "auto", or a folder that was given to `packer stage --to`; None for no copy.
-        codec: Open the copy that `packer stage --as` made, with its images in this codec. The pixels of the copy
-            differ from those of the pack, so the pack is not read instead if there is no copy.
+        codec: Open the copy that `packer stage --as` made, with its images in this codec. The pack is never read
+            instead, since its pixels differ.
         verify: See Pack.
 
     Raises:
-        InvalidRequest: If there is no recoded copy. Also as Pack does.
+        InvalidRequest: If the recoded copy does not exist. Also as Pack does.
         UnsafePath: If the place of the copy is not this user's own. With "auto", a copy of the files is then ignored
             with a warning.
     """

@@ -60,7 +60,7 @@ class StageOptions:
 
 @dataclass(frozen=True)
 class Staged:
-    """What `packer stage` did.
+    """The result of `packer stage`.
 
     Attributes:
         path: The folder to open: the copy if it is complete, else the pack.
@@ -121,7 +121,7 @@ def stage_or_warm(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
 
 
 def stage(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
-    """Copy the parts that are not staged yet. Of several processes, one copies and the others wait.
+    """Copy the parts that are not staged yet. If several processes ask, one copies and the others wait.
 
     Raises:
         StorageError: If the parts do not fit, before anything is written.
@@ -192,7 +192,7 @@ class _Work:
         self._block_bytes = mount.block_bytes if mount is not None else 4096
 
     def check(self, files: Sequence[PackFile]) -> None:
-        """Raise CorruptPack if a part has another size than in the manifest, StorageError if there is no room."""
+        """Raise CorruptPack if the size of a part differs from the manifest, StorageError if the files do not fit."""
         if isinstance(self._source, FolderFiles):
             names = {file.name for file in files}
             for part, file in zip(self._manifest.parts, part_files(self._manifest), strict=True):

@@ -1,14 +1,14 @@
 """Client process: the program in which the client of the object stores runs, one for a process and its forked children.
 
-obstore's runtime has threads of its own and does not survive a fork (its issue 441), and DataLoader forks. So it never
-enters the user's process: a fresh interpreter is started by exec when a store is first asked, and ends when the last
-process that may ask it has ended. Who asks sends one end of a new pair of sockets over the socket that all of them
-inherited; the request, and the open file that it is about, go through the pair. Nothing listens under a name that
-others could find.
+obstore's runtime has threads of its own and does not survive a fork (its issue 441), and DataLoader forks. So obstore
+runs in a fresh interpreter, which is started by exec with the first request. It ends when the last process that
+inherited its socket has ended. For each request, a process makes a pair of sockets and sends one of them over the
+inherited socket. The request and an open file go through the pair. The sockets have no names that other users could
+find.
 
-Messages, both ways: `<IQ`, the sizes of a JSON object and of the bytes behind it, then these. A request may carry one
-descriptor. Answers follow each other until one that says `last`; a beat between them says that the request is there, or
-that bytes arrive. The process that asks measures the patience, from beat to beat: the client may be stuck.
+A message is `<IQ`, the sizes of a JSON object and of the bytes after it, then the object and the bytes. A request may
+carry one descriptor. The field `last` marks the last answer. Between answers the client sends beats, when it has the
+request and when bytes arrive. The user's process measures the patience from beat to beat: the client may be stuck.
 """
 
 import fcntl
@@ -26,14 +26,14 @@ from packer.errors import StoreError
 from packer.registry import check_installed
 
 HEAD = struct.Struct("<IQ")
-MASTER = 3  # the descriptor in the client process, behind its standard streams
-_TRIES = 4  # of a request whose client process ended
-_LAST_TRY_SECONDS = 5.0  # beyond the patience, for a try that begins as it ends
-_MOST_BYTES = 1 << 30  # of one answer
+MASTER = 3  # the descriptor in the client process, after its standard streams
+_TRIES = 4  # of a request
+_LAST_TRY_SECONDS = 5.0  # after the end of the patience
+_MOST_BYTES = 1 << 30  # of an answer
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from packer.stores.client_program import serve; serve()"
 )
-# what the stores' own tools read; another client process is started where one of them changes
+# variables of the stores' own tools; if one changes, another client process is started
 _CONVENTIONS = ("AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
@@ -56,9 +56,9 @@ class _Ended(Exception):
 def ask(
     request: Mapping[str, Any], *, payload: bytes = b"", descriptors: Sequence[int] = (), where: str
 ) -> Iterator[Answer]:
-    """The answers to a request. where: for the message, should the client process end again and again.
+    """Yield the answers to a request. where: the place, for messages.
 
-    A request that had no answer yet is sent to a fresh client process: whatever it asks for may be done twice.
+    If the client process ends before the first answer, the request is sent to a fresh one. So it may be done twice.
     """
     answered = False
     for attempt in range(1, _TRIES + 1):
@@ -87,7 +87,7 @@ def _asked(request: Mapping[str, Any], payload: bytes, descriptors: Sequence[int
                 _clients.connect(theirs)
             head = json.dumps(request).encode()
             socket.send_fds(ours, [HEAD.pack(len(head), len(payload)) + head], list(descriptors))
-            if payload:  # sending nothing is a call nevertheless, which fails where the answer is there by then
+            if payload:  # an empty send would fail if the client has answered and closed
                 ours.sendall(payload)
             while True:
                 answer = receive(ours)
@@ -101,7 +101,7 @@ def _asked(request: Mapping[str, Any], payload: bytes, descriptors: Sequence[int
 
 
 def receive(connection: socket.socket, *, head: bytes | None = None) -> Answer:
-    """One message; raises EOFError where the other end is gone. head: its first bytes, where they were read before."""
+    """Receive a message; raises EOFError if the other end is closed. head: its first bytes, if already received."""
     fields, size = HEAD.unpack(head or _read(connection, HEAD.size))
     if size > _MOST_BYTES:
         raise EOFError
@@ -120,18 +120,18 @@ def _read(connection: socket.socket, size: int) -> bytearray:
 
 
 class _Clients:
-    """The client process of this process; its socket is inherited by forked children, which use it, too."""
+    """The client process of this process and of its forked children, which inherit the socket."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._master: socket.socket | None = None
         self._environment: dict[str, str] = {}
-        self._process: tuple[int, int] | None = None  # who started it, and its number
+        self._process: tuple[int, int] | None = None  # the process that started it, and its own id
 
     def connect(self, theirs: socket.socket) -> None:
-        """Give the client process one end of a connection; starts it where there is none.
+        """Send one end of a connection to the client process, which is started if necessary.
 
-        Raises ConnectionError where it ends at once.
+        Raises ConnectionError if it ends at once.
         """
         environment = conventions()
         with self._lock:
@@ -144,7 +144,7 @@ class _Clients:
             socket.send_fds(self._start(environment), [b"c"], [theirs.fileno()])
 
     def _start(self, environment: dict[str, str]) -> socket.socket:
-        """The socket to a fresh client process."""
+        """Start a fresh client process; return the socket to it."""
         self._forget()
         check_installed("obstore", "a URL of an object store")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -154,7 +154,7 @@ class _Clients:
             try:
                 actions = [
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, 2, 1),  # whatever a library prints is not our output
+                    (os.POSIX_SPAWN_DUP2, 2, 1),  # output of libraries goes to stderr
                     (os.POSIX_SPAWN_DUP2, moved, MASTER),
                 ]
                 pid = os.posix_spawn(sys.executable, words, os.environ, file_actions=actions, setsid=True)
@@ -170,23 +170,23 @@ class _Clients:
         return ours
 
     def _forget(self) -> None:
-        """Let the client process end, which it does when the last one that shares it has let it go."""
+        """Close the socket; the client process ends when all processes have closed it."""
         if self._master is not None:
             self._master.close()
             self._master = None
         if self._process is not None and self._process[0] == os.getpid():
             with suppress(ChildProcessError):
-                os.waitpid(self._process[1], os.WNOHANG)  # one that has ended stays no zombie
+                os.waitpid(self._process[1], os.WNOHANG)  # so that it does not stay a zombie
         self._process = None
 
     def hold(self) -> None:
-        """Before fork: no other thread is in the middle of starting a client process."""
+        """Wait, before fork, until no thread is starting a client process."""
         self._lock.acquire()
 
     def release(self) -> None:
-        """After fork, in parent and child, whose locks are copies."""
+        """Release the lock after fork, in parent and child."""
         self._lock.release()
 
 
-_clients = _Clients()  # one per process, by design: see above
+_clients = _Clients()  # one per process
 os.register_at_fork(before=_clients.hold, after_in_parent=_clients.release, after_in_child=_clients.release)

@@ -1,9 +1,8 @@
-"""Client program: what runs in the client process: obstore, asked for one operation after the other by each connection.
+"""Client program: the code of the client process, which runs one operation of obstore for each connection.
 
-Every operation may be tried again: reads give the same bytes while the ETag stays, a write puts the same bytes once
-more, and who creates reads what is there. So an outage is tried again here, beside the few quick attempts of obstore's
-own, until the caller's patience ends or the caller is gone. The patience begins again with each range or page that has
-arrived.
+Every operation can be repeated. A read returns the same bytes while the ETag stays, and a write stores the same bytes.
+A create compares its bytes with the existing object. So operations are repeated during an outage, in addition
+to the few quick attempts of obstore, until the caller's patience ends. Each range or page that arrives renews it.
 """
 
 import hashlib
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
     from obstore import GetOptions
     from obstore.store import ClientConfig, RetryConfig
 
-_RANGE_BYTES = 8 << 20  # of one request for a large object: long enough for its speed, short enough to try again
-_RANGES = 3  # of one object under way at once
-_UPLOAD_BYTES = 8 << 20  # of one part of an upload; S3 takes 10,000 parts
+_RANGE_BYTES = 8 << 20  # of one request for a large object.
+_RANGES = 3  # of one object at once.
+_UPLOAD_BYTES = 8 << 20  # of one part of an upload. S3 accepts 10,000 parts.
 _UPLOAD_PARTS = 9000
 _PAGE_OBJECTS = 1000  # of a listing, in one message
 _CHUNK_BYTES = (
@@ -54,15 +53,15 @@ _AWS_CREDENTIALS = ("amazonaws.com", "169.254.0.0/16")  # STS, and the services 
 Kind = Literal["missing", "changed", "denied", "file", "refused", "outage"]
 Result = TypeVar("Result")
 
-# obstore has one class for what is over after a while and for what will never work: its text alone tells them apart.
-# Whatever is no outage is refused, also an answer that cannot be parsed.
+# obstore has one class for outages and for permanent failures, which only its text distinguishes. Other texts are
+# permanent failures, also an answer that cannot be parsed.
 _OUTAGE = re.compile(r"status(?: code)?:? (?:408|429|5\d\d)|HTTP error|error response")
 
 _XML = re.compile(r"<\?xml[^>]*>|<Error>(?:.*?<Code>([^<]*)</Code>)?.*?(?:</Error>|$)", re.S)
 
 
 class _Failed(Exception):
-    """kind, cause: for the caller."""
+    """The failure of an operation, for the caller."""
 
     def __init__(self, kind: Kind, cause: str) -> None:
         super().__init__(cause)
@@ -70,21 +69,21 @@ class _Failed(Exception):
 
 
 class _Short(Exception):
-    """An answer had fewer bytes than it said; the same request is tried again."""
+    """An answer with fewer bytes than it announced; the request is repeated."""
 
 
 class _Gone(Exception):
-    """The caller has closed the connection."""
+    """A connection that the caller has closed."""
 
 
 def serve() -> None:
-    """The body of the process: it ends when the last process that shares the socket has ended."""
+    """Serve requests until the last process that shares the socket has ended."""
     clients = _Buckets()
     with socket.socket(fileno=MASTER) as master:
         while True:
             message, descriptors, _, _ = socket.recv_fds(master, 1, 1)
             if not message:
-                os._exit(0)  # whatever is under way has nobody who waits for it
+                os._exit(0)  # no process waits for running requests
             for descriptor in descriptors:
                 connection = socket.socket(fileno=descriptor)
                 threading.Thread(target=_answer, args=(connection, clients), daemon=True).start()
@@ -122,7 +121,7 @@ def _answer(connection: socket.socket, clients: "_Buckets") -> None:
 
 
 def _request(connection: socket.socket) -> tuple[Mapping[str, Any], bytes, list[int]]:
-    """The descriptors come with the first bytes."""
+    """Receive a request, whose descriptors come with the first bytes."""
     data, descriptors, _, _ = socket.recv_fds(connection, HEAD.size, 1)
     while len(data) < HEAD.size:
         more = connection.recv(HEAD.size - len(data))
@@ -140,7 +139,7 @@ class _Buckets:
         self._known: dict[tuple[str, str, float], Any] = {}
 
     def of(self, url: StoreURL, *, stall: float) -> Any:
-        """The client for the bucket of a URL; raises _Failed. Two threads may make one at once, and one is kept."""
+        """Return the client for the bucket of a URL; raises _Failed. Two threads may both make one; one is kept."""
         key = (url.scheme, url.bucket, stall)
         if key not in self._known:
             options: ClientConfig = {
@@ -160,10 +159,10 @@ class _Buckets:
 
 
 def _reach(url: StoreURL) -> "ClientConfig":
-    """Options that keep requests within the hosts that the user named, and credentials off connections without TLS.
+    """Return options that keep requests to the hosts that the user named, and credentials off unencrypted connections.
 
-    The client follows redirects and has no option against that. So a server that the user named is excluded from a
-    proxy that is not there, through which all other hosts would be asked. Users with a proxy of their own keep it.
+    The client follows redirects and has no option against that. So all hosts but those of the user go through a proxy
+    that does not exist. Users with a proxy of their own keep it.
     """
     prefix = _VARIABLES[url.scheme]
     variables = {name: value for name, value in conventions().items() if name.startswith(prefix)}
@@ -210,7 +209,7 @@ class _Call:
         self.result: Any = b""
 
     def run(self) -> dict[str, Any]:
-        """What the operation found; `result` has its bytes."""
+        """Run the operation and return its fields; `result` contains its bytes."""
         operations: dict[str, Callable[[], dict[str, Any]]] = {
             "list": self._list,
             "state": self._state,
@@ -231,14 +230,14 @@ class _Call:
             self._connection.sendall(view)
 
     def beat(self) -> None:
-        """Tell the caller that the request is there, or that bytes arrive; nothing so soon after another beat."""
+        """Send a beat: the request was received, or bytes arrive. Does nothing soon after another beat."""
         now = time.monotonic()
         if now >= self._last_beat + _BEAT_SECONDS:
             self._last_beat = now
             self.send({"beat": True})
 
     def _renew(self) -> None:
-        """Patience begins again: what has arrived stays, and is not asked for again."""
+        """Renew the patience, since data has arrived."""
         self._until = time.monotonic() + self._fields["patience"]
 
     @property
@@ -246,9 +245,7 @@ class _Call:
         return self._clients.of(self._url, stall=self._fields["stall"])
 
     def _patiently(self, do: Callable[[], Result]) -> Result:
-        """The result of a request, tried again after a pause while there is an outage, for the last time as patience
-        ends.
-        """
+        """Return the result of a request, which is repeated during an outage until the patience ends."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
             self.attempts += 1
@@ -275,14 +272,12 @@ class _Call:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _check_etag(self, found: str | None, wanted: str | None) -> None:
-        """Raise _Failed where a store answers with another object than the one that was asked for: rclone's server
-        does not look at If-Match.
-        """
+        """Raise _Failed for another ETag: some servers, such as rclone's, ignore If-Match."""
         if wanted and _etag(found) != wanted:
             raise _Failed("changed", f"expected ETag {wanted}, found {_etag(found)}")
 
     def _check_caller(self, seconds: float) -> None:
-        """Raise _Gone where the caller has closed the connection, or does so within that time."""
+        """Raise _Gone if the caller has closed the connection, or closes it within that time."""
         closed = select.poll()  # one for each: several threads may wait
         closed.register(self._connection, select.POLLRDHUP | select.POLLHUP)
         if closed.poll(1000 * seconds):
@@ -318,8 +313,9 @@ class _Call:
         return {}
 
     def _get(self, start: int | None, end: int, etag: str | None, size: int | None = None) -> tuple[list[Any], str]:
-        """The bytes from `start` to `end`, and the ETag that came with them; without `start`, an object of at most
-        `end` bytes. size: that it must have.
+        """Return the bytes from `start` to `end`, and their ETag. Without `start`: an object of at most `end` bytes.
+
+        size: the size that the object must have.
         """
 
         def get() -> tuple[list[Any], str]:
@@ -338,7 +334,7 @@ class _Call:
         return self._patiently(get)
 
     def _body(self, answer: Any) -> list[Any]:
-        """The bytes of an answer as they arrived: as many as it announced, whatever else the server sends."""
+        """Return the chunks of an answer; raises _Failed or _Short unless they have the announced size."""
         first, end = answer.range
         chunks: list[Any] = []
         found = 0
@@ -353,7 +349,7 @@ class _Call:
         return chunks
 
     def _fetch(self) -> dict[str, Any]:
-        """Ranges are requested ahead, hashed and written in order; all with the ETag of the first, if none is known."""
+        """Request ranges ahead, and hash and write them in order, all with the ETag of the first."""
         (descriptor,) = self._descriptors
         size, etag = self._fields["bytes"], self._fields["etag"]
         digest = hashlib.sha256()
@@ -421,7 +417,7 @@ class _Call:
         except _Failed as error:
             if error.kind != "missing":
                 raise
-            # the answer that it is complete was lost, and to the next try the store knows of no such upload any more
+            # the answer to the completion was lost, and the store has removed the finished upload
             done = self._patiently(put)
         return {"etag": _etag(done["e_tag"])}
 
@@ -431,7 +427,7 @@ class _Call:
 
 
 class _Watched(io.FileIO):
-    """A file that is uploaded. watch: called as it is read."""
+    """A file that is uploaded. watch: called when it is read."""
 
     watch: Callable[[], None]
 
@@ -446,7 +442,7 @@ def _described(found: Any) -> dict[str, Any]:
 
 
 def _etag(text: str | None) -> str:
-    """With the quotes that belong to it: Azure's listings leave them out."""
+    """Return an ETag with its quotes, which Azure's listings omit."""
     return f'"{text}"' if text and not text.endswith('"') else text or ""
 
 
@@ -464,7 +460,7 @@ def _write_at(descriptor: int, chunks: list[Any], start: int, digest: Any) -> No
 
 
 def _cause(error: BaseException) -> str:
-    """What the error says, on one line: of XML its code alone, and without the debug text that follows."""
+    """Return the message of an error in one line: only the code of XML, and no debug text."""
     if _NOWHERE in str(error):
         return "the server redirects to another host than the one that was named"
     text = _XML.sub(lambda found: found[1] or "", str(error).partition("Debug source")[0])

@@ -1,8 +1,8 @@
-"""Store: the objects below one URL, listed, read and written; each call says what failed, where, and how often.
+"""Store: lists, reads and writes the objects below one URL.
 
-What does the work is obstore (object_store of Rust), in a process of its own, see client_process.py. An outage, that
-is a server that answers 5xx or not at all, is waited for; a refusal is not. What may change under a reader is read with
-the ETag that the listing or an earlier answer gave.
+obstore (object_store of Rust) does the work, in a process of its own; see `client_process.py`. An operation is repeated
+during an outage, which is a server that answers 5xx or not at all. It is not repeated if the server refuses it. Objects
+that may change meanwhile are read with the ETag of the listing or of an earlier answer.
 """
 
 import os
@@ -20,9 +20,11 @@ from packer.stores.url import StoreURL
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """patience_seconds: how long an outage is waited for before StoreError is raised, from the last bytes on.
+    """Options of a store.
 
-    stall_seconds: how long a connection may bring nothing before it is given up and another one tried.
+    Attributes:
+        patience_seconds: Duration of an outage before StoreError is raised, counted from the last bytes.
+        stall_seconds: Time without bytes before a connection is closed and another one is tried.
     """
 
     patience_seconds: float = 180.0
@@ -36,7 +38,7 @@ class StoreOptions:
 
 
 class StoredObject(NamedTuple):
-    """An object of a listing. name: relative to the store's URL. modified_ns: since 1970, as the server says it."""
+    """An object of a listing. name: relative to the store's URL. modified_ns: since 1970, from the server."""
 
     name: str
     bytes: int
@@ -45,7 +47,7 @@ class StoredObject(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What was written into a file: sha256 as hex of its bytes."""
+    """The size, sha256 in hex and ETag of a fetched object."""
 
     bytes: int
     sha256: str
@@ -65,13 +67,14 @@ class Store:
     options: StoreOptions = StoreOptions()
 
     def objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """All objects below the URL, or below `prefix` there, in the store's order, which goes on behind a name.
+        """Yield all objects below the URL, or below `prefix` there, in the order of the store.
 
         An object whose name ends with `/`, as consoles make for an empty folder, comes without that slash.
-        Raises InvalidRequest for https, which has no listing. Raises StoreError for a listing that cannot be: with a
-        name from elsewhere, a name that does not rise, neither by its bytes nor by its components, or too many.
+        Raises InvalidRequest for https, which has no listing. Raises StoreError for too many names, for names
+        outside of the URL, and for names that are sorted neither by bytes nor by components.
         """
-        self._check_not_web("list what is there", "give a store that has listings, such as s3://")
+        if self.url.is_web:
+            raise InvalidRequest(f"{self.url}: a web server cannot list its files; give a store, such as s3://")
         below = self.url / prefix if prefix else self.url
         cut = len(self.url.key) + 1 if self.url.key else 0
         last, count = _FIRST, 0
@@ -89,7 +92,7 @@ class Store:
                 yield _object(below, key[cut:], found)
 
     def state(self, name: str = "") -> StoredObject | None:
-        """Size, ETag and time of an object; None where there is none."""
+        """Return size, ETag and time of an object; None if it does not exist."""
         try:
             found = self._ask("state", name).fields
         except NoObject:
@@ -97,42 +100,41 @@ class Store:
         return _object(self.url, name, found)
 
     def read(self, name: str = "", *, most: int, start: int | None = None, etag: str | None = None) -> bytes:
-        """The bytes of an object, which has at most `most`; with `start`, at most so many of its bytes from there on.
+        """Return the bytes of an object, at most `most`, from `start` on if it is given.
 
-        Raises NoObject; ObjectChanged where its ETag is another by now; StoreError where more bytes come.
+        Raises NoObject, ObjectChanged if the ETag has changed, StoreError if the server sends more bytes.
         """
         return self._ask("read", name, {"start": start, "most": most, "etag": etag}).payload
 
     def fetch(self, name: str, descriptor: int, *, bytes: int, etag: str | None = None) -> Fetched:
-        """Write an object of so many bytes into the open file from its beginning, hashed on the way.
+        """Download an object of that size to an open file, from its beginning, and hash it.
 
-        Several ranges are under way at once. Raises NoObject; ObjectChanged where its size or ETag is another;
-        StorageError where the file cannot be written.
+        Several ranges are downloaded at once. Raises NoObject, ObjectChanged if size or ETag differ, StorageError if
+        the file cannot be written.
         """
         found = self._ask("fetch", name, {"bytes": bytes, "etag": etag}, descriptors=[descriptor]).fields
         return Fetched(found["bytes"], found["sha256"], found["etag"])
 
     def write(self, name: str, data: bytes) -> str:
-        """Put an object, over one that is there; returns its ETag."""
-        self._check_not_web("write", "give a store that can be written, such as s3://")
+        """Put an object, also over an existing one; return its ETag."""
+        self._check_writable()
         return str(self._ask("write", name, payload=data).fields["etag"])
 
     def create(self, name: str, data: bytes) -> bool:
-        """Put an object unless one is there: whether it holds these bytes now, by this call or an earlier one.
+        """Put an object unless it exists; return whether it has these bytes now, by this call or an earlier one.
 
-        An answer that was lost, and S3's 409, are resolved by reading what is there. Of several that create with
-        different bytes one gets True, on stores that keep If-None-Match; see `keeps_conditions`.
+        After a lost answer, or S3's 409, the existing object is compared. If several processes create different bytes,
+        one gets True on stores that support If-None-Match; see `keeps_conditions`.
         """
-        self._check_not_web("write", "give a store that can be written, such as s3://")
+        self._check_writable()
         return bool(self._ask("create", name, payload=data).fields["created"])
 
     def upload(self, name: str, path: Path) -> str:
-        """Put a file as an object, over one that is there, in several parts where it is large; returns its ETag.
+        """Put a file as an object, also over an existing one, and in several parts if it is large; return its ETag.
 
-        A failed upload of several parts is aborted, so that none of them stay and are billed; obstore before 0.12 does
-        not do so. Raises StorageError where the file cannot be read.
+        A failed upload is aborted, so that no parts stay and are billed. Raises StorageError for an unreadable file.
         """
-        self._check_not_web("write", "give a store that can be written, such as s3://")
+        self._check_writable()
         with failing(path, "open"):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -141,13 +143,13 @@ class Store:
             os.close(descriptor)
 
     def remove(self, name: str) -> None:
-        """Remove an object; one that is not there is no error."""
-        self._check_not_web("remove", "give a store that can be written, such as s3://")
+        """Remove an object, if it exists."""
+        self._check_writable()
         with suppress(NoObject):
             self._ask("remove", name)
 
     def keeps_conditions(self, name: str) -> bool:
-        """Whether the store refuses to create an object that is there, tried with an object of this name.
+        """Check, with an object of this name, that the store does not create an object that exists.
 
         A store that ignores If-None-Match, as rclone's S3 server does, overwrites and reports success. The object is
         removed again.
@@ -157,9 +159,9 @@ class Store:
         finally:
             self.remove(name)
 
-    def _check_not_web(self, verb: str, instead: str) -> None:
+    def _check_writable(self) -> None:
         if self.url.is_web:
-            raise InvalidRequest(f"{self.url}: a web server cannot {verb}; {instead}")
+            raise InvalidRequest(f"{self.url}: a web server cannot be written; give a store, such as s3://")
 
     def _ask(
         self,
@@ -170,7 +172,7 @@ class Store:
         payload: bytes = b"",
         descriptors: Sequence[int] = (),
     ) -> Answer:
-        """The one answer to a request."""
+        """Return the only answer to a request."""
         (answer,) = self._asked(operation, name, fields, payload=payload, descriptors=descriptors)
         return answer
 
@@ -183,7 +185,7 @@ class Store:
         payload: bytes = b"",
         descriptors: Sequence[int] = (),
     ) -> Iterator[Answer]:
-        """The answers to a request, one after the other; raises what the client process says went wrong."""
+        """Yield the answers to a request; raises the error that an answer reports."""
         url = self.url / name if name else self.url
         request = {
             "operation": operation,
@@ -208,16 +210,16 @@ _FIRST: _Ranks = {bytes: b"", lambda name: name.split(b"/"): []}  # by bytes as 
 
 
 def _risen(last: _Ranks, name: str) -> _Ranks:
-    """The ranks of a name, also with the slash that the client cuts from its end, in the orders in which it rises.
+    """Return the ranks of a name in the orders in which it follows the last name, with or without a slash at its end.
 
-    So no name comes twice, and a listing that breaks off can go on behind its last name.
+    So names are unique, and an interrupted listing can continue after its last name.
     """
     found = {order: (order(name.encode()), order(f"{name}/".encode())) for order in last}
     return {order: low if low > last[order] else high for order, (low, high) in found.items() if high > last[order]}
 
 
 def _object(url: StoreURL, name: str, found: Mapping[str, Any]) -> StoredObject:
-    """An object that a store has described; raises StoreError for what no object has."""
+    """Return an object of a listing; raises StoreError for impossible sizes or names."""
     size, etag = found["bytes"], found["etag"]
     if size > _MOST_OBJECT_BYTES or len(etag) > _MOST_ETAG or len(name.encode()) > _MOST_NAME_BYTES:
         raise StoreError(
@@ -232,24 +234,26 @@ _CREDENTIALS = (
 )
 
 
+_NO_ANSWER = "no answer that helps: {cause} ({tries}); see the network and the store, then run again"
+_FAILURES: Mapping[str, tuple[type[StorageError], str]] = {
+    "missing": (NoObject, "there is no such object or bucket; see the URL"),
+    "changed": (ObjectChanged, "changed since it was listed or opened: {cause}; open it again"),
+    "denied": (StoreError, f"not allowed: {{cause}}; {_CREDENTIALS}"),
+    "file": (StorageError, "the file on this machine: {cause}; see its disk"),
+    "no credentials": (StoreError, f"no credentials: {{cause}}; {_CREDENTIALS}"),
+    "name": (StoreError, "refused: {cause}: a name that the client does not accept; rename it"),
+    "refused": (StoreError, "refused: {cause}; see the URL, region and endpoint"),
+    "outage": (StoreError, _NO_ANSWER),
+}
+
+
 def _error(url: StoreURL, operation: str, answer: Mapping[str, Any]) -> StorageError:
-    """The error of an answer that says what failed."""
+    """Return the error for an answer that reports a failure."""
     kind, cause = answer["failed"], printable(str(answer["cause"]))
-    where = printable(str(url))
+    if kind in ("refused", "outage") and "169.254.169.254" in cause:  # the client looks there for credentials
+        kind = "no credentials"
+    elif kind == "refused" and "invalid path" in cause:
+        kind = "name"
+    error, text = _FAILURES[kind]
     tries = f"{answer['attempts']} attempts in {answer['seconds']:.1f} s"
-    if kind == "missing":
-        return NoObject(f"{where}: {operation}: there is no such object or bucket; see the URL")
-    if kind == "changed":
-        return ObjectChanged(f"{where}: {operation}: changed since it was listed or opened: {cause}; open it again")
-    if kind == "denied":
-        return StoreError(f"{where}: {operation}: not allowed: {cause}; {_CREDENTIALS}")
-    if kind == "file":
-        return StorageError(f"{where}: {operation}: the file on this machine: {cause}; see its disk")
-    if "169.254.169.254" in cause:  # whom the client asks for credentials where no variable has any
-        return StoreError(f"{where}: {operation}: no credentials: {cause}; {_CREDENTIALS}")
-    if kind == "refused" and "invalid path" in cause:
-        return StoreError(f"{where}: {operation}: refused: {cause}: a name that the client does not take; rename it")
-    if kind == "refused":
-        return StoreError(f"{where}: {operation}: refused: {cause}; see the URL, region and endpoint")
-    hint = "see the network and the store, then run again"
-    return StoreError(f"{where}: {operation}: no answer that helps: {cause} ({tries}); {hint}")
+    return error(f"{printable(str(url))}: {operation}: {text.format(cause=cause, tries=tries)}")

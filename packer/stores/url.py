@@ -1,6 +1,6 @@
-"""URL: where an object store holds a pack or a data set, as `s3://bucket/photos.pack`.
+"""URL: the place of a pack or a data set in an object store, such as `s3://bucket/photos.pack`.
 
-A URL is never part of what a pack says of itself: it comes from who calls, on the command line or in Python.
+A URL comes from the command line or from Python, and never from a pack.
 """
 
 import os
@@ -33,28 +33,28 @@ class StoreURL:
         return f"{self.scheme}://{self.bucket}/{self.key}" if self.key else f"{self.scheme}://{self.bucket}"
 
     def __truediv__(self, name: str) -> "StoreURL":
-        """The URL of an object below this one."""
+        """Return the URL of an object below this one."""
         return replace(self, key=f"{self.key}/{name}" if self.key else name)
 
     @property
     def name(self) -> str:
-        """The last component; the bucket where there is no key."""
+        """The last component of the key; the bucket if the key is empty."""
         return self.key.rpartition("/")[2] or self.bucket
 
     @property
     def is_web(self) -> bool:
-        """Whether objects can only be read, one by one, by their names."""
+        """True for a web server: objects are read one by one, and can be neither listed nor written."""
         return self.scheme in WEB_SCHEMES
 
 
 def is_url(text: str | PathLike[str]) -> bool:
-    """Whether this is written as the URL of an object store; a path never is, nor a name with a colon in it."""
+    """Check that a text is the URL of an object store; a path or a name with a colon is not."""
     found = _START.match(text) if isinstance(text, str) else None
     return found is not None and found[1].lower() in SCHEMES
 
 
 def parse(text: str) -> StoreURL:
-    """The URL of this text; raises InvalidRequest for one that names no place in a store."""
+    """Parse a URL; raises InvalidRequest for a text that does not name a place in a store."""
     shown = printable(text)
     found = _START.match(text)
     if found is None or found[1].lower() not in SCHEMES:
@@ -81,19 +81,19 @@ def parse(text: str) -> StoreURL:
 
 
 class URLPath(PosixPath):
-    """A URL where packer takes the path of a source or a target: it joins and prints as one, and leads to no file."""
+    """A URL in the place of a path: it can be joined and printed, but not opened."""
 
     def __str__(self) -> str:
         return super().__str__().replace(":/", "://", 1)
 
     @property
     def url(self) -> StoreURL:
-        """The URL that it is; raises InvalidRequest."""
+        """The URL; raises InvalidRequest."""
         return parse(str(self))
 
 
 def path_or_url(text: str | PathLike[str]) -> Path:
-    """The path that a user gives, with `~` as a shell expands it, or a URLPath; raises InvalidRequest for a bad URL."""
+    """Return a path with `~` expanded, or a URLPath; raises InvalidRequest for a bad URL."""
     if isinstance(text, URLPath):
         return text
     return URLPath(str(parse(str(text)))) if is_url(text) else Path(os.path.expanduser(text))
