@@ -88,7 +88,7 @@ def check_end(buffer: Buffer, found: Header) -> None:
 def _format(buffer: Buffer) -> ImageFormat | None:
     start = bytes(buffer[:_START_BYTES])
     for each in _FORMATS:
-        if start.startswith(each.starts) and start[8:].startswith(each.start_at_8):
+        if start.startswith(each.starts) and (not each.start_at_8 or start[8:] == each.start_at_8):
             return each
     return None
 
