@@ -38,7 +38,7 @@ OF_MODULES = ("dali.source", "datasets.DetectionCollate")  # functions of module
 
 def source_of(name: str) -> tuple[Callable[..., Any], ast.FunctionDef]:
     """The function that a call of a public name runs, and its source."""
-    value = attrgetter(name)(packer)
+    value = inspect.unwrap(attrgetter(name)(packer))
     function = inspect.unwrap(value.__init__) if inspect.isclass(value) else value
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     assert isinstance(node, ast.FunctionDef)

@@ -136,7 +136,8 @@ class Loader:
                 f"dataset: expected a data set with len() and [index], found {dataset!r:.60}; call Loader(dataset, "
                 "batch_size), where packer.open(...) makes the data set of a pack"
             )
-        shuffle, drop_last = shuffle or False, drop_last or False  # None is torch's default
+        # None is torch's default
+        shuffle, drop_last = (False if given is None else given for given in (shuffle, drop_last))
         skipped = ("dataset", "normalize")
         check_parameters(Loader.__init__, {name: given for name, given in locals().items() if name not in skipped})
         _check(threads, num_workers, prefetch_bytes, collate_fn, ragged)

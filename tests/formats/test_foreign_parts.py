@@ -282,7 +282,7 @@ def test_a_cut_of_the_tools_file_is_refused(name: str, tmp_path: Path) -> None:
         assert outcome.kind == "error" or outcome.value, outcome
         assert outcome.error in ("CorruptPack", None), outcome
     data.write_bytes(whole[: len(whole) // 3])
-    with pytest.raises(CorruptPack, match=f"{data.name}: row .* lies outside the file"):
+    with pytest.raises(CorruptPack, match=f"{data.name}: row .* is outside the file"):
         Pack(tmp_path / "pack").record(0, ("blob",)).__enter__()
 
 

@@ -165,7 +165,7 @@ def test_objects_are_never_unpickled(tmp_path: Path) -> None:
         NpySource(tmp_path / "a.npy")
     np.savez(tmp_path / "a.npz", x=PIXELS, y=objects)
     source = Source(tmp_path / "a.npz")
-    assert any("skipped: a.npz/y.npy (it holds Python objects" in note for note in source.notes)
+    assert any("skipped: a.npz/y.npy (it contains Python objects" in note for note in source.notes)
     with pytest.raises(InvalidRequest, match="no array 'y'"):
         Source(tmp_path / "a.npz", label_key="y")
 

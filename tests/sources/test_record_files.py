@@ -32,7 +32,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> base.Source:
 
 
 def test_a_pointer_of_git_lfs_is_named(source: base.Source) -> None:
-    path = source.files(0)[0]
+    path = base.file_paths(source, 0)[0]
     write(path.parent, {path.name: "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"})
     if source.kind == "n5":  # its files have no magic: a pointer is a damaged block
         with pytest.raises(BadInput, match="is damaged"):
@@ -46,14 +46,14 @@ def test_a_pointer_of_git_lfs_is_named(source: base.Source) -> None:
 
 
 def test_a_file_that_is_cut_loses_no_sample_silently(source: base.Source) -> None:
-    path = source.files(0)[0]
+    path = base.file_paths(source, 0)[0]
     data = path.read_bytes()
-    of_file = sum(path in source.files(row) for row in range(len(source)))
+    of_file = sum(path in base.file_paths(source, row) for row in range(len(source)))
     whole = [source[row] for row in range(len(source))]
     for size in sorted({0, 1, 11, *range(100, len(data), max(512, len(data) // 20)), len(data) - 1}):
         path.write_bytes(data[:size])
         try:
-            cut = source.__class__(source.root, **({"layout": "unchecked"} if "layout" in source.options() else {}))
+            cut = source.__class__(source.root, **({"layout": "unchecked"} if "layout" in source.defaults() else {}))
             found = [cut[row] for row in range(len(cut))]
         except PackerError as error:
             assert str(error).isprintable()
@@ -64,7 +64,7 @@ def test_a_file_that_is_cut_loses_no_sample_silently(source: base.Source) -> Non
 
 def test_changed_bytes_end_in_samples_or_errors(source: base.Source) -> None:
     drawn = random.Random(5)
-    paths = sorted({path for row in range(len(source)) for path in source.files(row)} | set(source.tables()))
+    paths = sorted({path for row in range(len(source)) for path in base.file_paths(source, row)} | {source.folder.root / name for name in source.tables})
     with watched() as events:
         for _ in range(150):
             path = drawn.choice(paths)
@@ -85,7 +85,7 @@ def test_changed_bytes_end_in_samples_or_errors(source: base.Source) -> None:
 
 
 def test_a_file_that_changed_is_not_read_on(source: base.Source) -> None:
-    path = source.files(0)[0]
+    path = base.file_paths(source, 0)[0]
     path.write_bytes(path.read_bytes() + b"x")
     with pytest.raises(BadInput, match="changed since it was listed"):
         source[0]
@@ -102,7 +102,7 @@ def test_no_file_stays_open(source: base.Source) -> None:
 def test_a_link_that_the_user_names_means_its_target(source: base.Source, tmp_path: Path) -> None:
     if source.kind == "n5":
         pytest.skip("a container is a folder")
-    path = source.files(0)[0]
+    path = base.file_paths(source, 0)[0]
     link = tmp_path / "elsewhere" / path.name
     link.parent.mkdir()
     link.symlink_to(path)
