@@ -46,13 +46,14 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT and not re.match(r"#(!| (noqa|type:|fmt:|ruff:|mypy:))", token.string):
             text = token.string.lstrip("# ")
-            if run and token.start[0] == last + 1:
+            is_alone = not token.line[: token.start[1]].strip()
+            if run and is_alone and token.start[0] == last + 1:
                 run.append(text)
             else:
                 if run:
                     yield start, " ".join(run)
                 run, start = [text], token.start[0]
-            last = token.start[0]
+            last = token.start[0] if is_alone else -1
     if run:
         yield start, " ".join(run)
 
@@ -60,8 +61,10 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
 def _sentences(text: str) -> Iterator[str]:
     """The sentences of a docstring or comment, without code blocks, tables and headings of sections."""
     paragraph: list[str] = []
+    is_verbatim = False  # a block that click does not wrap
     for line in [*textwrap.dedent(text).splitlines(), ""]:
-        bare = line.strip()
+        is_verbatim = line.strip() == "\b" or (is_verbatim and bool(line.strip()))
+        bare = "" if is_verbatim else line.strip()
         begins_entry = bool(re.match(r"(\*|-|\d+\.|`?\*{0,2}\w+`?( \([^)]*\))?:) ", bare))
         is_prose = bool(bare) and not _SECTION.match(bare) and not re.match(r"\||>>>|\.\.\.|[=\-+~]{3}", bare)
         if paragraph and (not is_prose or begins_entry):

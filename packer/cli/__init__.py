@@ -1,7 +1,14 @@
 """The command line: one command per file of this folder, loaded when it is called.
 
-Exit codes: 0 ok, 1 unexpected, 2 usage or refused, 3 damaged data, 4 no space, no memory or I/O error, 5 locked by
-another process, 128 + n interrupted by signal n.
+Exit codes:
+
+* 0: success
+* 1: unexpected error
+* 2: wrong usage, or refused input
+* 3: damaged data
+* 4: no space, no memory, or I/O error
+* 5: locked by another process
+* 128 + n: interrupted by signal n
 """
 
 import contextlib
@@ -71,7 +78,7 @@ class Main(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As of click; an unknown name with the one that it is like."""
+        """Return the command, as click does. The error for an unknown name suggests the most similar command."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -100,11 +107,11 @@ def run() -> None:
         signal.signal(number, _interrupt)
     try:
         code = _code()
-    except Interrupted as late:  # while the end was told
+    except Interrupted as late:  # while an error was printed
         code = late.exit_code
     for number in signals:
-        signal.signal(number, signal.SIG_DFL)  # what comes now ends the interpreter's own end, without a traceback
-    gc.freeze()  # the interpreter ends without looking through all that lives for cycles: a tenth of a small command
+        signal.signal(number, signal.SIG_DFL)  # a later signal ends the process without a traceback
+    gc.freeze()  # no search for reference cycles at the end, a tenth of the time of a small command
     sys.exit(code)
 
 
@@ -137,7 +144,7 @@ def _code() -> int:
 
 
 def _usage(error: click.ClickException) -> str:
-    """What is wrong with a command line, in one line."""
+    """Return one line that describes the error in a command line."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     where = ctx.command_path if ctx is not None else "packer"
     if isinstance(error, click.NoSuchOption) and ctx is not None:
@@ -150,7 +157,7 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _unforeseen(error: Exception) -> int:
-    """Tell what the machine could not give, or an error that is ours; returns the exit code."""
+    """Print a message about a failure of the machine, or the traceback of an unexpected error. Return the exit code."""
     if _is_of_memory(error):
         return _out_of_memory(str(error))
     if isinstance(error, OSError) and error.errno in _OF_THE_DISK:  # of the output too, which may be a full disk
@@ -164,7 +171,7 @@ def _unforeseen(error: Exception) -> int:
 
 
 def _is_of_memory(error: Exception) -> bool:
-    """Whether the system refused memory; torch, OpenCV and threads have no MemoryError to say so."""
+    """Return True if the system refused memory. torch, OpenCV and threads do not raise MemoryError for it."""
     if isinstance(error, (OSError, MemoryError)):
         return isinstance(error, MemoryError) or error.errno == errno.ENOMEM
     found = isinstance(error, (RuntimeError, ImportError)) and any(text in str(error) for text in _NO_MEMORY)
@@ -178,11 +185,11 @@ def _out_of_memory(asked: str) -> int:
 
 
 def _tell(text: str) -> None:
-    """Lines on stderr."""
+    """Print lines to stderr."""
     echo(*text.removesuffix("\n").expandtabs(4).split("\n"), err=True)
 
 
 def _drop_output() -> None:
-    """What could not be written is not tried again when the interpreter ends, which has an exit code of its own."""
+    """Close the output, so that the interpreter does not write it again at its end and change the exit code."""
     with contextlib.suppress(OSError):
         sys.stdout.close()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Group(Enum):
-    """What commands are for, in the order of `packer --help`; a command's PLACE says its group, and its place there."""
+    """Groups of commands, in the order of `packer --help`. PLACE of a command is its group and its position there."""
 
     MAKE_A_PACK = "Make a pack"
     LOOK_AT_IT = "Look at it"
@@ -32,9 +32,7 @@ class Group(Enum):
 
 
 class NamedPath(click.Path):
-    """A path that is no URL and not empty: pathlib takes "" for the current folder, as an unset variable of a shell
-    would be.
-    """
+    """Path that is neither a URL nor empty: pathlib reads "", an unset shell variable, as the current folder."""
 
     def __init__(self, *, exists: bool = False, file_okay: bool = True) -> None:
         super().__init__(exists=exists, file_okay=file_okay, path_type=Path)
@@ -53,7 +51,7 @@ class NamedPath(click.Path):
 
 
 class PathOrURL(NamedPath):
-    """As NamedPath, or the URL of an object store, such as s3://bucket/photos."""
+    """NamedPath, or the URL of an object store such as s3://bucket/photos."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return path_or_url(value) if is_url(value) else super().convert(value, param, ctx)
@@ -170,7 +168,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class _Figures(click.Path):
-    """A file of figures, whose suffix says which form it has."""
+    """Path of a result file. Its suffix selects the file type."""
 
     def __init__(self, suffixes: tuple[str, ...]) -> None:
         super().__init__(path_type=Path, dir_okay=False)

@@ -247,8 +247,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
 def command(source: Path, pack: Path, **options: Any) -> None:
     """Pack the image folder SOURCE, another tool's pack (TFRecord files), or a pack into the new folder PACK.
 
-    Bytes are kept as they are unless --resize, --codec or --exif ask for something else. Nothing is dropped in
-    silence, an interrupted run is taken up by the same command, and PACK appears complete or not at all.
+    The pack contains the original bytes, unless you use --resize, --codec or --exif. Every skipped sample is listed.
+    The same command continues an interrupted run. PACK appears complete or not at all.
     """
     from packer.conversion.convert import convert, dry_run  # keeps `packer --help` light
     from packer.geometry import Resize  # as above

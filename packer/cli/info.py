@@ -86,7 +86,7 @@ def _head(url: "StoreURL") -> Iterator[Path]:
 def _tell_shuffle(
     pack: Path, folder: Path, manifest: Any, *, window: int | None, batch_size: int, as_json: bool
 ) -> None:
-    """What the first pass of a shuffle by blocks, seed 0, does to the labels."""
+    """Print how well the first pass of a shuffle by blocks, with seed 0, mixes the labels."""
     import numpy as np
 
     from packer.loading.block_order import block_order
@@ -203,7 +203,7 @@ def _shape(field: dict[str, Any]) -> str:
 
 
 def _options(options: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[str]:
-    """What was asked for, `name=value` each, the splits by their names alone; nothing that was not asked for."""
+    """Yield the options that were set, as `name=value`. Splits are listed by name."""
     for name, value in sorted(options.items()):
         if value in (None, {}, [], False):
             continue

@@ -39,8 +39,8 @@ PLACE = (Group.READ_IT_FASTER, 2)
 def command(pack: Path, **options: Any) -> None:
     """Show how many milliseconds a sample of PACK takes to read, check, decode, warp, transform, collate and copy.
 
-    One thread loads samples stage by stage with the code that loaders use; the sentence says which stage limits, and
-    what helps. Without --cold the samples are loaded once before, so that they come from the page cache.
+    One thread loads samples, stage by stage, with the code of the loaders. The last sentence names the slowest stage
+    and what makes it faster. Samples come from the page cache, except with --cold.
     """
     from packer.system.parallel import usable_cores
     from packer.tools import profile  # keeps `packer --help` light

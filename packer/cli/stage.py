@@ -29,11 +29,11 @@ PLACE = (Group.READ_IT_FASTER, 0)
 @click.option("--force", is_flag=True, help="With --release: although a data set reads it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(pack: Path | None, *, action: str | None, as_json: bool, **options: Any) -> None:
-    """Copy PACK into memory, once per machine, whoever asks; prints the folder to open.
+    """Copy PACK into memory, once per machine, and print the folder to open.
 
-    Data sets use the copy with stage="auto", and one that --as made with stage_as="ycc420" besides. Where it does not
-    fit, the page cache is warmed instead, which is said; with --to DIR or --as it is an error then. PACK may be a URL,
-    such as s3://bucket/photos.pack: it is fetched whole, once, and read from the folder that is printed.
+    Datasets use the copy with stage="auto"; for a copy that --as made, also set stage_as="ycc420". A pack that
+    does not fit is read into the page cache, with a note. With --to DIR or --as this is an error. PACK can be a URL
+    such as s3://bucket/photos.pack. The command then downloads the complete pack once.
     """
     if pack is None and action != "list":
         raise click.UsageError("Missing argument 'PACK'.")

@@ -48,10 +48,17 @@ PLACE = (Group.MAKE_A_PACK, 2)
 def command(name: str, folder: Path, *, samples: int, seed: int, threads: int | None, **options: Any) -> None:
     """Write a synthetic data set into DIR, a new or empty folder.
 
-    SET is the layout. Grasps: cornell (up to 885 RGB-D scenes), jacquard (RGB-D views). Classes: folder (JPEG photos in
-    a folder per class). Objects on a table with exact labels: coco and yolo (boxes, polygons), voc (boxes, masks),
-    pairs (masks of classes, as CamVid), table (one object: mask, box, label in a metadata.csv). The same seed draws the
-    same files, and more samples continue the same set.
+    SET is the layout:
+
+    \b
+    cornell, jacquard  grasps: up to 885 RGB-D scenes, or RGB-D views
+    folder             classes: JPEG photos in one folder per class
+    coco, yolo         objects on a table: boxes and polygons
+    voc                objects on a table: boxes and masks
+    pairs              objects on a table: class masks, as in CamVid
+    table              one object per image: mask, box and label in metadata.csv
+
+    The same seed draws the same files. More samples continue the same set.
     """
     given = {option: value for option, value in options.items() if value != ("" if option == "size" else None)}
     write = synthetic.load(name).write

@@ -68,8 +68,10 @@ PLACE = (Group.READ_IT_FASTER, 1)
 def command(source: Path, **options: Any) -> None:
     """Find out how many workers DataLoader, and how many threads packer.Loader, should have for SOURCE here.
 
-    Runs a training loop over SOURCE, a pack or the folder of an original data set, with every number of workers, in
-    turn, and recommends the smallest that is within 5 % of the best. --step-ms 20 stands for a GPU's work.
+    SOURCE is a pack or the folder of a data set. The command runs a training loop with each number of workers and
+    recommends the smallest number within 5 % of the best.
+
+    --step-ms 20 simulates a training step of 20 ms.
     """
     check_output((source,), options)
     from packer.system.parallel import usable_cores

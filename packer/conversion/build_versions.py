@@ -1,8 +1,8 @@
-"""Build versions: all that decides the bytes of a part on one machine. A machine with other versions is refused.
+"""Build versions: everything on a machine that decides the bytes of a part.
 
-The versions of packages are not enough: a package may be built against another C library, and OpenCV computes pixels
-with the instructions of the processor. So the libraries report their own versions, and if pixels are computed, the
-checksum of a small computed image is one of the versions.
+A machine with other versions is refused. A package may be built against another C library, so the libraries report
+their own versions. OpenCV computes pixels with the instructions of the processor. So the checksum of a small computed
+image is also one of the versions.
 """
 
 import platform
@@ -31,7 +31,7 @@ _PIXELS = "pixels"
 
 
 def build_versions(*, pixels: bool) -> dict[str, str]:
-    """Return the versions of this machine. pixels: also compute the small image."""
+    """Return the versions on this machine. pixels: also compute the small image."""
     from packer.images.backends import strict_jpeg  # most conversions do without
 
     found = {"packer": __version__, "Python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
@@ -52,7 +52,7 @@ def build_versions(*, pixels: bool) -> dict[str, str]:
 
 
 def compares_pixels(versions: Mapping[str, str]) -> bool:
-    """Whether the machine with these versions computed the image."""
+    """Return whether the versions contain the checksum of the image."""
     return _PIXELS in versions
 
 

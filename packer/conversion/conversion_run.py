@@ -1,4 +1,4 @@
-"""Conversion run: builds the missing parts of one plan, then its index and its manifest."""
+"""Conversion run: builds the missing parts of one plan, then the index and the manifest."""
 
 import json
 import os
@@ -24,19 +24,19 @@ from packer.schema import PIXEL_KINDS
 from packer.sources._message_texts import counted
 from packer.sources.base import probe_indices
 
-_INDEX_FILES = 10  # at most, of index and extras, besides one per column
+_INDEX_FILES = 10  # without those of columns
 _INDEX_FILE_BYTES = 256  # in the manifest
-_PARTS_AT_ONCE = 4  # on this disk, of a pack behind a URL: one is written, others wait or are uploaded
+_PARTS_AT_ONCE = 4  # on this disk, if the pack is behind a URL
 
 
 class ConversionRun:
-    """One conversion under the lock of its publication. Engines call `refuse`, `note`, `progress` and the publication.
+    """One run of a conversion. Engines call `refuse`, `note` and `progress`, and hand parts to the publication.
 
     Attributes:
         plan: the plan.
-        publication: the place of the parts.
+        publication: collects the parts.
         encoder: encodes the samples of the plan.
-        progress: receives the samples and source bytes that are done.
+        progress: called with the numbers of samples and source bytes that were done since its last call.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class ConversionRun:
         """Prepare the run.
 
         Args:
-            publication: the place of the parts.
-            threads: threads that encode samples; the caller writes them.
+            publication: collects the parts.
+            threads: the number of threads that encode samples; the calling thread writes them.
             progress: see the class.
-            resumed: receives the parts of an earlier run; None for `progress`.
+            resumed: called like `progress`, with the parts of an earlier run; None for `progress`.
             estimate: the size of the pack, if it is known.
         """
         self.plan = publication.plan
@@ -71,7 +71,7 @@ class ConversionRun:
     # ---- checks before anything is written
 
     def check_manifest(self) -> None:
-        """Raise InvalidRequest if packer.json would be too large to be read. Bad samples are counted as they come."""
+        """Raise InvalidRequest if packer.json would be too large to be read, not counting bad samples."""
         draft = self._draft().sealed()
         try:
             draft.check()
@@ -98,7 +98,7 @@ class ConversionRun:
             )
 
     def check_space(self) -> None:
-        """Raise StorageError if the pack will not fit; then no new work is left."""
+        """Raise StorageError if the disk is too small for the pack; then remove the new work folder."""
         try:
             self._check_space()
         except StorageError:
@@ -107,7 +107,7 @@ class ConversionRun:
             raise
 
     def rehearse(self) -> None:
-        """Raise what a run would raise before it reads a sample, once its publication has been checked."""
+        """Raise the errors that a run raises before it reads a sample; write nothing."""
         self._draft().sealed().check()
         self._check_space()
 
@@ -131,7 +131,7 @@ class ConversionRun:
         """Add the needed and the free space to a StorageError of the block."""
         try:
             yield
-        except StoreError:  # not a matter of this disk
+        except StoreError:  # space on this disk does not matter
             raise
         except StorageError as error:
             needed, free = self._needed_bytes(), free_bytes(self.publication.work.path.parent)
@@ -141,7 +141,7 @@ class ConversionRun:
             ) from error
 
     def _needed_bytes(self) -> int:
-        """Return about how many bytes the rest needs, with what is there only while a part is written."""
+        """Return about how many bytes the missing parts need, including temporary files."""
         parts = enumerate(self._estimate.parts)
         todo = [size for number, size in parts if self.plan.part_name(number) not in self.publication.finished]
         if not self.publication.keeps_parts:
@@ -195,7 +195,7 @@ class ConversionRun:
 
     @property
     def _is_refused(self) -> bool:
-        """Whether nothing will be packed; the rest is read only to name every bad file."""
+        """True if nothing will be packed, and the other samples are only read to list every bad file."""
         return self.plan.options.on_error == "raise" and bool(self._reasons or self.plan.unread)
 
     def _is_done(self, number: int) -> bool:
@@ -207,11 +207,11 @@ class ConversionRun:
 
     @property
     def spec(self) -> PartSpec:
-        """The parts to build; they are only read once a sample is bad."""
+        """The input of the next part. After a bad sample, parts are only read."""
         return replace(self._spec, only_reads=self._is_refused)
 
     def refuse(self, number: int, reasons: Sequence[str]) -> None:
-        """Remember why samples of a part cannot be packed."""
+        """Record the reasons why samples of a part cannot be packed."""
         if reasons:
             self._reasons[number] = reasons
 
@@ -243,7 +243,7 @@ class ConversionRun:
         ).sealed()
 
     def _draft(self) -> Manifest:
-        """Return the manifest as far as it is known before anything is packed."""
+        """Return a preliminary manifest, made before any sample is packed."""
         parts = [Part(name, samples, 1 << 40, "0" * 64) for name, samples in self.plan.part_samples.items()]
         return Manifest(
             format=self.plan.options.to,

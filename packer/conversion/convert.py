@@ -1,7 +1,4 @@
-"""Convert: checks a request, plans it, builds every part, and publishes the pack.
-
-Requests that cannot be fulfilled are refused before a million files are listed.
-"""
+"""Convert: checks a request, plans it, builds every part, and publishes the pack."""
 
 import inspect
 import os
@@ -60,15 +57,16 @@ class ConversionSummary:
     """The result of a conversion.
 
     Attributes:
-        samples, parts: in the pack.
-        bytes_in: of the source.
-        bytes_out: of the pack.
+        samples: the number of samples in the pack.
+        parts: the number of parts.
+        bytes_in: the size of the source.
+        bytes_out: the size of the pack.
         seconds: the duration.
         pack_id: the id of the pack.
-        resumed_samples: samples that an earlier run had packed.
-        skipped: (key, reason) of samples that are not in the pack.
-        incomplete: (key, what is missing) of samples in the pack.
-        notes: lines for the user on the source and the values.
+        resumed_samples: the number of samples that an earlier run had packed.
+        skipped: (key, reason) of each sample that is not in the pack.
+        incomplete: (key, reason) of each incomplete sample in the pack.
+        notes: lines for the user.
     """
 
     samples: int
@@ -123,51 +121,66 @@ def convert(
     on_note: Callable[[str], object] | None = None,
     **source_options: Unpack[SourceOptions],
 ) -> ConversionSummary:
-    """Pack an image folder, another tool's pack, a pack or a Python object into the new folder `pack`.
+    """Convert a data set to a pack.
 
-    The pack appears complete or not at all. All keyword arguments are options of `packer convert`, described in
-    docs/commands.md; these differ in Python:
+    The pack appears complete or not at all. If a conversion is interrupted, the same call continues it. All arguments
+    except `key`, `length`, `fingerprint` and the callbacks are also options of `packer convert`; docs/commands.md
+    describes them in full.
 
     Args:
-        source: a folder, pack, label file or file of another tool, also behind a URL such as "s3://bucket/photos"; a
-            Source object, which has its own options, sidecars and splits; or a Python object that contains samples (a
-            torch or Hugging Face Dataset, a sequence, an iterable). For a packer dataset, or a torch Subset of one, the
-            pack's records are copied.
-        pack: the folder, or a URL.
-        to: the format; None for the format of the suffix of `pack` (out.h5, out.pth), else lmdb.
-        kind: the name of a source, "pack", or "auto".
-        fields: the fields to pack. For a Python object: name -> kind ("image", "number", ...) or Field, in the order of
-            a sample that is a tuple.
-        key: for a Python object, the field that names a sample, a text for each, or a function of its number.
-        length: the number of samples of an iterable.
-        fingerprint: a text that changes whenever the samples of a Python object do, so that an interrupted conversion
-            can continue.
-        codecs: field -> codec, such as {"rgb": "jpeg:95"}.
-        resize: px of the shorter side, or (height, width).
-        sidecars: name -> "SUFFIX:KIND", such as {"depth": "_d.tiff:depth"}.
-        mask_colors: a file, or field -> file, with the value of a mask for each color; "voc" is Pascal VOC's palette.
-        slots: the field of each slot of another tool's format, such as {"image": "rgb", "label": "object_id"}.
-        splits: name -> a file that lists the samples, or a share of 0 to 1.
-        threads: None for all usable cores; the pack does not depend on it.
-        engine: "local", or "ray", a cluster whose machines see source and pack under the same paths.
-        nodes_scratch: for a cluster, a folder on the disk of each machine.
-        scratch: for a pack at a URL, a folder of this machine.
-        progress: called with a packer.system.progress_callback.Progress before the first sample and after each; True
-            shows a bar.
-        on_note: called with each note, those on the source before the first sample is read.
-        source_options: the options of sources, such as depth_from="pcd".
+        source: A folder, file, archive or pack; the first three may also be behind a URL. Or a packer `Source`, or a
+            Python object with samples: a torch or Hugging Face data set, a sequence or an iterable.
+        pack: The folder or URL of the new pack.
+        to: The format. Default: the suffix of `pack` (out.h5, out.pth), else "lmdb".
+        kind: The name of a source, "pack", or "auto" to detect it.
+        preset: "ggcnn" or "grconvnet": options for training these grasp networks.
+        fields: The fields to pack; None for all. For a Python object also a mapping of names to kinds ("image",
+            "number", ...) or to `Field`; for tuples, in their order.
+        key: For a Python object: the field with the key, a key for each sample, or a function of the index.
+        length: For an iterable: the number of samples.
+        fingerprint: For a Python object: a text that changes with its samples. An interrupted conversion continues
+            only if it is equal.
+        codecs: The codec of each field, such as {"rgb": "jpeg:95"}. Default: the bytes of the files.
+        resize: Length of the shorter side in px, or (height, width).
+        exif: "rotate" turns images and labels upright; "ignore" keeps the stored pixels.
+        validate: "full" decodes every image once; "header" checks only its header and end.
+        on_error: "raise" packs nothing if a sample is bad; "skip" skips bad samples and lists them.
+        sidecars: Files next to the images, such as {"depth": "_d.tiff:depth"}.
+        sidecar_frame: The pixels that sidecars refer to if EXIF rotates the image: "stored" or "upright".
+        mask_colors: The file with the value of each color in masks, for all masks or by field; "voc" for the palette
+            of Pascal VOC.
+        unknown_colors: "void" stores 255 for colors that are not in `mask_colors`; "error" refuses them.
+        slots: For the format of another tool: the field of each slot, such as {"image": "rgb", "label": "object_id"}.
+        order: "stored" or "shuffled". Default: the usual order of the format.
+        order_seed: The seed of the shuffled order.
+        splits: Name of each split -> a file that lists its samples, or its share of the samples from 0 to 1.
+        split_seed: The seed of splits by shares.
+        split_by: The field whose equal values stay in one split.
+        part_bytes: Source bytes per part; 0 for a single part. Default: a sixteenth of the source, but 32 to 256 MiB.
+        extras_bytes: Other files of the source are also packed if they have at most this size together.
+        max_pixels: The most pixels of an image. Default: 100 million.
+        threads: The number of threads; None for all usable cores. The pack does not depend on it.
+        engine: "local", or "ray" for a cluster whose machines read source and pack under the same paths.
+        address: The address of the cluster.
+        nodes_scratch: For a cluster: a folder on the disk of each machine.
+        scratch: For a pack behind a URL: a folder on this machine.
+        overwrite: Replace an existing pack.
+        restart: Remove the unfinished work of an earlier run.
+        progress: Called with a `packer.system.progress_callback.Progress` before the first sample and after each;
+            True shows a bar.
+        on_note: Called with each note for the user as soon as it is known.
+        source_options: The options of sources, such as depth_from="pcd".
 
     Returns:
         The summary, with all notes.
 
     Raises:
-        InvalidRequest: the request cannot be fulfilled.
-        PackExists: the place of the pack is taken.
-        BadInputs: samples are bad; all are listed.
-        StorageError: a disk or store fails.
-        Locked: another process converts to this place.
+        InvalidRequest: The arguments do not fit the source or each other.
+        PackExists: The place of the pack is taken.
+        BadInputs: Samples are bad; the error lists all of them.
+        StorageError: A disk or a store fails.
+        Locked: Another process converts to this place.
     """
-    # the readers of the source check it
     given = dict(locals())
     check_arguments(given, {**convert.__annotations__, "source": object, "source_options": object})
     request = _request(given)
@@ -269,10 +282,9 @@ def _run(
     """Build and publish a planned pack.
 
     Args:
-        publication: the place of its parts.
+        publication: collects the parts.
         engine: builds the parts.
-        threads: None for all usable cores, or one if bytes are kept and only headers are read: then a file is too
-            little work for more than one thread besides the writer.
+        threads: None for all usable cores. If files are only copied, it is one thread, since more do not help.
         restart: remove the work of an earlier run.
         progress: see `convert_source`.
         tell: see `convert`.
@@ -337,14 +349,14 @@ def _about_orientations(index: Path, manifest: Manifest, plan: Plan) -> list[str
 
 @dataclass(frozen=True)
 class ConversionRequest:
-    """All that the user asked for; see `convert`.
+    """The arguments of `convert`.
 
     Attributes:
-        source, pack, preset, scratch, overwrite, restart: as the user gave them.
-        options: all that decides the bytes of the pack, besides the source.
+        source, pack, preset, scratch, overwrite, restart: see `convert`.
+        options: the options that decide the bytes of the pack, without those of the source.
         spec: the options of the source.
         fields, key, length, fingerprint: the options of a Python object.
-        rows: of a pack, in this order; None for all.
+        rows: the rows of a pack to copy, in this order; None for all.
     """
 
     source: Path | Source | Indexable | Iterable[Any]
@@ -537,9 +549,9 @@ class DryRun:
 def dry_run(
     source: object, pack: str | PathLike[str], given: Mapping[str, object], on_note: Callable[[str], object]
 ) -> DryRun:
-    """Return what `convert` would do with these arguments, as far as it is known before samples are read.
+    """Return the plan and the size of a conversion without reading its samples; write nothing.
 
-    Nothing is written. Raises the errors of planning.
+    Raises the errors of planning.
     """
     defaults = {name: each.default for name, each in inspect.signature(convert).parameters.items()}
     request = _request({**defaults, "source_options": {}, **given, "source": source, "pack": pack})
@@ -637,7 +649,7 @@ def _about_moves(source: Source, fields: Sequence[Field], moves: str) -> Iterato
 
 
 def _may_describe_pixels(source: Source, field: Field) -> bool:
-    """Whether a field that no geometry moves holds arrays, JSON, or a sidecar's text."""
+    """Return whether a field may contain positions that packer does not move: arrays, JSON, or text of a sidecar."""
     is_array = field.kind == "number" and len(field.shape or ()) > 1
     return is_array or field.kind == "json" or (field.kind in ("text", "bytes") and field.name in source.companions)
 
@@ -648,9 +660,9 @@ def _names(fields: Iterable[Field]) -> str:
 
 # ---- the format
 
-_FILES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".npz", ".npy", ".pkl", ".db")  # of one file each
-_NO_FORMAT = ("", "pack")  # suffixes of most packs: no need to ask the packages that bring formats
-_FURTHER = {"h5": "hdf5", "pt": "pth"}  # suffixes that are not the name of a format
+_FILES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".npz", ".npy", ".pkl", ".db")
+_NO_FORMAT = ("", "pack")  # skips the search in installed packages
+_FURTHER = {"h5": "hdf5", "pt": "pth"}  # other suffixes of formats
 
 
 def named_format(target: Path) -> str | None:

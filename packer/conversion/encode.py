@@ -1,6 +1,6 @@
-"""Encode: makes the record of a pack from one sample of a source, with all that the index stores about it.
+"""Encode: makes one record of a pack from one sample of a source.
 
-See pack_source for the records of another pack.
+RecordEncoder in pack_source.py makes records from those of another pack.
 """
 
 import zlib
@@ -36,10 +36,10 @@ class Encoded(NamedTuple):
 
     Attributes:
         key, record: the encoded sample.
-        crc32s: of its values, in schema order.
-        source_bytes: read for it.
-        incomplete: what is missing in its files.
-        findings: sentences that are counted over all samples.
+        crc32s: of the values, in schema order.
+        source_bytes: the size of the sample in the source.
+        incomplete: the reason why the sample is incomplete, if it is.
+        findings: sentences for the user, each with the number of samples that have it.
     """
 
     key: bytes
@@ -65,22 +65,22 @@ class Record(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A sample that cannot be packed, and the reason, a line that begins with the file."""
+    """A sample that cannot be packed. reason: a line that begins with the file."""
 
     key: str
     reason: str
 
 
 class _Image(NamedTuple):
-    """The main image of a sample, and facts that are collected while the sample is encoded.
+    """The main image of a sample, and notes that are collected while the sample is encoded.
 
     Attributes:
         height, width, orientation: of the image.
-        header: None if the image is an array.
-        notes: facts that make the sample incomplete.
+        header: the header of the file; None if the image is an array.
+        notes: the reasons why the sample is incomplete.
         findings: see Encoded.
         turned_alike: other fields whose files have the same orientation.
-        frame: size and orientation, and the size that the labels state.
+        frame: the size and orientation, and the size in the label file.
     """
 
     height: int
@@ -93,11 +93,12 @@ class _Image(NamedTuple):
     frame: ImageFrame
 
 
-_SHAPE_TOLERANCE = 0.02  # of the ratio of the sides: images of other sizes round it
-_TOLERANCE_PX = 1.0  # boxes are rounded
-_NAME_LENGTH = 80  # of an entry of a record in a note
-# A step receives its encoder as an argument: steps that contained it would form a reference cycle, which keeps files of
-# the source open until the garbage collector runs.
+_SHAPE_TOLERANCE = 0.02  # of the ratio of the sides, which resizing rounds
+_TOLERANCE_PX = 1.0  # of boxes, which are rounded
+_NAME_LENGTH = 80  # characters of a name in a note
+
+# Steps receive the encoder as an argument. A step that contains the encoder would form a reference cycle with it. Then
+# files of the source would stay open until the garbage collector runs.
 _Step = Callable[["SampleEncoder", Sample, _Image], bytes]
 
 
@@ -110,7 +111,7 @@ class Encoder(ABC):
         self._misfit = formats.load(plan.options.to).Writer.misfit
 
     def __call__(self, index: int) -> Encoded | Failure:
-        """Return the record of one sample, or a Failure if the sample is bad; other errors are raised."""
+        """Return the encoded sample, or a Failure if the sample is bad. Raises errors other than BadInput."""
         source = self._plan.source
         try:
             with naming_memory(lambda: sample_name(source, index)):
@@ -173,7 +174,7 @@ class SampleEncoder(Encoder):
         return Record(record, image.notes, image.findings)
 
     def _first_image(self, index: int, sample: Sample) -> _Image:
-        """Return the image that labels refer to; raises BadInput."""
+        """Return the main image of a sample; raises BadInput."""
         image = self._image(sample[self._main]) if self._main else _no_image()
         return self._with_stated_size(index, image) if self._is_stated and self._main else image
 
@@ -200,7 +201,7 @@ class SampleEncoder(Encoder):
         return lambda encoder, sample, image: codec.encode(sample[name])
 
     def _with_stated_size(self, index: int, image: _Image) -> _Image:
-        """Return the image with the size that its labels state, and note a difference."""
+        """Return the image with the size in its label file, and note a difference."""
         frame = image.frame._replace(stated=self._source.stated_size(index))
         if frame.doubt is not None:
             image.notes.append(frame.doubt)
@@ -208,17 +209,17 @@ class SampleEncoder(Encoder):
 
     def _boxes(self, field: Field, values: Any, image: _Image) -> Any:
         """Return boxes in px of the stored image; raises BadInput for invalid boxes."""
-        check_boxes(values, may_be_exchanged=True)  # sources refuse exchanged corners; packs may contain them
+        check_boxes(values, may_be_exchanged=True)  # packs may contain boxes with exchanged corners
         return self._placed(field, values, image) if self._is_placed(field) else values
 
     def _is_placed(self, field: Field) -> bool:
-        """Whether points or boxes may describe the upright image, or have to be checked."""
+        """Return whether points or boxes may refer to the upright image, or have to be checked."""
         return bool(self._main) and (
             field.kind == "boxes" or field.name in self._source.companions or self._source.frame != "stored"
         )
 
     def _is_upright(self, field: Field, image: _Image) -> bool:
-        """Whether the values of a field describe the upright image; raises BadInput if it matters and is unknown."""
+        """Return whether a field refers to the upright image; raises BadInput if that is unknown and matters."""
         if image.orientation == 1 or field.name in image.turned_alike:
             return False
         frame = self._plan.options.sidecar_frame
@@ -241,14 +242,14 @@ class SampleEncoder(Encoder):
         return move_values(field, values, image.frame.from_upright) if is_upright else values
 
     def _look_at_companion(self, field: Field, height: int, width: int, image: _Image) -> None:
-        """Note an image of another shape than the main image; raise BadInput if it has the shape of the other frame."""
-        is_upright = self._is_upright(field, image)  # which refuses what could only be packed turned
+        """Note an image whose shape differs from the main image; raise BadInput if it has the other orientation."""
+        is_upright = self._is_upright(field, image)
         if field.name == self._main or not image.height:
             return
         is_turned, shown = image.frame.is_transposed, image.frame.upright
         here = shown if is_upright else (image.height, image.width)
         other = shown if here != shown else (image.height, image.width)
-        is_ours = field.name in self._source.companions  # in the frame that --sidecar-frame says
+        is_ours = field.name in self._source.companions  # so --sidecar-frame applies
         if is_ours and is_turned and here[0] != here[1] and (height, width) == other:
             raise BadInput(
                 f"it is {width}x{height}, its image {here[1]}x{here[0]} in the frame of --sidecar-frame "
@@ -266,7 +267,7 @@ class SampleEncoder(Encoder):
 
     def _look(self, field: str, value: bytes) -> Header:
         header = self._headers[field].of(value)
-        if header.height * header.width > MAX_PIXELS:  # checked each time: memory may have become scarce
+        if header.height * header.width > MAX_PIXELS:  # again for each image: less memory may be free
             header.check_limits(self._plan.options.pixel_limit)
         return header
 
@@ -307,11 +308,11 @@ class SampleEncoder(Encoder):
             return codec.encode(value)
         if view is None and (stored := codec.encode_file(value, header)) is not None:
             return stored
-        array = np.ascontiguousarray(codec.pixels(value, view, header=header))  # a turned image is a view
+        array = np.ascontiguousarray(codec.pixels(value, view, header=header))  # a rotated image is not contiguous
         return stored_bytes(field, codec, array, lossy=header.lossy, plan=self._plan)
 
     def _computed(self, field: Field, codec: Codec, value: Any, image: _Image) -> bytes:
-        from packer.geometry.warp import warp  # loads OpenCV, which kept bytes do not need
+        from packer.geometry.warp import warp  # imports OpenCV
 
         height, width = value.shape[:2]
         limit = self._plan.options.pixel_limit
@@ -327,7 +328,7 @@ class SampleEncoder(Encoder):
 
 
 def _box_findings(name: str, boxes: Any, height: int, width: int) -> Iterator[str]:
-    """Yield what is unusual about the boxes (N, 4) of an image, in px of that image."""
+    """Yield a note if the boxes (N, 4) are outside of their image or are not in px."""
     if not len(boxes):
         return
     if boxes.min() >= 0 and boxes.max() <= 1:
@@ -337,7 +338,7 @@ def _box_findings(name: str, boxes: Any, height: int, width: int) -> Iterator[st
 
 
 def _check_orientation(header: Header, image: _Image) -> None:
-    """Raise BadInput if a companion image has an EXIF orientation of its own."""
+    """Raise BadInput if the EXIF orientation differs from that of the main image."""
     if header.orientation not in (1, image.orientation):
         raise BadInput(
             f"it has EXIF orientation {header.orientation}, the sample's first image {image.orientation}, which "
@@ -357,7 +358,7 @@ def _check_invalid(field: Field, header: Header) -> None:
 
 
 def _false_table(field: Field, value: bytes, header: Header) -> str | None:
-    """Return a note on a kept JPEG whose table of restart intervals does not fit its data and is not used."""
+    """Return a note if the table of restart intervals in a JPEG file is wrong; readers ignore it then."""
     try:
         restart_interval_table.check_table(value, header)
     except DamagedImage:
@@ -372,13 +373,14 @@ def _no_image() -> _Image:
 def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: Plan) -> bytes:
     """Return decoded pixels as the field stores them.
 
-    A codec that keeps files gets a file. So does a lossy codec that the user did not choose, if the image was lossless.
-    A mask of 8 bits is widened if the field has 16.
+    A codec that keeps files gets an image file. A lossy codec also gets one if it is a default and the original image
+    was lossless. An 8-bit mask is widened if the field has 16 bits.
 
     Args:
-        field, codec: of the pixels.
+        field: the field.
+        codec: its codec.
         array: the pixels.
-        lossy: the image they come from was lossy.
+        lossy: True if the original image was lossy.
         plan: the plan.
     """
     if field.is_wide_mask and array.dtype == np.uint8:
@@ -390,7 +392,7 @@ def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: P
 
 
 def as_file(field: Field, array: Any, *, lossy: bool) -> bytes:
-    """Return the array as an image file: jpeg for an image from a lossy source, else png; depth as .npy."""
+    """Return the array as a file: JPEG for a lossy image, else PNG; depth as .npy."""
     if field.kind == "depth":
         return npy_file(np.ascontiguousarray(array))
     codec = _LOSSY if lossy and field.kind == "image" else "png"

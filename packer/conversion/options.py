@@ -1,6 +1,6 @@
-"""Options: all that decides the bytes of a pack besides the source, and presets.
+"""Options: all settings that decide the bytes of a pack, except the source; and presets.
 
-The manifest stores them, and a resumed conversion compares them.
+The manifest stores the options, and a resumed conversion compares them.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from packer.formats.base import Order
 from packer.geometry import Resize
 from packer.schema import MOST_PIXELS, USUAL_PIXELS, Field, Schema
 
-# Small enough that a kill costs little work and that hashing one part overlaps writing the next, large enough that a
-# set of any size has few parts to keep open.
+# Small parts lose little work when a process is killed, and hashing a part overlaps writing the next one. Large parts
+# keep the number of open files small.
 LEAST_PART_BYTES = 32 << 20
 MOST_PART_BYTES = 256 << 20
 PARTS = 16
@@ -28,7 +28,7 @@ SidecarFrame = Literal["stored", "upright"]
 
 @dataclass(frozen=True)
 class ConversionOptions:
-    """All that decides the bytes of a pack, besides the source. All JSON.
+    """All settings that decide the bytes of a pack, except the source. All values are JSON.
 
     Attributes:
         to: the format.
@@ -151,5 +151,5 @@ def preset_options(name: PresetName, schema: Schema, preferred: Mapping[str, str
 
 
 def _has_holes(field: Field) -> bool:
-    """Whether it is a depth with missing pixels, which these networks cannot use."""
+    """Return whether a field is a depth image with missing pixels, which these networks cannot use."""
     return field.kind == "depth" and field.invalid is not None

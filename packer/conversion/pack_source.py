@@ -1,10 +1,10 @@
 """Pack source: a pack as the source of another pack, for `packer convert a.pack b.pack`.
 
-It is not in packer/sources, which does not import packer/pack. `--from auto` reads a folder with a manifest as a pack.
+The module is not in packer/sources, because sources do not import packer/pack.
 
-RecordEncoder copies a value whose field keeps its codec, and checks its crc32. It decodes and encodes values that
---resize moves or --codec names. Labels in pixels stay in source pixels; the matrix of the new pack maps them to the new
-stored pixels: the old matrix, then the new step.
+If a field keeps its codec, RecordEncoder checks the crc32 of a value and copies it. With --resize or --codec it decodes
+the value and encodes it again. Labels in pixels stay in source pixels. The matrix of the new pack maps them to the new
+pixels: it is the old matrix followed by the resize.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ from packer.sources._trees.file_tree import Contents, FileState, FileTree
 class PackSource(base.Source):
     """The samples of a pack; each read checks the crc32 of the value.
 
-    Unlike other sources it holds mapped files; its pickle is the folder and the rows.
+    The source keeps mapped files open. Its pickle contains only the folder and the rows.
     """
 
     kind = PACK_KIND
@@ -97,7 +97,7 @@ class PackSource(base.Source):
         return value if self.holds_files(name) else self.codecs[name].decode(value)
 
     def holds_files(self, name: str) -> bool:
-        """Whether the values of a field are image files, as those of other sources are."""
+        """Return whether the values of a field are image files."""
         return self.codecs[name].file_decoder is not None
 
     def values(self, index: int, names: Sequence[str]) -> dict[str, bytes]:
@@ -176,8 +176,8 @@ class _ExtrasTree(FileTree):
 # ---- records of records
 
 _Values = dict[str, bytes]
-# A step receives its encoder as an argument: steps that contained it would form a reference cycle, which keeps the
-# files of the pack open until the garbage collector runs.
+# Steps receive the encoder as an argument. A step that contains the encoder would form a reference cycle with it. Then
+# the files of the pack would stay open until the garbage collector runs.
 _Step = Callable[["RecordEncoder", _Values], bytes]
 
 
@@ -213,7 +213,7 @@ class RecordEncoder(Encoder):
         return self._source.pack.where(self._source.row(index), name)
 
     def _step(self, field: Field) -> _Step:
-        """Return the function that makes the bytes of one field. It does not refer to the encoder: see `_Step`."""
+        """Return the function that encodes one field."""
         codec = codecs.make(field)
         is_new = field.name not in self._old
         if field == MATRIX and (is_new or self._plan.moves_pixels):
@@ -268,5 +268,5 @@ class RecordEncoder(Encoder):
 
 
 def _is_stored_alike(field: Field, old: Field) -> bool:
-    """Whether both fields store a value as the same bytes; raw numbers of an open shape also store lengths."""
+    """Return whether both fields store a value as the same bytes."""
     return (field.codec, field.dtype, field.shape) == (old.codec, old.dtype, old.shape)

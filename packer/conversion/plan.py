@@ -1,7 +1,4 @@
-"""Plan: the samples of each part and the stored fields, before anything is written.
-
-A plan depends on the source and the options alone, never on threads, time or machine.
-"""
+"""Plan: the fields of a pack and the samples of each part. A plan depends only on the source and the options."""
 
 import hashlib
 import json
@@ -41,12 +38,12 @@ class Plan:
         parts: the samples of each part.
         sizes: source bytes of each sample.
         file_count: files of the source.
-        digest: over names and sizes of all files.
-        fingerprint: over digest, times, options and version; an interrupted conversion continues if it is equal.
-        defaulted: fields whose codec the user did not choose; a lossless file is not stored lossy there.
+        digest: the digest of the names and sizes of all files.
+        fingerprint: the digest of `digest`, times, options and version. A conversion continues one with the same value.
+        defaulted: fields whose codec the user did not choose; lossless images stay lossless there.
         extras: files that belong to no sample.
-        links: a reason for each link that cannot be followed.
-        probed_sizes: sizes of the main image of a few samples, with --resize.
+        links: an error message for each link that cannot be followed.
+        probed_sizes: with --resize, height and width of the main image in a few samples.
     """
 
     source: Source
@@ -87,7 +84,7 @@ class Plan:
 
     @property
     def enlarged(self) -> tuple[int, int]:
-        """How many of the probed images --resize enlarges, and how many were probed."""
+        """The number of probed images that --resize enlarges, and the number of probed images."""
         resize = self.resize
         if resize is None:
             return 0, 0
@@ -102,12 +99,12 @@ class Plan:
 
     @property
     def moves_pixels(self) -> bool:
-        """Whether stored pixels may have moved against the source."""
+        """True if an option moves pixels."""
         return self.options.resize is not None or self.options.exif == "rotate"
 
     @property
     def keeps_bytes(self) -> bool:
-        """Whether every image is stored as the bytes of its file, or of the pack that it comes from."""
+        """True if images are copied from the files, or from the source pack, without encoding them."""
         if self.source.decodes:
             return False
         images = [field for field in self.schema if field.kind in PIXEL_KINDS]
@@ -118,7 +115,7 @@ class Plan:
 
     @property
     def only_copies(self) -> bool:
-        """Whether no image is decoded."""
+        """True if images are copied without decoding them."""
         return self.keeps_bytes and (self.options.validate == "header" or self.source.is_encoded)
 
     @property
@@ -141,7 +138,7 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
 
     Raises:
         InvalidRequest: the options do not fit the source.
-        BadInput: a file vanished, or there is no sample.
+        BadInput: a file vanished, or the source is empty.
     """
     source.folder.most_bytes = most_file_bytes(options.pixel_limit)
     if not len(source):

@@ -1,12 +1,12 @@
-"""Publication: where the parts of one plan are collected until they become a pack, and the kind for folders.
+"""Publication: collects the parts of one plan and makes them a pack. This module contains the one for folders.
 
-The parts of a pack on disk lie in a work folder next to the target (see work_folder_names.py). Each finished part has a
-record, a file that is written under another name, synced and renamed: it is complete or absent. A later run continues
-after the recorded parts. Records count only in the folder they were written in: a copied folder lacks the marker of a
+A pack on disk is built in a work folder next to the target (see work_folder_names.py). Each finished part has a record
+file. A record is written under another name, synced and renamed, so it is complete or absent. A later run continues
+after the recorded parts. Records count only in the folder they were written in. A copied folder lacks the marker of a
 work folder and is refused.
 
-A part may also be built by another process, in a folder of its own below `attempts`. `adopt` moves a complete part to
-its place, in this run or in a later one. So a process that was given up changes nothing.
+Another process may build a part in its own folder below `attempts`. `adopt` moves a complete part from there into the
+work folder, in this run or in a later one.
 """
 
 import json
@@ -42,20 +42,20 @@ _OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "
 
 
 class Delivery(Protocol):
-    """How another process hands over the parts that it builds; pickles."""
+    """Delivers parts that another process builds. Picklable."""
 
     def check_shared(self) -> None:
-        """Raise InvalidRequest if this machine does not see the folder that all machines share."""
+        """Raise InvalidRequest if this machine cannot read the shared folder."""
 
     def begun(self, attempt: str, node: str) -> AbstractContextManager[FolderHandle | None]:
         """Announce an attempt; the context is its folder, or None if parts do not go to a folder."""
 
     def deliver(self, done: FinishedPart, scratch: FolderHandle, folder: FolderHandle) -> object:
-        """Hand over a finished part from `scratch` to the attempt's folder or the store, then its record."""
+        """Copy a finished part from `scratch` to the folder of the attempt or to the store, then write its record."""
 
 
 class Publication(ABC):
-    """The parts of one plan on their way to a pack.
+    """Collects the parts of one plan and makes them a pack.
 
     Attributes:
         plan: the plan.
@@ -89,7 +89,7 @@ class Publication(ABC):
         """Make the parts a pack, the manifest last, and remove the work; raises PackExists, StorageError."""
 
     def remove(self) -> None:
-        """Remove all work, the plan first: without it nothing else counts."""
+        """Remove all work. The plan is removed first, because other files do not count without it."""
         self.work.check()
         self.work.remove(PLAN)
         self.work.sync()
@@ -106,7 +106,7 @@ class Publication(ABC):
     @property
     @abstractmethod
     def delivery(self) -> Delivery:
-        """How another process delivers a part."""
+        """Delivers parts that another process builds."""
 
     @abstractmethod
     def attempts(self) -> list[str]:
@@ -153,7 +153,7 @@ class FolderPublication(Publication):
     # ---- continuing an earlier run
 
     def check(self, *, restart: bool) -> None:
-        """Raise what `begin` would, and find the finished parts; nothing is changed."""
+        """Find the finished parts, and raise the errors of `begin`; change nothing."""
         earlier = None if restart else read_plan(self.work)
         if earlier is not None and self._record_names():
             self._compare(earlier)
@@ -193,7 +193,7 @@ class FolderPublication(Publication):
             )
 
     def _is_replaced(self, records: list[FinishedPart]) -> bool:
-        """Whether `pack` is the replaced pack: a run ended between the swap and `remove`."""
+        """Return whether `pack` is the replaced pack, because a run ended between the swap and `remove`."""
         try:
             found = manifests.read(self.pack)
         except PackerError:  # absent or incomplete
@@ -202,7 +202,7 @@ class FolderPublication(Publication):
         return {part.name: part.sha256 for part in found.parts} != sums
 
     def _is_present(self, done: FinishedPart) -> bool:
-        """Whether a part and its entries exist; a disk may lose them at a power failure."""
+        """Return whether a part and its index entries exist: they may be lost at a power failure."""
         with self.work.folder(PACK) as pack, self.work.folder(PIECES) as pieces:
             part, piece = pack.status(done.part.name), pieces.status(done.part.name)
         if part is None or piece is None or not stat.S_ISREG(piece.st_mode):
@@ -297,7 +297,7 @@ class FolderPublication(Publication):
     # ---- the end
 
     def check_free(self) -> None:
-        """Raise PackExists if the target was taken since the conversion was planned."""
+        """Raise PackExists if the target exists now."""
         if not self._overwrite and os.path.lexists(self.target):
             check_target(None, self.target, overwrite=False)
 
@@ -312,7 +312,7 @@ class FolderPublication(Publication):
         self.remove()
 
     def _replace(self) -> None:
-        """Swap with the existing pack, then check the replaced pack: it may change until the swap."""
+        """Swap with the existing pack, then check the replaced pack, which may have changed before the swap."""
         check_replaceable(self.target)
         self.work.swap(PACK, self.work.above, self.target.name)
         try:
@@ -423,7 +423,7 @@ def parse_object(text: bytes, place: Path | StoreURL) -> dict[str, Any]:
 
 
 def damaged(place: Path | StoreURL) -> CorruptPack:
-    """Return the error for a file of an unfinished conversion that packer did not write like this."""
+    """Return the error for a damaged file of an unfinished conversion."""
     return CorruptPack(f"{place}: damaged: not what packer writes; --restart removes the unfinished work")
 
 
@@ -503,7 +503,7 @@ def check_target(root: Path | None, target: Path, *, overwrite: bool) -> None:
 
 
 def check_outside(root: Path, target: Path) -> None:
-    """Raise InvalidRequest if a target is the source or lies inside it."""
+    """Raise InvalidRequest if a target is the source or inside of it."""
     with failing(target, "resolve"):  # links that change meanwhile
         source, place = root.resolve(), target.resolve()
     if place == source:

@@ -1,7 +1,8 @@
-"""Source comparison: a pack against the original data, which is opened and encoded again as the manifest states.
+"""Source comparison: opens the source of a pack again, encodes every sample again, and compares the values.
 
-Every value must be equal to the newly encoded one. Pixels of another version of a library may differ slightly: if a
-codec is lossy or pixels were moved, a peak signal-to-noise ratio of 40 dB is enough, and the worst sample is reported.
+Values must be equal. Other versions of libraries may compute slightly different pixels. So a peak signal-to-noise
+ratio (PSNR) of 40 dB is enough for pixels that were moved or have a lossy codec. The worst sample of each field is
+reported.
 """
 
 import math
@@ -37,9 +38,9 @@ from packer.stores.url import URLPath
 
 _LEAST_PSNR_DB = 40.0
 _MOST_OTHER_HOLES = 0.01  # share of the pixels
-_TOLERANCE_PX = 1e-3  # of points and boxes: sines and the like differ between machines
+_TOLERANCE_PX = 1e-3  # of points and boxes, which machines compute differently
 _SHOWN = 60  # characters of a value
-_OURS = (KEY, "files", "orientation", "matrix", "source_size")  # fields that describe where the others come from
+_OURS = (KEY, "files", "orientation", "matrix", "source_size")  # fields that are not compared
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Comparison:
     """
 
     def __init__(self, folder: Path, root: Path, *, subset: Subset = EVERYTHING) -> None:
-        """Open both.
+        """Open the pack and its source.
 
         Args:
             folder: the pack.
@@ -258,7 +259,7 @@ class Comparison:
                 yield f"{encoder.path(row, sample, name)}: {self._pack.where(index, name)}: {problem}"
 
     def _is_kept(self, field: Field) -> bool:
-        """Whether the pack contains the bytes of the files."""
+        """Return whether the pack contains the bytes of the files."""
         return codecs.codec_class(field).verbatim and not (self._moves and field.kind in PIXEL_KINDS)
 
     def _difference(self, index: int, name: str, expected: bytes, *, is_file: bool) -> str | None:

@@ -31,7 +31,7 @@ _PACK_AT_URL = "a pack is packed again from a disk: packer stage brings it there
 
 
 def parameters(given: Mapping[str, object]) -> dict[str, Any]:
-    """Return the options that users set as parameters of constructors, without those that stand for a default."""
+    """Return the options that users set, as parameters of constructors; omit those with a default value."""
     plain = {OPTIONS[name].parameter: OPTIONS[name].plain(value) for name, value in given.items()}
     if plain.get("known_classes") is not None:
         plain["known_classes"] = _classes_of(path_or_url(plain["known_classes"]))
@@ -48,13 +48,13 @@ def _classes_of(pack: Path) -> tuple[str, ...]:
 
 
 def check_source(root: Path) -> None:
-    """Raise InvalidRequest if there is neither a folder to pack nor a file."""
+    """Raise InvalidRequest if a source does not exist or is empty."""
     if not root.is_file():  # its first bytes decide which source reads it
         check_folder(root)
 
 
 def check_folder(root: Path) -> None:
-    """Raise InvalidRequest if there is no folder to pack."""
+    """Raise InvalidRequest if a folder does not exist or is empty."""
     is_empty = False
     if root.is_dir():
         with suppress(OSError), os.scandir(root) as entries:  # the source reports a folder that cannot be listed
@@ -222,7 +222,7 @@ class SourceSpec:
         return replace(self, kind=kind, options={**preset_source_options(kind), **self.options})
 
     def _source(self, module: ModuleType, root: Path | FileTree, options: Mapping[str, Any]) -> Source:
-        """Make the source; raises InvalidRequest, not BadInput, if the user named a kind of which there is nothing."""
+        """Make the source. If `--from` names the wrong kind, raise InvalidRequest instead of BadInput."""
         try:
             made: Source = module.Source(root, **options)
         except (BadInput, InvalidRequest) as error:

@@ -1,19 +1,24 @@
-"""Store publication: a pack behind a URL. Each part goes there when it is finished, from the machine that built it.
+"""Store publication: a pack behind a URL. The machine that builds a part also uploads it.
 
-Below the URL, until the pack is published:
+These objects are below the URL until the pack is published.
 
-    .partial/plan.json             the plan and the versions of its parts; created, so that only one of two plans has it
-    .partial/attempts/<attempt>    the machine that builds a part
-    .partial/pieces/part-00000...  the index entries of a part
-    .partial/done/<name>.json      the record of a finished part, or of an uploaded file of extras and index
-    part-00000..., extras/, index/ the files of the pack under their final names
+`.partial/plan.json`: the plan and the versions of its parts.
 
-Plan and versions decide the bytes of a part. So conversions with the same plan and versions continue each other's work
-from any machine, and another conversion is refused. A finished part counts while the object has the size and the ETag
-of its record. `packer.json` is created last: from then on it is a pack. The next `convert` to the URL removes what a
-kill left below `.partial`. Nothing is replaced: a store cannot swap a pack that others read.
+`.partial/attempts/<attempt>`: the name of the machine that builds a part.
 
-The scratch folder holds the index of all parts, and each part until it is uploaded. It may be lost.
+`.partial/pieces/part-00000...`: the index entries of a part.
+
+`.partial/done/<name>.json`: the record of a finished part, or of another uploaded file.
+
+`part-00000...`, `extras/`, `index/`: the files of the pack.
+
+The store creates `plan.json` only once, so it belongs to one conversion. Another run with the same plan and versions
+continues the work from any machine. A run with another plan is refused. A finished part counts if its object has the
+size and the ETag of the record. `packer.json` is created last and makes the objects a pack. If a run is killed, the
+next `convert` to the URL removes its objects below `.partial`. A pack behind a URL is never replaced, because a store
+cannot swap a pack that others read.
+
+The scratch folder contains the index entries of all parts, and each part until it is uploaded. It may be lost.
 """
 
 import hashlib
@@ -53,9 +58,9 @@ _DONE = f"{_PARTIAL}/done"
 _PLAN = f"{_PARTIAL}/plan.json"
 _ATTEMPTS = f"{_PARTIAL}/attempts"
 _PIECES = f"{_PARTIAL}/pieces"
-_MOST_RECORD_BYTES = manifests.MOST_BYTES  # a record lists the skipped samples of a part, as the manifest does of all
+_MOST_RECORD_BYTES = manifests.MOST_BYTES  # a record lists skipped samples, as the manifest does
 _MOST_ENTRIES_BYTES = 1 << 30
-# the files of a conversion; a pack of another name may lie deeper
+# the files of a conversion, without those of packs deeper below the URL
 _OWN_NAMES = re.compile(rf"({re.escape(_PARTIAL)}|{EXTRAS}|{INDEX})/.*|part-[0-9]+(\.[a-z0-9]+)?")
 
 
@@ -87,10 +92,15 @@ def scratch_folder(target: URLPath, scratch: Path | None, *, overwrite: bool) ->
 
 
 def published_pack(target: URLPath, work: WorkFolder) -> Manifest | None:
-    """Return the pack that a run published that was killed before it removed its work; remove that work.
+    """Return the pack at the URL if a killed run has published it, and remove the work of that run.
 
-    Returns None if there is no pack. Raises PackExists if there is a pack without such work, InvalidRequest if the
-    store ignores conditions, StoreError.
+    Returns:
+        The manifest; None if the URL has no pack.
+
+    Raises:
+        PackExists: the URL has another pack.
+        InvalidRequest: the store ignores conditions.
+        StoreError: the store fails.
     """
     store = Store(target.url)
     try:
@@ -260,7 +270,7 @@ class StoreDelivery:
             giving_way: fingerprints of plans whose unfinished work is removed.
 
         Raises:
-            InvalidRequest: another plan has the URL, or something else lies there.
+            InvalidRequest: another plan has the URL, or it contains other objects.
             StoreError: the store fails.
         """
         there = self._claimed()
@@ -279,7 +289,7 @@ class StoreDelivery:
         others = [name for name in there if not name.startswith(f"{_PARTIAL}/")]
         if others and _PLAN not in there:  # else another machine has begun with this plan
             raise InvalidRequest(
-                f"{self.store.url}: {printable(others[0])} lies there already; choose another name, or remove what is "
+                f"{self.store.url}: {printable(others[0])} is already there; choose another name, or remove what is "
                 "below it"
             )
 
@@ -328,7 +338,7 @@ class StoreDelivery:
     # ---- parts
 
     def check_shared(self) -> None:
-        """Machines share the store alone."""
+        """Do nothing: machines share only the store."""
 
     @contextmanager
     def begun(self, attempt: str, node: str) -> Iterator[FolderHandle | None]:
@@ -344,11 +354,11 @@ class StoreDelivery:
         name = done.part.name
         with failing(piece, "read"):
             entries = piece.read_bytes()
-        self._check_claim()  # a late machine must not change a published pack
+        self._check_claim()  # a slow machine must not change a published pack
         etag = self.store.upload(name, path)
         self.store.write(f"{_PIECES}/{name}", entries)
         found = replace(done, etag=etag)
-        self._check_claim()  # nor leave a record: an upload takes long
+        self._check_claim()  # again after the upload, which takes long
         record = {**asdict(found), "entries": _summary(entries)}
         self.store.write(f"{_DONE}/{record_name(name)}", manifests.canonical(record))
         return found

@@ -53,8 +53,8 @@ def make_stored_schema(
         raise InvalidRequest(f"--codec for field {unknown[0]!r}, which is not packed; fields: {names}")
     writer = formats.load(options.to).Writer
     in_slots = with_slots(Schema(tuple(packed)), writer.slots, options)
-    # The raw pixels of a pack are the result of --resize; those of a source are as its fields need them, except in the
-    # slot of a file.
+    # A pack stores raw pixels because of --resize. Other sources give raw pixels because their fields need them, except
+    # in the slot of a file.
     file_slots = {slot.name for slot in writer.slots if slot.is_file}
     of_tool = writer.images_of_tool(codecs.described(in_slots))
     as_files = [name for name in of_tool if source.is_encoded or in_slots[name].slot in file_slots]
@@ -194,7 +194,7 @@ def _form(
 def _described(value: Any) -> tuple[int, int, str, int]:
     """Return height, width, dtype, and EXIF orientation of an image file or of pixels."""
     if isinstance(value, bytes):
-        from packer.images import sniff  # only such a format needs it
+        from packer.images import sniff  # imported only if the format needs it
 
         header = sniff(value, MOST_PIXELS)
         return header.height, header.width, header.dtype, header.orientation

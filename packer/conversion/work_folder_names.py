@@ -1,12 +1,18 @@
 """File names in the work folder of a conversion. `staging` imports this module to recognize unfinished copies.
 
-`.<name>.partial/` next to the target, a work folder (files/work_folder.py):
-    plan.json              fingerprint and options of the plan, written before the first part
-    done/part-00000.json   the record of a finished part, written when the part and its index entries are on disk
-    attempts/<attempt>/    a part that another process builds; with record.json once complete
-    pieces/<part>          the index entries of a part
-    pack/                  the parts; becomes the target by one rename
-    pack.old/              the replaced pack, for a moment, on a system that cannot exchange two folders at once
+The work folder `.<name>.partial/` is next to the target (see files/work_folder.py).
+
+`plan.json`: fingerprint and options of the plan, written before the first part.
+
+`done/part-00000.json`: the record of a finished part, written after the part and its index entries.
+
+`attempts/<attempt>/`: a part that another process builds; with `record.json` if it is complete.
+
+`pieces/<part>`: the index entries of a part.
+
+`pack/`: the parts; becomes the target by one rename.
+
+`pack.old/`: the replaced pack for a moment, if the system cannot exchange two folders.
 """
 
 import re

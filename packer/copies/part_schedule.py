@@ -15,8 +15,8 @@ class PartSchedule:
     ) -> None:
         """Start to download the first parts.
 
-        A rank downloads ahead into its share of the room, or into the space that its own pass needs at a time if that
-        is more. Parts in the share of another rank would be evicted before they are read.
+        A rank downloads ahead into its share of the room. If its pass needs more space at a time, it uses that space.
+        Parts in the share of another rank would be evicted before they are read.
 
         Args:
             supply: Downloads parts and evicts them.

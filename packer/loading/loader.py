@@ -137,7 +137,8 @@ class Loader:
                 "batch_size), where packer.open(...) makes the data set of a pack"
             )
         # None is torch's default
-        shuffle, drop_last = (False if given is None else given for given in (shuffle, drop_last))
+        shuffle = False if shuffle is None else shuffle
+        drop_last = False if drop_last is None else drop_last
         skipped = ("dataset", "normalize")
         check_parameters(Loader.__init__, {name: given for name, given in locals().items() if name not in skipped})
         _check(threads, num_workers, prefetch_bytes, collate_fn, ragged)

@@ -102,7 +102,7 @@ class FileSource(ListedSource):
         """Read the tables of the set, or change the declarations, before the schema is built.
 
         Args:
-            present: The roles of which a sample has a file.
+            present: The roles that have a file in at least one sample.
 
         Raises:
             BadInput: A table is not valid.

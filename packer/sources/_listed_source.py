@@ -27,17 +27,23 @@ class FileRole:
 
     Attributes:
         name: The role.
-        example: A name of such a file, for messages.
+        example: The name of one file, for messages.
         pattern: A regular expression over the file name, or over the relative path if it contains a slash. Its group
             `key` is the key of the sample; see `FileSource.key_of`.
         field: The field that stores the bytes of the file, or, if it has another name, the field that `read_values`
             computes from the file. None: the file is only parsed, or a field of `more_fields` with the name of the role
             stores its bytes.
-        need: "always": every sample has the file. "alike": all samples have it, or none. "labels": the option
-            `missing` decides. "select": samples without it are skipped. "shared": the file is read if all samples have
-            it. "optional": samples without it are complete. "unused": the file is not read.
+        need: What happens if a sample does not have the file:
+
+            - "always": an error.
+            - "alike": an error, unless no sample has it.
+            - "labels": the option `missing` decides.
+            - "select": the sample is skipped.
+            - "shared": no sample gets the field.
+            - "optional": the sample is complete without it.
+            - "unused": nothing; the file is never read.
         is_extra: Whether a pack carries the file as an extra if it belongs to no sample.
-        is_many: A sample may have several such files; `FileSample.lists` has their paths.
+        is_many: A sample can have several of these files. `FileSample.lists` contains their paths.
         stands_in_for: The role that this file fills in samples without a file of that role.
         otherwise: What users can do if samples lack the file, for messages.
         fallback: The pattern for sets in which no file matches `pattern`.
@@ -118,7 +124,7 @@ class FileSample(NamedTuple):
     row: int = 0
 
     def has(self, role: str) -> bool:
-        """Whether the sample has a file of the role."""
+        """Return True if the sample has a file of the role."""
         return role in self.paths or role in self.lists
 
 

@@ -45,7 +45,7 @@ _LABEL_FILES = ("grasp-anything", "graspnet-rect", "ivalab", "jacquard", "ocid-g
 
 
 class SourceOptions(TypedDict, total=False):
-    """The options of all sources; None, False and an empty sequence stand for the default of the source."""
+    """The options of all sources. None, False and an empty sequence select the default of the source."""
 
     classes_from: Annotated[
         str | PathLike[str] | None,

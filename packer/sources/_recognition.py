@@ -1,8 +1,8 @@
 """Recognition: finds the source that reads a folder, an archive or a file, for `--from auto`.
 
 `SPECIFICITY` of the source modules is the order in which sources are tried, the highest first. If two sources of the
-same rank recognize the files, the error names both. Ranks from 1 to 99 are layouts of images with annotations: such a
-source is tried only if it has all options that the user set.
+same rank recognize the files, the error names both. Ranks from 1 to 99 are layouts of images with annotations. A source
+with one of these ranks is tried only if it has all options that the user set.
 """
 
 import sys

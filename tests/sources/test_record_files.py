@@ -64,7 +64,10 @@ def test_a_file_that_is_cut_loses_no_sample_silently(source: base.Source) -> Non
 
 def test_changed_bytes_end_in_samples_or_errors(source: base.Source) -> None:
     drawn = random.Random(5)
-    paths = sorted({path for row in range(len(source)) for path in base.file_paths(source, row)} | {source.folder.root / name for name in source.tables})
+    paths = sorted(
+        {path for row in range(len(source)) for path in base.file_paths(source, row)}
+        | {source.folder.root / name for name in source.tables}
+    )
     with watched() as events:
         for _ in range(150):
             path = drawn.choice(paths)

@@ -1,12 +1,10 @@
-"""Cluster engine: builds each part as a task of a cluster, and again if its machine, process or memory was lost.
+"""Cluster engine: builds each part as a task of a cluster.
 
-A cluster is five calls: connect, submit, wait, drop, close. The engine counts attempts itself, since each cluster
-counts in its own way: after four lost attempts the error names the part and the machines. At most twice as many tasks
-are under way as the cluster builds at once. An attempt that takes far longer than all others is given up; it can only
-write to a folder of its own.
+If a machine or a process is lost, the engine builds the part again. After four lost attempts, it raises an error with
+the part and the machines. An attempt that takes far longer than all others is abandoned. It does no harm, because each
+attempt writes to its own folder.
 
-`build_remotely` builds a part in a process that does not hold the work folder, on this machine or on another one, and
-hands it over by the `Delivery` of the publication.
+`build_remotely` runs on the machine that builds a part, and delivers the part with the `Delivery` of the publication.
 """
 
 import os
@@ -36,10 +34,10 @@ from packer.files.storage_errors import failing
 from packer.files.work_folder import ANYTHING, work_folder
 
 _MOST_ATTEMPTS = 4
-_PATIENCE_SECONDS = 300.0  # without a machine that could build a part
-_LEAST_LIMIT_SECONDS = 600.0  # of an attempt, which also has eight times what the longest one took
-_LIMIT = 8.0
-_SEEN_SECONDS = 60.0  # until every machine sees what another one wrote: NFS asks again after as many
+_PATIENCE_SECONDS = 300.0  # without any machine
+_LEAST_LIMIT_SECONDS = 600.0  # of an attempt
+_LIMIT = 8.0  # times the duration of the longest attempt
+_SEEN_SECONDS = 60.0  # until NFS shows the files of another machine
 _NEEDS_SCRATCH = (
     "each machine uploads the parts that it builds: give --nodes-scratch, a folder on the disk of every machine with "
     "room for one part for each CPU"
@@ -52,15 +50,15 @@ _SCRATCH = {PACK: ANYTHING, PIECES: ANYTHING}
 
 @dataclass(frozen=True)
 class Workplace:
-    """All that the parts of a conversion share; sent to each machine once.
+    """The input of all parts of a conversion; sent to each machine once.
 
     Attributes:
         plan: the plan.
-        cpus: CPUs that an attempt occupies.
-        threads: threads that encode samples; more than `cpus` if each waits for a store.
+        cpus: the number of CPUs for an attempt.
+        threads: the number of threads that encode samples; more than `cpus` if they wait for a store.
         scratch: a folder on the disk of each machine; None builds in the attempt's folder.
         versions: of the machine that converts.
-        delivery: how parts are handed over.
+        delivery: receives the finished parts.
     """
 
     plan: Plan
@@ -80,7 +78,7 @@ class Task(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of an attempt. failure: class and message of an error that another attempt would meet too."""
+    """The result of an attempt. failure: class and message of an error."""
 
     node: str
     finished: bool
@@ -89,7 +87,7 @@ class Outcome(NamedTuple):
 
 
 def build_remotely(place: Workplace, task: Task) -> Outcome:
-    """Build a part and hand it over."""
+    """Build a part and deliver it."""
     node = platform.node()
     try:
         check_versions(node, place.versions, build_versions(pixels=compares_pixels(place.versions)))
@@ -119,7 +117,7 @@ def _build_folder(place: Workplace, task: Task, folder: FolderHandle | None) -> 
 
 
 def _check_seen(place: Workplace) -> None:
-    """Raise InvalidRequest if this machine does not see the source or the folder that all machines share."""
+    """Raise InvalidRequest if this machine cannot read the source or the shared folder."""
     place.delivery.check_shared()
     source = place.plan.source
     if source.folder.is_local and not source.folder.root.exists():
@@ -128,16 +126,16 @@ def _check_seen(place: Workplace) -> None:
 
 @contextmanager
 def _scratch_folder(above: Path, attempt: str) -> Iterator[FolderHandle]:
-    """Yield a folder on this machine's disk, which is empty before and after.
+    """Yield an empty folder on the disk of this machine, and empty it afterwards.
 
-    Folders of killed attempts are removed, unless they are another user's or in use.
+    Folders of killed attempts are removed, except those that are locked or belong to another user.
     """
     with failing(above, "list the folder"):
         left = [above / name for name in os.listdir(above) if name.startswith(".packer-part-")]
     for path in left:
         with suppress(Locked, UnsafePath, StorageError), work_folder(path, _SCRATCH) as old:
             old.clear()
-    # another attempt on this machine may lock it for a moment while it removes folders of killed ones
+    # another attempt may lock the folder for a moment while it removes old folders
     with work_folder(above / f".packer-{attempt}", _SCRATCH, waiting=lambda: None) as scratch:
         try:
             yield scratch
@@ -149,38 +147,38 @@ def _scratch_folder(above: Path, attempt: str) -> Iterator[FolderHandle]:
 
 
 class Lost(NamedTuple):
-    """An attempt whose end is unknown: its machine or its process is gone."""
+    """An attempt whose machine or process was lost."""
 
     reason: str
 
 
 class Cluster(ABC):
-    """Machines that build parts. A handle is whatever `submit` returns; it is hashable."""
+    """Machines that build parts. Handles of tasks are hashable."""
 
     @abstractmethod
     def connect(self, place: Workplace) -> None:
-        """Connect, and compare versions; raises InvalidRequest if they differ or there is no machine."""
+        """Connect, and compare versions; raises InvalidRequest if they differ or without any machine."""
 
     @abstractmethod
     def submit(self, task: Task) -> Any:
-        """Start `build_remotely` somewhere; return a handle at once."""
+        """Start `build_remotely` on a machine; return the handle of the task."""
 
     @abstractmethod
     def wait(self, handles: list[Any], seconds: float) -> tuple[dict[Any, Outcome | Lost], int]:
-        """Return those that ended within so many seconds, and how many parts the cluster builds at once now."""
+        """Wait for these seconds or until a task ends; return the ended tasks, and the current number of slots."""
 
     @abstractmethod
     def drop(self, handle: Any) -> None:
-        """End an attempt that was given up, if possible."""
+        """Try to end a task."""
 
     @abstractmethod
     def close(self) -> None:
-        """End all attempts that are under way, and disconnect."""
+        """End all tasks, and disconnect."""
 
 
 @dataclass
 class _Part:
-    """A part that is being built. begun: when its attempt was seen. lost: machine and reason of each lost attempt."""
+    """A part and its current attempt. begun: the start time. lost: machine and reason of each lost attempt."""
 
     number: int
     attempt: str = ""
@@ -271,7 +269,7 @@ class _Attempts:
                 waiting[attempt].begun = now
 
     def _give_up(self, now: float) -> None:
-        if self._longest is None:  # nothing says how long a part of this conversion takes
+        if self._longest is None:  # no attempt has ended yet
             return
         limit = max(_LEAST_LIMIT_SECONDS, _LIMIT * self._longest)
         hung = [handle for handle, part in self._running.items() if part.begun is not None and now - part.begun > limit]
@@ -284,7 +282,7 @@ class _Attempts:
         if isinstance(outcome, Outcome) and outcome.failure is not None:
             name, message = outcome.failure
             if issubclass(getattr(errors, name, PackerError), StorageError):
-                outcome = Lost(message)  # of one machine's disk or line, maybe
+                outcome = Lost(message)  # another machine may succeed
         if isinstance(outcome, Lost):
             if self._run.spec.only_reads or not self._adopted(part):
                 self._note_lost(part, outcome)

@@ -1,8 +1,7 @@
 """Engine: builds the parts of a conversion, on this machine or on others.
 
-The bytes of a pack do not depend on the engine: `build_part` builds every part, and only the conversion records, merges
-and publishes them. Each file of this folder is an engine with a class `Engine`. An engine of many machines is a
-`Cluster` of five calls, see _cluster_engine.py.
+Each file in this folder is an engine with a class `Engine`. Every engine calls `build_part`, so the bytes of a pack do
+not depend on the engine. An engine for many machines derives from `ClusterEngine` in _cluster_engine.py.
 """
 
 from abc import ABC, abstractmethod
@@ -15,14 +14,13 @@ from packer.conversion.conversion_run import ConversionRun
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What the user asked of an engine.
+    """The options of an engine.
 
     Attributes:
-        address: of a cluster.
-        nodes_scratch: a folder on every machine, where parts are built before they are copied or uploaded; None
-            builds them in the work folder.
-        threads: of each part; None for the default of the engine.
-        to_store: the pack lies behind a URL.
+        address: the address of the cluster.
+        nodes_scratch: a folder on every machine in which parts are built; None for the work folder.
+        threads: the number of threads for each part; None for the default of the engine.
+        to_store: True if the pack is behind a URL.
     """
 
     address: str | None = None
@@ -46,4 +44,4 @@ class Engine(ABC):
 
     @abstractmethod
     def build(self, run: ConversionRun, numbers: Iterator[int]) -> None:
-        """Build all these parts, or raise. Nothing that could change a part continues afterwards."""
+        """Build all these parts. Afterwards, also after an error, no task changes a part."""

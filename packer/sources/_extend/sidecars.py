@@ -94,7 +94,7 @@ class Sidecar:
 
     @property
     def needs_pillow(self) -> bool:
-        """Whether its files are images in a format that only Pillow reads."""
+        """True if the files are images in a format that only Pillow reads."""
         return self.kind in ("image", "mask") and pillow.is_readable(f"x{self.suffix}")
 
     @property
@@ -131,8 +131,8 @@ def add_sidecars(
 
     Raises:
         BadInput: Files are missing; the message names the samples.
-        InvalidRequest: A field exists, no sample has a file, only Pillow reads a file, several samples have one file,
-            or a folder above the source does not exist or has the name of one in it.
+        InvalidRequest: A field exists already, no sample has a file, several samples share a file, or only Pillow reads
+            a file. Or a folder above the source does not exist, or has the same name as a folder in the source.
         MissingPackage: Pillow is not installed.
     """
     base.check_choice("missing", missing, ("error", "skip"))

@@ -1,7 +1,8 @@
 """Splits: lists of samples (train, val, ...), as the field `split` of any source, an int64 with their names.
 
-The user types NAME=FILE. The file has one sample per line: its key, the path of one of its files (relative, or below
-the source's folder), or the name of a file, with or without its suffix, if no other sample has it. After the name of a
+The user types NAME=FILE. The file has one sample per line. A line is the key of the sample, or the path of one of its
+files, relative or below the source's folder. It can also be the name of a file, with or without its suffix, if no other
+sample has it. After the name of a
 file a line may have more words that name no other sample (`a.jpg 3`, `a.jpg,cat`), after a name without suffix only
 numbers: `1 5.png` is ambiguous and refused. A sample that is listed again counts once. All line ends are accepted;
 blank lines and lines that begin with `#` are ignored.

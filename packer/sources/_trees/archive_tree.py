@@ -1,8 +1,8 @@
 """Archive tree: the files in an archive by relative path, read in place; nothing is unpacked to disk.
 
-An archive is either the folder that it was made of, or an error. Listing refuses all members that not every file system
-can unpack, or that lead out of the archive: absolute paths and paths with `..`, links, devices, names that come twice
-or differ only in case or accents, and files that are also folders. If everything is in one folder with the name of the
+An archive is either the folder that it was made of, or an error. Listing refuses members that lead out of the archive:
+absolute paths, paths with `..`, and links. It also refuses devices, duplicate names, names that differ only in case
+or accents, and files that are also folders. If everything is in one folder with the name of the
 archive (`photos.zip` with `photos/`), that folder is the root; `__MACOSX` and the like do not count as other folders.
 So is the one folder with folders in it that the Finder packed, even if the archive was renamed.
 """

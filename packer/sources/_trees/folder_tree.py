@@ -7,14 +7,14 @@
 | leads out of the folder                               | LinkLeadsOut | is read      |
 | leads nowhere, to itself, or not to a regular file    | BadInput     | BadInput     |
 
-The folder itself may be a link. A folder from an archive can contain a link to any file of the user who packs it, so
-files elsewhere need a request of the user. A file is opened beneath the descriptor of the folder, and no link is on the
+The folder itself may be a link. A folder from an archive can contain a link to any file of the user. So files elsewhere
+are read only if the user asks for it. A file is opened beneath the descriptor of the folder, and no link is on the
 way: the opened file is the checked one, even if another program replaces it with a link meanwhile.
 
-A SourceRoot notes the size and the times of modification and change of each file when it first meets the file, and
-compares them with those of the open file after every read. Writing to a file, or renaming another file to its path,
-changes its ctime, which no program can set. Device and inode are not compared: they differ between the machines of a
-cluster, and exFAT and FUSE number a file again when the kernel has dropped it from its cache.
+When a SourceRoot first meets a file, it notes its size and the times of modification and change. After every read it
+compares them with those of the open file. Writing to a file, or renaming another file to its path,
+changes its ctime, which no program can set. Device and inode are not compared. They differ between the machines of a
+cluster, and exFAT and FUSE change the inode number of a file from time to time.
 """
 
 import errno

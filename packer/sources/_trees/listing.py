@@ -1,12 +1,12 @@
 """Listing: every file name under a folder, in one walk that opens no file and enters each folder once.
 
-The walk enters a folder by its own path first, and never by a link as well: otherwise two links in each of N folders
-would make 2^N paths. A link to a folder elsewhere is an error unless the user has it followed; it is then entered once.
-Which of several links to one folder counts depends on their paths alone (links in the folder itself before those behind
-other links, then by name), never on the order of a directory.
+The walk enters each folder once, by its own path if possible. Otherwise two links in each of N folders would result in
+2^N paths. A link to a folder elsewhere is an error unless the user has it followed; it is then entered once.
+If several links lead to one folder, their paths decide which one is entered, never the order of a directory. Links in
+the folder itself come before links behind other links, then the names decide.
 
-Files that desktops, editors and version control make are not part of a data set: folders whose name begins with a dot,
-`__MACOSX`, `._*`, `.DS_Store`, `Thumbs.db` and `desktop.ini` are neither entered nor listed. Notes count them.
+Files of desktops, editors and version control are not part of a data set. The walk skips folders whose name begins with
+a dot, `__MACOSX`, `._*`, `.DS_Store`, `Thumbs.db` and `desktop.ini`. Notes count them.
 """
 
 import os

@@ -3,7 +3,7 @@
 One pass over the headers notes the position of every file; the data between them are not read. A tar that contains only
 tars is a folder of folders: `n01440764.tar` in it is the folder `n01440764` with the members as files. This goes one
 level deep. A tar that is compressed with gzip is unpacked in memory as it is read, from positions that are kept every
-16 MiB: cheap when files are read once in the order of the archive, otherwise gunzip it first.
+16 MiB. This is cheap if files are read once, in the order of the archive. Otherwise gunzip the tar first.
 """
 
 from pathlib import Path

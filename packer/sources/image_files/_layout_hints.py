@@ -102,7 +102,8 @@ def check_classes(root: Path, images: Sequence[str]) -> None:
         readings.append("if they are splits that contain classes, add: --layout split/class")
     readings.append("for no labels, add: " + ("--layout split" if is_split else "--classes none"))
     if place := below or next((top for top in splits if is_below and "" not in inner[top]), ""):
-        readings.append(f"if the folders in {shown(place)} are the classes, give {_inside(root, place)} as SOURCE")
+        source = shown(str(root / place)) if root.is_dir() else f"{shown(place)} of the archive, unpacked,"
+        readings.append(f"if the folders in {shown(place)} are the classes, give {source} as SOURCE")
     raise InvalidRequest(
         f"{shown(str(root))}: cannot decide whether these folders are classes: {listed(tops)}; {'; '.join(readings)}"
     )
