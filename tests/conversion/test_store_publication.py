@@ -261,7 +261,7 @@ def test_what_lies_there_already_is_never_written_over(
     tmp_path: Path, photos: Path, object_server: ObjectServer
 ) -> None:
     object_server.put(f"packs/photos.pack/part-00000{SUFFIX}", b"mine")
-    with pytest.raises(InvalidRequest, match=f"part-00000{SUFFIX} lies there already; choose another name"):
+    with pytest.raises(InvalidRequest, match=f"part-00000{SUFFIX} is already there"):
         convert(photos, URL, scratch=tmp_path / "scratch")
     assert stored(object_server) == {f"part-00000{SUFFIX}": b"mine"}
 
