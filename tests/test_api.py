@@ -57,7 +57,7 @@ def test_a_signature_of_the_page_is_that_of_the_code(name: str) -> None:
     (shown,) = ast.parse(f"def shown{BLOCKS[name]}: ...").body
     assert isinstance(shown, ast.FunctionDef)
     assert annotations(shown) == annotations(node)
-    if not inspect.isclass(attrgetter(name)(packer)):
+    if function.__name__ != "__init__":
         assert shown.returns is not None and node.returns is not None
         assert ast.unparse(shown.returns) == ast.unparse(node.returns)
     found = [each for each in inspect.signature(attrgetter(name)(packer)).parameters.values()]

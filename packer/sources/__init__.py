@@ -1,7 +1,7 @@
 """Sources: original data sets on disk, read as samples. Each module is a source; base.py has the contract.
 
 Sources of one subject share a folder: image_files (images and their masks), annotations, grasp, records (files of many
-records), arrays. Files and folders that begin with `_` are not sources: `_trees` opens folders and
+records), arrays. Names that begin with `_` are not sources: `_trees` opens folders and
 archives, and `_extend` adds fields such as sidecar files to any source.
 
 A source module has a class `Source(base.Source)`, made by `Source(root, **options)`, and an int `SPECIFICITY`. To find
