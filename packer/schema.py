@@ -360,10 +360,6 @@ class Schema:
         """Return the field that contains where the runs of rows of a field start, None if there is none."""
         return next((field for field in self.fields if field.starts == name), None)
 
-    def belonging(self, name: str) -> tuple[Field, ...]:
-        """Return the other fields whose row i belongs to row i of a field, in order."""
-        return tuple(field for field in self.fields if field.of == name)
-
     def select(self, names: Sequence[str]) -> "Schema":
         """Return the schema of these fields, in the order of `names`; raise UnknownKey."""
         return Schema(tuple(self[name] for name in names), self.form_of)

@@ -162,7 +162,6 @@ def test_relations_survive_json_and_say_nothing_where_there_are_none() -> None:
     assert "of" not in described[0] and "edges" not in described[0]
     assert described[1]["of"] == "boxes" and described[2]["edges"] is True
     assert described[3]["starts"] == "polygons" and described[4]["into"] == "boxes"
-    assert schema.belonging("boxes") == (labels,)
     assert schema.starts_of("polygons") == starts
     assert schema.starts_of("boxes") is None
 

@@ -27,7 +27,6 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _RENAME_NOREPLACE = 1  # linux/fs.h
 _RENAME_EXCHANGE = 2
 _UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
-_DESCRIPTORS = "/proc/self/fd"
 _REMOVALS = 100  # attempts, while another process still writes into the folder
 _ASIDE = ".old"  # suffix of the old folder in `swap`, without an atomic exchange
 
@@ -140,45 +139,12 @@ class FolderHandle:
         os.close(descriptor)
         raise _foreign(path, "a file", "a hard link, a folder or a device")
 
-    # ---- files without a name, until they are complete
-
-    def new_unnamed_file(self) -> int | None:
-        """Make a file without a name, open for reading and writing; it ends with the descriptor unless it is linked.
-
-        Return None if the system or the file system does not support it, or without /proc. Raises StorageError.
-        """
-        flag = getattr(os, "O_TMPFILE", None)
-        if flag is None or not os.path.isdir(_DESCRIPTORS):
-            return None
-        with failing(self.path, "make a file"):
-            try:
-                return os.open(".", flag | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=self.descriptor)
-            except OSError as error:
-                if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
-                    return None
-                raise
-
-    def new_named_file(self, name: str) -> int:
-        """Make a file, open for reading and writing, and replace what has its name; raises StorageError."""
-        self.remove(name)
-        with failing(self.path / name, "make a file"):
-            return os.open(
-                name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.descriptor
-            )
+    # ---- syncing
 
     def sync_file(self, descriptor: int) -> None:
         """Call fdatasync for an open file that was made in the folder; raises StorageError."""
         with failing(self.path, "sync a file to disk"):
             os.fdatasync(descriptor)
-
-    def link_unnamed_file(self, descriptor: int, target: "FolderHandle", name: str) -> bool:
-        """Give an unnamed file a name in `target`; return False if it is taken. Raises StorageError."""
-        with failing(target.path / name, "give the finished file its name"):
-            try:
-                os.link(f"{_DESCRIPTORS}/{descriptor}", name, dst_dir_fd=target.descriptor, follow_symlinks=True)
-            except FileExistsError:
-                return False
-        return True
 
     # ---- removing
 

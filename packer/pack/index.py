@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from packer.errors import BadIndex, BadInput, CorruptPack, InvalidRequest, UnknownKey
+from packer.errors import BadInput, CorruptPack, InvalidRequest, UnknownKey
 from packer.files.fsync import make_folder, sync, write_file
 from packer.files.npy_arrays import map_file, npy_header
 from packer.files.storage_errors import failing
@@ -160,12 +160,6 @@ class Index:
             columns = [field.name for field in self._schema if field.is_column]
             raise UnknownKey(f"no column {name!r}; columns: {', '.join(columns) or 'none'}")
         return array.reshape(self._count, *(length or 0 for length in self._schema[name].shape or ()))
-
-    def check_index(self, index: int) -> int:
-        """Return an index in range; negative ones count from the end. Raises BadIndex."""
-        if not -self._count <= index < self._count:
-            raise BadIndex(f"sample index {index} is outside the pack of {self._count} samples")
-        return index + self._count if index < 0 else index
 
 
 # ---- writing: one piece for each part during the conversion, then `merge` creates the index

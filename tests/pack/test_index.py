@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.errors import BadIndex, BadInput, CorruptPack, InvalidRequest, PackerError, StorageError, UnknownKey
+from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError, StorageError, UnknownKey
 from packer.pack import manifest as manifests
 from packer.pack.index import Index, PartIndex, merge
 from packer.pack.manifest import IndexFile, Manifest
@@ -94,8 +94,6 @@ def test_a_pack_without_samples_has_an_index(tmp_path: Path) -> None:
         assert index.column("pair").shape == (0, 2)
         with pytest.raises(UnknownKey):
             index.index_of("")
-        with pytest.raises(BadIndex):
-            index.check_index(0)
 
 
 # ---- columns and checksums
@@ -150,18 +148,6 @@ def test_numpy_reads_the_files_by_their_documented_layout(tmp_path: Path) -> Non
     assert files["key_ends.npy"].tolist() == [12 * (number + 1) for number in range(10)]
     assert files["crc32.npy"].shape == (10, 4)
     assert files["number-pair.npy"].shape == (10, 2)
-
-
-@given(st.integers(-30, 30))
-def test_an_index_counts_from_either_end_as_in_a_list(tmp_path_factory: pytest.TempPathFactory, position: int) -> None:
-    index = indexed(tmp_path_factory.mktemp("x") / "pack", 7)
-    try:
-        expected = range(7)[position]
-    except IndexError:
-        with pytest.raises(BadIndex, match="outside the pack of 7 samples"):
-            index.check_index(position)
-    else:
-        assert index.check_index(position) == expected
 
 
 # ---- pieces

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images import sniff
@@ -25,7 +24,6 @@ KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
 _FORMS = {"png", "jpg", "jpeg", "webp", "bmp", "encoded", "bytes", "raw"}
 _WIDE = ("uint16", "float32", "float64")
-_FEW_VALUES = 16  # of a mask
 _COLOR = 3  # channels, and dimensions of their array
 
 
@@ -201,11 +199,6 @@ def _image(value: Any) -> _ImageFacts | None:
         return None
     is_wide = header.channels == 1 and header.dtype in _WIDE
     return _ImageFacts(header.channels == 1 or header.palette, is_wide, header.format == "npy")
-
-
-def shows_labels(pixels: npt.NDArray[Any]) -> bool:
-    """Return whether pixels of one channel have at most 16 values."""
-    return len(np.unique(pixels)) <= _FEW_VALUES
 
 
 def _is_text(data: bytes) -> bool:
