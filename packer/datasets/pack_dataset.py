@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from inspect import signature
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
@@ -772,8 +771,10 @@ def _opener(make: Callable[Options, PackDataset]) -> Callable[Options, PackDatas
     @wraps(make, updated=())
     def open_pack(*arguments: Options.args, **options: Options.kwargs) -> PackDataset:
         """Open a pack with the dataset class of its format. The arguments are those of PackDataset."""
-        given = signature(make).bind(*arguments, **options).arguments
-        path = given["path"]
+        given: dict[str, Any] = dict(options)
+        if "path" not in given and not arguments:
+            return make(*arguments, **options)  # raises the TypeError of the constructor
+        path = given.get("path", *arguments[:1])
         location = location_of(
             path, cache=given.get("cache"), cache_limit=given.get("cache_limit"), patience=given.get("patience")
         )
