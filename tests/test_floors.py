@@ -27,7 +27,9 @@ def floors() -> dict[str, str]:
 
 def optional() -> set[str]:
     """What the extras that users install add, as pip takes it."""
-    extras = {name: lines for name, lines in CONFIG["options.extras_require"].items() if name not in ("test", "fuzz")}
+    extras = {
+        name: lines for name, lines in CONFIG["options.extras_require"].items() if name not in ("docs", "test", "fuzz")
+    }
     return {line.replace(" ", "") for lines in extras.values() for line in lines.splitlines() if line}
 
 

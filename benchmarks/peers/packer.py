@@ -42,7 +42,7 @@ DOES = (
     "DataLoader with worker processes. kept: the files' own bytes; jpeg:90: encoded anew with restart intervals; "
     "antialias: filtered where it shrinks"
 )
-PACKAGES = ("packer", "torch", "lmdb", "simplejpeg", "opencv-python")
+PACKAGES = ("packer-datasets", "torch", "lmdb", "simplejpeg", "opencv-python")
 SYSTEM = ()
 
 

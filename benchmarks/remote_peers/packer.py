@@ -15,7 +15,7 @@ from benchmarks.harness.remote_job import RemoteJob
 DOES = (
     'convert --order shuffled to s3://; packer.open(url, cache=, cache_limit=), Loader(shuffle="blocks") with threads'
 )
-PACKAGES = ("packer", "torch", "lmdb", "simplejpeg", "opencv-python", "obstore")
+PACKAGES = ("packer-datasets", "torch", "lmdb", "simplejpeg", "opencv-python", "obstore")
 SYSTEM = ()
 VARIANTS = ("",)
 
