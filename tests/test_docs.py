@@ -101,6 +101,10 @@ def test_the_page_on_which_command_runs(sets: Path) -> None:
     assert runs((ROOT / "docs/which-command.md").read_text(), sets) >= 5
 
 
+def test_the_first_pack_runs(tmp_path: Path) -> None:
+    assert runs((ROOT / "docs/get-started/first-pack.md").read_text(), tmp_path) == 11
+
+
 def test_the_readme_leads_to_the_page_on_which_command() -> None:
     page = (ROOT / "docs/which-command.md").read_text()
     assert "](docs/which-command.md)" in README
@@ -108,12 +112,10 @@ def test_the_readme_leads_to_the_page_on_which_command() -> None:
         assert f"| {word}" in page or f"`{word}`" in page, word
 
 
-def test_the_first_screen_of_the_readme_leads_with_what_is_fast() -> None:
-    first = README.partition("```")[2].partition("```")[0]
-    assert "--resize" in first
-    assert "--preset" in first
+def test_the_first_screen_of_the_readme_has_what_a_visitor_needs() -> None:
+    assert len(README.splitlines()) <= 150
     screen = "\n".join(README.splitlines()[:60])
-    for text in ("files' bytes are kept", "Linux", "macOS, Windows", "--index-url"):
+    for text in ("--resize", "pip install", "Linux", "macOS", "GPU", "Use another tool for", "packer.open"):
         assert text in screen, text
 
 
