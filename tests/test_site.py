@@ -1,0 +1,40 @@
+"""The reference pages follow the code, and the site builds without a dead link."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def site() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_site", ROOT / "scripts/docs.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_reference_pages_are_those_of_this_code(site: ModuleType) -> None:
+    wanted = site.pages()
+    stale = [
+        str(path.relative_to(ROOT)) for path, text in wanted.items() if not path.exists() or path.read_text() != text
+    ]
+    assert not stale, f"run scripts/docs write: {stale}"
+    assert set(site.REFERENCE.rglob("*.md")) == set(wanted)
+
+
+def test_the_site_builds_without_a_dead_link(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts/docs.py", "build"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = list((ROOT / ".site").rglob("*.html"))
+    assert len(pages) > 40
+    for page in pages:
+        assert "https://fonts." not in page.read_text(), f"{page}: fetches fonts from elsewhere"
