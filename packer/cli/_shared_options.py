@@ -153,7 +153,7 @@ geometry_option = click.option(
     "--geometry", metavar="TEXT", help="Such as 'RandomResizedCrop(224), RandomHorizontalFlip()'."
 )
 follow_links_option = click.option(
-    "--follow-links", is_flag=True, help="Of a folder: follow links out of it, as of packer convert."
+    "--follow-links", is_flag=True, help="Follow links that lead out of the source folder."
 )
 scratch_option = click.option(
     "--scratch",

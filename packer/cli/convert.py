@@ -150,8 +150,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
     "sidecars",
     multiple=True,
     metavar="NAME=SUFFIX:KIND",
-    help="Take along files beside the images, such as depth=_d.tiff:depth or mask=_mask.png:mask; "
-    "depth=_d.png:depth:0 where 0 is no measurement, ids=_ids.png:mask:uint16 of 16 bit.",
+    help="Add files next to the images as a field, such as depth=_d.tiff:depth or mask=_mask.png:mask. "
+    "depth=_d.png:depth:0 if 0 means no measurement; ids=_ids.png:mask:uint16 for 16 bits.",
 )
 @click.option(
     "--sidecar-frame",

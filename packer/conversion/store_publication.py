@@ -85,7 +85,7 @@ def scratch_folder(target: URLPath, scratch: Path | None, *, overwrite: bool) ->
             "are built there before they are uploaded"
         )
     if not scratch.is_dir():
-        raise InvalidRequest(f"{scratch}: --scratch: no such folder; make it first")
+        raise InvalidRequest(f"{scratch}: --scratch: the folder does not exist; make it first")
     name = f".packer-{hashlib.sha256(str(target.url).encode()).hexdigest()[:32]}"
     with work_folder(scratch / name, NAMES) as work:
         yield work

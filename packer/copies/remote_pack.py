@@ -230,7 +230,7 @@ def read_once(
             opened.close()
         return
     if scratch is not None and not scratch.is_dir():
-        raise InvalidRequest(f"{scratch}: --scratch: there is no such folder; make it first")
+        raise InvalidRequest(f"{scratch}: --scratch: the folder does not exist; make it first")
     with tempfile.TemporaryDirectory(prefix="packer-", dir=scratch) as name:
         location = RemoteLocation(pack.url, Path(name))
         stored, manifest = location.read_manifest()

@@ -80,7 +80,7 @@ def test_a_pack_that_is_there_is_kept(tmp_path: Path, photos: Path, object_serve
     ("target", "options", "says"),
     [
         (URL, {}, "give --scratch"),
-        (URL, {"scratch": "missing"}, "no such folder"),
+        (URL, {"scratch": "missing"}, "does not exist"),
         (URL, {"scratch": "scratch", "to": "bmp"}, "say --to lmdb"),
         ("s3://b", {"scratch": "scratch"}, "bucket"),
         ("https://host/x.pack", {"scratch": "scratch"}, "cannot be written"),
