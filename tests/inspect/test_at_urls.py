@@ -134,5 +134,5 @@ def test_a_scratch_folder_is_for_urls_and_is_there(folder: Path, server: ObjectS
     with pytest.raises(InvalidRequest, match="--scratch"), read_once(folder, scratch=tmp_path):
         pass
     missing = tmp_path / "missing"
-    with pytest.raises(InvalidRequest, match="no such folder"), read_once(path_or_url(URL), scratch=missing):
+    with pytest.raises(InvalidRequest, match="does not exist"), read_once(path_or_url(URL), scratch=missing):
         pass
