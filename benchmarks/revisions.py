@@ -83,7 +83,7 @@ elif task == "open":
         opened("encoded.pack")[0]
         best = min(best, time.perf_counter() - begun)
 elif task == "grasp":
-    best = passes(loader(packer.GraspDataset(work / "cornell.pack", include_rgb=True), 8, threads=1), 3)
+    best = passes(loader(packer.grasp.GraspDataset(work / "cornell.pack", include_rgb=True), 8, threads=1), 3)
 sys.setprofile(None)
 print(json.dumps(next(calls) if sys.argv[3] == "calls" else best))
 """

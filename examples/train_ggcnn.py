@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from packer import GraspDataset, Loader
-from packer.grasp import Fold, as_input, best_grasp, is_correct_grasp
+from packer import Loader
+from packer.grasp import Fold, GraspDataset, as_input, best_grasp, is_correct_grasp
 
 
 class GraspNet(nn.Module):

@@ -88,10 +88,8 @@ def datasets(args: argparse.Namespace) -> tuple[Dataset[Any], Dataset[Any]]:
     if not args.pack.exists():
         packer.convert(args.source, args.pack)
     whole = packer.open(args.pack, fields=("image", "mask"))
-    splits = whole.schema["split"].classes if "split" in whole.schema else None
-    if {"train", "val"} <= set(splits or ()):
-        train, val = (packer.open(args.pack, split=split, fields=("image", "mask")) for split in ("train", "val"))
-        return train, val
+    if {"train", "val"} <= set(whole.splits):
+        return whole.with_(split="train"), whole.with_(split="val")
     train, val = random_split(whole, [0.8, 0.2], generator=torch.Generator().manual_seed(args.seed))
     return train, val
 

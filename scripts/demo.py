@@ -1,4 +1,4 @@
-"""The main job, end to end: a folder, packed, read back through LMDBDataset and a DataLoader, and timed."""
+"""The main job, end to end: a folder, packed, read back through packer.open and a DataLoader, and timed."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from packer.conversion.source_spec import SourceSpec
-from packer.datasets.pack_dataset import LMDBDataset
+from packer.datasets.pack_dataset import open as open_pack
 from packer.sources.base import Source
 from packer.system.parallel import usable_cores
 
@@ -20,15 +20,15 @@ _SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".pgm", 
 _SIZE = (320, 240)  # width, height
 _SECONDS = 4.0
 _PHOTOS = """
-from packer.datasets.pack_dataset import LMDBDataset
+import packer
 from packer.geometry import RandomResizedCrop
 from torch.utils.data import DataLoader
 
-dataset = LMDBDataset("out.pack", geometry=RandomResizedCrop(224))
+dataset = packer.open("out.pack", geometry=RandomResizedCrop(224))
 for batch in DataLoader(dataset, batch_size=8, num_workers=2, shuffle=True):
     batch["image"]  # uint8 (8, 3, 224, 224)"""
 _GRASPS = """
-from packer import GraspDataset
+from packer.grasp import GraspDataset
 from torch.utils.data import DataLoader
 
 dataset = GraspDataset("out.pack", style="ggcnn")
@@ -111,8 +111,8 @@ def demonstrate(folder: Path, scratch: Path) -> None:
     packer("convert", folder, small, "--resize", size)
     packer("convert", folder, kept)
     packer("verify", kept)
-    print("\n2. Read it back:  from packer.datasets.pack_dataset import LMDBDataset")
-    dataset = LMDBDataset(small)
+    print("\n2. Read it back:  packer.open(PACK)")
+    dataset = open_pack(small)
     print(f"{dataset!r}")
     for name, value in dataset[0].items():
         print(f"   dataset[0][{name!r}]: {describe(value)}")
@@ -125,9 +125,9 @@ def demonstrate(folder: Path, scratch: Path) -> None:
     before = rate(FolderDataset(source), list)
     rows = {
         "folder, OpenCV, resized in every epoch": before,
-        f"pack made with --resize {size}": rate(LMDBDataset(small, pixels)),
+        f"pack made with --resize {size}": rate(open_pack(small, pixels)),
         "pack of the same bytes, resized in every epoch": rate(
-            LMDBDataset(kept, pixels, output="numpy", transform=all_shrunk), list
+            open_pack(kept, pixels, output="numpy", transform=all_shrunk), list
         ),
     }
     for name, value in rows.items():

@@ -44,17 +44,17 @@ def python_pages() -> Iterator[tuple[str, str]]:
     for dotted in _MODULES:
         module = package if dotted == "packer" else package[dotted.partition(".")[2]]
         lines = [f"# {dotted}", "", _sections(module), ""]
-        for name in module.exports or ():
-            member = module[str(name)]
+        names = [str(each) for each in module.exports or ()]
+        names += ["open"] if dotted == "packer" else []  # public, but not for star imports
+        for name in names:
+            member = module[name]
             if member.is_module or member.is_attribute:
                 continue
             if dotted == "packer" and any(
-                str(name) in (package[each.partition(".")[2]].exports or ()) for each in _MODULES[1:]
+                name in (package[each.partition(".")[2]].exports or ()) for each in _MODULES[1:]
             ):
-                home = next(
-                    each for each in _MODULES[1:] if str(name) in (package[each.partition(".")[2]].exports or ())
-                )
-                lines += [f"## {name}", "", f"See [{home}.{name}]({home}.md#{str(name).lower()}).", ""]
+                home = next(each for each in _MODULES[1:] if name in (package[each.partition(".")[2]].exports or ()))
+                lines += [f"## {name}", "", f"See [{home}.{name}]({home}.md#{name.lower()}).", ""]
                 continue
             lines += [f"## {name}", "", *_signature(f"{dotted}.{name}", member), "", _sections(member), ""]
             if member.is_class:

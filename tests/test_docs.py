@@ -186,7 +186,7 @@ def test_the_page_on_grasps_runs(tmp_path: Path) -> None:
 def test_the_page_on_grasps_names_every_option() -> None:
     page = (ROOT / "docs/grasp.md").read_text()
     rows = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))))
-    assert set(inspect.signature(packer.GraspDataset.__init__).parameters) - {"self", "path"} <= rows
+    assert set(inspect.signature(packer.grasp.GraspDataset.__init__).parameters) - {"self", "path"} <= rows
 
 
 def test_the_page_on_loading_names_every_argument_and_geometry() -> None:

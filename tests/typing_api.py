@@ -67,14 +67,18 @@ def loads() -> None:
             for batch in packer.monitor(loader):
                 print(batch["image"].shape)
         packer.Loader(Subset(dataset, [0, 1]), 2, collate_fn=in_lists, ragged="list")
-    own: packer.LMDBDataset
-    with packer.LMDBDataset("photos.pack", as_tuple=("image", "label")) as own:
-        for images, labels in packer.CUDAPrefetcher(DataLoader(own, 4), "cpu", channels_last=True):
+        val = dataset.with_(split="val", geometry=None, as_tuple=("image", "label"))
+        print(len(val[0:10]), val.splits)
+    own: packer.datasets.LMDBDataset
+    with packer.datasets.LMDBDataset("photos.pack", as_tuple=("image", "label")) as own:
+        for images, labels in packer.loading.CUDAPrefetcher(DataLoader(own, 4), "cpu", channels_last=True):
             print(images, labels)
-    grasps = packer.GraspDataset("cornell.pack", style="grconvnet", split=Fold(0), pixels="uint8", decoder="opencv")
+    grasps = packer.grasp.GraspDataset(
+        "cornell.pack", style="grconvnet", split=Fold(0), pixels="uint8", decoder="opencv"
+    )
     cut = SliceSplit(0.0, 0.9, of=NamedSplit("seen.obj", missing="skip"))
-    packer.GraspDataset("anything.pack", split=cut, include_depth=False, items="label", exact="fork")
-    with packer.BackgroundIterator(packer.DataLoaderX(grasps, batch_size=4), 2) as items:
+    packer.grasp.GraspDataset("anything.pack", split=cut, include_depth=False, items="label", exact="fork")
+    with packer.loading.BackgroundIterator(packer.loading.DataLoaderX(grasps, batch_size=4), 2) as items:
         print(len(items))
 
 
@@ -88,8 +92,10 @@ def refused() -> None:
     packer.open("photos.pack", output="tensor")  # type: ignore[arg-type]
     packer.open("photos.pack", decode="auto")  # type: ignore[call-arg]
     packer.open("photos.pack", boxes=0.25)  # type: ignore[arg-type]
-    packer.GraspDataset("cornell.pack", items="object")  # type: ignore[arg-type]
-    packer.GraspDataset("cornell.pack", exact="ggcnn")  # type: ignore[arg-type]
+    packer.open("photos.pack").with_(verify="first")  # type: ignore[call-arg]
+    packer.open("photos.pack").with_(output="tensor")  # type: ignore[arg-type]
+    packer.grasp.GraspDataset("cornell.pack", items="object")  # type: ignore[arg-type]
+    packer.grasp.GraspDataset("cornell.pack", exact="ggcnn")  # type: ignore[arg-type]
     packer.verify("photos.pack", depth="deep")  # type: ignore[arg-type]
     packer.convert("photos", "photos.pack", exif="turn")  # type: ignore[arg-type]
     packer.convert([{"x": 1}], "photos.pack", progress="bar")  # type: ignore[arg-type]

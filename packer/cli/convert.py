@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-import packer
 from packer import formats, sources
 from packer.cli._shared_options import (
     Group,
@@ -300,11 +299,8 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
         yield f'open it:  import packer; dataset = packer.open({name}, cache="DIR", cache_limit="100GB")'
         return
     made = manifests.read(pack)
-    name_of_class = f"{made.format.replace('-', '')}dataset"
     if preset is not None:
-        yield f"open it:  from packer import GraspDataset; dataset = GraspDataset({name}, style={preset!r})"
-    elif maker := next((maker for maker in packer.__all__ if maker.lower() == name_of_class), None):
-        yield f"open it:  from packer import {maker}; dataset = {maker}({name})"
+        yield f"open it:  from packer.grasp import GraspDataset; dataset = GraspDataset({name}, style={preset!r})"
     else:
         yield f"open it:  import packer; dataset = packer.open({name})"
     images = [field for field in made.schema if field.kind in PIXEL_KINDS and not field.hidden]

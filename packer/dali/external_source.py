@@ -16,7 +16,8 @@ import numpy.typing as npt
 from torch.utils.data import Subset
 
 from packer.datasets.batch_decoder import take_new
-from packer.datasets.pack_dataset import PackDataset, open_pack
+from packer.datasets.pack_dataset import PackDataset
+from packer.datasets.pack_dataset import open as open_pack
 from packer.errors import InvalidRequest, UnknownKey, WrongType
 from packer.geometry import Geometry, draw
 from packer.loading.batch_jobs import unwrapped
@@ -99,8 +100,8 @@ class ExternalSource:
         others = [field.name for field in schema if field.name not in self._files]
         self._fields = schema.fields
         self._outputs = [_output(field, is_file=field.name in self._files) for field in schema]
-        self._encoded = dataset.with_fields(self._files) if self._files else None
-        self._decoded = dataset.with_fields(others) if others else None
+        self._encoded = dataset.with_(fields=self._files, as_tuple=None) if self._files else None
+        self._decoded = dataset.with_(fields=others, as_tuple=None) if others else None
         self._geometry = dataset.geometry
         self._chosen = chosen
         self._order = order
@@ -324,9 +325,7 @@ def _of_a_pack(
         raise InvalidRequest("dataset: it has a transform; open the pack without it, and use DALI's operators")
     if missing := [name for name in fields if name not in inner.schema.names]:
         raise UnknownKey(f"fields: {missing[0]!r} is not in the data set; it has {', '.join(inner.schema.names)}")
-    pack = inner.with_fields(fields)
-    pack.geometry = geometry or inner.geometry
-    return pack, chosen
+    return inner.with_(fields=fields, as_tuple=None, geometry=geometry or inner.geometry), chosen
 
 
 def _check_fields(pack: PackDataset, *, encoded: bool) -> None:

@@ -1,4 +1,4 @@
-"""Datasets: torch data sets over packs, random access, picklable, the same under fork, spawn and threads."""
+"""Datasets: the dataset classes of `packer.open`, one per format, and a collate function for boxes."""
 
 from packer.datasets.detection_collate import DetectionCollate
 from packer.datasets.pack_dataset import (
@@ -11,11 +11,9 @@ from packer.datasets.pack_dataset import (
     N5Dataset,
     PackDataset,
     PthDataset,
-    RandomStream,
     RecordIODataset,
     TFRecordDataset,
     WebDatasetDataset,
-    open_pack,
 )
 
 __all__ = [
@@ -29,9 +27,7 @@ __all__ = [
     "N5Dataset",
     "PackDataset",
     "PthDataset",
-    "RandomStream",
     "RecordIODataset",
     "TFRecordDataset",
     "WebDatasetDataset",
-    "open_pack",
 ]

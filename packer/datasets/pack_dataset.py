@@ -6,11 +6,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +29,7 @@ from packer.pack.sample_decoder import SampleDecoder
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Field, Schema
 from packer.stores.url import StoreURL, URLPath, is_url, path_or_url
-from packer.system.argument_types import check_parameters
+from packer.system.argument_types import check_arguments, check_parameters
 from packer.system.shared_memory import SharedMemory
 
 if TYPE_CHECKING:  # a pack in a folder is opened without the modules for URLs
@@ -50,7 +49,20 @@ _SHOWN = 4  # classes in a text, samples in a notebook
 Transform = Callable[[Any], Any]
 Indices = Sequence[int] | npt.NDArray[np.int64]
 Element = TypeVar("Element")
-Options = ParamSpec("Options")
+
+
+class ChangedOptions(TypedDict, total=False):
+    """The options of `packer.open` that `PackDataset.with_` changes."""
+
+    fields: Sequence[str] | None
+    split: str | None
+    geometry: Geometry | None
+    transform: Transform | None
+    output: Output
+    as_tuple: Sequence[str] | None
+    decoder: DecoderName
+    dct: DCT
+    boxes: BoxRule | None
 
 
 class LazySequence(Sequence[Element]):
@@ -128,6 +140,7 @@ class PackDataset(Dataset[Any]):
 
     format: ClassVar[str | None] = None  # the format that the pack must have; None for any
     _decoded_as: ClassVar[tuple[object, object] | None]  # `__getitem__` and `sample` that `batch_decoder` is equal to
+    _changeable: ClassVar[frozenset[str]] = frozenset(ChangedOptions.__annotations__)  # by `with_`
     _selects = False  # True if `_select` chooses the samples also without a split
 
     def __init_subclass__(cls, *, format: str | None = None, **named: Any) -> None:
@@ -197,36 +210,7 @@ class PackDataset(Dataset[Any]):
         cache_limit: int | str | None = None,
         patience: float | None = None,
     ) -> None:
-        """Open a pack.
-
-        Args:
-            path: The folder of the pack, or its URL, such as "s3://bucket/photos.pack".
-            fields: Names of the fields to read. None reads all fields that are not hidden.
-            split: Name of a split that `packer convert --split` stored. None reads all samples.
-            geometry: Moves pixels, points and boxes together, such as packer.geometry.RandomResizedCrop(224). Its
-                random numbers come from torch's generator. In packer.Loader they depend on (seed, epoch, sample index).
-            transform: A function of the sample. With `as_tuple`, a function of the first value of the tuple, as in
-                torchvision.
-            output: The types of the values, see the table of the class: "torch", "numpy", "pil" or "tv".
-            as_tuple: Names of fields. Samples are tuples of these fields then.
-            decoder: "auto", "turbojpeg" or "opencv". All three return the same pixels.
-            dct: "accurate", or "fast" for the faster transform of libjpeg, whose pixels differ by a few levels.
-            verify: "first" compares a value with its crc32 when a process first reads it, "always" at each read.
-                The choice "never" compares nothing. The choice "open" is "first", and also hashes each part.
-            stage: Where to look for a copy that `packer stage` made: "auto" for shared memory, or the folder of `--to`.
-            stage_as: The codec of the copy that `packer stage --as` made, such as "ycc420". Its pixels differ.
-            boxes: Cuts or drops boxes that reach out of the returned image, together with the rows of all fields that
-                belong to them. None keeps all boxes unchanged.
-            cache: A local folder for the parts of a pack at a URL. Each part is downloaded once.
-            cache_limit: The largest size of `cache`, in bytes or as a text such as "200GB". None for the complete disk.
-            patience: Seconds to wait for a store that does not answer, before StoreError is raised.
-
-        Raises:
-            WrongType: An argument has another type.
-            InvalidRequest: The path is not a pack, or the options contradict each other.
-            UnknownKey: The pack does not have the split or the field.
-            CorruptPack: The pack is damaged.
-        """
+        """Open a pack. The arguments and the errors are those of `packer.open`."""
         check_parameters(PackDataset.__init__, locals())
         for name in _SET_BY_OPENING:
             if name in vars(self) and "_count" not in vars(self):
@@ -241,11 +225,7 @@ class PackDataset(Dataset[Any]):
         self.path: Path | StoreURL = self._location.url if self._location is not None else path_or_url(path).absolute()
         self.geometry = geometry
         self.output = output
-        self.as_tuple = tuple(as_tuple) if as_tuple is not None else None
-        names = fields if fields is not None else self.as_tuple
-        self._fields = tuple(dict.fromkeys(names)) if names is not None else None
-        self._split = split
-        self._takes_all = split is None and not self._selects
+        self._choose_fields(fields, as_tuple)
         self._decoder = decoder
         self._dct = dct
         self._verify = verify
@@ -253,12 +233,23 @@ class PackDataset(Dataset[Any]):
         self._stage_as = stage_as
         self._box_rule = boxes
         self._sample_decoder_or_none: SampleDecoder | None = None
-        self._indices: npt.NDArray[np.int64] | None = None
+        self._shares_pack = False  # another dataset has the same open pack, which the last of them closes
         self._pack_id: str | None = None
         self._shared: SharedMemory | None = None  # in a worker process
+        self._choose_split(split)
+        self.transform = transform
+
+    def _choose_fields(self, fields: Sequence[str] | None, as_tuple: Sequence[str] | None) -> None:
+        self.as_tuple = tuple(as_tuple) if as_tuple is not None else None
+        names = fields if fields is not None else self.as_tuple
+        self._fields = tuple(dict.fromkeys(names)) if names is not None else None
+
+    def _choose_split(self, split: str | None) -> None:
+        self._split = split
+        self._takes_all = split is None and not self._selects
+        self._indices: npt.NDArray[np.int64] | None = None
         self._targets: list[int] | None = None
         self._count = len(self._chosen(self.sample_decoder()))
-        self.transform = transform
 
     @property
     def fields(self) -> tuple[str, ...] | None:
@@ -275,11 +266,48 @@ class PackDataset(Dataset[Any]):
         """Name of the split that the dataset was opened with. None for all samples."""
         return self._split
 
-    def with_fields(self, fields: Sequence[str]) -> Self:
-        """Return the same dataset with these fields, as dicts. Raises UnknownKey and CorruptPack."""
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of the splits of the pack, for `split=`. Empty if the pack has no splits."""
+        return _splits_of(self.sample_decoder().pack)
+
+    def with_(self, **options: Unpack[ChangedOptions]) -> Self:
+        """Return a dataset over the same open pack with other options. This dataset does not change.
+
+        Both datasets use the files of the pack. Each of them may be closed before the other.
+
+        Args:
+            options: Options of `packer.open`: fields, split, geometry, transform, output, as_tuple, decoder, dct and
+                boxes. The other options of the new dataset are those of this dataset. `as_tuple` without `fields`
+                reads the fields of the tuple.
+
+        Raises:
+            WrongType: An option does not exist, can only be set by `packer.open`, or has another type.
+            InvalidRequest: The options contradict each other.
+            UnknownKey: The pack does not have the split or the field.
+            CorruptPack: The pack is damaged.
+        """
+        for name in options:
+            if name not in self._changeable:
+                raise WrongType(
+                    f"{type(self).__name__}.with_: {name}=: expected one of {', '.join(sorted(self._changeable))}; "
+                    "open the pack again for other options"
+                )
+        check_arguments(options, ChangedOptions.__annotations__)
+        pack = self.sample_decoder().pack
         other = copy.copy(self)
-        other._fields, other.as_tuple = tuple(dict.fromkeys(fields)), None
-        other.sample_decoder()
+        other.geometry = options.get("geometry", self.geometry)
+        other.output = options.get("output", self.output)
+        other._decoder = options.get("decoder", self._decoder)
+        other._dct = options.get("dct", self._dct)
+        other._box_rule = options.get("boxes", self._box_rule)
+        if options.keys() & {"fields", "as_tuple"}:
+            other._choose_fields(options.get("fields"), options.get("as_tuple", self.as_tuple))
+        other._sample_decoder_or_none = other._decoder_of(pack)
+        self._shares_pack = other._shares_pack = True
+        if "split" in options:
+            other._choose_split(options["split"])
+        other.transform = options.get("transform", self.transform)
         return other
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -330,6 +358,10 @@ class PackDataset(Dataset[Any]):
         self._pack_id = pack.manifest.pack_id
         if get_worker_info() is not None:  # OpenCV's threads would compete with the other workers
             import_or_explain("cv2", "a data loader worker").setNumThreads(0)
+        self._shares_pack = False
+        return self._decoder_of(pack)
+
+    def _decoder_of(self, pack: Pack) -> SampleDecoder:
         self._check_names(pack)
         return SampleDecoder(pack, self._fields, decoder=self._decoder, dct=self._dct, boxes=self._box_rule)
 
@@ -367,9 +399,9 @@ class PackDataset(Dataset[Any]):
         return self._indices
 
     def _select(self, pack: Pack, split: str | None) -> npt.NDArray[np.int64]:
-        names = pack.schema["split"].classes if "split" in pack.schema else None
-        if not names or split not in names:
-            raise UnknownKey(f"{pack.folder}: no split {split!r}; splits: {', '.join(names or ()) or 'none'}")
+        names = _splits_of(pack)
+        if split not in names:
+            raise UnknownKey(f"{pack.folder}: no split {split!r}; splits: {', '.join(names) or 'none'}")
         return np.flatnonzero(pack.index.column("split") == names.index(split))
 
     def close(self) -> None:
@@ -379,7 +411,7 @@ class PackDataset(Dataset[Any]):
         """
         sample_decoder, self._sample_decoder_or_none = self._sample_decoder_or_none, None
         self._indices = self._shared = None
-        if sample_decoder is not None and sample_decoder.pack.pid == os.getpid():
+        if sample_decoder is not None and not self._shares_pack and sample_decoder.pack.pid == os.getpid():
             sample_decoder.pack.close()
 
     def __enter__(self) -> Self:
@@ -396,13 +428,26 @@ class PackDataset(Dataset[Any]):
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: Any) -> Any:
+        """Return a sample, or the list of the samples of a slice.
+
+        Args:
+            index: A whole number; negative numbers count from the end. A slice has the bounds of NumPy.
+
+        Raises:
+            BadIndex: The number is outside the dataset.
+            WrongType: `index` has another type, or it is a slice and a subclass makes samples in its own way.
+            CorruptRecord: The sample is damaged.
+        """
         try:
             at = operator.index(index)
         except TypeError:
+            if isinstance(index, slice) and self.decodes_batches():
+                return [self[at] for at in range(*index.indices(self._count))]
             raise WrongType(
-                f"{self.path}: index {index!r:.60}: expected a whole number; for a range of samples "
-                "torch.utils.data.Subset(dataset, range(...)), for a key dataset[dataset.index_of(key)]"
+                f"{self.path}: index {index!r:.60}: expected a whole number; for a key dataset[dataset.index_of(key)], "
+                "for a list torch.utils.data.Subset(dataset, list), for a slice of a dataset with its own __getitem__ "
+                "[dataset[i] for i in range(...)]"
             ) from None
         reading = _reading.get()
         if reading is not None and reading[0] is self:
@@ -679,6 +724,10 @@ class PackDataset(Dataset[Any]):
 PackDataset._decoded_as = PackDataset.__getitem__, PackDataset.sample
 
 
+def _splits_of(pack: Pack) -> tuple[str, ...]:
+    return pack.schema["split"].classes or () if "split" in pack.schema else ()
+
+
 def _unused(name: str) -> str:
     """Return why an attribute of torchvision's ImageFolder has no effect, and what to do instead."""
     instead = "give transform= a function of the sample, or"
@@ -765,29 +814,64 @@ def location_of(
     return None
 
 
-def _opener(make: Callable[Options, PackDataset]) -> Callable[Options, PackDataset]:
-    """Return a function with the parameters of `make` that calls the class of the pack's format."""
+def open(
+    path: str | PathLike[str],
+    fields: Sequence[str] | None = None,
+    *,
+    split: str | None = None,
+    geometry: Geometry | None = None,
+    transform: Transform | None = None,
+    output: Output = "torch",
+    as_tuple: Sequence[str] | None = None,
+    decoder: DecoderName = "auto",
+    dct: DCT = "accurate",
+    verify: VerifyMode = "first",
+    stage: str | PathLike[str] | None = None,
+    stage_as: str | None = None,
+    boxes: BoxRule | None = None,
+    cache: str | PathLike[str] | None = None,
+    cache_limit: int | str | None = None,
+    patience: float | None = None,
+) -> PackDataset:
+    """Open a pack of any format as a torch dataset.
 
-    @wraps(make, updated=())
-    def open_pack(*arguments: Options.args, **options: Options.kwargs) -> PackDataset:
-        """Open a pack with the dataset class of its format. The arguments are those of PackDataset."""
-        given: dict[str, Any] = dict(options)
-        if "path" not in given and not arguments:
-            return make(*arguments, **options)  # raises the TypeError of the constructor
-        path = given.get("path", *arguments[:1])
-        location = location_of(
-            path, cache=given.get("cache"), cache_limit=given.get("cache_limit"), patience=given.get("patience")
-        )
+    Args:
+        path: The folder of the pack, or its URL, such as "s3://bucket/photos.pack".
+        fields: Names of the fields to read. None reads all fields that are not hidden.
+        split: Name of a split that `packer convert --split` stored. None reads all samples.
+        geometry: Moves pixels, points and boxes together, such as packer.geometry.RandomResizedCrop(224). Its
+            random numbers come from torch's generator. In packer.Loader they depend on (seed, epoch, sample index).
+        transform: A function of the sample. With `as_tuple`, a function of the first value of the tuple, as in
+            torchvision.
+        output: The types of the values, see the table of PackDataset: "torch", "numpy", "pil" or "tv".
+        as_tuple: Names of fields. Samples are tuples of these fields then.
+        decoder: "auto", "turbojpeg" or "opencv". All three return the same pixels.
+        dct: "accurate", or "fast" for the faster transform of libjpeg, whose pixels differ by a few levels.
+        verify: "first" compares a value with its crc32 when a process first reads it, "always" at each read.
+            The choice "never" compares nothing. The choice "open" is "first", and also hashes each part.
+        stage: Where to look for a copy that `packer stage` made: "auto" for shared memory, or the folder of `--to`.
+        stage_as: The codec of the copy that `packer stage --as` made, such as "ycc420". Its pixels differ.
+        boxes: Cuts or drops boxes that reach out of the returned image, together with the rows of all fields that
+            belong to them. None keeps all boxes unchanged.
+        cache: A local folder for the parts of a pack at a URL. Each part is downloaded once.
+        cache_limit: The largest size of `cache`, in bytes or as a text such as "200GB". None for the complete disk.
+        patience: Seconds to wait for a store that does not answer, before StoreError is raised.
 
-        def opened() -> PackDataset:
-            manifest = manifests.read(path_or_url(path)) if location is None else location.read_manifest()[1]
-            kind: Any = _BY_FORMAT.get(manifest.format, make)
-            dataset: PackDataset = kind(*arguments, **options)
-            return dataset
+    Returns:
+        A map-style torch dataset: the class of packer.datasets for the format of the pack, such as LMDBDataset.
 
-        return opened() if location is not None else open_unreplaced(path_or_url(path), opened)
+    Raises:
+        WrongType: An argument has another type.
+        InvalidRequest: The path is not a pack, or the options contradict each other.
+        UnknownKey: The pack does not have the split or the field.
+        CorruptPack: The pack is damaged.
+    """
+    given: dict[str, Any] = dict(locals())
+    location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
 
-    return open_pack
+    def opened() -> PackDataset:
+        manifest = manifests.read(path_or_url(path)) if location is None else location.read_manifest()[1]
+        kind: type[PackDataset] = _BY_FORMAT.get(manifest.format, PackDataset)
+        return kind(**given)
 
-
-open_pack = _opener(PackDataset)
+    return opened() if location is not None else open_unreplaced(path_or_url(path), opened)

@@ -92,6 +92,8 @@ class GraspDataset(PackDataset):
     | zoom  | float, the visible share of both sides, 0.5 ... 1                                                |
     """
 
+    _changeable = frozenset({"transform", "decoder", "dct"})
+
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
         for name in ("get_rgb", "get_depth", "get_gtbb"):

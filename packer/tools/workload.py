@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 from packer.conversion.source_spec import SourceSpec, check_folder, parameters
 from packer.datasets.batch import Collator
-from packer.datasets.pack_dataset import as_torch, open_pack
+from packer.datasets.pack_dataset import as_torch
+from packer.datasets.pack_dataset import open as open_pack
 from packer.errors import InvalidRequest, MissingPackage, MixedShapes, UnknownKey
 from packer.geometry import Geometry, View, move_values, resized_crop
 from packer.geometry.parsing import parse

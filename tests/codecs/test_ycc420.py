@@ -214,7 +214,7 @@ def test_a_grasp_item_is_near_that_of_kept_files(tmp_path: Path) -> None:
     items = []
     for name, asked in (("kept", {}), ("planes", {"rgb": "ycc420"})):
         packer.convert(root, tmp_path / name, codecs=asked, order="stored")
-        items.append(packer.GraspDataset(tmp_path / name, 40, include_depth=False, seed=3))
+        items.append(packer.grasp.GraspDataset(tmp_path / name, 40, include_depth=False, seed=3))
     for index in range(len(items[0])):
         one, other = (grasp_folders.flat(found[index])[0] for found in items)
         assert one.shape == other.shape

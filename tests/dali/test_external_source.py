@@ -198,7 +198,7 @@ def test_a_subset_of_a_split_has_its_own_samples(pack: Path) -> None:
     made = source(Subset(Subset(dataset, range(4, 20)), [3, 1, 9]), 2, fields=("key",), encoded=False)
     assert [key for (keys,) in batches(made) for key in texts(keys)] == [dataset.key(at) for at in (7, 5, 13)]
     assert dataset.fields is None
-    assert dataset.with_fields(("label",))[3] == {"label": dataset[3]["label"]}
+    assert dataset.with_(fields=("label",), as_tuple=None)[3] == {"label": dataset[3]["label"]}
 
 
 def test_random_numbers_of_a_subset_are_the_loaders(pack: Path) -> None:
@@ -300,7 +300,7 @@ def double(sample: Any) -> Any:
     return sample
 
 
-class Own(packer.PackDataset):
+class Own(packer.datasets.PackDataset):
     """Samples that a batch decoder does not make."""
 
     def __getitem__(self, index: int) -> Any:

@@ -206,7 +206,7 @@ def test_images_of_one_stored_shape_are_gathered_and_the_rule_knows_their_size(t
 def test_the_rule_travels_with_the_data_set(pack: Path) -> None:
     dataset = pickle.loads(pickle.dumps(packer.open(pack, geometry=CenterCrop((20, 20)), boxes=RULE)))
     assert len(dataset[0]["boxes"]) == 1
-    chosen = dataset.with_fields(["image", "boxes", "box_labels"])
+    chosen = dataset.with_(fields=["image", "boxes", "box_labels"])
     assert chosen[0]["box_labels"].tolist() == dataset[0]["box_labels"].tolist()
 
 

@@ -117,6 +117,10 @@ def set_afterwards(pack: Path, transform: Any, **given: Any) -> object:
     return dataset
 
 
+def changed_with(pack: Path, transform: Any, **given: Any) -> object:
+    return packer.open(pack, ("image",)).with_(**{"fields": None, **given}, transform=transform)
+
+
 def loader_with(pack: Path, transform: Any, **given: Any) -> object:
     return packer.Loader(packer.open(pack, **given), 2, transform=transform)
 
@@ -133,6 +137,7 @@ def loader_of_several(pack: Path, transform: Any, **given: Any) -> object:
 WAYS: tuple[Callable[..., object], ...] = (
     opened_with,
     set_afterwards,
+    changed_with,
     loader_with,
     loader_of_subset,
     loader_of_several,
@@ -172,8 +177,14 @@ def test_the_first_value_of_a_tuple_moves_alone_whatever_the_output(pack: Path) 
     packer.Loader(packer.open(pack, as_tuple=BOXES, output="tv"), 2, transform=MOVING["flip"])
 
 
+def test_changed_output_is_checked_with_the_kept_transform(pack: Path) -> None:
+    dataset = packer.open(pack, BOXES, output="tv", transform=MOVING["flip"])
+    with pytest.raises(InvalidRequest, match='boxes.*output="tv"'):
+        dataset.with_(output="torch")
+
+
 def test_a_data_set_that_makes_its_own_samples_is_the_users(pack: Path) -> None:
-    class Images(packer.PackDataset):
+    class Images(packer.datasets.PackDataset):
         def __getitem__(self, index: int) -> Any:
             return {"image": super().__getitem__(index)["image"]}
 

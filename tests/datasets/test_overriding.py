@@ -10,10 +10,11 @@ import torch
 from torch.utils.data import DataLoader, Subset
 
 import packer
-from packer import GraspDataset, Loader
-from packer.datasets.pack_dataset import LMDBDataset, PackDataset, open_pack
+from packer import Loader
+from packer.datasets.pack_dataset import LMDBDataset, PackDataset
 from packer.errors import InvalidRequest
 from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop, draw
+from packer.grasp import GraspDataset
 from tests.support import grasp_folders, marked_packs, warm_python
 
 RANDOM = Compose(RandomResizedCrop(24), RandomHorizontalFlip())
@@ -226,18 +227,18 @@ def test_a_class_of_ones_own_does_not_take_the_place_of_packers(pack: Path) -> N
 
 def test_open_takes_what_a_data_set_takes() -> None:
     wanted = inspect.signature(PackDataset.__init__).parameters
-    for function in (packer.open, open_pack):
-        found = inspect.signature(function).parameters
-        assert [(name, each.default, each.kind) for name, each in found.items()] == [
-            (name, each.default, each.kind) for name, each in wanted.items() if name != "self"
-        ]
+    found = inspect.signature(packer.open).parameters
+    assert [*found.values()] == [each for name, each in wanted.items() if name != "self"]
+    for kind in PackDataset.__subclasses__():
+        if kind.__module__ == PackDataset.__module__:
+            assert inspect.signature(kind) == inspect.signature(PackDataset)
 
 
-@pytest.mark.parametrize("index", [slice(1, 3), "0001", 1.5, None, [1, 2], (1,)])
+@pytest.mark.parametrize("index", ["0001", 1.5, None, [1, 2], (1,)])
 def test_what_is_no_index_is_refused(pack: Path, index: Any) -> None:
     dataset = packer.open(pack)
     for error in (TypeError, InvalidRequest):
-        with pytest.raises(error, match="expected a whole number.*Subset.*index_of"):
+        with pytest.raises(error, match="expected a whole number.*index_of.*Subset"):
             dataset[index]
 
 
@@ -319,7 +320,7 @@ def test_what_is_no_names_and_no_function_is_refused(pack: Path, wrong: dict[str
 
 
 def test_completion_offers_what_a_user_needs() -> None:
-    assert {"GraspDataset", "Loader", "datasets", "geometry", "grasp", "open"} <= set(dir(packer))
+    assert {"Loader", "datasets", "geometry", "grasp", "loading", "open"} <= set(dir(packer))
     assert not {"Any", "Iterable", "PathLike", "TYPE_CHECKING"} & set(dir(packer))
     program = "import packer; packer.geometry.Resize((2, 2)); packer.datasets.LMDBDataset"
     warm_python.run(program)

@@ -10,7 +10,8 @@ from types import FrameType
 import pytest
 
 import packer
-from packer import LMDBDataset, Loader
+from packer import Loader
+from packer.datasets import LMDBDataset
 from tests.support.conversions import packed
 from tests.support.source_trees import photos
 

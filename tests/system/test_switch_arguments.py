@@ -43,11 +43,11 @@ def _grasps(kind: Any) -> _Call:
       for name in ("only_exact", "skip_bad")),
     *((name, lambda place, given: packer.Loader(packer.open(place / "a.pack"), 2, **given))
       for name in ("shuffle", "drop_last")),
-    ("channels_last", lambda place, given: packer.CUDAPrefetcher([], "cpu", **given)),
+    ("channels_last", lambda place, given: packer.loading.CUDAPrefetcher([], "cpu", **given)),
     ("antialias", lambda place, given: packer.geometry.RandomResizedCrop(8, **given)),
     ("antialias", lambda place, given: packer.geometry.Resize(8, **given)),
     *((name, _grasps(kind)) for name in ("include_depth", "random_rotate")
-      for kind in (packer.GraspDataset, GGCNNDataset)),
+      for kind in (packer.grasp.GraspDataset, GGCNNDataset)),
 ])  # fmt: skip
 def test_what_is_neither_true_nor_false_is_refused(place: Path, name: str, call: _Call, value: object) -> None:
     if value is None and name in ("shuffle", "drop_last"):
