@@ -74,7 +74,7 @@ def check_grasps(root: Path, pack: Path) -> int:
                 if field in sample
             }
             bad += not sums <= set(line.split())
-    found = list(problems(pack, depth="data"))
+    found = list(problems(pack, level="full"))
     print(
         f"{root.name}: {summary.samples} samples, incomplete {[key for key, _ in summary.incomplete]}, mismatches {bad}"
     )

@@ -178,5 +178,5 @@ def test_verify_and_extract_give_what_the_commands_tell(tmp_path: Path) -> None:
     seen: list[str] = []
     damaged = packer.verify(pack, on_problem=seen.append)
     assert not damaged.ok and list(damaged.problems) == seen != []
-    with pytest.raises(InvalidRequest, match="depth='deep'"):
-        packer.verify(pack, depth="deep")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="level='deep'"):
+        packer.verify(pack, level="deep")  # type: ignore[arg-type]

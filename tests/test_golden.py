@@ -68,7 +68,7 @@ def test_it_opens_verifies_and_gives_the_values_of_then(name: str) -> None:
     folder = golden(name)
     before = built_packs.snapshot(folder)
     assert manifests.read(folder).format == make_golden.asked(name)[0]
-    assert [*verification.problems(folder, depth="data")] == []
+    assert [*verification.problems(folder, level="full")] == []
     assert list(field_digests(folder)) == noted(name)["sha256"]
     assert built_packs.snapshot(folder) == before
 

@@ -39,7 +39,7 @@ def converts() -> int:
     packer.convert("photos", "pairs.pack", roles={"image": "a/{stem}:image", "mask": "b/{stem}.png:mask"})
     packer.convert("camvid", "camvid.pack", mask_colors={"mask": "colors.txt"}, unknown_colors="void")
     packer.convert("coco", "coco.pack", annotations="val.json", task="instances,captions", label_frame="stored")
-    found = packer.verify("photos.pack", depth="data", source="photos")
+    found = packer.verify("photos.pack", level="full", source="photos")
     written = packer.extract("photos.pack", "photos-again", skip_bad=True, progress=show)
     return summary.samples + len(found.problems) + len(found.not_compared.get("split", "")) + written.files
 
@@ -96,7 +96,7 @@ def refused() -> None:
     packer.open("photos.pack").with_(output="tensor")  # type: ignore[arg-type]
     packer.grasp.GraspDataset("cornell.pack", items="object")  # type: ignore[arg-type]
     packer.grasp.GraspDataset("cornell.pack", exact="ggcnn")  # type: ignore[arg-type]
-    packer.verify("photos.pack", depth="deep")  # type: ignore[arg-type]
+    packer.verify("photos.pack", level="deep")  # type: ignore[arg-type]
     packer.convert("photos", "photos.pack", exif="turn")  # type: ignore[arg-type]
     packer.convert([{"x": 1}], "photos.pack", progress="bar")  # type: ignore[arg-type]
     packer.convert([{"x": 1}], "photos.pack", axes="cwh")  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from packer.errors import CorruptPack
 from packer.files.terminal_output import echo
 
 if TYPE_CHECKING:
-    from packer.pack.verification import Depth
+    from packer.pack.verification import Level
 
 _SHOWN = 20  # problems
 
@@ -22,11 +22,17 @@ PLACE = (Group.CHECK_AND_REPAIR, 0)
 
 @click.command(
     short_help="Check a pack and list every problem.",
-    epilog=examples("packer verify photos.pack", "packer verify photos.pack --data --source photos/"),
+    epilog=examples("packer verify photos.pack", "packer verify photos.pack --level full --source photos/"),
 )
 @click.argument("pack", type=PackOrURL())
-@click.option("--quick", "depth", flag_value="quick", help="Only the manifest, names, sizes and the index.")
-@click.option("--data", "depth", flag_value="data", help="Also compare and decode every value of every sample.")
+@click.option(
+    "--level",
+    type=click.Choice(["quick", "default", "full"]),
+    default="default",
+    show_default=True,
+    help="quick: the manifest, names, sizes and the index. default: also the sha256 of every part. full: also compare "
+    "and decode every value of every sample.",
+)
 @click.option("--subset", metavar="N/M", help="Only every M-th part and sample, from the N-th on; N from 1 to M.")
 @click.option("--expect", metavar="sha256:HEX", help="The digest that packer.json must have, as sha256sum prints it.")
 @click.option(
@@ -38,32 +44,31 @@ PLACE = (Group.CHECK_AND_REPAIR, 0)
 def command(
     pack: Path,
     *,
-    depth: "Depth | None",
+    level: "Level",
     subset: str | None,
     expect: str | None,
     source: Path | None,
     as_json: bool,
 ) -> None:
-    """Check PACK without changing it and list every problem; exit code 3 where there are any.
+    """Check PACK without changing it and list every problem. The exit code is 3 if there are problems.
 
-    Without options: the manifest, names, sizes, the index, and the sha256 of every part. PACK may be a URL, such as
-    s3://bucket/photos.pack. The first 20 problems are shown, and the number of all.
+    PACK may be a URL, such as s3://bucket/photos.pack. The first 20 problems are shown, and the number of all.
     """
     from packer.inspect.pack_verification import verify  # keeps `packer --help` light
 
-    told = itertools.count(1)
+    count = itertools.count(1)
 
-    def tell(problem: str) -> None:
-        if next(told) <= _SHOWN:
+    def show(problem: str) -> None:
+        if next(count) <= _SHOWN:
             echo(problem, err=True)
 
     found = verify(
         pack,
-        depth=depth or "default",
+        level=level,
         subset=subset,
         expect=expect,
         source=source,
-        on_problem=None if as_json else tell,
+        on_problem=None if as_json else show,
     )
     if as_json:
         worst = {
@@ -81,8 +86,8 @@ def command(
         )
     else:
         for name, least in found.worst.items():
-            level = "equal" if math.isinf(least.psnr_db) else f"{least.psnr_db:.1f} dB"
-            echo(f"field {name}: worst PSNR {level} (sample {least.index}, key {least.key!r})")
+            psnr = "equal" if math.isinf(least.psnr_db) else f"{least.psnr_db:.1f} dB"
+            echo(f"field {name}: worst PSNR {psnr} (sample {least.index}, key {least.key!r})")
         for reason in dict.fromkeys(found.not_compared.values()):
             names = [name for name, why in found.not_compared.items() if why == reason]
             echo(f"{'field' if len(names) == 1 else 'fields'} {', '.join(names)}: not compared: {reason}")
@@ -91,4 +96,4 @@ def command(
     if found.problems:
         raise CorruptPack(f"{pack}: problems found: {len(found.problems)}")
     if not as_json:
-        echo(f"{pack}: ok" + (" (manifest, sizes and index only; no part was read)" if depth == "quick" else ""))
+        echo(f"{pack}: ok" + (" (manifest, sizes and index only; no part was read)" if level == "quick" else ""))

@@ -6,7 +6,7 @@ from os import PathLike
 
 from packer.conversion.source_comparison import Comparison, Worst
 from packer.errors import CorruptPack, InvalidRequest
-from packer.pack.verification import EVERYTHING, Depth, Subset, problems
+from packer.pack.verification import EVERYTHING, Level, Subset, problems
 from packer.stores.url import URLPath, path_or_url
 
 
@@ -33,7 +33,7 @@ class Verification:
 def verify(
     pack: str | PathLike[str],
     *,
-    depth: Depth = "default",
+    level: Level = "default",
     subset: str | None = None,
     expect: str | None = None,
     source: str | PathLike[str] | None = None,
@@ -43,8 +43,8 @@ def verify(
 
     Args:
         pack: a folder, or a URL whose files are all fetched.
-        depth: "quick" checks the manifest, names, sizes and the index. "default" also checks the sha256 of every part.
-            "data" also compares and decodes every value.
+        level: "quick" checks the manifest, names, sizes and the index. "default" also checks the sha256 of every part.
+            "full" also compares and decodes every value.
         subset: "N/M" for every M-th part and sample, starting at the N-th.
         expect: "sha256:HEX", the digest that packer.json must have.
         source: the original data, to compare with.
@@ -65,7 +65,7 @@ def verify(
 
     if isinstance(folder, URLPath) and source is not None:
         raise InvalidRequest(f"{folder}: --source needs a pack on a disk; download the pack first")
-    for problem in problems(folder, depth=depth, subset=chosen, expect=expect):
+    for problem in problems(folder, level=level, subset=chosen, expect=expect):
         note(problem)
     if source is not None:
         try:

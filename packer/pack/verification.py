@@ -1,10 +1,10 @@
 """Verification: checks a pack without changing it, and lists every problem.
 
-| depth   | checks |
+| level   | checks |
 |---|---|
 | quick   | the manifest, unknown and missing files, sizes, the index and the extras |
 | default | also the sha256 of each part. If it differs, the crc32 of every value shows the damaged samples |
-| data    | also the crc32 and a strict decode of every value |
+| full    | also the crc32 and a strict decode of every value |
 
 A subset N/M selects every M-th part and every M-th sample. The M subsets together select everything. A damaged part is
 read in a subprocess (isolated_reader.py). A pack behind a URL is checked by the sha256 of its files.
@@ -39,8 +39,8 @@ from packer.stores.url import StoreURL, URLPath
 if TYPE_CHECKING:
     from packer.stores.store import Store, StoredObject
 
-Depth = Literal["quick", "default", "data"]
-DEPTHS: tuple[Depth, ...] = get_args(Depth)
+Level = Literal["quick", "default", "full"]
+LEVELS: tuple[Level, ...] = get_args(Level)
 _SHOWN = 4  # names of files
 _PARTIAL = ".partial/"  # of a killed conversion; the next conversion to the URL removes it
 
@@ -72,27 +72,27 @@ EVERYTHING = Subset()
 
 
 def problems(
-    folder: Path, *, depth: Depth = "default", subset: Subset = EVERYTHING, expect: str | None = None
+    folder: Path, *, level: Level = "default", subset: Subset = EVERYTHING, expect: str | None = None
 ) -> Iterator[str]:
     """Yield one line for each problem of a pack, as soon as it is found.
 
     Args:
-        folder: the pack, also a URL. Depth "data" and subsets need a folder.
-        subset: of parts and samples; not for the depth "quick".
+        folder: the pack, also a URL. Level "full" and subsets need a folder.
+        subset: of parts and samples; not for the level "quick".
         expect: `sha256:` and the hex digest that packer.json must have.
 
     Raises:
         InvalidRequest: `folder` is not a pack, or has a newer version or an unknown format.
     """
-    if depth not in DEPTHS:
-        raise InvalidRequest(f"depth={depth!r}: expected one of {', '.join(DEPTHS)}")
-    if depth == "quick" and subset != EVERYTHING:
-        raise InvalidRequest("depth quick reads no part, so it has no subset; leave one of the two out")
+    if level not in LEVELS:
+        raise InvalidRequest(f"level={level!r}: expected one of {', '.join(LEVELS)}")
+    if level == "quick" and subset != EVERYTHING:
+        raise InvalidRequest("level quick reads no part, so it has no subset; leave one of the two out")
     digest = None if expect is None else parse_digest(expect, manifests.NAME)
     if isinstance(folder, URLPath):
-        if depth == "data" or subset != EVERYTHING:
-            raise InvalidRequest(f"{folder}: --data and --subset need a pack on a disk; download the pack first")
-        yield from _problems_at_url(folder.url, depth, digest)
+        if level == "full" or subset != EVERYTHING:
+            raise InvalidRequest(f"{folder}: --level full and --subset need a pack on a disk; download the pack first")
+        yield from _problems_at_url(folder.url, level, digest)
         return
     if digest is not None:
         with suppress(PackerError):  # reading the manifest reports it
@@ -126,7 +126,7 @@ def problems(
                 components(extra)
         except PackerError as error:
             yield f"{folder / EXTRAS}: {error}"
-    with closing(_PartCheck(folder, manifest, index, depth, subset)) as check:
+    with closing(_PartCheck(folder, manifest, index, level, subset)) as check:
         for number in range(len(manifest.parts)):
             yield from check.problems(number)
 
@@ -174,17 +174,17 @@ def _difference(where: object, file: Part | IndexFile, size: int, sha256: str | 
 class _PartCheck:
     """Finds the problems of the parts of one pack. index: None if it is damaged; then no value is checked."""
 
-    def __init__(self, folder: Path, manifest: Manifest, index: Index | None, depth: Depth, subset: Subset) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, index: Index | None, level: Level, subset: Subset) -> None:
         self._folder = folder
         self._manifest = manifest
         self._names = manifest.schema.names
         self._index = index
-        self._depth = depth
+        self._level = level
         self._subset = subset
         self._opener = PartOpener(manifest.format, manifest.schema)
         self._isolated = ReaderProcess(manifest.format, manifest.schema)
         self._codecs: dict[str, Codec] = {}
-        if depth == "data":
+        if level == "full":
             self._codecs = {field.name: codecs.make(field) for field in manifest.schema}
 
     def close(self) -> None:
@@ -196,7 +196,7 @@ class _PartCheck:
         path = self._folder / part.name
         first = sum(other.samples for other in self._manifest.parts[:number])
         try:
-            state = part_state(path, part, self._manifest, hashed=self._depth != "quick" and number in self._subset)
+            state = part_state(path, part, self._manifest, hashed=self._level != "quick" and number in self._subset)
         except PackerError as error:
             yield str(error)
             return
@@ -206,7 +206,7 @@ class _PartCheck:
             yield f"{path}: cut, changed or missing files: {state.bytes} bytes, expected {part.bytes}; copy it again"
         if state.is_sound is False:
             yield from self._damaged(part, first)
-        elif self._depth == "data" or self._subset != EVERYTHING:
+        elif self._level == "full" or self._subset != EVERYTHING:
             yield from self._records(part, first, self._subset, isolated=not state.is_sound)
 
     def _damaged(self, part: Part, first: int) -> Iterator[str]:
@@ -286,7 +286,7 @@ class _PartCheck:
 # ---- a pack behind a URL
 
 
-def _problems_at_url(url: StoreURL, depth: Depth, digest: str | None) -> Iterator[str]:
+def _problems_at_url(url: StoreURL, level: Level, digest: str | None) -> Iterator[str]:
     """Yield the problems of a pack behind a URL; each file is fetched and hashed. Raises InvalidRequest, StoreError."""
     from packer.pack.stored_head import read_manifest  # the client of the stores, which folders do not need
     from packer.stores.store import Store
@@ -309,7 +309,7 @@ def _problems_at_url(url: StoreURL, depth: Depth, digest: str | None) -> Iterato
             yield f"{where}: missing; {remedy}"
             continue
         sha256 = None
-        if state.bytes == file.bytes and (depth != "quick" or isinstance(file, IndexFile)):
+        if state.bytes == file.bytes and (level != "quick" or isinstance(file, IndexFile)):
             with tempfile.TemporaryFile() as copy, suppress(NoObject, ObjectChanged):
                 sha256 = store.fetch(name, copy.fileno(), bytes=state.bytes, etag=state.etag).sha256
             if sha256 is None:

@@ -79,7 +79,7 @@ wanted = [cv2.imread(str(path))[..., ::-1] for path in paths]
 
 pack = folder / "a.pack"
 run("convert", folder / "tree", pack, "--to", format, "--codec", "image=deflated")
-assert not list(problems(pack, depth="data"))
+assert not list(problems(pack, level="full"))
 assert all(map(np.array_equal, images(pack), wanted))
 cut = [pixels[4:12, 4:16] for pixels in wanted]
 assert all(map(np.array_equal, images(pack, CenterCrop((8, 12))), cut))

@@ -160,7 +160,7 @@ def test_every_format_keeps_the_planes(format: str, tmp_path: Path) -> None:
     except PackerError as error:  # a format of one shape
         assert format == "n5" and "shape" in str(error)
         return
-    packer.verify(tmp_path / "p", depth="data")
+    packer.verify(tmp_path / "p", level="full")
     packer.extract(tmp_path / "p", tmp_path / "extracted")
     with packer.open(tmp_path / "p", fields=("key", "image")) as found:
         for sample in found:
@@ -181,7 +181,7 @@ def test_a_pack_of_kept_files_becomes_planes_to_the_bit(tmp_path: Path) -> None:
     packer.convert(tmp_path / "kept", tmp_path / "again", codecs={"image": "ycc420"}, order="stored")
     with packer.open(tmp_path / "direct") as one, packer.open(tmp_path / "again") as other:
         assert all(torch.equal(one[index]["image"], other[index]["image"]) for index in range(len(one)))
-    packer.verify(tmp_path / "again", depth="data", source=root)
+    packer.verify(tmp_path / "again", level="full", source=root)
 
 
 def test_a_resized_pack_has_planes_of_one_size(tmp_path: Path) -> None:

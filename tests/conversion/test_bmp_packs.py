@@ -115,7 +115,7 @@ def test_16_bit_depth_stays_16_bit(tmp_path: Path) -> None:
     convert_source(source, tmp_path / "a.pack", ConversionOptions(to="bmp"))
     found = np.load(tmp_path / "a.pack/part-00000/depth/x/a.png.npy")
     assert found.dtype == np.uint16 and np.array_equal(found, depth)
-    assert list(problems(tmp_path / "a.pack", depth="data")) == []
+    assert list(problems(tmp_path / "a.pack", level="full")) == []
 
 
 def test_a_codec_that_is_asked_for_is_used(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_way_round_gives_the_same_bytes(root: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out/cat/deep er/c.bmp").read_bytes() == (
         tmp_path / "a.pack/part-00000/image/cat/deep er/c.png.bmp"
     ).read_bytes()
-    assert list(problems(tmp_path / "c.pack", depth="data")) == []
+    assert list(problems(tmp_path / "c.pack", level="full")) == []
 
 
 def test_a_pack_is_one_part_unless_parts_are_asked_for(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_full_disk_leaves_no_pack_and_the_same_command_works_later(tmp_path: P
     assert not (tmp_path / "o.pack").exists()
     assert "Traceback" not in done.stderr
     assert subprocess.run(command.split(), capture_output=True, check=False).returncode == 0
-    assert list(problems(tmp_path / "o.pack", depth="data")) == []
+    assert list(problems(tmp_path / "o.pack", level="full")) == []
 
 
 def test_the_estimate_counts_files_and_the_disk_must_take_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,10 +274,10 @@ def test_a_quick_look_finds_missing_and_cut_files(root: Path, tmp_path: Path) ->
     whole = path.read_bytes()
     for change in (path.unlink, lambda: path.write_bytes(whole[:-1]), lambda: path.write_bytes(whole + b"x")):
         change()
-        (line,) = problems(tmp_path / "a.pack", depth="quick")
+        (line,) = problems(tmp_path / "a.pack", level="quick")
         assert "cut, changed or missing files" in line
     path.write_bytes(whole)
-    assert list(problems(tmp_path / "a.pack", depth="quick")) == []
+    assert list(problems(tmp_path / "a.pack", level="quick")) == []
 
 
 def test_an_index_is_made_again_from_a_sound_part_only(root: Path, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_folder_is_kept_byte_for_byte_and_in_order(tmp_path: Path) -> None:
         assert record["key"].decode() == path.relative_to(root).as_posix()
         assert record["image"] == path.read_bytes()
         assert int.from_bytes(record["label"], "little") == int(path.parent.name[-1])
-    assert list(problems(tmp_path / "out.pack", depth="data")) == []
+    assert list(problems(tmp_path / "out.pack", level="full")) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out.pack"]
 
 

@@ -64,7 +64,7 @@ def after(begun: Run, words: list[str | Path], target: Path, number: signal.Sign
         assert "Traceback" not in ended.text, ended
         assert "the same command goes on" in ended.text or ended.code != 128 + number, ended
     if target.exists():
-        assert list(problems(target, depth="data")) == []
+        assert list(problems(target, level="full")) == []
         return "complete"
     pieces = target.with_name(f".{target.name}.partial") / "pieces"
     state = "resumed" if pieces.is_dir() and any(pieces.iterdir()) else "early"

@@ -29,7 +29,7 @@ def test_the_limit_is_that_of_the_option_and_the_error_names_it(tmp_path: Path) 
     for name in ("a.pack", "b.pack"):
         assert manifest.read(tmp_path / name).schema["image"].max_pixels == 1200
         assert LMDBDataset(tmp_path / name)[0]["image"].shape == (3, 30, 40)
-        assert called("verify", tmp_path / name, "--data", "--source", root).exit_code == 0
+        assert called("verify", tmp_path / name, "--level", "full", "--source", root).exit_code == 0
     small = called("convert", tmp_path / "a.pack", tmp_path / "c.pack", "--resize", "20")
     assert small.exit_code == 0
     assert manifest.read(tmp_path / "c.pack").schema["image"].max_pixels is None

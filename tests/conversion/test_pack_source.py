@@ -55,7 +55,7 @@ def test_every_value_is_copied(tmp_path: Path, kind: str) -> None:
     before, after = manifests.read(tmp_path / "a.pack"), manifests.read(tmp_path / "b.pack")
     assert (after.schema, after.source, after.incomplete) == (before.schema, before.source, before.incomplete)
     assert len(after.parts) != len(before.parts)
-    assert list(problems(tmp_path / "b.pack", depth="data")) == []
+    assert list(problems(tmp_path / "b.pack", level="full")) == []
     assert reindex(tmp_path / "b.pack") == []
 
 
@@ -126,7 +126,7 @@ def test_two_resizes_are_one_matrix_from_the_source(tmp_path: Path) -> None:
         assert np.allclose(sample["grasps"], moved, atol=1e-4)
     scale = both.array[[0, 1], [0, 1]]
     assert np.allclose(scale, [20 / 64, 16 / 48])
-    assert list(problems(tmp_path / "b.pack", depth="data")) == []
+    assert list(problems(tmp_path / "b.pack", level="full")) == []
 
 
 def test_a_pack_of_one_size_is_resized_to_another(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_a_record_that_was_not_renamed_does_not_count(tmp_path: Path) -> None:
     convert_source(opened(root), tmp_path / "out.pack", options)
     convert_source(opened(root), tmp_path / "clean.pack", options)
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
-    assert list(problems(tmp_path / "out.pack", depth="data")) == []
+    assert list(problems(tmp_path / "out.pack", level="full")) == []
 
 
 def test_a_damaged_record_and_a_lost_part_are_noticed(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_one_of_eight_converters_wins(tmp_path: Path, format: str, overwrite: bo
     for ended in found[:-1]:
         assert "another process works on the same target" in ended.text
         assert "Traceback" not in ended.text
-    assert list(problems(target, depth="data")) == []
+    assert list(problems(target, level="full")) == []
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
 
 

@@ -70,7 +70,7 @@ def test_every_format_keeps_every_value(root: Path, tmp_path: Path, format: str)
     pack = convert(root, tmp_path / "pack", to=format)
     assert packer.open(pack).schema["mask"].dtype == "uint16"
     assert are(masks(pack), WHOLE)
-    assert list(problems(pack, depth="data")) == []
+    assert list(problems(pack, level="full")) == []
     comparison = Comparison(pack, root)
     assert list(comparison.problems()) == [] and comparison.compared and not comparison.worst
     with packer.Loader(packer.open(pack), COUNT) as loader:

@@ -92,7 +92,7 @@ def test_its_records_are_those_of_convert_and_it_is_made_once(tmp_path: Path, ba
     assert first.parts == len(manifests.read(first.path).parts) > 1
     assert first.copied_bytes == sum(path.stat().st_size for path in first.path.rglob("*") if path.is_file())
     assert built_packs.values(first.path) == built_packs.values(converted(pack, tmp_path / "b"))
-    assert list(problems(first.path, depth="data")) == []
+    assert list(problems(first.path, level="full")) == []
     before = built_packs.snapshot(base)
     again = staged(pack, base)
     assert (again.how, again.path, again.parts, again.copied_bytes) == ("there", first.path, first.parts, 0)

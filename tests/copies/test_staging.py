@@ -101,7 +101,7 @@ def test_a_copy_is_the_pack_byte_for_byte_and_made_once(tmp_path: Path, base: Pa
     assert sorted(path.name for path in first.path.rglob("*")) == sorted(
         path.name for path in (tmp_path / "pack").rglob("*")
     )
-    assert list(problems(first.path, depth="data")) == []
+    assert list(problems(first.path, level="full")) == []
     before = built_packs.snapshot(base)
     again = staged(tmp_path / "pack", base)
     assert (again.how, again.path, again.copied_bytes) == ("there", first.path, 0)

@@ -248,7 +248,7 @@ def test_a_flipped_value_is_named(tmp_path: Path) -> None:
     with pytest.raises(CorruptRecord, match=r"part-00000.*sample 7, .*'blob'"):
         built_packs.values(tmp_path / "pack")
     assert any("sample 7" in line for line in problems(tmp_path / "pack"))
-    assert list(problems(tmp_path / "pack", depth="quick")) == []
+    assert list(problems(tmp_path / "pack", level="quick")) == []
 
 
 def test_what_the_machine_lacks_is_not_called_damage(tmp_path: Path) -> None:

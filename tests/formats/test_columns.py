@@ -87,7 +87,7 @@ def test_every_format_gives_the_same_batches_in_workers(folder: Path) -> None:
 def test_a_conversion_gives_the_same_bytes_again_and_verifies(folder: Path, tmp_path: Path, name: str) -> None:
     packed(folder / "in", tmp_path / "again.pack", to=name, threads=1)
     assert digest(tmp_path / "again.pack") == digest(folder / f"{name}-kept.pack")
-    assert list(problems(tmp_path / "again.pack", depth="data")) == []
+    assert list(problems(tmp_path / "again.pack", level="full")) == []
 
 
 def test_a_data_set_refuses_a_pack_of_another_format(folder: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_folder_comes_back_byte_for_byte(name: str, photos: Path, tmp_path: Pa
     found = extract(tmp_path / "a.pack", tmp_path / "back")
     assert (found.exact, found.reencoded) == (12, 0)
     assert source_trees.tree(tmp_path / "back") == source_trees.tree(photos)
-    assert list(problems(tmp_path / "a.pack", depth="data")) == []
+    assert list(problems(tmp_path / "a.pack", level="full")) == []
 
 
 @pytest.mark.one_in(9)
@@ -424,8 +424,8 @@ def test_what_a_tool_leaves_in_a_part_is_named_and_no_damage(to: str, photos: Pa
     (part / "cache/index.txt").write_bytes(b"0\n")
     (part / "lock.mdb").write_bytes(bytes(8192))
     left = {f"{part / path}: unknown file" for path in ("lock.mdb", "cache", "cache/index.txt")}
-    for depth in ("quick", "default", "data"):
-        found = list(problems(tmp_path / "a.pack", depth=depth))
+    for level in ("quick", "default", "full"):
+        found = list(problems(tmp_path / "a.pack", level=level))
         assert {line.partition(": the part")[0] for line in found} == left and len(found) == 3
     assert reindex(tmp_path / "a.pack", check=True) == []
     with packer.open(tmp_path / "a.pack", verify="open") as dataset:

@@ -243,7 +243,7 @@ def test_every_file_of_a_part_is_verified_and_no_other_is_one(tmp_path: Path) ->
             assert len(found) == 1 and "all its values are sound" in found[0]
             assert name in found[0]
         built_packs.flip(path, path.stat().st_size - 3)
-    assert list(problems(tmp_path / "a.pack", depth="data")) == []
+    assert list(problems(tmp_path / "a.pack", level="full")) == []
     (part / "data.n5/image/0/0/0/1").write_bytes(b"")
     assert any("image/0/0/0/1" in problem for problem in problems(tmp_path / "a.pack"))
 

@@ -316,7 +316,7 @@ def test_parts_whose_lists_were_bytes_are_read_as_ever() -> None:
     found = example.parse(data[at + 12 : at + size - 4]).features
     ids, kp = [2, -1, 1 << 40], [-2.0, -1.5, -1.0, -0.5]
     assert found["ids"] == [np.asarray(ids, "<i8").tobytes()] and found["kp"] == [np.asarray(kp, "<f4").tobytes()]
-    assert packer.verify(pack, depth="data").ok
+    assert packer.verify(pack, level="full").ok
     with packer.open(pack) as dataset:
         assert (dataset[2]["ids"].tolist(), dataset[2]["kp"].tolist()) == (ids, kp)
         assert len(dataset[0]["kp"]) == 0

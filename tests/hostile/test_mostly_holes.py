@@ -41,7 +41,7 @@ def test_a_pack_of_holes_is_refused_before_it_is_read(tmp_path: Path, name: str,
 
 
 def test_verify_says_so_and_reads_no_more_of_it(tmp_path: Path) -> None:
-    (problem,) = problems(forged(tmp_path, "index: a hole of a terabyte"), depth="data")
+    (problem,) = problems(forged(tmp_path, "index: a hole of a terabyte"), level="full")
     assert "bytes are data, the others are holes" in problem
 
 

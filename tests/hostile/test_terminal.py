@@ -171,8 +171,8 @@ Lines = Callable[[Place, Path], list[Words]]
 OF_PACKS: dict[str, Lines] = {
     "info": lambda at, pack: [(pack,), (pack, "--json")],
     "verify": lambda at, pack: [
-        *[(pack,), (pack, "--quick"), (pack, "--data", "--json")],
-        *[(pack, "--data", "--source", at.source), (pack, "--subset", EVIL), (pack, "--expect", EVIL)],
+        *[(pack,), (pack, "--level", "quick"), (pack, "--level", "full", "--json")],
+        *[(pack, "--level", "full", "--source", at.source), (pack, "--subset", EVIL), (pack, "--expect", EVIL)],
     ],
     "index": lambda at, pack: [(pack, "--check"), (pack, "--check", "--json")],
     "extract": lambda at, pack: [

@@ -32,13 +32,13 @@ def pack(tmp_path: Path, object_server: ObjectServer) -> Path:
 def test_a_sound_pack_has_no_problem(pack: Path, object_server: ObjectServer) -> None:
     for url in (URL, f"{object_server.endpoint}/b/photos.pack"):
         assert packer.verify(url).ok
-        assert packer.verify(url, depth="quick").ok
+        assert packer.verify(url, level="quick").ok
     parts = len(manifests.read(pack).parts)
     object_server.requests.clear()
     assert packer.verify(URL).ok
     assert object_server.count("GET", SUFFIX) == parts > 1
     object_server.requests.clear()
-    assert packer.verify(URL, depth="quick").ok
+    assert packer.verify(URL, level="quick").ok
     assert object_server.count("GET", SUFFIX) == 0
 
 
@@ -58,7 +58,7 @@ def test_what_is_missing_cut_or_more_is_named(pack: Path, object_server: ObjectS
     object_server.put(f"photos.pack/part-00001{SUFFIX}", b"short")
     object_server.put("photos.pack/other", b"")
     object_server.put("photos.pack/.partial/plan.json", b"{}")
-    found = sorted(packer.verify(URL, depth="quick").problems)
+    found = sorted(packer.verify(URL, level="quick").problems)
     assert [problem.partition(": ")[2].partition(";")[0] for problem in found] == [
         "unknown object: the manifest does not list it",
         "missing",
@@ -80,8 +80,8 @@ def test_an_expected_digest_is_compared(pack: Path, object_server: ObjectServer)
 
 
 def test_what_needs_a_disk_is_refused(pack: Path, object_server: ObjectServer) -> None:
-    with pytest.raises(InvalidRequest, match="--data and --subset need a pack on a disk"):
-        packer.verify(URL, depth="data")
+    with pytest.raises(InvalidRequest, match="--level full and --subset need a pack on a disk"):
+        packer.verify(URL, level="full")
     with pytest.raises(InvalidRequest, match="need a pack on a disk"):
         packer.verify(URL, subset="1/2")
     with pytest.raises(InvalidRequest, match="not a pack: there is no s3://b/none/packer.json"):

@@ -65,7 +65,7 @@ def test_the_whole_tree_comes_back_also_from_a_pack_of_a_pack(tmp_path: Path, fo
     extract(tmp_path / "two.pack", tmp_path / "again")
     kept = {path: data for path, data in tree(root).items() if not path.endswith(b".jpg")}
     assert kept.items() <= tree(tmp_path / "again").items()
-    assert [*verification.problems(tmp_path / "two.pack", depth="data")] == []
+    assert [*verification.problems(tmp_path / "two.pack", level="full")] == []
     assert [*Comparison(tmp_path / "one.pack", root).problems()] == []
 
 
@@ -144,7 +144,7 @@ def test_every_changed_byte_is_found(tmp_path: Path) -> None:
     for path in sorted((folder / "extras").iterdir()):
         for at in range(0, path.stat().st_size, 7):
             built_packs.flip(path, at)
-            assert [*verification.problems(folder, depth="quick")], f"{path.name} at {at}"
+            assert [*verification.problems(folder, level="quick")], f"{path.name} at {at}"
             with pytest.raises(CorruptPack):
                 ExtraFiles(folder, manifests.read(folder))
             built_packs.flip(path, at)
@@ -158,7 +158,7 @@ def test_missing_and_further_files_are_found(tmp_path: Path) -> None:
     assert any("unknown file" in problem for problem in verification.problems(folder))
     (folder / "extras/more.npy").unlink()
     (folder / "extras/data.npy").unlink()
-    assert any("missing" in problem for problem in verification.problems(folder, depth="quick"))
+    assert any("missing" in problem for problem in verification.problems(folder, level="quick"))
 
 
 def test_verify_compares_them_with_the_original_files(tmp_path: Path) -> None:
@@ -212,4 +212,4 @@ def test_files_that_do_not_fit_each_other_are_refused(tmp_path: Path, what: str)
     (folder / manifests.NAME).write_bytes(sealed.to_bytes())
     with pytest.raises(CorruptPack):
         ExtraFiles(folder, manifests.read(folder))
-    assert [*verification.problems(folder, depth="quick")]
+    assert [*verification.problems(folder, level="quick")]

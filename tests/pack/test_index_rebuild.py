@@ -55,7 +55,7 @@ def test_a_lost_index_comes_back_byte_for_byte(tmp_path: Path, kind: str) -> Non
     (tmp_path / "out.pack/index").rmdir()
     assert reindex(tmp_path / "out.pack") == every
     assert digest(tmp_path / "out.pack") == before
-    assert list(problems(tmp_path / "out.pack", depth="data")) == []
+    assert list(problems(tmp_path / "out.pack", level="full")) == []
 
 
 @pytest.mark.parametrize("parts", [0, 1])

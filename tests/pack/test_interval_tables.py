@@ -100,7 +100,7 @@ def test_a_false_table_of_a_kept_file_is_noted_kept_and_not_used(
     codecs = (("image", "encoded"),)
     summary = packed(root, tmp_path / "out.pack", to=format, codecs=codecs, validate=validate)
     assert summary.incomplete == manifests.read(tmp_path / "out.pack").incomplete == (("a.jpg", NOTE),)
-    assert [*verification.problems(tmp_path / "out.pack", depth="data")] == []
+    assert [*verification.problems(tmp_path / "out.pack", level="full")] == []
     for verify in ("first", "always", "never", "open"):
         assert np.array_equal(crop_of(tmp_path / "out.pack", verify=verify), shown_by(WHOLE))
     packed(tmp_path / "out.pack", tmp_path / "again.pack")
@@ -148,7 +148,7 @@ def test_a_hostile_pack_shows_no_other_place(tmp_path: Path, format: str) -> Non
 def test_verify_names_the_sample(tmp_path: Path) -> None:
     pack = hostile(tmp_path, "lmdb")
     assert [*verification.problems(pack)] == []  # sizes and sums are right
-    (problem,) = verification.problems(pack, depth="data")
+    (problem,) = verification.problems(pack, level="full")
     assert "key 'a.png', field 'image'): does not decode: " in problem and "table of restart intervals" in problem
 
 

@@ -59,7 +59,7 @@ def run(words: list[Any], folder: Path) -> fault_injection.Ended:
 
 
 def test_verify_names_the_part_and_goes_on_with_the_others(fatal: Path, tmp_path: Path) -> None:
-    for words in (["--data"], ["--subset", "2/2"], []):
+    for words in (["--level", "full"], ["--subset", "2/2"], []):
         ended = run(["verify", fatal, *words], tmp_path)
         assert ended.code == 3, (words, ended)
         assert "part-00000.lmdb: reading " in ended.text, (words, ended)
@@ -97,7 +97,7 @@ def test_a_pack_as_a_source_lists_what_cannot_be_read(fatal: Path, tmp_path: Pat
     assert ended.code == 0, ended
     result = json.loads(ended.text)
     assert (result["samples"], len(result["skipped"])) == (27, 3)
-    assert list(problems(tmp_path / "rest", depth="data")) == []
+    assert list(problems(tmp_path / "rest", level="full")) == []
 
 
 @pytest.mark.full
@@ -199,7 +199,7 @@ def test_a_part_that_ends_process_after_process_is_given_up(fatal: Path, monkeyp
 def test_a_sound_pack_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReaderProcess, "_start", lambda self: pytest.fail("started"))
     packed(photos(tmp_path / "in", 6), tmp_path / "pack")
-    assert list(problems(tmp_path / "pack", depth="data")) == []
+    assert list(problems(tmp_path / "pack", level="full")) == []
     assert list(problems(tmp_path / "pack")) == []
     extract(tmp_path / "pack", tmp_path / "out")
     packed(tmp_path / "pack", tmp_path / "again", kind="pack")

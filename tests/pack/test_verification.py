@@ -23,7 +23,7 @@ from packer.errors import CorruptPack, InvalidRequest
 from packer.files import digest as digests
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack
-from packer.pack.verification import DEPTHS, Subset, problems
+from packer.pack.verification import LEVELS, Subset, problems
 from tests.support import built_packs, layout_trees, source_trees
 from tests.support.child_processes import child
 from tests.support.command_line import run
@@ -50,10 +50,10 @@ def flip_blob(folder: Path, sample: int) -> None:
     flip_value(folder, sample, b"<blob of sample %d>" % sample)
 
 
-def found(folder: Path, depth: str = "default") -> list[str]:
+def found(folder: Path, level: str = "default") -> list[str]:
     """All problems, found in a child, with a look at the disk before and after."""
     before = built_packs.snapshot(folder)
-    outcome = child(lambda: list(problems(folder, depth=depth)))
+    outcome = child(lambda: list(problems(folder, level=level)))
     assert outcome.kind == "value", outcome
     assert built_packs.snapshot(folder) == before
     lines: list[str] = outcome.value
@@ -61,22 +61,22 @@ def found(folder: Path, depth: str = "default") -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("depth", DEPTHS)
-def test_a_sound_pack_has_no_problems(folder: Path, depth: str) -> None:
-    assert found(folder, depth) == []
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_sound_pack_has_no_problems(folder: Path, level: str) -> None:
+    assert found(folder, level) == []
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("parts", [0, 1, 2])
-def test_a_pack_without_samples_has_no_problems(tmp_path: Path, depth: str, parts: int) -> None:
+def test_a_pack_without_samples_has_no_problems(tmp_path: Path, level: str, parts: int) -> None:
     built_packs.make_pack(tmp_path / "empty", 0, parts=parts)
-    assert found(tmp_path / "empty", depth) == []
+    assert found(tmp_path / "empty", level) == []
 
 
-def test_an_unknown_depth_is_refused(folder: Path) -> None:
-    with pytest.raises(InvalidRequest, match="depth='deep': expected one of quick, default, data"):
-        list(problems(folder, depth="deep"))
+def test_an_unknown_level_is_refused(folder: Path) -> None:
+    with pytest.raises(InvalidRequest, match="level='deep': expected one of quick, default, full"):
+        list(problems(folder, level="deep"))
 
 
 def test_a_folder_that_is_no_pack_is_refused(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_pack_that_can_only_be_read_is_verified(folder: Path) -> None:
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
-        assert found(folder, "data") == []
+        assert found(folder, "full") == []
     finally:
         for path in (folder, folder / "index"):
             path.chmod(0o755)
@@ -150,20 +150,20 @@ def matches(lines: list[str], patterns: list[str]) -> bool:
 
 
 @pytest.mark.one_in(8)
-@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("what", QUICK)
-def test_damage_to_names_sizes_or_index_is_found_at_every_depth(folder: Path, what: str, depth: str) -> None:
+def test_damage_to_names_sizes_or_index_is_found_at_every_level(folder: Path, what: str, level: str) -> None:
     damage, patterns = QUICK[what]
     damage(folder)
-    lines = found(folder, depth)
+    lines = found(folder, level)
     assert matches(lines, patterns), lines
 
 
 def test_a_flipped_value_is_named_by_part_sample_key_and_field(folder: Path) -> None:
     flip_blob(folder, 4)
     assert found(folder, "quick") == []
-    for depth in ("default", "data"):
-        lines = found(folder, depth)
+    for level in ("default", "full"):
+        lines = found(folder, level)
         assert matches(
             lines,
             [
@@ -201,7 +201,7 @@ def test_a_value_that_does_not_decode_is_found_only_when_values_are_decoded(tmp_
     other = replace(manifest, schema=manifests.Schema(fields)).sealed()
     (tmp_path / "pack" / manifests.NAME).write_bytes(other.to_bytes())
     assert found(tmp_path / "pack") == []
-    lines = found(tmp_path / "pack", "data")
+    lines = found(tmp_path / "pack", "full")
     assert [re.search(r"sample (\d)", line)[1] for line in lines] == ["0", "1", "2", "3"]  # type: ignore[index]
     assert all(re.search(r"field 'blob'\): does not decode: ", line) for line in lines)
 
@@ -253,15 +253,15 @@ def test_an_index_that_does_not_fit_is_a_problem_though_its_hashes_do(folder: Pa
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("depth", DEPTHS)
-def test_a_pack_that_this_process_is_reading_is_verified(folder: Path, depth: str) -> None:
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_pack_that_this_process_is_reading_is_verified(folder: Path, level: str) -> None:
     pack = Pack(folder)
     for index in range(9):
         with pack.record(index, ("key",)):
             pass
-    assert list(problems(folder, depth=depth)) == []
+    assert list(problems(folder, level=level)) == []
     flip_blob(folder, 4)
-    assert len(list(problems(folder, depth=depth))) == (0 if depth == "quick" else 2)
+    assert len(list(problems(folder, level=level))) == (0 if level == "quick" else 2)
     with pack.record(3, ("key",)) as record:
         assert bytes(record["key"]) == b"sample-00003"
     pack.close()
@@ -317,15 +317,15 @@ def test_a_flipped_byte_never_makes_verification_raise(folder: Path) -> None:
 
 
 @pytest.mark.one_in(4)
-@pytest.mark.parametrize("depth", ["default", "data"])
+@pytest.mark.parametrize("level", ["default", "full"])
 @pytest.mark.parametrize("of", [1, 3, *(pytest.param(of, marks=pytest.mark.full) for of in (2, 4, 20))])
-def test_all_subsets_together_find_what_the_whole_finds(folder: Path, of: int, depth: str) -> None:
+def test_all_subsets_together_find_what_the_whole_finds(folder: Path, of: int, level: str) -> None:
     for sample in (0, 4, 8):
         flip_blob(folder, sample)
     part = folder / "part-00002.lmdb"
     built_packs.flip(part, part.stat().st_size - 4096 + 20)
-    every = [line for number in range(of) for line in problems(folder, depth=depth, subset=Subset(number + 1, of))]
-    assert set(every) == set(problems(folder, depth=depth))
+    every = [line for number in range(of) for line in problems(folder, level=level, subset=Subset(number + 1, of))]
+    assert set(every) == set(problems(folder, level=level))
 
 
 def test_a_subset_looks_at_its_parts_and_samples_only(folder: Path) -> None:
@@ -347,7 +347,7 @@ def test_a_subset_is_written_as_two_numbers() -> None:
 
 def test_a_subset_of_a_quick_look_is_refused(folder: Path) -> None:
     with pytest.raises(InvalidRequest, match="no subset"):
-        list(problems(folder, depth="quick", subset=Subset(1, 2)))
+        list(problems(folder, level="quick", subset=Subset(1, 2)))
 
 
 def test_another_pack_than_expected_is_a_problem(folder: Path) -> None:
@@ -500,7 +500,7 @@ def test_the_command_compares_expects_and_samples(tmp_path: Path) -> None:
         ("--subset", "3/2"),
         ("--expect", "12"),
         ("--source", tmp_path / "no"),
-        ("--quick", "--subset", "1/2"),
+        ("--level", "quick", "--subset", "1/2"),
     ):
         assert run("verify", pack, *words).returncode == 2
     image = cv2.imread(str(root / "02/pcd0200r.png"))

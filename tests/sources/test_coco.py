@@ -475,7 +475,7 @@ def test_annotation_files_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         packs.append(manifests.read(tmp_path / f"{at}.pack"))
         assert str(tmp_path) not in (tmp_path / f"{at}.pack" / manifests.NAME).read_text()
     assert packs[0].pack_id == packs[1].pack_id
-    assert packer.verify(tmp_path / "0.pack", depth="data").ok
+    assert packer.verify(tmp_path / "0.pack", level="full").ok
     with pytest.raises(InvalidRequest, match=r"option annotations: nowhere\.json"):
         SourceSpec("coco", {"annotations": ("nowhere.json",)}).open(tmp_path / "train")
 
@@ -661,7 +661,7 @@ def test_segments_are_numbers_in_a_mask_of_16_bit(tmp_path: Path) -> None:
     packer.extract(tmp_path / "a.pack", tmp_path / "out")
     name = "annotations/panoptic_val/a.png"
     assert (tmp_path / "out" / name).read_bytes() == (root / name).read_bytes()
-    assert packer.verify(tmp_path / "a.pack", depth="data", source=root).ok
+    assert packer.verify(tmp_path / "a.pack", level="full", source=root).ok
 
 
 def test_segments_in_an_archive_and_in_a_pack_of_a_pack(tmp_path: Path) -> None:

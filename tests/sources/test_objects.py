@@ -70,7 +70,7 @@ def test_a_list_of_dicts_is_packed_and_read_back(tmp_path: Path) -> None:
         pixels = np.asarray(PIL.Image.open(io.BytesIO(given[number]["image"])).convert("RGB"))
         assert np.array_equal(sample["image"], pixels)
         assert (sample["key"], sample["label"], sample["text"]) == (f"{number:08d}", number % 3, f"no {number}")
-    assert not packer.verify(tmp_path / "out.pack", depth="data").problems
+    assert not packer.verify(tmp_path / "out.pack", level="full").problems
     described = manifests.read(tmp_path / "out.pack").source
     assert (described["kind"], described["of"], described["samples"], described["files"]) == ("object", "list", 5, 0)
 
@@ -118,7 +118,7 @@ def test_a_kind_is_told_by_the_value_and_its_name(value: Any, name: str, kind: s
     data = [{name: value}] * 3
     assert kinds(data) == {name: kind}
     packer.convert(data, tmp_path / "out.pack")
-    assert not packer.verify(tmp_path / "out.pack", depth="data").problems
+    assert not packer.verify(tmp_path / "out.pack", level="full").problems
 
 
 def test_pixels_come_back_as_they_were(tmp_path: Path) -> None:
@@ -490,7 +490,7 @@ def test_texts_of_a_field_split_are_the_splits(tmp_path: Path) -> None:
             key: sorted(value) for key, value in expected.items()
         }
         assert name == "mixed" or found == expected
-        assert not packer.verify(tmp_path / f"{name}.pack", depth="data").problems
+        assert not packer.verify(tmp_path / f"{name}.pack", level="full").problems
 
 
 def test_texts_that_are_no_split_are_refused(tmp_path: Path) -> None:

@@ -492,7 +492,7 @@ def test_the_files_of_the_source_stay_as_they_are(tmp_path: Path) -> None:
 def test_a_pack_contains_its_tree(tmp_path: Path) -> None:
     root = build(tmp_path / "in")
     packer.convert(root, tmp_path / "a.pack")
-    assert not packer.verify(tmp_path / "a.pack", depth="data", source=root).problems
+    assert not packer.verify(tmp_path / "a.pack", level="full", source=root).problems
     packer.extract(tmp_path / "a.pack", tmp_path / "out")
     assert tree(tmp_path / "out") == tree(root)
 
@@ -514,7 +514,7 @@ def test_the_command_line_packs_a_set(tmp_path: Path) -> None:
     done = called("convert", root, tmp_path / "a.pack", "--task", "obb", "--missing", "skip")
     assert done.exit_code == 0, done.output
     assert "YOLO set: 2 images, 1 label file, data.yaml" in done.output + done.stderr
-    assert not packer.verify(tmp_path / "a.pack", depth="data", source=root).problems
+    assert not packer.verify(tmp_path / "a.pack", level="full", source=root).problems
     with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
         assert len(dataset) == 1
         assert np.asarray(dataset[0]["oriented_boxes"]).shape == (1, 4, 2)

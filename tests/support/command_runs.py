@@ -86,7 +86,7 @@ class Convert(Scene):
     def state(self) -> str:
         found = super().state()
         if found == "complete":
-            assert list(problems(self.path, depth="data")) == []
+            assert list(problems(self.path, level="full")) == []
         return found
 
 
