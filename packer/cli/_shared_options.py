@@ -168,39 +168,33 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class _Figures(click.Path):
-    """Path of a result file. Its suffix selects the file type."""
+    """Path of a JSON file that the command can write."""
 
-    def __init__(self, suffixes: tuple[str, ...]) -> None:
+    def __init__(self) -> None:
         super().__init__(path_type=Path, dir_okay=False)
-        self._suffixes = suffixes
 
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Path:
         from packer.files.atomic_save import check_savable  # keeps `packer --help` light
 
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if path.suffix.lower() not in self._suffixes:
-            self.fail(f"{str(path)!r}: expected a name that ends in {' or '.join(self._suffixes)}", param, ctx)
+        if path.suffix.lower() != ".json":
+            self.fail(f"{str(path)!r}: expected a name that ends in .json", param, ctx)
         check_savable(path)
         return path
 
 
-def output_option(*suffixes: str) -> Callable[[_Command], _Command]:
-    """--output FILE of a command that measures: its figures as a file, in the form that the suffix says."""
-    return click.option(
-        "--output",
-        "-o",
-        "outputs",
-        multiple=True,
-        type=_Figures(suffixes),
-        metavar="|".join(f"FILE{suffix}" for suffix in suffixes),
-        help="Write the figures into a file; repeatable.",
-    )
-
-
+output_option = click.option(
+    "--output",
+    "-o",
+    "outputs",
+    multiple=True,
+    type=_Figures(),
+    metavar="FILE.json",
+    help="Write the figures into a file; repeatable.",
+)
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as one line of JSON; the report goes to stderr."
 )
-csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print a row per run; the report goes to stderr.")
 
 
 def _plot(_: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
@@ -216,19 +210,17 @@ plot_option = click.option(
 )
 
 
-def check_output(sources: Sequence[Path], options: Mapping[str, Any]) -> None:
-    """Raise UsageError for both --json and --csv, InvalidRequest for a source that is not a folder: before any work."""
-    if options["as_json"] and options["as_csv"]:
-        raise click.UsageError("--json and --csv: standard output takes one of them; write the other with --output")
+def check_folders(sources: Sequence[Path]) -> None:
+    """Raise InvalidRequest for a source that is not a folder, before torch is imported, which takes seconds."""
     from packer.conversion.source_spec import check_folder  # keeps `packer --help` light
 
     for source in sources:
-        check_folder(source)  # before torch is imported, which takes seconds
+        check_folder(source)
 
 
 def deliver(report: "ToolReport", options: Mapping[str, Any]) -> None:
-    """Print a report and write its files, as --json, --csv, --output and --plot of a command ask."""
-    report.print(as_json=options["as_json"], as_csv=options.get("as_csv", False))
+    """Print a report and write its files, as --json, --output and --plot of a command ask."""
+    report.print(as_json=options["as_json"])
     for path in options["outputs"]:
         report.write(path)
     if options.get("plot"):

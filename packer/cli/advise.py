@@ -50,7 +50,7 @@ PLACE = (Group.MAKE_A_PACK, 1)
 @follow_links_option
 @max_pixels_option
 @json_option
-@output_option(".json")
+@output_option
 def command(source: Path, **options: Any) -> None:
     """Try out on a few samples of SOURCE what each format, codec and size would give here, and recommend a command.
 

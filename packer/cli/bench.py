@@ -9,8 +9,7 @@ import click
 from packer.cli._shared_options import (
     Group,
     NamedPath,
-    check_output,
-    csv_option,
+    check_folders,
     deliver,
     examples,
     fields_option,
@@ -54,8 +53,7 @@ PLACE = (Group.READ_IT_FASTER, 3)
 @click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Only N samples, spread evenly.")
 @click.option("--cold", is_flag=True, help="Drop SOURCE from the page cache before every turn; say where that failed.")
 @json_option
-@csv_option
-@output_option(".json", ".csv")
+@output_option
 @plot_option
 def command(sources: tuple[Path, ...], **options: Any) -> None:
     """Load every SOURCE, a pack or the folder of an original data set, through DataLoader and through packer.Loader.
@@ -64,7 +62,7 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     medians are shown with lowest and highest. Images of several shapes are cropped at random to 224 px, unless
     --geometry says otherwise. Memory is the peak beyond a Python that has only imported torch.
     """
-    check_output(sources, options)
+    check_folders(sources)
     from packer.tools import bench  # keeps `packer --help` light
     from packer.tools.packing_trial import PHOTOS
     from packer.tools.report import cores_text

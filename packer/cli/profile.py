@@ -34,7 +34,7 @@ PLACE = (Group.READ_IT_FASTER, 2)
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
 @click.option("--cold", is_flag=True, help="Drop PACK from the page cache first; say where that failed.")
 @json_option
-@output_option(".json")
+@output_option
 @plot_option
 def command(pack: Path, **options: Any) -> None:
     """Show how many milliseconds a sample of PACK takes to read, check, decode, warp, transform, collate and copy.

@@ -20,7 +20,7 @@ PLACE = (Group.LOOK_AT_IT, 2)
 )
 @click.argument("pack", type=PackOrURL())
 @json_option
-@output_option(".json")
+@output_option
 @click.option("--plot", metavar="FILE.png", type=click.Path(path_type=Path), help="Charts; needs matplotlib.")
 @click.option("--subset", metavar="N/M", help="Only every M-th sample, from the N-th on; N from 1 to M.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads.  [default: one per core]")

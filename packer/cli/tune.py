@@ -9,8 +9,7 @@ import click
 from packer.cli._shared_options import (
     Group,
     NamedPath,
-    check_output,
-    csv_option,
+    check_folders,
     deliver,
     examples,
     fields_option,
@@ -51,7 +50,6 @@ PLACE = (Group.READ_IT_FASTER, 1)
 @click.option("--step-ms", type=click.FloatRange(min=0), help="Compute of a step: a loop that waits for a GPU so long.")
 @click.option("--step", callback=_step, metavar="MODULE:FUNCTION", help="Compute of a step: your function of a batch.")
 @click.option("--steps", type=click.IntRange(min=1), help="Steps of an epoch.  [default: a pass, at most 100]")
-@click.option("--early-break", is_flag=True, help="Break each pass off after --steps, as GG-CNN's training does.")
 @click.option("--epochs", type=click.IntRange(min=1), default=3, show_default=True, help="Epochs of a run.")
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each setting.")
 @click.option("--persistent", is_flag=True, help="DataLoader: persistent_workers=True.")
@@ -62,8 +60,7 @@ PLACE = (Group.READ_IT_FASTER, 1)
 @max_pixels_option
 @click.option("--cold", is_flag=True, help="Drop SOURCE from the page cache before every run.")
 @json_option
-@csv_option
-@output_option(".json", ".csv")
+@output_option
 @plot_option
 def command(source: Path, **options: Any) -> None:
     """Find out how many workers DataLoader, and how many threads packer.Loader, should have for SOURCE here.
@@ -73,7 +70,7 @@ def command(source: Path, **options: Any) -> None:
 
     --step-ms 20 simulates a training step of 20 ms.
     """
-    check_output((source,), options)
+    check_folders((source,))
     from packer.system.parallel import usable_cores
     from packer.tools import tune  # keeps `packer --help` light
     from packer.tools.report import cores_text
@@ -95,7 +92,6 @@ def command(source: Path, **options: Any) -> None:
         epochs=options["epochs"],
         step_ms=options["step_ms"],
         step=options["step"],
-        early_break=options["early_break"],
     )
     workers = options["workers"] or range(min(16, 2 * usable_cores()) + 1)
     chosen = settings(options["loaders"], workers, options["batch"], persistent=options["persistent"])

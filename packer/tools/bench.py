@@ -17,7 +17,7 @@ from packer.tools.report import ChartPanel, ToolReport, bar_chart, table
 from packer.tools.sweep import Answer, Say, SweepRow, cold_notes, sweep
 from packer.tools.workload import STOCK, LoaderSetting, Subject, images, samples_in
 
-_LEAST_S = 1.0  # duration of a turn, in complete epochs
+_LEAST_S = 1.0  # least duration of a turn
 _MOST_PASSES = 50
 
 
@@ -78,10 +78,17 @@ class BenchRow(SweepRow):
 def run(
     subjects: Sequence[Subject], settings: Sequence[LoaderSetting], *, rounds: int, cold: bool, say: Say
 ) -> list[BenchRow]:
-    """Measure every subject with every setting: a turn that does not count, then `rounds` turns.
+    """Measure every subject with every setting.
 
-    cold: each turn is one epoch of a new process, after the subject's files were dropped from the page cache.
-    say: called with progress messages. Raises the errors of opening and decoding a subject.
+    Each row has a process. A first turn warms it up and is not counted, then each of `rounds` rounds measures one turn
+    of each row.
+
+    Args:
+        cold: Each turn is one epoch of a new process, after the files of the subject were dropped from the page cache.
+        say: Called with progress messages.
+
+    Raises:
+        PackerError: Opening or decoding a subject failed.
     """
     rows = []
     for subject in subjects:
@@ -103,17 +110,20 @@ def run(
 
 
 def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting) -> Answer:
-    """Open a data set in its process, and return the function that runs a turn."""
+    """Open a dataset in the process of its row, and return the function that measures one turn.
+
+    A turn is one epoch. After a warm-up, a turn is as many epochs as take a second.
+    """
     dataset: Any = open_dataset()
     setting.check(dataset)
     loader, passes = setting.make(dataset), 1
 
-    def turn(warm_up: bool) -> dict[str, Any]:
+    def turn(is_warm_up: bool) -> dict[str, Any]:
         nonlocal passes
         figures = epochs(loader, passes, len(dataset))
-        if warm_up:
-            again = epochs(loader, 1, len(dataset))  # without the start of the workers
-            passes = min(_MOST_PASSES, math.ceil(_LEAST_S / max(again["seconds"], 1e-6)))
+        if is_warm_up:
+            seconds = epochs(loader, 1, len(dataset))["seconds"]  # the first epoch also started the workers
+            passes = min(_MOST_PASSES, math.ceil(_LEAST_S / max(seconds, 1e-6)))
         return {**figures}
 
     return turn
@@ -139,7 +149,7 @@ def epochs(loader: Any, passes: int, expected: int) -> Turn:
 def report(rows: Sequence[BenchRow], options: Mapping[str, object]) -> ToolReport:
     """Return the report of `run`. options: the options of the command, for the JSON."""
     document = {"title": "packer bench", "options": dict(options), "lines": [_figures(row) for row in rows]}
-    return ToolReport(text(rows), document, csv_rows(rows), lambda: figure(rows))
+    return ToolReport(text(rows), document, lambda: figure(rows))
 
 
 def text(rows: Sequence[BenchRow]) -> list[str]:
@@ -203,26 +213,6 @@ def _figures(row: BenchRow) -> dict[str, Any]:
         "resident_share": row.warm_shares,
         "turns": [{name: turn[name] for name in Turn.__annotations__} for turn in row.turns],
     }
-
-
-def csv_rows(rows: Sequence[BenchRow]) -> list[dict[str, Any]]:
-    """Return a row per data set, setting and round."""
-    return [
-        {
-            "source": row.subject.name,
-            "loader": row.setting.loader,
-            "workers": row.setting.workers,
-            "round": number + 1,
-            "samples_per_second": f"{rate:.2f}",
-            "mb_per_second": f"{rate * row.mb_per_sample:.3f}",
-            "cpu_seconds_per_1000": f"{turn['cpu_seconds'] / turn['samples'] * 1000:.3f}",
-            "first_batch_seconds": f"{turn['first_batch_seconds']:.4f}",
-            "memory_mb": f"{row.memory_mb:.1f}",
-            "resident_share": row.warm_shares[number] if row.warm_shares else "",
-        }
-        for row in rows
-        for number, (rate, turn) in enumerate(zip(row.rates, row.turns, strict=True))
-    ]
 
 
 def figure(rows: Sequence[BenchRow]) -> Any:

@@ -1,6 +1,5 @@
-"""ToolReport: the results of a tool as text, JSON, CSV and a plot, with the machine that they were measured on."""
+"""ToolReport: the results of a tool as text, JSON and a plot, with the machine that they were measured on."""
 
-import csv
 import io
 import json
 import os
@@ -34,28 +33,22 @@ class ToolReport:
     Attributes:
         text: Lines for the terminal.
         document: All figures, as JSON.
-        csv_rows: One row per run, column -> value. All rows have the same columns.
         draw: Returns the plot as a matplotlib Figure.
     """
 
     text: Sequence[str]
     document: Mapping[str, Any]
-    csv_rows: Sequence[Mapping[str, Any]] = ()
     draw: Callable[[], Any] | None = None
 
-    def print(self, *, as_json: bool, as_csv: bool = False) -> None:
-        """Print JSON or CSV to standard output and the text to standard error, or only the text, to standard output."""
-        echo(*self.text, err=as_json or as_csv)
+    def print(self, *, as_json: bool) -> None:
+        """Print the text to standard output, or JSON to standard output and the text to standard error."""
+        echo(*self.text, err=as_json)
         if as_json:
             hand_over([json.dumps(self._with_machine(), sort_keys=True)])
-        if as_csv:
-            hand_over(self._csv_lines())
 
     def write(self, path: Path) -> None:
-        """Replace a file by the figures, as CSV or JSON by its suffix; raises as `files.atomic_save.save` does."""
-        is_csv = path.suffix.lower() == ".csv"
-        lines = self._csv_lines() if is_csv else json.dumps(self._with_machine(), indent=2).split("\n")
-        save(path, "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
+        """Replace a file by the figures as JSON; raises as `files.atomic_save.save` does."""
+        save(path, f"{json.dumps(self._with_machine(), indent=2)}\n".encode())
 
     def save_plot(self, path: Path) -> None:
         """Replace a file by the plot; raises MissingPackage, InvalidRequest, and as `files.atomic_save.save` does."""
@@ -65,17 +58,6 @@ class ToolReport:
 
     def _with_machine(self) -> dict[str, Any]:
         return {"machine": machine(), **self.document}
-
-    def _csv_lines(self) -> list[str]:
-        """RFC 4180 with Unix line ends. A quoted value may contain line breaks."""
-        rows = [tuple(row.values()) for row in self.csv_rows]
-        return [_csv_line(row) for row in (tuple(self.csv_rows[0]), *rows)] if rows else []
-
-
-def _csv_line(values: Sequence[Any]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerow(values)  # quotes values that contain either character
-    return text.getvalue().removesuffix("\r\n")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
+import numpy as np
+
 from packer.system.resource_usage import Nvml
 
 DATA_BOUND = 0.1  # the share of time waited from which the data are what limits
@@ -68,7 +70,8 @@ class Report:
             f"packer.monitor: {self.verdict} ({self.wait_seconds:.2f} of {whole:.2f} s, {loop}; "
             f"{self.first_seconds:.2f} s for first batches)"
         ]
-        marks = ", ".join(f"{percent} % within {percentile(self.waits, percent) * 1e3:.1f}" for percent in PERCENTILES)
+        within = np.percentile(self.waits or (0.0,), PERCENTILES) * 1e3
+        marks = ", ".join(f"{percent} % within {ms:.1f}" for percent, ms in zip(PERCENTILES, within, strict=True))
         lines.append(f"  waits in ms: {marks}, longest {max(self.waits, default=0.0) * 1e3:.1f}")
         return "\n".join([*lines, *(f"  {line}" for line in (*self._of_samples(), *self._of_gpus()))])
 
@@ -214,17 +217,6 @@ def monitor(loader: Iterable[Any], *, key: str = "key", out: TextIO | None = Non
         An iterable over the same batches, with the attributes of the loader.
     """
     return Monitor(loader, key=key, out=out)
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """Interpolate linearly between the two nearest of the sorted values, as numpy.percentile does; 0 without values."""
-    if not values:
-        return 0.0
-    ordered = sorted(values)
-    at = (len(ordered) - 1) * percent / 100
-    low = int(at)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
 
 
 def _counted(count: int, noun: str) -> str:

@@ -173,18 +173,11 @@ class LoaderSetting:
     batch_size: int = 32
     persistent: bool = True  # DataLoader: its processes live from epoch to epoch
 
-    def make(self, dataset: Dataset[Any], *, steps_per_epoch: int | None = None) -> Any:
-        """Make the loader, which shuffles. steps_per_epoch: for a Loader only."""
+    def make(self, dataset: Dataset[Any]) -> Any:
+        """Make the loader, which shuffles."""
         if self.is_ours:
             threads, workers = (None, self.workers) if self.loader == OUR_WORKERS else (max(1, self.workers), 0)
-            return Loader(
-                dataset,
-                self.batch_size,
-                shuffle=True,
-                threads=threads,
-                num_workers=workers,
-                steps_per_epoch=steps_per_epoch,
-            )
+            return Loader(dataset, self.batch_size, shuffle=True, threads=threads, num_workers=workers)
         return DataLoader(
             dataset,
             self.batch_size,

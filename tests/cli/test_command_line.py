@@ -62,19 +62,15 @@ def test_json_is_a_flag_in_every_command_and_figures_go_to_output() -> None:
         command = main.get_command(click.Context(main), name)
         assert command is not None
         options = {text: option for option in command.params for text in option.opts}
-        for flag in {"--json", "--csv"} & set(options):
-            assert options[flag].is_flag, (name, flag)  # type: ignore[attr-defined]
+        assert "--json" not in options or options["--json"].is_flag, name  # type: ignore[attr-defined]
         if name in ("stats", "advise", "bench", "tune", "profile"):
             assert {"--json", "--output"} <= set(options), name
 
 
-def test_figures_go_into_files_whose_suffix_says_the_form(tmp_path: Path) -> None:
+def test_figures_go_into_json_files_only(tmp_path: Path) -> None:
     done = run("stats", tmp_path, "--output", tmp_path / "figures.csv")
     assert done.returncode == 2
     assert "expected a name that ends in .json" in done.stderr
-    done = run("bench", tmp_path, "--json", "--csv")
-    assert done.returncode == 2
-    assert "--json and --csv" in done.stderr
 
 
 def test_convert_info_verify_say_what_they_found(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Nothing that a file name or a pack can say acts on a terminal, whatever command meets it and however it ends."""
 
-import csv
 import io
 import json
 import os
@@ -217,12 +216,12 @@ OF_SOURCES: dict[str, Lines] = {
 SLOW: dict[str, Lines] = {
     "advise": lambda at, source: [(source, "--seconds", "1"), (source, "--geometry", EVIL), (source, "--size", EVIL)],
     "bench": lambda at, source: [
-        (source, "--workers", "0", "--epochs", "1", "--batch", "2", "--geometry", "Resize((8, 8))", "--csv"),
+        (source, "--workers", "0", "--epochs", "1", "--batch", "2", "--geometry", "Resize((8, 8))"),
         (source, "--workers", "1", "--epochs", "1", "--batch", "2"),
         *[(source, "--geometry", EVIL), (source, "--fields", EVIL), (source, "--workers", EVIL)],
     ],
     "tune": lambda at, source: [
-        *[(source, "--workers", "0-1", "--epochs", "1", "--rounds", "1", "--steps", "2", "--csv", "--batch", "2")],
+        *[(source, "--workers", "0-1", "--epochs", "1", "--rounds", "1", "--steps", "2", "--batch", "2")],
         *[(source, "--step", EVIL), (source, "--step", f"{EVIL}:x"), (source, "--transform", f"os:{EVIL}")],
         (source, "--workers", "1", "--epochs", "1", "--rounds", "1", "--geometry", "Resize((8, 8))", "--batch", "2"),
     ],
@@ -242,7 +241,7 @@ def test_every_command_is_tried() -> None:
     assert {*OF_PACKS, *OF_SOURCES, *SLOW, *OF_NOTHING} == set(registry.names())
 
 
-IS_RAW = ("--csv", "--to", "--warm")  # in a pipe: what another program reads, see docs/commands.md
+IS_RAW = ("--to", "--warm")  # in a pipe: what another program reads, see docs/commands.md
 
 
 def calm(terminals: Terminals, name: str, lines: list[Words], *, whole: bool = True) -> set[int]:
@@ -423,15 +422,6 @@ def test_an_output_that_is_not_utf_8_gets_escapes(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, coding))
     echo("\u00e9\u4e2d \x1b\n")
     assert written.getvalue() == shown
-
-
-def test_a_row_of_a_table_is_one_line_on_a_terminal_and_csv_in_a_pipe(terminals: Terminals) -> None:
-    text = f"from packer.tools.report import ToolReport; r = ToolReport([], {{}}, [{{'a': {EVIL!r}}}])"
-    text += "; r.print(as_json=False, as_csv=True)"
-    code, shown, _ = terminals.run((text,), python=True)
-    assert (code, harm(shown), len(shown.splitlines())) == (0, [], 2)
-    code, shown, _ = terminals.run((text,), python=True, piped=True)
-    assert list(csv.reader(io.StringIO(os.fsdecode(shown), newline="")))[1] == [EVIL]
 
 
 # ---- for those who write Python

@@ -8,11 +8,11 @@ from packer.tools.tune import TuneRow
 from packer.tools.workload import LoaderSetting, Subject
 
 
-def row(loader: str, workers: int, compute: float, wait: float, *, loaded: float = 1.0) -> TuneRow:
+def row(loader: str, workers: int, compute: float, wait: float) -> TuneRow:
     """A row of one run."""
     columns = {"epoch": 0.0, "first": 0.0, "compute": compute, "wait": wait}
     setting = LoaderSetting(loader, workers, persistent=False)
-    return TuneRow(Subject(Path("photos")), setting, [{"columns": columns, "loaded": loaded}])
+    return TuneRow(Subject(Path("photos")), setting, [columns])
 
 
 def line(name: str, loader: str, workers: int, *rates: float, **more: Any) -> BenchRow:

@@ -1,6 +1,5 @@
 """packer bench: what it loads, how often, and what it says of it."""
 
-import csv
 import json
 from multiprocessing import get_all_start_methods, get_start_method
 from pathlib import Path
@@ -64,16 +63,6 @@ def test_it_says_whether_the_cache_was_cold(shares: list[float | None], wanted: 
     assert bench.text([line("a", "Loader", 1, 10.0, 11.0, warm_shares=shares)])[-1].startswith(wanted)
 
 
-def test_csv_has_a_row_per_run() -> None:
-    rows = bench.csv_rows([line("a", "Loader", 1, 10.0, 20.0)])
-    assert [list(row.values())[:5] for row in rows] == [["a", "Loader", 1, 1, "10.00"], ["a", "Loader", 1, 2, "20.00"]]
-    assert rows[1]["mb_per_second"] == "10.000"  # 0.5 MB a sample
-    assert list(rows[0]) == [
-        *("source", "loader", "workers", "round", "samples_per_second", "mb_per_second"),
-        *("cpu_seconds_per_1000", "first_batch_seconds", "memory_mb", "resident_share"),
-    ]
-
-
 # ---- what it loads
 
 
@@ -82,8 +71,8 @@ def test_csv_has_a_row_per_run() -> None:
 )
 def test_a_command_loads_folder_and_pack_through_loaders(tmp_path: Path, named: str, loaders: tuple[str, ...]) -> None:
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
-    figures, rows = tmp_path / "figures.json", tmp_path / "rows.csv"
-    words = ("--workers", "1", "--batch", "5", "--epochs", "2", "--output", figures, "--output", rows)
+    figures = tmp_path / "figures.json"
+    words = ("--workers", "1", "--batch", "5", "--epochs", "2", "--output", figures)
     done = run_with_torch("bench", tmp_path / "photos", tmp_path / "photos.pack", "--loader", named, *words)
     assert done.returncode == 0, done.stderr
     assert "Fastest: " in done.stdout
@@ -94,7 +83,6 @@ def test_a_command_loads_folder_and_pack_through_loaders(tmp_path: Path, named: 
         assert len(row["turns"]) == 2
         assert all(turn["samples"] % 12 == 0 and turn["seconds"] > 0 for turn in row["turns"])
         assert row["memory_mb"] > 0
-    assert len(list(csv.reader(rows.read_text().splitlines()))) == 1 + 2 * len(loaders) * 2
 
 
 def test_a_setting_makes_the_loader_that_it_names(tmp_path: Path) -> None:

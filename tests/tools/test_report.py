@@ -2,23 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.base import interleaved, ratio, spread
 from packer.system.parallel import usable_cores
 from packer.tools.report import cores_text, machine, table
-from packer.tools.wait_monitor import percentile
 from packer.tools.workload import worker_counts
-
-
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50), st.floats(0, 100))
-def test_a_percentile_is_that_of_numpy(values: list[float], percent: float) -> None:
-    assert percentile(values, percent) == pytest.approx(float(np.percentile(values, percent)), rel=1e-9, abs=1e-9)
-
-
-def test_a_percentile_of_nothing_is_zero() -> None:
-    assert percentile([], 50) == 0.0
 
 
 def test_runs_take_turns_after_one_round_that_does_not_count() -> None:

@@ -1,6 +1,5 @@
 """packer tune: columns that add up, the knee, and what is said."""
 
-import csv
 import json
 from collections.abc import Iterator
 from functools import partial
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from packer.errors import InvalidRequest
 from packer.tools import tune
-from packer.tools.tune import COLUMNS, LoopPlan, TuneRow, chosen, knee, measure, planned, recommended, total
+from packer.tools.tune import COLUMNS, LoopPlan, TuneRow, chosen, knee, planned, recommended, total
 from packer.tools.workload import LoaderSetting, Subject
 from tests.support import slow_datasets
 from tests.support.command_line import run_with_torch
@@ -33,8 +32,7 @@ class SleepingSubject:
 
 def tune_row(loader: str, workers: int, *runs: dict[str, float]) -> TuneRow:
     """A row of these runs."""
-    turns = [{"columns": run, "loaded": 1.0} for run in runs]
-    return TuneRow(Subject(Path("photos")), LoaderSetting(loader, workers), turns)
+    return TuneRow(Subject(Path("photos")), LoaderSetting(loader, workers), list(runs))
 
 
 class Workers:
@@ -67,10 +65,9 @@ class Workers:
 def columns(workers: int, *, step: float, epochs: int = 2, **how: Any) -> dict[str, float]:
     """The columns of a run over such workers."""
     clock = Clock()
-    break_after = how.pop("break_after", 0)
     loader = Workers(clock, workers, **{"batches": 20, "batch_seconds": 0.1, **how})
     before = clock.now
-    found = tune.run(loader, lambda _: clock.sleep(step), epochs=epochs, clock=clock, break_after=break_after)
+    found = tune.run(loader, lambda _: clock.sleep(step), epochs=epochs, clock=clock)
     assert total(found) == pytest.approx(clock.now - before, abs=1e-9)  # nothing twice, nothing left out
     return found
 
@@ -85,14 +82,9 @@ def test_columns_are_what_was_done_in_them() -> None:
     assert found == pytest.approx({"epoch": 2 * 0.01, "first": 2 * (0.04 + 0.1), "compute": 8.0, "wait": 0.0})
 
 
-def test_a_broken_off_pass_pays_for_the_batch_that_it_drops() -> None:
-    found = columns(0, step=0.03, break_after=5)
-    assert found == pytest.approx({"epoch": 2 * 0.1, "first": 2 * 0.1, "compute": 2 * 5 * 0.03, "wait": 2 * 4 * 0.1})
-
-
-@given(st.integers(0, 12), st.floats(0, 0.3), st.floats(0, 0.3), st.integers(1, 3), st.integers(0, 25))
-def test_columns_always_add_up(workers: int, step: float, batch: float, epochs: int, break_after: int) -> None:
-    columns(workers, step=step, batch_seconds=batch, epochs=epochs, break_after=break_after)
+@given(st.integers(0, 12), st.floats(0, 0.3), st.floats(0, 0.3), st.integers(1, 3))
+def test_columns_always_add_up(workers: int, step: float, batch: float, epochs: int) -> None:
+    columns(workers, step=step, batch_seconds=batch, epochs=epochs)
 
 
 @given(st.dictionaries(st.integers(0, 64), st.floats(0.1, 1e4), min_size=1))
@@ -134,19 +126,8 @@ def test_a_sleeping_data_set_is_swept() -> None:
     assert one.total > four.total + 0.3
     assert alone.total > two.total
     assert all(0.79 < row.columns["compute"] < row.total for row in rows)
-    assert all(row.loaded == [1.0] for row in rows)
     assert recommended(rows) is not one
     assert len(said) == 4
-
-
-def test_early_breaks_are_counted_in_samples_made_for_nothing() -> None:
-    plan = LoopPlan(steps=2, epochs=2, early_break=True)
-    stock = measure(Sleeping(100, 0), LoaderSetting("DataLoader", 0, 5), plan, lambda _: None)
-    assert stock["loaded"] == 3 / 2  # one batch more in each epoch
-    ours = measure(Sleeping(100, 0), LoaderSetting("Loader", 1, 5), plan, lambda _: None)
-    assert ours["loaded"] == 1.0
-    whole = measure(Sleeping(100, 0), LoaderSetting("DataLoader", 0, 5), LoopPlan(steps=2, epochs=2), lambda _: None)
-    assert whole["loaded"] == 1.0
 
 
 # ---- what it says
@@ -169,14 +150,11 @@ def test_the_sentence_says_what_to_use() -> None:
     assert chosen(rows[:3], "Loader") is None
 
 
-def test_what_helps_is_said_where_waiting_and_dropping_remain() -> None:
-    rows = [row("DataLoader", 8, 1, 3, loaded=2.5)]
-    text = "\n".join(tune.text(rows, LoopPlan(steps=10, epochs=2, step_seconds=0.1, early_break=True), cores=4))
+def test_what_helps_is_said_where_waiting_remains() -> None:
+    rows = [row("DataLoader", 8, 1, 3)]
+    text = "\n".join(tune.text(rows, LoopPlan(steps=10, epochs=2, step_seconds=0.1), cores=4))
     assert "Even so the loop waits" in text
-    assert "up to 2.50 samples for one that was used: packer.Loader(..., steps_per_epoch=10)" in text
     assert "With more than 4 workers some share a core" in text
-    ours = tune.sentence([row("Loader", 1, 1, 0)], LoopPlan(steps=10, epochs=1, early_break=True))
-    assert ours.startswith("Use packer.Loader(dataset, 32, threads=1, steps_per_epoch=10): 1.00 s an epoch")
 
 
 def test_the_median_run_is_shown() -> None:
@@ -187,25 +165,23 @@ def test_the_median_run_is_shown() -> None:
 def test_plans_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
     subject = Subject(tmp_path / "photos.pack")
-    plain: dict[str, Any] = {"steps": None, "epochs": 3, "early_break": False, "step": None, "step_ms": None}
+    plain: dict[str, Any] = {"steps": None, "epochs": 3, "step": None, "step_ms": None}
     assert planned(subject, 5, **plain) == LoopPlan(3, 3)
     assert planned(subject, 5, **{**plain, "step_ms": 20.0, "steps": 2}) == LoopPlan(2, 3, 0.02)
     with pytest.raises(InvalidRequest, match="give one of them"):
         planned(subject, 5, **{**plain, "step_ms": 20.0, "step": "slow_datasets:step"})
     with pytest.raises(InvalidRequest, match="a pass over .* has 3 batches"):
         planned(subject, 5, **{**plain, "steps": 4})
-    with pytest.raises(InvalidRequest, match="--early-break: say with --steps"):
-        planned(subject, 5, **{**plain, "early_break": True})
 
 
 @pytest.mark.full
 def test_the_command_writes_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
     monkeypatch.chdir(Path(slow_datasets.__file__).parent)
-    figures, rows = tmp_path / "figures.json", tmp_path / "rows.csv"
+    figures = tmp_path / "figures.json"
     words = ("--batch", "4", "--workers", "0-1", "--rounds", "1", "--epochs", "2", "--cold")
     words = (*words, "--step", "slow_datasets:step")
-    done = run_with_torch("tune", tmp_path / "photos.pack", *words, "--output", figures, "-o", rows)
+    done = run_with_torch("tune", tmp_path / "photos.pack", *words, "--output", figures)
     assert done.returncode == 0, done.stderr
     found = json.loads(figures.read_text())
     assert [(row["loader"], row["workers"]) for row in found["rows"]] == [
@@ -218,10 +194,6 @@ def test_the_command_writes_its_figures(tmp_path: Path, monkeypatch: pytest.Monk
         assert each["seconds"]["compute"] >= 2 * 3 * 0.002
         assert each["seconds"]["total"] == pytest.approx(sum(each["seconds"][name] for name in COLUMNS))
     assert found["sentence"] in done.stdout
-    assert next(csv.reader(rows.read_text().splitlines())) == [
-        *("loader", "workers", "run", *COLUMNS, "total", "loaded_per_used", "memory_mb")
-    ]
-    assert len(rows.read_text().splitlines()) == 5
 
 
 @pytest.mark.full
