@@ -6,10 +6,11 @@ the samples, in one thread. So the result is the same for any number of threads,
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 import cv2
@@ -39,14 +40,10 @@ class Lengths:
         if not total:
             return {}
         ordered = sorted(self.counts)
-        passed, median = 0, ordered[0]
-        for number in ordered:
-            passed += self.counts[number]
-            if 2 * passed >= total:
-                median = number
-                break
-        mean = Fraction(sum(number * count for number, count in self.counts.items()), total)
-        return {"min": ordered[0], "median": median, "mean": float(mean), "max": ordered[-1]}
+        passed = list(accumulate(self.counts[number] for number in ordered))
+        median = ordered[bisect_left(passed, (total + 1) // 2)]
+        mean = sum(number * count for number, count in self.counts.items()) / total
+        return {"min": ordered[0], "median": median, "mean": mean, "max": ordered[-1]}
 
 
 class Totals:
@@ -67,8 +64,7 @@ class Totals:
         """Return total, and min, mean and max if a number was added."""
         if not self.count:
             return {"total": 0}
-        mean = float(Fraction(self.total, self.count))
-        return {"total": self.total, "min": self._least, "mean": mean, "max": self._most}
+        return {"total": self.total, "min": self._least, "mean": self.total / self.count, "max": self._most}
 
 
 @dataclass(frozen=True)
@@ -115,18 +111,21 @@ class Moments:
 
 
 def exact_mean_std(histogram: Iterable[int]) -> tuple[float, float]:
-    """Return mean and standard deviation of whole numbers, where histogram[v] is the count of v; rounded once."""
+    """Return mean and standard deviation of whole numbers, where histogram[v] is the count of v.
+
+    Both are computed with whole numbers and rounded once.
+    """
     counts = list(histogram)
     total = sum(counts)
     first = sum(value * count for value, count in enumerate(counts))
     second = sum(value * value * count for value, count in enumerate(counts))
-    return float(Fraction(first, total)), math.sqrt(Fraction(total * second - first * first, total * total))
+    return first / total, math.sqrt((total * second - first * first) / (total * total))
 
 
 _MOST_BLOCK = 1 << 24  # px; calcHist counts in float32, which is exact up to here
 
 
-def histogram(image: npt.NDArray[np.uint8] | npt.NDArray[np.uint16]) -> Counts:
+def histogram(image: npt.NDArray[np.unsignedinteger[Any]]) -> Counts:
     """Count the px of each value in each channel of an image (H, W, C): int64 (C, 256 or 65536), exact."""
     channels, values = image.shape[2], 1 << 8 * image.itemsize
     found = np.zeros((channels, values), np.int64)
@@ -150,7 +149,7 @@ class Collector(ABC):
 
     @abstractmethod
     def measure(self, value: Any, stored: StoredImage | None) -> Any:
-        """Return what a decoded value adds; stored: the file of an image. Thread-safe."""
+        """Return what a decoded value adds to the statistics. stored: the encoded image. Thread-safe."""
 
     @abstractmethod
     def add(self, measured: Any) -> None:
@@ -166,7 +165,6 @@ class Collector(ABC):
 _COMMON = 5
 _CHANNELS = {1: "gray", 2: "gray with alpha", 3: "color", 4: "color with alpha"}  # values of `packer stats --json`
 _MOST_LISTED = 256  # values of a mask of 16 bit
-_BINS = 1 << 16  # of a depth: the upper half of a float32, a step of 0.8 % at most
 
 
 class ImageSizeCollector(Collector):
@@ -231,19 +229,15 @@ class ImageCollector(ImageSizeCollector):
 
 
 class MaskCollector(ImageSizeCollector):
-    """Pixels of each value of a mask; of a mask of 16 bit, whose values may be ids, the most frequent ones."""
+    """Pixels of each value of a mask. A mask of 16 bit may contain ids: only its most frequent values are listed."""
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
-        self._is_wide = field.is_wide_mask
-        self._histogram: Counts = np.zeros(1 << (16 if self._is_wide else 8), np.int64)
+        self._dtype = np.uint16 if field.is_wide_mask else np.uint8
+        self._histogram: Counts = np.zeros(np.iinfo(self._dtype).max + 1, np.int64)
 
     def pixels(self, value: npt.NDArray[Any]) -> tuple[Counts, Counts]:
-        planes = value[..., None]
-        if self._is_wide:
-            counts = histogram(planes.astype(np.uint16, copy=False))[0]
-        else:
-            counts = histogram(planes.astype(np.uint8, copy=False))[0]
+        counts = histogram(value[..., None].astype(self._dtype, copy=False))[0]
         present = np.flatnonzero(counts)
         return present, counts[present]
 
@@ -252,7 +246,10 @@ class MaskCollector(ImageSizeCollector):
         self._histogram[present] += counts
 
     def result(self) -> JSON:
-        """Return `values`: pixels of each; of 16 bit also `distinct_values`, and `others`: pixels of other values."""
+        """Return `values`, the pixels of each value.
+
+        A mask of 16 bit also has `distinct_values`, and `others`: the pixels of all values that are not listed.
+        """
         present = np.flatnonzero(self._histogram)
         listed = present
         if self.field.is_wide_mask:
@@ -272,32 +269,21 @@ class DepthCollector(ImageSizeCollector):
     def __init__(self, field: Field) -> None:
         super().__init__(field)
         self.moments = Moments()
-        self._bins: Counts = np.zeros(_BINS, np.int64)
         self._pixels = self._empty = 0
 
-    def pixels(self, value: npt.NDArray[np.float32]) -> tuple[int, Moments, Counts]:
-        kept = value[is_valid(value, self.field.invalid)]
-        return value.size, Moments.of(kept), np.bincount(kept.view(np.uint32) >> 16, minlength=_BINS)
+    def pixels(self, value: npt.NDArray[np.float32]) -> tuple[int, Moments]:
+        return value.size, Moments.of(value[is_valid(value, self.field.invalid)])
 
-    def add_pixels(self, measured: tuple[int, Moments, Counts]) -> None:
-        size, moments, bins = measured
+    def add_pixels(self, measured: tuple[int, Moments]) -> None:
+        size, moments = measured
         self._pixels += size
         self._empty += size > 0 and not moments.count
         self.moments = self.moments.joined(moments)
-        self._bins += bins
 
     def result(self) -> JSON:
         invalid = self._pixels - self.moments.count
         depth = {"pixels": self._pixels, "invalid": invalid, "samples_all_invalid": self._empty}
         return {**super().result(), **depth, "range": self.moments.result()}
-
-    def distribution(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Counts]:
-        """Return rising steps of depth of at most 0.8 %: their lower and upper ends, and the valid pixels in each."""
-        used = np.flatnonzero(self._bins)
-        ends = [(used.astype(np.uint32) << 16 | lower).view(np.float32).astype(np.float64) for lower in (0, 0xFFFF)]
-        lows, highs = np.minimum(*ends), np.maximum(*ends)  # a negative step begins at its longer end
-        order = np.argsort(lows, kind="stable")
-        return lows[order], highs[order], self._bins[used[order]]
 
 
 def _mode(field: Field, header: Header | None) -> str:

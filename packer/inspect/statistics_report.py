@@ -12,7 +12,6 @@ from packer.files.terminal_output import plot_label, shortened
 from packer.inspect.field_statistics import (
     JSON,
     Collector,
-    DepthCollector,
     ImageCollector,
     ImageSizeCollector,
     ShapeCollector,
@@ -149,7 +148,6 @@ def _duplicates(found: dict[str, list[list[str]]]) -> Iterator[str]:
 _ACROSS = 3
 _MOST_CHARTS = 24
 _MOST_BARS = 20
-_BINS = 100
 _MOST_CHARACTERS = 20
 _MOST_STEPS = 40  # of a count
 _LEAST_SHARE = 0.005  # of all bytes, for a separate bar
@@ -216,8 +214,6 @@ def _field_charts(collector: Collector) -> Iterator[Chart]:
     match collector:
         case ImageCollector() if collector.histogram.any():
             yield lambda axes: _draw_channels(axes, collector)
-        case DepthCollector() if collector.moments.count:
-            yield lambda axes: draw_depths(axes, collector)
         case ShapeCollector():
             yield lambda axes: _draw_counts(axes, collector)
 
@@ -248,18 +244,6 @@ def _draw_channels(axes: Any, collector: ImageCollector) -> None:
     axes.set(title=f"{collector.field.name}: values of each channel", ylabel="share of pixels", xlim=(0, 255))
     axes.set_ylim(0)
     axes.legend(fontsize=8, frameon=False)
-
-
-def draw_depths(axes: Any, collector: DepthCollector) -> None:
-    """Draw the distribution of the valid depths."""
-    lows, highs, counts = collector.distribution()
-    below = np.concatenate([[0], np.cumsum(counts)]) / counts.sum()
-    edges = np.linspace(lows[0], highs[-1], _BINS + 1)
-    # interpolated, because bars that cover different numbers of steps would rise and fall
-    shares = np.interp(edges, np.stack([lows, highs], 1).ravel(), np.stack([below[:-1], below[1:]], 1).ravel())
-    axes.stairs(np.diff(shares), edges, fill=True, color=_BLUE)
-    title = f"{collector.field.name}: valid depths"
-    axes.set(title=title, xlabel="depth, in the unit that is stored", ylabel="share of valid pixels")
 
 
 def _draw_counts(axes: Any, collector: ShapeCollector) -> None:

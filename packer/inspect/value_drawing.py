@@ -167,37 +167,39 @@ def _outline(mask: Mask) -> npt.NDArray[np.bool_]:
 def mask_colors(mask: Mask) -> tuple[Pixels, npt.NDArray[np.float64]]:
     """Return the color of each pixel of a mask, uint8 (H, W, 3), and its opacity, 0-1 (H, W).
 
-    A mask of 16 bit contains ids: each has its color, and none is soft or void.
+    A mask of 8 bit with many values is soft: its values are opacities. Each value of a mask of 16 bit has its color.
     """
     values, positions = np.unique(mask, return_inverse=True)
-    is_soft = mask.dtype == np.uint8 and len(values) > _SOFT_VALUES
-    present = values.tolist()
-    colors = np.asarray([_value_color(mask, value, present, is_soft) for value in present], np.uint8)
-    opacity = values.astype(np.float64) / 255 if is_soft else (values != 0).astype(np.float64)
-    return colors.reshape(-1, 3)[positions].reshape(*mask.shape, 3), opacity[positions].reshape(mask.shape)
+    colors, opacity = _value_colors(mask, values.tolist()), (values != 0).astype(np.float64)
+    if mask.dtype == np.uint8 and len(values) > _SOFT_VALUES:
+        colors, opacity = [class_color(1)] * len(values), values.astype(np.float64) / 255
+    painted = np.asarray(colors, np.uint8).reshape(-1, 3)[positions]
+    return painted.reshape(*mask.shape, 3), opacity[positions].reshape(mask.shape)
 
 
-def _value_color(mask: Mask, value: int, present: list[int], is_soft: bool) -> Color:
-    """Return the color of a mask value. In 8 bit, 255 is void as in VOC, or the object if it is the only value."""
-    if is_soft:
-        return class_color(1)
-    if value == 255 and mask.dtype == np.uint8:
-        return VOID if any(0 < other < 255 for other in present) else class_color(1)
-    return class_color(value) if value else (0, 0, 0)
+def _value_colors(mask: Mask, values: list[int]) -> list[Color]:
+    """Return the color of each value that a mask contains.
+
+    In a mask of 8 bit, 255 is void as in VOC, or the object if all other pixels are 0.
+    """
+    colors = {value: class_color(value) if value else (0, 0, 0) for value in values}
+    if 255 in colors and mask.dtype == np.uint8:
+        colors[255] = VOID if any(0 < value < 255 for value in values) else class_color(1)
+    return list(colors.values())
 
 
 _MARKED_VALUES = 6  # of one mask
 
 
 def mask_marks(name: str, mask: Mask) -> list[Mark]:
-    """Return an entry per value of a mask, or one entry for an object mask, a soft mask and many values."""
-    present = [value for value in np.unique(mask).tolist() if value]
-    if len(present) > _MARKED_VALUES:
-        is_wide = mask.dtype != np.uint8
-        return [Mark(f"{name}: a color per value") if is_wide else Mark(name, "fill", class_color(1))]
-    if mask.dtype == np.uint8 and present == [255]:
+    """Return a legend entry per value of a mask. An object mask, a soft mask and many values have one entry."""
+    values = [value for value in np.unique(mask).tolist() if value]
+    if len(values) > _MARKED_VALUES and mask.dtype != np.uint8:
+        return [Mark(f"{name}: a color per value")]
+    if len(values) > _MARKED_VALUES or (mask.dtype == np.uint8 and values == [255]):
         return [Mark(name, "fill", class_color(1))]
-    return [Mark(f"{name} {value}", "fill", _value_color(mask, value, present, False)) for value in present]
+    colors = _value_colors(mask, values)
+    return [Mark(f"{name} {value}", "fill", color) for value, color in zip(values, colors, strict=True)]
 
 
 # ---- labels

@@ -15,7 +15,7 @@ import packer
 from packer import formats
 from packer.errors import CorruptRecord
 from packer.inspect import field_statistics
-from packer.inspect.field_statistics import DepthCollector, Lengths, Moments, histogram
+from packer.inspect.field_statistics import Lengths, Moments, histogram
 from packer.inspect.statistics_report import lines
 from packer.inspect.statistics_scan import StatisticsScan, duplicates
 from packer.pack.verification import Subset
@@ -23,7 +23,7 @@ from packer.schema import Field
 from packer.system.progress_callback import Progress
 from tests.support import annotated_source
 from tests.support.annotated_source import AnnotatedSource
-from tests.support.array_packs import DEPTH, IDS, IMAGE, NOTE, displayed, plain, sheet_of
+from tests.support.array_packs import IDS, IMAGE, NOTE, displayed, plain, sheet_of
 from tests.support.conversions import packed
 from tests.support.source_trees import encoded, write
 from tests.support.statistics_samples import FIELDS, SAMPLES
@@ -310,18 +310,6 @@ def test_a_histogram_is_exact_beyond_what_float32_counts(monkeypatch: pytest.Mon
     monkeypatch.setattr(field_statistics, "_MOST_BLOCK", 100)
     assert histogram(image).tolist() == wanted
     assert histogram(np.empty((0, 5, 3), np.uint8)).sum() == 0
-
-
-def test_the_distribution_of_depth_has_every_pixel_in_its_step() -> None:
-    values = np.float32([[0.5, 1.0, 1.001, -2.0, 3e38, 1e-40, 0.0, -1.0]])
-    collector = DepthCollector(DEPTH)
-    collector.add_pixels(collector.pixels(values))
-    lows, highs, counts = collector.distribution()
-    assert counts.sum() == 7
-    assert (np.diff(lows) > 0).all()
-    for value in np.delete(values[0], 7):
-        assert ((lows <= value) & (value <= highs)).sum() >= 1
-    assert (highs - lows <= np.maximum(np.abs(lows), np.abs(highs)) / 127 + 1e-37).all()
 
 
 def test_labels_of_boxes_are_counted_box_by_box(tmp_path: Path) -> None:

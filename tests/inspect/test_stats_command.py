@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from packer.errors import InvalidRequest, MissingPackage
-from packer.inspect.statistics_report import draw_charts, draw_depths, lines
+from packer.inspect.statistics_report import draw_charts, lines
 from packer.inspect.statistics_scan import StatisticsScan
 from packer.schema import Field
 from tests.support.array_packs import DEPTH, GRASPS, IMAGE, LABEL, MASK, NOTE, RECTANGLE, displayed, plain
@@ -133,7 +133,7 @@ def test_charts_of_everything_there_is(tmp_path: Path, monkeypatch: pytest.Monke
     (figure,) = made
     titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
     assert titles == [
-        *("image: 23 sizes", "image: values of each channel", "depth: 23 sizes", "depth: valid depths"),
+        *("image: 23 sizes", "image: values of each channel", "depth: 23 sizes"),
         *("mask: 23 sizes", "grasps per sample", "boxes per sample", "dots per sample", "label", "note"),
         "stored bytes per field",
     ]
@@ -142,26 +142,8 @@ def test_charts_of_everything_there_is(tmp_path: Path, monkeypatch: pytest.Monke
     channels = figure.axes[1]
     red = np.bincount(np.concatenate([sample["image"][..., 0].ravel() for sample in SAMPLES]), minlength=256)
     np.testing.assert_allclose(channels.lines[0].get_ydata(), red / red.sum())
-    shares, edges, _ = figure.axes[titles.index("depth: valid depths")].patches[0].get_data()
-    depths = np.concatenate([sample["depth"].ravel() for sample in SAMPLES])
-    valid = depths[np.isfinite(depths) & (depths != -1)]
-    wanted = [np.mean(valid <= edge) for edge in edges[1:]]
-    np.testing.assert_allclose(np.cumsum(shares), wanted, atol=0.005)  # within a step, pixels are spread evenly
     grasps = figure.axes[titles.index("grasps per sample")]
     assert [bar.get_height() for bar in grasps.patches] == [5, 5, 5, 4, 4]
-
-
-def test_few_distinct_depths_are_all_drawn(tmp_path: Path) -> None:
-    figures = pytest.importorskip("matplotlib.figure")
-    survey = StatisticsScan(displayed(tmp_path / "pack", [DEPTH], [{"depth": np.float32([[1.0, 1.0, 1.0, 2.0]])}]))
-    axes = figures.Figure().subplots()
-    (collector,) = survey.collectors.values()
-    draw_depths(axes, collector)
-    shares, edges, _ = axes.patches[0].get_data()
-    assert shares[0] == pytest.approx(0.75)
-    assert shares[-2:].sum() == pytest.approx(0.25)  # a step at 2 is wider than a bar
-    assert shares[1:-2].max() == 0
-    assert (edges[0], edges[-1]) == (1.0, pytest.approx(2.0, rel=0.008))
 
 
 def test_hostile_names_draw_no_formulas(tmp_path: Path) -> None:
