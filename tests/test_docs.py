@@ -174,7 +174,7 @@ def test_the_page_on_tools_runs(tmp_path: Path) -> None:
 def test_the_page_on_grasps_runs(tmp_path: Path) -> None:
     """Its Python blocks as one program, in order, on packs that its commands would make."""
     for name, samples in (("cornell", 10), ("jacquard", 5)):
-        synthetic.load(name).write(tmp_path / name, samples=samples, threads=2)
+        synthetic.load(name)(tmp_path / name, samples=samples, threads=2)
         resize = "600x600" if name == "jacquard" else None
         packed(tmp_path / name, tmp_path / f"{name}.pack", resize=resize, codecs=(("rgb", "raw"), ("depth", "raw")))
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/grasp.md").read_text(), re.DOTALL | re.MULTILINE)

@@ -29,7 +29,7 @@ def example() -> ModuleType:
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("example") / "scenes"
-    synthetic.load("cornell").write(root, samples=10, seed=1, threads=2)
+    synthetic.load("cornell")(root, samples=10, seed=1, threads=2)
     return root
 
 

@@ -40,7 +40,7 @@ def one_thread() -> Iterator[None]:
 def test_the_loss_falls_and_the_score_rises(
     example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    load("pairs").write(tmp_path / "pairs", samples=24, seed=1, classes=1, size=(32, 32))
+    load("pairs")(tmp_path / "pairs", samples=24, seed=1, classes=1, size=(32, 32))
     words = f"--size 32 --width 4 --batch-size 4 --epochs 12 --device cpu --image {tmp_path / 'out.png'}".split()
     history = example.train(example.parsed([str(tmp_path / "pairs"), str(tmp_path / "pack"), *words]))
     printed = capsys.readouterr().out

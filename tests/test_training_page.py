@@ -37,7 +37,7 @@ def example() -> ModuleType:
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("classes")
-    load("folder").write(folder / "photos", samples=60, seed=0, threads=2, size=(96, 72), classes=3)
+    load("folder")(folder / "photos", samples=60, seed=0, threads=2, size=(96, 72), classes=3)
     packed(folder / "photos", folder / "photos.pack")
     return folder / "photos.pack"
 

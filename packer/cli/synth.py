@@ -61,7 +61,7 @@ def command(name: str, folder: Path, *, samples: int, seed: int, threads: int | 
     The same seed draws the same files. More samples continue the same set.
     """
     given = {option: value for option, value in options.items() if value != ("" if option == "size" else None)}
-    write = synthetic.load(name).write
+    write = synthetic.load(name)
     unfit = sorted(given.keys() - signature(write).parameters.keys())
     if unfit:
         raise click.UsageError(f"{name} has no option --{unfit[0].replace('_', '-')}; leave it out")

@@ -5,7 +5,7 @@ contract is in synthetic_set.py.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from packer.errors import InvalidRequest
 from packer.registry import import_or_explain
@@ -26,19 +26,13 @@ _MODULES = {
 }
 
 
-class SyntheticSet(NamedTuple):
-    """A set by its name; the keyword-only parameters of `write` are the options of the set."""
-
-    write: "Callable[..., SetSummary]"
-
-
 def names() -> tuple[str, ...]:
     """List the names of all sets, sorted."""
     return tuple(_MODULES)
 
 
-def load(name: str) -> SyntheticSet:
-    """Import the set `name`.
+def load(name: str) -> "Callable[..., SetSummary]":
+    """Import the function that writes a set; its keyword-only parameters are the options of the set.
 
     Raises:
         InvalidRequest: The name is unknown.
@@ -47,4 +41,5 @@ def load(name: str) -> SyntheticSet:
     if name not in _MODULES:
         raise InvalidRequest(f"unknown synthetic set {name!r}; there are: {', '.join(_MODULES)}")
     module = import_or_explain(f"packer.synthetic.{_MODULES[name]}", f"synthetic set {name!r}")
-    return SyntheticSet(getattr(module, f"write_{name}"))
+    write: Callable[..., SetSummary] = getattr(module, f"write_{name}")
+    return write

@@ -1,16 +1,16 @@
 """Synthetic set: the contract of the sets, and how a set is written into its folder.
 
-A set has `write(folder, *, samples, seed=0, threads=1, ...) -> SetSummary`. Its contract:
+A set is a function `write_<name>(folder, *, samples, seed=0, threads=1, ...) -> SetSummary`. Its contract:
 
 * Sample k depends on (seed, k) and the options only, not on `samples` or `threads`. On one machine the same call writes
   the same bytes.
 * Some layouts have files that describe all samples: annotations, tables, lists. The rows of sample k also depend on
   (seed, k) and the options only, and follow the order of the samples. `samples` decides which splits exist. The rows
   stay in memory until the last sample is drawn; images do not.
-* The folder appears complete or not at all. `write` works in `.<name>.synth` next to the folder, and removes what a
-  killed run left there.
-* `write` raises InvalidRequest for invalid options, PackExists if the folder is not empty, and StorageError if a file
-  cannot be written.
+* The folder appears complete or not at all. The function writes into `.<name>.synth` next to the folder, and removes
+  files of a killed run there.
+* InvalidRequest is raised for invalid options, PackExists if the folder is not empty, and StorageError if a file cannot
+  be written.
 """
 
 from collections.abc import Callable, Iterator, Mapping

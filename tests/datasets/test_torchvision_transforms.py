@@ -125,7 +125,7 @@ def shifted(boxes: npt.NDArray[Any], x: int, y: int) -> npt.NDArray[Any]:
 
 
 def test_images_boxes_and_masks(tmp_path: Path) -> None:
-    load("voc").write(tmp_path / "set", samples=6, seed=3, size=(48, 64))
+    load("voc")(tmp_path / "set", samples=6, seed=3, size=(48, 64))
     packer.convert(tmp_path / "set", tmp_path / "pack")
     with packer.open(tmp_path / "pack", output="numpy") as dataset:
         index = int(np.argmax([len(sample["boxes"]) for sample in dataset]))

@@ -271,7 +271,7 @@ def test_one_of_several_masks_beside_photos_by_the_palette_of_voc(tmp_path: Path
 
 def test_drawn_sets_in_colors_are_those_of_numbers(tmp_path: Path) -> None:
     for name, colors in (("numbers", False), ("colors", True)):
-        load("pairs").write(tmp_path / name, samples=3, classes=19, size=(48, 64), colors=colors)
+        load("pairs")(tmp_path / name, samples=3, classes=19, size=(48, 64), colors=colors)
     packer.convert(tmp_path / "numbers", tmp_path / "numbers.pack")
     packer.convert(tmp_path / "colors", tmp_path / "colors.pack", mask_colors=tmp_path / "colors/label_colors.txt")
     found, wanted = mask_of(tmp_path / "colors.pack"), mask_of(tmp_path / "numbers.pack")

@@ -48,14 +48,14 @@ def grasp_rows(path):
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
     root = tmp_path_factory.mktemp("cornell") / "set"
-    synthetic.load("cornell").write(root, samples=5, seed=1)
+    synthetic.load("cornell")(root, samples=5, seed=1)
     return root
 
 
 @pytest.fixture(scope="module")
 def views(tmp_path_factory):
     root = tmp_path_factory.mktemp("jacquard") / "set"
-    synthetic.load("jacquard").write(root, samples=6, seed=1)
+    synthetic.load("jacquard")(root, samples=6, seed=1)
     return root
 
 
@@ -182,7 +182,7 @@ def test_z_txt_has_a_line_per_rectangle_and_an_id_per_object(scenes):
 
 def test_cornell_refuses_more_scenes_than_there_are_ids(tmp_path):
     with pytest.raises(InvalidRequest, match="885"):
-        synthetic.load("cornell").write(tmp_path / "set", samples=886)
+        synthetic.load("cornell")(tmp_path / "set", samples=886)
 
 
 # jacquard
@@ -250,7 +250,7 @@ def test_jacquard_grasps_have_their_center_inside_the_mask_and_their_ends_outsid
 
 def test_a_jacquard_view_lacks_its_grasps_only_when_asked(views, tmp_path):
     assert len(list(views.glob("*/*/*_grasps.txt"))) == 6
-    synthetic.load("jacquard").write(tmp_path / "set", samples=2, seed=1, missing_grasps=True)
+    synthetic.load("jacquard")(tmp_path / "set", samples=2, seed=1, missing_grasps=True)
     missing = files_of(views) - files_of(tmp_path / "set")
     assert [name for name in missing if name.rsplit("/", 1)[1].startswith("0") and name.endswith("grasps.txt")]
     assert len(files_of(tmp_path / "set")) == 9

@@ -33,7 +33,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Opened]:
     def of(name: str) -> Opened:
         is_slow = name in ("cornell", "jacquard")
         options = {} if is_slow else {"size": SIZE, "classes": 5}
-        synthetic.load(name).write(place / name, samples=1 if is_slow else SAMPLES, seed=SEED, threads=2, **options)
+        synthetic.load(name)(place / name, samples=1 if is_slow else SAMPLES, seed=SEED, threads=2, **options)
         packer.convert(place / name, place / f"{name}.pack")
         return place / name, packer.open(place / f"{name}.pack", output="numpy")
 
@@ -184,7 +184,7 @@ print(json.dumps(said))
 
 @pytest.mark.foreign
 def test_pycocotools_draws_the_same_pixels(scenes: list[LabeledScene], tmp_path: Path) -> None:
-    synthetic.load("coco").write(tmp_path / "coco", samples=SAMPLES, seed=SEED, size=SIZE, classes=5)
+    synthetic.load("coco")(tmp_path / "coco", samples=SAMPLES, seed=SEED, size=SIZE, classes=5)
     said = json.loads(said_by("pycocotools", _PYCOCOTOOLS, *(tmp_path / "coco/annotations").iterdir()))
     for index, scene in enumerate(scenes):
         found = said.get(str(index + 1), [])
@@ -221,11 +221,11 @@ def test_a_polygon_surrounds_the_pixels_whatever_their_shape(rows: list[str]) ->
 @pytest.mark.parametrize("name", ["coco", "pairs"])
 def test_what_cannot_be_drawn_is_refused(name: str, wish: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="expected"):
-        synthetic.load(name).write(tmp_path / "set", **{"samples": 1, **wish})
+        synthetic.load(name)(tmp_path / "set", **{"samples": 1, **wish})
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["coco", "yolo"])  # whose descriptions name the splits
 def test_a_set_of_one_sample_is_read(name: str, tmp_path: Path) -> None:
-    synthetic.load(name).write(tmp_path / "set", samples=1, size=None)
+    synthetic.load(name)(tmp_path / "set", samples=1, size=None)
     assert packer.convert(tmp_path / "set", tmp_path / "pack").samples == 1

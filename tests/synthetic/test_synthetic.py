@@ -20,12 +20,12 @@ def tree(root):
 
 def test_every_set_has_a_function_that_writes_it():
     assert synthetic.names() == ("coco", "cornell", "folder", "jacquard", "pairs", "table", "voc", "yolo")
-    assert all(callable(synthetic.load(name).write) for name in synthetic.names())
+    assert all(callable(synthetic.load(name)) for name in synthetic.names())
 
 
 def write_small(name, target, *, samples, threads):
     options = {} if name in ("cornell", "jacquard") else {"size": (90, 120), "classes": 3}
-    return synthetic.load(name).write(target, samples=samples, seed=4, threads=threads, **options)
+    return synthetic.load(name)(target, samples=samples, seed=4, threads=threads, **options)
 
 
 # files with a row for each sample, a line each; what stands between rows ends the line before
@@ -52,7 +52,7 @@ def test_sets_depend_neither_on_threads_nor_on_how_many_samples_follow(name, tmp
 
 def test_another_seed_gives_other_images(tmp_path):
     for seed in (0, 1):
-        synthetic.load("folder").write(tmp_path / str(seed), samples=1, seed=seed, size=(48, 64))
+        synthetic.load("folder")(tmp_path / str(seed), samples=1, seed=seed, size=(48, 64))
     assert tree(tmp_path / "0") != tree(tmp_path / "1")
 
 
@@ -130,7 +130,7 @@ def test_a_disk_that_refuses_is_a_storage_error(tmp_path):
 
 
 def test_photos_are_in_a_folder_per_class(tmp_path):
-    synthetic.load("folder").write(tmp_path, samples=12, seed=1, classes=5)
+    synthetic.load("folder")(tmp_path, samples=12, seed=1, classes=5)
     photos = tree(tmp_path)
     assert len(photos) == 12
     assert {name.split("/")[0] for name in photos} == {"ball", "banana", "bottle", "bowl", "box"}
@@ -139,7 +139,7 @@ def test_photos_are_in_a_folder_per_class(tmp_path):
 
 
 def test_a_photo_of_the_standard_size_has_the_bytes_of_a_real_photo(tmp_path):
-    done = synthetic.load("folder").write(tmp_path / "set", samples=20)
+    done = synthetic.load("folder")(tmp_path / "set", samples=20)
     assert 35_000 < done.size_bytes / 20 < 53_000  # benchmarks compare decoders on them
 
 
@@ -152,12 +152,12 @@ def test_more_classes_than_kinds_name_the_color_too():
 @pytest.mark.parametrize("wish", [{"classes": 0}, {"classes": 10_000}, {"size": (8, 8)}, {"samples": 0}, {"seed": -1}])
 def test_folder_refuses_options_outside_their_limits(tmp_path, wish):
     with pytest.raises(InvalidRequest, match="expected"):
-        synthetic.load("folder").write(tmp_path / "set", **{"samples": 1, **wish})
+        synthetic.load("folder")(tmp_path / "set", **{"samples": 1, **wish})
     assert not list(tmp_path.iterdir())
 
 
 def test_varied_photos_have_several_sizes(tmp_path):
-    synthetic.load("folder").write(tmp_path / "set", samples=10, size=None)
+    synthetic.load("folder")(tmp_path / "set", samples=10, size=None)
     assert len(set(map(shape_of, tree(tmp_path / "set").values()))) > 2
 
 
