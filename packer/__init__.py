@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from packer import dali, datasets, errors, geometry, grasp, loading
+    from packer import dali, datasets, errors, geometry, grasp, loading, sources
     from packer.conversion.convert import convert
     from packer.datasets.pack_dataset import open as open
     from packer.inspect.extraction import extract
@@ -26,6 +26,7 @@ __all__ = [
     "grasp",
     "loading",
     "monitor",
+    "sources",
     "verify",
 ]
 

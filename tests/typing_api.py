@@ -39,6 +39,7 @@ def converts() -> int:
     packer.convert("photos", "pairs.pack", roles={"image": "a/{stem}:image", "mask": "b/{stem}.png:mask"})
     packer.convert("camvid", "camvid.pack", mask_colors={"mask": "colors.txt"}, unknown_colors="void")
     packer.convert("coco", "coco.pack", annotations="val.json", task="instances,captions", label_frame="stored")
+    packer.convert(packer.sources.Coco("coco", annotations="val.json", task="instances"), "coco.pack", resize=256)
     found = packer.verify("photos.pack", level="full", source="photos")
     written = packer.extract("photos.pack", "photos-again", skip_bad=True, progress=show)
     return summary.samples + len(found.problems) + len(found.not_compared.get("split", "")) + written.files
@@ -101,6 +102,7 @@ def refused() -> None:
     packer.convert([{"x": 1}], "photos.pack", progress="bar")  # type: ignore[arg-type]
     packer.convert([{"x": 1}], "photos.pack", axes="cwh")  # type: ignore[arg-type]
     packer.convert("cornell", "cornell.pack", depth_from="png")  # type: ignore[arg-type]
+    packer.sources.Coco("coco", annotations=1)  # type: ignore[arg-type]
     packer.convert("coco", "coco.pack", annotations=1)  # type: ignore[arg-type]
     packer.convert("photos", "photos.pack", color="red")  # type: ignore[call-arg]
     packer.Loader(packer.open("photos.pack"), workers=2)  # type: ignore[call-arg]

@@ -40,6 +40,7 @@ from packer.files.work_folder import beside, work_folder
 from packer.formats.base import Order
 from packer.pack.manifest import INDEX, Manifest
 from packer.schema import Field, Schema
+from packer.sources import NamedSource
 from packer.sources._extend.source_wrapper import subset
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources._options import OPTIONS, SourceOptions
@@ -82,7 +83,7 @@ class ConversionSummary:
 
 
 def convert(
-    source: str | PathLike[str] | Source | Indexable | Iterable[Any],
+    source: str | PathLike[str] | NamedSource | Source | Indexable | Iterable[Any],
     pack: str | PathLike[str],
     *,
     to: str | None = None,
@@ -128,8 +129,9 @@ def convert(
     describes them in full.
 
     Args:
-        source: A folder, file, archive or pack; the first three may also be behind a URL. Or a packer `Source`, or a
-            Python object with samples: a torch or Hugging Face data set, a sequence or an iterable.
+        source: A folder, file, archive or pack; the first three may also be behind a URL. Or a data set with the
+            options of its source, such as packer.sources.Coco("coco/", task="instances"). Or a Python object with
+            samples: a torch or Hugging Face data set, a sequence or an iterable.
         pack: The folder or URL of the new pack.
         to: The format. Default: the suffix of `pack` (out.h5, out.pth), else "lmdb".
         kind: The name of a source, "pack", or "auto" to detect it.
@@ -183,6 +185,10 @@ def convert(
     """
     given = dict(locals())
     check_arguments(given, {**convert.__annotations__, "source": object, "source_options": object})
+    if isinstance(source, NamedSource):
+        if kind != "auto":
+            raise InvalidRequest(f"kind={kind!r}: {source!r} names its source; leave it out")
+        given |= {"source": source.root, "kind": source.kind, "source_options": {**source.options, **source_options}}
     request = _request(given)
     notes: list[str] = []
 

@@ -8,7 +8,12 @@ A source module has a class `Source(base.Source)`, made by `Source(root, **optio
 the source of a folder, an archive or a file, _recognition calls `Source.recognize` in the order of `SPECIFICITY`.
 """
 
+from os import PathLike
+from typing import ClassVar, Unpack
+
+from packer.errors import WrongType
 from packer.registry import Registry
+from packer.sources._options import OPTIONS, SourceOptions
 
 registry = Registry(__name__, __path__[0], "source")
 names = registry.names
@@ -18,3 +23,60 @@ load = registry.load
 def having(option: str) -> list[str]:
     """Return the names of the sources that have an option."""
     return [name for name in names() if option in load(name).Source.defaults()]
+
+
+class NamedSource:
+    """An original data set with the name and the options of its source, for `packer.convert`.
+
+    `packer.sources` has a subclass for each source, such as `packer.sources.Coco("coco/", task="instances")`.
+    """
+
+    kind: ClassVar[str]  # the name of the source
+
+    def __init__(self, root: str | PathLike[str], **options: Unpack[SourceOptions]) -> None:
+        """Name a data set. `packer.convert` reads it.
+
+        Args:
+            root: The folder, archive or file of the data set, or its URL.
+            options: The options of this source.
+
+        Raises:
+            WrongType: The source does not have an option.
+        """
+        own = _options_of(self.kind)
+        if unknown := sorted(options.keys() - set(own)):
+            raise WrongType(f"{type(self).__name__}: {unknown[0]}=: expected one of {', '.join(own)}")
+        self.root = root
+        self.options = options
+
+    def __repr__(self) -> str:
+        given = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return f"packer.sources.{type(self).__name__}({self.root!r}{given})"
+
+
+def _options_of(kind: str) -> dict[str, str]:
+    """Return the options of a source, each with its help text."""
+    defaults = load(kind).Source.defaults()
+    uses = {name: option.uses for name, option in OPTIONS.items() if option.parameter in defaults}
+    return {name: next((use for use in each if kind in use.sources), each[0]).help for name, each in uses.items()}
+
+
+def __getattr__(name: str) -> type[NamedSource]:
+    """Return the class of a source, such as `GraspAnything` for grasp-anything."""
+    kind = {_class_name(each): each for each in names()}.get(name)
+    if kind is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    options = "".join(f"\n    {option}: {text}" for option, text in _options_of(kind).items())
+    text = f"A data set for the source {kind}. See NamedSource.\n\nOptions:{options}"
+    made: type[NamedSource] = type(name, (NamedSource,), {"kind": kind, "__module__": __name__, "__doc__": text})
+    globals()[name] = made
+    return made
+
+
+def __dir__() -> list[str]:
+    """Return the public names, for completion."""
+    return sorted(["NamedSource", *map(_class_name, names())])
+
+
+def _class_name(kind: str) -> str:
+    return "".join(word.capitalize() for word in kind.split("-"))
