@@ -51,7 +51,7 @@ INTENDED: tuple[tuple[str, str], ...] = (
         r"vmrd.*, (doubled|renamed) Grasps/.*",
         "grasps without an image are reported as skipped, as annotation files are",
     ),
-    (r"option (bench|tune) (as_csv|outputs)|option tune early_break", "figures are JSON; tune has no early break"),
+    (r"option (bench|tune) (as_csv|outputs)|option tune early_break|option synth missing_grasps", "rare options"),
     (r"option verify (depth|level)|signature verify", "level: quick, default or full"),
     (
         r"signature (open|\w*Dataset(\..*)?|BackgroundIterator.*|CUDAPrefetcher.*|DataLoaderX.*|datasets\..*)",

@@ -44,7 +44,6 @@ PLACE = (Group.MAKE_A_PACK, 2)
     "--classes", type=click.IntRange(min=1), help="All but cornell, jacquard: number of classes.  [default: 10]"
 )
 @click.option("--colors", is_flag=True, default=None, help="pairs: masks in colors, with a table of them.")
-@click.option("--missing-grasps", is_flag=True, default=None, help="jacquard: leave one grasp file out, as happens.")
 def command(name: str, folder: Path, *, samples: int, seed: int, threads: int | None, **options: Any) -> None:
     """Write a synthetic data set into DIR, a new or empty folder.
 

@@ -28,7 +28,7 @@ from packer.pack.reader import Pack, VerifyMode
 from packer.pack.sample_decoder import SampleDecoder
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Field, Schema
-from packer.stores.url import StoreURL, URLPath, is_url, path_or_url
+from packer.stores.url import StoreURL, is_url, path_or_url
 from packer.system.argument_types import check_arguments, check_parameters
 from packer.system.shared_memory import SharedMemory
 
@@ -681,12 +681,9 @@ class PackDataset(Dataset[Any]):
 
         For a pack at a URL, this downloads the part of the sample. Raises BadIndex, CorruptPack and StoreError.
         """
-        from packer.inspect.notebook import draw_open_samples, draw_samples  # training does not need it
+        from packer.inspect.notebook import draw_samples  # training does not need it
 
-        if self._location is not None:
-            name = URLPath(str(self._location.url)).name
-            return draw_open_samples(self.sample_decoder().pack, name, [self.key(index)])
-        return draw_samples(Path(str(self.path)), [self.key(index)])
+        return draw_samples(self.sample_decoder().pack, Path(str(self.path)).name, [self.key(index)])
 
     def __repr__(self) -> str:
         split = f", split={self.split!r}" if self.split else ""
@@ -699,13 +696,16 @@ class PackDataset(Dataset[Any]):
         )
 
     def _repr_html_(self) -> str:
-        from packer.inspect.notebook import html_table  # training does not need it
+        from packer.inspect.notebook import SMALL_PX, draw_samples, html_table  # training does not need it
 
         split = f", split {self.split}" if self.split else ""
-        shown = [self.key(len(self) * number // _SHOWN) for number in range(_SHOWN)] if len(self) >= _SHOWN else []
+        drawing = None
+        if self._location is None and len(self) >= _SHOWN:  # a pack at a URL would download a part
+            keys = [self.key(len(self) * number // _SHOWN) for number in range(_SHOWN)]
+            name = Path(str(self.path)).name
+            drawing = draw_samples(self.sample_decoder().pack, name, keys, width_px=SMALL_PX)
         title = f"{type(self).__name__}: {self.path}{split}, {len(self)} samples"
-        folder = Path(str(self.path))
-        return html_table(title, self._described(), folder, shown if self._location is None else [])
+        return html_table(title, self._described(), drawing)
 
     def _described(self) -> list[tuple[str, str, str]]:
         """Return the name, the kind with its shape or classes, and the codec of each field."""

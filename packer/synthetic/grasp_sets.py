@@ -221,13 +221,8 @@ _LZW = (cv2.IMWRITE_TIFF_COMPRESSION, 5, cv2.IMWRITE_TIFF_ROWSPERSTRIP, 2, cv2.I
 _DISPARITY = np.float32(0.0064)  # 1/m between two disparities
 
 
-def write_jacquard(
-    folder: Path, *, samples: int, seed: int = 0, threads: int = 1, missing_grasps: bool = False
-) -> SetSummary:
+def write_jacquard(folder: Path, *, samples: int, seed: int = 0, threads: int = 1) -> SetSummary:
     """Write `samples` views, object by object.
-
-    Args:
-        missing_grasps: Leave out the grasp file of the first view, as happens in the real data set.
 
     Raises:
         InvalidRequest: An option is outside its limits.
@@ -235,10 +230,10 @@ def write_jacquard(
         StorageError: A file cannot be written.
     """
     check_counts(samples=samples, seed=seed)
-    return write_set(folder, partial(_jacquard_view, seed, missing_grasps), samples=samples, threads=threads)
+    return write_set(folder, partial(_jacquard_view, seed), samples=samples, threads=threads)
 
 
-def _jacquard_view(seed: int, missing_grasps: bool, index: int) -> DrawnSample:
+def _jacquard_view(seed: int, index: int) -> DrawnSample:
     object_id, view = divmod(index, _JACQUARD_VIEWS)
     random, form = stream(seed, 1, index), stream(seed, 3, object_id)
     name = form.bytes(16).hex()[: 31 if form.random() < 0.2 else 32]
@@ -260,9 +255,8 @@ def _jacquard_view(seed: int, missing_grasps: bool, index: int) -> DrawnSample:
         f"{stem}perfect_depth.tiff": encode(".tiff", depth, *_LZW),
         f"{stem}stereo_depth.tiff": encode(".tiff", _stereo(depth, mask, random), *_LZW),
     }
-    if index or not missing_grasps:
-        grasps, _ = find_grasps(mask, random, longest=_JACQUARD_LONGEST, jaw=28, distance=8)
-        files[f"{stem}grasps.txt"] = _jacquard_rows(grasps, mask, depth)
+    grasps, _ = find_grasps(mask, random, longest=_JACQUARD_LONGEST, jaw=28, distance=8)
+    files[f"{stem}grasps.txt"] = _jacquard_rows(grasps, mask, depth)
     return DrawnSample(files)
 
 

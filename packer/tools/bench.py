@@ -15,7 +15,7 @@ from packer.errors import PackerError
 from packer.system.resource_usage import cpu_seconds
 from packer.tools.report import ChartPanel, ToolReport, bar_chart, table
 from packer.tools.sweep import Answer, Say, SweepRow, cold_notes, sweep
-from packer.tools.workload import STOCK, LoaderSetting, Subject, images, samples_in
+from packer.tools.workload import STOCK, LoaderSetting, Subject, images
 
 _LEAST_S = 1.0  # least duration of a turn
 _MOST_PASSES = 50
@@ -130,12 +130,16 @@ def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting) ->
 
 
 def epochs(loader: Any, passes: int, expected: int) -> Turn:
-    """Run complete epochs of `expected` samples each, and return their figures; raises PackerError."""
+    """Run complete epochs of `expected` samples each, and return their figures. Batches are dicts.
+
+    Raises:
+        PackerError: The loader returned another number of samples.
+    """
     samples, first = 0, 0.0
     cpu, start = cpu_seconds(os.getpid()), time.perf_counter()
     for batch in itertools.chain.from_iterable(itertools.repeat(loader, passes)):
         first = first or time.perf_counter() - start
-        samples += samples_in(batch)
+        samples += len(next(iter(batch.values())))
     seconds = time.perf_counter() - start
     used = cpu_seconds(os.getpid()) - cpu
     if samples != passes * expected:

@@ -256,18 +256,6 @@ def _collate(dataset: Any) -> Any:
     return None
 
 
-def samples_in(batch: Any) -> int:
-    """Return the number of samples of a batch."""
-    if isinstance(batch, dict):
-        return samples_in(next(iter(batch.values())))
-    return samples_in(batch[0]) if isinstance(batch, (tuple, list)) and _is_column(batch) else len(batch)
-
-
-def _is_column(batch: Any) -> bool:
-    """True if a list or tuple contains a batched value per field, as with as_tuple, not a value per sample."""
-    return bool(batch) and all(hasattr(value, "shape") and value.ndim > 0 for value in batch)
-
-
 # ---- the data set without packer
 
 _DECODING = DecodeOptions(decoder="opencv", strict=False)

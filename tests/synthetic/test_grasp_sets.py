@@ -246,11 +246,3 @@ def test_jacquard_grasps_have_their_center_inside_the_mask_and_their_ends_outsid
             along = np.array([np.cos(np.radians(theta)), np.sin(np.radians(theta))]) * opening / 2
             points = np.rint([[x, y], [x, y] + along, [x, y] - along]).astype(int)
             assert mask[tuple(points.T[::-1])].tolist() == [255, 0, 0]
-
-
-def test_a_jacquard_view_lacks_its_grasps_only_when_asked(views, tmp_path):
-    assert len(list(views.glob("*/*/*_grasps.txt"))) == 6
-    synthetic.load("jacquard")(tmp_path / "set", samples=2, seed=1, missing_grasps=True)
-    missing = files_of(views) - files_of(tmp_path / "set")
-    assert [name for name in missing if name.rsplit("/", 1)[1].startswith("0") and name.endswith("grasps.txt")]
-    assert len(files_of(tmp_path / "set")) == 9

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import packer
 from packer.errors import InvalidRequest, PackerError
 from packer.geometry import Resize
 from packer.tools import bench
 from packer.tools.sweep import RunnerProcess
-from packer.tools.workload import LOADERS, LoaderSetting, Subject, evenly, samples_in, settings, subjects
+from packer.tools.workload import LOADERS, LoaderSetting, Subject, evenly, settings, subjects
 from tests.support import source_trees
 from tests.support.command_line import run_with_torch
 from tests.support.conversions import packed
@@ -172,12 +171,6 @@ def test_a_subset_is_spread_over_the_data_set() -> None:
     assert list(found.indices) == [0, 25, 50, 75, 100]
     whole = Sleeping(3, 0)
     assert evenly(whole, 3) is whole
-
-
-def test_samples_of_other_batches_are_counted_too() -> None:
-    assert samples_in(torch.zeros(4, 3)) == 4
-    assert samples_in([torch.zeros(4, 3), torch.zeros(4)]) == 4
-    assert samples_in(["a", "b"]) == 2
 
 
 def test_a_loader_that_loses_samples_is_an_error() -> None:
