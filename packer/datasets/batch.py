@@ -1,13 +1,13 @@
 """Batch: samples collated into one tensor or list per field.
 
-torch's DataLoader passes all indices of a batch to `__getitems__` of a dataset, and passes the result to the collate
-function. The result is a Batch here. It is a sequence of samples, so that every collate function works. This module
-registers Batch in torch's table of collate functions, so that torch's default collate returns the finished tensors. In
-a worker process the tensors are in shared memory.
+torch's DataLoader passes all indices of a batch to `__getitems__` of a dataset. A pack returns a Batch, and DataLoader
+passes it to the collate function. A Batch is a sequence of samples, so that every collate function works. This module
+registers Batch in torch's table of collate functions. So torch's default collate returns the finished tensors. In a
+worker process the tensors are in shared memory.
 
 Collator collates samples as torch's default collate does. Values of different shapes become a list of tensors, or with
-`pad` one tensor with zeros after each value. The schema of the pack contains the fields whose length may vary. These
-fields are lists also in a batch whose values happen to have one length.
+`pad` one tensor with zeros after each value. Fields whose length may vary by the schema are lists in every batch, even
+if all values have the same length.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class BatchRow(dict[str, Any]):
 
 
 class TupleRow(tuple[Any, ...]):
-    """One sample of a Batch as a tuple of the fields in `as_tuple`."""
+    """One sample of a Batch as a tuple of the fields in `as_tuple`. Its tensors are views of those of the batch."""
 
     __slots__ = ()
 
@@ -85,7 +85,7 @@ class Ragged(list[Any]):
     """Images of different sizes, which do not fit into one tensor."""
 
     def refuse(self, name: str) -> None:
-        """Raise MixedShapes."""
+        """Raise MixedShapes for the field `name`, with the shapes."""
         shapes = sorted({"x".join(map(str, value.shape)) for value in self})
         named = ", ".join(shapes[:3]) + ", ..." * (len(shapes) > 3)
         raise MixedShapes(
@@ -132,9 +132,9 @@ def as_pil(field: Field, value: Any) -> Any:
 def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
     """Return a sample with images, boxes and points as torchvision's tv_tensors.
 
-    A depth is a Mask, so that transforms move it with the images and do not mix or change its values. Flips of points
-    and boxes equal those of packer.geometry. Points between pixels (`Field.edges`) are KeyPoints 0.5 less for this
-    reason.
+    A depth is a Mask, so that transforms move it with the images and do not mix or change its values. Points whose
+    whole numbers are edges between pixels (`Field.edges`) become KeyPoints 0.5 less. So flips of points and boxes equal
+    those of packer.geometry.
 
     Args:
         schema: The fields of the sample.
@@ -173,10 +173,11 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def moving_transform(transform: object) -> str | None:
-    """Return the name of a transform of torchvision in `transform` that moves pixels. None without one.
+    """Return the name of the first transform of torchvision in `transform` that moves pixels; None if there is none.
 
-    The module of the class decides. A transform of torchvision's first version moves pixels if the module of the second
-    version has a class of that name. Containers are searched. Functions and classes of users are not recognized.
+    The module that defines the class of a transform decides. A transform of torchvision.transforms moves pixels if
+    torchvision.transforms.v2 has a class of the same name in its module for geometry. Containers such as Compose are
+    searched. Functions and classes of users are not recognized.
     """
     for kind in type(transform).__mro__:
         is_first = kind.__module__ == f"{_TORCHVISION}.transforms"
@@ -200,8 +201,9 @@ class Collator:
         """Create a collator.
 
         Args:
-            ragged: "list" or "pad", for tensors that differ in their first length.
-            schema: The fields of samples that are dicts.
+            ragged: For tensors that differ in their first length: "list" for a list of tensors, "pad" for one
+                tensor with zeros after each value.
+            schema: The fields of the samples. None if they are not those of a pack.
             as_tuple: The names of the values of samples that are tuples. Batches are lists then.
 
         Raises:
@@ -219,9 +221,9 @@ class Collator:
             raise InvalidRequest(f'ragged="pad": a tuple has no place for the count of {varying[0]!r}; drop as_tuple')
 
     def fields(self, fields: dict[str, Any]) -> Any:
-        """Return the batch of batched fields, padded with "pad": a dict, or with `as_tuple` a list.
+        """Return a batch of fields that are batched already: a dict, or with `as_tuple` a list.
 
-        Raises MixedShapes for images of different sizes.
+        With "pad", fields of different lengths are padded. Raises MixedShapes for images of different sizes.
         """
         batch = self._padded(fields)
         return batch if self._as_tuple is None else [batch[name] for name in self._as_tuple]
@@ -238,7 +240,10 @@ class Collator:
         return batch
 
     def samples(self, samples: Sequence[Any]) -> Any:
-        """Return a batch: dicts, tuples and lists by member, arrays and tensors stacked, numbers as a tensor."""
+        """Return a batch of samples.
+
+        Dicts, tuples and lists are batched by member. Arrays and tensors are stacked, and numbers become a tensor.
+        """
         if isinstance(samples[0], dict):
             by_name = _columns(samples, "samples").items()
             return self._padded({name: self._column(name, values) for name, values in by_name})
@@ -304,7 +309,7 @@ def _as_tensor(value: Any) -> torch.Tensor:
 
 
 def _are_images(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Check if two tensors are images of different sizes, and not points or boxes of different counts."""
+    """Check if two tensors of different shapes are images, and not points or boxes of different counts."""
     if one.dtype == torch.uint8 and one.ndim in (_IMAGE_NDIM - 1, _IMAGE_NDIM):
         return one.shape != other.shape
     return one.ndim == other.ndim == _IMAGE_NDIM and one.shape[1:] != other.shape[1:]

@@ -27,13 +27,16 @@ CollateFields = Callable[[dict[str, Any]], Any]  # batched fields by name -> the
 
 
 def take_from(pool: BufferPool[PooledBuffer], size: int) -> tuple[torch.Tensor, Bytes]:
-    """Return memory of a pool. It is reused when the last tensor over it is freed; the array does not keep it."""
+    """Return a flat uint8 tensor of `size` bytes over memory of a pool, and an array over the same memory.
+
+    The pool reuses the memory when the last tensor over it is freed, even if the array still exists.
+    """
     buffer = pool.reserve(size)
     return torch.from_numpy(np.frombuffer(pool.give(buffer, size), np.uint8)), buffer.memory[:size]
 
 
 def take_new(size: int) -> tuple[torch.Tensor, Bytes]:
-    """Return new memory, which is not reused."""
+    """Return a flat uint8 tensor of `size` bytes over new memory, and an array over the same memory."""
     tensor = torch.empty(size, dtype=torch.uint8)
     return tensor, tensor.numpy()
 
@@ -41,8 +44,8 @@ def take_new(size: int) -> tuple[torch.Tensor, Bytes]:
 class BatchDecoder(ABC):
     """One batch of a pack. Call `fill` once for each slice, from any thread, then `finish` or `fields`."""
 
-    only_copies = False  # True if all values are copied: one slice is faster than several then
-    at_once = _READ
+    only_copies = False  # True if all values are copied without decoding: one thread is the fastest then
+    at_once = _READ  # the number of samples that are read before the first of them is decoded
 
     def __init__(self, indices: npt.NDArray[np.int64], collate: CollateFields = dict) -> None:
         """Create a batch.
@@ -52,14 +55,17 @@ class BatchDecoder(ABC):
             collate: A function of the dict of batched fields that returns the batch.
         """
         self.indices = indices
-        self.given_up = False  # set when the batch is not needed any more: `fill` returns early then
+        self.given_up = False  # set to True if the batch is not needed any more: `fill` returns early then
         self._collate = collate
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def slice(self, threads: int) -> int:
-        """Return the length of a slice for that number of threads: equal slices, at most `at_once` long."""
+        """Return the number of samples of a slice, so that `threads` threads have equal work.
+
+        A slice has at most `at_once` samples. If all values are only copied, one slice contains the complete batch.
+        """
         if self.only_copies:
             return len(self)
         rounds = -(-len(self) // (threads * self.at_once))
@@ -179,7 +185,10 @@ class PackBatchDecoder(BatchDecoder):
 
 
 class _FieldBatch:
-    """The images of one field: one tensor for the images with the shape of the first, and a tensor per other image."""
+    """The images of one field.
+
+    Images with the shape of the first image share one tensor. Each image of another shape has a tensor of its own.
+    """
 
     def __init__(self, sample_decoder: SampleDecoder, field: Field, count: int, take: Take) -> None:
         self._sample_decoder = sample_decoder
@@ -195,7 +204,7 @@ class _FieldBatch:
     def prepared(
         self, position: int, index: int, value: Buffer, *, stored: StoredImage, view: View | None
     ) -> Callable[[], object]:
-        """Return a function that decodes one image into its place."""
+        """Return a function that decodes one image into the batch."""
         shape = stored.shape if view is None else (*view.size, *stored.shape[2:])
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
         if arrays.shape[1:] != shape:
@@ -209,7 +218,7 @@ class _FieldBatch:
         return partial(self._run, index, self._run(index, prepare))
 
     def _run(self, index: int, step: Callable[[], Any]) -> Any:
-        """Run a step of a decoder. An error contains the sample."""
+        """Run a step of a decoder; an error names the sample."""
         try:
             return step()
         except (BadInput, CorruptRecord) as error:

@@ -93,9 +93,9 @@ class LazySequence(Sequence[Element]):
 
 
 class RandomStream:
-    """The geometry of one sample in packer.Loader, and its random numbers, a function of (seed, epoch, index).
+    """The geometry of one sample in packer.Loader, and random numbers that depend on (seed, epoch, index) only.
 
-    If `__getitem__` of a subclass reads several samples to make one, each read uses the numbers that follow.
+    If `__getitem__` of a subclass reads several samples to make one sample, each read takes the next numbers.
     """
 
     def __init__(self, geometry: Geometry | None, *, seed: int, epoch: int, index: int) -> None:
@@ -139,7 +139,8 @@ class PackDataset(Dataset[Any]):
     """
 
     format: ClassVar[str | None] = None  # the format that the pack must have; None for any
-    _decoded_as: ClassVar[tuple[object, object] | None]  # `__getitem__` and `sample` that `batch_decoder` is equal to
+    # the methods `__getitem__` and `sample` whose samples `batch_decoder` decodes; None if a subclass replaced them
+    _decoded_as: ClassVar[tuple[object, object] | None]
     _changeable: ClassVar[frozenset[str]] = frozenset(ChangedOptions.__annotations__)  # by `with_`
     _selects = False  # True if `_select` chooses the samples also without a split
 
@@ -158,7 +159,7 @@ class PackDataset(Dataset[Any]):
 
     @classmethod
     def decodes_batches(cls) -> bool:
-        """Return False if the class makes samples in its own way, so that batches consist of single samples.
+        """Return True if batches may be decoded as a whole, and False if the class makes samples in its own way.
 
         The result may change: a notebook may assign another `__getitem__` to the class at any time.
         """
@@ -320,9 +321,11 @@ class PackDataset(Dataset[Any]):
     def check_transform(self, transform: object, *, moves_all: bool) -> None:
         """Raise InvalidRequest for a transform that moves one image and leaves other fields of the sample in place.
 
+        Transforms of torchvision move only the first image of a sample of plain tensors.
+
         Args:
             transform: A function of the sample.
-            moves_all: True if the transform gets complete samples with output="tv".
+            moves_all: True if the transform gets complete samples with output="tv". Then nothing is raised.
         """
         left = self._not_moved()
         if not moves_all and left and (name := moving_transform(transform)) is not None:
@@ -332,7 +335,7 @@ class PackDataset(Dataset[Any]):
             )
 
     def _not_moved(self) -> list[str]:
-        """Return the fields that torchvision's transforms leave in place: they move one image of plain tensors."""
+        """Return the fields that a transform of torchvision leaves in place if samples contain plain tensors."""
         images = [field.name for field in self.schema if field.kind in PIXEL_KINDS]
         return images[1:] + [field.name for field in self.schema if field.kind in ("points", "boxes")]
 
@@ -456,7 +459,10 @@ class PackDataset(Dataset[Any]):
 
     @contextmanager
     def reading(self, stream: RandomStream) -> Iterator[None]:
-        """Make `[index]` in this thread use the geometry and random numbers of `stream`. packer.Loader calls it."""
+        """Return a `with` block in which `dataset[index]` uses the geometry and random numbers of `stream`.
+
+        Only the calls of the current thread are affected. packer.Loader calls this method.
+        """
         token = _reading.set((self, stream))
         try:
             yield
@@ -464,7 +470,7 @@ class PackDataset(Dataset[Any]):
             _reading.reset(token)
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
-        """Return the samples of a batch, decoded into one tensor per field. torch's DataLoader calls it."""
+        """Return the samples of a batch, decoded into one tensor per field. torch's DataLoader calls this method."""
         if not self.decodes_batches() or self.transform is not None or self.output != "torch":
             return [self[index] for index in indices]
         if self._shared is None and get_worker_info() is not None:
@@ -483,7 +489,8 @@ class PackDataset(Dataset[Any]):
         take: Take,
         collate: CollateFields = dict,
     ) -> BatchDecoder:
-        """Return the decoder of a batch of these samples. Threads may share its work. packer.Loader calls it.
+        """Return the decoder of a batch of these samples. packer.Loader calls this method, and shares the work of the
+        decoder between threads.
 
         Args:
             indices: Indices of samples.
@@ -535,7 +542,7 @@ class PackDataset(Dataset[Any]):
         return rows if self._takes_all else np.asarray(self._chosen(self.sample_decoder()), np.int64)[rows]
 
     def stored_rows(self, indices: Indices | None = None) -> Indices | None:
-        """Return the rows of the pack of these samples, or None for all rows. packer.convert calls it.
+        """Return the rows of the pack that these samples are, or None for all rows. packer.convert calls this method.
 
         Raises:
             InvalidRequest: The samples differ from the records of the pack.
@@ -571,18 +578,18 @@ class PackDataset(Dataset[Any]):
     def fetch_ahead(
         self, indices: Indices | None = None, *, rank: int = 0, world_size: int = 1
     ) -> "PartSchedule | None":
-        """Start to download the parts of a pack at a URL, in the order of their first read. packer.Loader calls it.
+        """Start to download the parts of a pack at a URL, in the order in which samples need them.
 
         Args:
             indices: Samples of all ranks in the order of the pass. None for all samples in their order.
             rank: Number of this process.
-            world_size: Number of processes that take turns in `indices`. Each of them uses its share of cache_limit.
+            world_size: Number of processes that take turns in `indices`. Each process uses its share of cache_limit.
 
         Returns:
             The schedule of the downloads. None for a pack on a disk.
 
         Raises:
-            InvalidRequest: The parts that are read at the same time need more than cache_limit.
+            InvalidRequest: The parts that are read at the same time are larger than cache_limit.
         """
         supply = self.sample_decoder().pack.supply if self._location is not None else None
         if supply is None:
@@ -592,7 +599,10 @@ class PackDataset(Dataset[Any]):
         return PartSchedule(supply, self.part_numbers(indices), rank=rank, world_size=world_size)
 
     def part_numbers(self, indices: Indices | None = None) -> npt.NDArray[np.int64]:
-        """Return the number of the part that contains each of these samples, or each sample. Raises BadIndex."""
+        """Return the number of the part that contains each of these samples, int64. None for all samples.
+
+        Raises BadIndex.
+        """
         chosen = np.arange(self._count) if indices is None else indices
         return self.sample_decoder().pack.part_numbers(self.pack_indices(chosen))
 
@@ -610,7 +620,10 @@ class PackDataset(Dataset[Any]):
         return list(schema["label"].classes or ()) if "label" in schema else []
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return all values of a number field, such as "label": a copy (n, ...), for samplers and statistics."""
+        """Return the values of a number field such as "label", in the order of the samples: a new array (n, ...).
+
+        The values come from the index, so that no part is read. Raises UnknownKey for another field.
+        """
         sample_decoder = self.sample_decoder()
         values = sample_decoder.pack.index.column(name)
         chosen = self._chosen(sample_decoder)
@@ -729,7 +742,7 @@ def _splits_of(pack: Pack) -> tuple[str, ...]:
 
 
 def _unused(name: str) -> str:
-    """Return why an attribute of torchvision's ImageFolder has no effect, and what to do instead."""
+    """Return the reason why an attribute of torchvision's ImageFolder has no effect, and what to do instead."""
     instead = "give transform= a function of the sample, or"
     if name in _CHOSEN_BY_CONVERT:
         instead = "packer convert chose samples and classes;"

@@ -48,7 +48,7 @@ class SheetRequest:
 
 
 class Sheet(NamedTuple):
-    """The content of a sheet. box: (height, width) of the box of one image; columns: images of a tile."""
+    """The content of a sheet. box: (height, width) in px of the area for one image. columns: images in each tile."""
 
     title: str
     note: str
@@ -64,9 +64,16 @@ _MARK_ORDER = ("line", "fill", "hatch", "")
 
 
 def choose(pack: Pack, *, count: int, keys: Sequence[str] = (), seed: int | None = None) -> list[int]:
-    """Return the indices of the samples with the keys, or of the first or a drawn sample of `count` equal stretches.
+    """Return the indices of the samples to show.
 
-    Raises UnknownKey, and InvalidRequest for a pack without samples.
+    Args:
+        count: the number of samples, spread evenly: the pack is divided into so many equal parts.
+        keys: the keys of the samples to show instead.
+        seed: None for the first sample of each part, otherwise the seed of a random sample of each part.
+
+    Raises:
+        UnknownKey: if the pack does not have a key.
+        InvalidRequest: if the pack has no sample.
     """
     if keys:
         return [pack.index.index_of(key) for key in keys]
@@ -132,7 +139,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Image:
-    """uint8 (H, W, 3), RGB, shown pixel by pixel. is_photo: it may be compressed with loss."""
+    """An image uint8 (H, W, 3), RGB, in its own size. is_photo: True if it may be compressed with loss."""
 
     pixels: Pixels
     is_photo: bool = False
@@ -140,7 +147,12 @@ class Image:
 
 @dataclass(frozen=True)
 class Row:
-    """Items side by side. wraps: on as many lines as they need; spread: the first left, the last right."""
+    """Items side by side.
+
+    Attributes:
+        wraps: True if the items use several lines when one line is too short.
+        spread: True if the last item is at the right end, and False if it follows the others.
+    """
 
     items: "tuple[Item, ...]"
     gap_px: int

@@ -127,7 +127,7 @@ def _check_target(folder: Path, target: Path) -> None:
 
 
 class _Extraction:
-    """One extraction. It computes the names twice, so that memory contains no list of files."""
+    """One extraction. `check_names` and `write` both compute the names, so that memory contains no list of files."""
 
     def __init__(self, pack: Pack, where: Path, *, only_exact: bool, skip_bad: bool) -> None:
         self._pack = pack
@@ -258,7 +258,7 @@ class _Extraction:
         return has_images and self._matrices is not None and self._matrices[index].ravel().tolist() != _IN_PLACE
 
     def _path(self, index: int, origin: SourcePath) -> str:
-        """Return the path with a suffix that fits the bytes; reads a value that was encoded again."""
+        """Return the path of a file with a suffix that fits its bytes. Reads the value if it was encoded again."""
         if origin.exact or origin.field is None:
             return origin.path
         with self._pack.record(index, (origin.name,)) as record:

@@ -68,7 +68,7 @@ def draw_png(sheet: Sheet) -> bytes:
 
 
 def _across(count: int, width: int, height: int) -> int:
-    """Return how many tiles are side by side: a sheet of about 3:2, with few empty positions."""
+    """Return the number of tiles in a row, for a sheet of about 3:2 with few empty positions."""
 
     def badness(across: int) -> float:
         rows = -(-count // across)
@@ -140,7 +140,7 @@ def _line(row: Row, items: Sequence[Item], room: int) -> Pixels:
 
 
 def _shared(widths: Sequence[int], room: int) -> int:
-    """Return the width that no item may exceed, so that all fit into `room`; narrow items keep theirs."""
+    """Return the largest width of an item with which all items fit into `room`. Narrow items are not changed."""
     for number, width in enumerate(sorted(widths)):
         share = room // (len(widths) - number)
         if width > share:

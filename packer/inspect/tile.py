@@ -90,7 +90,14 @@ _SHAPES = ("points", "boxes")
 
 
 class Panel(NamedTuple):
-    """One image: its field, uint8 (h, w, 3) RGB that fits the box, stored (height, width), scale of a depth."""
+    """One image of a tile.
+
+    Attributes:
+        name: the field.
+        pixels: uint8 (h, w, 3), RGB, as large as fits into the box.
+        size: stored (height, width).
+        scale: of the colors of a depth, None for other images.
+    """
 
     name: str
     pixels: Pixels
@@ -108,7 +115,15 @@ class Tile(NamedTuple):
 
 
 class _Sample(NamedTuple):
-    """A decoded sample. sizes: stored (height, width) of the images; views: into their boxes; missing: of depths."""
+    """A decoded sample. Each attribute is a dict by field.
+
+    Attributes:
+        values: decoded values, cut to the part that a zoom shows.
+        stored: the encoded images.
+        sizes: stored (height, width) of the images.
+        views: the view that fits each image into its box. An image without pixels has none.
+        missing: the share of invalid pixels of each depth.
+    """
 
     values: dict[str, Any]
     stored: dict[str, StoredImage]
@@ -159,7 +174,7 @@ class Tiler:
                 self._forms[field.name] = form, sum(other == form for other, _ in self._forms.values())
 
     def box(self, indices: Sequence[int], width: int) -> tuple[int, int]:
-        """Return (height, width) of an image's box, of the median shape of the main images of these samples."""
+        """Return (height, width) of the box of an image, with the median ratio of the main images of these samples."""
         if not self._main:
             return 0, width
         ratios = []
@@ -211,7 +226,7 @@ class Tiler:
     def _zoomed(
         self, values: dict[str, Any], sizes: dict[str, tuple[int, int]], box: tuple[int, int]
     ) -> dict[str, Any]:
-        """Return the images and labels of the part that contains the labels; labels are in px of the first image."""
+        """Return the part of the images and labels that contains all labels, which are in px of the first image."""
         first = sizes[self._images[0]]
         part = zoom_box([values[name] for name in self._forms], first, box)
         if part is None:
@@ -244,7 +259,7 @@ class Tiler:
         return [mark for name, mask in masks.items() for mark in mask_marks(name, mask)]
 
     def _draw_labels(self, panels: dict[str, Panel], sample: _Sample) -> dict[str, ShapeCounts]:
-        """Draw the shapes of a sample into its main image; they are in px of its first one."""
+        """Draw the shapes of a sample into its main image. Shapes are in px of the first image of the sample."""
         if self._main not in sample.views:
             return {}
         first, main = (_size(sample.values[name]) for name in (self._images[0], self._main))

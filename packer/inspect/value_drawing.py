@@ -76,7 +76,7 @@ def _encoded(pixels: Pixels, suffix: str, options: Sequence[int]) -> bytes:
 
 
 def placing(height: int, width: int, box: tuple[int, int]) -> View:
-    """Return the view that fits an image into `box` (height, width); a tiny one is enlarged by a whole factor."""
+    """Return the view that fits an image into `box` (height, width). A tiny image is enlarged by a whole factor."""
     factor = min(box[0] / height, box[1] / width)
     if factor >= _TINY:
         return resized_crop(0, 0, height, width, size=(height * int(factor), width * int(factor)))
@@ -87,7 +87,7 @@ def placing(height: int, width: int, box: tuple[int, int]) -> View:
 
 
 def fit(array: npt.NDArray[Any], view: View, kind: str, *, invalid: float | None = None) -> npt.NDArray[Any]:
-    """Return the array through a view of `placing`, dtype kept; the pixels of a tiny image stay squares."""
+    """Return an array through a view of `placing`, with the same dtype. Pixels of a tiny image become squares."""
     height, width = array.shape[:2]
     factor = view.size[0] // height
     if factor >= _TINY and view.size == (height * factor, width * factor):

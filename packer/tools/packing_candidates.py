@@ -107,8 +107,8 @@ def _ways(pixel_fields: Sequence[Field], *, is_resized: bool) -> Iterator[tuple[
 
 # ---- predictions
 
-_EQUAL = 0.9  # of the best rate: considered as fast
-_LIKE = 1.1  # of the least size: considered as small
+_EQUAL = 0.9  # of the best rate
+_LIKE = 1.1  # of the smallest size
 
 
 @dataclass(frozen=True)
@@ -195,9 +195,10 @@ def predict(trial: Trial, whole: WholeSet, speeds: Speeds) -> Prediction:
 
 
 def recommended(predictions: Sequence[Prediction]) -> Prediction | None:
-    """Return the fastest lossless prediction that fits on the disk; None if no prediction does.
+    """Return the best lossless prediction whose pack fits on the disk; None if no pack fits.
 
-    Among nearly equal rates, the smallest pack wins; among nearly equal sizes, the first.
+    Rates from 90 % of the best rate are equal. Among equal rates, the smallest pack wins. Packs up to 110 % of the
+    smallest size are equal, and the first of them wins.
     """
     good = [one for one in predictions if one.fits_disk and not one.candidate.loses]
     if not good:

@@ -52,14 +52,25 @@ _TURN_S = (0.05, 0.5)
 
 @dataclass(frozen=True)
 class TrialRunner:
-    """Runs trials. folder: packs are made and removed there. setting: of a Loader with all cores."""
+    """Runs trials.
+
+    Attributes:
+        folder: The folder for the packs of trials, which are removed at the end of each trial.
+        setting: The loader, a Loader with a thread per core.
+        geometry: The geometry of the samples, None for no geometry.
+    """
 
     folder: Path
     setting: LoaderSetting
     geometry: Geometry | None
 
     def trials(self, source: Source, group: Sequence[Candidate], *, seconds: float) -> list[Trial]:
-        """Try one codec and size in each format of the group, in about `seconds`; raises as packing does."""
+        """Try one codec and size in each format of the group, in about `seconds`.
+
+        Raises:
+            BadInput: The samples cannot be packed.
+            InvalidRequest: The options do not fit the source.
+        """
         until = time.perf_counter() + seconds
         encode_seconds, count = self._encode(make_plan(source, group[0].options), _PACKING_SHARE * seconds)
         few = subset(source, range(count)) if count < len(source) else source

@@ -102,8 +102,13 @@ def profile(
 ) -> Profile:
     """Load these samples, stage by stage.
 
-    dataset: with output="torch"; its geometry and transform are included. device: such as "cuda", None to copy nothing.
-    Raises InvalidRequest without samples, and the errors of loading.
+    Args:
+        dataset: A dataset with output="torch". The profile includes its geometry and its transform.
+        device: The device to copy batches to, such as "cuda". None to copy nothing.
+
+    Raises:
+        InvalidRequest: `indices` is empty, or the dataset has another output.
+        CorruptPack: A sample is damaged.
     """
     if not len(indices) or dataset.output != "torch":
         raise InvalidRequest(f"{dataset!r}: a profile needs at least one sample, and output='torch'")
@@ -259,9 +264,19 @@ def profile_pack(
     fields: tuple[str, ...] | None = None,
     transform: str | None = None,
 ) -> tuple[Profile, str]:
-    """Profile at most so many samples, drawn at random but always the same; returns a note on the page cache too.
+    """Profile samples of a pack, drawn at random but always the same.
 
-    geometry: as text. fields, transform: see Subject. Raises InvalidRequest if the folder is not a pack.
+    Args:
+        samples: The most samples to load.
+        cold: Drop the files of the pack from the page cache before.
+        geometry: The geometry as text.
+        fields, transform: See Subject.
+
+    Returns:
+        The profile, and with `cold` a sentence that states if the files were in memory, else "".
+
+    Raises:
+        InvalidRequest: The folder is not a pack.
     """
     (chosen,) = subjects((pack,), geometry, Subject(pack, fields, transform=transform))
     if not chosen.is_pack:
@@ -290,7 +305,14 @@ _KEYS = 3
 
 
 def report(found: Profile, options: Mapping[str, object], *, title: str, note: str, cores: int) -> ToolReport:
-    """Return the report of a profile. options: the options of the command, for the JSON. note: ends the text."""
+    """Return the report of a profile.
+
+    Args:
+        options: The options of the command, for the JSON.
+        title: The title of the plot.
+        note: The last line of the text; "" for none.
+        cores: The number of cores, for the rate of a loader.
+    """
     lines = [*text(found, cores=cores), *([note] if note else [])]
     drawn_verdict = verdict(found, cores)
     return ToolReport(lines, document(found, options), draw=lambda: figure(found, title=title, verdict=drawn_verdict))

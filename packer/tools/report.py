@@ -47,11 +47,11 @@ class ToolReport:
             hand_over([json.dumps(self._with_machine(), sort_keys=True)])
 
     def write(self, path: Path) -> None:
-        """Replace a file by the figures as JSON; raises as `files.atomic_save.save` does."""
+        """Replace a file by the figures as JSON; raises StorageError, InvalidRequest and UnsafePath."""
         save(path, f"{json.dumps(self._with_machine(), indent=2)}\n".encode())
 
     def save_plot(self, path: Path) -> None:
-        """Replace a file by the plot; raises MissingPackage, InvalidRequest, and as `files.atomic_save.save` does."""
+        """Replace a file by the plot; raises MissingPackage, StorageError, InvalidRequest and UnsafePath."""
         check_plot(path)
         if self.draw is not None:
             save_figure(self.draw(), path)
@@ -95,7 +95,7 @@ def _model() -> str:
 
 
 def cores_text(cgroup: Path = Path("/sys/fs/cgroup")) -> str:
-    """Return how many cores this process may use, and the limit if the machine has more."""
+    """Return the number of cores that this process may use. If the machine has more, the text names the limit."""
     usable, there = usable_cores(cgroup), os.cpu_count() or 1
     if usable >= there:
         return f"{usable} usable cores"
@@ -108,7 +108,7 @@ def cores_text(cgroup: Path = Path("/sys/fs/cgroup")) -> str:
 
 
 def check_plot(path: Path) -> None:
-    """Raise MissingPackage without matplotlib, InvalidRequest for a suffix that it cannot write."""
+    """Raise MissingPackage without matplotlib, InvalidRequest for another suffix than .png, .svg and .pdf."""
     check_installed("matplotlib", "--plot")
     if path.suffix.lower() not in _PLOT_SUFFIXES:
         raise InvalidRequest(f"{path}: cannot draw into it; expected a name that ends in {', '.join(_PLOT_SUFFIXES)}")
@@ -128,7 +128,7 @@ def plain(axes: Any, *, grid: str = "y") -> None:
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Replace a file by the figure; raises as `files.atomic_save.save` does."""
+    """Replace a file by the figure; raises StorageError, InvalidRequest and UnsafePath."""
     data = io.BytesIO()
     figure.savefig(data, dpi=_DPI, format=path.suffix[1:].lower())
     save(path, data.getvalue())

@@ -14,10 +14,10 @@ import numpy as np
 
 from packer.system.resource_usage import Nvml
 
-DATA_BOUND = 0.1  # the share of time waited from which the data are what limits
+DATA_BOUND = 0.1  # a loop that waits for a larger share of its time is limited by its data
 PERCENTILES = (50, 90, 99)
 _MOST_WORST = 32
-_OF_WORST = 20  # steps for one that counts as bad
+_OF_WORST = 20  # one step of so many is among the worst
 _SHOWN_KEYS = 5
 _GPU_EVERY_S = 0.5
 Clock = Callable[[], float]
@@ -29,12 +29,12 @@ class Report:
 
     Attributes:
         wait_seconds: Time in `iter` and `next`.
-        first_seconds: The part of it until the first batches of the epochs.
-        compute_seconds: Time in the body of the loop. The time between two epochs is in neither.
+        first_seconds: The part of wait_seconds before the first batch of each epoch.
+        compute_seconds: Time in the body of the loop. Time between two epochs is neither waiting nor computing.
         waits: The wait for each batch.
-        worst: The longest twentieth of the waits, without first batches: seconds, number of the step, keys of the batch
-            if it has any.
-        gpu_busy: Percent per GPU, None if NVML is absent or reports nothing.
+        worst: The longest 5 % of the waits, without the first batches of epochs: (seconds, number of the step from 1,
+            keys of the batch). The keys are empty if the batch has none.
+        gpu_busy: Percent per GPU, None for a GPU without a value. None instead of a list if NVML is absent.
     """
 
     epochs: int
@@ -59,7 +59,7 @@ class Report:
 
     @property
     def suspects(self) -> list[tuple[str, int]]:
-        """Keys in several of the worst batches, and the number of these: a slow sample slows each of its batches."""
+        """(key, number of batches) of each key that is in several of the worst batches. These samples may be slow."""
         counts = Counter(key for _, _, keys in self.worst for key in set(keys))
         return [(key, count) for key, count in counts.most_common() if count > 1]
 
@@ -126,7 +126,7 @@ class Monitor:
     """Iterable over the batches of a loader that measures the wait for each.
 
     All other attributes (`sampler`, `set_epoch`, ...) are those of the loader. The report is written when the monitor
-    is deleted and when the program ends, unless `report` has returned the same figures before.
+    is deleted and when the program ends. It is not written if `report` was called after the last step.
     """
 
     def __init__(

@@ -131,9 +131,14 @@ class Subject:
 
 
 def subjects(paths: Sequence[Path], geometry: str | None, like: Subject) -> list[Subject]:
-    """Return a subject for each path, with the geometry, as text, and otherwise like another one.
+    """Return a subject for each path.
 
-    Raises InvalidRequest if a path is not a folder or is named twice.
+    Args:
+        geometry: The geometry of all subjects, as text.
+        like: A subject with the other options of all subjects.
+
+    Raises:
+        InvalidRequest: A path is not a folder, or two paths are the same folder.
     """
     view = parse(geometry) if geometry else None
     if len({path.resolve() for path in paths}) < len(paths):
@@ -165,13 +170,16 @@ def images(dataset: Any) -> int:
 class LoaderSetting:
     """A loader with its number of workers.
 
-    loader: DataLoader, Loader (with threads) or Loader-workers (Loader with processes). workers: 0 only for DataLoader.
+    Attributes:
+        loader: "DataLoader", "Loader" (packer.Loader with threads) or "Loader-workers" (packer.Loader with processes).
+        workers: Number of threads or processes. Only DataLoader may have 0.
+        persistent: True if the processes of DataLoader live from epoch to epoch.
     """
 
     loader: str
     workers: int
     batch_size: int = 32
-    persistent: bool = True  # DataLoader: its processes live from epoch to epoch
+    persistent: bool = True
 
     def make(self, dataset: Dataset[Any]) -> Any:
         """Make the loader, which shuffles."""
@@ -189,7 +197,7 @@ class LoaderSetting:
         )
 
     def check(self, dataset: Dataset[Any]) -> None:
-        """Make one batch in this process, where errors have no traceback of a worker; raises them."""
+        """Make one batch in this process. So errors are raised without the traceback of a worker."""
         try:
             next(iter(DataLoader(dataset, self.batch_size, collate_fn=_collate(dataset))))
         except MixedShapes as error:
@@ -231,7 +239,10 @@ def worker_counts() -> tuple[int, ...]:
 def settings(
     loaders: Sequence[str], workers: Sequence[int], batch_size: int, *, persistent: bool = True
 ) -> list[LoaderSetting]:
-    """Return every loader with every number of workers, but no Loader without workers; raises InvalidRequest."""
+    """Return every loader with every number of workers, without a Loader of 0 workers.
+
+    Raises InvalidRequest if nothing remains.
+    """
     found = [
         LoaderSetting(loader, count, batch_size, persistent)
         for loader in loaders
@@ -244,12 +255,15 @@ def settings(
 
 
 def quiet(_: int) -> None:
-    """Turn off OpenCV's threads in a worker process, which would slow the other workers."""
+    """Turn off OpenCV's threads in a worker process, because they would slow the other workers."""
     import_or_explain("cv2", "a data loader worker").setNumThreads(0)
 
 
 def _collate(dataset: Any) -> Any:
-    """Return None, torch's default, if a pack returns batches, otherwise ours, which accepts grasps of any number."""
+    """Return the collate function of a DataLoader: None for packs, which return batches.
+
+    Samples of a folder or of a user's transform need packer's function, which accepts any number of grasps.
+    """
     inner = unwrapped(dataset)
     if isinstance(inner, FolderDataset) or getattr(inner, "transform", None) is not None:
         return Collator("list", schema=getattr(inner, "schema", None)).samples
