@@ -12,14 +12,11 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from packer.system.resource_usage import Nvml
-
 DATA_BOUND = 0.1  # a loop that waits for a larger share of its time is limited by its data
 PERCENTILES = (50, 90, 99)
 _MOST_WORST = 32
 _OF_WORST = 20  # one step of so many is among the worst
 _SHOWN_KEYS = 5
-_GPU_EVERY_S = 0.5
 Clock = Callable[[], float]
 
 
@@ -34,7 +31,6 @@ class Report:
         waits: The wait for each batch.
         worst: The longest 5 % of the waits, without the first batches of epochs: (seconds, number of the step from 1,
             keys of the batch). The keys are empty if the batch has none.
-        gpu_busy: Percent per GPU, None for a GPU without a value. None instead of a list if NVML is absent.
     """
 
     epochs: int
@@ -44,7 +40,6 @@ class Report:
     compute_seconds: float
     waits: Sequence[float]
     worst: Sequence[tuple[float, int, Sequence[str]]]
-    gpu_busy: Sequence[float | None] | None
 
     @property
     def share(self) -> float:
@@ -73,7 +68,7 @@ class Report:
         within = np.percentile(self.waits or (0.0,), PERCENTILES) * 1e3
         marks = ", ".join(f"{percent} % within {ms:.1f}" for percent, ms in zip(PERCENTILES, within, strict=True))
         lines.append(f"  waits in ms: {marks}, longest {max(self.waits, default=0.0) * 1e3:.1f}")
-        return "\n".join([*lines, *(f"  {line}" for line in (*self._of_samples(), *self._of_gpus()))])
+        return "\n".join([*lines, *(f"  {line}" for line in self._of_samples())])
 
     def _of_samples(self) -> Iterator[str]:
         if suspects := self.suspects[:_SHOWN_KEYS]:
@@ -85,15 +80,6 @@ class Report:
             named = ", ".join(map(repr, keys[:_SHOWN_KEYS]))
             yield f"longest wait: {seconds * 1e3:.1f} ms at step {step} for {named}{more}"
 
-    def _of_gpus(self) -> Iterator[str]:
-        if self.gpu_busy is None:
-            yield "GPU: left out, no libnvidia-ml.so.1 that shows one"
-            return
-        shares = (
-            f"{'unknown' if busy is None else f'{busy:.0f} %'} (GPU {at})" for at, busy in enumerate(self.gpu_busy)
-        )
-        yield f"GPU busy: {', '.join(shares)}"
-
 
 @dataclass
 class _Record:
@@ -104,12 +90,10 @@ class _Record:
     compute_seconds: float = 0.0
     waits: "array[float]" = field(default_factory=lambda: array("d"))
     worst: list[tuple[float, int, tuple[str, ...]]] = field(default_factory=list)
-    gpus: list[tuple[int, int]] | None = None  # sum of percents and their number, per GPU
     reported: int = 0  # steps of the latest report
 
     def report(self) -> Report:
         self.reported = len(self.waits)
-        busy = None if self.gpus is None else [total / count if count else None for total, count in self.gpus]
         return Report(
             epochs=self.epochs,
             steps=len(self.waits),
@@ -118,7 +102,6 @@ class _Record:
             compute_seconds=self.compute_seconds,
             waits=tuple(self.waits),
             worst=sorted(self.worst, reverse=True)[: -(-len(self.waits) // _OF_WORST)],
-            gpu_busy=busy,
         )
 
 
@@ -136,15 +119,12 @@ class Monitor:
         key: str = "key",
         out: TextIO | None = None,
         clock: Clock = time.perf_counter,
-        gpu: Callable[[], Nvml | None] = Nvml.open,
     ) -> None:
-        """See `monitor`. clock, gpu: for tests."""
+        """See `monitor`. clock: for tests."""
         self.loader = loader
         self._key = key
         self._clock = clock
-        self._nvml = gpu()
-        self._next_look = clock()
-        self._record = _Record(gpus=[(0, 0)] * len(self._nvml.busy()) if self._nvml is not None else None)
+        self._record = _Record()
         self._tell = weakref.finalize(self, _tell, self._record, out or sys.stderr)
 
     def __iter__(self) -> Iterator[Any]:
@@ -166,8 +146,6 @@ class Monitor:
             finally:  # also after a break
                 began = clock()
                 record.compute_seconds += began - now
-            if self._nvml is not None and began >= self._next_look:
-                self._look_at_gpus(began)
 
     def _note(self, seconds: float, batch: Any, *, is_first: bool) -> None:
         record = self._record
@@ -179,14 +157,6 @@ class Monitor:
             named = tuple(map(str, keys)) if isinstance(keys, (list, tuple)) else ()
             push = heapq.heappush if len(record.worst) < _MOST_WORST else heapq.heapreplace
             push(record.worst, (seconds, len(record.waits), named))
-
-    def _look_at_gpus(self, now: float) -> None:
-        self._next_look = now + _GPU_EVERY_S
-        if self._nvml is not None and self._record.gpus is not None:
-            pairs = zip(self._record.gpus, self._nvml.busy(), strict=True)
-            self._record.gpus = [
-                (total, count) if busy is None else (total + busy, count + 1) for (total, count), busy in pairs
-            ]
 
     def report(self) -> Report:
         """Return the figures so far; `str` of them is the text."""

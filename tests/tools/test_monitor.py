@@ -1,6 +1,5 @@
 """packer.monitor: waits and computing told apart, and what is said at the end."""
 
-import ctypes
 import gc
 import io
 import weakref
@@ -15,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import packer
-from packer.system.resource_usage import Nvml
 from packer.tools.wait_monitor import Monitor, Report
 from tests.support.conversions import packed
 from tests.support.source_trees import photos
@@ -42,8 +40,8 @@ class Slow:
 
 
 def watched(clock: Clock, loader: Any, out: Any = None) -> Monitor:
-    """A monitor on that clock, without GPU."""
-    return Monitor(loader, clock=clock, out=out or io.StringIO(), gpu=lambda: None)
+    """A monitor on that clock."""
+    return Monitor(loader, clock=clock, out=out or io.StringIO())
 
 
 seconds = st.integers(0, 10_000).map(lambda milliseconds: milliseconds / 1000)
@@ -196,68 +194,5 @@ def test_what_was_told_or_never_ran_is_not_told_again() -> None:
         assert out.getvalue() == ""
 
 
-# ---- GPUs
-
-
-class Driver:
-    """What libnvidia-ml.so.1 does, with two GPUs."""
-
-    def __init__(self, busy: list[int | None]) -> None:
-        self.busy = busy
-        self.handles: list[int] = []
-
-    def nvmlInit_v2(self) -> int:  # noqa: N802
-        return 0
-
-    def nvmlDeviceGetCount_v2(self, count: Any) -> int:  # noqa: N802
-        count._obj.value = len(self.busy)
-        return 0
-
-    def nvmlDeviceGetHandleByIndex_v2(self, number: Any, handle: Any) -> int:  # noqa: N802
-        handle._obj.value = 0x1000 + number.value
-        return 0
-
-    def nvmlDeviceGetUtilizationRates(self, handle: Any, rates: Any) -> int:  # noqa: N802
-        busy = self.busy[handle.value - 0x1000]
-        rates._obj.gpu = busy or 0
-        return 0 if busy is not None else 3
-
-
-def test_gpus_are_asked_now_and_then() -> None:
-    driver = Driver([40, None])
-    clock = Clock()
-    monitor = Monitor(Slow(clock, [0.0] * 9), clock=clock, out=io.StringIO(), gpu=lambda: Nvml.open(lambda _: driver))
-    for number, _ in enumerate(monitor):
-        clock.sleep(0.3)  # asked at most every 0.5 s: after steps 1, 3, 5, 7, 9
-        driver.busy[0] = 40 if number < 4 else 80
-    assert monitor.report().gpu_busy == [pytest.approx((40 + 40 + 80 + 80 + 80) / 5), None]
-    assert "GPU busy: 64 % (GPU 0), unknown (GPU 1)" in str(monitor.report())
-
-
-@pytest.mark.parametrize("fault", ["library", "symbol", "init", "count", "handle", "none"])
-def test_without_nvml_it_is_said_to_be_left_out(fault: str) -> None:
-    def load(name: str) -> Any:
-        assert name == "libnvidia-ml.so.1"
-        if fault == "library":
-            raise OSError("libnvidia-ml.so.1: cannot open shared object file")
-        driver = Driver([] if fault == "none" else [1])
-        failing = {"init": "nvmlInit_v2", "count": "nvmlDeviceGetCount_v2", "handle": "nvmlDeviceGetHandleByIndex_v2"}
-        if fault in failing:
-            setattr(driver, failing[fault], lambda *_: 9)
-        return object() if fault == "symbol" else driver
-
-    assert Nvml.open(load) is None
-    clock = Clock()
-    monitor = Monitor([1], clock=clock, out=io.StringIO(), gpu=lambda: Nvml.open(load))
-    list(monitor)
-    assert "GPU: left out, no libnvidia-ml.so.1 that shows one" in str(monitor.report())
-
-
-def test_the_structure_is_that_of_the_driver() -> None:
-    from packer.system.resource_usage import _Utilization
-
-    assert (ctypes.sizeof(_Utilization), _Utilization.gpu.offset, _Utilization.memory.offset) == (8, 0, 4)
-
-
 def test_a_report_of_nothing_has_a_text() -> None:
-    assert "0 steps in 0 epochs" in str(Report(0, 0, 0.0, 0.0, 0.0, (), (), None))
+    assert "0 steps in 0 epochs" in str(Report(0, 0, 0.0, 0.0, 0.0, (), ()))
