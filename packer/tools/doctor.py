@@ -1,6 +1,5 @@
 """Doctor: findings about this machine, its packages and limits, with a fix for each problem."""
 
-import multiprocessing
 import os
 import platform
 import re
@@ -12,8 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from packer import __version__
-from packer.copies.owned_folder import OwnedFolder
-from packer.errors import InvalidRequest, MissingPackage
+from packer.errors import MissingPackage
 from packer.registry import import_or_explain
 from packer.system.machine_limits import Machine
 from packer.system.parallel import usable_cores
@@ -36,7 +34,6 @@ _OPENCVS = (
 )
 # the oldest without the vulnerabilities that setup.cfg names; h5py can be built with another one
 _LEAST_HDF5 = "2.0"
-_NO_GAIN = "with libturbojpeg0 it would take 1.00 to 1.03 of the time"  # docs/benchmarks.md, scripts/bench libraries
 _LEAST_SHARED_BYTES = 1 << 30  # 8 workers, 2 batches each, of 128 float32 images of 224x224 are 1.2 GB
 _LEAST_FILES = 1024
 
@@ -64,9 +61,6 @@ def findings(machine: Machine) -> Iterator[Finding]:
     yield memory(machine)
     yield shared_memory(machine)
     yield open_files()
-    yield start_method()
-    if machine.shared_memory.is_dir():
-        yield staged(machine)
 
 
 # ---- packages
@@ -144,18 +138,16 @@ def gpu(devices: Path) -> Finding:
 
 
 def decoder() -> Finding:
-    """Return the library that decodes JPEG, with the reason if it is not the first choice."""
+    """Return the library that decodes JPEG."""
     reasons = []
     try:
         libjpeg = import_or_explain("packer.images.backends.strict_jpeg", "decoding JPEG")
     except MissingPackage as error:
         return Finding("decoder", "none", str(error))
     for found in libjpeg.attempts():
-        if isinstance(found, str):
-            reasons.append(found)
-            continue
-        why = f"as good as the first choice, which is not installed here: {_NO_GAIN}" if reasons else "first choice"
-        return Finding("decoder", f"{libjpeg.describe(found)} ({why})")
+        if not isinstance(found, str):
+            return Finding("decoder", libjpeg.describe(found))
+        reasons.append(found)
     return Finding("decoder", "none", f"no JPEG library works: {'; '.join(reasons)}", "pip install simplejpeg")
 
 
@@ -212,26 +204,6 @@ def open_files() -> Finding:
         problem = f"{soft} at once are few: each batch of a worker needs one per tensor, each part one"
         return Finding("open files", text, problem, f"ulimit -n {_LEAST_FILES}, up to {shown[1]} without root")
     return Finding("open files", text)
-
-
-def start_method() -> Finding:
-    """Return the default start method of workers."""
-    known = multiprocessing.get_all_start_methods()
-    chosen = multiprocessing.get_start_method(allow_none=True) or known[0]
-    note = "" if chosen == "fork" else "; a script then needs if __name__ == '__main__'"
-    return Finding("start method", f"{chosen} of {', '.join(known)}; data sets work with each{note}")
-
-
-def staged(machine: Machine) -> Finding:
-    """Return the number of copies that `packer stage` made."""
-    try:
-        place = OwnedFolder(machine.shared_memory)
-        count = len(place.copies())
-    except InvalidRequest as error:
-        return Finding("staged", "cannot be looked at", str(error))
-    return Finding(
-        "staged", f"{count} pack{'s' * (count != 1)} in {place.folder} (packer stage --list)" if count else "nothing"
-    )
 
 
 def _gb(size_bytes: int) -> str:
