@@ -40,10 +40,20 @@ if TYPE_CHECKING:  # a pack in a folder is opened without the modules for URLs
 
 Output = Literal["torch", "numpy", "pil", "tv"]
 _SET_BY_OPENING = ("transform", "geometry", "output", "as_tuple")
-# names of torchvision's ImageFolder: attributes and methods that have no effect here, and properties of the pack
-_OF_IMAGE_FOLDER = ("target_transform", "transforms", "loader")
-_CHOSEN_BY_CONVERT = ("find_classes", "make_dataset", "is_valid_file")
-_OF_THE_PACK = ("classes", "class_to_idx", "targets", "samples", "imgs")
+_OF_IMAGE_FOLDER = ("target_transform", "transforms", "loader")  # attributes of torchvision's ImageFolder
+_UNCALLED = "nothing calls it, unlike in torchvision's ImageFolder;"
+# attributes that have no effect in a subclass without its own `__getitem__`, and what to do instead
+_WITHOUT_EFFECT = {
+    **dict.fromkeys(_OF_IMAGE_FOLDER, f"{_UNCALLED} give transform= a function of the sample, or override __getitem__"),
+    **dict.fromkeys(
+        ("find_classes", "make_dataset", "is_valid_file"),
+        f"{_UNCALLED} packer convert chose samples and classes; override __getitem__",
+    ),
+    **dict.fromkeys(
+        ("classes", "class_to_idx", "targets", "samples", "imgs"),
+        "samples and batches do not have it, because they come from the pack; override __getitem__ as well",
+    ),
+}
 _LISTED = 3  # elements of a sequence in a text
 _SHOWN = 4  # classes in a text, samples in a notebook
 Transform = Callable[[Any], Any]
@@ -181,15 +191,10 @@ class PackDataset(Dataset[Any]):
             )
         if not cls.decodes_batches():
             return  # its own __getitem__ may use the attributes below
-        for name in (*_OF_IMAGE_FOLDER, *_CHOSEN_BY_CONVERT):
-            if hasattr(cls, name):
-                raise WrongType(f"{cls.__name__}.{name}: {_unused(name)}")
-        for name in _OF_THE_PACK:
-            if getattr(cls, name) is not getattr(PackDataset, name):
-                raise WrongType(
-                    f"{cls.__name__}.{name}: samples and batches do not have it, because they come from the pack; "
-                    "override __getitem__ as well"
-                )
+        own = {name for kind in cls.__mro__ if kind not in PackDataset.__mro__ for name in vars(kind)}
+        for name, reason in _WITHOUT_EFFECT.items():
+            if name in own:
+                raise WrongType(f"{cls.__name__}.{name}: {reason}")
 
     def __init__(
         self,
@@ -313,7 +318,7 @@ class PackDataset(Dataset[Any]):
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in _OF_IMAGE_FOLDER and self.decodes_batches():
-            raise AttributeError(f"{type(self).__name__}.{name}: {_unused(name)}")
+            raise AttributeError(f"{type(self).__name__}.{name}: {_WITHOUT_EFFECT[name]}")
         if name == "transform" and "_count" in vars(self):
             self.check_transform(value, moves_all=self.output == "tv" and self.as_tuple is None)
         super().__setattr__(name, value)
@@ -739,14 +744,6 @@ PackDataset._decoded_as = PackDataset.__getitem__, PackDataset.sample
 
 def _splits_of(pack: Pack) -> tuple[str, ...]:
     return pack.schema["split"].classes or () if "split" in pack.schema else ()
-
-
-def _unused(name: str) -> str:
-    """Return the reason why an attribute of torchvision's ImageFolder has no effect, and what to do instead."""
-    instead = "give transform= a function of the sample, or"
-    if name in _CHOSEN_BY_CONVERT:
-        instead = "packer convert chose samples and classes;"
-    return f"nothing calls it, unlike in torchvision's ImageFolder; {instead} override __getitem__"
 
 
 def as_torch(field: Field, value: Any) -> Any:
