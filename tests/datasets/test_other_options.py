@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import packer
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import UnknownKey, WrongType
 from packer.geometry import CenterCrop
+from packer.grasp import GraspDataset
 from packer.pack.reader import Pack
+from tests.support import grasp_folders
+from tests.support.conversions import packed
 from tests.support.source_trees import photos
 
 _COUNT = 12
@@ -85,6 +89,29 @@ def test_what_with_cannot_change_is_refused(pack: Path) -> None:
         dataset.with_(fields=("key",))
     with pytest.raises(UnknownKey, match="colour"):
         dataset.with_(fields=("colour",), as_tuple=None)
+
+
+def test_a_class_of_ones_own_keeps_its_attributes(pack: Path) -> None:
+    class Own(PackDataset):
+        def __init__(self, root: Path, factor: int) -> None:
+            super().__init__(root / "a.pack", ("label",))
+            self.factor = factor
+
+        def __getitem__(self, index: int) -> Any:
+            return super().__getitem__(index)["label"] * self.factor
+
+    own = Own(pack.parent, 10)
+    val = own.with_(split="val")
+    assert [val[at] for at in range(len(val))] == [each * 10 for each in packer.open(pack, split="val").targets]
+
+
+def test_items_of_grasps_change_what_does_not_change_the_items(tmp_path: Path) -> None:
+    packed(grasp_folders.jacquard(tmp_path / "set"), tmp_path / "pack", resize="72x72")
+    grasps = GraspDataset(tmp_path / "pack", 40, random_rotate=False, random_zoom=False)
+    assert grasps.with_(transform=lambda item: item[2])[1] == 1
+    assert torch.equal(grasps.with_(decoder="opencv")[1][0], grasps[1][0])
+    with pytest.raises(WrongType, match="fields=: expected one of dct, decoder, transform"):
+        grasps.with_(fields=("rgb",))
 
 
 def test_splits(pack: Path, tmp_path: Path) -> None:
