@@ -31,7 +31,14 @@ _ORDERS = {b"little": "<", b"big": ">"}
 
 
 def read_tensor(data: bytes) -> npt.NDArray[Any]:
-    """Return the tensor of a file as a read-only array; raises BadInput without the path."""
+    """Return the tensor in a file as a read-only array.
+
+    Args:
+        data: The complete file.
+
+    Raises:
+        BadInput: The file is damaged or contains anything but one tensor of numbers. The message has no path.
+    """
     if data[: len(_LEGACY)] == _LEGACY:
         raise BadInput("written by torch before 1.6, or in its old form; torch.load and torch.save it")
     if data[:4] != _ZIP_MAGIC:
