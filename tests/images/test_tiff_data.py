@@ -93,7 +93,7 @@ def tiff(data: bytes, compression: int, **more: int) -> bytes:
 
 
 def runs(data: bytes) -> bytes:
-    """PackBits of single literals and runs of nothing."""
+    """PackBits of single literals and empty runs."""
     return b"".join(b"\x80\x00" + bytes([byte]) for byte in data)
 
 
@@ -164,7 +164,7 @@ def test_the_last_strip_may_be_filled_up(compression: str) -> None:
         (PACKBITS[:-3], 32773, "expected 600|end inside a run"),
         (PACKBITS + PACKBITS, 32773, "go on for"),
         (b"\x7f" + bytes(10), 32773, "end inside a run"),
-        (b"\x80" * 70_000, 32773, "runs of nothing"),
+        (b"\x80" * 70_000, 32773, "empty runs"),
         (b"", 5, "does not begin with a clear code"),
         (b"junk", 7, "its JPEG data are damaged"),
         (
