@@ -58,7 +58,13 @@ class View(NamedTuple):
         return self.matrix == (1.0, 0.0, 0.0, 0.0, 1.0, 0.0) and self.size == (height, width)
 
     def of(self, top: float, left: float, scale: float = 1.0) -> "View":
-        """Return the same view of a part of the image at `scale`, whose first pixel is (top, left) at that scale."""
+        """Return the view that maps a part of the image to the same output.
+
+        Args:
+            top: Row of the first pixel of the part, in px of the scaled image.
+            left: Column of the first pixel of the part, in px of the scaled image.
+            scale: Size of the scaled image relative to the stored image.
+        """
         a, b, c, d, e, f = self.matrix
         x, y = (left + 0.5) / scale - 0.5, (top + 0.5) / scale - 0.5  # its pixel (0, 0) in the complete image
         matrix = (a / scale, b / scale, a * x + b * y + c, d / scale, e / scale, d * x + e * y + f)
@@ -97,7 +103,8 @@ def move_points(points: npt.NDArray[Any], matrix: Matrix, *, edges: bool = False
     Args:
         points: Float (..., 2), x and y.
         matrix: (2, 3).
-        edges: Points are between pixels, as the edges of boxes are; such are polygons that outline pixels.
+        edges: If True, coordinates count from the corner of the first pixel, as in polygons and boxes. If False, they
+            count from its center.
 
     Returns:
         float32 of the same shape.

@@ -38,7 +38,14 @@ class StoreOptions:
 
 
 class StoredObject(NamedTuple):
-    """An object of a listing. name: relative to the store's URL. modified_ns: since 1970, from the server."""
+    """An object of a store.
+
+    Attributes:
+        name: Name relative to the URL of the store.
+        bytes: Size.
+        etag: ETag with its quotes; empty if the server sends none.
+        modified_ns: Time of the last change in ns since 1970, by the clock of the server.
+    """
 
     name: str
     bytes: int
@@ -121,10 +128,12 @@ class Store:
         return str(self._ask("write", name, payload=data).fields["etag"])
 
     def create(self, name: str, data: bytes) -> bool:
-        """Put an object unless it exists; return whether it has these bytes now, by this call or an earlier one.
+        """Put an object unless it exists.
 
-        After a lost answer, or S3's 409, the existing object is compared. If several processes create different bytes,
-        one gets True on stores that support If-None-Match; see `keeps_conditions`.
+        Returns:
+            True if the object now has the bytes `data`, from this call or an earlier one. False if an object with other
+            bytes exists. If several processes create different bytes, exactly one call returns True. This requires a
+            store that supports If-None-Match; see `keeps_conditions`.
         """
         self._check_writable()
         return bool(self._ask("create", name, payload=data).fields["created"])
@@ -149,10 +158,10 @@ class Store:
             self._ask("remove", name)
 
     def keeps_conditions(self, name: str) -> bool:
-        """Check, with an object of this name, that the store does not create an object that exists.
+        """Return True if the store refuses to create an object that exists, as `create` requires.
 
-        A store that ignores If-None-Match, as rclone's S3 server does, overwrites and reports success. The object is
-        removed again.
+        The check creates an object `name` and removes it again. A store that ignores If-None-Match, as rclone's S3
+        server does, overwrites the object and reports success.
         """
         try:
             return self.create(name, b"first") and not self.create(name, b"second")
@@ -210,9 +219,10 @@ _FIRST: _Ranks = {bytes: b"", lambda name: name.split(b"/"): []}  # by bytes as 
 
 
 def _risen(last: _Ranks, name: str) -> _Ranks:
-    """Return the ranks of a name in the orders in which it follows the last name, with or without a slash at its end.
+    """Return the rank of `name` in each order in which it follows the last name; empty for a name out of order.
 
-    So names are unique, and an interrupted listing can continue after its last name.
+    If `name` does not follow the last name but `name/` does, the rank is that of `name/`. Because names rise, they are
+    unique, and an interrupted listing can continue after its last name.
     """
     found = {order: (order(name.encode()), order(f"{name}/".encode())) for order in last}
     return {order: low if low > last[order] else high for order, (low, high) in found.items() if high > last[order]}

@@ -14,12 +14,15 @@ _MARGIN_PX = 2  # neighbors for interpolation and a 3 px filter
 
 
 class AxisAlignedSteps(NamedTuple):
-    """Crop `rows` and `columns` of the stored image, scale to `size`, transpose, flip, write into `frame`.
+    """The steps of an axis-aligned view, in the order of the attributes.
 
     Attributes:
-        size: (height, width) before transposing.
+        rows: Rows of the stored image to crop.
+        columns: Columns of the stored image to crop.
+        size: (height, width) to which the crop is scaled.
+        transpose: True if rows and columns are then exchanged.
         flip: Code of cv2.flip: 1 left-right, 0 up-down, -1 both; None for no flip.
-        frame: Position in the output, None for the complete output.
+        frame: Rows and columns of the output to fill; None for the complete output. The rest of the output is fill.
     """
 
     rows: slice
@@ -36,7 +39,7 @@ class AxisAlignedSteps(NamedTuple):
 
 
 class _Axis(NamedTuple):
-    """The steps along one stored axis: pixels start to stop become `length` pixels of the output from `first` on."""
+    """One stored axis: pixels `start` to `stop` become `length` pixels of the output, from pixel `first` on."""
 
     start: int
     stop: int
