@@ -26,8 +26,7 @@ def parse(text: str) -> Geometry:
     """Return the geometry that a text describes; a Compose if the text contains several geometries.
 
     Raises:
-        InvalidRequest: The text contains anything but calls of geometries, or an argument is wrong. Arguments must be
-            literals, such as numbers and tuples.
+        InvalidRequest: The text is not a list of geometries, or an argument is wrong or not a literal.
     """
     try:
         expression = ast.parse(text.strip(), mode="eval").body

@@ -46,10 +46,7 @@ class Geometry(ABC):
 
 
 def as_size(size: object, what: str) -> tuple[int, int]:
-    """Return (height, width) in px for a size that is one number or a pair; raise InvalidRequest for anything else.
-
-    what: name of the geometry, for messages.
-    """
+    """Return (height, width) in px for a size that is one number or a pair; raise InvalidRequest for anything else."""
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     lengths = [length for length in pair if isinstance(length, int) and 1 <= length <= MOST_PX]
     if len(pair) != 2 or len(lengths) != 2:

@@ -42,21 +42,6 @@ MAX_PIECES = 1 << 16  # strips or tiles; each costs up to 0.1 ms here
 
 _FILL_ORDER, _PLANES, _PREDICTOR, _JPEG_TABLES, _SUBSAMPLING = 266, 284, 317, 347, 530
 _PLAIN, _LZW, _JPEG, _DEFLATE, _OLD_DEFLATE, _PACKBITS = 1, 5, 7, 8, 32946, 32773
-_NAMES = {
-    2: "CCITT RLE",
-    3: "CCITT T.4",
-    4: "CCITT T.6",
-    6: "old JPEG",
-    9: "JBIG",
-    32809: "ThunderScan",
-    34712: "JPEG 2000",
-    34887: "LERC",
-    34925: "LZMA",
-    50000: "Zstandard",
-    50001: "WebP",
-    50002: "JPEG XL",
-    34676: "SGI LogLuv",
-}
 _SEPARATE = 2
 _LOWEST_FIRST = 2
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
@@ -141,10 +126,8 @@ def check_tiff(buffer: Buffer, found: Header) -> None:
     compression = tags.first(tiff.COMPRESSION, _PLAIN)
     check_piece = _CHECKS.get(compression)
     if check_piece is None:
-        name = _NAMES.get(compression, "unknown")
         raise damaged(
-            "tiff",
-            f"compression {compression} ({name}) is not supported, expected none, LZW, Deflate, PackBits or JPEG",
+            "tiff", f"compression {compression} is not supported, expected none, LZW, Deflate, PackBits or JPEG"
         )
     layout = _row_layout(tags, found, compression)
     tables = bytes(tags.all(_JPEG_TABLES)) if compression == _JPEG else b""
@@ -301,14 +284,9 @@ _CHECKS: dict[int, Callable[[_Piece], None]] = {
 
 
 def check_data(buffer: Buffer, found: Header) -> None:
-    """Check the data of an image file that is not a JPEG, as the module describes.
+    """Check the data of an image file as the module describes; `found` is the result of `sniff(buffer)`.
 
-    Args:
-        buffer: The file, which has passed packer.images.headers.check_end.
-        found: Result of `sniff(buffer)`.
-
-    Raises:
-        DamagedImage: The data is damaged, or a TIFF has a compression that cannot be checked.
+    Raises DamagedImage for damaged data, and for a TIFF with a compression that cannot be checked.
     """
     check = _BY_FORMAT.get(found.format)
     if check is not None:

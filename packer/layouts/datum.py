@@ -59,8 +59,7 @@ def parse(value: bytes) -> Datum:
 def encoded(data: bytes, label: int, *, size: tuple[int, int, int] | None) -> tuple[bytes, int]:
     """Encode an image file and its label, with the bytes that protobuf writes.
 
-    The label and `encoded` are always written. Without a label, DALI does not set its own. Without `encoded`, Caffe
-    reads the file as pixels.
+    Label and `encoded` are always written: DALI requires the label, and Caffe reads pixels without `encoded`.
 
     Args:
         data: The image file.

@@ -40,14 +40,7 @@ _VERSION = "4.0.0"
 
 
 class Attributes(NamedTuple):
-    """The attributes of a data set.
-
-    Attributes:
-        shape: Shape of the array.
-        block: Shape of a complete block.
-        dtype: Dtype of the stored numbers, big-endian.
-        compression: raw, gzip, bzip2 or xz.
-    """
+    """Shape of the array and of a complete block, stored dtype (big-endian), and name of the compression."""
 
     shape: tuple[int, ...]
     block: tuple[int, ...]
@@ -66,14 +59,7 @@ _ERRORS = (ValueError, OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
 def as_dataset(text: bytes) -> dict[str, Any] | None:
-    """Parse an attributes.json.
-
-    Returns:
-        The members of the object if the file describes a data set. None if it describes a group.
-
-    Raises:
-        BadInput: The text is not JSON.
-    """
+    """Return the members of an attributes.json of a data set, None for a group; raise BadInput for other text."""
     try:
         found = json_value(text, finite=False)
     except (ValueError, RecursionError) as error:

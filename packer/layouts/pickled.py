@@ -350,12 +350,7 @@ _SMALL_INT = 1 << 31
 
 
 def pair(data: bytes, number: int) -> tuple[bytes, int]:
-    """Return a pickle of the tuple (data, number), and the offset of `data` in the pickle.
-
-    Args:
-        data: Less than 4 GiB.
-        number: A number of 64 bits.
-    """
+    """Return a pickle of the tuple (data, number), and the offset of `data`, at most 4 GiB, in the pickle."""
     before = _PROTO + b"B" + len(data).to_bytes(4, "little")  # BINBYTES
     return before + data + integer(number) + b"\x86" + _STOP, len(before)  # TUPLE2
 

@@ -32,16 +32,7 @@ MOST_BYTES = LENGTH  # of one record, header included
 
 
 def unframed(record: bytes) -> bytes:
-    """Return the content of a record.
-
-    The contents of several frames are joined by the magic number, which dmlc-core omits where it splits a record.
-
-    Args:
-        record: All frames of the record.
-
-    Raises:
-        BadInput: A frame is missing or damaged.
-    """
+    """Return the content of a record from all of its frames; raise BadInput if a frame is missing or damaged."""
     pieces: list[bytes] = []
     at = 0
     while True:
@@ -102,12 +93,7 @@ def magic_places(data: bytes) -> list[int]:
 
 
 def image_header(labels: float | Sequence[float], number: int) -> bytes:
-    """Return the header of an image's record.
-
-    Args:
-        labels: One label, or a sequence of labels, which are stored as float32.
-        number: The number of the record in the index.
-    """
+    """Return the header of an image's record with one or more labels; `number` is its number in the index."""
     if isinstance(labels, (int, float)):
         return HEADER.pack(0, labels, number, 0)
     vector = np.asarray(labels, "<f4")

@@ -101,12 +101,9 @@ def _array(found: Mapping[Any, Any]) -> Any:
 
 
 def pair(value: Any) -> tuple[bytes, int]:
-    """Return the image file and the label of a result of `loads`, which must be a pair.
+    """Return (image file, label) of a result of `loads`; raise BadInput unless it is a pair of bytes and an int64.
 
-    The image may be bytes, text of Python 2 or a uint8 array. Image and label may each be in a list or array of one.
-
-    Raises:
-        BadInput: The value is not a pair, the image is not bytes, or the label is not an int64.
+    The image may be text of Python 2 or a uint8 array. Image and label may each be in a list or array of one.
     """
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         raise BadInput(f"expected a pair of image and label, found {type(value).__name__}")

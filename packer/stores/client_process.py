@@ -59,16 +59,9 @@ def ask(
     """Yield the answers of the client process to a request.
 
     If the client process ends before the first answer, the request is sent again to a new client process. An operation
-    may therefore run twice.
+    may therefore run twice. `where` is the URL and the operation, for messages.
 
-    Args:
-        request: Fields of the request.
-        payload: Bytes of the request.
-        descriptors: Open files of the request, at most one.
-        where: URL and operation, for messages.
-
-    Raises:
-        StoreError: The client process ended repeatedly, or sent nothing before the end of the patience.
+    Raises StoreError if the client process ended repeatedly, or sent nothing before the end of the patience.
     """
     answered = False
     for attempt in range(1, _TRIES + 1):

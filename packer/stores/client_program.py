@@ -304,10 +304,9 @@ class _Call:
         return {}
 
     def _get(self, start: int | None, end: int, etag: str | None, size: int | None = None) -> tuple[list[Any], str]:
-        """Return the chunks of the bytes from `start` to `end`, and the ETag of the object.
+        """Return the chunks of the bytes from `start` to `end`, and the ETag; raise _Failed for another `size`.
 
-        Without `start`, return the complete object, of at most `end` bytes. With `size`, raise _Failed unless the
-        object has this size.
+        Without `start`, return the complete object, of at most `end` bytes.
         """
 
         def get() -> tuple[list[Any], str]:
@@ -449,10 +448,7 @@ def _write_at(descriptor: int, chunks: list[Any], start: int, digest: Any) -> No
 
 
 def _cause(error: BaseException) -> str:
-    """Return the message of an error of obstore in one line of at most 600 characters.
-
-    An XML answer of the server is replaced by the text of its `<Code>`. The debug text of obstore is removed.
-    """
+    """Return the message of an error of obstore in one line, without debug text; only the `<Code>` of an XML answer."""
     if _NOWHERE in str(error):
         return "the server redirects to another host than the one that was named"
     text = _XML.sub(lambda found: found[1] or "", str(error).partition("Debug source")[0])

@@ -38,13 +38,9 @@ class StoreOptions:
 
 
 class StoredObject(NamedTuple):
-    """An object of a store.
+    """An object of a store: name relative to the URL of the store, size, ETag, and time of the last change.
 
-    Attributes:
-        name: Name relative to the URL of the store.
-        bytes: Size.
-        etag: ETag with its quotes; empty if the server sends none.
-        modified_ns: Time of the last change in ns since 1970, by the clock of the server.
+    The time is in ns since 1970, by the clock of the server.
     """
 
     name: str
@@ -128,12 +124,10 @@ class Store:
         return str(self._ask("write", name, payload=data).fields["etag"])
 
     def create(self, name: str, data: bytes) -> bool:
-        """Put an object unless it exists.
+        """Put an object unless it exists. Return True if it now has these bytes, from this call or an earlier one.
 
-        Returns:
-            True if the object now has the bytes `data`, from this call or an earlier one. False if an object with other
-            bytes exists. If several processes create different bytes, exactly one call returns True. This requires a
-            store that supports If-None-Match; see `keeps_conditions`.
+        If several processes create different bytes, one gets True. This requires a store that supports If-None-Match;
+        see `keeps_conditions`.
         """
         self._check_writable()
         return bool(self._ask("create", name, payload=data).fields["created"])
@@ -158,10 +152,9 @@ class Store:
             self._ask("remove", name)
 
     def keeps_conditions(self, name: str) -> bool:
-        """Return True if the store refuses to create an object that exists, as `create` requires.
+        """Return True if the store refuses to create an object that exists. Creates and removes an object `name`.
 
-        The check creates an object `name` and removes it again. A store that ignores If-None-Match, as rclone's S3
-        server does, overwrites the object and reports success.
+        A store that ignores If-None-Match, as rclone's S3 server does, overwrites the object and reports success.
         """
         try:
             return self.create(name, b"first") and not self.create(name, b"second")
@@ -244,7 +237,6 @@ _CREDENTIALS = (
 )
 
 
-_NO_ANSWER = "no answer that helps: {cause} ({tries}); see the network and the store, then run again"
 _FAILURES: Mapping[str, tuple[type[StorageError], str]] = {
     "missing": (NoObject, "there is no such object or bucket; see the URL"),
     "changed": (ObjectChanged, "changed since it was listed or opened: {cause}; open it again"),
@@ -253,7 +245,7 @@ _FAILURES: Mapping[str, tuple[type[StorageError], str]] = {
     "no credentials": (StoreError, f"no credentials: {{cause}}; {_CREDENTIALS}"),
     "name": (StoreError, "refused: {cause}: a name that the client does not accept; rename it"),
     "refused": (StoreError, "refused: {cause}; see the URL, region and endpoint"),
-    "outage": (StoreError, _NO_ANSWER),
+    "outage": (StoreError, "no answer that helps: {cause} ({tries}); see the network and the store, then run again"),
 }
 
 

@@ -172,9 +172,7 @@ def test_the_last_strip_may_be_filled_up(compression: str) -> None:
             7,
             "38x20 px of 1 samples, expected 30x20",
         ),
-        (b"junk", 4, r"compression 4 \(CCITT T.6\) is not supported, expected none, LZW, Deflate, PackBits or JPEG"),
-        (b"junk", 50000, r"compression 50000 \(Zstandard\) is not supported"),
-        (b"junk", 12345, r"compression 12345 \(unknown\) is not supported"),
+        (b"junk", 4, "compression 4 is not supported"),
     ],
 )
 def test_damaged_data_are_refused_and_the_message_says_which(data: bytes, compression: int, words: str) -> None:

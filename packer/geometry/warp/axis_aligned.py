@@ -13,6 +13,10 @@ _TOLERANCE_PX = 1e-6  # rounding errors of a product of matrices in float64, rel
 _MARGIN_PX = 2  # neighbors for interpolation and a 3 px filter
 
 
+# (left-right, up-down) -> code of cv2.flip
+_FLIP_CODES = {(False, False): None, (True, False): 1, (False, True): 0, (True, True): -1}
+
+
 class AxisAlignedSteps(NamedTuple):
     """The steps of an axis-aligned view, in the order of the attributes.
 
@@ -83,15 +87,9 @@ def axis_aligned_steps(view: View, height: int, width: int) -> AxisAlignedSteps 
         slice(across.start, across.stop),
         (down.length, across.length),
         transpose,
-        _flip_code(column_axis.mirrored, row_axis.mirrored),
+        _FLIP_CODES[column_axis.mirrored, row_axis.mirrored],
         frame,
     )
-
-
-def _flip_code(left_right: bool, up_down: bool) -> int | None:
-    if left_right:
-        return -1 if up_down else 1
-    return 0 if up_down else None
 
 
 def _axis(scale: float, shift: float, size: int, length: int) -> _Axis | None:
