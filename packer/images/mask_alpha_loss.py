@@ -18,9 +18,9 @@ from packer.schema import MASK_DTYPES
 
 
 def loses_alpha(buffer: Buffer, found: Header) -> bool:
-    """Return True if two pixels of one gray differ in alpha.
+    """Return True if two pixels of a mask file have the same gray but different alpha, which decoding drops.
 
-    Decodes a file with alpha. Raises BadInput if all colors are equal and only alpha differs.
+    Raise BadInput if all colors are equal and only alpha differs.
     """
     if found.channels not in (2, 4) or found.palette or found.format == "jpeg" or found.dtype not in MASK_DTYPES:
         return False
