@@ -13,6 +13,7 @@ A codec module has `class Codec(base.Codec)`. One object serves one field for a 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, cast
 
@@ -25,6 +26,7 @@ from packer.images import DEFAULT_OPTIONS, DecodeOptions, Decoder, Header
 from packer.images import StoredImage as StoredImage
 from packer.schema import DTYPES, MASK_DTYPES, PIXEL_KINDS, Field, FixedArray, Shape, StoredForm
 from packer.schema import Buffer as Buffer
+from packer.system.exact_casts import form
 
 Pixels = npt.NDArray[np.generic]
 
@@ -93,7 +95,7 @@ class Codec(ABC):
     def fixed_array(cls, field: Field) -> FixedArray | None:
         """Return dtype and shape if each value is exactly an array of this form, little-endian, in C order.
 
-        None means that values differ in length, or contain anything else: a header, a compressed stream.
+        Return None if values differ in length, have a header, or are compressed.
         """
         return None
 
@@ -116,10 +118,20 @@ class Codec(ABC):
     def encode(self, value: Any) -> bytes:
         """Return the bytes to store; raises InvalidRequest or BadInput for a value that cannot be stored exactly."""
 
-    def encode_file(self, file: Buffer, header: Header) -> bytes | None:
-        """Return the bytes to store for an image file, or None to encode its pixels.
+    def check_pixels(self, value: Any, dtypes: Sequence[str]) -> None:
+        """Raise InvalidRequest unless a value is an array of one of the dtypes: (H, W, 3) for an image, else (H, W)."""
+        is_image = self.field.kind == "image"
+        is_array = isinstance(value, np.ndarray) and value.dtype.name in dtypes and value.ndim == (3 if is_image else 2)
+        if not is_array or (is_image and value.shape[2] != 3):
+            wanted = f"{' or '.join(dtypes)} {'(H, W, 3)' if is_image else '(H, W)'}"
+            raise InvalidRequest(
+                f"field {self.field.name!r}: codec {self.field.codec_name!r} holds {wanted}, found {form(value)}"
+            )
 
-        Raises DamagedImage for exactly the files whose decoding does.
+    def encode_file(self, file: Buffer, header: Header) -> bytes | None:
+        """Return the bytes to store for an image file. None if the caller must decode it and encode the pixels.
+
+        Raises DamagedImage if decoding the file raises it.
         """
         return None
 
@@ -139,9 +151,9 @@ class Codec(ABC):
         raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no other form")
 
     def check(self, buffer: Buffer) -> None:
-        """Compare the table of parts with the value; raises DamagedImage if they differ.
+        """Raise DamagedImage if the table of parts in an encoded value is wrong. Only for codecs with `has_table`.
 
-        Decoding a part relies on the table, so it must be checked first. Decoding the complete value ignores the table.
+        Decoding a part of the value uses the table without a check. Decoding the complete value ignores the table.
         """
         raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no table")
 
@@ -164,9 +176,9 @@ class Codec(ABC):
 
 
 def array_of(field: Field) -> FixedArray | None:
-    """Return the array that a field describes, with the dtype of its codec's argument or its own.
+    """Return the dtype and shape of the values of a field; the argument of the codec replaces the dtype of the field.
 
-    None means that a length varies. Raises InvalidRequest for an argument that is not a dtype.
+    Return None if the dtype or shape is unknown, or if a length varies. Raises InvalidRequest for an unknown dtype.
     """
     dtype = field.codec_argument or field.dtype
     if dtype is None or field.shape is None:

@@ -29,7 +29,7 @@ from packer.geometry import View, upright
 from packer.geometry.warp import warp
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
 from packer.schema import Field, Shape
-from packer.system.exact_casts import deliver, form, target
+from packer.system.exact_casts import deliver, target
 
 _HEADER = struct.Struct("<2sIIIIiiHHIIIIII")
 _GRAYS = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 4, axis=1)
@@ -65,11 +65,7 @@ class Codec(base.Codec):
 
     def encode(self, value: Any) -> bytes:
         """Return a BMP file of uint8 (H, W, 3) RGB, or uint8 (H, W) for a mask; raises InvalidRequest."""
-        color = self._channels == 3
-        fits = isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == (3 if color else 2)
-        if not fits or (color and value.shape[2] != 3):
-            wanted = "(H, W, 3)" if color else "(H, W)"
-            raise InvalidRequest(f"field {self.field.name!r}: codec 'bmp' holds uint8 {wanted}, found {form(value)}")
+        self.check_pixels(value, ("uint8",))
         height, width = value.shape[:2]
         start = self._head(height, width)
         size_bytes = len(start) + height * self._row_bytes(width)
@@ -77,7 +73,7 @@ class Codec(base.Codec):
             raise BadInput(f"an image of {width}x{height} px does not fit a BMP of less than 1 GiB; use codec raw")
         file = np.zeros(size_bytes, np.uint8)
         file[: len(start)] = np.frombuffer(start, np.uint8)
-        stored = cv2.cvtColor(value, cv2.COLOR_RGB2BGR) if color else value
+        stored = cv2.cvtColor(value, cv2.COLOR_RGB2BGR) if self._channels == 3 else value
         rows = file[len(start) :].reshape(height, -1)
         rows[::-1, : width * self._channels] = stored.reshape(height, -1)
         return file.tobytes()

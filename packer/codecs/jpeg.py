@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 import cv2
-import numpy as np
 
 from packer.codecs import base
 from packer.errors import BadInput, InvalidRequest
@@ -22,7 +21,6 @@ from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header, file_suffixes, sniff
 from packer.images.restart_interval_table import check_table, with_table
 from packer.schema import Field
-from packer.system.exact_casts import form
 
 _DEFAULT_ARGUMENT = "95"
 _ARGUMENT = re.compile(r"([0-9]{1,3})(:444)?")
@@ -69,11 +67,11 @@ class Codec(base.Codec):
 
         It has no EXIF, and one APP segment besides that of JFIF: the table of its restart intervals.
         """
-        name = self.field.name
-        if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 3 or value.shape[2] != 3:
-            raise InvalidRequest(f"field {name!r}: codec 'jpeg' holds uint8 (H, W, 3), found {form(value)}")
+        self.check_pixels(value, ("uint8",))
         if not value.flags.c_contiguous:
-            raise InvalidRequest(f"field {name!r}: codec 'jpeg' takes C-contiguous arrays; use numpy.ascontiguousarray")
+            raise InvalidRequest(
+                f"field {self.field.name!r}: codec 'jpeg' takes C-contiguous arrays; use numpy.ascontiguousarray"
+            )
         height, width = value.shape[:2]
         if not (0 < height <= _LONGEST_PX and 0 < width <= _LONGEST_PX):
             raise BadInput(f"{width}x{height} px do not fit a JPEG, 1 to {_LONGEST_PX} each way do; use codec raw")

@@ -4,14 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import cv2
-import numpy as np
 
 from packer.codecs import base
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
 from packer.schema import MASK_DTYPES, PIXEL_KINDS, Field, Shape
-from packer.system.exact_casts import form
 
 _DTYPES = {"image": ("uint8",), "mask": MASK_DTYPES, "depth": ("uint8", "uint16")}
 _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "depth": (None, None)}
@@ -44,16 +42,10 @@ class Codec(base.Codec):
 
         Raises InvalidRequest for anything else, and for another dtype than the field's.
         """
-        field = self.field
-        allowed = (field.dtype,) if field.dtype else _DTYPES[field.kind]
-        color = field.kind == "image"
-        fits = isinstance(value, np.ndarray) and value.ndim == (3 if color else 2) and value.dtype.name in allowed
-        if not fits or (color and value.shape[2] != 3):
-            wanted = f"{' or '.join(allowed)} {'(H, W, 3)' if color else '(H, W)'}"
-            raise InvalidRequest(f"field {field.name!r}: codec 'png' holds {wanted}, found {form(value)}")
+        self.check_pixels(value, (self.field.dtype,) if self.field.dtype else _DTYPES[self.field.kind])
         if 0 in value.shape:
             raise BadInput(f"an image of {value.shape[1]}x{value.shape[0]} px does not fit a PNG; use codec raw")
-        done, data = cv2.imencode(".png", cv2.cvtColor(value, cv2.COLOR_RGB2BGR) if color else value)
+        done, data = cv2.imencode(".png", cv2.cvtColor(value, cv2.COLOR_RGB2BGR) if value.ndim == 3 else value)
         if not done:
             raise BadInput(f"OpenCV cannot encode {value.dtype} {value.shape} as PNG; use codec raw")
         return data.tobytes()

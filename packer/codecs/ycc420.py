@@ -30,7 +30,6 @@ from packer.geometry import View
 from packer.images import DEFAULT_OPTIONS, DecodeOptions, Header
 from packer.images.planar_420 import Planes, half, jpeg_planes, planes_of, through_view, to_rgb, without_gray_chroma
 from packer.schema import Field, Shape
-from packer.system.exact_casts import form
 
 _HEADER = "YUV4MPEG2 W{width:05} H{height:05} F1:1 Ip A1:1 {form} XCOLORRANGE=FULL\nFRAME\n"
 _COLOR, _GRAY = "C420jpeg", "Cmono XY"
@@ -61,10 +60,7 @@ class Codec(base.Codec):
 
     def encode(self, value: Any) -> bytes:
         """Return the planes of a uint8 (H, W, 3) RGB array; raises InvalidRequest for anything else."""
-        if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 3 or value.shape[2] != 3:
-            raise InvalidRequest(
-                f"field {self.field.name!r}: codec 'ycc420' holds uint8 (H, W, 3), found {form(value)}"
-            )
+        self.check_pixels(value, ("uint8",))
         height, width = value.shape[:2]
         if not (0 < height <= _LONGEST_PX and 0 < width <= _LONGEST_PX):
             raise BadInput(f"{width}x{height} px: codec ycc420 holds 1 to {_LONGEST_PX} each way; use codec raw")
@@ -105,7 +101,7 @@ class Codec(base.Codec):
         return data.tobytes()
 
     def _layout(self, buffer: base.Buffer) -> tuple[int, int, bool]:
-        """Return height, width and whether it is gray, after checking the header and the length."""
+        """Return (height, width, is_gray); raise CorruptRecord for a wrong header or length."""
         height, width, is_gray, expected = _parsed(bytes(buffer[:_START]))
         wanted = self.field.shape or (None, None)
         if len(buffer) != expected or not expected:
@@ -123,9 +119,9 @@ class Codec(base.Codec):
 
 @lru_cache(maxsize=4096)
 def _parsed(start: bytes) -> tuple[int, int, bool, int]:
-    """Return height, width, whether it is gray, and the length of the value; zeros for another header.
+    """Return (height, width, is_gray, size of the value in bytes); all 0 for a header that `encode` does not write.
 
-    The result is cached, because the images of a set have few sizes.
+    Results are cached, because the images of a data set have few sizes.
     """
     width, height = start[_WIDTH], start[_HEIGHT]
     if not (width.isdigit() and height.isdigit() and int(width) and int(height)):

@@ -35,19 +35,20 @@ def file_bytes(path: Path) -> int:
 
 def file_sha256(path: Path) -> str:
     """Return the sha256 of a file of a pack, in hex; raises CorruptPack, StorageError."""
-    digest = hashlib.sha256()
     with open_file(path) as file, failing(path, "read"):
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def part_bytes(path: Path, *, without: Container[bytes] = ()) -> int:
-    """Return the size of a part, or of all files in it; raises CorruptPack, StorageError.
+    """Return the size of a part that is a file, or of all files in a part that is a folder, in bytes.
 
     Args:
         path: The part.
-        without: Relative paths to ignore in a part that is a folder.
+        without: Relative paths to ignore in a folder.
+
+    Raises:
+        CorruptPack: The folder contains a link or a device.
+        StorageError: The part cannot be read.
     """
     with failing(path, "read"):
         status = os.stat(path, follow_symlinks=False)
@@ -61,8 +62,8 @@ def part_sha256(path: Path, *, most_bytes: int | None = None, without: Container
 
     Args:
         path: The part.
-        most_bytes: Size in the manifest. CorruptPack is raised before more than this is read.
-        without: Relative paths to ignore in a part that is a folder.
+        most_bytes: Size in the manifest. A larger part raises CorruptPack before more bytes are read.
+        without: Relative paths to ignore in a folder.
     """
     with failing(path, "read"):
         status = os.stat(path, follow_symlinks=False)
@@ -159,8 +160,5 @@ def _listing(path: Path, root: int, folder: bytes) -> list[tuple[bytes, os.stat_
 
 
 def _content(path: Path, root: int, name: bytes) -> bytes:
-    digest = hashlib.sha256()
     with failing(path / os.fsdecode(name), "read"), os.fdopen(open_beneath(root, name), "rb", buffering=0) as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.digest()
+        return hashlib.file_digest(file, "sha256").digest()

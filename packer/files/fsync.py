@@ -6,6 +6,7 @@ dropped the dirty pages; it raises StorageError.
 
 import ctypes
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from packer.files.storage_errors import failing
@@ -13,20 +14,19 @@ from packer.files.storage_errors import failing
 
 def sync(path: Path) -> None:
     """Sync a file or a folder; raises StorageError."""
-    with failing(path, "sync to disk"):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    _call_with_descriptor(os.fsync, path)
 
 
 def sync_file_system(path: Path) -> None:
     """Sync the file system of `path`, which suits many small files; raises StorageError."""
+    _call_with_descriptor(syncfs, path)
+
+
+def _call_with_descriptor(function: Callable[[int], None], path: Path) -> None:
     with failing(path, "sync to disk"):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            syncfs(descriptor)
+            function(descriptor)
         finally:
             os.close(descriptor)
 

@@ -19,8 +19,8 @@ import re
 import stat
 import sys
 import unicodedata
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from packer.errors import CorruptPack, InvalidRequest
 from packer.files.storage_errors import failing
@@ -143,7 +143,7 @@ def open_stepwise(folder: int, path: bytes, *, is_folder: bool = False) -> int:
             os.close(descriptor)
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BufferedReader:
     """Open a file of a pack for reading. Links are not followed, and opening never waits for a FIFO.
 
     Raises CorruptPack if the file is absent or not a regular file, StorageError if it cannot be read.

@@ -28,9 +28,7 @@ def failing(path: Path, doing: str) -> Iterator[None]:
 
 def free_bytes(path: Path) -> int:
     """Return the bytes that this user may still write to the file system of `path` or its nearest existing parent."""
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    found = os.statvfs(path)
+    found = _statvfs(path)
     return found.f_bavail * found.f_frsize
 
 
@@ -39,8 +37,12 @@ def free_files(path: Path) -> int | None:
 
     None means that the file system has no limit.
     """
+    with failing(path, "ask for free space"):
+        found = _statvfs(path)
+    return found.f_favail if found.f_files else None
+
+
+def _statvfs(path: Path) -> os.statvfs_result:
     while not path.exists() and path != path.parent:
         path = path.parent
-    with failing(path, "ask for free space"):
-        found = os.statvfs(path)
-    return found.f_favail if found.f_files else None
+    return os.statvfs(path)

@@ -42,7 +42,6 @@ def _write(out: TextIO, lines: Iterable[str]) -> None:
 
 # ---- text from files and packs
 
-_ELLIPSIS = "..."
 _MOST_CHARACTERS = 400
 
 
@@ -50,7 +49,7 @@ def shortened(text: str) -> str:
     """Return a `printable` text, without the middle if it has more than 400 characters."""
     if len(text) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2
-        text = text[:half] + _ELLIPSIS + text[-half:]
+        text = text[:half] + "..." + text[-half:]
     return printable(text)
 
 

@@ -11,7 +11,10 @@ from packer.geometry.transforms import Compose, Geometry
 
 @cache
 def classes() -> dict[str, type[Geometry]]:
-    """Return the geometries that have a name in the text; a Compose is written as a list, with commas."""
+    """Return the geometry classes that a text may contain, by class name, such as `{"Resize": Resize}`.
+
+    Compose is not among them: a text separates several geometries by commas.
+    """
     return {
         name: found
         for name, found in vars(transforms).items()
@@ -20,10 +23,10 @@ def classes() -> dict[str, type[Geometry]]:
 
 
 def parse(text: str) -> Geometry:
-    """Make one geometry, or a Compose of several; arguments are plain numbers, tuples and names.
+    """Return the geometry that a text describes; a Compose if the text contains several geometries.
 
     Raises:
-        InvalidRequest: The text is not a list of geometries, or an argument is wrong.
+        InvalidRequest: The text is not a list of geometries, or an argument is wrong or not a literal.
     """
     try:
         expression = ast.parse(text.strip(), mode="eval").body

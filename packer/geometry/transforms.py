@@ -46,7 +46,7 @@ class Geometry(ABC):
 
 
 def as_size(size: object, what: str) -> tuple[int, int]:
-    """Return a size in px, one number or (height, width), as a pair; raise InvalidRequest."""
+    """Return (height, width) in px for a size that is one number or a pair; raise InvalidRequest for anything else."""
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     lengths = [length for length in pair if isinstance(length, int) and 1 <= length <= MOST_PX]
     if len(pair) != 2 or len(lengths) != 2:
@@ -60,7 +60,7 @@ def as_size(size: object, what: str) -> tuple[int, int]:
 def as_range(
     given: object, what: str, *, least: float = float("-inf"), most: float = float("inf")
 ) -> tuple[float, float]:
-    """Check a pair of numbers, least <= low <= high <= most, and return it; raise InvalidRequest."""
+    """Return a pair (low, high) unchanged; raise InvalidRequest unless least <= low <= high <= most."""
     pair = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     numbers = [number for number in pair if isinstance(number, (int, float)) and not isinstance(number, bool)]
     if len(pair) != 2 or len(numbers) != 2 or not least <= numbers[0] <= numbers[1] <= most:
@@ -266,7 +266,7 @@ class RandomResizedCrop(Geometry):
 
     @cached_property
     def _constants(self) -> tuple[tuple[int, int], float, float, float]:
-        """Size, least logarithm of the ratio, range of these logarithms, and range of the scale."""
+        """((height, width), log of the least ratio, log of the greatest / least ratio, greatest - least scale)."""
         low = math.log(self.ratio[0])
         size = as_size(self.size, "RandomResizedCrop")
         return size, low, math.log(self.ratio[1]) - low, self.scale[1] - self.scale[0]
@@ -274,9 +274,9 @@ class RandomResizedCrop(Geometry):
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
         """Return the view for an image of a size."""
         size = self._constants[0]
-        h, w, chosen = self._box(height, width, random)
+        h, w, is_random = self._box(height, width, random)
         top, left = int(random[-2] * (height - h + 1)), int(random[-1] * (width - w + 1))
-        if not chosen:
+        if not is_random:
             top, left = (height - h) // 2, (width - w) // 2
         if self.antialias and (shrink := min(h / size[0], w / size[1])) >= 2:
             grid = 1 << min(3, int(math.log2(shrink)))  # pixels that become one at the decoder's scale
@@ -284,7 +284,7 @@ class RandomResizedCrop(Geometry):
         return resized_crop(top, left, h, w, size=size, antialias=self.antialias)
 
     def _box(self, height: int, width: int, random: Sequence[float]) -> tuple[int, int, bool]:
-        """Return height and width of the box, and True if its position is random."""
+        """Return (height, width, is_random): is_random is False for the fallback, which is centered."""
         _, low, logarithms, scales = self._constants
         for at in range(0, 2 * _TRIES, 2):
             area = height * width * (self.scale[0] + random[at] * scales)
@@ -300,7 +300,7 @@ class RandomResizedCrop(Geometry):
 
 
 def _onto(grid: int, start: int, length: int, whole: int) -> tuple[int, int]:
-    """Move an interval onto multiples of `grid`; it becomes shorter only if the image ends before."""
+    """Return start and length of the interval, extended to multiples of `grid` inside `whole` px."""
     length = min(-(-length // grid) * grid, whole // grid * grid)
     start = min(start // grid * grid, (whole - length) // grid * grid)
     return start, length

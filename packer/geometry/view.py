@@ -58,7 +58,10 @@ class View(NamedTuple):
         return self.matrix == (1.0, 0.0, 0.0, 0.0, 1.0, 0.0) and self.size == (height, width)
 
     def of(self, top: float, left: float, scale: float = 1.0) -> "View":
-        """Return the same view of a part of the image at `scale`, whose first pixel is (top, left) at that scale."""
+        """Return the view that maps a part of the image, scaled by `scale`, to the same output.
+
+        (top, left) is the first pixel of the part in the scaled image.
+        """
         a, b, c, d, e, f = self.matrix
         x, y = (left + 0.5) / scale - 0.5, (top + 0.5) / scale - 0.5  # its pixel (0, 0) in the complete image
         matrix = (a / scale, b / scale, a * x + b * y + c, d / scale, e / scale, d * x + e * y + f)
@@ -92,15 +95,9 @@ def upright(orientation: int, height: int, width: int) -> View:
 
 
 def move_points(points: npt.NDArray[Any], matrix: Matrix, *, edges: bool = False) -> npt.NDArray[np.float32]:
-    """Move points through a matrix.
+    """Move points, (..., 2) x and y, through a matrix; return float32 of the same shape.
 
-    Args:
-        points: Float (..., 2), x and y.
-        matrix: (2, 3).
-        edges: Points are between pixels, as the edges of boxes are; such are polygons that outline pixels.
-
-    Returns:
-        float32 of the same shape.
+    edges: True if coordinates count from the corner of the first pixel, as in polygons. False for its center.
     """
     given = np.asarray(points, np.float64)
     if edges:

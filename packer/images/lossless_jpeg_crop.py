@@ -36,9 +36,9 @@ WORTH_PX = 16_384  # assembling a file takes about as long as decoding so many p
 
 
 class Window(NamedTuple):
-    """Kept intervals: rows from top to bottom, columns from left to right, both ends exclusive.
+    """The kept intervals: rows `top` to `bottom` and columns `left` to `right`, without `bottom` and `right`.
 
-    interval: (height, width) of an interval in px.
+    The unit of these numbers is one interval; `interval` is its (height, width) in px.
     """
 
     top: int
@@ -51,7 +51,7 @@ class Window(NamedTuple):
 def window(found: Header, box: Box, eighths: int) -> Window | None:
     """Return the intervals for `box`, (top, left, height, width) in px of the full size, at scale eighths / 8.
 
-    None if the file cannot be cropped or the crop saves too little.
+    Return None if the file cannot be cropped, or if the crop saves too little.
     """
     layout = found.scan.intervals if found.scan is not None else None
     if layout is None:
@@ -69,7 +69,7 @@ def window(found: Header, box: Box, eighths: int) -> Window | None:
 
 
 def span(start: int, length: int, step: int, *, eighths: int) -> tuple[int, int]:
-    """Return the first interval of `step` scaled px along one axis, and the end of the last interval."""
+    """Return (first, end) of the intervals that cover `length` px from `start` on; `step` is in px of the scale."""
     first = start * eighths // 8 - MARGIN_PX
     last = -(-(start + length) * eighths // 8) + MARGIN_PX
     return max(first, 0) // step, -(-last // step)
@@ -103,10 +103,10 @@ def corner(kept: Window, eighths: int) -> tuple[int, int]:
 def cut(
     buffer: Buffer, found: Header, kept: Window, scratch: ThreadScratch, *, table: bool = False
 ) -> memoryview | None:
-    """Return the smaller JPEG, in the scratch's memory; None if the markers of the file are wrong.
+    """Return the smaller JPEG in the memory of `scratch`; None if the markers of the file are wrong.
 
-    table: use the file's table of intervals, see packer.images.restart_interval_table. Raises DamagedImage if the table
-    does not agree with the needed markers, so that the bytes must have changed since the table was checked.
+    If `table` is true, use the table of intervals in the file, see packer.images.restart_interval_table. Then raise
+    DamagedImage if the table does not match the needed markers: the file changed after the table was checked.
     """
     scan, layout = found.scan, found.intervals
     every = bounds(buffer, found, table=table)

@@ -18,9 +18,9 @@ from packer.schema import MASK_DTYPES
 
 
 def loses_alpha(buffer: Buffer, found: Header) -> bool:
-    """Return True if two pixels of one gray differ in alpha.
+    """Return True if two pixels of a mask file have the same gray but different alpha, which decoding drops.
 
-    Decodes a file with alpha. Raises BadInput if all colors are equal and only alpha differs.
+    Raise BadInput if all colors are equal and only alpha differs.
     """
     if found.channels not in (2, 4) or found.palette or found.format == "jpeg" or found.dtype not in MASK_DTYPES:
         return False
@@ -31,10 +31,10 @@ def loses_alpha(buffer: Buffer, found: Header) -> bool:
         pixels = import_or_explain("packer.images.backends.opencv", "decoding images").stored(buffer, found)
     if pixels.ndim != 3 or pixels.shape[2] not in (2, 4):
         return False
-    return says_alpha_more(pixels[:, :, :-1], pixels[:, :, -1])
+    return is_alpha_lost(pixels[:, :, :-1], pixels[:, :, -1])
 
 
-def says_alpha_more(colors: npt.NDArray[Any], alpha: npt.NDArray[Any]) -> bool:
+def is_alpha_lost(colors: npt.NDArray[Any], alpha: npt.NDArray[Any]) -> bool:
     """Return True if two pixels of one gray differ in alpha; raise BadInput if all colors are equal and alpha is not.
 
     colors: (H, W, C); the gray is the first channel. alpha: (H, W). Both uint8, or both uint16.

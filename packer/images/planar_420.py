@@ -271,10 +271,8 @@ def _enlarged(cb: Plane, cr: Plane, top: int, left: int, size: tuple[int, int]) 
     between them replicate the edges.
     """
     height, width = size
-    first_row, last_row = (
-        max(0, top // 2 - 1),
-        min(cb.shape[0], (top + height - 1) // 2 + 2),
-    )  # with neighboring samples
+    # the samples of the part, and the neighboring ones
+    first_row, last_row = max(0, top // 2 - 1), min(cb.shape[0], (top + height - 1) // 2 + 2)
     first, last = max(0, left // 2 - 1), min(cb.shape[1], (left + width - 1) // 2 + 2)
     memory = _enlarged_planes.of(last_row - first_row, last - first)
     for plane, pairs in ((cb, memory.pairs_cb), (cr, memory.pairs_cr)):
@@ -366,7 +364,7 @@ def _cut(cb: Plane, cr: Plane, rows: slice, columns: slice) -> Pixels:
 
 
 def _span(cut: slice) -> tuple[int, int]:
-    """Return the first and the end of the samples of a crop, with one more for a shift by half a sample."""
+    """Return (start, end) of the samples of a crop, with one more sample for a shift by half a sample."""
     return cut.start // 2, (cut.stop + 1) // 2 + (cut.start % 2 and cut.stop % 2 == 0)
 
 

@@ -115,8 +115,11 @@ def prepare_region(
     """
     _check_request(found, box, eighths)
     if found.format != "jpeg" or found.cmyk:
-        return _unscaled(buffer, found, out=out), _done
-    eighths = _scale(found, eighths)
+        full = found.height, found.width
+        pixels = decode(buffer, "image", out=out if out is not None and out.shape == (*full, 3) else None)
+        return Region(pixels, 0, 0, full, FULL), _done
+    if found.height < FEWEST_PX and found.width < FEWEST_PX:  # the size that TurboJPEG expects is ambiguous
+        eighths = FULL
     full = _scaled((found.height, found.width), eighths)
     kept = lossless_jpeg_crop.window(found, box, eighths) if box is not None else None
     if kept is not None:
@@ -185,11 +188,6 @@ def _scaled(size: tuple[int, int], eighths: int) -> tuple[int, int]:
     return -(-size[0] * eighths // 8), -(-size[1] * eighths // 8)
 
 
-def _scale(found: Header, eighths: int) -> int:
-    """Return the scale, or 8/8 if both sides are short: the size that TurboJPEG expects is ambiguous for them."""
-    return FULL if found.height < FEWEST_PX and found.width < FEWEST_PX else eighths
-
-
 def _check_request(found: Header, box: Box | None, eighths: int) -> None:
     if not 1 <= eighths <= FULL:
         raise InvalidRequest(f"cannot decode at scale {eighths}/8; expected 1 to 8 eighths")
@@ -225,13 +223,6 @@ def _cropping_region(buffer: Buffer, found: Header, box: Box) -> Box | None:
     width = min(end * scan.mcu[1], found.width) - left
     left_out = found.height * found.width - height * width
     return (top, left, height, width) if left_out >= lossless_jpeg_crop.WORTH_PX else None
-
-
-def _unscaled(buffer: Buffer, found: Header, *, out: Any) -> Region:
-    full = found.height, found.width
-    if out is not None and out.shape != (*full, 3):
-        out = None
-    return Region(decode(buffer, "image", out=out), 0, 0, full, FULL)
 
 
 # ---- through a view

@@ -63,13 +63,13 @@ def with_table(file: bytes, found: Header) -> bytes:
 
 
 def bounds(buffer: Buffer, found: Header, *, table: bool = False) -> Bounds | None:
-    """Return int64 (n + 1): the start of each interval from the scan's data on, and the end of the end marker.
+    """Return int64 (n + 1): the offset of each interval in the data of the scan, and the end of the end marker.
 
-    Each interval consists of data and a marker. None if the markers are not in turn or if the end marker is not at the
-    end. Decoding the complete file then reports the damage.
+    Each interval consists of data and a marker. Return None if the markers are not in order, or if the end marker is
+    not at the end. Decoding the complete file then reports the damage.
 
-    table: read the offsets from the file's table, if there is one; `check_table` must have accepted it. Raises
-    DamagedImage if the table does not agree with the frame or with the end marker.
+    If `table` is true and the file has a table, the offsets come from the table, which `check_table` must have
+    accepted. Then raise DamagedImage if the table does not match the frame or the end marker.
     """
     layout = found.intervals
     if layout is None:

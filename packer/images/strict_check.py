@@ -1,28 +1,27 @@
-"""Strict check: finds damage in the data of image files, except JPEG, that OpenCV does not report.
+"""Strict check: raises DamagedImage for damaged image files that OpenCV would decode without an error.
 
 | format | check |
 |---|---|
 | PNG | the crc32 of each chunk; OpenCV compares the checksum of zlib |
-| TIFF | each strip and tile, decoded to its exact length, as below |
-| WebP | the last bytes of the image are needed to decode it: see `_check_webp` |
+| TIFF | each strip and tile decodes to the length that the directory requires, see below |
+| WebP | OpenCV fails to decode the image without its last bytes, see `_check_webp` |
 | PNM as text | the number of samples, and their range |
-| BMP, binary PNM, npy | none: plain samples after a header with their length |
+| BMP, binary PNM, npy | none: the samples are not compressed, and the header gives their length |
+| JPEG | none here: packer.images.backends.strict_jpeg checks a JPEG when it is decoded |
 
-Decoding a JPEG is always strict, with the same result in all decoders: see packer.images.backends.strict_jpeg.
+For a damaged TIFF, libtiff only prints a warning, and OpenCV returns half an image. The check of a strip or tile
+depends on the compression. It computes no pixels.
 
-libtiff only prints a warning about damage, and OpenCV returns half an image. Each strip and tile is
-therefore checked to its end before OpenCV decodes it. The check depends on the compression, and computes no pixels.
-
-| compression | check |
+| compression | check of a strip or tile |
 |---|---|
-| none | at least the bytes of its rows |
-| LZW | codes of the table to the exact length, then the end code or nothing |
-| Deflate | zlib decodes it to the exact length with a correct Adler-32 |
-| PackBits | runs to the exact length |
-| JPEG | libjpeg decodes it without a warning, to the exact size |
+| none | it has at least the bytes of its rows |
+| LZW | its codes decode to the exact length; an end code or nothing follows |
+| Deflate | zlib decodes it to the exact length, with a correct Adler-32 |
+| PackBits | its runs have the exact length |
+| JPEG | libjpeg decodes it to the exact size without a warning |
 
-The exact length of the last strip is the length of its rows, or of a full strip, since some writers pad it. Damage in
-other compressions cannot be detected, so that they raise DamagedImage.
+The exact length of the last strip is the length of its rows, or of a full strip, because some writers pad the last
+strip. Any other compression raises DamagedImage, because its damage could not be detected.
 
 Layout: TIFF 6.0 section 9 (PackBits), 13 (LZW), 14 (differencing), 15 (tiles), 21 (YCbCr); TIFF Technical Note 2
 (JPEG); Adobe Photoshop TIFF Technical Notes, March 2002 (Deflate); TIFF Technical Note 3 (floating point predictor).
@@ -43,47 +42,12 @@ MAX_PIECES = 1 << 16  # strips or tiles; each costs up to 0.1 ms here
 
 _FILL_ORDER, _PLANES, _PREDICTOR, _JPEG_TABLES, _SUBSAMPLING = 266, 284, 317, 347, 530
 _PLAIN, _LZW, _JPEG, _DEFLATE, _OLD_DEFLATE, _PACKBITS = 1, 5, 7, 8, 32946, 32773
-_NAMES = {
-    2: "CCITT RLE",
-    3: "CCITT T.4",
-    4: "CCITT T.6",
-    6: "old JPEG",
-    9: "JBIG",
-    32809: "ThunderScan",
-    34712: "JPEG 2000",
-    34887: "LERC",
-    34925: "LZMA",
-    50000: "Zstandard",
-    50001: "WebP",
-    50002: "JPEG XL",
-    34676: "SGI LogLuv",
-}
 _SEPARATE = 2
 _LOWEST_FIRST = 2
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 _HORIZONTAL, _FLOATING = 2, 3
-_MOST_IDLE = 1 << 16  # runs of nothing in PackBits data
+_MOST_EMPTY_RUNS = 1 << 16  # in PackBits data
 _READ_BYTES, _MADE_BYTES = 1 << 16, 1 << 18  # input and output of one call of zlib
-
-
-class _Strip(NamedTuple):
-    """A strip or tile.
-
-    Attributes:
-        name: Name in messages.
-        data: Its data if it is compressed.
-        stored: Its bytes in the file.
-        height: Height in px.
-        width: Width in px.
-        full_height: Height of a full strip.
-    """
-
-    name: str
-    data: bytes
-    stored: int
-    height: int
-    width: int
-    full_height: int
 
 
 class _RowLayout(NamedTuple):
@@ -91,21 +55,50 @@ class _RowLayout(NamedTuple):
 
     Attributes:
         bits: Bits of a pixel in one plane.
-        blocks: Height and width of the pixels that share chroma samples, for YCbCr without JPEG.
+        blocks: (height, width) of the pixels that share a chroma sample, for YCbCr without JPEG; None for other images.
     """
 
     bits: int
     blocks: tuple[int, int] | None
 
     def size(self, height: int, width: int) -> int:
-        """Return the decoded bytes of a size in px."""
+        """Return the number of decoded bytes of `height` rows of `width` px."""
         if self.blocks is None:
             return (width * self.bits + 7) // 8 * height
         rows, columns = -(-height // self.blocks[0]), -(-width // self.blocks[1])
         return rows * columns * (self.blocks[0] * self.blocks[1] + 2)
 
 
-_Check = Callable[[_Strip, _RowLayout], None]
+class _Piece(NamedTuple):
+    """A strip or tile.
+
+    Attributes:
+        name: Name in messages.
+        data: The bytes in the file; empty if they are not compressed.
+        stored_bytes: Number of bytes in the file.
+        height: Height in px.
+        width: Width in px.
+        full_height: Height in px of a strip that is not the last; of a tile, equal to `height`.
+        layout: Layout of the decoded rows.
+    """
+
+    name: str
+    data: bytes
+    stored_bytes: int
+    height: int
+    width: int
+    full_height: int
+    layout: _RowLayout
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Number of bytes that the piece must decode to."""
+        return self.layout.size(self.height, self.width)
+
+    @property
+    def full_bytes(self) -> int:
+        """Number of bytes of a full strip, to which the last strip may decode too."""
+        return self.layout.size(self.full_height, self.width)
 
 
 class _Tags:
@@ -133,20 +126,19 @@ def check_tiff(buffer: Buffer, found: Header) -> None:
     compression = tags.first(tiff.COMPRESSION, _PLAIN)
     check_piece = _CHECKS.get(compression)
     if check_piece is None:
-        name = _NAMES.get(compression, "unknown")
         raise damaged(
-            "tiff",
-            f"compression {compression} ({name}) is not supported, expected none, LZW, Deflate, PackBits or JPEG",
+            "tiff", f"compression {compression} is not supported, expected none, LZW, Deflate, PackBits or JPEG"
         )
-    form = _form(tags, found, compression)
+    layout = _row_layout(tags, found, compression)
     tables = bytes(tags.all(_JPEG_TABLES)) if compression == _JPEG else b""
-    for piece in _pieces(buffer, tags, found, form):
+    for piece in _pieces(buffer, tags, found, layout):
         if tables:
             piece = piece._replace(data=tables.removesuffix(jpeg.END) + piece.data[2:])
-        check_piece(piece, form)
+        check_piece(piece)
 
 
-def _form(tags: _Tags, found: Header, compression: int) -> _RowLayout:
+def _row_layout(tags: _Tags, found: Header, compression: int) -> _RowLayout:
+    """Return the layout of the rows; raise DamagedImage for a combination of tags that packer does not read."""
     predictor, is_float = tags.first(_PREDICTOR, 1), found.dtype.startswith("float")
     predicts = compression in (_LZW, _DEFLATE, _OLD_DEFLATE)
     fits = {1: True, _HORIZONTAL: found.bits >= 8, _FLOATING: is_float}
@@ -163,8 +155,8 @@ def _form(tags: _Tags, found: Header, compression: int) -> _RowLayout:
     return _RowLayout(found.bits * (1 if tags.first(_PLANES, 1) == _SEPARATE else samples), None)
 
 
-def _pieces(buffer: Buffer, tags: _Tags, found: Header, form: _RowLayout) -> Iterator[_Strip]:
-    """Yield the strips or tiles; tiff.check_end has checked that their data is in the file."""
+def _pieces(buffer: Buffer, tags: _Tags, found: Header, layout: _RowLayout) -> Iterator[_Piece]:
+    """Yield the strips or tiles. The caller has called tiff.check_end, which checks that their data is in the file."""
     tiled = tiff.TILE_OFFSETS in tags
     offsets = tags.all(tiff.TILE_OFFSETS if tiled else tiff.STRIP_OFFSETS)
     sizes = tags.all(tiff.TILE_BYTES if tiled else tiff.STRIP_BYTES)
@@ -182,37 +174,38 @@ def _pieces(buffer: Buffer, tags: _Tags, found: Header, form: _RowLayout) -> Ite
         raise damaged("tiff", f"it has {count} {what}s, the limit is {MAX_PIECES}; save it with larger ones")
     if len(offsets) < count:
         raise damaged("tiff", f"it has {len(offsets)} {what}s, expected {count}")
-    if form.size(height, width) * count > 2 * MAX_DECODED_BYTES or sum(sizes[:count]) > len(buffer):
+    if layout.size(height, width) * count > 2 * MAX_DECODED_BYTES or sum(sizes[:count]) > len(buffer):
         raise damaged("tiff", f"its {count} {what}s hold more bytes than the limit, or overlap in the file")
     compression = tags.first(tiff.COMPRESSION, _PLAIN)
     backwards = tags.first(_FILL_ORDER, 1) == _LOWEST_FIRST and compression != _JPEG
     for number, (at, size) in enumerate(zip(offsets[:count], sizes[:count], strict=True)):
         rows = height if tiled else min(height, found.height - number % down * height)
         data = b"" if compression == _PLAIN else bytes(buffer[at : at + size])
-        yield _Strip(f"{what} {number}", data.translate(_REVERSED) if backwards else data, size, rows, width, height)
+        data = data.translate(_REVERSED) if backwards else data
+        yield _Piece(f"{what} {number}", data, size, rows, width, height, layout)
 
 
-def _check_size(piece: _Strip, form: _RowLayout, size: int) -> None:
-    wanted = form.size(piece.height, piece.width)
-    if size not in (wanted, form.size(piece.full_height, piece.width)):
-        raise damaged("tiff", f"{piece.name} of {piece.stored} bytes decodes to {size} bytes, expected {wanted}")
+def _check_size(piece: _Piece, size: int) -> None:
+    if size not in (piece.decoded_bytes, piece.full_bytes):
+        raise damaged(
+            "tiff",
+            f"{piece.name} of {piece.stored_bytes} bytes decodes to {size} bytes, expected {piece.decoded_bytes}",
+        )
 
 
-def _plain(piece: _Strip, form: _RowLayout) -> None:
-    wanted = form.size(piece.height, piece.width)
-    if piece.stored < wanted:
-        raise damaged("tiff", f"{piece.name} has {piece.stored} bytes, expected {wanted}")
+def _plain(piece: _Piece) -> None:
+    if piece.stored_bytes < piece.decoded_bytes:
+        raise damaged("tiff", f"{piece.name} has {piece.stored_bytes} bytes, expected {piece.decoded_bytes}")
 
 
-def _lzw(piece: _Strip, form: _RowLayout) -> None:
+def _lzw(piece: _Piece) -> None:
     from packer.images import lzw_decoded_size  # computing its tables takes time, and few files need them
 
-    most = form.size(piece.full_height, piece.width)
-    _check_size(piece, form, lzw_decoded_size.decoded_size(piece.data, piece.name, most=most))
+    _check_size(piece, lzw_decoded_size.decoded_size(piece.data, piece.name, most=piece.full_bytes))
 
 
-def _deflate(piece: _Strip, form: _RowLayout) -> None:
-    most = form.size(piece.full_height, piece.width)
+def _deflate(piece: _Piece) -> None:
+    most = piece.full_bytes
     stream, size, at, rest = zlib.decompressobj(), 0, 0, b""
     try:
         while not stream.eof and size <= most:
@@ -226,13 +219,17 @@ def _deflate(piece: _Strip, form: _RowLayout) -> None:
             rest = stream.unconsumed_tail
     except zlib.error as error:
         raise damaged("tiff", f"{piece.name}: its Deflate data are damaged: {error}") from error
-    _check_size(piece, form, size)
+    _check_size(piece, size)
 
 
-def _packbits(piece: _Strip, form: _RowLayout) -> None:
-    """Check runs: a byte n and n + 1 bytes (n < 128), or n and one byte for 257 - n (n > 128); 128 is nothing."""
-    wanted, most = form.size(piece.height, piece.width), form.size(piece.full_height, piece.width)
-    data, at, size, idle = piece.data, 0, 0, 0
+def _packbits(piece: _Piece) -> None:
+    """Check that the runs decode to the exact length and end with the data.
+
+    A run begins with a byte n. If n < 128, the next n + 1 bytes are literals. If n > 128, the next byte is repeated
+    257 - n times. If n = 128, the run is empty.
+    """
+    wanted, most = piece.decoded_bytes, piece.full_bytes
+    data, at, size, empty_runs = piece.data, 0, 0, 0
     end = len(data)
     while at < end and size < most:
         if size == wanted and end - at <= 1:  # data may be padded to an even length
@@ -246,33 +243,34 @@ def _packbits(piece: _Strip, form: _RowLayout) -> None:
             size += 257 - count
         else:
             at += 1
-            idle += 1
-            if idle > _MOST_IDLE:
+            empty_runs += 1
+            if empty_runs > _MOST_EMPTY_RUNS:
                 raise damaged(
-                    "tiff", f"{piece.name}: its PackBits data have {idle} runs of nothing, the limit is {_MOST_IDLE}"
+                    "tiff",
+                    f"{piece.name}: its PackBits data have more than {_MOST_EMPTY_RUNS} empty runs, the limit",
                 )
     if at > end:
         raise damaged("tiff", f"{piece.name}: its PackBits data end inside a run")
-    _check_size(piece, form, size)
+    _check_size(piece, size)
     if end - at > 1:
         raise damaged("tiff", f"{piece.name}: its PackBits data go on for {end - at} bytes after the last row")
 
 
-def _jpeg(piece: _Strip, form: _RowLayout) -> None:
+def _jpeg(piece: _Piece) -> None:
     try:
         found = jpeg.header(piece.data)
         strict_jpeg.check(piece.data, found)
     except (DamagedImage, struct.error, IndexError) as error:
         raise damaged("tiff", f"{piece.name}: its JPEG data are damaged") from error
     fits = found.width == piece.width and piece.height <= found.height <= piece.full_height
-    if not fits or 8 * found.channels != form.bits:
+    if not fits or 8 * found.channels != piece.layout.bits:
         what, wanted = f"{found.width}x{found.height}", f"{piece.width}x{piece.height}"
         raise damaged(
             "tiff", f"{piece.name}: its JPEG data have {what} px of {found.channels} samples, expected {wanted}"
         )
 
 
-_CHECKS: dict[int, _Check] = {
+_CHECKS: dict[int, Callable[[_Piece], None]] = {
     _PLAIN: _plain,
     _LZW: _lzw,
     _DEFLATE: _deflate,
@@ -286,17 +284,20 @@ _CHECKS: dict[int, _Check] = {
 
 
 def check_data(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage if the data of a file, not a JPEG, does not match its header."""
+    """Check the data of an image file as the module describes; `found` is the result of `sniff(buffer)`.
+
+    Raises DamagedImage for damaged data, and for a TIFF with a compression that cannot be checked.
+    """
     check = _BY_FORMAT.get(found.format)
     if check is not None:
         check(buffer, found)
 
 
 def _check_webp(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage if the image can be decoded without its last bytes.
+    """Raise DamagedImage if OpenCV can decode the image without its last bytes.
 
-    libwebp reads an image up to the data of its last pixel, and fails if the data end before. Data that was cut and
-    padded, or changed in the middle, decodes to other pixels without an error. It hardly ever ends at the right byte.
+    libwebp stops after the last pixel, and fails only if the data end before that pixel. Damaged data decodes to wrong
+    pixels without an error. The decoder then almost always reads fewer or more bytes than those of the intact image.
     """
     shorter = webp.shortened(buffer)
     if shorter is not None and import_or_explain("packer.images.backends.opencv", "decoding images").decodes(shorter):

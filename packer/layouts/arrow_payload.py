@@ -17,15 +17,16 @@ _MESSAGE = bytes.fromhex("1000000000000a00")  # start of the schema
 _HEADERS = {12: 8, 20: 16, 24: 16}  # offset of the schema in 0.10, 0.14 and since 0.15 -> bytes of the header
 _LIST = b"item"
 _MOST_DEPTH = 20
+_PYTHON_ERRORS = (ValueError, IndexError, TypeError)  # of pyarrow for damaged values
 
 
 def is_payload(value: bytes) -> bool:
-    """Return True if a value begins as pyarrow.serialize writes it, with or without arrays."""
+    """Return True if the first bytes are those of pyarrow.serialize; the value may contain arrays."""
     return _schema_at(value) is not None
 
 
 def holds_list(value: bytes) -> bool:
-    """Return True if a payload is a list or a tuple, not a single value; pyarrow is not needed."""
+    """Return True if a payload contains a list or a tuple. Reads only the schema, without pyarrow."""
     at = _schema_at(value)
     if at is None:
         return False
@@ -61,18 +62,9 @@ def loads(value: bytes) -> Any:
         if batch.num_rows != 1 or batch.num_columns != 1:
             raise BadInput(f"damaged: {batch.num_rows} rows of {batch.num_columns} columns: expected one value")
         (found,) = _values(pa.types, batch.column(0), len(value))
-    except (
-        pa.ArrowException,
-        OSError,
-        EOFError,
-        StopIteration,
-        struct.error,
-        ValueError,
-        IndexError,
-        TypeError,
-    ) as error:
-        if isinstance(error, BadInput):
-            raise
+    except BadInput:
+        raise
+    except (pa.ArrowException, OSError, EOFError, StopIteration, struct.error, *_PYTHON_ERRORS) as error:
         raise BadInput(f"damaged: not a value of pyarrow.serialize: {error}") from error
     return found
 
@@ -99,14 +91,9 @@ def _check_type(types: ModuleType, kind: Any, depth: int) -> None:
             raise BadInput("damaged: not a value of pyarrow.serialize: a sparse union")
         for at in range(kind.num_fields):
             _check_type(types, kind.field(at).type, depth - 1)
-    elif not (
-        types.is_null(kind)
-        or types.is_boolean(kind)
-        or types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_binary(kind)
-        or types.is_string(kind)
-    ):
+        return
+    plain = (types.is_null, types.is_boolean, types.is_integer, types.is_floating, types.is_binary, types.is_string)
+    if not any(is_of_type(kind) for is_of_type in plain):
         raise BadInput(f"a value of pyarrow.serialize with {str(kind)[:60]}: expected bytes, texts and numbers")
 
 
@@ -117,7 +104,7 @@ def _is_compressed(metadata: bytes) -> bool:
 
 
 def _member(data: bytes, table: int, number: int) -> int | None:
-    """Return the offset of a table that is a member of a table, or None if the member is absent."""
+    """Return the offset of the FlatBuffers table that is the member `number` of another table, None if it is absent."""
     members = table - struct.unpack_from("<i", data, table)[0]
     at = 4 + 2 * number
     if at >= struct.unpack_from("<H", data, members)[0]:
@@ -127,7 +114,7 @@ def _member(data: bytes, table: int, number: int) -> int | None:
 
 
 def _values(types: ModuleType, array: Any, most: int) -> list[Any]:
-    """Return every entry of a validated array; more than `most` entries are damage."""
+    """Return the entries of a validated array as Python values; raise BadInput for more than `most` entries."""
     if len(array) > most:
         raise BadInput(f"damaged: an array of {len(array)} entries in a value of {most} bytes")
     if not len(array):

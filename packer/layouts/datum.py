@@ -14,16 +14,16 @@ _CHANNELS, _HEIGHT, _WIDTH, _DATA, _LABEL, _FLOATS, _ENCODED = range(1, 8)
 
 
 class Datum(NamedTuple):
-    """One value.
+    """A parsed message.
 
     Attributes:
-        channels: Channels of the image; 0 if absent, as for height and width.
-        height: Height in pixels.
-        width: Width in pixels.
-        data: The image's file or pixels; empty if the value has floats.
-        label: The label; None if absent.
-        is_encoded: `data` is an image file.
-        has_floats: The value has float_data.
+        channels: Channels of the image, 0 if the field is absent.
+        height: Height in px, 0 if the field is absent.
+        width: Width in px, 0 if the field is absent.
+        data: An image file or pixels, see `is_encoded`; empty if the field is absent.
+        label: The label, None if the field is absent.
+        is_encoded: True if `data` is an image file. False if it contains uint8 pixels.
+        has_floats: True if the message contains float_data, which is not parsed.
     """
 
     channels: int
@@ -36,7 +36,7 @@ class Datum(NamedTuple):
 
 
 def parse(value: bytes) -> Datum:
-    """Return the content of a Datum; raises BadInput for other bytes."""
+    """Parse a message; raises BadInput if the bytes are not a Datum."""
     numbers: dict[int, int] = {}
     data, has_floats = b"", False
     for number, kind, content in protobuf.fields(memoryview(value)):
@@ -57,15 +57,17 @@ def parse(value: bytes) -> Datum:
 
 
 def encoded(data: bytes, label: int, *, size: tuple[int, int, int] | None) -> tuple[bytes, int]:
-    """Return a value with an image file, as protobuf writes it, and the offset of the file in it.
+    """Encode an image file and its label, with the bytes that protobuf writes.
 
-    The label and `encoded` are always written: without them, DALI does not set its label, and Caffe reads the bytes as
-    pixels.
+    Label and `encoded` are always written: DALI requires the label, and Caffe reads pixels without `encoded`.
 
     Args:
         data: The image file.
         label: An int32.
-        size: Channels, height and width of the image; None to omit them, as Caffe does for files it does not decode.
+        size: Channels, height and width of the image. None omits them, as Caffe does for files that it does not decode.
+
+    Returns:
+        The message, and the offset of the image file in the message.
     """
     sizes = zip((_CHANNELS, _HEIGHT, _WIDTH), size or (), strict=False)
     before = b"".join(protobuf.integer(number, value) for number, value in sizes) + protobuf.head(_DATA, len(data))

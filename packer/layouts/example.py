@@ -9,12 +9,13 @@
 | Feature         | one of: 1 BytesList, 2 FloatList, 3 Int64List; each has 1 values, numbers packed or one by one     |
 
 Fields have any order, unknown fields are skipped, and the last of several alternatives counts, as in any message.
+The values of FeatureLists are not parsed.
 Source: tensorflow/core/example/example.proto and feature.proto.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,6 @@ from packer.layouts import protobuf
 
 Numbers = npt.NDArray[np.float32] | npt.NDArray[np.int64]
 Values = list[bytes] | Numbers
-_Value = TypeVar("_Value")
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
 
 
@@ -32,24 +32,24 @@ class Example(NamedTuple):
     """One record.
 
     Attributes:
-        features: Values by name.
-        lists: In a SequenceExample, the values of each step by name.
+        features: The values of each feature by its name.
+        list_names: Names of the feature lists of a SequenceExample; empty for an Example.
     """
 
     features: dict[str, Values]
-    lists: dict[str, list[Values]]
+    list_names: set[str]
 
 
 def parse(record: bytes) -> Example:
     """Return the content of an Example or SequenceExample; raises BadInput for other bytes."""
     features: dict[str, Values] = {}
-    lists: dict[str, list[Values]] = {}
+    list_names: set[str] = set()
     for number, content in _messages(memoryview(record)):
         if number == 1:
-            features |= dict(_map(content, _feature))
+            features |= {name: _feature(parts) for name, parts in _map(content)}
         elif number == 2:
-            lists |= dict(_map(content, _feature_list))
-    return Example(features, lists)
+            list_names |= {name for name, _ in _map(content)}
+    return Example(features, list_names)
 
 
 def _messages(message: memoryview) -> Iterator[tuple[int, memoryview]]:
@@ -59,7 +59,8 @@ def _messages(message: memoryview) -> Iterator[tuple[int, memoryview]]:
             yield number, content
 
 
-def _map(message: memoryview, read: Callable[[list[memoryview]], _Value]) -> Iterator[tuple[str, _Value]]:
+def _map(message: memoryview) -> Iterator[tuple[str, list[memoryview]]]:
+    """Yield the name of each entry of a map, and the pieces of the encoded message that is its value."""
     for number, entry in _messages(message):
         if number != 1:
             continue
@@ -69,7 +70,7 @@ def _map(message: memoryview, read: Callable[[list[memoryview]], _Value]) -> Ite
                 name = _text(content)
             elif part == 2:
                 parts.append(content)
-        yield name, read(parts)
+        yield name, parts
 
 
 def _text(content: memoryview) -> str:
@@ -79,12 +80,8 @@ def _text(content: memoryview) -> str:
         raise BadInput(f"no sound message: the name {bytes(content[:40])!r} of a feature is not UTF-8") from error
 
 
-def _feature_list(parts: list[memoryview]) -> list[Values]:
-    return [_feature([content]) for part in parts for number, content in _messages(part) if number == 1]
-
-
 def _feature(parts: list[memoryview]) -> Values:
-    """Return the values of a feature: all pieces together, or nothing without a list."""
+    """Return the values of a Feature from the pieces of its message; an empty list if it contains no list."""
     kind, lists = _BYTES_LIST, list[memoryview]()
     for part in parts:
         for number, content in _messages(part):

@@ -10,7 +10,7 @@ def json_value(text: str | bytes, *, finite: bool = True) -> Any:
 
     Args:
         text: Characters, or bytes in UTF-8, UTF-16 or UTF-32.
-        finite: False to accept NaN, infinities and numbers beyond float64, which other tools write.
+        finite: If False, accept NaN, infinities and numbers beyond float64, which other tools write.
 
     Raises:
         ValueError: The text is not JSON, an object has a key twice, or a number is not finite.

@@ -53,7 +53,7 @@ _u64 = Struct("<Q").unpack_from
 
 
 class Entry(NamedTuple):
-    """A key, and the span of its value in the file."""
+    """A key, and the offset and size of its value in the file, in bytes."""
 
     key: bytes
     offset: int
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 
 
 class FileByOffset(Protocol):
-    """A file that is read by offset. `read` returns fewer bytes at the end of the file, and raises BadInput."""
+    """A file that is read by offset. `read` returns fewer than `size` bytes at the end of the file."""
 
     path: Path
     size: int
@@ -103,7 +103,7 @@ class Tree(ABC):
 
     @abstractmethod
     def _at(self, offset: int, size: int) -> tuple[Buffer, int]:
-        """Return a buffer that contains a span of the file, and where the span begins in the buffer."""
+        """Return a buffer that contains a span of the file, and the place of the span in the buffer."""
 
     def _damage(self, found: str) -> PackerError:
         """Return the error for a damaged file."""
@@ -141,10 +141,10 @@ class Tree(ABC):
         return None
 
     def leaves(self) -> Iterator[tuple[int, bytes]]:
-        """Yield each leaf page in the order of the keys, and a key that is not larger than the keys of the leaf.
+        """Yield the number of each leaf page in the order of the keys, with a lower bound of the keys in the leaf.
 
-        The cost is bounded by the file and its number of entries, whatever the pages contain. No page is visited twice,
-        nodes do not overlap, keys rise, and each leaf has an entry.
+        The cost is bounded by the size of the file and the number of entries. Raises an error if a page has two
+        parents, nodes overlap, keys do not rise, or there are more leaf pages than entries.
         """
         if self._root == _NO_ROOT:
             return
@@ -179,7 +179,7 @@ class Tree(ABC):
                 yield below, key
 
     def _leaf_of(self, key: bytes) -> int | None:
-        """Return the leaf page that would contain a key."""
+        """Return the number of the leaf page that would contain a key, None for an empty tree."""
         page: int | None = self._root if self._root != _NO_ROOT else None
         for _ in range(self._depth - 1):
             if page is None:
@@ -194,7 +194,10 @@ class Tree(ABC):
         return page
 
     def page(self, number: int, kind: int) -> tuple[Buffer, int, int]:
-        """Return a buffer with a page, where the page begins in it, and the number of nodes."""
+        """Return a buffer with a page, the place of the page in the buffer, and the number of nodes in the page.
+
+        kind: BRANCH or LEAF; a page of another kind raises the error for a damaged file.
+        """
         offset = number * self.page_bytes
         if offset + self.page_bytes > self._size:
             raise self._damage(f"page {number} is outside the file")
@@ -207,7 +210,10 @@ class Tree(ABC):
     def _nodes(
         self, data: Buffer, start: int, count: int, *, page: int, is_leaf: bool = True
     ) -> Iterator[tuple[bytes, int, int, int]]:
-        """Yield the key of each node, the offset behind the key in the page, low and high, and the flags."""
+        """Yield (key, offset, size, flags) of each node; the offset is that of the byte after the key, in the page.
+
+        In a leaf, `size` is the size of the value. In a branch, `size | flags << 32` is the number of the page below.
+        """
         lower = HEADER_BYTES + 2 * count
         room = self.page_bytes - lower
         for at in unpack_from(f"<{count}H", data, start + HEADER_BYTES):

@@ -40,7 +40,7 @@ _VERSION = "4.0.0"
 
 
 class Attributes(NamedTuple):
-    """A data set: shape of the array and of a block, dtype as stored, name of the compression."""
+    """Shape of the array and of a complete block, stored dtype (big-endian), and name of the compression."""
 
     shape: tuple[int, ...]
     block: tuple[int, ...]
@@ -48,39 +48,18 @@ class Attributes(NamedTuple):
     compression: str
 
 
-def _unzip(data: bytes, most: int) -> bytes:
-    decoder = zlib.decompressobj(32 + zlib.MAX_WBITS)  # gzip, or zlib (`useZlib`)
-    return _whole(decoder.decompress(data, most), is_done=decoder.eof)
-
-
-def _unbzip(data: bytes, most: int) -> bytes:
-    decoder = bz2.BZ2Decompressor()
-    return _whole(decoder.decompress(data, most), is_done=decoder.eof)
-
-
-def _unxz(data: bytes, most: int) -> bytes:
-    decoder = lzma.LZMADecompressor(memlimit=_LZMA_BYTES)
-    return _whole(decoder.decompress(data, most), is_done=decoder.eof)
-
-
-def _whole(data: bytes, *, is_done: bool) -> bytes:
-    if not is_done:
-        raise ValueError("its compressed data do not end where they should")
-    return data
-
-
-# compression -> function that unpacks at most a number of bytes
-_UNPACK: dict[str, Callable[[bytes, int], bytes]] = {
-    "raw": lambda data, most: data[:most],
-    "gzip": _unzip,
-    "bzip2": _unbzip,
-    "xz": _unxz,
+# compression -> function that makes a decoder, with `decompress(data, most_bytes)` and `eof` of the standard library
+_DECODERS: dict[str, Callable[[], Any]] = {
+    "gzip": lambda: zlib.decompressobj(32 + zlib.MAX_WBITS),  # gzip, or zlib (`useZlib`)
+    "bzip2": bz2.BZ2Decompressor,
+    "xz": lambda: lzma.LZMADecompressor(memlimit=_LZMA_BYTES),
 }
+_COMPRESSIONS = ("raw", *_DECODERS)
 _ERRORS = (ValueError, OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
 def as_dataset(text: bytes) -> dict[str, Any] | None:
-    """Return attributes.json of a data set, or None for a group; raises BadInput for text that is not JSON."""
+    """Return the members of an attributes.json of a data set, None for a group; raise BadInput for other text."""
     try:
         found = json_value(text, finite=False)
     except (ValueError, RecursionError) as error:
@@ -90,7 +69,7 @@ def as_dataset(text: bytes) -> dict[str, Any] | None:
 
 
 def attributes(members: dict[str, Any]) -> Attributes:
-    """Return the attributes from the members of `as_dataset`; raises BadInput if the array cannot be read."""
+    """Return the attributes of a data set from the result of `as_dataset`; raises BadInput for other values."""
     shape, block, dtype = _lengths(members["dimensions"]), _lengths(members["blockSize"]), members["dataType"]
     if len(shape) != len(block):
         raise BadInput(f"has dimensions {shape[::-1]} and blocks {block[::-1]}")
@@ -98,8 +77,10 @@ def attributes(members: dict[str, Any]) -> Attributes:
         raise BadInput(f"is of type {dtype!r:.40}, expected one of {', '.join(DTYPES)}")
     compression = members.get("compression", {"type": members.get("compressionType", "raw")})
     kind = compression.get("type") if isinstance(compression, dict) else None
-    if not isinstance(kind, str) or kind not in _UNPACK:
-        raise BadInput(f"is compressed with {kind!r:.40}; packer reads {', '.join(_UNPACK)}: write it with one of them")
+    if not isinstance(kind, str) or kind not in _COMPRESSIONS:
+        raise BadInput(
+            f"is compressed with {kind!r:.40}; packer reads {', '.join(_COMPRESSIONS)}: write it with one of them"
+        )
     return Attributes(shape, block, np.dtype(dtype).newbyteorder(">"), kind)
 
 
@@ -134,10 +115,20 @@ def _numbers(data: bytes, found: Attributes, place: tuple[int, ...]) -> npt.NDAr
         if not min(step, whole - at * step) <= length <= step:
             raise ValueError(f"a block of {lengths} at {place}, expected {found.block}, or the rest at the edge")
     size = math.prod(lengths) * found.dtype.itemsize
-    stored = _UNPACK[found.compression](data[data_at:], size + 1)
+    stored = _unpacked(data[data_at:], found.compression, most_bytes=size + 1)
     if len(stored) != size:
         raise ValueError(f"{len(stored)} bytes of numbers, expected {size} for {lengths}")
     return np.frombuffer(stored, found.dtype).reshape(lengths)
+
+
+def _unpacked(data: bytes, compression: str, *, most_bytes: int) -> bytes:
+    if compression == "raw":
+        return data[:most_bytes]
+    decoder = _DECODERS[compression]()
+    found: bytes = decoder.decompress(data, most_bytes)
+    if not decoder.eof:
+        raise ValueError("its compressed data do not end where they should")
+    return found
 
 
 # ---- writing

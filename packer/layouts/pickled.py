@@ -54,14 +54,14 @@ ReadStorage = Callable[[str], tuple[memoryview, str]]
 
 @dataclass(frozen=True)
 class _KnownName:
-    """A recognized global, by its last name."""
+    """A name of `_GLOBALS` or `_TORCH`, without its module."""
 
     name: str
 
 
 @dataclass
 class _Unbuilt:
-    """An array or dtype that BUILD completes; `code` is set for a dtype."""
+    """An array or dtype that the opcode BUILD completes. A dtype has a `code`, such as "f4"; `value` is the result."""
 
     code: str | None = None
     value: Any = None
@@ -83,7 +83,8 @@ def loads(data: bytes, *, storage: ReadStorage | None = None) -> Any:
 
     Args:
         data: The pickle.
-        storage: Returns a storage of a torch file. Tensors become arrays, read-only views of these bytes.
+        storage: Returns the bytes of a storage of a torch file, and their byte order. Tensors become arrays, read-only
+            views of these bytes. None refuses tensors.
 
     Raises:
         BadInput: The pickle is damaged, or contains other values.
@@ -162,8 +163,7 @@ class _Machine:
             elif name in _CONSTANTS:
                 self._stack.append(_CONSTANTS[name])
             elif name in _TUPLES:
-                count = _TUPLES[name]
-                self._stack.append(tuple(self._popped(count)))
+                self._stack.append(tuple(self._popped(_TUPLES[name])))
             elif name in _PUTS:
                 self._memo[argument] = self._stack[-1]
             elif name == "MEMOIZE":
@@ -350,7 +350,7 @@ _SMALL_INT = 1 << 31
 
 
 def pair(data: bytes, number: int) -> tuple[bytes, int]:
-    """Return a pickle of (data, number), and the offset of the data. data: less than 4 GiB. number: of 64 bits."""
+    """Return a pickle of the tuple (data, number), and the offset of `data`, at most 4 GiB, in the pickle."""
     before = _PROTO + b"B" + len(data).to_bytes(4, "little")  # BINBYTES
     return before + data + integer(number) + b"\x86" + _STOP, len(before)  # TUPLE2
 

@@ -1,7 +1,5 @@
 """protobuf: the fields of one encoded message, read and written without a schema compiler.
 
-The caller skips unknown fields.
-
 Wire format: a tag, varint `number << 3 | type`, then a varint (type 0), 8 bytes (1), a length and as many bytes (2), or
 4 bytes (5). Groups (3, 4) are refused. Source: protobuf.dev/programming-guides/encoding.
 """
@@ -19,7 +17,10 @@ _SIZES = {FIXED64: 8, FIXED32: 4}
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
-    """Yield the number, type and content of each field: a varint as an int, others as a slice. Raises BadInput."""
+    """Yield (number, type, content) of each field in the order of the message; raises BadInput for a damaged message.
+
+    The type is VARINT, FIXED64, BYTES or FIXED32. The content is an int for VARINT, else a view of the message.
+    """
     at, end = 0, len(message)
     while at < end:
         tag, at = varint(message, at)
@@ -43,7 +44,7 @@ def fields(message: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
 
 
 def varint(message: memoryview, at: int) -> tuple[int, int]:
-    """Return the unsigned number of at most 64 bits at an offset, and the offset behind it; raises BadInput."""
+    """Return the unsigned 64-bit number at the offset `at`, and the offset of the next byte; raises BadInput."""
     value = shift = 0
     for place in range(at, min(at + 10, len(message))):
         byte = message[place]
@@ -55,7 +56,7 @@ def varint(message: memoryview, at: int) -> tuple[int, int]:
 
 
 def signed(value: int, bits: int = 64) -> int:
-    """Return the value of an int32 or int64 field from its varint, in two's complement."""
+    """Return the signed value of a varint in two's complement; `bits` is 32 for an int32 field, 64 for int64."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 

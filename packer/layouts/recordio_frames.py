@@ -32,7 +32,7 @@ MOST_BYTES = LENGTH  # of one record, header included
 
 
 def unframed(record: bytes) -> bytes:
-    """Return the bytes of a record from its frames, joined with the magic number; raises BadInput."""
+    """Return the content of a record from all of its frames; raise BadInput if a frame is missing or damaged."""
     pieces: list[bytes] = []
     at = 0
     while True:
@@ -50,7 +50,7 @@ def unframed(record: bytes) -> bytes:
 
 
 def unpacked(data: bytes) -> tuple[npt.NDArray[np.float32], bytes]:
-    """Return the labels and the image of a record; raises BadInput."""
+    """Return the labels, float32 (n,), and the image file of a record's content; raises BadInput if it is too short."""
     if len(data) < HEADER.size:
         raise BadInput(f"the record has {len(data)} bytes, expected a header of 24 and an image")
     flag, label, _, _ = HEADER.unpack_from(data)
@@ -66,11 +66,11 @@ def unpacked(data: bytes) -> tuple[npt.NDArray[np.float32], bytes]:
 
 
 def frames(data: bytes, cuts: Sequence[int]) -> tuple[bytes, ...]:
-    """Return a record in its frames, in pieces, byte for byte as dmlc-core writes it.
+    """Return the frames of a record as pieces of bytes to write one after the other, equal to those of dmlc-core.
 
     Args:
-        data: The record.
-        cuts: Its `magic_places`.
+        data: The content of the record.
+        cuts: Result of `magic_places(data)`.
 
     Raises:
         ValueError: The record has more than MOST_BYTES.
@@ -86,14 +86,14 @@ def frames(data: bytes, cuts: Sequence[int]) -> tuple[bytes, ...]:
 
 
 def magic_places(data: bytes) -> list[int]:
-    """Return the offsets where a record is split: each magic number at a multiple of 4."""
+    """Return the offsets of the magic number in `data` that are multiples of 4. A record is split there."""
     words = np.frombuffer(data, "<u4", len(data) // 4)  # faster than bytes.find
     places: list[int] = (4 * np.flatnonzero(words == MAGIC)).tolist()
     return places
 
 
 def image_header(labels: float | Sequence[float], number: int) -> bytes:
-    """Return the header of an image's record with one label or a list; `number` is its id in the index."""
+    """Return the header of an image's record with one or more labels; `number` is its number in the index."""
     if isinstance(labels, (int, float)):
         return HEADER.pack(0, labels, number, 0)
     vector = np.asarray(labels, "<f4")

@@ -15,7 +15,6 @@ from packer.layouts import arrow_payload
 from packer.registry import import_or_explain
 
 Serializer = Literal["pyarrow", "msgpack", "pickle"]
-_PAIR = 2
 # lists and maps with something in them; a pickle begins with 0x80, or with an ASCII letter
 _MSGPACK = frozenset((*range(0x81, 0xA0), *range(0xDC, 0xE0)))
 _MOST_DEPTH = 32  # of MessagePack
@@ -24,7 +23,7 @@ _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 def serializer_of(value: bytes) -> Serializer:
-    """Return the serializer whose first bytes a value has."""
+    """Return the serializer that wrote a value, by the first bytes; "pickle" if no other matches."""
     if arrow_payload.is_payload(value):
         return "pyarrow"
     return "msgpack" if value and value[0] in _MSGPACK else "pickle"
@@ -78,7 +77,7 @@ def _plain(value: Any, depth: int) -> Any:
 
 
 def _array(found: Mapping[Any, Any]) -> Any:
-    """Build what a map of msgpack-numpy describes: an array, or a scalar if nd is false; raises BadInput."""
+    """Return the array of a map of msgpack-numpy, or a scalar if `nd` is false; raises BadInput."""
     kind, data = found.get(b"type"), found.get(b"data")
     kind = kind.decode("latin-1") if isinstance(kind, bytes) else kind
     data = data.encode() if isinstance(data, str) else data  # from a writer without bytes
@@ -102,8 +101,11 @@ def _array(found: Mapping[Any, Any]) -> Any:
 
 
 def pair(value: Any) -> tuple[bytes, int]:
-    """Return the image and label of an unpickled value; raises BadInput."""
-    if not isinstance(value, (tuple, list)) or len(value) != _PAIR:
+    """Return (image file, label) of a result of `loads`; raise BadInput unless it is a pair of bytes and an int64.
+
+    The image may be text of Python 2 or a uint8 array. Image and label may each be in a list or array of one.
+    """
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
         raise BadInput(f"expected a pair of image and label, found {type(value).__name__}")
     image, label = (_unwrapped(part) for part in value)
     if isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 1:
@@ -120,7 +122,7 @@ def pair(value: Any) -> tuple[bytes, int]:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Return the item of a list or array of one: thecml/pytorch-lmdb stores batches of one."""
+    """Return the item of a list, tuple or array of one item, as thecml/pytorch-lmdb stores; else the value."""
     if isinstance(value, (list, tuple)) and len(value) == 1:
         return value[0]
     if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "iu" and value.dtype != np.uint8:

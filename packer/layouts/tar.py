@@ -30,19 +30,19 @@ _MOST_NAME_BYTES = 1 << 20  # of a header that holds names
 _REST_BYTES = 1 << 16
 _END = bytes(BLOCK_BYTES)
 
-Read = Callable[[int, int], bytes]  # offset, size -> bytes, fewer at the end
-Skip = Callable[[int], int]  # offset -> the next offset whose byte may differ from 0
+Read = Callable[[int, int], bytes]
+Skip = Callable[[int], int]
 
 
 class Member(NamedTuple):
-    """One member.
+    """A member of an archive.
 
     Attributes:
-        name: Its path.
-        start: Offset of its first header.
-        offset: Offset of its data.
-        size: Size of its data.
-        kind: Its type.
+        name: Path of the member.
+        start: Offset of the first header of the member.
+        offset: Offset of the data.
+        size: Size of the data in bytes.
+        kind: Type of the member.
     """
 
     name: str
@@ -58,12 +58,16 @@ class Member(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Offset behind its data."""
+        """Offset of the first byte after the data."""
         return self.offset + self.size
 
 
 class CutArchive(BadInput):
-    """The archive ends within a member, or has no end mark; `at` is the end of the last complete member."""
+    """The archive ends inside a member, or has no end mark.
+
+    Attributes:
+        at: Offset of the first byte after the last complete member.
+    """
 
     def __init__(self, reason: str, at: int) -> None:
         super().__init__(reason)
@@ -80,11 +84,11 @@ def members(
     """Yield every member from `at` up to the end mark, or up to `until`.
 
     Args:
-        read: Reads a span of the archive.
-        skip: Skips the holes of a sparse file.
+        read: `read(offset, size)` returns bytes of the archive, fewer than `size` at its end.
+        skip: `skip(offset)` returns the next offset whose byte may differ from 0, to skip the holes of a sparse file.
         at: Offset of the first header.
-        until: Offset to stop at.
-        size: Size of the archive; None to read the last byte of each member's data instead.
+        until: Offset at which iteration stops. None means the end mark.
+        size: Size of the archive in bytes. Without it, the last byte of each member's data is read, to find a cut file.
 
     Raises:
         CutArchive: The archive is cut.

@@ -30,17 +30,17 @@ def begins(start: bytes) -> bool:
 
 
 def is_head(head: bytes) -> bool:
-    """Return True if the length of a record matches its checksum."""
+    """Return True if `head`, the first 12 bytes of a record, contains a length with a correct checksum."""
     return bool(masked_crc32c(head[:8]) == HEAD.unpack(head)[1])
 
 
 def checksums(record: bytes) -> tuple[int, int]:
-    """Return the masked crc32c of a record's data, and the stored checksum."""
+    """Return the masked crc32c computed over the data of a record, and the checksum that the record stores."""
     return masked_crc32c(record[HEAD.size : -_CRC.size]), _CRC.unpack_from(record, len(record) - _CRC.size)[0]
 
 
 def frame(data: bytes) -> tuple[bytes, bytes]:
-    """Return the bytes before and behind the data of a record."""
+    """Return the bytes before and the bytes after the data of a record."""
     length = len(data).to_bytes(8, "little")
     return length + _CRC.pack(masked_crc32c(length)), _CRC.pack(masked_crc32c(data))
 
@@ -51,7 +51,7 @@ def index_line(offset: int, data_bytes: int) -> bytes:
 
 
 def masked_crc32c(data: Buffer) -> int:
-    """Return the checksum as TFRecord stores it: rotated, plus a constant."""
+    """Return the crc32c in the form that TFRecord stores: rotated by 15 bits, plus a constant."""
     found = _compiled_or_own()(bytes(data))
     return ((found >> 15 | found << 17) + 0xA282EAD8) & _ONES
 
@@ -76,7 +76,7 @@ def crc32c(data: bytes) -> int:
 
 @lru_cache(maxsize=1)
 def _table() -> list[int]:
-    """Return the change of the state for each byte."""
+    """Return the 256 entries of the table for a bytewise CRC."""
     table = list(range(256))
     for _ in range(8):
         table = [value >> 1 ^ (_POLYNOMIAL if value & 1 else 0) for value in table]

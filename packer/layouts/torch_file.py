@@ -31,7 +31,7 @@ _ORDERS = {b"little": "<", b"big": ">"}
 
 
 def read_tensor(data: bytes) -> npt.NDArray[Any]:
-    """Return the tensor of a file as a read-only array; raises BadInput without the path."""
+    """Return the tensor in a file as a read-only array; raise BadInput, without the path, for any other content."""
     if data[: len(_LEGACY)] == _LEGACY:
         raise BadInput("written by torch before 1.6, or in its old form; torch.load and torch.save it")
     if data[:4] != _ZIP_MAGIC:

@@ -28,14 +28,14 @@ class Bytes(Protocol):
 
 
 class ArchiveEntry(NamedTuple):
-    """The span of an entry.
+    """The place of an entry in the archive.
 
     Attributes:
-        offset: Offset of its bytes in the file.
-        size_bytes: Size in the file.
-        unpacked_bytes: Size of the content; equal to `size_bytes` if it is not compressed.
-        crc32: Checksum of the content.
-        is_deflated: The bytes are compressed with deflate.
+        offset: Offset of the entry's data in the archive.
+        size_bytes: Size of the data in the archive, compressed or not.
+        unpacked_bytes: Size of the uncompressed content; equal to `size_bytes` if `is_deflated` is False.
+        crc32: Checksum of the uncompressed content.
+        is_deflated: True if the data is compressed with deflate. False if it is stored uncompressed.
         unix_mode: Kind of file and permissions; 0 if the archive was not made on Unix.
     """
 
@@ -48,7 +48,7 @@ class ArchiveEntry(NamedTuple):
 
 
 class Archive:
-    """The entries of a zip file; unusual entries raise one of ZIP_ERRORS."""
+    """The entries of a zip file. Damaged, overlapping and unexpected entries raise one of ZIP_ERRORS."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class Archive:
         """Read the directory.
 
         Args:
-            mapped: The complete file, by offset.
-            file: The same file, for the standard library.
+            mapped: The complete archive; a slice returns its bytes.
+            file: The same archive, opened for the standard library.
             wanted: Names of entries that must exist; None to allow any names.
             others: Names of entries that may exist. All other names are refused.
             in_folder: All entries are in one folder of any name, which is not part of their names here.
@@ -113,7 +113,7 @@ class Archive:
             raise ValueError(f"its zip directory has {size} bytes, expected at most {most_bytes}")
 
     def places(self) -> dict[str, ArchiveEntry]:
-        """Return the span of each entry by name, for exactly the expected entries."""
+        """Return the place of each entry by its name; raises one of ZIP_ERRORS if a name is missing or not expected."""
         if self._infos and self._infos[0].header_offset:  # another file may precede the archive
             raise ValueError("it does not begin with the first entry of a zip file")
         found: dict[str, ArchiveEntry] = {}

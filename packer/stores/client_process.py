@@ -38,14 +38,14 @@ _CONVENTIONS = ("AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_P
 
 
 class Answer(NamedTuple):
-    """fields: of the JSON object. payload: the bytes behind it."""
+    """A message: the fields of its JSON object, and the bytes after it."""
 
     fields: Mapping[str, Any]
     payload: bytes
 
 
 def conventions() -> dict[str, str]:
-    """The variables of the stores' tools, as the environment has them."""
+    """Return the environment variables that configure the stores' own tools, such as AWS_ENDPOINT_URL."""
     return {name: value for name, value in os.environ.items() if name.upper().startswith(_CONVENTIONS)}
 
 
@@ -56,9 +56,12 @@ class _Ended(Exception):
 def ask(
     request: Mapping[str, Any], *, payload: bytes = b"", descriptors: Sequence[int] = (), where: str
 ) -> Iterator[Answer]:
-    """Yield the answers to a request. where: the place, for messages.
+    """Yield the answers of the client process to a request.
 
-    If the client process ends before the first answer, the request is sent to a fresh one. So it may be done twice.
+    If the client process ends before the first answer, the request is sent again to a new client process. An operation
+    may therefore run twice. `where` is the URL and the operation, for messages.
+
+    Raises StoreError if the client process ended repeatedly, or sent nothing before the end of the patience.
     """
     answered = False
     for attempt in range(1, _TRIES + 1):
@@ -101,7 +104,10 @@ def _asked(request: Mapping[str, Any], payload: bytes, descriptors: Sequence[int
 
 
 def receive(connection: socket.socket, *, head: bytes | None = None) -> Answer:
-    """Receive a message; raises EOFError if the other end is closed. head: its first bytes, if already received."""
+    """Receive a message; raises EOFError if the other end is closed or the message is too large.
+
+    head: the first HEAD.size bytes of the message, if the caller has received them.
+    """
     fields, size = HEAD.unpack(head or _read(connection, HEAD.size))
     if size > _MOST_BYTES:
         raise EOFError
@@ -144,7 +150,7 @@ class _Clients:
             socket.send_fds(self._start(environment), [b"c"], [theirs.fileno()])
 
     def _start(self, environment: dict[str, str]) -> socket.socket:
-        """Start a fresh client process; return the socket to it."""
+        """Start a new client process, and return the socket to the process."""
         self._forget()
         check_installed("obstore", "a URL of an object store")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -37,10 +37,9 @@ _RANGES = 3  # of one object at once.
 _UPLOAD_BYTES = 8 << 20  # of one part of an upload. S3 accepts 10,000 parts.
 _UPLOAD_PARTS = 9000
 _PAGE_OBJECTS = 1000  # of a listing, in one message
-_CHUNK_BYTES = (
-    256 << 10
-)  # of a body, at least, as they arrive: a line that is slower than one in a patience is an outage
-_BEAT_SECONDS = 0.1  # between two at least
+# smallest piece of a body; a connection that delivers less within the patience counts as an outage
+_CHUNK_BYTES = 256 << 10
+_BEAT_SECONDS = 0.1  # least time between two beats
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 10.0
 
 _VARIABLES = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_", "https": "-", "http": "-"}
@@ -103,16 +102,8 @@ def _answer(connection: socket.socket, clients: "_Buckets") -> None:
                 found = call.run()
                 call.send({**found, "failed": None, "last": True}, call.result)
             except _Failed as error:
-                seconds = time.monotonic() - call.began
-                call.send(
-                    {
-                        "failed": error.kind,
-                        "cause": str(error),
-                        "attempts": call.attempts,
-                        "seconds": seconds,
-                        "last": True,
-                    }
-                )
+                answer = {"failed": error.kind, "cause": str(error), "attempts": call.attempts, "last": True}
+                call.send({**answer, "seconds": time.monotonic() - call.began})
         except (_Gone, BrokenPipeError, ConnectionResetError):
             pass
         finally:
@@ -223,7 +214,7 @@ class _Call:
         return operations[self._fields["operation"]]()
 
     def send(self, fields: Mapping[str, Any], payload: Any = b"") -> None:
-        """One message to the caller."""
+        """Send one message to the caller."""
         head = json.dumps(fields).encode()
         with memoryview(payload) as view, self._sending:
             self._connection.sendall(HEAD.pack(len(head), len(view)) + head)
@@ -313,9 +304,9 @@ class _Call:
         return {}
 
     def _get(self, start: int | None, end: int, etag: str | None, size: int | None = None) -> tuple[list[Any], str]:
-        """Return the bytes from `start` to `end`, and their ETag. Without `start`: an object of at most `end` bytes.
+        """Return the chunks of the bytes from `start` to `end`, and the ETag; raise _Failed for another `size`.
 
-        size: the size that the object must have.
+        Without `start`, return the complete object, of at most `end` bytes.
         """
 
         def get() -> tuple[list[Any], str]:
@@ -391,11 +382,8 @@ class _Call:
             except exceptions.AlreadyExistsError:
                 try:
                     found = obstore.get(self._client, self._url.key)
-                except (
-                    FileNotFoundError,
-                    exceptions.NotFoundError,
-                ) as error:  # as where S3 answers 409 of others' tries
-                    raise _Short("it was there, then it was not") from error
+                except (FileNotFoundError, exceptions.NotFoundError) as error:  # S3's 409 for concurrent attempts
+                    raise _Short("it existed, and then it did not") from error
                 return found.range == (0, len(self._payload)) and b"".join(self._body(found)) == self._payload
             return True
 
@@ -427,7 +415,7 @@ class _Call:
 
 
 class _Watched(io.FileIO):
-    """A file that is uploaded. watch: called when it is read."""
+    """A file that calls `watch` before each read, to show that its upload continues."""
 
     watch: Callable[[], None]
 
@@ -460,7 +448,7 @@ def _write_at(descriptor: int, chunks: list[Any], start: int, digest: Any) -> No
 
 
 def _cause(error: BaseException) -> str:
-    """Return the message of an error in one line: only the code of XML, and no debug text."""
+    """Return the message of an error of obstore in one line, without debug text; only the `<Code>` of an XML answer."""
     if _NOWHERE in str(error):
         return "the server redirects to another host than the one that was named"
     text = _XML.sub(lambda found: found[1] or "", str(error).partition("Debug source")[0])

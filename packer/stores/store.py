@@ -38,7 +38,10 @@ class StoreOptions:
 
 
 class StoredObject(NamedTuple):
-    """An object of a listing. name: relative to the store's URL. modified_ns: since 1970, from the server."""
+    """An object of a store: name relative to the URL of the store, size, ETag, and time of the last change.
+
+    The time is in ns since 1970, by the clock of the server.
+    """
 
     name: str
     bytes: int
@@ -121,10 +124,10 @@ class Store:
         return str(self._ask("write", name, payload=data).fields["etag"])
 
     def create(self, name: str, data: bytes) -> bool:
-        """Put an object unless it exists; return whether it has these bytes now, by this call or an earlier one.
+        """Put an object unless it exists. Return True if it now has these bytes, from this call or an earlier one.
 
-        After a lost answer, or S3's 409, the existing object is compared. If several processes create different bytes,
-        one gets True on stores that support If-None-Match; see `keeps_conditions`.
+        If several processes create different bytes, one gets True. This requires a store that supports If-None-Match;
+        see `keeps_conditions`.
         """
         self._check_writable()
         return bool(self._ask("create", name, payload=data).fields["created"])
@@ -149,10 +152,9 @@ class Store:
             self._ask("remove", name)
 
     def keeps_conditions(self, name: str) -> bool:
-        """Check, with an object of this name, that the store does not create an object that exists.
+        """Return True if the store refuses to create an object that exists. Creates and removes an object `name`.
 
-        A store that ignores If-None-Match, as rclone's S3 server does, overwrites and reports success. The object is
-        removed again.
+        A store that ignores If-None-Match, as rclone's S3 server does, overwrites the object and reports success.
         """
         try:
             return self.create(name, b"first") and not self.create(name, b"second")
@@ -210,9 +212,10 @@ _FIRST: _Ranks = {bytes: b"", lambda name: name.split(b"/"): []}  # by bytes as 
 
 
 def _risen(last: _Ranks, name: str) -> _Ranks:
-    """Return the ranks of a name in the orders in which it follows the last name, with or without a slash at its end.
+    """Return the rank of `name` in each order in which it follows the last name; empty for a name out of order.
 
-    So names are unique, and an interrupted listing can continue after its last name.
+    If `name` does not follow the last name but `name/` does, the rank is that of `name/`. Because names rise, they are
+    unique, and an interrupted listing can continue after its last name.
     """
     found = {order: (order(name.encode()), order(f"{name}/".encode())) for order in last}
     return {order: low if low > last[order] else high for order, (low, high) in found.items() if high > last[order]}
@@ -234,7 +237,6 @@ _CREDENTIALS = (
 )
 
 
-_NO_ANSWER = "no answer that helps: {cause} ({tries}); see the network and the store, then run again"
 _FAILURES: Mapping[str, tuple[type[StorageError], str]] = {
     "missing": (NoObject, "there is no such object or bucket; see the URL"),
     "changed": (ObjectChanged, "changed since it was listed or opened: {cause}; open it again"),
@@ -243,7 +245,7 @@ _FAILURES: Mapping[str, tuple[type[StorageError], str]] = {
     "no credentials": (StoreError, f"no credentials: {{cause}}; {_CREDENTIALS}"),
     "name": (StoreError, "refused: {cause}: a name that the client does not accept; rename it"),
     "refused": (StoreError, "refused: {cause}; see the URL, region and endpoint"),
-    "outage": (StoreError, _NO_ANSWER),
+    "outage": (StoreError, "no answer that helps: {cause} ({tries}); see the network and the store, then run again"),
 }
 
 

@@ -20,9 +20,12 @@ _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.
 
 @dataclass(frozen=True)
 class StoreURL:
-    """scheme: one of SCHEMES. bucket: of S3 and Google, the container of Azure, host and port behind https.
+    """A parsed URL.
 
-    key: what follows, without a slash at its ends; "" for all of the bucket.
+    Attributes:
+        scheme: One of SCHEMES.
+        bucket: Bucket of S3 and Google, container of Azure, or host and port of a web server.
+        key: Path below the bucket, without a slash at its ends; "" for the complete bucket.
     """
 
     scheme: str

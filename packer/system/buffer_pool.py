@@ -44,7 +44,7 @@ def _fork_state() -> tuple[int, int, int]:
 
 @dataclass(eq=False)
 class PooledBuffer:
-    """Memory that a pool reuses. A reference to `memory`, which is all of it, does not delay its return."""
+    """Memory that a pool reuses. References to the array `memory` itself do not keep the buffer in use."""
 
     memory: Bytes
 
@@ -118,7 +118,7 @@ class BufferPool(Generic[AnyBuffer]):
         self._last_state = now
 
     def _emptied(self) -> list[AnyBuffer]:
-        """Take the returned buffers, in order; other threads may add and take buffers meanwhile."""
+        """Remove and return the returned buffers, in order; other threads may add and take buffers meanwhile."""
         found = []
         while self._back:
             try:

@@ -8,7 +8,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def tree(pid: int) -> list[int]:
-    """Return the process and all its descendants."""
+    """Return the ids of a process and of all its descendants, the process first."""
     found = [pid]
     for parent in found:
         try:
@@ -32,9 +32,9 @@ def cpu_seconds(pid: int) -> float:
 
 
 def memory_mb(pid: int) -> dict[str, float]:
-    """Return the memory of a tree in MB, with shared pages counted once.
+    """Return the memory of a process and its descendants in MB, with shared pages counted once.
 
-    `own` is anonymous and shared memory; `mapped` is pages of mapped files, which the system may drop.
+    The key "own" is anonymous and shared memory. The key "mapped" is pages of mapped files, which the system may drop.
     """
     sums = {"Pss_Anon": 0, "Pss_Shmem": 0, "Pss_File": 0}
     for process in tree(pid):

@@ -72,7 +72,7 @@ class SharedMemory:
         return torch.empty(0, dtype=torch.uint8).set_(storage), memory
 
     def stats(self) -> list[bool]:
-        """Return whether each buffer is free, in the order of their creation."""
+        """Return one bool per buffer, oldest first: True if no process uses the buffer."""
         return [buffer.is_free() for buffer in self._buffers]
 
     def _take(self, size: int) -> tuple[torch.UntypedStorage, npt.NDArray[np.uint8]]:

@@ -93,7 +93,7 @@ def tiff(data: bytes, compression: int, **more: int) -> bytes:
 
 
 def runs(data: bytes) -> bytes:
-    """PackBits of single literals and runs of nothing."""
+    """PackBits of single literals and empty runs."""
     return b"".join(b"\x80\x00" + bytes([byte]) for byte in data)
 
 
@@ -164,7 +164,7 @@ def test_the_last_strip_may_be_filled_up(compression: str) -> None:
         (PACKBITS[:-3], 32773, "expected 600|end inside a run"),
         (PACKBITS + PACKBITS, 32773, "go on for"),
         (b"\x7f" + bytes(10), 32773, "end inside a run"),
-        (b"\x80" * 70_000, 32773, "runs of nothing"),
+        (b"\x80" * 70_000, 32773, "empty runs"),
         (b"", 5, "does not begin with a clear code"),
         (b"junk", 7, "its JPEG data are damaged"),
         (
@@ -172,9 +172,7 @@ def test_the_last_strip_may_be_filled_up(compression: str) -> None:
             7,
             "38x20 px of 1 samples, expected 30x20",
         ),
-        (b"junk", 4, r"compression 4 \(CCITT T.6\) is not supported, expected none, LZW, Deflate, PackBits or JPEG"),
-        (b"junk", 50000, r"compression 50000 \(Zstandard\) is not supported"),
-        (b"junk", 12345, r"compression 12345 \(unknown\) is not supported"),
+        (b"junk", 4, "compression 4 is not supported"),
     ],
 )
 def test_damaged_data_are_refused_and_the_message_says_which(data: bytes, compression: int, words: str) -> None:

@@ -27,16 +27,14 @@ import numpy.typing as npt
 from packer.errors import InvalidRequest
 from packer.geometry import View
 from packer.geometry.warp import depth, image
-from packer.geometry.warp.axis_aligned import AxisAlignedSteps, axis_aligned_steps, turned
+from packer.geometry.warp.axis_aligned import axis_aligned_steps, turned
 from packer.schema import PIXEL_KINDS
 from packer.system.exact_casts import deliver
 
 Pixels = npt.NDArray[Any]
 
 
-def warp(
-    array: Pixels, view: View, kind: str, *, invalid: float | None = None, prescaled: bool = False, out: Any = None
-) -> Pixels:
+def warp(array: Pixels, view: View, kind: str, *, invalid: float | None = None, out: Any = None) -> Pixels:
     """Warp an array through a view.
 
     Args:
@@ -44,7 +42,6 @@ def warp(
         view: The view.
         kind: image, depth or mask.
         invalid: Depth value of a missing pixel. A value that is not finite is always missing.
-        prescaled: A decoder has scaled the image down, which did a part of the antialiasing.
         out: Memory for the result; see packer.images.decode.
 
     Returns:
@@ -61,24 +58,17 @@ def warp(
         )
     steps = axis_aligned_steps(view, array.shape[0], array.shape[1])
     if kind == "image":
-        return image.warp(array, view, steps, prescaled=prescaled, out=out)
+        return image.warp(array, view, steps, prescaled=False, out=out)
     if steps is None:
         warped = depth.nearest_affine(array, view) if kind == "mask" else depth.affine(array, view, invalid=invalid)
         return deliver(warped, out=out)
     cut = turned(array[steps.rows, steps.columns], steps)
     size = steps.size[::-1] if steps.transpose else steps.size
     resized = depth.nearest(cut, size) if kind == "mask" else depth.resize(cut, size, invalid=invalid)
-    fill = 0 if kind == "mask" else depth.missing(array.dtype, invalid)
-    result = _framed(resized, steps, view.size, fill)
+    result = resized
+    if steps.frame is not None:
+        result = np.full(view.size, 0 if kind == "mask" else depth.missing(array.dtype, invalid), resized.dtype)
+        result[steps.frame] = resized
     if out is None and np.may_share_memory(result, array):
         return np.array(result, order="C")
     return deliver(result, out=out)
-
-
-def _framed(inner: Pixels, steps: AxisAlignedSteps, size: tuple[int, int], fill: Any) -> Pixels:
-    """Return the output: the part that shows the image, with fill around it."""
-    if steps.frame is None:
-        return inner
-    framed = np.full(size, fill, inner.dtype)
-    framed[steps.frame] = inner
-    return framed

@@ -13,13 +13,20 @@ _TOLERANCE_PX = 1e-6  # rounding errors of a product of matrices in float64, rel
 _MARGIN_PX = 2  # neighbors for interpolation and a 3 px filter
 
 
+# (left-right, up-down) -> code of cv2.flip
+_FLIP_CODES = {(False, False): None, (True, False): 1, (False, True): 0, (True, True): -1}
+
+
 class AxisAlignedSteps(NamedTuple):
-    """Crop `rows` and `columns` of the stored image, scale to `size`, transpose, flip, write into `frame`.
+    """The steps of an axis-aligned view, in the order of the attributes.
 
     Attributes:
-        size: (height, width) before transposing.
+        rows: Rows of the stored image to crop.
+        columns: Columns of the stored image to crop.
+        size: (height, width) to which the crop is scaled.
+        transpose: True if rows and columns are then exchanged.
         flip: Code of cv2.flip: 1 left-right, 0 up-down, -1 both; None for no flip.
-        frame: Position in the output, None for the complete output.
+        frame: Rows and columns of the output to fill; None for the complete output. The rest of the output is fill.
     """
 
     rows: slice
@@ -36,7 +43,7 @@ class AxisAlignedSteps(NamedTuple):
 
 
 class _Axis(NamedTuple):
-    """The steps along one stored axis: pixels start to stop become `length` pixels of the output from `first` on."""
+    """One stored axis: pixels `start` to `stop` become `length` pixels of the output, from pixel `first` on."""
 
     start: int
     stop: int
@@ -80,15 +87,9 @@ def axis_aligned_steps(view: View, height: int, width: int) -> AxisAlignedSteps 
         slice(across.start, across.stop),
         (down.length, across.length),
         transpose,
-        _flip_code(column_axis.mirrored, row_axis.mirrored),
+        _FLIP_CODES[column_axis.mirrored, row_axis.mirrored],
         frame,
     )
-
-
-def _flip_code(left_right: bool, up_down: bool) -> int | None:
-    if left_right:
-        return -1 if up_down else 1
-    return 0 if up_down else None
 
 
 def _axis(scale: float, shift: float, size: int, length: int) -> _Axis | None:

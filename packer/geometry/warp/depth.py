@@ -3,6 +3,7 @@
 Missing pixels of depth and classes of masks are never mixed.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import cv2
@@ -58,11 +59,7 @@ def affine(array: Pixels, view: View, *, invalid: float | None) -> Pixels:
         size = (view.size[1], view.size[0])
         return cv2.warpAffine(values, view.array, size, flags=cv2.INTER_LINEAR, borderMode=border)  # type: ignore[return-value]
 
-    valid = is_valid(array, invalid)
-    weight = bilinear(valid.astype(np.float64))
-    enough = weight >= 0.5 - _WEIGHT_TOLERANCE
-    mean = bilinear(np.where(valid, array, 0).astype(np.float64)) / np.where(enough, weight, 1)
-    return np.where(enough, _back(mean, array.dtype), missing(array.dtype, invalid))
+    return _weighted_mean(array, is_valid(array, invalid), bilinear, invalid=invalid)
 
 
 def missing(dtype: np.dtype[Any], invalid: float | None) -> Any:
@@ -93,9 +90,16 @@ def _mean_of_valid(array: Pixels, size: tuple[int, int], *, invalid: float | Non
     valid = is_valid(array, invalid)
     if valid.all():
         return _back(area(np.ascontiguousarray(array, np.float64)), array.dtype)
-    weight = area(valid.astype(np.float64))
+    return _weighted_mean(array, valid, area, invalid=invalid)
+
+
+def _weighted_mean(
+    array: Pixels, valid: npt.NDArray[np.bool_], resample: Callable[[Weights], Weights], *, invalid: float | None
+) -> Pixels:
+    """Return the resampled mean of valid pixels; missing where less than half of the weight is valid."""
+    weight = resample(valid.astype(np.float64))
     enough = weight >= 0.5 - _WEIGHT_TOLERANCE
-    mean = area(np.where(valid, array, 0).astype(np.float64)) / np.where(enough, weight, 1)
+    mean = resample(np.where(valid, array, 0).astype(np.float64)) / np.where(enough, weight, 1)
     return np.where(enough, _back(mean, array.dtype), missing(array.dtype, invalid))
 
 

@@ -30,7 +30,7 @@ _widened_pixels, _upright_pixels = ThreadScratch(), ThreadScratch()  # each thre
 
 
 def warp(array: Pixels, view: View, steps: AxisAlignedSteps | None, *, prescaled: bool, out: Any) -> Pixels:
-    """Warp uint8 (H, W, C); see packer.geometry.warp.warp."""
+    """Warp uint8 (H, W, C) as packer.geometry.warp.warp does. prescaled: a decoder has scaled the image down."""
     made = target((*view.size, array.shape[2]), array.dtype, out=out)
     flat = made[..., 0] if made.shape[2] == 1 else made  # OpenCV drops an axis of length 1
     if steps is None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from packer.errors import BadInput, DamagedImage
 from packer.images.headers._header_record import MAX_PIXELS
-from packer.images.mask_alpha_loss import says_alpha_more
+from packer.images.mask_alpha_loss import is_alpha_lost
 from packer.registry import import_or_explain
 
 # suffix -> name of the format in Pillow; only the suffix chooses the reader
@@ -37,6 +37,7 @@ FORMATS = {
 }
 _MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 _LAYERED = ("PSD", "ICO")  # their frames are layers or sizes of one image
+_ERRORS = (OSError, SyntaxError, ValueError, IndexError, EOFError, struct.error)  # of Pillow for damaged files
 _J2K_START = b"\xff\x4f\xff\x51"  # SOC and SIZ, ISO/IEC 15444-1 A.5.1
 
 
@@ -81,17 +82,9 @@ def decode(data: bytes, name: str, kind: str = "image") -> npt.NDArray[np.uint8]
             if "transparency" in upright.info:
                 upright = upright.convert("RGBA")
             return np.asarray(upright.convert("RGB"))
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        IndexError,
-        EOFError,
-        struct.error,
-        image_module.DecompressionBombError,
-    ) as error:
-        if isinstance(error, DamagedImage):
-            raise
+    except DamagedImage:
+        raise
+    except (*_ERRORS, image_module.DecompressionBombError) as error:
         raise DamagedImage(
             f"cannot decode as {format_name} with Pillow: {error}; replace it or leave it out"
         ) from error
@@ -101,7 +94,7 @@ def _mask(image: Any) -> npt.NDArray[np.uint8]:
     if image.mode in ("LA", "RGBA"):
         try:
             pixels = np.asarray(image)
-            says_alpha_more(pixels[:, :, :-1], pixels[:, :, -1])
+            is_alpha_lost(pixels[:, :, :-1], pixels[:, :, -1])
         except BadInput as error:
             raise DamagedImage(error.message) from error
     if image.mode in ("P", "PA", "L", "LA"):

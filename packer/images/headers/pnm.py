@@ -14,9 +14,8 @@ _BITMAP = re.compile(rb"P[14]" + 2 * _NUMBER + rb"[ \t\r\n\v\f]")
 _SAMPLES = re.compile(rb"P[2356]" + 3 * _NUMBER + rb"[ \t\r\n\v\f]")
 _LOOK_BYTES = 4096  # longest header, with comments
 _BLANK = b" \t\r\n\v\f"
-_SAMPLE = re.compile(
-    rb"(?<!\S)0*(?:25[0-5]|2[0-4]\d|1\d\d|\d{1,2})(?!\S)"
-)  # as text; 255 is the only supported maximum
+# a sample as text; 255 is the only supported maximum
+_SAMPLE = re.compile(rb"(?<!\S)0*(?:25[0-5]|2[0-4]\d|1\d\d|\d{1,2})(?!\S)")
 _BLOCK_BYTES = 1 << 20
 
 

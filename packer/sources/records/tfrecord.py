@@ -105,9 +105,9 @@ class Source(RecordSource):
                 "--on-error skip"
             )
         parsed = example.parse(record[HEAD.size : -4])
-        if parsed.lists:
+        if parsed.list_names:
             raise BadInput(
-                f"is a SequenceExample: packer does not read its feature lists {listed(sorted(parsed.lists))}; "
+                f"is a SequenceExample: packer does not read its feature lists {listed(sorted(parsed.list_names))}; "
                 "write each list as features of an Example"
             )
         return dict(parsed.features)
