@@ -182,7 +182,7 @@ def home_pages() -> dict[Path, str]:
 
 
 def llms_text() -> str:
-    """Returns llms.txt: each page of the navigation with its first sentence, for programs that read the documentation."""
+    """Returns llms.txt: each page of the navigation with its first sentence, for programs."""
     config = _Config((ROOT / "mkdocs.yml").read_text(encoding="utf-8")).get_single_data()
     lines = [f"# {config['site_name']}", "", f"> {config['site_description']}"]
     for section in config["nav"]:
