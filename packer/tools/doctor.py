@@ -36,9 +36,7 @@ _OPENCVS = (
 )
 # the oldest without the vulnerabilities that setup.cfg names; h5py can be built with another one
 _LEAST_HDF5 = "2.0"
-_NO_GAIN = (
-    "with libturbojpeg0 it would take 1.00 to 1.03 of the time"  # docs/dev/benchmarks.md, scripts/bench libraries
-)
+_NO_GAIN = "with libturbojpeg0 it would take 1.00 to 1.03 of the time"  # scripts/bench libraries
 _LEAST_SHARED_BYTES = 1 << 30  # 8 workers, 2 batches each, of 128 float32 images of 224x224 are 1.2 GB
 _LEAST_FILES = 1024
 
