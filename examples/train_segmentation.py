@@ -3,7 +3,7 @@
     packer synth pairs pairs --samples 400 --classes 3
     python examples/train_segmentation.py pairs pairs.pack
 
-Any tree of images and masks is packed alike that `packer convert` tells by its names (docs/sources/pairs.md); with a
+Any tree of images and masks is packed alike that `packer convert` tells by its names (docs/pack/sources/pairs.md); with a
 pack that is there already, the tree is not looked at. The classes are the values that the masks hold; 255 is void,
 which no loss and no score counts, unless masks hold nothing but 0 and 255.
 """

@@ -7,9 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import griffe
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -179,6 +181,46 @@ def home_pages() -> dict[Path, str]:
     return found
 
 
+def llms_text() -> str:
+    """Returns llms.txt: each page of the navigation with its first sentence, for programs."""
+    config = _Config((ROOT / "mkdocs.yml").read_text(encoding="utf-8")).get_single_data()
+    lines = [f"# {config['site_name']}", "", f"> {config['site_description']}"]
+    for section in config["nav"]:
+        ((title, entries),) = section.items()
+        lines += ["", f"## {title}", ""]
+        lines += [_llms_line(name) for name in _page_names(entries)]
+    return "\n".join(lines) + "\n"
+
+
+class _Config(yaml.SafeLoader):
+    """A loader that ignores the tags of mkdocs.yml that name Python objects."""
+
+
+_Config.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+
+
+def _page_names(entries: str | list[Any]) -> Iterator[str]:
+    """Yields the pages of one entry of the navigation; a folder stands for all of its pages."""
+    if isinstance(entries, str):
+        folder = DOCS / entries
+        found = sorted(folder.rglob("*.md")) if folder.is_dir() else [folder]
+        yield from (path.relative_to(DOCS).as_posix() for path in found)
+        return
+    for entry in entries:
+        yield from _page_names(next(iter(entry.values())) if isinstance(entry, dict) else entry)
+
+
+def _llms_line(name: str) -> str:
+    """Returns the line of llms.txt for a page: its title as a link, and the first sentence of its text."""
+    text = (DOCS / name).read_text(encoding="utf-8").removeprefix(_GENERATED)
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    title = re.search(r"^# (.+)", text, re.MULTILINE)
+    first = re.search(r"^(?![#\[`|>!*<-])\S.*(?:\n(?!\n).+)*", text, re.MULTILINE)
+    plain = " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", first[0]).split()) if first else ""
+    sentence = re.split(r"(?<=[.!?:]) ", plain)[0]
+    return f"- [{title[1] if title else name}]({name.removesuffix('.md')}/): {sentence}".rstrip(": ")
+
+
 def pages() -> dict[Path, str]:
     """Returns the path and the text of every generated page."""
     found = {**dict(command_pages()), **dict(python_pages()), "errors.md": error_page()}
@@ -211,7 +253,10 @@ def main() -> int:
         path.write_text(text, encoding="utf-8")
     program = Path(sys.executable).with_name("zensical")
     words = [program, "build", "--clean", "--strict"] if step == "build" else [program, "serve"]
-    return subprocess.run(words, cwd=ROOT, check=False).returncode
+    code = subprocess.run(words, cwd=ROOT, check=False).returncode
+    if step == "build" and code == 0:
+        (ROOT / ".site/llms.txt").write_text(llms_text(), encoding="utf-8")
+    return code
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/formats.md: its examples read packs without packer, and its names are those of the code."""
+"""docs/understand/format.md: its examples read packs without packer, and its names are those of the code."""
 
 import json
 import re
@@ -19,14 +19,14 @@ from scripts import make_golden
 from tests.support.conversions import packed
 from tests.support.source_trees import photos
 
-TEXT = (Path(__file__).parent.parent / "docs/formats.md").read_text()
+TEXT = (Path(__file__).parent.parent / "docs/understand/format.md").read_text()
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def section(title: str, *, level: str = "##") -> str:
     """The text under a heading."""
     found = re.search(rf"^{level} {title}\n(.*?)(?=^#{{1,{len(level)}}} |\Z)", TEXT, re.DOTALL | re.MULTILINE)
-    assert found, f"docs/formats.md has no heading {level} {title}"
+    assert found, f"docs/understand/format.md has no heading {level} {title}"
     return found[1]
 
 
@@ -39,7 +39,7 @@ def rows(title: str) -> set[str]:
 def run(code: str) -> dict[str, Any]:
     """The names that an example leaves behind."""
     names: dict[str, Any] = {}
-    exec(compile(code, "docs/formats.md", "exec"), names)
+    exec(compile(code, "docs/understand/format.md", "exec"), names)
     return names
 
 

@@ -59,7 +59,7 @@ def matrix() -> ModuleType:
 
 
 def test_the_page_on_reliability_names_every_floor() -> None:
-    page = (ROOT / "docs/reliability.md").read_text()
+    page = (ROOT / "docs/dev/reliability.md").read_text()
     rows = re.findall(r"^\| ([\w-]+) \| ([\d.]+)(?:, below 2)? \| .+ \|$", page, re.MULTILINE)
     assert dict(rows) == floors()
 

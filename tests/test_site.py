@@ -1,6 +1,8 @@
 """The reference pages follow the code, and the site builds without a dead link."""
 
+import ast
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,3 +40,20 @@ def test_the_site_builds_without_a_dead_link(tmp_path: Path) -> None:
     assert len(pages) > 40
     for page in pages:
         assert "https://fonts." not in page.read_text(), f"{page}: fetches fonts from elsewhere"
+    listed = re.findall(r"\]\((.*?)/?\)", (ROOT / ".site/llms.txt").read_text())
+    assert len(listed) > 40
+    for name in listed:
+        page = ROOT / ".site" / name.removesuffix("index")
+        assert (page / "index.html").exists(), f"llms.txt names {name}"
+
+
+def test_pages_that_messages_name_exist() -> None:
+    """A message or --help names a page below `errors.DOCS` only, so that one line changes the address of all."""
+    for path in sorted((ROOT / "packer").rglob("*.py")):
+        text = path.read_text()
+        for name in re.findall(r"\{DOCS\}/([\w/-]+\.md)", text):
+            assert (ROOT / "docs" / name).exists(), f"{path.name} names {name}"
+        strings = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
+        for found in strings:
+            is_message = isinstance(found, str) and "\n" not in found
+            assert not (is_message and "docs/" in found), f"{path.name}: write DOCS: {found}"

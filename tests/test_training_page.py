@@ -1,4 +1,4 @@
-"""docs/training.md and the example of a classifier: what they show runs, learns, and goes on after a stop."""
+"""docs/migrate/dataloader.md and the example of a classifier: what they show runs, learns, and goes on after a stop."""
 
 import importlib.util
 import re
@@ -20,7 +20,9 @@ ROOT = Path(__file__).parent.parent
 
 def test_the_page_on_training_runs(tmp_path: Path) -> None:
     packed(photos(tmp_path / "photos", 24), tmp_path / "photos.pack")
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/training.md").read_text(), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "docs/migrate/dataloader.md").read_text(), re.DOTALL | re.MULTILINE
+    )
     assert len(blocks) == 5
     warm_python.run("\n".join(blocks), strict=True, folder=tmp_path)
 

@@ -1,4 +1,4 @@
-"""Speed against stored bytes: docs/images/sizes.png, drawn from the table of docs/benchmarks.md by scripts/images.
+"""Speed against stored bytes: docs/images/sizes.png, drawn from the table of docs/dev/benchmarks.md by scripts/images.
 
 Of rows that read the same bytes the fastest is shown, and its lowest and highest round as a line. No figures are kept
 beside the table, so that image and table cannot differ.

@@ -24,7 +24,7 @@ import click
 
 from packer import __version__
 from packer.cli._shared_options import Group
-from packer.errors import Interrupted, OutOfMemory, PackerError, StorageError, printable
+from packer.errors import DOCS, Interrupted, OutOfMemory, PackerError, StorageError, printable
 from packer.files.terminal_output import echo
 from packer.registry import Registry
 
@@ -43,7 +43,6 @@ _MEANT = {
     "--size": "--resize",
     "--force": "--overwrite",
     "--batch-size": "--batch",
-    "--csv": "--output",
     "--out": "--output",
 }
 
@@ -93,7 +92,7 @@ class Main(click.Group):
     cls=Main,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="packer COMMAND --help has the options of a command, and an example. Which one for which data: "
-    "docs/which-command.md. Completion in a shell: docs/commands.md.",
+    f"{DOCS}/which-command.md. Completion in a shell: {DOCS}/commands.md.",
 )
 @click.version_option(__version__, prog_name="packer")
 def main() -> None:

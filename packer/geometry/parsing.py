@@ -4,7 +4,7 @@ import ast
 from functools import cache
 from typing import Any
 
-from packer.errors import InvalidRequest
+from packer.errors import DOCS, InvalidRequest
 from packer.geometry import transforms
 from packer.geometry.transforms import Compose, Geometry
 
@@ -50,7 +50,7 @@ def _made(call: ast.expr, text: str) -> Geometry:
         raise
     except (ValueError, TypeError) as error:
         raise InvalidRequest(
-            f"geometry {text!r}: {error}; see docs/loading.md for what {call.func.id} takes"
+            f"geometry {text!r}: {error}; see {DOCS}/train/augment.md for what {call.func.id} takes"
         ) from error
 
 

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from packer import codecs
-from packer.errors import CorruptPack, InvalidRequest
+from packer.errors import DOCS, CorruptPack, InvalidRequest
 from packer.files.safe_paths import open_file
 from packer.files.storage_errors import failing
 from packer.layouts.json_text import json_value
@@ -132,7 +132,7 @@ class Manifest:
         if found is not None:
             raise InvalidRequest(
                 f"{NAME} of this pack would have {found}; reduce skipped samples, fields, classes, options, or parts "
-                "(--part-size); docs/formats.md has the limits"
+                f"(--part-size); {DOCS}/understand/format.md has the limits"
             )
 
     def to_bytes(self) -> bytes:

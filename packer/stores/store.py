@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from packer.errors import InvalidRequest, NoObject, ObjectChanged, StorageError, StoreError, printable
+from packer.errors import DOCS, InvalidRequest, NoObject, ObjectChanged, StorageError, StoreError, printable
 from packer.files.storage_errors import failing
 from packer.stores.client_process import Answer, ask
 from packer.stores.url import StoreURL
@@ -233,7 +233,7 @@ def _object(url: StoreURL, name: str, found: Mapping[str, Any]) -> StoredObject:
 
 _CREDENTIALS = (
     "see the credentials: the variables of the store's own tools (AWS_ACCESS_KEY_ID ..., AWS_ENDPOINT_URL, "
-    "GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME ...), docs/howto/remote.md"
+    f"GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME ...), {DOCS}/pack/stores.md"
 )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path, PosixPath
 
-from packer.errors import InvalidRequest, printable
+from packer.errors import DOCS, InvalidRequest, printable
 
 SCHEMES = ("s3", "gs", "az", "https", "http")
 WEB_SCHEMES = ("https", "http")  # can neither list nor write
@@ -67,7 +67,7 @@ def parse(text: str) -> StoreURL:
     if "@" in bucket:  # and does not repeat it
         raise InvalidRequest(
             f"{scheme}://: a user or password stands in front of the host; URLs end up in logs: give credentials as "
-            "the store's own tools take them (docs/howto/remote.md)"
+            f"the store's own tools take them ({DOCS}/pack/stores.md)"
         )
     if not (_HOST if scheme in WEB_SCHEMES else _BUCKET).fullmatch(bucket):
         kind = "a host" if scheme in WEB_SCHEMES else "a bucket or container"

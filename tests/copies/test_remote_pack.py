@@ -677,8 +677,8 @@ def test_ranks_that_share_a_cache_fetch_each_part_once(
 
 
 def test_the_page_on_remote_packs_runs(folder: Path, object_server: ObjectServer, cache: Path) -> None:
-    page = (Path(packer.__file__).parent.parent / "docs/howto/remote.md").read_text()
-    code = page.partition("## Train from a remote pack")[2].partition("```python")[2].partition("```")[0]
+    page = (Path(packer.__file__).parent.parent / "docs/train/remote.md").read_text()
+    code = page.partition("```python")[2].partition("```")[0]
     object_server.put_folder(folder, "photos.pack/")
     names: dict[str, Any] = {}
     exec(code.replace("/nvme/packer", str(cache)), names)

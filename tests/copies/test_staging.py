@@ -635,7 +635,7 @@ def test_residency_is_not_told_of_files_of_others(tmp_path: Path, monkeypatch: p
 
 def test_the_page_on_staging_runs(tmp_path: Path, base: Path) -> None:
     packed(photos(tmp_path / "in", 6), tmp_path / "photos.pack")
-    page = (Path(__file__).parents[2] / "docs/staging.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/train/staging.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     assert len(blocks) == 2
     stage_recoded(tmp_path / "photos.pack", "ycc420", StageOptions(str(base), keep=NOTHING), Hooks())

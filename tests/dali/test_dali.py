@@ -1,4 +1,4 @@
-"""DALI itself reads packs: docs/dali.md runs, and pixels are packer's; on DALI's CPU operators, which need no GPU."""
+"""DALI itself reads packs: docs/train/dali.md runs, and pixels are packer's. CPU operators need no GPU."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ from tests.support.conversions import packed
 from tests.support.foreign_environments import said_by
 from tests.support.source_trees import photos
 
-PAGE = (Path(__file__).parents[2] / "docs/dali.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/train/dali.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 COMMANDS = re.findall(r"^packer convert (photos .*)", PAGE, re.MULTILINE)
 READERS = ("tfrecord", "recordio", "caffe-lmdb", "webdataset")

@@ -45,7 +45,7 @@ class Keys(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 class Hooks(Keys):
-    # as docs/training.md has it, for checkpoints at the end of an epoch
+    # as docs/migrate/dataloader.md has it, for checkpoints at the end of an epoch
     def __init__(self, loader):
         super().__init__()
         self.loader = loader

@@ -68,7 +68,7 @@ def polygons_of(sample: Sample) -> list[tuple[int, list[float]]]:
 
 
 def mask_of(counts: npt.NDArray[np.int32], size: tuple[int, int]) -> npt.NDArray[np.uint8]:
-    """As docs/sources/coco.md has it."""
+    """As docs/pack/sources/coco.md has it."""
     values = np.repeat(np.arange(len(counts)) % 2, counts)
     return values.reshape(size[1], size[0]).T.astype(np.uint8)
 

@@ -267,8 +267,9 @@ def test_depth_in_16_bit_stays_depth(tmp_path: Path) -> None:
         Source(tmp_path)
 
 
-PAGE = (Path(__file__).parents[2] / "docs/layouts.md").read_text(encoding="utf-8")
-ROWS = [row for row in re.findall(r"^\| (`.*?) \| (.*) \|$", PAGE.partition("\n**")[0], re.MULTILINE) if "--" in row[1]]
+_DOCS = Path(__file__).parents[2] / "docs/pack"
+PAGES = [(_DOCS / f"{name}.md").read_text(encoding="utf-8").partition("\n## ")[0] for name in ("folders", "sidecars")]
+ROWS = [row for page in PAGES for row in re.findall(r"^\| (`.*?) \| (.*) \|$", page, re.MULTILINE) if "--" in row[1]]
 
 
 @pytest.mark.one_in(8)

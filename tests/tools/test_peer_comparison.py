@@ -89,7 +89,7 @@ def test_versions_are_pinned_and_torch_is_the_one_of_packer(path: Path) -> None:
 
 
 def test_the_documentation_names_every_peer() -> None:
-    text = (ROOT / "docs/benchmarks.md").read_text()
+    text = (ROOT / "docs/dev/benchmarks.md").read_text()
     assert [name for name in compare.names() if f"| `{name}` |" not in text] == []
 
 
@@ -244,7 +244,7 @@ def test_the_plot_is_a_png(tmp_path: Path) -> None:
 
 
 def test_the_image_of_sizes_shows_what_the_page_says() -> None:
-    found = size_image.rows((Path(__file__).parents[2] / "docs/benchmarks.md").read_text())
+    found = size_image.rows((Path(__file__).parents[2] / "docs/dev/benchmarks.md").read_text())
     assert {*size_image.OURS, "limit", "FFCV"} <= {row.stored for row in found}
     assert {row.stored for row in size_image.fastest(found)} == {row.stored for row in found}
     for row in found:

@@ -3,7 +3,7 @@
 Bilinear interpolation reads four pixels, so that an image that shrinks shows aliasing. Pillow's antialiased bilinear
 filter is a triangle, s times as wide if the image shrinks by s. Its variance is s^2 / 6 px instead of 1 / 6 px. Here, a
 3-tap Gaussian adds the difference before the bilinear pass. The result is closer to Pillow's than an area mean, in half
-the time (docs/benchmarks.md). Three taps can add less than 2 / 3, so from s = 2 on it is the area mean.
+the time (docs/dev/benchmarks.md). Three taps can add less than 2 / 3, so from s = 2 on it is the area mean.
 """
 
 import math

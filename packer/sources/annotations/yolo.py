@@ -5,7 +5,7 @@ A `data.yaml`, or another YAML file directly in the folder, lists the images of 
 of classes. Label files: packer.sources.annotations._yolo_labels. Splits: packer.sources.annotations._yolo_splits.
 
 Samples are ordered by split, then by path, as in ultralytics. An image without a label file, or with an empty one, is
-background: it has no boxes. docs/sources/yolo.md lists all differences from ultralytics.
+background: it has no boxes. docs/pack/sources/yolo.md lists all differences from ultralytics.
 
 Fields:
 * key: the relative path of the image. image: the bytes of the file.
