@@ -18,7 +18,7 @@ from packer.pack import manifest as manifests
 from packer.pack.manifest import Manifest
 from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import PartOpener
-from packer.pack.stored_head import StoredPack, check_unchanged, read_manifest
+from packer.pack.remote_head import RemoteIdentity, check_unchanged, read_manifest
 from packer.stores.store import Fetched, Store
 from packer.stores.url import URLPath
 
@@ -49,7 +49,7 @@ class RemoteFiles:
     """The files of a remote pack."""
 
     store: Store
-    pack: StoredPack
+    pack: RemoteIdentity
 
     def where(self, file: PackFile | None) -> str:
         """Return the URL of a file, or of the pack."""

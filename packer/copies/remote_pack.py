@@ -25,7 +25,7 @@ from packer.pack import manifest as manifests
 from packer.pack.manifest import NAME, Manifest
 from packer.pack.part_readers import Key, open_readers
 from packer.pack.reader import Pack
-from packer.pack.stored_head import StoredPack, read_manifest
+from packer.pack.remote_head import RemoteIdentity, read_manifest
 from packer.stores.store import Store, StoreOptions
 from packer.stores.url import StoreURL, URLPath, parse, path_or_url
 from packer.system.byte_sizes import parse_size
@@ -56,11 +56,11 @@ class RemoteLocation:
         """The store with the pack."""
         return Store(self.url, self.options)
 
-    def find(self) -> StoredPack:
+    def find(self) -> RemoteIdentity:
         """Return the pack that is at the URL now; raises StoreError, InvalidRequest, CorruptPack."""
         return self.read_manifest()[0]
 
-    def read_manifest(self) -> tuple[StoredPack, Manifest]:
+    def read_manifest(self) -> tuple[RemoteIdentity, Manifest]:
         """Return the pack that is at the URL now, and its manifest; raises as `find` does."""
         return read_manifest(self.store)
 
@@ -157,7 +157,7 @@ class RemoteParts:
         self._kept.close()
 
 
-def open_remote(location: RemoteLocation, pack: StoredPack | None = None, *, verify: str = "first") -> Pack:
+def open_remote(location: RemoteLocation, pack: RemoteIdentity | None = None, *, verify: str = "first") -> Pack:
     """Open a remote pack. pack: what `location.find` returned, in a process that must open the same pack.
 
     Raises StoreError, StorageError, UnsafePath, InvalidRequest and CorruptPack.

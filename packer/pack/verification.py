@@ -288,7 +288,7 @@ class _PartCheck:
 
 def _problems_at_url(url: StoreURL, depth: Depth, digest: str | None) -> Iterator[str]:
     """Yield the problems of a pack behind a URL; each file is fetched and hashed. Raises InvalidRequest, StoreError."""
-    from packer.pack.stored_head import read_manifest  # the client of the stores, which folders do not need
+    from packer.pack.remote_head import read_manifest  # the client of the stores, which folders do not need
     from packer.stores.store import Store
 
     store, remedy = Store(url), "put the pack there again"

@@ -13,7 +13,7 @@ from packer.stores.store import Store
 
 
 @dataclass(frozen=True)
-class StoredPack:
+class RemoteIdentity:
     """Identity of a pack behind a URL: sha256, size and ETag of its packer.json."""
 
     digest: str
@@ -21,7 +21,7 @@ class StoredPack:
     etag: str
 
 
-def read_manifest(store: Store) -> tuple[StoredPack, Manifest]:
+def read_manifest(store: Store) -> tuple[RemoteIdentity, Manifest]:
     """Return the identity and the manifest of a pack; raises StoreError, InvalidRequest, CorruptPack."""
     state = store.state(NAME)
     if state is None:
@@ -30,7 +30,7 @@ def read_manifest(store: Store) -> tuple[StoredPack, Manifest]:
         raise CorruptPack(f"{store.url / NAME}: hostile or damaged: {state.bytes:,} bytes; put the pack there again")
     raw = store.read(NAME, most=state.bytes, etag=state.etag)
     manifest = manifests.parse(str(store.url / NAME), raw)
-    return StoredPack(hashlib.sha256(raw).hexdigest(), len(raw), state.etag), manifest
+    return RemoteIdentity(hashlib.sha256(raw).hexdigest(), len(raw), state.etag), manifest
 
 
 def fetch_index(store: Store, manifest: Manifest, folder: Path) -> None:
@@ -51,7 +51,7 @@ def fetch_index(store: Store, manifest: Manifest, folder: Path) -> None:
             )
 
 
-def check_unchanged(store: Store, pack: StoredPack) -> None:
+def check_unchanged(store: Store, pack: RemoteIdentity) -> None:
     """Raise ObjectChanged if another pack is behind the URL."""
     state = store.state(NAME)
     if state is None or state.etag != pack.etag:
