@@ -118,12 +118,12 @@ class PartCache:
 
     # ---- reading
 
-    def lease(self, file: PackFile, *, close_idle: Callable[[], object]) -> Lease:
+    def lease(self, file: PackFile, *, close_unused: Callable[[], object]) -> Lease:
         """Return a lease on a file, which is downloaded if it is not in the cache.
 
         Args:
             file: A file of the pack.
-            close_idle: Closes files of the cache that this process has open and does not read.
+            close_unused: Closes files of the cache that this process has open and does not read.
 
         Raises:
             StoreError: If the store does not answer or refuses.
@@ -145,7 +145,7 @@ class PartCache:
                 if found is None:
                     # the time that this caller waited for another download counts
                     patience = max(0.0, self.patience_seconds - (time.monotonic() - began))
-                    self._wait_for_room(file, new, close_idle)
+                    self._wait_for_room(file, new, close_unused)
                     found = self._downloaded(file, new, patience)
         return found
 
@@ -234,14 +234,14 @@ class PartCache:
     def _new_file(self, file: PackFile) -> NewFile | None:
         return self.folder.new_file(hashlib.sha256(f"{self.digest}/{file.name}".encode()).hexdigest())
 
-    def _wait_for_room(self, file: PackFile, new: NewFile, close_idle: Callable[[], object]) -> None:
+    def _wait_for_room(self, file: PackFile, new: NewFile, close_unused: Callable[[], object]) -> None:
         """Reserve room, and wait for files that others read; raises StorageError if they do not close them."""
         if self._reserve(new, file.bytes):
             return
         until = time.monotonic() + self.patience_seconds
         with self.waiting():
             while True:
-                close_idle()
+                close_unused()
                 if self._reserve(new, file.bytes):
                     return
                 if time.monotonic() > until:

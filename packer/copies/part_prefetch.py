@@ -63,7 +63,7 @@ class PartPrefetch:
         for number in parts:
             with suppress(PackerError):  # only the order of removal depends on it
                 self._cache.give_up(self._parts[number])
-        open_readers.close_idle(only_done_with=True)
+        open_readers.close_unused(only_given_up=True)
 
     def _start(self, name: str, run: Callable[[], None]) -> None:
         with self._changed:
@@ -95,7 +95,7 @@ class PartPrefetch:
             with suppress(PackerError):
                 is_waited_for = self._cache.is_waited_for()
                 # at first only parts that were given up; if another process still waits, all idle ones
-                open_readers.close_idle(only_done_with=not (is_waited_for and was_waited_for))
+                open_readers.close_unused(only_given_up=not (is_waited_for and was_waited_for))
                 was_waited_for = is_waited_for
             self._pause(_WATCH_S)
 
@@ -120,7 +120,7 @@ class PartPrefetch:
             # removes only files that were given up, or were read last before the pack was opened
             reserved = self._cache.reserve_ahead(self._parts[number], since_ns=self._began_ns)
             if reserved is None:
-                open_readers.close_idle(only_done_with=True)
+                open_readers.close_unused(only_given_up=True)
                 self._pause(_AGAIN_S)
                 return None
             with self._changed:

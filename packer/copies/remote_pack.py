@@ -107,7 +107,7 @@ class RemoteParts:
         return lease.path
 
     def _lease(self, file: PackFile) -> Lease:
-        return self._cache.lease(file, close_idle=partial(open_readers.close_idle, only_done_with=False))
+        return self._cache.lease(file, close_unused=partial(open_readers.close_unused, only_given_up=False))
 
     @property
     def url(self) -> str:

@@ -1,4 +1,4 @@
-"""Stored head: manifest and index of a pack behind a URL."""
+"""Remote head: reads the manifest and the index of a pack behind a URL, without its parts."""
 
 import hashlib
 import os
@@ -14,7 +14,13 @@ from packer.stores.store import Store
 
 @dataclass(frozen=True)
 class RemoteIdentity:
-    """Identity of a pack behind a URL: sha256, size and ETag of its packer.json."""
+    """Identity of a pack behind a URL.
+
+    Attributes:
+        digest: sha256 of packer.json, in hex digits.
+        bytes: size of packer.json.
+        etag: ETag of packer.json in the store.
+    """
 
     digest: str
     bytes: int
@@ -34,7 +40,10 @@ def read_manifest(store: Store) -> tuple[RemoteIdentity, Manifest]:
 
 
 def fetch_index(store: Store, manifest: Manifest, folder: Path) -> None:
-    """Fetch the index into an empty folder and check it; raises StoreError, CorruptPack, StorageError."""
+    """Download the index into an empty folder and compare the sha256 of each file.
+
+    Raises StoreError, CorruptPack, StorageError.
+    """
     with failing(folder / INDEX, "make the folder"):
         (folder / INDEX).mkdir()
     for file in manifest.index:
@@ -52,7 +61,7 @@ def fetch_index(store: Store, manifest: Manifest, folder: Path) -> None:
 
 
 def check_unchanged(store: Store, pack: RemoteIdentity) -> None:
-    """Raise ObjectChanged if another pack is behind the URL."""
+    """Raise ObjectChanged if the URL does not lead to `pack` any more."""
     state = store.state(NAME)
     if state is None or state.etag != pack.etag:
         found = "is gone" if state is None else f"has ETag {state.etag}, it had {pack.etag}"
