@@ -71,7 +71,7 @@ def _head(url: "StoreURL") -> Iterator[Path]:
     """A folder with manifest and index of the pack there, which goes with the block."""
     from packer.files.storage_errors import failing
     from packer.pack.manifest import NAME
-    from packer.pack.stored_head import fetch_index, read_manifest
+    from packer.pack.remote_head import fetch_index, read_manifest
     from packer.stores.store import Store  # keeps `packer --help` light
 
     store = Store(url)

@@ -48,7 +48,7 @@ def command(pack: Path | None, *, action: str | None, as_json: bool, **options: 
 def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> None:
     from packer.copies.stager import Hooks, Staged, StageOptions, stage_or_warm, warmed
     from packer.pack import manifest as manifests  # keeps `packer --help` light
-    from packer.pack.stored_head import read_manifest
+    from packer.pack.remote_head import read_manifest
     from packer.stores.store import Store
     from packer.stores.url import URLPath
 

@@ -20,7 +20,7 @@ from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_values, upright
 from packer.images import MAX_PIXELS, Header, loses_alpha, restart_interval_table
 from packer.images.field_decoder import HeaderCache
-from packer.pack.label_orientation import ImageFrame, lies_upright
+from packer.pack.label_orientation import ImageFrame, labels_are_upright
 from packer.pack.related_rows import check_rows
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources._message_texts import shown
@@ -203,8 +203,8 @@ class SampleEncoder(Encoder):
     def _with_stated_size(self, index: int, image: _Image) -> _Image:
         """Return the image with the size in its label file, and note a difference."""
         frame = image.frame._replace(stated=self._source.stated_size(index))
-        if frame.doubt is not None:
-            image.notes.append(frame.doubt)
+        if frame.size_note is not None:
+            image.notes.append(frame.size_note)
         return image._replace(frame=frame)
 
     def _boxes(self, field: Field, values: Any, image: _Image) -> Any:
@@ -223,7 +223,7 @@ class SampleEncoder(Encoder):
         if image.orientation == 1 or field.name in image.turned_alike:
             return False
         frame = self._plan.options.sidecar_frame
-        is_upright = lies_upright(self._source, field, image.frame, main=self._main, sidecar_frame=frame)
+        is_upright = labels_are_upright(self._source, field, image.frame, main=self._main, sidecar_frame=frame)
         if is_upright and field.kind in PIXEL_KINDS and self._plan.options.exif != "rotate":
             raise BadInput(
                 f"its image has EXIF orientation {image.orientation}, and it describes the upright image: --exif "

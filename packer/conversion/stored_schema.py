@@ -14,7 +14,7 @@ from packer.conversion.options import ConversionOptions
 from packer.errors import InvalidRequest, PackerError
 from packer.formats.base import Slot
 from packer.geometry import Resize, upright
-from packer.pack.label_orientation import ImageFrame, lies_upright
+from packer.pack.label_orientation import ImageFrame, labels_are_upright
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema, Shape
 from packer.sources.base import Source, probe_indices
 
@@ -181,7 +181,7 @@ def _form(
     if name in source.companions:
         is_upright = options.sidecar_frame == "upright"  # without the option they are refused when they are encoded
     else:
-        is_upright = lies_upright(source, source.schema[name], frame, main=main, sidecar_frame=None)
+        is_upright = labels_are_upright(source, source.schema[name], frame, main=main, sidecar_frame=None)
     height, width, dtype, _ = _described(source.value(row, name))
     size = height, width
     if options.exif == "rotate" and not is_upright:

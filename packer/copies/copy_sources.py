@@ -1,4 +1,4 @@
-"""Copy sources: where copies of a pack's files come from: a folder, or a URL."""
+"""Copy sources: read the files of a pack from a folder or a URL, to copy them."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ from packer.pack import manifest as manifests
 from packer.pack.manifest import Manifest
 from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import PartOpener
-from packer.pack.stored_head import StoredPack, check_unchanged, read_manifest
+from packer.pack.remote_head import RemoteIdentity, check_unchanged, read_manifest
 from packer.stores.store import Fetched, Store
 from packer.stores.url import URLPath
 
@@ -26,19 +26,29 @@ _BLOCK_BYTES = 1 << 20
 
 
 class CopySource(Protocol):
-    """A place from which the files of one pack are copied."""
+    """The files of one pack, in a folder or behind a URL."""
 
     def where(self, file: PackFile | None) -> str:
-        """Return the place of a file, or of the pack, for messages."""
+        """Return the path or URL of a file, or of the pack for None. For messages."""
 
     def fetch(self, file: PackFile, descriptor: int, *, patience_seconds: float | None = None) -> Fetched:
-        """Write a file into an open one, from its beginning. patience_seconds: None for that of the store.
+        """Copy a file.
 
-        Raises StoreError, StorageError, CorruptPack.
+        Args:
+            file: The file of the pack.
+            descriptor: An open file whose beginning is overwritten.
+            patience_seconds: How long to wait for a store that does not answer; None for the default of the store.
+
+        Returns:
+            The number of copied bytes and their sha256.
+
+        Raises:
+            CorruptPack: The file has another size than the manifest states. Its sha256 is not compared.
+            StoreError, StorageError: The file cannot be read or written.
         """
 
     def check_unchanged(self) -> None:
-        """Raise ObjectChanged if another pack has taken the place of this one."""
+        """Raise ObjectChanged if another pack is at the URL now."""
 
 
 # ---- behind a URL
@@ -46,17 +56,15 @@ class CopySource(Protocol):
 
 @dataclass(frozen=True)
 class RemoteFiles:
-    """The files of a remote pack."""
+    """The files of a remote pack; implements `CopySource`."""
 
     store: Store
-    pack: StoredPack
+    pack: RemoteIdentity
 
     def where(self, file: PackFile | None) -> str:
-        """Return the URL of a file, or of the pack."""
         return str(self.store.url / file.name if file is not None else self.store.url)
 
     def fetch(self, file: PackFile, descriptor: int, *, patience_seconds: float | None = None) -> Fetched:
-        """Download a file into an open one; see `CopySource`."""
         store = self.store
         if patience_seconds is not None:
             store = replace(store, options=replace(store.options, patience_seconds=patience_seconds))
@@ -70,12 +78,11 @@ class RemoteFiles:
             ) from error
 
     def check_unchanged(self) -> None:
-        """Raise ObjectChanged if another pack is at the URL by now."""
         check_unchanged(self.store, self.pack)
 
 
 def check_no_folders(where: object, manifest: Manifest) -> None:
-    """Raise InvalidRequest if the parts of a remote pack are folders, whose files are not downloaded one by one."""
+    """Raise InvalidRequest if the parts of a remote pack are folders. where: its URL, for the message."""
     if PartOpener(manifest.format, manifest.schema).is_folder:
         raise InvalidRequest(
             f"{where}: parts of the format {manifest.format} are folders of files, which are not downloaded one by "
@@ -88,19 +95,14 @@ def check_no_folders(where: object, manifest: Manifest) -> None:
 
 @dataclass(frozen=True)
 class FolderFiles:
-    """The files of a pack in a folder."""
+    """The files of a pack in a folder; implements `CopySource`."""
 
     pack: Path
 
     def where(self, file: PackFile | None) -> str:
-        """Return the path of a file, or of the pack."""
         return str(self.pack / file.name if file is not None else self.pack)
 
     def fetch(self, file: PackFile, descriptor: int, *, patience_seconds: float | None = None) -> Fetched:
-        """Copy a file into an open one whose blocks are reserved; a file that has grown would take more.
-
-        Raises CorruptPack if the file has another size than the manifest states, StorageError.
-        """
         source, digest, at = self.pack / file.name, hashlib.sha256(), 0
         with open_file(source) as opened, failing(source, "copy"):
             found = os.fstat(opened.fileno()).st_size
@@ -108,7 +110,7 @@ class FolderFiles:
                 raise CorruptPack(
                     f"{source}: cut or changed: expected {file.bytes:,} bytes, found {found:,}; copy or pack it again"
                 )
-            while block := opened.read(min(_BLOCK_BYTES, file.bytes - at)):
+            while block := opened.read(min(_BLOCK_BYTES, file.bytes - at)):  # no more, if the file grows
                 digest.update(block)
                 rest = memoryview(block)
                 while rest:
@@ -117,17 +119,17 @@ class FolderFiles:
         return Fetched(at, digest.hexdigest(), "")
 
     def check_unchanged(self) -> None:
-        """Do nothing: the sha256 of a file shows that it was changed."""
+        """Do nothing, because the sha256 of a copied file shows a change."""
 
     def need(self, file: PackFile, block_bytes: int) -> SpaceNeeded:
-        """Return the space that a copy of a part that is a folder takes; raises CorruptPack."""
+        """Return the space for a copy of a part that is a folder; raises CorruptPack if its size is wrong."""
         sizes = [size for _, size in entries(self.pack / file.name)]
         if sum(size or 0 for size in sizes) != file.bytes:
             raise CorruptPack(f"{self.pack / file.name}: files are cut, changed or missing; copy or pack it again")
         return SpaceNeeded(sum(in_blocks(size or 0, block_bytes) for size in sizes), len(sizes) + 2)
 
     def copy_folder(self, file: PackFile, target: FolderHandle, name: str) -> str:
-        """Copy a part that is a folder to a new one in `target`; return its sha256 (see `files/digest.py`)."""
+        """Copy a part that is a folder to a new folder in `target`. Return its sha256 (see `files/digest.py`)."""
         source, digest = self.pack / file.name, FolderDigest()
         with opened_folder(source) as root, TreeWriter.inside(target, name) as tree:
             for path, size in entries(source):
@@ -145,7 +147,7 @@ class FolderFiles:
 
 
 def open_files(pack: Path) -> tuple[RemoteFiles | FolderFiles, Manifest]:
-    """Return the files of the pack in a folder, or at a URL, and its manifest.
+    """Return the files of a pack, and its manifest. pack: a folder or a URL.
 
     Raises InvalidRequest, CorruptPack, StoreError.
     """

@@ -39,7 +39,7 @@ class Lease:
         self.descriptor = descriptor
 
     @property
-    def is_done_with(self) -> bool:
+    def is_given_up(self) -> bool:
         """True if the file will not be needed soon; see `PartCache.give_up`."""
         with suppress(OSError):  # closed by another thread
             return os.fstat(self.descriptor).st_mtime_ns == 0
@@ -74,7 +74,7 @@ def lease(above: FolderHandle, name: str) -> Lease | None:
 
 
 @contextmanager
-def unleased(above: FolderHandle, name: str) -> Iterator[bool]:
+def exclusive(above: FolderHandle, name: str) -> Iterator[bool]:
     """Yield True if a file or folder has no lease, or does not exist. It then gets no lease inside the block.
 
     Raises as `lease` does.
@@ -338,7 +338,7 @@ class OwnedFolder:
             if status is not None and stat.S_ISLNK(status.st_mode):
                 work.remove(name)
             elif status is not None:
-                with unleased(work, name) as is_free:
+                with exclusive(work, name) as is_free:
                     if is_free:
                         work.remove(name)
                     else:

@@ -1,13 +1,15 @@
-"""Part cache: files of remote packs on a disk of this machine, within a limit that all processes keep together.
+"""Part cache: files of remote packs on a disk of this machine, within one size limit for all processes.
 
 The cache is the `OwnedFolder` `<cache>/packer-cache-<uid>/`. It contains:
     <digest>/     Verified files of the pack whose packer.json has this sha256.
     .work/        Files that are being downloaded.
-    locks         An empty file. A process that waits for room holds a shared lock on it.
+    locks         An empty file. A process that waits for room in the cache holds a shared lock on this file.
 
-Each file is downloaded once for all processes, by the process that locked it in `.work`. The other processes wait.
-A file in `.work` has its final size from the beginning, so the limit holds for the sizes of all files in the folder.
-The lock of the folder is held while they are counted, and while a file is added.
+Each file is downloaded once for all processes, by the process that locked the file in `.work`. The other processes
+wait. A file in `.work` has its final size from the beginning, so the limit holds for the sizes of all files in the
+folder. A process holds the lock of the folder while it counts sizes, and while it adds a file.
+
+A reader holds a lease on the file that it reads. Only files without a lease are removed.
 """
 
 import errno
@@ -45,9 +47,11 @@ _SHARED_DISKS = re.compile(
 
 
 def cache_folder(base: Path) -> OwnedFolder:
-    """Return this user's folder for a cache below `base`, made if it does not exist; remove unfinished files from it.
+    """Return this user's folder for a cache in `base`. Creates the folder, and removes files of killed processes.
 
-    Raises InvalidRequest if `base` is not a folder or is on a network disk, UnsafePath as OwnedFolder does.
+    Raises:
+        InvalidRequest: `base` is not a folder, or is on a network disk.
+        UnsafePath: Other users may write to `base`, see OwnedFolder.
     """
     folder = OwnedFolder(base, name="packer-cache", purpose="keep a cache in", option="cache=")
     with failing(folder.base, "read its file system"):
@@ -66,7 +70,7 @@ def cache_folder(base: Path) -> OwnedFolder:
 
 @contextmanager
 def _opened(above: FolderHandle, name: str, flags: int) -> Iterator[int]:
-    """A descriptor of a file or folder to lock, inside the block."""
+    """Yield a descriptor of a file or folder to lock, which is closed at the end of the block."""
     descriptor = open_lockable(above, name, flags)
     if descriptor is None:
         raise StorageError(f"{above.path / name}: removed while the cache was in use; open the pack again")
@@ -77,7 +81,7 @@ def _opened(above: FolderHandle, name: str, flags: int) -> Iterator[int]:
 
 
 class _Found(NamedTuple):
-    """A file in the cache. used_ns: when it was read last, 0 if it will not be needed soon."""
+    """A file in the cache. used_ns: time of its last use in ns, or 0 if it was given up."""
 
     digest: str
     name: str
@@ -87,14 +91,14 @@ class _Found(NamedTuple):
 
 @dataclass(frozen=True)
 class PartCache:
-    """The cache, and the files of one pack in it. Threads and processes may share it.
+    """The files of one pack in a cache. Threads and processes may share the cache.
 
     Args:
         folder: The folder of the cache, see `cache_folder`.
-        limit_bytes: Limit on all files in the folder, also those of other packs; None for no limit.
+        limit_bytes: Limit on the size of all files in the folder, also those of other packs; None for no limit.
         digest: The sha256 of the pack's packer.json.
-        source: Where the files come from.
-        patience_seconds: How long to wait for a store without an answer, and for room in the cache.
+        source: Downloads files of the pack.
+        patience_seconds: How long to wait for a store that does not answer, and for room in the cache.
     """
 
     folder: OwnedFolder
@@ -104,7 +108,12 @@ class PartCache:
     patience_seconds: float
 
     def check_limit(self, kept: Sequence[PackFile], parts: Sequence[PackFile]) -> None:
-        """Raise InvalidRequest if the limit is below what an open pack keeps, and its largest part."""
+        """Raise InvalidRequest if the limit is too small.
+
+        Args:
+            kept: The files that an open pack keeps in the cache.
+            parts: The parts of the pack. The largest of them must fit, too.
+        """
         needed = sum(in_blocks(file.bytes) for file in kept) + max((in_blocks(part.bytes) for part in parts), default=0)
         if self.limit_bytes is not None and needed > self.limit_bytes:
             raise InvalidRequest(
@@ -113,23 +122,24 @@ class PartCache:
             )
 
     def path(self, file: PackFile) -> Path:
-        """Return where a file is in the cache, or will be."""
+        """Return the path of a file in the cache, which need not exist."""
         return self.folder.folder / self.digest / file.name
 
     # ---- reading
 
-    def lease(self, file: PackFile, *, close_idle: Callable[[], object]) -> Lease:
+    def lease(self, file: PackFile, *, close_unused: Callable[[], object]) -> Lease:
         """Return a lease on a file, which is downloaded if it is not in the cache.
 
         Args:
             file: A file of the pack.
-            close_idle: Closes files of the cache that this process has open and does not read.
+            close_unused: Closes leases that this process holds on files that it does not read. Called repeatedly while
+                the cache has no room.
 
         Raises:
-            StoreError: If the store does not answer or refuses.
-            ObjectChanged: If the remote pack has changed.
-            CorruptPack: If the remote file is damaged.
-            StorageError: If the cache has not enough room for the file.
+            StoreError: The store does not answer or refuses.
+            ObjectChanged: The remote pack has changed.
+            CorruptPack: The remote file is damaged.
+            StorageError: The cache had no room for the file for `patience_seconds`.
         """
         found = self._found(file)
         began, pause = time.monotonic(), _LEAST_WAIT_S
@@ -145,12 +155,12 @@ class PartCache:
                 if found is None:
                     # the time that this caller waited for another download counts
                     patience = max(0.0, self.patience_seconds - (time.monotonic() - began))
-                    self._wait_for_room(file, new, close_idle)
+                    self._wait_for_room(file, new, close_unused)
                     found = self._downloaded(file, new, patience)
         return found
 
     def _found(self, file: PackFile) -> Lease | None:
-        """Return a lease on a file that is in the cache with the right size, and mark it as just used."""
+        """Return a lease on a file and set its time of last use. None if the file is not in the cache, or is cut."""
         found = None
         with suppress(FileNotFoundError), self._above(self.digest, file.name) as (above, name):
             found = lease(above, name)
@@ -164,7 +174,7 @@ class PartCache:
         return None
 
     def is_there(self, file: PackFile) -> bool:
-        """Check that a file is in the cache, and mark it as just used."""
+        """Return True if a file is in the cache, and set its time of last use."""
         found = self._found(file)
         if found is not None:
             found.close()
@@ -172,7 +182,10 @@ class PartCache:
 
     @contextmanager
     def _above(self, digest: str, file_name: str, *, make: bool = False) -> Iterator[tuple[FolderHandle, str]]:
-        """The open folder of a file, and its name in it; raises FileNotFoundError if the folder does not exist."""
+        """Yield the open folder of a file, and the file's name in this folder.
+
+        make: True to create the folder. False raises FileNotFoundError if it does not exist.
+        """
         *folders, name = (digest, *file_name.split("/"))
         with ExitStack() as opened:
             above = opened.enter_context(self.folder.opened())
@@ -183,14 +196,14 @@ class PartCache:
             yield above, name
 
     def give_up(self, file: PackFile) -> None:
-        """Mark a file as not needed soon: it is removed before others, unless it is read again."""
+        """Mark a file as not needed soon. The cache removes it before other files, unless it is read again."""
         with suppress(FileNotFoundError), self._above(self.digest, file.name) as (above, name):
             os.utime(name, ns=(0, 0), dir_fd=above.descriptor, follow_symlinks=False)
 
     def discard(self, file: PackFile) -> None:
-        """Remove a file whose sha256 is not that of the manifest, so that it is downloaded again.
+        """Remove a file from the cache if its sha256 is wrong. The next `lease` downloads the file again.
 
-        Processes that have it open keep it, and its room, until they close it.
+        Processes with a lease on the file can read it, and its blocks stay in use, until they close the lease.
         """
         while (new := self._new_file(file)) is None:  # another process checks or downloads it
             time.sleep(_MOST_WAIT_S)
@@ -202,16 +215,16 @@ class PartCache:
     # ---- downloading
 
     def reserve_ahead(self, file: PackFile, *, since_ns: int) -> Callable[[], None] | None:
-        """Reserve room for a file, without removing files that are needed; return a function that downloads it.
-
-        The function must be called, since it holds the lock on the file. It does nothing if the file is in the cache
-        or another process downloads it. Both raise as `lease` does.
+        """Reserve room for a file that will be needed later. Raises the errors of `lease`.
 
         Args:
             file: A file of the pack.
-            since_ns: Files that were used since then are needed, and all files of this pack that were not given up.
+            since_ns: Time in ns. To make room, only files that were given up are removed, and files of other packs
+                that were not used since this time.
 
         Returns:
+            A function that downloads the file and raises the errors of `lease`. The caller must call it, because it
+            holds the lock on the file. It does nothing if the file is in the cache or another process downloads it.
             None if the cache has not enough room.
         """
         new = None if self.is_there(file) else self._new_file(file)
@@ -234,14 +247,14 @@ class PartCache:
     def _new_file(self, file: PackFile) -> NewFile | None:
         return self.folder.new_file(hashlib.sha256(f"{self.digest}/{file.name}".encode()).hexdigest())
 
-    def _wait_for_room(self, file: PackFile, new: NewFile, close_idle: Callable[[], object]) -> None:
-        """Reserve room, and wait for files that others read; raises StorageError if they do not close them."""
+    def _wait_for_room(self, file: PackFile, new: NewFile, close_unused: Callable[[], object]) -> None:
+        """Reserve room. If all other files have a lease, wait; raises StorageError after `patience_seconds`."""
         if self._reserve(new, file.bytes):
             return
         until = time.monotonic() + self.patience_seconds
         with self.waiting():
             while True:
-                close_idle()
+                close_unused()
                 if self._reserve(new, file.bytes):
                     return
                 if time.monotonic() > until:
@@ -253,7 +266,7 @@ class PartCache:
                 time.sleep(_MOST_WAIT_S)
 
     def _downloaded(self, file: PackFile, new: NewFile, patience: float, since_ns: int | None = None) -> Lease:
-        """Download a file that has room, a second time if it arrives damaged."""
+        """Download a file whose room is reserved, and compare its sha256. Try twice, then raise DamagedObject."""
         self._allocate(file, new, since_ns)
         sums = []
         for _ in range(2):
@@ -271,20 +284,20 @@ class PartCache:
     # ---- room
 
     def is_waited_for(self) -> bool:
-        """Check whether a process waits for others to close files."""
+        """Return True if a process waits for room in the cache."""
         with self.folder.opened() as top, _opened(top, _LOCKS, _NEW) as descriptor:
             return not lock_alone(descriptor)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Let `is_waited_for` return True in all processes, inside the block."""
+        """Make `is_waited_for` return True in all processes during the block."""
         with self.folder.opened() as top, _opened(top, _LOCKS, _NEW) as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             yield
 
     @contextmanager
     def _counting(self) -> Iterator[None]:
-        """Hold the lock of the folder: no other process counts, reserves room, or adds a file inside the block."""
+        """Hold the lock of the folder. No other process counts, reserves room or adds a file during the block."""
         folder = self.folder.folder
         with FolderHandle.at(folder.parent) as base, _opened(base, folder.name, os.O_RDONLY) as descriptor:
             with failing(folder, "lock"):
@@ -292,7 +305,7 @@ class PartCache:
             yield
 
     def used_bytes(self) -> int:
-        """Return the bytes of all files, and of all downloads."""
+        """Return the size in bytes of all files in the cache, and of all files that are being downloaded."""
         with self._counting():
             return self._counted()
 
@@ -301,7 +314,10 @@ class PartCache:
         return sum(map(in_blocks, sizes))
 
     def _reserve(self, new: NewFile, size: int, since_ns: int | None = None) -> bool:
-        """Give a new file its size if the limit has room for it, after removing other files."""
+        """Give a new file its final size, after removing other files if needed. Return False if the limit is too small.
+
+        since_ns: see `reserve_ahead`; None may remove every file without a lease.
+        """
         with self._counting():
             if self.limit_bytes is not None:
                 over = self._counted() + in_blocks(size) - self.limit_bytes
@@ -311,7 +327,7 @@ class PartCache:
         return True
 
     def _allocate(self, file: PackFile, new: NewFile, since_ns: int | None) -> None:
-        """Reserve blocks of the disk, and remove other files if it is full; raises StorageError."""
+        """Reserve blocks of the disk for a file. If the disk is full, remove other files. Raises StorageError."""
         while True:
             with failing(self.path(file), f"reserve {file.bytes:,} bytes"):
                 try:
@@ -328,7 +344,7 @@ class PartCache:
                     os.ftruncate(new.descriptor, file.bytes)
 
     def _files(self) -> Iterator[_Found]:
-        """All files of all packs in the cache."""
+        """Yield all files of all packs in the cache."""
         with self.folder.opened() as top:
             for name in filter(_DIGEST.fullmatch, top.names()):
                 with top.folder(name) as pack:
@@ -344,12 +360,12 @@ class PartCache:
                 yield _Found(digest, f"{prefix}{name}", status.st_size, status.st_mtime_ns)
 
     def evict(self, wanted: int) -> int:
-        """Remove files without a lease until so many bytes are free; return the bytes."""
+        """Remove files without a lease, at least `wanted` bytes if possible. Return the number of removed bytes."""
         with self._counting():
             return self._evict(wanted)
 
     def _evict(self, wanted: int, since_ns: int | None = None) -> int:
-        """Do the work of `evict`, least recently used files first. since_ns: see `reserve_ahead`."""
+        """Do the work of `evict` under the lock, least recently used files first. since_ns: see `reserve_ahead`."""
         freed = 0
         for found in sorted(self._files(), key=lambda each: each.used_ns):
             if freed >= wanted:
@@ -362,7 +378,7 @@ class PartCache:
         return freed
 
     def _removed(self, found: _Found) -> bool:
-        """Remove a file without a lease, and folders that it leaves empty; return whether it was removed."""
+        """Remove a file and folders that are empty then. Return False if the file has a lease or does not exist."""
         with self._above(found.digest, found.name) as (above, name):
             descriptor = open_lockable(above, name, os.O_RDWR)
             if descriptor is None:
@@ -383,4 +399,4 @@ class PartCache:
 
 
 def _nothing() -> None:
-    """The file is in the cache, or another process downloads it."""
+    """Do nothing: the file is in the cache, or another process downloads it."""

@@ -1,10 +1,10 @@
 """Part prefetch: threads that download the parts of a pack before they are read.
 
-The threads start when they are needed and end with the pack; a forked child has none. If a part cannot be downloaded,
-the reader of the part tries again and reports the error.
+The threads start when they are needed and end with the pack. A forked child has none. If a download fails, the reader
+of the part downloads it again and reports the error.
 
-Several parts are downloaded at once. One thread at a time asks for room, so the parts get room in the order in which
-they are needed.
+Several parts are downloaded at the same time. One thread at a time reserves room in the cache, so that the parts get
+room in the order in which they are needed.
 """
 
 import os
@@ -19,11 +19,11 @@ from packer.copies.part_cache import PartCache
 from packer.errors import PackerError
 from packer.pack.part_readers import open_readers
 
-_WATCH_S = 0.1  # between two looks for parts that were given up, and for processes that wait for room
-_AGAIN_S = 0.2  # until there may be room for another part
+_WATCH_S = 0.1  # between two checks for parts that were given up, and for processes that wait for room
+_AGAIN_S = 0.2  # between two checks for room
 _AFTER_FAILURE_S = 5.0
 _MOST_DOWNLOADS = 4
-_MOST_BYTES = 24 << 20  # of small parts at once. A large part is downloaded in several ranges at once.
+_MOST_BYTES = 24 << 20  # of small parts at the same time. A large part is downloaded in several ranges.
 _JOIN_S = 1.0  # to wait for threads that do not download at the moment
 
 
@@ -36,17 +36,21 @@ class PartPrefetch:
         self._pid = os.getpid()
         self._began_ns = time.time_ns()
         self._changed = threading.Condition()
-        self._turn = threading.Lock()  # to ask for room
+        self._reserving = threading.Lock()
         self._wanted: deque[int] = deque()
         self._stopped = False
         self._threads: dict[str, threading.Thread] = {}
 
     def start_watching(self) -> None:
-        """Close readers of parts that were given up, and all idle ones while another process waits for room."""
+        """Start a thread that closes readers, so that the cache may remove their files.
+
+        It closes readers of parts that were given up. While another process waits for room in the cache, it closes all
+        readers that are not pinned.
+        """
         self._start("watch", self._watch)
 
     def want(self, parts: Iterable[int], *, more: bool = False) -> None:
-        """Download these parts in this order while there is room. more: after the earlier ones, not instead."""
+        """Download parts in this order while the cache has room; see `PartSupply.fetch_ahead`."""
         with self._changed:
             if more:
                 self._wanted.extend(parts)
@@ -59,11 +63,11 @@ class PartPrefetch:
                 self._start(f"fetch-{number}", self._run)
 
     def give_up(self, parts: Iterable[int]) -> None:
-        """Mark parts as not needed soon: they are removed before others."""
+        """Mark parts as not needed soon. The cache removes them before others."""
         for number in parts:
             with suppress(PackerError):  # only the order of removal depends on it
                 self._cache.give_up(self._parts[number])
-        open_readers.close_idle(only_done_with=True)
+        open_readers.close_unused(only_given_up=True)
 
     def _start(self, name: str, run: Callable[[], None]) -> None:
         with self._changed:
@@ -74,7 +78,7 @@ class PartPrefetch:
         thread.start()
 
     def close(self) -> None:
-        """End the threads, without waiting for a download that is under way.
+        """End the threads. Does not wait for downloads that are running.
 
         May be called twice, and by the garbage collector in one of the threads.
         """
@@ -94,8 +98,8 @@ class PartPrefetch:
         while not self._stopped:
             with suppress(PackerError):
                 is_waited_for = self._cache.is_waited_for()
-                # at first only parts that were given up; if another process still waits, all idle ones
-                open_readers.close_idle(only_done_with=not (is_waited_for and was_waited_for))
+                # at first only parts that were given up; if a process still waits at the next check, all of them
+                open_readers.close_unused(only_given_up=not (is_waited_for and was_waited_for))
                 was_waited_for = is_waited_for
             self._pause(_WATCH_S)
 
@@ -109,8 +113,8 @@ class PartPrefetch:
                 self._pause(_AFTER_FAILURE_S)
 
     def _next(self) -> Callable[[], None] | None:
-        """Return a function that downloads the next part; None if it does not fit, or at the end."""
-        with self._turn:
+        """Wait for the next part and return a function that downloads it. None if it has no room, or after `close`."""
+        with self._reserving:
             with self._changed:
                 while not self._wanted and not self._stopped:
                     self._changed.wait()
@@ -120,7 +124,7 @@ class PartPrefetch:
             # removes only files that were given up, or were read last before the pack was opened
             reserved = self._cache.reserve_ahead(self._parts[number], since_ns=self._began_ns)
             if reserved is None:
-                open_readers.close_idle(only_done_with=True)
+                open_readers.close_unused(only_given_up=True)
                 self._pause(_AGAIN_S)
                 return None
             with self._changed:

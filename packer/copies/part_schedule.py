@@ -1,4 +1,4 @@
-"""Part schedule: the order in which a pass downloads and evicts the parts of a pack at a URL."""
+"""Part schedule: the order in which a pass over the samples downloads and evicts the parts of a remote pack."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,24 +8,25 @@ from packer.pack.parts import PartSupply
 
 
 class PartSchedule:
-    """Tells a supply which parts of a pass to download next, and which parts the pass does not need any more."""
+    """Downloads the parts that a pass reads next, and gives up the parts that the pass does not need any more."""
 
     def __init__(
         self, supply: PartSupply, numbers: npt.NDArray[np.int64], *, rank: int = 0, world_size: int = 1
     ) -> None:
         """Start to download the first parts.
 
-        A rank downloads ahead into its share of the room. If its pass needs more space at a time, it uses that space.
-        Parts in the share of another rank would be evicted before they are read.
+        A rank downloads ahead into its share of the cache. The share is equal for all ranks, or larger if the parts
+        that the rank reads at the same time need more.
 
         Args:
-            supply: Downloads parts and evicts them.
-            numbers: The part of each sample of all ranks, in the order of the pass. Ranks take turns in it.
+            supply: Downloads parts.
+            numbers: Number of the part of each sample of all ranks, in the order of the pass. The samples of this rank
+                are numbers[rank::world_size].
             rank: Number of this process.
             world_size: Number of processes.
 
         Raises:
-            InvalidRequest: The parts that are read at the same time do not fit into the room of the supply.
+            InvalidRequest: The parts that are read at the same time do not fit into the cache.
         """
         self._supply = supply
         self._count = len(numbers[rank::world_size])
@@ -51,15 +52,15 @@ class PartSchedule:
         supply.fetch_ahead(self._parts[: self._asked].tolist())
 
     def _fitting(self) -> int:
-        """Return how many parts, from the first of the pass, fit into the share without the finished parts."""
+        """Return how many of the first parts of the pass fit into the share, if finished parts take no space."""
         return int(np.searchsorted(np.cumsum(self._sizes * self._is_left), self._share, side="right"))
 
     def is_over(self, count: int) -> bool:
-        """Check if `count` samples are the complete pass."""
+        """Return True if the pass of this rank has at most `count` samples."""
         return count >= self._count
 
     def advance(self, count: int) -> None:
-        """Evict parts and download others, after the first `count` samples of the pass were made."""
+        """Give up the parts that the first `count` samples finish, and download the next parts."""
         is_over = self._is_left & (self._last < count)
         if is_over.any() and not self._fits:
             self._is_left &= ~is_over
@@ -69,7 +70,13 @@ class PartSchedule:
 
 
 def _most_at_once(first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> int:
-    """Return the largest size of the parts that a pass reads from at the same time, in bytes."""
+    """Return the largest size in bytes of the parts that are in use at the same time.
+
+    Args:
+        first: Position of the first read of each part.
+        last: Position of the last read of each part.
+        sizes: Size of each part in bytes.
+    """
     begun, ended = np.argsort(first), np.argsort(last)
     done = np.searchsorted(last[ended], first[begun])
     there = np.cumsum(sizes[begun]) - np.concatenate(([0], np.cumsum(sizes[ended])))[done]

@@ -1,14 +1,14 @@
-"""Remote pack: an open pack behind a URL. Its manifest and index are downloaded first, its parts when they are read.
+"""Remote pack: opens a pack behind a URL. Downloads its manifest and index first, and its parts when they are read.
 
 The sha256 of packer.json identifies the pack in the cache, and packer.json contains the sha256 of every other file. So
-a file in the cache is always a file of this very pack.
+the files of two versions of a pack are never mixed.
 """
 
 import hashlib
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
@@ -25,24 +25,24 @@ from packer.pack import manifest as manifests
 from packer.pack.manifest import NAME, Manifest
 from packer.pack.part_readers import Key, open_readers
 from packer.pack.reader import Pack
-from packer.pack.stored_head import StoredPack, read_manifest
+from packer.pack.remote_head import RemoteIdentity, read_manifest
 from packer.stores.store import Store, StoreOptions
 from packer.stores.url import StoreURL, URLPath, parse, path_or_url
 from packer.system.byte_sizes import parse_size
 from packer.system.parallel import ordered_map
 
-_INDEX_DOWNLOADS = 4  # at once: the files are small, so most of the time is spent waiting for answers
-_SCRATCH_PARTS = 4  # the parts that threads read, and the next ones
+_INDEX_DOWNLOADS = 4  # at the same time: the files are small, and most of the time is spent waiting for answers
+_SCRATCH_PARTS = 4  # parts in a temporary cache: those that threads read, and the next ones
 
 
 @dataclass(frozen=True)
 class RemoteLocation:
-    """The URL of a remote pack, and its cache. Pickles, so that workers open the same pack.
+    """The URL of a remote pack, and its cache. Can be pickled for worker processes.
 
     Attributes:
         url: The URL of the pack.
-        cache: A folder on a disk of this machine.
-        limit_bytes: Limit on all files in the cache; None for no limit.
+        cache: The folder for the cache, on a disk of this machine.
+        limit_bytes: Limit on the size of all files in the cache; None for no limit.
         options: Options of the store.
     """
 
@@ -53,15 +53,15 @@ class RemoteLocation:
 
     @property
     def store(self) -> Store:
-        """The store with the pack."""
+        """The store that contains the pack."""
         return Store(self.url, self.options)
 
-    def find(self) -> StoredPack:
-        """Return the pack that is at the URL now; raises StoreError, InvalidRequest, CorruptPack."""
+    def find(self) -> RemoteIdentity:
+        """Return the identity of the pack that is at the URL now; raises StoreError, InvalidRequest, CorruptPack."""
         return self.read_manifest()[0]
 
-    def read_manifest(self) -> tuple[StoredPack, Manifest]:
-        """Return the pack that is at the URL now, and its manifest; raises as `find` does."""
+    def read_manifest(self) -> tuple[RemoteIdentity, Manifest]:
+        """Return identity and manifest of the pack that is at the URL now; raises the errors of `find`."""
         return read_manifest(self.store)
 
 
@@ -72,7 +72,14 @@ def remote_location(
     cache_limit: int | str | None,
     patience: float | None,
 ) -> RemoteLocation:
-    """Return the location of a URL. cache_limit: bytes, or a text such as "200GB". Raises InvalidRequest."""
+    """Return the location of a remote pack from the arguments of `packer.open`; raises InvalidRequest.
+
+    Args:
+        url: The URL of the pack.
+        cache: The folder for the cache. None is refused, because a cache is needed.
+        cache_limit: Bytes, or a text such as "200GB"; None for no limit.
+        patience: Seconds to wait for a store that does not answer; None for the default.
+    """
     if cache is None:
         raise InvalidRequest(
             f"{url}: parts are read from a disk of this machine: give cache=, a folder with room for them, and "
@@ -86,7 +93,7 @@ def remote_location(
 
 
 class RemoteParts:
-    """The parts of an open remote pack in one process; implements `PartSupply`."""
+    """The parts of an open remote pack in one process; implements `PartSupply`, which describes the methods."""
 
     def __init__(self, cache: PartCache, parts: tuple[PackFile, ...]) -> None:
         self._cache = cache
@@ -95,72 +102,75 @@ class RemoteParts:
         self._kept = ExitStack()
         self._kept_bytes = 0
         self._keeping = threading.Lock()
-        # below zero, since numbers of devices are positive
+        # negative, because the key of a local part begins with the number of a device
         self._name = -1 - int(hashlib.sha256(f"{cache.folder.folder}/{cache.digest}".encode()).hexdigest()[:15], 16)
 
     def keep(self, file: PackFile) -> Path:
-        """Download a file and keep it while the pack is open; return its path. Thread-safe."""
-        lease = self._lease(file)
+        """Download a file, keep it in the cache while the pack is open, and return its path. Thread-safe."""
+        lease = _leased(self._cache, file)
         with self._keeping:
             self._kept.callback(lease.close)
             self._kept_bytes += in_blocks(file.bytes)
         return lease.path
 
-    def _lease(self, file: PackFile) -> Lease:
-        return self._cache.lease(file, close_idle=partial(open_readers.close_idle, only_done_with=False))
-
     @property
     def url(self) -> str:
-        """The URL of the pack."""
         return self._cache.source.where(None)
 
     def key(self, number: int) -> Key:
-        """Return the identity of a part in the process's table of readers."""
         return self._name, number
 
     def where(self, number: int) -> str:
-        """Return the URL of a part, and its file in the cache."""
         part = self._parts[number]
         return f"{self._cache.source.where(part)} (in the cache as {self._cache.path(part)})"
 
     def discard(self, number: int) -> None:
-        """Download a part again for the next lease if its file in the cache is damaged."""
         self._cache.discard(self._parts[number])
 
     def lease(self, number: int) -> Lease:
-        """Return a lease on a part, which is downloaded if it is not in the cache; raises as PartCache.lease does."""
         self._prefetch.start_watching()
-        return self._lease(self._parts[number])
+        return _leased(self._cache, self._parts[number])
 
     @property
     def room_bytes(self) -> int | None:
-        """Bytes of parts that the cache can hold at once; None for no limit."""
         limit = self._cache.limit_bytes
         return None if limit is None else limit - self._kept_bytes
 
     @property
     def part_bytes(self) -> Sequence[int]:
-        """Bytes that each part takes."""
         return [in_blocks(part.bytes) for part in self._parts]
 
     def fetch_ahead(self, parts: Sequence[int], *, more: bool = False) -> None:
-        """Download parts in the background; see `PartPrefetch.want`."""
         self._prefetch.want(parts, more=more)
 
     def give_up(self, parts: Sequence[int]) -> None:
-        """Mark parts as not needed soon."""
         self._prefetch.give_up(parts)
 
     def close(self) -> None:
-        """End the threads, and release all files."""
         self._prefetch.close()
         self._kept.close()
 
 
-def open_remote(location: RemoteLocation, pack: StoredPack | None = None, *, verify: str = "first") -> Pack:
-    """Open a remote pack. pack: what `location.find` returned, in a process that must open the same pack.
+def _leased(cache: PartCache, file: PackFile) -> Lease:
+    return cache.lease(file, close_unused=partial(open_readers.close_unused, only_given_up=False))
 
-    Raises StoreError, StorageError, UnsafePath, InvalidRequest and CorruptPack.
+
+def open_remote(location: RemoteLocation, pack: RemoteIdentity | None = None, *, verify: str = "first") -> Pack:
+    """Open a remote pack.
+
+    Args:
+        location: The URL and the cache.
+        pack: The result of an earlier `location.find`, to open this version of the pack only. None opens the pack that
+            is at the URL now.
+        verify: See Pack.
+
+    Raises:
+        StoreError: The store does not answer or refuses.
+        ObjectChanged: `pack` is not at the URL any more.
+        StorageError: The cache cannot be written, or has not enough room.
+        UnsafePath: Other users may write to the folder of the cache.
+        InvalidRequest: The URL does not lead to a pack, or a remote pack of this format cannot be read.
+        CorruptPack: The pack is damaged.
     """
     folder = cache_folder(location.cache)
     pack = pack or location.find()
@@ -178,52 +188,54 @@ def open_remote(location: RemoteLocation, pack: StoredPack | None = None, *, ver
 
 
 def _opened(cache: PartCache, kept: list[PackFile], verify: str) -> Pack:
-    """Open the pack. kept: packer.json; the files of the index are added to it."""
-    head, url = kept[0], cache.source.where(None)
-    with ExitStack() as undo:
-        first = RemoteParts(cache, ())
-        undo.callback(first.close)
-        path = first.keep(head)
-        with failing(path, "read"):
-            manifest = manifests.parse(cache.source.where(head), path.read_bytes())
-        check_no_folders(url, manifest)
-        index, parts = index_files(manifest), tuple(part_files(manifest))
-        kept += index
-        cache.check_limit([head, *index], parts)
-        supply = RemoteParts(cache, parts)
-        undo.callback(supply.close)
-        supply.keep(head)
+    """Open the pack. kept: the file packer.json. The files of the index are appended, for the caller."""
+    head = kept[0]
+    with closing(_leased(cache, head)) as lease, failing(lease.path, "read"):
+        manifest = manifests.parse(cache.source.where(head), lease.path.read_bytes())
+    check_no_folders(cache.source.where(None), manifest)
+    index, parts = index_files(manifest), tuple(part_files(manifest))
+    kept += index
+    cache.check_limit([head, *index], parts)
+    supply = RemoteParts(cache, parts)
+    try:
+        folder = supply.keep(head).parent
         for _ in ordered_map(supply.keep, index, threads=_INDEX_DOWNLOADS):
             pass
-        opened = Pack(path.parent, verify=verify, supply=supply)
-        undo.pop_all()
-        first.close()
-    return opened
+        return Pack(folder, verify=verify, supply=supply)
+    except BaseException:
+        supply.close()
+        raise
 
 
 @contextmanager
 def read_once(
-    pack: Path, *, scratch: Path | None = None, extras: bool = False, in_order: bool = True, apart: bool = False
+    pack: Path,
+    *,
+    scratch: Path | None = None,
+    extras: bool = False,
+    in_order: bool = True,
+    isolate_damaged: bool = False,
 ) -> Iterator[Pack]:
-    """Open a pack for one pass over it, in a folder or behind a URL. A context that closes the pack.
+    """Yield an open pack for one pass over it, and close the pack at the end of the `with` block.
 
-    The files of a remote pack are downloaded to a temporary cache, which contains only a few parts at a time. `apart`
-    is that of `Pack`, for a pack in a folder: the parts of a remote pack are hashed when they are downloaded.
+    The files of a remote pack are downloaded to a temporary cache, which contains only a few parts at a time.
 
     Args:
         pack: A folder or a URL.
-        scratch: A folder with room for four parts of a remote pack; by default the system's temporary folder.
-        extras: Download the extras too.
-        in_order: All parts are read, one after the other, so they are downloaded ahead.
+        scratch: A folder with room for four parts of a remote pack. None for the system's temporary folder.
+        extras: True to download the extras too.
+        in_order: True if the caller reads all parts, one after the other. The next parts are then downloaded ahead.
+        isolate_damaged: See Pack. Ignored for a remote pack, whose parts are hashed when they are downloaded.
 
     Raises:
-        InvalidRequest: If `scratch` does not exist, or is given for a pack in a folder. Also as Pack and open_remote.
+        InvalidRequest: `scratch` does not exist, or is given for a pack in a folder. Also the errors of Pack and
+            open_remote.
     """
     pack = path_or_url(pack)
     if not isinstance(pack, URLPath):
         if scratch is not None:
             raise InvalidRequest(f"{pack}: --scratch is for a remote pack; this one is read where it is")
-        opened = Pack(pack, isolate_damaged=apart)
+        opened = Pack(pack, isolate_damaged=isolate_damaged)
         try:
             yield opened
         finally:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from packer import codecs
 from packer.conversion.work_folder_names import DONE, NAMES
-from packer.copies.owned_folder import CODEC, Lease, NewFile, OwnedFolder, copy_name, lease, unleased
+from packer.copies.owned_folder import CODEC, Lease, NewFile, OwnedFolder, copy_name, exclusive, lease
 from packer.copies.pack_files import PackFile, extra_files, index_files, part_files
 from packer.errors import CorruptPack, InvalidRequest, Locked, StorageError, UnsafePath, printable
 from packer.files.digest import part_bytes
@@ -113,7 +113,7 @@ class StagedCopy:
         listed = self.folder if self.folder in there else self.partial / DONE
         with failing(listed, "list the folder"):
             names = os.listdir(listed) if os.path.lexists(listed) else []
-        with self.place.opened() as top, unleased(top, self.folder.name) as is_free:
+        with self.place.opened() as top, exclusive(top, self.folder.name) as is_free:
             return {
                 "path": str(self.folder),
                 "origin": os.fsdecode(self.origin() or ""),
@@ -163,7 +163,7 @@ class StagedCopy:
 
     def take_back(self, files: Sequence[PackFile]) -> None:
         """Remove added files, unless the copy has a lease."""
-        with unleased(self.place.held, self.folder.name) as is_free, ExitStack() as opened:
+        with exclusive(self.place.held, self.folder.name) as is_free, ExitStack() as opened:
             for file in files if is_free else ():
                 *above, name = file.name.split("/")
                 folder = opened.enter_context(self._opened())
@@ -204,7 +204,7 @@ class StagedCopy:
         """
         name, held = self.folder.name, self.place.held
         size = self.remove_partial()
-        with unleased(held, name) as is_free:
+        with exclusive(held, name) as is_free:
             if not is_free and not force:
                 raise Locked(f"{self.folder}: a data set reads this copy; wait for it to end, or --force")
             if held.status(name) is None:

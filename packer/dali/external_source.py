@@ -272,9 +272,8 @@ def source(
         encoded: True for images as the bytes of their files. Masks and depths are always decoded, because DALI changes
             the classes of a palette into colors and does not read float TIFF.
         batch: True for a source of batches. False for a source of samples, so that DALI's workers share a batch.
-        last_batch: "partial" returns an incomplete last batch of an epoch, for batch=True only. The choice "drop" drops
-        it.
-            The choice "fill" fills it with the first samples of the rank in that epoch.
+        last_batch: "partial" returns an incomplete last batch of an epoch, for batch=True only. The choice "drop"
+            drops this batch. The choice "fill" fills it with the first samples of the rank in this epoch.
         shuffle: See packer.Loader. Order and random numbers are the same.
         seed: See packer.Loader.
         geometry: Moves decoded images. None uses the geometry of the dataset.

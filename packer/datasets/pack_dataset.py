@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # a pack in a folder is opened without the modules for URLs
     from packer.copies.part_schedule import PartSchedule
     from packer.copies.remote_pack import RemoteLocation
     from packer.inspect.notebook import Drawing
-    from packer.pack.stored_head import StoredPack
+    from packer.pack.remote_head import RemoteIdentity
 
 Output = Literal["torch", "numpy", "pil", "tv"]
 _SET_BY_OPENING = ("transform", "geometry", "output", "as_tuple")
@@ -227,7 +227,7 @@ class PackDataset(Dataset[Any]):
         self._location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
         if self._location is not None and (stage is not None or stage_as is not None):
             raise InvalidRequest(f"{path}: stage= is for packs on a disk, and this is a URL; give cache= instead")
-        self._stored: StoredPack | None = None  # the pack at the URL, the same in every process
+        self._stored: RemoteIdentity | None = None  # the pack at the URL, the same in every process
         self.path: Path | StoreURL = self._location.url if self._location is not None else path_or_url(path).absolute()
         self.geometry = geometry
         self.output = output

@@ -1,14 +1,12 @@
-"""Columns: one array or two arrays per field. Base of the formats that keep arrays in a container: hdf5 and pth.
+"""Columns: base of the formats that keep one or two arrays per field in a container (hdf5 and pth).
 
 A field whose codec declares numbers of one fixed shape is one little-endian array [n, *shape]. Any other field is two
 arrays: `data`, uint8, contains the values end to end, and `offsets`, int64 [n + 1], their bounds. Value i is
 data[offsets[i]:offsets[i + 1]]. The end record, JSON in ASCII, lists the fields and the number of samples.
 
-Writing: values are collected by field until the part is finished. Beyond 1 MiB, a field goes to an unnamed temporary
-file in the folder of the part, which ends with the process. Memory stays flat.
-
-Reading: values are slices of the mapped file; no library is involved. Offsets are copied when a part is opened, so a
-file that changes later cannot invalidate the check.
+A Writer collects the values of each field until the part is finished. The values of a field beyond 1 MiB go to an
+unnamed temporary file in the folder of the part, which disappears with the process. A Reader returns slices of the
+mapped file. It copies the offsets when it opens a part, so a file that changes later cannot invalidate their check.
 """
 
 import errno
@@ -39,9 +37,9 @@ class Array(NamedTuple):
 
     Attributes:
         field: Name of the field.
-        role: "values" for a field of fixed size, else "data" or "offsets".
+        role: "values" for a field whose values have one size, else "data" or "offsets".
         dtype: Little-endian dtype.
-        shape: Shape of the complete array; None for a length that only the file contains.
+        shape: Shape of the complete array; None for the length of `data`, which only the file contains.
     """
 
     field: str
@@ -51,17 +49,17 @@ class Array(NamedTuple):
 
     @property
     def size_bytes(self) -> int | None:
-        """Size of the complete array; None if only the file contains a length."""
+        """Size of the complete array; None for `data`."""
         known = [length for length in self.shape if length is not None]
         return math.prod(known) * self.dtype.itemsize if len(known) == len(self.shape) else None
 
     def name(self, separator: str) -> str:
-        """Return `field` for values, else `field`, the separator and the role."""
+        """Return the field's name for values, else the name, the separator and the role."""
         return self.field if self.role == "values" else f"{self.field}{separator}{self.role}"
 
 
 def arrays(schema: Schema, name: str, samples: int) -> tuple[Array, ...]:
-    """Return the arrays of one field: values, or data and offsets."""
+    """Return the array of one field with the role values, or the two arrays data and offsets."""
     fixed = schema.stored_form(name).array
     if fixed is not None:
         dtype, shape = fixed
@@ -76,7 +74,7 @@ def all_arrays(schema: Schema, samples: int) -> list[Array]:
 
 
 def reason(error: Exception) -> str:
-    """Return a library's message as one short line; a failed write of HDF5 gives the text of its errno alone."""
+    """Return a library's message as one short line. For a failed write of HDF5, return only the text of its errno."""
     code = re.search(r"\berrno = (\d+)", str(error))
     return os.strerror(int(code[1])) if code else " ".join(str(error).split())[:200]
 
@@ -110,18 +108,16 @@ def is_machine_error(error: OSError) -> bool:
 
 
 class ArraySpan(NamedTuple):
-    """The bytes of an array in the file."""
+    """Offset and size in bytes of an array in the file."""
 
     offset: int
     size_bytes: int
 
 
 class _Column(NamedTuple):
-    """Offset of a field's first byte, and either the size of each value or the offset of each value."""
-
-    start: int
-    width: int
-    offsets: memoryview | None
+    start: int  # offset of the field's first byte
+    width: int  # size of each value, if `offsets` is None
+    offsets: memoryview | None  # of each value from `start`
 
 
 @contextmanager
@@ -140,7 +136,12 @@ def opening(path: Path) -> Iterator[None]:
 
 @contextmanager
 def mapping(path: Path, descriptor: int, *, readahead: bool) -> Iterator[mmap.mmap]:
-    """Map a complete file, read-only, and unmap it if the block fails; raises OSError, CorruptPack if it is empty."""
+    """Map a complete file, read-only. The mapping remains after the block, unless the block raises.
+
+    Raises:
+        CorruptPack: The file is empty.
+        OSError: The file cannot be mapped.
+    """
     if not os.fstat(descriptor).st_size:
         raise CorruptPack(f"{path}: the part is empty; copy or pack it again")
     mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
@@ -163,7 +164,7 @@ class MappedRecords:
             path: The file, for messages.
             mapped: The complete file.
             schema: The fields.
-            places: The span of every array of the schema. The caller has compared the sizes of arrays of fixed size.
+            places: The span of every array of the schema. The caller has compared the sizes of all arrays but `data`.
         """
         self._path = path
         for array, place in places.items():
@@ -203,17 +204,17 @@ class MappedRecords:
         return [view[start + offsets[row] : start + offsets[row + 1]] for row in rows]
 
     def block(self, name: str, samples: int) -> memoryview:
-        """Return the first values of a field of fixed size as one slice of the mapping."""
+        """Return the first `samples` values of a field, whose values have one size, as one slice of the mapping."""
         start, width, _ = self._columns[name]
         return memoryview(b"") if self._view is None else self._view[start : start + samples * width]
 
     def close(self) -> None:
-        """Release the mapping, which ends with the last slice."""
+        """Release the mapping. It ends with the last slice."""
         self._view = None
 
 
 def _offsets(path: Path, mapped: mmap.mmap, *, name: str, place: ArraySpan, data_bytes: int) -> memoryview:
-    """Return a copy of the offsets of one field, checked: 0 first, never falling, the size of the data last."""
+    """Return a copy of the offsets after checking that they ascend from 0 to the size of the data."""
     found = np.frombuffer(mapped, "<i8", place.size_bytes // 8, place.offset).astype(np.int64)
     if found[0] != 0 or found[-1] != data_bytes or (found[1:] < found[:-1]).any():
         raise CorruptPack(f"{path}: the offsets of field {name!r} do not fit its data; copy or pack it again")
@@ -229,11 +230,16 @@ Contents = list[tuple[Array, Content]]
 
 
 class Spool:
-    """The values of one field of a part, in order."""
+    """The values of one field of a part, in order, in memory or in a temporary file.
+
+    Attributes:
+        value_bytes: Size of each value; None if the sizes differ.
+    """
 
     def __init__(self, schema: Schema, name: str, folder: Path) -> None:
+        """Create an empty spool. folder: for the temporary file."""
         self.field = schema[name]
-        self.value_bytes = arrays(schema, name, 1)[0].size_bytes  # None if values differ in length
+        self.value_bytes = arrays(schema, name, 1)[0].size_bytes
         self._schema = schema
         self._folder = folder
         self._file: IO[bytes] | None = None
@@ -242,13 +248,13 @@ class Spool:
         self._ends = number_array("q", [0])
 
     def add(self, value: bytes) -> None:
-        """Add one value to the buffer, which cannot fail because nothing is written."""
+        """Add one value to the buffer in memory; never raises OSError."""
         self._buffer += value
         if self.value_bytes is None:
             self._ends.append(self._written + len(self._buffer))
 
     def flush_if_large(self) -> None:
-        """Write a large buffer to the file; raises OSError, and may be called again after that."""
+        """Write the buffer to the temporary file if it is large. Raises OSError; a later call tries again."""
         if len(self._buffer) > _MOST_BUFFERED:
             self._flush()
 
@@ -265,7 +271,7 @@ class Spool:
         self._buffer = bytearray()
 
     def contents(self, samples: int) -> Contents:
-        """Return each array of the field with its bytes; raises OSError."""
+        """Return (array, its bytes) for each array of the field; raises OSError."""
         content: Content = self._buffer
         if self._file is not None:
             self._flush()
@@ -289,13 +295,25 @@ def write_at(descriptor: int, data: memoryview, offset: int) -> None:
         done += os.pwrite(descriptor, data[done : done + (8 << 20)], offset + done)
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn an OSError of the block into StorageError. path: the part, for the message."""
+    try:
+        yield
+    except PackerError:  # some of them are OSErrors too
+        raise
+    except OSError as error:
+        cause = os.strerror(error.errno) if error.errno else reason(error)  # HDF5 writes a report into strerror
+        raise StorageError(f"{path}: cannot write: {cause}; free space or choose another folder") from error
+
+
 # ---- containers
 
 
 class ColumnWriter(base.Writer):
     """Collects the values of each field; a subclass writes the arrays into its container in `_save`.
 
-    The part's file is created, empty, by the constructor, so that no other writer can use the name.
+    The constructor creates the part as an empty file, so that no other writer can use the name.
     """
 
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
@@ -334,7 +352,7 @@ class ColumnWriter(base.Writer):
         for spool, value in zip(self._spools, values, strict=True):
             spool.add(value)
         self._samples += 1
-        with self._failing():
+        with writing(self.path):
             for spool in self._spools:
                 spool.flush_if_large()
 
@@ -342,7 +360,7 @@ class ColumnWriter(base.Writer):
         if self._finished:
             return
         self._check_open()
-        with self._failing():
+        with writing(self.path):
             try:
                 self._save([item for spool in self._spools for item in spool.contents(self._samples)])
             except BaseException:
@@ -351,17 +369,6 @@ class ColumnWriter(base.Writer):
                 raise
         self._finished = True
         self.close()
-
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Turn an OSError of the block into StorageError."""
-        try:
-            yield
-        except PackerError:  # some of them are OSErrors too
-            raise
-        except OSError as error:
-            cause = os.strerror(error.errno) if error.errno else reason(error)  # HDF5 writes a report into strerror
-            raise StorageError(f"{self.path}: cannot write: {cause}; free space or choose another folder") from error
 
     def _check_open(self) -> None:
         if self._closed:
@@ -374,7 +381,7 @@ class ColumnWriter(base.Writer):
 
 
 class ColumnReader(base.Reader):
-    """Returns slices of the mapped file; a subclass finds the arrays in its container in `_open`."""
+    """Returns slices of the mapped file. A subclass finds the arrays in its container in `_open`."""
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         super().__init__(path, schema, samples=samples, readahead=readahead)

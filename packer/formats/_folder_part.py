@@ -1,4 +1,4 @@
-"""Folder part: files that other programs open, and values.npz with everything else. Base of all formats of folders.
+"""Folder part: base of the formats whose part is a folder of files that other programs open, and values.npz.
 
 values.npz is written last; numpy.load opens it:
 
@@ -7,8 +7,8 @@ values.npz is written last; numpy.load opens it:
 | `packer.json`       | the end record, JSON {"fields": [names in order], "samples": n}                               |
 | `<prefix><field>...`| the arrays of `_columns` for each field of each table of the format, one `.npy` file each     |
 
-A table is a schema under a prefix. The table "" has the fields that no other file contains. Others have what the format
-itself needs, such as the paths and sizes of its files.
+A table is a schema whose arrays have a prefix in their names. The table with the prefix "" has the fields that no other
+file contains. Other tables have values that the format needs, such as the paths and sizes of its files.
 
 Layout: packer.layouts.zip_archive; numpy/lib/format.py, version 1.0. A header must be exactly what `header` returns.
 """
@@ -40,6 +40,7 @@ from packer.formats._columns import (
     mapping,
     opening,
     reason,
+    writing,
 )
 from packer.layouts.zip_archive import ZIP_ERRORS, Archive, ArchiveEntry
 from packer.schema import Schema
@@ -52,7 +53,7 @@ _LEAST_HEADER_BYTES = 128  # size of the header of every array with one dimensio
 
 
 class Closable(Protocol):
-    """A file, or another object that is closed with the part; may be closed twice."""
+    """A file, or another object whose `close` may be called twice."""
 
     def close(self) -> None: ...
 
@@ -61,15 +62,15 @@ Opened = TypeVar("Opened", bound=Closable)
 
 
 class FolderWriter(base.Writer):
-    """Makes the folder and writes values.npz; a subclass writes its files in `_begin`, `_append` and `_complete`."""
+    """Creates the folder and writes values.npz. A subclass writes its files in `_begin`, `_append` and `_complete`."""
 
     @abstractmethod
     def _tables(self) -> Tables:
-        """Return the tables of values.npz. The values of the table "" are taken from the records."""
+        """Return the tables of values.npz. The table "" gets its values from the records, others from `_append`."""
 
     @abstractmethod
     def _begin(self, payload_bytes: int) -> None:
-        """Make the format's files in the new folder; raises OSError, StorageError, InvalidRequest."""
+        """Create the format's files in the new folder; raises OSError, StorageError, InvalidRequest."""
 
     def _check(self, values: Mapping[str, bytes]) -> None:
         """Raise InvalidRequest for a record that the format cannot hold, before any of it is written."""
@@ -82,7 +83,7 @@ class FolderWriter(base.Writer):
         """Write the end of the format's files; raises OSError, StorageError."""
 
     def _own(self, opened: Opened) -> Opened:
-        """Have a file closed with the part, before values.npz is written."""
+        """Return the same file; it is closed before values.npz is written, or by `close`."""
         self._owned.append(opened)
         return opened
 
@@ -153,16 +154,13 @@ class FolderWriter(base.Writer):
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Close the part if the block fails, because half a record may be written; an OSError is a StorageError."""
+        """Close the part if the block raises, because half a record may be written; see `writing`."""
         try:
-            yield
+            with writing(self.path):
+                yield
         except PackerError:
             self.close()
             raise
-        except OSError as error:
-            self.close()
-            cause = error.strerror or str(error)
-            raise StorageError(f"{self.path}: cannot write: {cause}; free space or choose another folder") from error
 
 
 class FolderReader(base.Reader):
@@ -172,16 +170,16 @@ class FolderReader(base.Reader):
 
     @abstractmethod
     def _layouts(self) -> Sequence[Tables]:
-        """Return the tables that values.npz may contain; the names of the arrays decide."""
+        """Return the possible contents of values.npz. The names of its arrays show which of them it contains."""
 
     @abstractmethod
     def _open(self, folder: int, layout: int, *, readahead: bool) -> None:
-        """Open the format's files below the open folder; raises OSError, CorruptPack.
+        """Open the format's files; raises OSError, CorruptPack.
 
         Args:
-            folder: Descriptor of the part, closed afterwards.
-            layout: Position in `_layouts` of the tables that were found.
-            readahead: Whether the kernel may read ahead.
+            folder: Descriptor of the part, which the caller closes.
+            layout: Position in `_layouts` of the content that was found.
+            readahead: True if the kernel may read ahead.
         """
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
@@ -227,7 +225,7 @@ class FolderReader(base.Reader):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    """Open the folder of a part; raises OSError if it is a link, or not a folder."""
+    """Yield the descriptor of a folder; raises OSError for a link or a file."""
     descriptor = os.open(path, FOLDER_FLAGS)
     try:
         yield descriptor
@@ -236,7 +234,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def open_file(folder: int, name: str) -> IO[bytes]:
-    """Open a regular file of the part; raises OSError, CorruptPack."""
+    """Open a regular file of the part. folder: descriptor of the part. Raises OSError, CorruptPack."""
     file = os.fdopen(open_beneath(folder, name.encode()), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -248,13 +246,13 @@ def open_file(folder: int, name: str) -> IO[bytes]:
 
 
 def header(array: Array, length: int) -> bytes:
-    """Return the header of the array's .npy file. length: the length that its shape leaves open."""
+    """Return the header of the array's .npy file. length: replaces None in the array's shape."""
     shape = tuple(length if known is None else known for known in array.shape)
     return npy_header_of_size(array.dtype, shape, least_bytes=_LEAST_HEADER_BYTES)
 
 
 def save(path: Path, contents: Mapping[str, tuple[Array, Content]], *, schema: Schema, samples: int) -> None:
-    """Write a new file with the arrays under these names; raises OSError, and leaves an empty file then."""
+    """Write a new file with an end record, and an array under each name. After an error, the file is empty."""
     with path.open("xb") as file:
         try:
             with zipfile.ZipFile(file, "w") as archive:
@@ -284,9 +282,21 @@ def find_arrays(
     schema: Schema,
     samples: int,
 ) -> tuple[int, dict[str, ArraySpan]]:
-    """Return which of several sets of arrays the file contains, and the span of the numbers of each array.
+    """Find the arrays in values.npz.
 
-    Raises CorruptPack unless the file is what `save` writes.
+    Args:
+        path: The file, for messages.
+        mapped: The mapped file.
+        file: The open file.
+        layouts: Possible contents: name without .npy -> array.
+        schema: The fields of the manifest.
+        samples: The number of samples in the manifest.
+
+    Returns:
+        The position in `layouts` of the content that was found, and name -> span of the array's numbers.
+
+    Raises:
+        CorruptPack: The file is not one that `save` writes.
     """
     named = [{_END, *(f"{name}.npy" for name in arrays)} for arrays in layouts]
     in_all = set.intersection(*named)
@@ -304,7 +314,7 @@ def find_arrays(
 
 
 def _numbers(path: Path, mapped: mmap.mmap, array: Array, entry: ArchiveEntry) -> ArraySpan:
-    """Return the span behind the header, after comparing the header and the size with the expected ones."""
+    """Return the span after the header; raises CorruptPack if the header or the size is not the expected one."""
     length = max(0, entry.size_bytes - _LEAST_HEADER_BYTES)
     start = header(array, length)
     size_bytes = entry.size_bytes - len(start)

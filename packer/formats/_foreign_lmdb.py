@@ -1,6 +1,6 @@
 """Foreign LMDB: base of the formats whose tool reads an LMDB with one entry per record.
 
-The library does not report the place of a value, so the pages of the finished file are walked once to find the places.
+The library does not report the offset of a value, so the pages of the finished file are read once to find the offsets.
 """
 
 import os
@@ -17,10 +17,10 @@ from packer.layouts import lmdb_pages
 
 
 class ForeignLMDBWriter(ForeignWriter):
-    """Puts an entry for each record. Its value contains the single held field in one piece.
+    """Adds one entry for each record. The value of the entry contains the only held field in one piece.
 
     Attributes:
-        is_sorted: Rows have the order of their keys.
+        is_sorted: True if the keys of entries increase with the row.
     """
 
     is_sorted: ClassVar[bool] = False
@@ -31,14 +31,14 @@ class ForeignLMDBWriter(ForeignWriter):
 
     @abstractmethod
     def _entry(self, row: int, values: Mapping[str, bytes]) -> tuple[bytes, bytes, int]:
-        """Return the key and value of a record, and the offset of the held field in the value."""
+        """Return (key, value, offset of the held field in the value) of a record's entry."""
 
     @abstractmethod
     def _row(self, key: bytes) -> int | None:
         """Return the row of an entry, or None if the entry is not a record."""
 
     def _more(self) -> list[tuple[bytes, bytes]]:
-        """Return the entries that the tool requires besides those of records."""
+        """Return (key, value) of the entries that are not records and that the tool requires."""
         return []
 
     def _begin(self, payload_bytes: int) -> None:
@@ -70,8 +70,6 @@ class ForeignLMDBWriter(ForeignWriter):
 
 
 class _WholeFile:
-    """A file that is read by offset."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -84,5 +82,4 @@ class _WholeFile:
         os.close(self._descriptor)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return a span of the file, which is shorter at its end."""
         return os.pread(self._descriptor, size, offset)

@@ -1,4 +1,4 @@
-"""Foreign part: a folder with a file that another tool opens, and values.npz. Base of the formats of other tools.
+"""Foreign part: base of the formats of other tools. A part is a folder with a file of the tool, and values.npz.
 
 Layout of `part-00000/` (see also `_folder_part`):
 
@@ -6,14 +6,15 @@ Layout of `part-00000/` (see also `_folder_part`):
 |--------------------|-------------------------------------------------------------------------------------------------|
 | file of the tool   | such as data.tfrecord, and the tool's own index: all samples, in order, in the tool's layout    |
 | values.npz         | `foreign/places`: int64 [n, fields, 2], offset and size of each value in the tool's file, for   |
-|                    | the fields whose encoded values it contains unchanged, in the order of the schema. A negative   |
-|                    | size -k: the value is joined from k bytes, in the way of the tool                               |
+|                    | the held fields in the order of the schema. A negative size -k: the value is in several pieces, |
+|                    | which span k bytes                                                                              |
 |                    | every other field as in `_columns`                                                              |
 
-Each encoded value is in the part once: unchanged in the tool's file, or else in values.npz. So no field is lost, and
-one reader serves all of these formats: it maps both files and slices them. It parses neither the tool's records nor its
-index, which may be hostile. If the tool has another form of a number (a varint, ASCII digits), its file contains that
-form as well. The tool's file contains only samples, because LMDB readers such as Caffe's count every entry.
+A *held* field is a field whose encoded values are in the tool's file unchanged. The part contains each encoded value
+once: the values of held fields in the tool's file, all others in values.npz. The reader maps both files and slices
+them. It parses neither the tool's records nor the tool's index, which may be hostile. If the tool has another form of a
+number (a varint, ASCII digits), its file contains this form, and values.npz contains the encoded value. The tool's file
+contains only samples, because LMDB readers such as Caffe's count every entry.
 """
 
 import os
@@ -33,7 +34,7 @@ from packer.formats._folder_part import TABLE, FolderReader, FolderWriter, Table
 from packer.schema import DTYPES, KEY, PIXEL_KINDS, Field, Schema, StoredForm
 
 _FOREIGN, _PLACES = "foreign/", "places"
-_SHOWN = 10
+_SHOWN = 10  # names of fields in a note
 _PNG_START = b"\x89PNG\r\n\x1a\n"  # start of a file, for which a codec that keeps files returns a suffix
 _MATRIX = "matrix"  # the field with a matrix for images that were moved
 _PLACED = ("boxes", "points")
@@ -53,7 +54,7 @@ LABEL = base.Slot(
 
 
 def in_slot_image(schema: Schema) -> tuple[str, ...]:
-    """Return the held field of a layout that holds only images."""
+    """Return the name of the field in the slot image, as a tuple of at most one name."""
     return tuple(field.name for field in schema if field.slot == "image")
 
 
@@ -68,11 +69,13 @@ class ForeignLayout:
 
     Attributes:
         tool: Name of the tool, for messages.
-        data: The file that contains the values, or the folder of such files.
+        data: The tool's file with the values of held fields, or a folder of these files.
         others: Further files of the tool.
-        held: Returns the fields of a schema whose encoded values are unchanged in `data`.
-        has_places: values.npz contains the places of these values; False if the row determines them.
-        held_before: Returns the held fields of parts that an earlier version of packer wrote; None if they are equal.
+        held: Returns the held fields of a schema: those whose encoded values are in `data` unchanged.
+        has_places: True if values.npz contains the offset and size of each value in `data`. False if a subclass
+            computes them from the row.
+        held_before: Returns the held fields of a schema in parts of earlier packer versions, which are still read.
+            None if earlier versions held the same fields.
     """
 
     tool: str
@@ -83,7 +86,7 @@ class ForeignLayout:
     held_before: Callable[[Schema], tuple[str, ...]] | None = None
 
     def held_by_parts(self, schema: Schema) -> list[tuple[str, ...]]:
-        """Return the held fields of today's parts, and those of earlier parts if they differ."""
+        """Return the held fields of new parts, then those of earlier versions if they differ."""
         today = self.held(schema)
         before = self.held_before(schema) if self.held_before is not None else today
         return [today] if before == today else [today, before]
@@ -98,13 +101,13 @@ class ForeignLayout:
 
 
 class ForeignWriter(FolderWriter):
-    """Writes the tool's file through a subclass.
+    """Writes values.npz; a subclass writes the tool's files.
 
-    A subclass has `layout`, makes its files in `_begin` with `_make`, appends to them in `_append`, and completes them
-    in `_complete`. Before `_complete` returns, it has called `_place` for each row, in order.
+    A subclass has `layout`. It creates its files in `_begin` with `_make`, appends to them in `_append`, and completes
+    them in `_complete`. It calls `_place` once for each row, in order, before `_complete` returns.
 
     Attributes:
-        needs_label: A record must contain a label. It is 0 if no field has the slot label.
+        needs_label: True if the tool's records always contain a label. The label is 0 if no field has the slot label.
     """
 
     layout: ClassVar[ForeignLayout]
@@ -114,12 +117,12 @@ class ForeignWriter(FolderWriter):
 
     @classmethod
     def shown(cls, schema: Schema) -> Mapping[str, str]:
-        """Return the name in the tool's records of each field that the tool finds; by default, those in slots."""
+        """Return field -> name in the tool's records, for the fields that the tool finds. Default: fields in slots."""
         return {field.name: field.slot for field in schema if field.slot is not None}
 
     @classmethod
     def notes(cls, schema: Schema) -> tuple[str, ...]:
-        """Return notes on the fields that the tool finds, the others, and names of classes."""
+        """Return notes: which fields the tool finds, which fields it does not find, and where class names are."""
         shown = cls.shown(schema)
         found = ", ".join(name if name == called else f"{called}={name}" for name, called in shown.items())
         hidden = [field.name for field in schema if field.name not in shown and not field.hidden]
@@ -146,14 +149,13 @@ class ForeignWriter(FolderWriter):
 
     @classmethod
     def images_of_tool(cls, schema: Schema) -> tuple[str, ...]:
-        """Return the images that the tool finds as files."""
         if not any(slot.is_file for slot in cls.slots):
             return ()
         return tuple(name for name in cls.shown(schema) if schema[name].kind in PIXEL_KINDS)
 
     @classmethod
     def refusal(cls, schema: Schema) -> str | None:
-        """Refuse a pack of keys alone, and labels in source pixels next to images that were moved."""
+        """Refuse a pack that has only keys, and a pack with moved images and labels in pixels of the source."""
         shown = cls.shown(schema)
         if all(field.hidden or field.name == KEY for field in schema) and KEY not in cls.layout.held(schema):
             return f"{cls.layout.tool} would find no field in a pack of keys alone: name some more with --fields"
@@ -189,11 +191,11 @@ class ForeignWriter(FolderWriter):
         return self.layout.tables(self.schema, self._held)
 
     def _make(self, name: str) -> IO[bytes]:
-        """Make a new file of the part, closed with it; raises OSError."""
+        """Create a file of the part, which is closed together with the part; raises OSError."""
         return self._own((self.path / name).open("xb", buffering=_BUFFER_BYTES))
 
     def _place(self, spans: Sequence[tuple[int, int]]) -> None:
-        """Record the offset and size of each held value of the next row, in the order of `_held`."""
+        """Store (offset, size) of each held value of the next row, in the order of `_held`."""
         self._open_spools()[_FOREIGN][_PLACES].add(b"".join([_SPAN.pack(*span) for span in spans]))
 
     def write(self, record: base.Record) -> None:
@@ -203,7 +205,7 @@ class ForeignWriter(FolderWriter):
         super().write(record)
 
     def _label_of(self, values: Mapping[str, bytes]) -> int:
-        """Return the whole number in the slot label, or 0 if no field has the slot."""
+        """Return the number in the slot label; 0 if no field has the slot."""
         return _whole_label(self.schema, values) or 0
 
 
@@ -244,7 +246,7 @@ class ForeignReader(FolderReader):
                 return memoryview(mapped)
 
     def _check_places(self, places: Places, size: int) -> None:
-        """Raise CorruptPack unless the file contains all values and is at least as large as all of them together."""
+        """Raise CorruptPack if a value is outside the file, or if all values together are larger than the file."""
         offsets, sizes = places[0::2], places[1::2]
         inside = (offsets >= 0) & (offsets <= size) & (sizes >= -size) & (sizes <= size)
         outside = np.flatnonzero(~inside | (offsets + np.abs(sizes) > size))
@@ -286,7 +288,7 @@ class ForeignReader(FolderReader):
         return view[offset : offset + size]
 
     def _joined(self, span: memoryview, row: int) -> bytes:
-        """Return a value that the tool's file contains in several pieces; raises CorruptPack."""
+        """Return a value that the tool's file contains in several pieces. span: all pieces. Raises CorruptPack."""
         raise CorruptPack(f"{self.path}: row {row}: {self.layout.tool} never split a value into pieces; pack again")
 
     def files(self) -> Iterator[bytes]:
@@ -299,7 +301,7 @@ class ForeignReader(FolderReader):
 
 
 def _whole_label(schema: Schema, record: base.Record) -> int | None:
-    """Return the whole number in the slot label; None if no field has the slot, or if it contains other numbers."""
+    """Return the whole number in the slot label; None without this slot, or if it has a list or floats."""
     label = schema.in_slot("label")
     if label is None or not LABEL.fits(label):
         return None

@@ -1,9 +1,9 @@
-"""New LMDB: an LMDB file that the library writes, unsynced, with a map that grows on demand.
+"""New LMDB: writes an LMDB file with the library, without syncs, with a map that grows on demand.
 
-A separate thread commits while the caller continues; the library rarely holds the interpreter lock.
+A separate thread commits while the caller continues, because the library releases the interpreter lock.
 
-The bytes of the file depend only on the entries, their order and `payload_bytes`. They determine when a commit happens
-and how far the map grows; the meta pages contain its size.
+The bytes of the file depend only on the entries, their order and `payload_bytes`. These determine when a commit happens
+and how far the map grows; the meta pages contain the size of the map.
 """
 
 import os
@@ -24,9 +24,9 @@ _ENGINE = {"lib_version": 0} if int(lmdb.__version__.split(".")[0]) >= 3 else {}
 
 
 def file_bytes(payload_bytes: int, values: int) -> int:
-    """Return about how large a file with these values is.
+    """Return the estimated size of a file in bytes.
 
-    A value larger than half a page takes whole pages and wastes half a page; smaller values leave a quarter empty.
+    A value larger than half a page takes complete pages and wastes half a page. Smaller values leave a quarter empty.
     """
     is_large = payload_bytes > values * (PAGE_BYTES // 2)
     waste = values * (PAGE_BYTES // 2) if is_large else payload_bytes // 3
@@ -34,16 +34,16 @@ def file_bytes(payload_bytes: int, values: int) -> int:
 
 
 class NewLMDB:
-    """A file that is being written; see the module."""
+    """An LMDB file that is being written."""
 
     def __init__(self, path: Path, *, part: Path, payload_bytes: int, is_sorted: bool) -> None:
-        """Open the new file; raises StorageError.
+        """Create the file; raises StorageError.
 
         Args:
             path: The file.
-            part: The part that messages name.
-            payload_bytes: About how many bytes of values will be put.
-            is_sorted: Entries are put in the order of their keys.
+            part: The part, for messages.
+            payload_bytes: Estimated size of all values, which determines the first size of the map.
+            is_sorted: True if entries arrive in the order of their keys.
         """
         self._part = part
         self._is_sorted = is_sorted
@@ -63,8 +63,9 @@ class NewLMDB:
     def put(self, entries: list[tuple[bytes, bytes]]) -> None:
         """Add entries, which are committed together.
 
-        Raises InvalidRequest for a closed file, and StorageError, which may concern earlier entries. These are kept and
-        committed again.
+        Raises:
+            InvalidRequest: The file is closed.
+            StorageError: The commit of earlier entries failed. The next commit contains these entries again.
         """
         self._pending += entries
         self._pending_bytes += sum([len(value) for _, value in entries])
@@ -75,7 +76,7 @@ class NewLMDB:
             self._committing = self._committer.submit(self._commit, env, items), items
 
     def commit(self, *more: tuple[bytes, bytes]) -> None:
-        """Write the pending entries and `more`; raises InvalidRequest for a closed file, StorageError."""
+        """Commit all entries and `more`; raises InvalidRequest for a closed file, StorageError."""
         env = self._opened()
         self._await()
         self._commit(env, [*self._pending, *more])
@@ -87,7 +88,7 @@ class NewLMDB:
         return self._env
 
     def _await(self) -> None:
-        """Wait for the running commit; if it failed, keep its entries and raise StorageError."""
+        """Wait for the running commit. If it failed, keep its entries for the next commit and raise StorageError."""
         committing, self._committing = self._committing, None
         if committing is not None:
             future, items = committing
@@ -103,7 +104,7 @@ class NewLMDB:
             env.set_mapsize(self._map_bytes)
 
     def _try_commit(self, env: lmdb.Environment, items: list[tuple[bytes, bytes]]) -> bool:
-        """Write all entries in one transaction; return False if the map is too small, and write nothing then."""
+        """Write all entries in one transaction. Return False if the map is too small; nothing is written then."""
         try:
             with env.begin(write=True) as transaction, transaction.cursor() as cursor:
                 cursor.putmulti(items, append=self._is_sorted)  # the same bytes as one put per entry

@@ -1,7 +1,6 @@
-"""Part files: reads the many files of a part that is a folder, each compared with its expected size.
+"""Part files: the files of a part that is a folder, read or mapped, each compared with its expected size.
 
-`read` copies a file, so a file that is cut meanwhile raises an error instead of a signal. `mapped` maps a large file
-that contains many values. Neither keeps a descriptor: a part may have more files than a process may have open.
+No descriptor stays open, because a part may have more files than a process may open.
 """
 
 import ctypes
@@ -23,28 +22,35 @@ _MOST_FREE = 8  # buffers that wait for the next file
 
 
 class _Memory(threading.local):
-    """The buffers of a thread. They are not shared, because they are in the caches of the thread's core."""
+    """The buffers of one thread: its core has them in its caches."""
 
     def __init__(self) -> None:
         self.buffers = BufferPool(_MOST_FREE, new=pageable)
 
 
 class PartFiles:
-    """The files of a part that is a folder. Thread-safe.
-
-    A file is opened beneath the folder. It must be a regular file of the expected size, which is compared first.
-    """
+    """The files of a part that is a folder. Thread-safe. Links are not followed."""
 
     def __init__(self, path: Path, folder: int) -> None:
-        """Duplicate the descriptor of the open folder; `path` is for messages."""
+        """Use an open folder.
+
+        Args:
+            path: The folder, for messages.
+            folder: Descriptor of the folder; it is duplicated.
+        """
         self.path = path
         self._root = os.dup(folder)
         self._memory = _Memory()
 
     def read(self, path: bytes, size_bytes: int) -> memoryview:
-        """Return the content of a file, in memory that is reused after the last view of it ends.
+        """Return a copy of a file. Its memory is reused after the last slice is gone.
 
-        Raises StorageError, OutOfMemory, and CorruptPack unless `path` is a regular file of this size.
+        A file that becomes shorter during the read raises an error; with a mapping, it would end the process.
+
+        Raises:
+            CorruptPack: `path` is not a regular file of this size.
+            StorageError: The machine cannot read the file.
+            OutOfMemory: The file does not fit into the free memory.
         """
         try:
             descriptor = self._opened(path, size_bytes)
@@ -58,7 +64,7 @@ class PartFiles:
             raise self._failure(path, error) from error
 
     def mapped(self, path: bytes, size_bytes: int) -> memoryview:
-        """Map a file of at least one byte; it stays mapped while a slice exists. Raises the errors of `read`."""
+        """Map a file of at least one byte. It stays mapped while a slice exists. Raises the errors of `read`."""
         try:
             descriptor = self._opened(path, size_bytes)
             try:
@@ -83,7 +89,6 @@ class PartFiles:
         return descriptor
 
     def _failure(self, path: bytes, error: Exception) -> PackerError:
-        """Return the PackerError for an error."""
         where = f"{self.path}/{os.fsdecode(path)}"
         if isinstance(error, OutOfMemory):
             return OutOfMemory(f"{where}: cannot read: {error}")
@@ -125,10 +130,10 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 def map_file(descriptor: int, size_bytes: int) -> memoryview:
-    """Map the first bytes of an open file, at least one, read-only, until the last slice ends; raises OSError.
+    """Map the first `size_bytes` >= 1 bytes of an open file, read-only; raises OSError.
 
-    Python's mmap keeps a descriptor of its own until 3.13, so a process could map only as many files as it may open.
-    The file must contain this many bytes: a read beyond its end ends the process, also after the file was cut.
+    The mapping ends with the last slice. The file must contain all these bytes: a read beyond its end is a SIGBUS.
+    Python's mmap keeps a descriptor of its own before 3.13, so a process could map only as many files as it may open.
     """
     start = _C.mmap(None, size_bytes, mmap.PROT_READ, mmap.MAP_PRIVATE, descriptor, 0)
     if start == _FAILED:

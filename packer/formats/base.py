@@ -2,23 +2,36 @@
 
 A format module has `SUFFIX`, `class Writer(base.Writer)` and `class Reader(base.Reader)`. Most formats derive from the
 base of their family: `_columns` (arrays in a container), `_folder_part` (folders of files), or `_foreign_part` (files
-of another tool). The contract:
+of another tool).
 
-* A Writer makes a new file or folder, and refuses an existing one. Records arrive in order, with every field of the
-  schema. A part without `finish()` is incomplete and never looks complete. `finish` and `close` may be called twice. A
-  call on a closed Writer raises InvalidRequest.
-* A part contains the names of its fields, in order, and its number of samples. The Reader raises CorruptPack if they
-  differ from the manifest; see `_columns.end_record` and `_columns.check_end`.
+Writing a part:
+
+* The constructor of a Writer creates a new file or folder. It raises InvalidRequest if the path exists.
+* Records arrive in order. Each record contains every field of the schema.
+* A part is incomplete until `finish` returns. No Reader opens an incomplete part.
+* `finish` and `close` may be called twice. `finish` raises InvalidRequest if `close` was called first.
 * Equal records give equal bytes, at any time, in any process, on any machine.
-* A Reader needs no write permission and creates no file. `read` is thread-safe. Buffers that it returns are valid while
-  the reader is open; codecs copy them.
-* A Reader that raises while it opens a part leaves no file open; see `_columns.opening` and `_columns.mapping`.
-* A Reader validates what it relies on and raises CorruptPack; it never returns bytes of another record. The crc32 in
-  the index detects flipped bytes inside a value.
-* A format does not depend on a field's codec: `schema.stored_form(name)` describes the encoded values.
-* Class attributes of Writer and Reader declare preferred codecs and the form on disk. Defaults suit a part that is one
-  file and holds any value.
-* `Field.slot` determines which field another tool's records contain as image or label.
+* If `write` raises KeyError or InvalidRequest, it has added nothing, and the next `write` continues. After any other
+  error, the caller only calls `close`.
+* A failed disk write raises StorageError. `_columns.writing` converts an OSError: the message contains the path and
+  `os.strerror(error.errno)`, because some libraries put a long report into `error.strerror`.
+
+Reading a part:
+
+* A Reader needs no write permission and creates no file. `read` and `values` are thread-safe. They return buffers that
+  are valid while the reader is open; codecs copy the buffers.
+* A part contains the names of its fields, in order, and its number of samples. The Reader compares both with the
+  manifest; see `_columns.end_record` and `_columns.check_end`.
+* To refuse a part, the Reader raises CorruptPack with the path, what was expected, what was found, and "copy or pack it
+  again". If the machine caused the error, it raises StorageError; `_columns.opening` distinguishes the two.
+* A Reader checks every offset and size before it uses them. It never returns bytes of another record. The crc32 in the
+  index detects flipped bytes inside a value.
+* A constructor that raises leaves no file open; see `_columns.opening` and `_columns.mapping`.
+* A forked child calls `close` on the readers that it inherited. `close` therefore does not wait for a lock. Writers are
+  not used across a fork.
+
+A format does not depend on a field's codec: `schema.stored_form(name)` describes the encoded values. `Field.slot` is
+the name of the field in the records of another tool, such as image or label.
 """
 
 from abc import ABC, abstractmethod
@@ -38,10 +51,10 @@ class Slot(NamedTuple):
 
     Attributes:
         name: The name.
-        what: Description of the fields that fit.
-        fits: Returns True for a field that fits.
-        is_needed: A pack without a field for it is refused.
-        is_file: The tool opens the stored value as an image file, so raw pixels do not fit.
+        what: Description of the fields that may have this name, for messages.
+        fits: Returns True for a field that may have this name.
+        is_needed: True if each record needs a field of this name. A pack without this field is refused.
+        is_file: True if the tool opens the stored value as an image file. Raw pixels are then refused.
     """
 
     name: str
@@ -55,15 +68,15 @@ class Writer(ABC):
     """Writes one part; the module describes the contract.
 
     Attributes:
-        codecs: For each kind, the codec of fields if the user names none; other kinds keep the codec of the source.
-        instead_of_raw: For each kind, the codec of images that would be stored as raw pixels without a request of the
-            user. Formats of other tools set it, because these tools open files.
-        one_shape: Images with the codec of `codecs` must all have one shape; the plan refuses others.
-        one_part: A pack is one part unless the user sets the size of parts.
+        codecs: Kind of field -> the codec if the user names none. Other kinds keep the codec of the source.
+        instead_of_raw: Kind of field -> the codec that replaces raw pixels, unless the user requests raw pixels.
+            Formats of other tools set it, because these tools open files.
+        one_shape: True if all images of a field must have one shape when they have the codec of `codecs`.
+        one_part: True if a pack is one part unless the user sets the size of parts.
         slots: The names in the other tool's records; empty for packer's own formats.
-        labels: The whole numbers that the slot label holds.
+        labels: The whole numbers that fit into the slot label.
         order: Default order of samples: "stored" (that of the source), or "shuffled" for tools that read in file order.
-        has_thread: The Writer has a thread that writes records, so `write` returns early.
+        has_thread: True if a thread of the Writer writes the records, so that `write` returns early.
     """
 
     codecs: ClassVar[Mapping[str, str]] = {}
@@ -77,12 +90,12 @@ class Writer(ABC):
 
     @classmethod
     def codec_of(cls, field: Field) -> str | None:
-        """Return the codec of a field if the user names none, or None to keep the codec of the source."""
+        """Return the codec for a field without a codec of the user. None keeps the codec of the source."""
         return cls.codecs.get(field.kind)
 
     @classmethod
     def images_of_tool(cls, schema: Schema) -> tuple[str, ...]:
-        """Return the image fields in the records of the other tool, which opens them as files."""
+        """Return the names of the fields that the other tool opens as image files."""
         return ()
 
     @classmethod
@@ -97,46 +110,51 @@ class Writer(ABC):
 
     @classmethod
     def misfit(cls, schema: Schema, record: Record) -> tuple[str, str] | None:
-        """Return a field of a record that the other tool cannot hold, and the reason; None if every field fits."""
+        """Return the name of a field whose value does not fit into the tool's record, and the reason; else None."""
         return None
 
     @classmethod
     def files(cls, schema: Schema) -> int:
-        """Return the number of files per sample, in addition to those of the part itself."""
+        """Return the number of files that each sample adds to the part."""
         return 0
 
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
-        """Make the part.
+        """Create the part; raises InvalidRequest if the path exists, StorageError.
 
         Args:
             path: The new file or folder.
             schema: The fields of every record.
-            payload_bytes: About how many bytes of values will be written, for formats that reserve space.
+            payload_bytes: Estimated size of all values, for formats that reserve space.
         """
         self.path = path
         self.schema = schema
 
     @classmethod
     def part_bytes(cls, payload_bytes: int, values: int) -> int:
-        """Return about how large a part with this many values of `payload_bytes` in total is."""
+        """Return the estimated size of a part in bytes.
+
+        Args:
+            payload_bytes: Size of all values together.
+            values: Number of large values, such as images, for formats that add bytes to each value.
+        """
         return payload_bytes
 
     @classmethod
     def scratch_bytes(cls, payload_bytes: int) -> int:
-        """Return the disk space that writing a part needs until it is finished, in addition to the part itself."""
+        """Return the size in bytes of the temporary files that exist until the part is finished."""
         return 0
 
     @abstractmethod
     def write(self, record: Record) -> None:
-        """Append one record; raises StorageError."""
+        """Append one record. Its buffers may be reused afterwards. Raises InvalidRequest, StorageError."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Complete the part and close it; the caller syncs it to disk. Raises StorageError."""
+        """Complete and close the part; the caller syncs the files to disk. Raises InvalidRequest, StorageError."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release everything; a part that is not finished stays incomplete."""
+        """Release files, memory and threads. A part that is not finished stays incomplete."""
 
     def __enter__(self) -> "Writer":
         return self
@@ -149,9 +167,10 @@ class Reader(ABC):
     """Reads one part; the module describes the contract.
 
     Attributes:
-        is_folder: A part is a folder. Its size and digest are those of all files in it (packer.files.digest). The size
-            of each file is compared when it is read or mapped.
-        is_mapped: Records are views of mapped files; otherwise each is copied into memory.
+        is_folder: True if a part is a folder. Its size and digest are those of all its files (packer.files.digest). The
+            Reader compares the size of a file when it reads or maps the file.
+        is_mapped: True if `read` returns slices of mapped files, which costs no memory. False if `read` copies values
+            into memory; batch decoders then read fewer samples ahead.
     """
 
     is_folder: ClassVar[bool] = False
@@ -159,17 +178,17 @@ class Reader(ABC):
 
     @classmethod
     def side_files(cls, schema: Schema) -> Sequence[str]:
-        """Return the files of a folder part from which no value is read, such as a tool's own index."""
+        """Return the paths, relative to a folder part, of files that contain no values, such as a tool's own index."""
         return ()
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
-        """Open the part; raises CorruptPack unless it matches the manifest.
+        """Open the part; raises CorruptPack unless it matches the manifest, StorageError.
 
         Args:
             path: The file or folder.
             schema: The fields of the manifest.
             samples: The number of records in the manifest.
-            readahead: Whether the kernel may read ahead; False suits random reads of packs larger than memory.
+            readahead: True if the kernel may read ahead. False suits random reads of packs larger than memory.
         """
         self.path = path
         self.schema = schema
@@ -180,16 +199,16 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, row: int, names: Sequence[str]) -> Record:
-        """Return the named fields of one record; raises CorruptPack."""
+        """Return the named fields of one record, 0 <= row < samples; raises CorruptPack, InvalidRequest if closed."""
 
     def values(self, rows: Sequence[int], name: str) -> Sequence[Buffer]:
-        """Return one field of many records; raises CorruptPack."""
+        """Return one field of many records, in the order of `rows`; raises the errors of `read`."""
         return [self.read(row, (name,))[name] for row in rows]
 
     def files(self) -> Iterator[bytes]:
-        """Yield the relative path of every file of a folder part; raises CorruptPack."""
+        """Yield the path of every file of a folder part, relative to the part; raises CorruptPack."""
         return iter(())
 
     @abstractmethod
     def close(self) -> None:
-        """Release everything; may be called twice, and while returned buffers are in use."""
+        """Release files and memory. May be called twice, and while returned buffers are in use."""

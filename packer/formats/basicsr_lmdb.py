@@ -8,9 +8,9 @@ Layout of `part-00000.lmdb/` (BasicSR requires this suffix; see also `_foreign_p
 | meta_info.txt | a line `name.png (height,width,channels) 1` for each sample, in the order of the keys               |
 | values.npz    | the places of the images, and every other field                                                     |
 
-The tool cuts a line at its first dot to get the key. So a name is the key of the sample without its suffix, with other
-dots as `_`. A name that is taken, or too long for LMDB, gets the row's number. The last number of a line is the PNG
-compression level of the tool's own writer; its reader decodes any format of OpenCV. The tool has no labels.
+The tool cuts a line at its first dot to get the key. So a name is the sample's key without its suffix, and `_` replaces
+other dots. The row is appended to a name that is taken or too long for LMDB. The last number of a line is the PNG
+compression level of the tool's writer. The tool's reader decodes any format of OpenCV. The tool has no labels.
 Source: BasicSR 1.4, scripts/data_preparation/create_lmdb.py and data/data_util.py (paired_paths_from_lmdb).
 """
 
@@ -27,13 +27,13 @@ from packer.schema import KEY, MOST_PIXELS, Schema
 
 SUFFIX = ".lmdb"
 _META = "meta_info.txt"
-_NUMBER_BYTES = 24  # room for the row's number in a name
+_NUMBER_BYTES = 24  # room for the row in a name
 
 LAYOUT = ForeignLayout("BasicSR", "data.mdb", (_META,), in_slot_image)
 
 
 class Writer(ForeignLMDBWriter):
-    """Puts each image under a name; the names of a part are kept until it is finished."""
+    """Adds each image under a name. All names of a part stay in memory until it is finished."""
 
     layout = LAYOUT
     slots = (IMAGE._replace(is_needed=True),)
@@ -64,7 +64,7 @@ class Writer(ForeignLMDBWriter):
 
 
 def _names(key: bytes, row: int) -> Iterator[bytes]:
-    """Yield possible names of a sample, the best first."""
+    """Yield possible names of a sample. The first one that is free is used."""
     stem = re.sub(rb"\.[A-Za-z0-9]{1,5}$", b"", key)
     plain = re.sub(rb"[.\0-\x1f]", b"_", stem).strip()
     if plain and len(plain) <= MOST_KEY_BYTES:
@@ -75,7 +75,7 @@ def _names(key: bytes, row: int) -> Iterator[bytes]:
 
 
 def _size(image: bytes) -> tuple[int, int, int]:
-    """Return the height, width and channels of an image; zeros if its header is damaged."""
+    """Return (height, width, channels); zeros if the header of the image is damaged."""
     try:
         header = sniff(image, MOST_PIXELS)
     except DamagedImage:

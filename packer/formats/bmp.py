@@ -12,7 +12,7 @@ Layout of `part-00000/` (see also `_folder_part`):
 |                         | `sizes/<field>`: int64 [n], the size of each file in bytes                                 |
 
 Small values are in arrays, because a file takes at least one block of the disk: 500 times the size of a label.
-A pack is one part unless --part-size is given, so that ImageFolder finds all files in one tree.
+A pack is one part unless the user sets --part-size, so that ImageFolder finds all files in one tree.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from packer.formats._folder_part import TABLE, FolderReader, FolderWriter, Table
 from packer.formats._part_files import MOST_FILE_BYTES, PartFiles
 from packer.schema import Field, FixedArray, Schema, StoredForm
 
-SUFFIX = ""  # with a suffix of images, some tools would take the folder for an image
+SUFFIX = ""  # some tools treat a folder with the suffix of an image as an image
 _NAMES, _SIZES = "names/", "sizes/"
 _KINDS = ("image", "depth", "mask", "bytes")  # stored as files
 _NO_SUFFIX = (".bin",)
@@ -46,13 +46,13 @@ def _tables(schema: Schema) -> Tables:
 
 
 def _table(like: Field, names: Sequence[str], array: FixedArray | None) -> Schema:
-    """Return fields with these names, each like `like`, for values that this format makes itself."""
+    """Return a schema with a copy of the field `like` for each name. array: the form of the values."""
     form = StoredForm(array, suffixes=lambda value: ())
     return Schema(tuple(replace(like, name=name) for name in names), form_of=lambda field: form)
 
 
 class Writer(FolderWriter):
-    """Writes each file at once, and collects the other values until the end."""
+    """Writes each file immediately, and collects the other values until the end."""
 
     codecs = {"image": "bmp", "mask": "bmp", "depth": "npy"}
     one_part = True
@@ -93,7 +93,7 @@ class Writer(FolderWriter):
 
 
 class Reader(FolderReader):
-    """Reads each file when its value is read. Links are not followed, and the size is compared first."""
+    """Reads each file when its value is read."""
 
     is_mapped = False
     _files: PartFiles | None = None
@@ -135,12 +135,13 @@ class Reader(FolderReader):
 
 
 class FileNames:
-    """Chooses the names of one part's files, in the order of its rows; keeps 8 bytes per name in a set.
+    """Chooses the names of one part's files, in the order of its rows. It remembers 8 bytes per name.
 
-    The name is the key, with a suffix that fits the value. `~` and the row's number are added if the name could
-    lead out of the folder, is too long, or is taken. Names that some file system takes for equal count as taken.
+    The name is the key, with a suffix of the value's file format. `~` and the row are added if the name could
+    lead out of the folder, is too long, or is taken. A name is taken if a file system may consider it equal to an
+    earlier name.
 
-        cat/a.jpg    ->  cat/a.jpg.bmp        cat/A.jpg  ->  cat/A.jpg~7.bmp       because of the one before
+        cat/a.jpg    ->  cat/a.jpg.bmp        cat/A.jpg  ->  cat/A.jpg~7.bmp       because cat/a.jpg is taken
         cat/<long>   ->  cat/~7.bmp           ../a.jpg   ->  ~7.bmp
     """
 
@@ -148,12 +149,12 @@ class FileNames:
         self._taken: set[int] = set()
 
     def take(self, key: bytes, row: int, wanted: Sequence[tuple[str, ...]]) -> list[str]:
-        """Return the path of each file of a row, below the folder of its field.
+        """Return the path of each file of a row, relative to the folder of the file's field.
 
         Args:
             key: The key of the sample.
-            row: Its row.
-            wanted: For each file, the suffixes that fit it.
+            row: The row of the sample.
+            wanted: For each file, the suffixes of its file format; the first is added if the key has none of them.
         """
         for path in _candidates(key.decode("utf-8", "surrogateescape"), row):
             found = [path if path.lower().endswith(fitting) else path + fitting[0] for fitting in wanted]
@@ -164,7 +165,7 @@ class FileNames:
         raise InvalidRequest(f"row {row}: every name for its files is taken; use another format")
 
     def _marks(self, path: str) -> list[int] | None:
-        """Return hashes of the path and its folders; None if it is unsafe or collides with an earlier path."""
+        """Return hashes of the path and of its new folders. None if the path is unsafe or taken."""
         try:
             components(path)
         except InvalidRequest:
@@ -191,6 +192,6 @@ def _candidates(path: str, row: int) -> Iterator[str]:
 
 
 def _mark(folded_path: str) -> int:
-    """Return 64 bits of a hash. If two paths share them, one of them only gets a longer name."""
+    """Return 64 bits of a hash. If two paths have one hash, the second path gets a longer name."""
     raw = folded_path.encode("utf-8", "surrogateescape")
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little")

@@ -32,7 +32,7 @@ LAYOUT = ForeignLayout("Caffe and DALI", "data.mdb", (), in_slot_image)
 
 
 class Writer(ForeignLMDBWriter):
-    """Puts a Datum for each record."""
+    """Adds a Datum for each record."""
 
     layout = LAYOUT
     slots = (IMAGE._replace(is_needed=True), LABEL)
@@ -54,7 +54,7 @@ class Writer(ForeignLMDBWriter):
 
 
 def _size(image: bytes) -> tuple[int, int, int] | None:
-    """Return the channels, height and width of an image, or None if its header is damaged."""
+    """Return (channels, height, width), or None if the header of the image is damaged."""
     try:
         header = sniff(image, MOST_PIXELS)
     except DamagedImage:

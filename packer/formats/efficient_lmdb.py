@@ -9,8 +9,8 @@ Layout of `part-00000/` (see also `_foreign_part`):
 |            | tool's readers require both                                                                            |
 | values.npz | the places of the images, and every other field                                                        |
 
-The pickles are written by hand (packer.layouts.pickled): protocol 3, bytes, a whole number and a tuple. They call
-nothing. The label is the whole number in the slot label, or 0 if no field has the slot.
+packer.layouts.pickled writes the pickles: protocol 3, bytes, a whole number and a tuple. Unpickling them calls no
+function. The label is the whole number in the slot label, or 0 if no field has the slot.
 Source: github.com/xunge/pytorch_lmdb_imagenet.
 """
 
@@ -29,7 +29,7 @@ LAYOUT = ForeignLayout("Efficient-PyTorch's readers", "data.lmdb", (), in_slot_i
 
 
 class Writer(ForeignLMDBWriter):
-    """Puts a pickled pair for each record."""
+    """Adds a pickled pair for each record."""
 
     layout = LAYOUT
     slots = (IMAGE._replace(is_needed=True), LABEL)

@@ -12,8 +12,8 @@ Layout of `part-00000.h5` (oldest file format that fits; contiguous, no filters,
 
 bool is the enumeration of int8 that h5py makes.
 
-The library lays out the file and finds the arrays. Their bytes are written by plain writes and read through a mapping,
-so HDF5's global lock delays neither. Links, filters and external files are never followed.
+The library lays out the file and finds the arrays. This module writes the bytes of the arrays and reads them from a
+mapping, so HDF5's global lock does not delay other threads. Links, filters and external files are never followed.
 """
 
 import os
@@ -48,7 +48,7 @@ _LIBVER = ("earliest", "v108")  # readable by every HDF5 since 1.8
 
 
 class Writer(ColumnWriter):
-    """Lays out the file with the library, then writes the bytes of the arrays itself."""
+    """Creates the arrays with the library, then writes their bytes itself."""
 
     def _save(self, contents: Contents) -> None:
         try:
@@ -74,7 +74,7 @@ class Writer(ColumnWriter):
 
 
 def _make(file: Any, array: Array, size_bytes: int) -> int | None:
-    """Make an array whose bytes are allocated but not written, and return their offset; None without bytes."""
+    """Create an array whose bytes are allocated but not written. Return their offset, or None for an empty array."""
     options = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     options.set_layout(h5py.h5d.CONTIGUOUS)
     options.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -91,7 +91,7 @@ def _h5_type(array: Array) -> Any:
 
 
 class Reader(ColumnReader):
-    """Compares the complete file with the layout, once; values are slices of the mapped file."""
+    """Compares the file with the layout when it is opened. Values are slices of the mapped file."""
 
     def _open(self, *, readahead: bool) -> MappedRecords:
         try:
@@ -108,7 +108,7 @@ class Reader(ColumnReader):
             raise CorruptPack(f"{self.path}: cannot open the part: {reason(error)}; copy or pack it again") from error
 
     def _end(self, root: Any) -> bytes:
-        """Return the end record; only a fixed-length string is read."""
+        """Return the end record; raises CorruptPack unless it is a string of fixed length."""
         if not h5py.h5a.exists(root, _END.encode()):
             raise self._refusal("the part is not complete: it has no attribute 'packer'")
         attribute = h5py.h5a.open(root, _END.encode())
@@ -121,7 +121,7 @@ class Reader(ColumnReader):
         return bytes(value[()])
 
     def _check_names(self, group: Any, expected: set[str]) -> None:
-        """Raise CorruptPack unless a group has exactly these names, all hard links: none leads out of the file."""
+        """Raise CorruptPack unless a group has exactly these names, all of them hard links into this file."""
         count = group.get_num_objs()
         names = {group.get_objname_by_idx(at) for at in range(count if count == len(expected) else 0)}
         if names != {name.encode() for name in expected}:
@@ -146,7 +146,7 @@ class Reader(ColumnReader):
         return h5py.h5o.open(group, name.encode())
 
     def _place(self, dataset: Any, array: Array) -> ArraySpan:
-        """Return the span of an array after checking that it is plain, contiguous, and of the right dtype and shape."""
+        """Return the span of an array; raises CorruptPack unless it is contiguous with this dtype and shape."""
         if not is_one_piece(dataset.get_create_plist()):
             raise self._refusal(f"{array.name('/')} is not stored in one piece in the file itself")
         if not dataset.get_type().equal(_h5_type(array)):

@@ -34,7 +34,7 @@ _numbered = Struct("<HHHH8s").unpack_from  # a leaf node with a key of 8 bytes: 
 
 
 class Writer(base.Writer):
-    """Appends records in the order of their keys, unsynced."""
+    """Appends records in the order of their keys, without syncs."""
 
     has_thread = True
 
@@ -69,7 +69,7 @@ class Writer(base.Writer):
 
 
 class Reader(base.Reader):
-    """Returns values as slices of the mapped file; see BTree."""
+    """Returns values as slices of the mapped file."""
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         super().__init__(path, schema, samples=samples, readahead=readahead)
@@ -102,7 +102,7 @@ class Reader(base.Reader):
 
 
 class BTree(Tree):
-    """The values of a mapped part, by number. Thread-safe: it takes no lock and begins no transaction."""
+    """The values of a mapped file by their keys. Thread-safe: it takes no lock and begins no transaction."""
 
     def __init__(self, path: Path, mapped: mmap.mmap, *, count: int | None = None) -> None:
         """Read the branch pages, about one page in a hundred; raises CorruptPack.
@@ -110,7 +110,7 @@ class BTree(Tree):
         Args:
             path: The file, for messages.
             mapped: The complete file.
-            count: Expected number of entries, compared before the branch pages are read; None for any.
+            count: Expected number of entries, compared before the branch pages are read. None accepts any number.
         """
         self._data = memoryview(mapped)
         self._view: memoryview | None = self._data  # None after `close`
@@ -128,12 +128,12 @@ class BTree(Tree):
             raise
 
     def close(self) -> None:
-        """Release the mapping, which ends with the last slice; no other thread may be reading."""
+        """Release the mapping. It ends with the last slice. No other thread may read during the call."""
         self._data.release()  # the frames of an error may refer to it for long
         self._view = None
 
     def value(self, number: int) -> memoryview | None:
-        """Return a slice of the mapping, or None if the number is absent; raises CorruptPack."""
+        """Return the value of the key `number` (8 bytes, big-endian) as a slice, or None; raises CorruptPack."""
         view = self._view if self._view is not None else self._open()
         key = number.to_bytes(8, "big")
         leaf = bisect_right(self._firsts, key) - 1
@@ -154,7 +154,7 @@ class BTree(Tree):
         return self.value_of(key)
 
     def value_of(self, key: bytes) -> memoryview | None:
-        """Return the value of any key as a slice of the mapping, or None if it is absent; raises CorruptPack."""
+        """Return the value of any key as a slice, or None if the key does not exist; raises CorruptPack."""
         view = self._open()
         entry = self.find(key)
         return None if entry is None else view[entry.offset : entry.offset + entry.size]

@@ -14,13 +14,13 @@ Layout of `part-00000/` (see also `_foreign_part`):
 An array of N5 has one shape and one dtype. So a field is an array if its encoded values are numbers of one shape, as
 with codec raw, the default for images here. Images of several shapes are refused before a conversion. N5 has no place
 for keys, texts, JSON, points of any number, float16, and images of other codecs. bool is stored as uint8.
-The array of the slot image is named `image`, that of the slot label `label`, others as their field. `_` is appended to
-a name that is taken.
+The array of the slot image is named `image`, the array of the slot label `label`. Other arrays have the name of their
+field. `_` is appended to a name that is taken.
 
-Blocks are not compressed, because one row of a compressed block costs unpacking it. A block has 64 rows. It has fewer
-if images are large, so that tools can hold it, and more if values are small, to have fewer files.
-A block is mapped when a value of it is read, and up to 256 blocks of a part stay mapped. N5 is big-endian: numbers of
-several bytes are swapped, and images of 8 bit are read unchanged.
+Blocks are not compressed, because a read of one row would decompress the complete block. A block has 64 rows. It
+has fewer rows if images are large, so that tools can hold a block in memory, and more rows if values are small.
+A block is mapped when one of its values is read, and up to 256 blocks of a part stay mapped. N5 is big-endian: the
+bytes of larger numbers are swapped, and images of 8 bit are read unchanged.
 """
 
 import os
@@ -58,7 +58,7 @@ class BlockedField(NamedTuple):
         dtype: Dtype of the encoded values, little-endian.
         stored: Dtype in N5, big-endian.
         shape: Shape of one value.
-        rows: Values per block.
+        rows: Number of values of a full block.
     """
 
     name: str
@@ -72,16 +72,16 @@ class BlockedField(NamedTuple):
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
 
     def block(self, number: int, samples: int) -> tuple[int, ...]:
-        """Return the shape of a block of an array with `samples` rows."""
+        """Return the shape of a block. number: from 0. samples: number of rows of the array."""
         return (min(self.rows, samples - number * self.rows), *self.shape)
 
     def block_bytes(self, number: int, samples: int) -> int:
-        """Return the size of a block's file."""
+        """Return the size of a block's file in bytes, see `block`."""
         lengths = self.block(number, samples)
         return len(n5_blocks.block_header(lengths)) + lengths[0] * self.row_bytes
 
     def path(self, number: int) -> str:
-        """Return the path of a block's file, below the part."""
+        """Return the path of a block's file, relative to the part."""
         return f"{_DATA}/{self.name}/{n5_blocks.block_path((number, *(0 for _ in self.shape)))}"
 
     def attributes(self, samples: int) -> Attributes:
@@ -105,12 +105,11 @@ def blocked(schema: Schema) -> dict[str, BlockedField]:
 
 
 def _rows(row_bytes: int) -> int:
-    """Return the number of rows of a block."""
     return max(min(_ROWS, _MOST_BYTES // row_bytes), _LEAST_BYTES // row_bytes, 1)
 
 
 def _held(schema: Schema) -> tuple[str, ...]:
-    """Return the arrays that are read from blocks: all but numbers."""
+    """Return the fields that are read from blocks: all arrays but numbers."""
     return tuple(name for name in blocked(schema) if schema[name].kind != "number")
 
 
@@ -159,7 +158,7 @@ class Writer(ForeignWriter):
             self._last[name].write(_swapped(values[name], field.dtype))
 
     def _end_block(self, name: str) -> None:
-        """Close the last block of an array; its header must be final."""
+        """Close the last block of an array, after its header was written."""
         file = self._last.pop(name, None)
         if file is not None:
             file.close()
@@ -179,7 +178,7 @@ class Writer(ForeignWriter):
 
 
 def _swapped(value: base.Buffer, dtype: np.dtype[np.generic]) -> base.Buffer:
-    """Return the numbers of a value in the other byte order."""
+    """Return a value with the bytes of each number in the other order."""
     if dtype.itemsize == 1:
         return value
     swapped: bytes = np.frombuffer(value, dtype).byteswap().tobytes()
@@ -187,7 +186,7 @@ def _swapped(value: base.Buffer, dtype: np.dtype[np.generic]) -> base.Buffer:
 
 
 class _Spans(NamedTuple):
-    """The facts that a read of a value needs; `folder` is the path of a block without its number."""
+    """Constants for reading the values of a field. folder: the path of a block without its number."""
 
     folder: bytes
     dtype: np.dtype[np.generic]
@@ -238,7 +237,7 @@ class Reader(ForeignReader):
         return _swapped(block[start : start + row_bytes], dtype)
 
     def _map(self, path: bytes, size: int) -> memoryview:
-        """Map a block, in the place of the one that was mapped first."""
+        """Map a block. If too many blocks are mapped, release the oldest."""
         if self._folder is None:
             raise InvalidRequest(f"{self.path}: the reader is closed; open it again")
         block = self._folder.mapped(path, size)

@@ -57,21 +57,21 @@ _OTHERS = {"version", ".format_version", ".storage_alignment", ".data/serializat
 
 
 class Writer(ColumnWriter):
-    """Has torch save tensors over the mapped spools."""
+    """Saves tensors over the mapped spools with torch."""
 
     def _save(self, contents: Contents) -> None:
         _save(self.path, end_record(self.schema, self._samples), contents)
 
 
 class _Sink:
-    """A plain file for torch to write to. It stores an OSError, because the C++ code in between would hide it."""
+    """A file for torch.save that stores an OSError in `error`, because the C++ code of torch would hide it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.error: OSError | None = None
 
     def write(self, data: memoryview) -> int:
-        """Write all bytes, unless an earlier write failed."""
+        """Write all bytes, or nothing after a failed write. Return the number of bytes that torch expects."""
         done = 0
         try:
             while self.error is None and done < len(data):
@@ -112,7 +112,7 @@ def _save(path: Path, end: bytes, contents: Contents) -> None:
 
 
 class Reader(ColumnReader):
-    """Finds the storages in the zip directory, without unpickling; values are slices of the mapped file."""
+    """Finds the storages in the zip directory without unpickling. Values are slices of the mapped file."""
 
     def _open(self, *, readahead: bool) -> MappedRecords:
         wanted = all_arrays(self.schema, self.samples)

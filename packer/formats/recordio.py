@@ -14,7 +14,7 @@ The image is the field in the slot image. The label is the field in the slot lab
 * float32 numbers of one shape, such as the corners of a rectangle, follow the header, and their count is its flag.
 
 A record is split where it contains the magic number at a multiple of 4, as in dmlc-core. The place of its image then
-has a negative size, and the bytes are joined when they are read.
+has a negative size, and the reader joins the pieces.
 Source: packer.layouts.recordio_frames; MXNet, tools/im2rec.py.
 """
 

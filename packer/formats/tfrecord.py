@@ -44,7 +44,7 @@ def features(schema: Schema) -> dict[str, str]:
 
 
 def dtype_of(schema: Schema, name: str) -> np.dtype[np.generic] | None:
-    """Return the dtype of a field whose feature is a list of numbers, or None if the feature is bytes."""
+    """Return the dtype of the encoded numbers if the field's feature is a list of numbers; None for bytes."""
     form = schema.stored_form(name)
     if form.array is not None:
         dtype = np.dtype(form.array[0]).newbyteorder("<")

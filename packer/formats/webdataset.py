@@ -56,7 +56,10 @@ def _held(schema: Schema) -> tuple[str, ...]:
 
 
 def prefixes(schema: Schema) -> dict[str, str]:
-    """Return the first part of each field's suffix, in lower case as readers make it; empty for the two slots."""
+    """Return the first part of each field's suffix, in lower case; empty for fields in a slot.
+
+    Readers of the tool convert suffixes to lower case.
+    """
     found: dict[str, str] = {}
     for field in schema:
         if field.hidden or field.name == KEY:
@@ -73,7 +76,7 @@ LAYOUT = ForeignLayout("WebDataset readers", _DATA, (_INDEX, _SHARDS), _held)
 
 
 class Writer(ForeignWriter):
-    """Appends a member for each field. The index is written at the end, because its first line has the count."""
+    """Appends a member for each field. Writes the indexes at the end, because they begin with the number of samples."""
 
     layout = LAYOUT
     slots = (IMAGE, LABEL)
@@ -126,7 +129,7 @@ class Writer(ForeignWriter):
         self._place([spans[held] for held in self._held])
 
     def _member(self, field: Field, value: bytes) -> tuple[str, str, bytes, bytes]:
-        """Return the suffix, field, header and content of a member."""
+        """Return (suffix, name of the field, bytes before the value, value) of a member."""
         prefix = self._prefixes[field.name]
         before, last = b"", _suffix(self.schema, field.name, value)
         if _is_whole(field):
@@ -145,7 +148,7 @@ class Writer(ForeignWriter):
 
 
 def _suffix(schema: Schema, name: str, value: bytes) -> str:
-    """Return the last suffix of a member that is not a whole number."""
+    """Return the last part of the suffix of a member that is not a whole number."""
     field, form = schema[name], schema.stored_form(name)
     if field.kind in _BY_KIND:
         return _BY_KIND[field.kind]
@@ -156,20 +159,20 @@ def _suffix(schema: Schema, name: str, value: bytes) -> str:
 
 
 class MemberNames:
-    """Chooses the names of a part's samples, in the order of its rows; keeps 8 bytes per name in a set.
+    """Chooses the names of a part's samples, in the order of its rows. It remembers 8 bytes per name.
 
     A name is the key without the suffix of a file, in letters, digits, `-`, `_` and `/`. Readers cut a name at its
-    first dot, and the index of DALI at spaces. The row's number is added if the name is taken, too long or empty:
-        cat/a.b.jpg -> cat/a_b      cat/a.b.png -> cat/a_b-7  because of the one before     ../__x__.jpg -> x__
+    first dot, and the index of DALI at spaces. The row is added if the name is taken, too long or empty:
+        cat/a.b.jpg -> cat/a_b      cat/a.b.png -> cat/a_b-7  because cat/a_b is taken      ../__x__.jpg -> x__
     """
 
     def __init__(self, *, most_suffix: int) -> None:
-        """Reserve `most_suffix` bytes of a name for its longest suffix, including the dot."""
+        """Create an empty set of names. most_suffix: bytes of the longest suffix, including the dot."""
         self._most = _MOST_NAME - most_suffix
         self._taken: set[bytes] = set()
 
     def take(self, key: bytes, row: int) -> bytes:
-        """Return the name of a row."""
+        """Return the name of a row, which is then taken."""
         for name in self._candidates(key, row):
             mark = hashlib.blake2b(name, digest_size=8).digest()
             if mark not in self._taken:

@@ -97,7 +97,7 @@ def extract(
     folder, target = path_or_url(pack), path_or_url(target)
     _check_target(folder, target)
     with read_once(
-        folder, scratch=path_or_url(scratch) if scratch is not None else None, extras=True, apart=True
+        folder, scratch=path_or_url(scratch) if scratch is not None else None, extras=True, isolate_damaged=True
     ) as opened:
         counter = ProgressCounter(len(opened), progress)
         work = _Extraction(opened, folder, only_exact=only_exact, skip_bad=skip_bad)

@@ -79,21 +79,29 @@ class Pass(Generic[T]):
 
 
 class BatchJob(Protocol):
-    """One batch to make."""
+    """One batch to make. Threads call `fill` for slices of the batch, and one of them calls `finish`.
 
-    given_up: bool  # set when the batch is not needed any more: `fill` may return early
+    Attributes:
+        given_up: Set to True when the batch is not needed any more. `fill` may then return early.
+    """
+
+    given_up: bool
 
     def __len__(self) -> int:
-        """Return the number of samples, at least 1."""
+        """Return the number of samples of this batch, at least 1."""
 
     def slice(self, threads: int) -> int:
-        """Return the number of samples of a slice, at least 1, for that number of threads."""
+        """Return the number of samples, at least 1, that a thread makes in one call of `fill`.
+
+        Args:
+            threads: Number of threads of the engine.
+        """
 
     def fill(self, start: int, stop: int) -> None:
-        """Make the samples at these positions. Several threads call it at the same time."""
+        """Make the samples start, ..., stop - 1 of this batch. Several threads call this at the same time."""
 
     def finish(self) -> tuple[Any, int]:
-        """Return the batch and its size in bytes. Called once, after all samples are made."""
+        """Return (the batch, its size in bytes). The engine calls this once, after all samples are made."""
 
 
 class _QueuedJob:
@@ -118,10 +126,11 @@ class ThreadEngine(BatchSource):
         """Start the threads.
 
         Args:
-            jobs: The jobs in order. One thread at a time takes the next job.
+            jobs: The jobs in order. Only one thread at a time calls `next`.
             threads: Number of threads.
-            most_bytes: Limit of the size of all batches that are ready or being made. Two batches are always allowed.
-            most_batches: Limit of their number.
+            most_bytes: Largest size in bytes of all batches that are ready or being made. Two batches are always
+                allowed.
+            most_batches: Largest number of batches that are ready or being made.
         """
         super().__init__()
         self._jobs = jobs

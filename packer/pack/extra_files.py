@@ -1,4 +1,4 @@
-"""Extra files: files of the original data that belong to no sample (tables, backgrounds, lists), kept byte for byte.
+"""Extra files: files of the source that belong to no sample (tables, backgrounds, lists), stored byte for byte.
 
 | file | dtype and shape | content |
 |---|---|---|
@@ -7,8 +7,9 @@
 | extras/data.npy | uint8 [d] | bytes of the files, one file after another |
 | extras/data_ends.npy | uint64 [n] | end of each file in data.npy |
 
-A pack without extra files has no such folder. Only `extract`, `verify` and a conversion of the pack read it. If the
-files of a source exceed `--extras`, all of them are skipped, and the notes and the manifest contain their number.
+A pack without extra files has no folder `extras`. Only `extract`, `verify` and a conversion of the pack read the
+folder. If the files of a source are larger than `--extras`, all of them are skipped, and the notes and the manifest
+contain their number.
 """
 
 import os
@@ -40,8 +41,8 @@ def write_extras(folder: Path, sizes: Mapping[str, int], contents: Iterable[Buff
     """Write `folder`/extras and sync it; raises StorageError.
 
     Args:
-        sizes: bytes of each file by relative path.
-        contents: of each file, in the order of `sizes`.
+        sizes: relative path -> size of the file in bytes. Empty for no folder.
+        contents: bytes of each file, in the order of `sizes`.
 
     Returns:
         The entries of the manifest.
@@ -63,9 +64,10 @@ def write_extras(folder: Path, sizes: Mapping[str, int], contents: Iterable[Buff
 
 
 class ExtraFiles:
-    """The mapped extras of one pack. Opening them compares the crc32 of each file; raises CorruptPack, StorageError."""
+    """The mapped extras of one pack, an iterable of (relative path, content)."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
+        """Open the extras of the pack in `folder` and compare their crc32; raises CorruptPack, StorageError."""
         self._folder = folder / EXTRAS
         arrays = {file.name.removesuffix(".npy"): self._open(file) for file in manifest.extras}
         if not arrays:
@@ -86,7 +88,7 @@ class ExtraFiles:
         return array
 
     def _slices(self, arrays: dict[str, npt.NDArray[Any]], data: str, ends: str) -> list[memoryview]:
-        """Return a view of the mapped file for each entry."""
+        """Return the slice of the mapped array `data` for each entry of the array `ends`."""
         if data not in arrays or ends not in arrays or arrays[ends].dtype.str != "<u8" or arrays[data].itemsize != 1:
             raise self._unfit()
         bounds = [0, *arrays[ends].tolist()]
@@ -103,11 +105,11 @@ class ExtraFiles:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Bytes of each file by relative path; a hostile pack may contain any path."""
+        """Relative path -> size of the file in bytes. Paths are not checked: a hostile pack may contain any path."""
         return {path: len(content) for path, content in self}
 
     def __iter__(self) -> Iterator[tuple[str, memoryview]]:
-        """Yield path and content of each file, in order."""
+        """Yield (relative path, content) of each file, in order."""
         for path, content in zip(self._paths, self._contents, strict=True):
             yield bytes(path).decode("utf-8", "surrogateescape"), content
 
@@ -120,10 +122,10 @@ class ChosenExtras:
     """The extra files of a conversion.
 
     Attributes:
-        sizes: bytes of each chosen file by relative path, in the order of the source.
-        left: number of skipped files, and their bytes.
+        sizes: relative path -> size in bytes of each chosen file, in the order of the source.
+        left: (number, bytes) of skipped files.
         notes: lines for the user.
-        identity: modification times, which show that the source changed.
+        identity: modification times in ns, to detect that the source changed.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -149,7 +151,8 @@ def choose_extras(source: Source, *, most_bytes: int) -> ChosenExtras:
     Links, devices, unreadable files and names that `extract` would refuse are skipped with a note.
 
     Args:
-        most_bytes: limit for all files together; 0 for no files.
+        source: the source.
+        most_bytes: limit for all files together; 0 chooses none.
     """
     if not most_bytes:
         return _limited(ChosenExtras(), most_bytes)
@@ -173,7 +176,7 @@ def choose_extras(source: Source, *, most_bytes: int) -> ChosenExtras:
 
 
 def _state(source: Source, path: str) -> FileState | None:
-    """Return size and time of a file, or None to skip it; raises LinkLeadsOut."""
+    """Return size and time of a file, or None if `extract` could not write it; raises LinkLeadsOut."""
     try:
         components(path)
         state = source.folder.state(path)

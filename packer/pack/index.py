@@ -33,7 +33,7 @@ from packer.schema import Field, Schema
 
 
 def file_dtypes(schema: Schema) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return dtype and shape of the entry of one sample in each file, by its name without .npy."""
+    """Return the files with one entry per sample: name without .npy -> dtype and shape of an entry."""
     files: dict[str, tuple[str, tuple[int, ...]]] = {"key_ends": ("<u8", ()), "crc32": ("<u4", (len(schema),))}
     for field in schema:
         if field.is_column:
@@ -47,14 +47,19 @@ def _width(field: Field) -> int:
 
 
 def crc32_problem(found: int, expected: int) -> str:
-    """Return the text of an error for a value with another crc32."""
+    """Return the message for a value whose crc32 is not the expected one."""
     return f"damaged record: crc32 {found:08x}, the index has {expected:08x}; pack again from the source"
 
 
 class Index:
-    """The mapped index of one pack. Opening it checks the size and the crc32 of each file; raises CorruptPack."""
+    """The mapped index of one pack.
+
+    Attributes:
+        positions: field -> position in the schema.
+    """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
+        """Open the index of the pack in `folder`. Compares the size and crc32 of each file; raises CorruptPack."""
         self._folder = folder / INDEX
         self._count = manifest.samples
         self._schema = manifest.schema
@@ -94,7 +99,7 @@ class Index:
         return self._count
 
     def key(self, index: int) -> str:
-        """Return the key of a sample, 0 <= index < len."""
+        """Return the key of a sample, 0 <= index < len; raises CorruptPack."""
         return self._key_bytes(index).decode("utf-8", "surrogateescape")
 
     def _key_bytes(self, index: int) -> bytes:
@@ -105,14 +110,14 @@ class Index:
         return self._keys[start:end].tobytes()
 
     def index_of(self, key: str) -> int:
-        """Return the index of the sample with that key; raises UnknownKey, which suggests a similar key."""
+        """Return the index of the sample with this key; raises UnknownKey, whose message suggests a similar key."""
         found = self.find(key)
         if found is None:
             raise UnknownKey(f"no sample with key {key!r}; {self._like(key)}packer info --keys lists them")
         return found
 
     def _like(self, text: str) -> str:
-        """Return a suggestion: the first key that contains the text."""
+        """Return a suggestion for the message: the first key that contains the text, or nothing."""
         wanted, keys = text.encode("utf-8", "surrogatepass"), self._keys.tobytes()
         at = keys.find(wanted) if wanted else -1
         while at >= 0:
@@ -123,7 +128,7 @@ class Index:
         return ""
 
     def find(self, key: str) -> int | None:
-        """Return the index of the sample with that key, by bisection, or None."""
+        """Return the index of the sample with this key, or None."""
         try:
             wanted = key.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:  # a surrogate that no bytes decode to
@@ -146,7 +151,7 @@ class Index:
         return index
 
     def describe(self, index: int, name: str) -> str:
-        """Return sample, key and field, for messages."""
+        """Return "(sample INDEX, key KEY, field NAME)", for messages."""
         return f"(sample {index}, key {self.key(index)!r}, field {name!r})"
 
     def crc32(self, index: int, name: str) -> int:
@@ -154,7 +159,7 @@ class Index:
         return int(self._crc32[index, self.positions[name]])
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return a read-only view [n, *shape] of a number field of fixed shape; raises UnknownKey."""
+        """Return a read-only array [n, *shape] of a number field of fixed shape; raises UnknownKey for other fields."""
         array = self._arrays.get(f"number-{name}")
         if array is None:
             columns = [field.name for field in self._schema if field.is_column]
@@ -169,7 +174,7 @@ class Index:
 
 
 class PartIndex:
-    """Collects the index entries of one part; `save` writes them."""
+    """Collects the index entries of one part in memory."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -180,7 +185,13 @@ class PartIndex:
         self._crc32s = Struct(f"<{len(schema)}I")
 
     def add(self, key: bytes, crc32s: Sequence[int], numbers: Mapping[str, bytes | bytearray | memoryview]) -> None:
-        """Add a sample: its key, the crc32 of each value in schema order, the encoded value of each column."""
+        """Add a sample; raises InvalidRequest for a number of another size.
+
+        Args:
+            key: UTF-8 bytes of the key.
+            crc32s: crc32 of each encoded value, in schema order.
+            numbers: encoded value of each number field of fixed shape.
+        """
         self._data["keys"] += key
         self._data["key_ends"] += len(self._data["keys"]).to_bytes(8, "little")
         self._data["crc32"] += self._crc32s.pack(*crc32s)
@@ -190,13 +201,21 @@ class PartIndex:
             self._data[f"number-{name}"] += numbers[name]
 
     def save(self, path: Path) -> None:
-        """Write the piece to a new file and sync it; raises StorageError."""
+        """Write the entries to a new file (a piece) and sync it; raises StorageError."""
         sections = (self._data[name] for name in _names(self._schema))
         write_file(path, b"".join(len(data).to_bytes(8, "little") + data for data in sections))
 
 
 def merge(pieces: Sequence[Path], folder: Path, schema: Schema) -> tuple[IndexFile, ...]:
-    """Write `folder`/index from the pieces in order; raises BadInput if two samples have the same key."""
+    """Write and sync `folder`/index from the pieces of all parts, in order.
+
+    Returns:
+        The entries of the manifest.
+
+    Raises:
+        BadInput: two samples have the same key.
+        StorageError: the files cannot be written.
+    """
     target = folder / INDEX
     make_folder(target)
     sections = [_sections(piece, schema) for piece in pieces]
@@ -225,7 +244,7 @@ class _Section(NamedTuple):
 
     path: Path
     start: int
-    size: int
+    size: int  # in bytes
 
     def read(self) -> bytes:
         with failing(self.path, "read"), self.path.open("rb") as file:
@@ -277,7 +296,17 @@ class _Tee:
 
 
 def write_array(path: Path, dtype: str, shape: tuple[int, ...], blocks: Iterable[Any]) -> IndexFile:
-    """Write arrays, bytes or sections of pieces to a new .npy file and sync it; raises StorageError."""
+    """Write a new .npy file and sync it; raises StorageError.
+
+    Args:
+        path: the new file.
+        dtype: of the array.
+        shape: of the array.
+        blocks: the data in order: arrays, bytes, or sections of pieces.
+
+    Returns:
+        The entry of the manifest.
+    """
     with failing(path, "write"), path.open("xb") as file:
         tee = _Tee(file)
         tee.write(npy_header(dtype, shape))

@@ -23,13 +23,14 @@ NAMES = {INDEX: r"[^/]+\.npy", r"piece-[0-9]+": ANYTHING, re.escape(manifests.NA
 
 
 def reindex(folder: Path, *, check: bool = False) -> list[str]:
-    """Replace the index files that are missing or differ from the parts, and then the manifest if it changes.
+    """Replace the index files that are missing or do not match the parts, and then the manifest if it changes.
 
     Args:
-        check: only list the files; do not write into the pack.
+        folder: the pack.
+        check: True to list the files only, without a change of the pack.
 
     Returns:
-        The replaced files, such as `index/keys.npy` and `packer.json`; an empty list for a sound pack.
+        The replaced files, such as `index/keys.npy` and `packer.json`; an empty list for an undamaged index.
 
     Raises:
         InvalidRequest: `folder` is not a pack.
@@ -56,7 +57,7 @@ def reindex(folder: Path, *, check: bool = False) -> list[str]:
 
 
 def _rebuilt(folder: Path, manifest: Manifest, work: Path) -> Manifest:
-    """Write the index to `work`/index, and return the manifest that lists it."""
+    """Write a new index to `work`/index, and return the manifest with its files."""
     if KEY not in manifest.schema.names:
         raise CorruptPack(f"{folder}: its samples have no field 'key', so no index can be made; pack again")
     pieces = []
@@ -91,7 +92,7 @@ def _piece(path: Path, part: Part, manifest: Manifest) -> PartIndex:
 
 
 def _stale(folder: Path, manifest: Manifest, fresh: Manifest) -> list[str]:
-    """Return the files on disk that differ from the new ones."""
+    """Return the files of the pack that differ from the new ones. fresh: the new manifest."""
     found = []
     for file in fresh.index:
         path = folder / INDEX / file.name
@@ -105,7 +106,7 @@ def _stale(folder: Path, manifest: Manifest, fresh: Manifest) -> list[str]:
 
 
 def _replace(folder: Path, fresh: Manifest, work: WorkFolder, stale: Sequence[str]) -> None:
-    """Replace each file by one rename, the manifest last; the next run completes a run that was killed."""
+    """Replace each file by one rename, the manifest last. After a kill, the next run replaces the remaining files."""
     with FolderHandle.at(folder) as pack, pack.make_folder(INDEX) as index, work.folder(INDEX) as made:
         for name in stale:
             if name == manifests.NAME:

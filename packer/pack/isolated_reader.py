@@ -1,10 +1,11 @@
-"""Isolated reader: reads a damaged part in a separate process, so that a crash does not end this one.
+"""Isolated reader: reads a damaged part in a separate process, so that a crash does not end this process.
 
 A read of a mapped file ends the process with SIGBUS if the disk fails, and HDF5 parses damaged bytes in C. Parts whose
-sha256 is correct are therefore read in this process, and others in a subprocess. It starts when it is first needed, and
-again after a crash.
+sha256 is correct are read in this process, and all others in the subprocess. The subprocess starts when a value is
+first read, and again after a crash.
 
-Each message on the pipe is JSON, followed by one message for each value. No answer is unpickled.
+A request is one JSON message on a pipe. The answer is a JSON message, followed by one message for each value. No
+message is unpickled.
 """
 
 import json
@@ -26,12 +27,12 @@ from packer.formats.base import Reader, Record
 from packer.pack.part_readers import PartOpener
 from packer.schema import Schema
 
-_MOST_ENDS = 50  # crashes while reading one part, a third of a second each
+_MOST_ENDS = 50  # crashes of the subprocess for one part; a restart takes a third of a second
 _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 
 
 class PipeEnds(NamedTuple):
-    """One end of two pipes, one for each direction: a pipe for both directions would be a socket."""
+    """This process's ends of two pipes, one for each direction. One pipe for both directions would be a socket."""
 
     incoming: "Connection[Any, Any]"
     outgoing: "Connection[Any, Any]"
@@ -51,7 +52,7 @@ class PipeEnds(NamedTuple):
 
 
 class ReaderProcess:
-    """A process that reads the parts of one pack, one value at a time. Thread-safe; not for a forked child."""
+    """A subprocess that reads the parts of one pack, one record at a time. Thread-safe. Not for forked children."""
 
     def __init__(self, format: str, schema: Schema) -> None:
         self._format = format
@@ -63,11 +64,17 @@ class ReaderProcess:
         self._ends: dict[Path, int] = {}
 
     def reader(self, path: Path, samples: int) -> "IsolatedReader":
-        """Return a reader of a part; the process opens the part when a value is first read."""
+        """Return a reader of a part. The subprocess opens the part when a value is first read."""
         return IsolatedReader(self, path, self._schema, samples)
 
-    def ask(self, path: Path, samples: int, row: int, names: Sequence[str]) -> list[bytes]:
-        """Return the named values of a row; raises the errors of the reader, or CrashingPart."""
+    def values_of(self, path: Path, samples: int, row: int, names: Sequence[str]) -> list[bytes]:
+        """Return copies of the named values of a row. Without names, only open the part.
+
+        Raises:
+            CorruptPack: the part or the record is damaged.
+            CrashingPart: the subprocess crashed, or crashed too often for this part before.
+            StorageError: the machine cannot read the part.
+        """
         with self._lock:
             if self._ends.get(path, 0) >= _MOST_ENDS:
                 raise CrashingPart(f"{path}: reading it ended {_MOST_ENDS} processes; its rest is skipped; pack again")
@@ -97,7 +104,7 @@ class ReaderProcess:
         return self._pipe
 
     def _stop(self) -> str:
-        """End the process, and return its signal or exit code."""
+        """End the subprocess, and return its signal or exit code as text."""
         if self._process is None or self._pipe is None:
             return "nothing"
         self._pipe.close()  # ends a process that still runs
@@ -108,32 +115,32 @@ class ReaderProcess:
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
     def close(self) -> None:
-        """End the process. May be called twice; does nothing in a forked child."""
+        """End the subprocess. May be called twice. Does nothing in a forked child."""
         if self._pid == os.getpid():
             with self._lock:
                 self._stop()
 
 
 class IsolatedReader(Reader):
-    """A part that a `ReaderProcess` reads; its buffers are copies."""
+    """A reader of a part whose values a `ReaderProcess` reads. Its buffers are copies."""
 
     def __init__(self, process: ReaderProcess, path: Path, schema: Schema, samples: int) -> None:
         super().__init__(path, schema, samples=samples)
         self._process = process
 
     def check(self) -> None:
-        """Open the part in the process; raises CorruptPack, CrashingPart."""
-        self._process.ask(self.path, self.samples, 0, ())
+        """Open the part in the subprocess; raises CorruptPack, CrashingPart."""
+        self._process.values_of(self.path, self.samples, 0, ())
 
     def read(self, row: int, names: Sequence[str]) -> Record:
-        return dict(zip(names, self._process.ask(self.path, self.samples, row, names), strict=True))
+        return dict(zip(names, self._process.values_of(self.path, self.samples, row, names), strict=True))
 
     def close(self) -> None:
         """Do nothing: `ReaderProcess.close` ends the process."""
 
 
 def serve(pipe: PipeEnds, format: str, schema: list[dict[str, Any]]) -> None:
-    """Answer requests until the other end is closed; the body of the process."""
+    """Run the subprocess: answer requests until the other end of the pipes is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     opener = PartOpener(format, codecs.described(Schema.from_json(schema)))

@@ -1,8 +1,9 @@
 """Label orientation: coordinate frame of the labels when EXIF rotates an image, stored or displayed pixels.
 
-Labels of a pack refer to stored pixels. Labels of a source may refer to the image as viewers display it. A source
-declares its frame (`Source.frame`), or its label files contain the size of the image, which shows the frame if EXIF
-exchanges the sides. The user sets the frame of images and boxes in sidecars (`Source.companions`).
+Labels of a pack refer to stored pixels. Labels of a source may refer to the image as viewers display it ("upright"). A
+source declares the frame of its labels (`Source.frame`). With the frame "stated", label files contain the size of the
+image, which shows the frame if EXIF exchanges the sides. The user sets the frame of images and boxes in sidecars
+(`Source.companions`).
 """
 
 from typing import NamedTuple
@@ -27,8 +28,8 @@ class ImageFrame(NamedTuple):
 
     Attributes:
         stored: size of the stored pixels.
-        orientation: EXIF orientation, 1 to 8.
-        stated: size in a label file, or None.
+        orientation: EXIF orientation, 1 to 8. With 1, stored and displayed pixels are equal.
+        stated: size that a label file contains, or None.
     """
 
     stored: tuple[int, int]
@@ -37,7 +38,7 @@ class ImageFrame(NamedTuple):
 
     @property
     def is_transposed(self) -> bool:
-        """True if viewers show the image with exchanged sides."""
+        """True if viewers exchange height and width."""
         return self.orientation >= _FIRST_TRANSPOSED
 
     @property
@@ -48,27 +49,29 @@ class ImageFrame(NamedTuple):
 
     @property
     def from_upright(self) -> Matrix:
-        """Matrix (2, 3) from displayed to stored pixels."""
+        """Matrix float64 (2, 3) from displayed to stored pixels."""
         turned = upright(self.orientation, *self.stored)
         return np.linalg.inv(np.vstack([turned.array, [0, 0, 1]]))[:2]
 
     @property
-    def doubt(self) -> str | None:
-        """A note if the stated size of an upright image differs from its size, else None."""
+    def size_note(self) -> str | None:
+        """A note for the user if EXIF does not rotate the image and its label file states another size; else None."""
         if self.stated is None or self.orientation != 1 or self.stated == self.stored:
             return None
         return f"its labels state {_size(self.stated)} px, the image has {_size(self.stored)}: they may be of another"
 
 
-def lies_upright(source: Source, field: Field, image: ImageFrame, *, main: str, sidecar_frame: str | None) -> bool:
-    """Return True if the values of a field refer to the displayed image.
+def labels_are_upright(
+    source: Source, field: Field, image: ImageFrame, *, main: str, sidecar_frame: str | None
+) -> bool:
+    """Return True if the values of a field refer to displayed pixels, False if they refer to stored pixels.
 
     Args:
-        main: name of the first image, which needs no frame.
-        sidecar_frame: the user's choice for sidecars.
+        main: name of the first image. Its own pixels are always stored pixels.
+        sidecar_frame: the user's choice for sidecars, "stored" or "upright"; None without a choice.
 
     Raises:
-        BadInput: EXIF rotates the image, and the frame is unknown.
+        BadInput: EXIF rotates the image, and the frame of the field is unknown.
     """
     if image.orientation == 1 or field.name == main or field.kind not in _LABELS:
         return False
@@ -82,7 +85,10 @@ def lies_upright(source: Source, field: Field, image: ImageFrame, *, main: str, 
 
 
 def _as_stated(image: ImageFrame) -> bool:
-    """Compare the stated size with the stored and the displayed size; raises BadInput if it fits both or none."""
+    """Return True if only the displayed image has the stated size, False if only the stored image has this size.
+
+    Raises BadInput if both or none of them have it.
+    """
     fits_stored, fits_upright = image.stated == image.stored, image.stated == image.upright
     if fits_stored != fits_upright:
         return fits_upright

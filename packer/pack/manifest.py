@@ -1,4 +1,4 @@
-"""Manifest: packer.json, the description of a pack. It is written last, and any changed byte is detected.
+"""Manifest: packer.json, the description of a pack. It is written last. Its sha256 detects any changed byte.
 
 The file is canonical JSON (sorted keys, no spaces, ASCII, one final newline) with these members:
 
@@ -19,8 +19,9 @@ The file is canonical JSON (sorted keys, no spaces, ASCII, one final newline) wi
 | pack_id | sha256 of the parts, the index, the extras and the options |
 | sha256 | sha256 of this file with this value set to 64 zeros |
 
-All versions share magic, sha256 and this form, which distinguishes a damaged file from a newer one. `excess` limits the
-cost of parsing. The file contains no time, host, absolute path or random value: equal input gives equal bytes.
+All versions have magic, version and sha256, so that a damaged file and a newer version are distinguished. `excess`
+limits the cost of parsing. The file contains no time, host, absolute path or random value: equal input gives equal
+bytes.
 """
 
 import hashlib
@@ -52,7 +53,14 @@ _ZEROS = "0" * 64
 
 @dataclass(frozen=True)
 class Part:
-    """One data file (or folder) of the pack: name, number of samples, size, and sha256 of its bytes."""
+    """One data file of the pack, or a folder of data files.
+
+    Attributes:
+        name: name in the folder of the pack.
+        samples: number of samples.
+        bytes: size of the file, or of all files in the folder.
+        sha256: sha256 of the file; of a folder: packer.files.digest.
+    """
 
     name: str
     samples: int
@@ -67,7 +75,14 @@ class Part:
 
 @dataclass(frozen=True)
 class IndexFile:
-    """One .npy file under index/ or extras/: name, size, crc32 (compared when it is opened) and sha256."""
+    """One .npy file in index/ or extras/.
+
+    Attributes:
+        name: name in its folder.
+        bytes: size of the file.
+        crc32: crc32 of the file, which is compared when the pack is opened.
+        sha256: sha256 of the file, which `packer verify` compares.
+    """
 
     name: str
     bytes: int
@@ -85,7 +100,7 @@ _File = TypeVar("_File", Part, IndexFile)
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of packer.json, without what is computed from it."""
+    """The content of packer.json; the table of the module describes the members."""
 
     format: str
     samples: int
@@ -102,7 +117,7 @@ class Manifest:
 
     @property
     def listed(self) -> dict[str, Part | IndexFile]:
-        """The files of the pack by relative path, without packer.json."""
+        """Relative path -> entry, for all files of the pack but packer.json."""
         return {
             **{part.name: part for part in self.parts},
             **{f"{INDEX}/{file.name}": file for file in self.index},
@@ -116,18 +131,18 @@ class Manifest:
 
     @property
     def validated(self) -> bool:
-        """True if the conversion from the original data decoded strictly each image whose bytes it kept."""
+        """True if the first conversion decoded each image file strictly before it stored the file unchanged."""
         first = conversions(self.options)[0]
         source = first.get("source")
         is_original = isinstance(source, dict) and source.get("kind", PACK_KIND) != PACK_KIND
         return is_original and first.get("validate") == "full"
 
     def sealed(self) -> "Manifest":
-        """Return the manifest with its pack_id."""
+        """Return a copy of the manifest with the correct pack_id."""
         return replace(self, pack_id=_pack_id(self))
 
     def check(self) -> None:
-        """Raise InvalidRequest if `read` would refuse this manifest for its size."""
+        """Raise InvalidRequest if the manifest exceeds a limit of `read`."""
         found = excess(self.to_bytes()) or _excess_of_options(self)
         if found is not None:
             raise InvalidRequest(
@@ -136,7 +151,7 @@ class Manifest:
             )
 
     def to_bytes(self) -> bytes:
-        """Return the bytes of the file."""
+        """Return the bytes of packer.json."""
         data = {
             "magic": "packer",
             "version": VERSION,
@@ -158,7 +173,7 @@ class Manifest:
 
 
 def _instead(path: Path) -> str:
-    """Return the advice for a path that is not a pack."""
+    """Return the end of the message for a path that is not a pack."""
     from packer.sources import _recognition  # reading packs does not need it
 
     found = _recognition.recognize_records(path)
@@ -185,7 +200,16 @@ def read(folder: Path) -> Manifest:
 
 
 def parse(path: Path | str, raw: bytes) -> Manifest:
-    """Parse the bytes of a manifest; raises CorruptPack, or InvalidRequest for a newer version. path: for messages."""
+    """Parse the bytes of a manifest.
+
+    Args:
+        path: the file or URL, for messages.
+        raw: content of packer.json.
+
+    Raises:
+        CorruptPack: the bytes are damaged.
+        InvalidRequest: the manifest has a newer version.
+    """
     data = _parse(path, raw)
     version = data.get("version")
     if type(version) is not int or version < 1:
@@ -199,7 +223,7 @@ def parse(path: Path | str, raw: bytes) -> Manifest:
 
 
 def _parse(path: Path | str, raw: bytes) -> dict[str, Any]:
-    """Return the JSON object, with its magic and sha256 checked."""
+    """Return the JSON object after checking its magic and sha256."""
     found = excess(raw)
     if found is not None:
         raise CorruptPack(f"{path}: hostile or damaged: {found}; copy or pack it again")
@@ -244,7 +268,7 @@ def _build(path: Path | str, data: dict[str, Any]) -> Manifest:
 
 
 def _source(value: Any) -> dict[str, Any]:
-    """Check the types of the members that packer reads; others are only displayed."""
+    """Check the types of the members that packer reads. `packer info` only displays the others."""
     source = _object(value)
     checks: dict[str, Callable[[Any], object]] = {
         "kind": _text,
@@ -258,7 +282,7 @@ def _source(value: Any) -> dict[str, Any]:
 
 
 def _options(value: Any) -> dict[str, Any]:
-    """Check the recorded options of the sources, recursively for packs converted from packs."""
+    """Check the recorded options of the sources of all conversions."""
     options = _object(value)
     for each in conversions(options):
         source = _object(each.get("source", {}))
@@ -269,7 +293,10 @@ def _options(value: Any) -> dict[str, Any]:
 
 
 def conversions(options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the options of every conversion from the original data to a pack, the first conversion first."""
+    """Return the options of all conversions that led to a pack: first that of the original data.
+
+    A pack that was converted from a pack contains the options of the earlier pack.
+    """
     found = [options]
     while True:
         source = found[-1].get("source")
@@ -322,13 +349,13 @@ def _digest(value: Any) -> str:
 
 
 def canonical(data: dict[str, Any]) -> bytes:
-    """Return canonical JSON; raises ValueError for a value that JSON does not have."""
+    """Return the JSON with sorted keys, without spaces, in ASCII. Raises ValueError for NaN and infinity."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text.encode("ascii") + b"\n"
 
 
 def hashed(data: dict[str, Any]) -> bytes:
-    """Return canonical JSON with its own sha256 among the members."""
+    """Return canonical JSON with a member `sha256`, computed as the table of the module describes."""
     own = _hash_of(canonical({**data, "sha256": _ZEROS}))
     return canonical({**data, "sha256": own})
 
@@ -342,7 +369,7 @@ def _hash_member(value: str) -> bytes:
 
 
 def _excess_of_options(manifest: Manifest) -> str | None:
-    """Return the limit that options or source exceed, in words."""
+    """Return a text about the limit that the options or the source exceed, or None."""
     for name, value in (("options", manifest.options), ("source", manifest.source)):
         size = len(canonical(value))
         if size > MOST_OPTIONS_BYTES:
@@ -376,7 +403,7 @@ _NOT_STRUCTURE = bytes(set(range(256)) - set(_STRUCTURE))
 
 
 def excess(raw: bytes) -> str | None:
-    """Return the limit that the bytes of a manifest exceed, in words, or None. Creates no object for a value."""
+    """Return a text about the limit that the bytes of a manifest exceed, or None. Does not parse the JSON."""
     if len(raw) > MOST_BYTES:
         return f"more than {MOST_BYTES:,} bytes"
     # replace escapes by text of the same length: the remaining quotes begin and end texts
@@ -390,7 +417,7 @@ def excess(raw: bytes) -> str | None:
 
 
 def _excess_of_structure(outside: bytes) -> str | None:
-    """Check the bytes without the content of texts."""
+    """Do the checks of `excess` for brackets and numbers. outside: the JSON without the contents of texts."""
     values = len(outside.translate(None, _NOT_STRUCTURE))
     if values > MOST_VALUES:
         return f"{values:,} values, expected at most {MOST_VALUES:,}"

@@ -1,8 +1,8 @@
-"""Mostly holes: refuses a pack of more than 1 GiB that contains less than a thousandth of it as data.
+"""Mostly holes: refuses a pack of more than 1 GiB if less than a thousandth of its bytes are data and not holes.
 
-A small archive can contain a file of a terabyte that is one hole, and reading it takes hours. Every function
-that opens a pack therefore checks this first. Smaller holes are accepted: `cp --sparse=always` and some file systems
-create them from runs of zeros.
+A small archive can contain a file of a terabyte that is one hole, and reading this file takes hours. Every function
+that opens a pack therefore calls this check first. Smaller holes are accepted, because `cp --sparse=always` and some
+file systems create holes from runs of zeros.
 """
 
 import errno
@@ -25,12 +25,14 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def check_mostly_holes(folder: Path, manifest: Manifest, *, copies: Mapping[str, Path] = _NOWHERE) -> None:
-    """Raise CorruptPack if hardly any of the listed bytes are data.
+    """Raise CorruptPack if a pack consists mostly of holes. Missing files count as empty files.
 
-    A pack with data needs only its first few files for this, and one of at most 1 GiB none. Missing files count 0.
+    The check ends at the first files that contain enough data. It opens no file of a pack of at most 1 GiB.
 
     Args:
-        copies: paths that replace a part or the index folder, by name.
+        folder: the pack.
+        manifest: the manifest of the pack.
+        copies: name of a part or of the index folder -> the path that replaces it.
     """
     listed = sum(part.bytes for part in manifest.parts)
     listed += sum(file.bytes for file in (*manifest.index, *manifest.extras))
@@ -51,7 +53,7 @@ def check_mostly_holes(folder: Path, manifest: Manifest, *, copies: Mapping[str,
 
 
 def data_bytes(descriptor: int, *, most: float) -> int:
-    """Count the bytes of a file outside holes, up to about `most`; all bytes if the system does not report holes."""
+    """Count the bytes of a file outside holes, and stop above `most`. If the system cannot find holes, count all."""
     size, at, found = os.fstat(descriptor).st_size, 0, 0
     while at < size and found < most:
         try:
@@ -64,7 +66,7 @@ def data_bytes(descriptor: int, *, most: float) -> int:
 
 
 def _files(folder: Path, manifest: Manifest, copies: Mapping[str, Path]) -> Iterator[int]:
-    """Yield a descriptor of every listed file, and of the files in parts that are folders."""
+    """Yield a descriptor of each file of the pack. The descriptor is closed before the next one."""
     for name in manifest.listed:
         top, _, rest = name.partition("/")
         path = copies[top] / rest if top in copies else folder / name

@@ -1,8 +1,7 @@
 """Part readers: the process-wide cache of open parts, and the functions that check and open a part.
 
-All datasets of a process share one open reader per part. The cache identifies a part by its device and inode and counts
-the packs that use it. Readers in use are pinned. When too many parts are open, the cache closes the least recently used
-one and opens it again on demand. A forked child starts with an empty cache.
+All datasets of a process share one reader per part. A reader is pinned while a caller reads from it. The cache closes
+the least recently used readers that are not pinned when too many are open. A forked child starts with an empty cache.
 """
 
 import os
@@ -23,30 +22,28 @@ from packer.pack.manifest import Part
 from packer.schema import Schema
 from packer.system import closed_after_fork  # noqa: F401  its fork hooks must be registered before ours
 
-Key = tuple[int, int]
-_MOST_OPENINGS = 20  # of a pack that is replaced during each attempt
+Key = tuple[int, int]  # of a local part: device and inode; of a remote part: a negative number per pack, and the part
+_MOST_OPENINGS = 20  # of a pack that is replaced each time it is opened
 
 
 class PartLease(Protocol):
-    """Keeps the file of a part at `path` until the lease is closed. It may be closed twice."""
+    """A lock that keeps the file of a part at `path` in a cache until `close`."""
 
     path: Path
 
     @property
-    def is_done_with(self) -> bool:
-        """True if the part will not be needed soon."""
+    def is_given_up(self) -> bool:
+        """True if the part will not be needed soon, see `PartSupply.give_up`."""
 
     def close(self) -> None:
-        """Release the part."""
+        """Release the lock. May be called twice."""
 
 
 class _Entry:
-    """An open reader, the number of reads in progress, and the lease on the part, if any."""
-
     def __init__(self, reader: Reader, lease: PartLease | None) -> None:
         self.reader = reader
-        self.lease = lease
-        self.pins = 0
+        self.lease = lease  # closed with the reader; None for a local part
+        self.pins = 0  # reads in progress
 
     def close(self) -> None:
         self.reader.close()
@@ -55,38 +52,40 @@ class _Entry:
 
 
 class ReaderCache:
-    """The open readers of this process. `limit`: how many unused readers stay open."""
+    """The open readers of this process, by the keys of their parts. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
+        """Create an empty cache. With more than `limit` open readers, it closes readers that are not pinned."""
         self.limit = limit
         self._lock = threading.Lock()
         self._entries: OrderedDict[Key, _Entry] = OrderedDict()
-        self._owners: dict[Key, int] = {}
-        self._gone: deque[list[Key]] = deque()
+        self._owners: dict[Key, int] = {}  # number of open packs that use a part
+        self._gone: deque[list[Key]] = deque()  # parts of closed packs, not subtracted from `_owners` yet
 
     def __len__(self) -> int:
+        """Return the number of open readers, pinned or not."""
         return len(self._entries)
 
     def owners(self) -> dict[Key, int]:
-        """Return how many open packs use each part."""
+        """Return the number of open packs that use each part."""
         return dict(self._owners)
 
     def unowned(self) -> list[Key]:
-        """Return the open parts that no open pack uses."""
+        """Return the parts with an open reader that no open pack uses."""
         return [key for key in self._entries if key not in self._owners]
 
     def own(self, keys: list[Key]) -> None:
-        """Count a pack that uses these parts."""
+        """Register a pack that uses these parts. Their readers stay open between reads until `disown`."""
         with self._lock:
             for key in keys:
                 self._owners[key] = self._owners.get(key, 0) + 1
         self._release_gone()
 
     def disown(self, keys: list[Key]) -> None:
-        """Remove a pack that used these parts, and close the parts that no other pack uses.
+        """Undo one call of `own`, and close the readers of parts that no other pack uses.
 
-        This never waits for the lock: a finalizer may run in a thread that holds it. The holder of the lock closes the
-        parts when it releases the lock.
+        This never waits for the lock, because a finalizer may run in the thread that holds the lock. If another call
+        holds the lock, that call closes the readers when it ends.
         """
         self._gone.append(keys)
         self._release_gone()
@@ -109,15 +108,18 @@ class ReaderCache:
                 self._entries.pop(key).close()
 
     def pinned(self, key: Key, make: Callable[[], Reader]) -> "ReaderPin":
-        """Return a `with` block in which the reader of a part stays open; `make` opens a closed part."""
+        """Return a `with` block that yields the reader of a part, pinned. make: opens the part if it is not open."""
         return ReaderPin(self, key, make)
 
     def pin(self, key: Key, make: Callable[[], Reader], lease: PartLease | None = None) -> _Entry:
-        """Return the entry of a part, which stays open until `unpin`.
+        """Pin a part: its reader stays open until `unpin`.
 
         Args:
             make: opens the part if it is not open.
-            lease: closed together with the reader that `make` returns.
+            lease: closed together with the reader that `make` returns. Not used if the part is open.
+
+        Returns:
+            The entry, for `unpin`.
         """
         with self._lock:
             entry = self._entries.get(key)
@@ -129,11 +131,11 @@ class ReaderCache:
         return entry
 
     def is_open(self, key: Key) -> bool:
-        """Return True if a part is open at this moment."""
+        """Return True if the cache has an open reader of the part now. Another thread may close the reader."""
         return key in self._entries
 
     def pin_open(self, key: Key) -> _Entry | None:
-        """Pin a part that is open; return None for any other."""
+        """Pin a part if it is open, and return its entry. Return None if the part is not open."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
@@ -141,8 +143,8 @@ class ReaderCache:
                 entry.pins += 1
         return entry
 
-    def pin_leased(self, key: Key, make: Callable[[], Reader], lease: PartLease) -> _Entry:
-        """Pin a part whose file exists as long as the lease; the cache then owns the lease."""
+    def pin_with_lease(self, key: Key, make: Callable[[], Reader], lease: PartLease) -> _Entry:
+        """Pin a part whose file exists until the lease is closed. The cache closes the lease, also after an error."""
         entry = None
         try:
             entry = self.pin(key, make, lease)
@@ -151,31 +153,31 @@ class ReaderCache:
                 lease.close()
         return entry
 
-    def close_idle(self, *, only_done_with: bool) -> int:
-        """Close the unused readers of leased parts, and return their number.
+    def close_unused(self, *, only_given_up: bool) -> int:
+        """Close the readers of remote parts that are not pinned, and return the number of closed readers.
 
         Args:
-            only_done_with: close only parts that will not be needed soon.
+            only_given_up: True to close only readers of parts that will not be needed soon.
         """
         with self._lock:
             found = [
                 key
                 for key, entry in self._entries.items()
-                if entry.lease is not None and not entry.pins and (entry.lease.is_done_with or not only_done_with)
+                if entry.lease is not None and not entry.pins and (entry.lease.is_given_up or not only_given_up)
             ]
             for key in found:
                 self._entries.pop(key).close()
         return len(found)
 
     def drop(self, key: Key) -> None:
-        """Open a part again for the next read; reads in progress keep their reader."""
+        """Remove the reader of a part, so that the next `pin` opens the part again. Pinned readers stay open."""
         with self._lock:
             entry = self._entries.pop(key, None)
             if entry is not None and not entry.pins:
                 entry.close()
 
     def unpin(self, key: Key, entry: _Entry) -> None:
-        """Undo a `pin`, and close the reader if no open pack uses the part."""
+        """End a read, and close the reader if no open pack uses the part. entry: the result of `pin`."""
         with self._lock:
             entry.pins -= 1
             if not entry.pins and self._entries.get(key) is not entry:  # dropped during the read
@@ -193,16 +195,16 @@ class ReaderCache:
             self._entries.pop(key).close()
 
     def hold(self) -> None:
-        """Wait before a fork until no thread opens or closes a part: the child would inherit a half-open one."""
+        """Run before a fork: wait until no thread opens or closes a part, and keep the lock until the fork is done."""
         self._lock.acquire()
 
     def release(self) -> None:
-        """Continue in the parent after a fork."""
+        """Run in the parent after a fork: release the lock of `hold`."""
         self._lock.release()
         self._release_gone()
 
     def forget(self) -> None:
-        """Close the inherited readers in a child after a fork; their files stay open in the parent."""
+        """Run in the child after a fork: close the inherited readers. The readers of the parent stay open."""
         self._lock = threading.Lock()
         for entry in self._entries.values():
             entry.close()
@@ -212,7 +214,7 @@ class ReaderCache:
 
 
 class ReaderPin:
-    """The `with` block of `ReaderCache.pinned`; a class is faster than a generator."""
+    """The `with` block of `ReaderCache.pinned`. A class is faster than a generator."""
 
     __slots__ = ("_cache", "_entry", "_key", "_make")
     _entry: _Entry
@@ -258,11 +260,11 @@ class PartOpener:
         self.is_mapped: bool = self._reader.is_mapped
 
     def side_files(self) -> Sequence[str]:
-        """Return the files of a part that contain no values."""
+        """Return the paths, relative to a part, of files that contain no values."""
         return self._reader.side_files(self._schema)
 
     def check(self, path: Path, part: Part) -> Key:
-        """Check a part with `check_part`."""
+        """Return the key of a part after the checks of `check_part`."""
         return check_part(path, part, is_folder=self.is_folder)
 
     def open(self, path: Path, samples: int, *, readahead: bool = True) -> Reader:
@@ -270,17 +272,17 @@ class PartOpener:
         return self._reader(path, self._schema, samples=samples, readahead=readahead)
 
     def shared(self, path: Path, part: Part, key: Key) -> AbstractContextManager[Reader]:
-        """Return a `with` block with the shared reader of a checked part."""
+        """Return a `with` block that yields the shared reader of a part. key: the result of `check`."""
         return open_readers.pinned(key, partial(self.open, path, part.samples))
 
 
 def check_part(path: Path, part: Part, *, is_folder: bool = False) -> Key:
-    """Compare the size of a part with the manifest: mapping a cut file would end the process.
+    """Compare the type and size of a part with the manifest, because a read of a cut mapped file is a SIGBUS.
 
-    The sizes of the files in a folder are compared when each file is read.
+    For a part that is a folder, the reader compares the size of each file later.
 
     Returns:
-        Device and inode.
+        Device and inode of the part.
 
     Raises:
         CorruptPack: the part is missing, has another size, or is a link or device.
@@ -311,10 +313,13 @@ Opened = TypeVar("Opened", bound=_Closable)
 
 
 def open_unreplaced(path: Path, opened: Callable[[], Opened]) -> Opened:
-    """Call `opened`, and call it again if another pack replaced `path` meanwhile.
+    """Return the result of `opened`, which opens a file of a pack that may be replaced at the same time.
 
-    `convert --overwrite` swaps the folder of a pack and then empties the old one. A result or an error therefore counts
-    only if `path` is the same inode before and after the call.
+    `convert --overwrite` swaps the folder of a pack and then empties the old one. If the inode of `path` changes during
+    the call, this discards the result or the error and calls `opened` again.
+
+    Raises:
+        CorruptPack: `path` was replaced during each of 20 calls.
     """
     for _ in range(_MOST_OPENINGS):
         before = _identity(path)
@@ -331,7 +336,7 @@ def open_unreplaced(path: Path, opened: Callable[[], Opened]) -> Opened:
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
-    """Return device, inode and time of the last change (a rename sets it), or None if the path does not exist."""
+    """Return device, inode and the time of the last change, which a rename sets; None if the path does not exist."""
     try:
         status = os.stat(path)
     except OSError:

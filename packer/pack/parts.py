@@ -1,8 +1,8 @@
-"""Parts: where the parts of an open pack come from. `Pack` locates a record; its `Parts` returns the open part.
+"""Parts: classes that open the parts of a pack: local parts, remote parts, and parts that are hashed first.
 
-* LocalParts: files on this machine
-* SuppliedParts: files that a `PartSupply` fetches when they are read, such as those of a pack behind a URL
-* CheckedParts: either of these, with the sha256 of each part compared before its first read
+* LocalParts: files on this machine.
+* SuppliedParts: files that a `PartSupply` downloads when they are read.
+* CheckedParts: LocalParts or SuppliedParts whose sha256 is compared before their first read.
 """
 
 import threading
@@ -22,52 +22,56 @@ from packer.pack.unlisted_files import check_digest
 
 
 class PartSupply(Protocol):
-    """Fetches the parts of a pack on demand, within a limited space."""
+    """Downloads the parts of a pack on demand into a cache of limited size."""
 
     @property
     def url(self) -> str:
         """URL of the pack, for messages."""
 
     def key(self, number: int) -> Key:
-        """Return the key of a part in the reader cache; it does not change when the part is fetched again."""
+        """Return the key of a part in the ReaderCache. A second download of the part has the same key."""
 
     def where(self, number: int) -> str:
         """Return the place of a part, for messages."""
 
     def lease(self, number: int) -> PartLease:
-        """Fetch a part unless it is present, and keep it until the lease is closed. May take long, and raise."""
+        """Return a lease on the file of a part, which is downloaded if it is not in the cache.
+
+        Raises StoreError, StorageError, CorruptPack.
+        """
 
     @property
     def room_bytes(self) -> int | None:
-        """Bytes of parts that fit at the same time, or None without a limit."""
+        """Bytes of parts that fit into the cache together; None without a limit."""
 
     @property
     def part_bytes(self) -> Sequence[int]:
-        """Bytes of this space that each part needs."""
+        """Bytes that each part takes in the cache."""
 
     def fetch_ahead(self, parts: Sequence[int], *, more: bool = False) -> None:
-        """Fetch these parts in the background, in this order, as long as there is space.
+        """Download parts in the background, in this order, as long as the cache has space.
 
         Args:
-            more: append them to the parts of the last call instead of replacing those.
+            parts: Numbers of parts.
+            more: True to append the parts to those of the last call. False to replace the parts of the last call.
         """
 
     def discard(self, number: int) -> None:
-        """Fetch a damaged part again for the next lease, unless its sha256 is correct."""
+        """Remove the file of a part from the cache if its sha256 is wrong. The next lease downloads the part again."""
 
     def give_up(self, parts: Sequence[int]) -> None:
-        """Mark parts that will not be needed soon; their space is used first."""
+        """Mark parts that will not be needed soon. The cache removes their files first."""
 
     def close(self) -> None:
-        """Stop fetching. May be called twice, and in a forked child."""
+        """End downloads. May be called twice, and in a forked child."""
 
 
 class Parts(ABC):
     """The parts of one open pack, by number. Thread-safe.
 
     Attributes:
-        keys: key of each part in the reader cache.
-        supply: fetches the parts, or None if they are all present.
+        keys: key of each part in the ReaderCache.
+        supply: downloads the parts; None for local parts.
     """
 
     keys: list[Key]
@@ -85,23 +89,23 @@ class Parts(ABC):
     def where(self, number: int) -> str:
         """Return the place of a part, for messages."""
 
-    def may_wait(self, number: int) -> bool:
-        """Return True if the part may need a download.
+    def may_download(self, number: int) -> bool:
+        """Return True if `pinned` may download the part.
 
-        A caller that waits must not pin other parts meanwhile, because their space may be needed.
+        The caller must not pin other parts during a download, because the cache may need their space.
         """
         return False
 
-    def renew(self, number: int) -> bool:
-        """Fetch a damaged part again for the next read. Return False if it cannot be fetched."""
+    def fetch_again(self, number: int) -> bool:
+        """Replace a damaged part before the next read. Return False for a local part, which stays damaged."""
         return False
 
     def close(self) -> None:  # noqa: B027  local parts need nothing
-        """Release everything but the shared readers. May be called twice, and in a forked child."""
+        """End downloads and processes; the shared readers stay open. May be called twice, and in a forked child."""
 
 
 class LocalParts(Parts):
-    """Files on this machine. All sizes are checked first: a cut file must not be mapped."""
+    """Files on this machine. The constructor checks all sizes, because a read of a cut mapped file is a SIGBUS."""
 
     def __init__(self, paths: Sequence[Path], manifest: Manifest, opener: PartOpener, *, readahead: bool) -> None:
         self._paths = paths
@@ -131,7 +135,7 @@ class LocalParts(Parts):
 
 
 class SuppliedParts(Parts):
-    """Files that a supply fetches when they are read. The reader cache owns the lease of an open part."""
+    """Files that a supply downloads when they are read. The ReaderCache closes the lease together with the reader."""
 
     def __init__(self, supply: PartSupply, manifest: Manifest, opener: PartOpener, *, readahead: bool) -> None:
         self.supply = self._supply = supply
@@ -148,7 +152,7 @@ class SuppliedParts(Parts):
             lease = self._supply.lease(number)  # before the lock of all readers: it may be a download
             samples = self._parts[number].samples
             make = partial(self._opener.open, lease.path, samples, readahead=self._readahead)
-            entry = open_readers.pin_leased(key, make, lease)
+            entry = open_readers.pin_with_lease(key, make, lease)
         try:
             yield entry.reader
         finally:
@@ -165,10 +169,10 @@ class SuppliedParts(Parts):
     def where(self, number: int) -> str:
         return self._supply.where(number)
 
-    def may_wait(self, number: int) -> bool:
+    def may_download(self, number: int) -> bool:
         return not open_readers.is_open(self.keys[number])
 
-    def renew(self, number: int) -> bool:
+    def fetch_again(self, number: int) -> bool:
         self._supply.discard(number)
         open_readers.drop(self.keys[number])
         return True
@@ -178,18 +182,20 @@ class SuppliedParts(Parts):
 
 
 class CheckedParts(Parts):
-    """Other parts, with the sha256 of each compared by plain reads before its first value is read.
-
-    A damaged part is refused. With `isolated`, it is read in a separate process, which may crash.
-    """
+    """Parts whose sha256 is compared before the first value is read. The hash reads files without mapping them."""
 
     def __init__(self, parts: Parts, manifest: Manifest, *, isolated: ReaderProcess | None) -> None:
+        """Wrap other parts.
+
+        Args:
+            isolated: the process that reads damaged parts, because it may crash. None raises CorruptPack for them.
+        """
         self._inner = parts
         self._manifest = manifest
         self._isolated = isolated
         self.keys, self.supply = parts.keys, parts.supply
         self._checking = threading.Lock()
-        self._checked: dict[int, Reader | None] = {}  # the isolated reader of a damaged part, None for a sound one
+        self._checked: dict[int, Reader | None] = {}  # the isolated reader of a damaged part, None for an undamaged one
 
     def pinned(self, number: int) -> AbstractContextManager[Reader]:
         if number not in self._checked:
@@ -216,11 +222,11 @@ class CheckedParts(Parts):
     def where(self, number: int) -> str:
         return self._inner.where(number)
 
-    def may_wait(self, number: int) -> bool:
-        return self._inner.may_wait(number)
+    def may_download(self, number: int) -> bool:
+        return self._inner.may_download(number)
 
-    def renew(self, number: int) -> bool:
-        return self._inner.renew(number)
+    def fetch_again(self, number: int) -> bool:
+        return self._inner.fetch_again(number)
 
     def close(self) -> None:
         try:

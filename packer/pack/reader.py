@@ -1,7 +1,4 @@
-"""Reader: an open pack. `Pack` locates a sample, reads its encoded values, and compares their crc32.
-
-Its `Parts` (parts.py) determine where the parts come from. All sizes are checked before a part is mapped.
-"""
+"""Reader: an open pack. `Pack` locates a sample, reads its encoded values, and compares their crc32."""
 
 import functools
 import os
@@ -46,7 +43,18 @@ def _gathering() -> ModuleType:
 class Pack:
     """The records of one pack, by sample index.
 
-    A pack belongs to the process that opened it. Many threads may read it.
+    Thread-safe. A forked child must not use a pack of its parent, but may open the same folder.
+
+    Attributes:
+        folder: the folder of the pack.
+        verify: when the crc32 of a value is compared, see the constructor.
+        pid: number of the process that opened the pack.
+        manifest: the manifest.
+        schema: the fields of the pack.
+        index: the index.
+        readahead: True if the kernel reads ahead in parts, because half of the free memory can hold the pack.
+        is_mapped: True if records are slices of mapped files, False if they are copies in memory.
+        parts: the open parts.
     """
 
     def __init__(
@@ -62,13 +70,14 @@ class Pack:
         """Open a pack.
 
         Args:
-            folder: contains the manifest and, unless `copies` or `supply` replace them, the index and the parts.
-            verify: compare the crc32 of a value the "first" time that this object reads it, "always" or "never".
-                "open" is "first". It also compares the sha256 of each part before its first value is read.
-            isolate_damaged: compare the sha256 of each part, and read a damaged part in a separate process.
-            copies: paths that replace a part or the index folder, by name.
-            on_close: called once when the pack is closed; not called if opening it fails.
-            supply: fetches the parts when they are read; closed with the pack.
+            folder: the folder with the manifest. It also contains the index and the parts, unless `copies` or `supply`
+                replace them.
+            verify: when to compare the crc32 of a value. "always", "never", or the "first" time that this object reads
+                the value. With "open" as with "first", and the sha256 of each part is compared before its first read.
+            isolate_damaged: True to compare the sha256 of each part, and to read a damaged part in a separate process.
+            copies: name of a part or of the index folder -> the path that replaces it.
+            on_close: called once when the pack is closed, unless the constructor raised.
+            supply: downloads the parts when they are read. Closed with the pack.
 
         Raises:
             InvalidRequest: `folder` is not a pack.
@@ -86,7 +95,7 @@ class Pack:
         self.index = Index(copies.get(INDEX, folder / INDEX).parent, self.manifest)
         self.readahead = _fits_memory(sum(part.bytes for part in self.manifest.parts))
         opener = PartOpener(self.manifest.format, self.schema)
-        self.is_mapped = opener.is_mapped  # records are views of mapped files, not copies
+        self.is_mapped = opener.is_mapped
         self.parts: Parts
         if supply is None:
             paths = [copies.get(part.name, folder / part.name) for part in self.manifest.parts]
@@ -104,7 +113,7 @@ class Pack:
         self._closing = weakref.finalize(self, _close, self.parts, self.pid, on_close)
 
     def close(self) -> None:
-        """Release the readers. May be called twice; the garbage collector calls it too."""
+        """Release the readers. May be called twice. The garbage collector calls it for a pack that was not closed."""
         self._closing()
 
     def __len__(self) -> int:
@@ -112,25 +121,27 @@ class Pack:
 
     @property
     def supply(self) -> PartSupply | None:
-        """The supply that fetches the parts of this pack, or None if they are all present."""
+        """The supply that downloads the parts of this pack, or None for local parts."""
         return self.parts.supply
 
     def locate(self, index: int) -> tuple[int, int]:
-        """Return the part number of a sample and its row in the part, 0 <= index < len."""
+        """Return (number of the part, row in the part) of a sample, 0 <= index < len."""
         number = bisect_right(self._ends, index)
         return number, index - (self._ends[number - 1] if number else 0)
 
     def part_numbers(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the part number of each sample, 0 <= index < len."""
+        """Return the number of the part of each sample, int64, 0 <= index < len."""
         return np.searchsorted(np.asarray(self._ends, np.int64), indices, side="right")
 
     # ---- reading
 
     def record(self, index: int, names: Sequence[str], *, check: bool = True) -> AbstractContextManager[Record]:
-        """Return a `with` block with the named encoded values of a sample, valid inside the block.
+        """Return a `with` block that yields the named encoded values of a sample, valid inside the block.
 
         Args:
-            check: False if the caller compares each value with `compare`.
+            index: 0 <= index < len.
+            names: fields.
+            check: True to compare the crc32 as `verify` requires. False if the caller calls `compare` for each value.
 
         Raises:
             CorruptRecord: a value is damaged.
@@ -140,28 +151,38 @@ class Pack:
 
     @contextmanager
     def records(self, indices: Sequence[int], names: Sequence[str]) -> Iterator[list[Record]]:
-        """Read the named values of many samples, all valid inside the block; raises the errors of `record`."""
+        """Yield the named encoded values of many samples, all valid inside the block; raises the errors of `record`."""
         with ExitStack() as pins:
             try:
                 found = self._read(indices, names, pins)
             except CorruptPack:
                 pins.pop_all().close()
-                if not self._renew(indices, names):
+                if not self._fetch_again(indices, names):
                     raise
                 found = self._read(indices, names, pins)
             yield found
 
     def gather(self, indices: npt.NDArray[np.int64], name: str, out: npt.NDArray[np.uint8]) -> None:
-        """Copy the values of a field of fixed size into uint8 (len(indices), size); raises the errors of `record`."""
+        """Copy the encoded values of a field of fixed size into an array.
+
+        Args:
+            indices: samples.
+            name: the field.
+            out: uint8 (len(indices), size of a value).
+
+        Raises:
+            CorruptRecord: a value is damaged.
+            CorruptPack: the part is damaged, or a value has another size.
+        """
         try:
             self._gather(indices, name, out)
         except CorruptPack:
-            if not self._renew(indices.tolist(), (name,)):
+            if not self._fetch_again(indices.tolist(), (name,)):
                 raise
             self._gather(indices, name, out)
 
-    def _renew(self, indices: Sequence[int], names: Sequence[str]) -> bool:
-        """Read samples one by one, which fetches damaged parts again. Return False without a supply."""
+    def _fetch_again(self, indices: Sequence[int], names: Sequence[str]) -> bool:
+        """Read samples one by one, which downloads damaged parts again. Return False for local parts."""
         if self.supply is None:
             return False
         for index in indices:
@@ -170,13 +191,16 @@ class Pack:
         return True
 
     def _read(self, indices: Sequence[int], names: Sequence[str], pins: ExitStack) -> list[Record]:
-        """Return the named values of many samples, valid until `pins` is closed."""
+        """Return the named values of many samples, valid until `pins` is closed.
+
+        Before a download, values that were read are copied and their parts are released.
+        """
         found: list[Record] = []
         readers: dict[int, Reader] = {}
         for index in indices:
             number, row = self.locate(index)
             if number not in readers:
-                if readers and self.parts.may_wait(number):
+                if readers and self.parts.may_download(number):
                     found[:] = [{name: bytes(value) for name, value in record.items()} for record in found]
                     readers.clear()
                     pins.pop_all().close()
@@ -197,7 +221,7 @@ class Pack:
         values: list[Buffer] = [b""] * len(indices)
         with ExitStack() as pins:
             for number, (rows, positions) in found.items():
-                if self.parts.may_wait(number):
+                if self.parts.may_download(number):
                     values = [bytes(value) for value in values]
                     pins.pop_all().close()
                 reader = pins.enter_context(self.parts.pinned(number))
@@ -215,7 +239,7 @@ class Pack:
     # ---- checking
 
     def _unverified(self, indices: npt.NDArray[np.int64], name: str) -> list[int]:
-        """Return the positions of the samples whose crc32 must be compared."""
+        """Return the positions in `indices` of the samples whose crc32 must be compared."""
         if self.verify == "never":
             return []
         if self.verify == "always":
@@ -237,14 +261,18 @@ class Pack:
             self._checked[bit >> 3] |= 1 << (bit & 7)
 
     def add_check(self, name: str, check: Callable[[Buffer], None]) -> None:
-        """Add a check that runs on the values of a field whenever their crc32 is compared.
+        """Add a check of the values of a field, which runs after each comparison of a crc32.
 
-        A hostile pack may contain values with a correct crc32 that contradict themselves. `check` raises BadInput.
+        A hostile pack may contain inconsistent values with a correct crc32.
+
+        Args:
+            name: the field.
+            check: raises BadInput for an inconsistent value.
         """
         self._checks[name] = check
 
     def compare(self, index: int, name: str, value: Buffer) -> None:
-        """Raise CorruptRecord if a value does not have the crc32 of the index, or contradicts itself."""
+        """Raise CorruptRecord if a value does not have the crc32 of the index, or if a check of `add_check` fails."""
         found = zlib.crc32(value)
         if found != self.index.crc32(index, name):
             raise CorruptRecord(f"{self.where(index, name)}: {crc32_problem(found, self.index.crc32(index, name))}")
@@ -261,7 +289,7 @@ class Pack:
 
 
 class _PinnedRecord:
-    """The `with` block of `Pack.record`; a class is faster than a generator."""
+    """The `with` block of `Pack.record`. A class is faster than a generator."""
 
     __slots__ = ("_check", "_index", "_names", "_pack", "_pin")
     _pin: AbstractContextManager[Reader]
@@ -275,10 +303,10 @@ class _PinnedRecord:
     def __enter__(self) -> Record:
         try:
             return self._read()
-        except DamagedObject:  # it was already fetched twice
+        except DamagedObject:  # the part was downloaded twice already
             raise
         except CorruptPack:
-            if not self._pack.parts.renew(self._pack.locate(self._index)[0]):
+            if not self._pack.parts.fetch_again(self._pack.locate(self._index)[0]):
                 raise
         return self._read()
 
@@ -301,7 +329,7 @@ class _PinnedRecord:
 
 
 def _fits_memory(size_bytes: int) -> bool:
-    """Return True if half of the free memory holds a pack; small packs skip the slow limits of cgroups."""
+    """Return True if the pack fits into half of the free memory. Small packs skip the slow reads of cgroup limits."""
     free = None if size_bytes < _SMALL_BYTES else Machine().free_memory()
     return free is None or size_bytes < free // 2
 

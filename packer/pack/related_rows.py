@@ -1,10 +1,15 @@
-"""Related rows: rows of several fields that belong together. They are checked and dropped together.
+"""Related rows: checks and drops rows of several fields that belong together.
 
-The relations of a schema (`of`, `starts`, `into`) form groups of fields, such as boxes with their classes. The field
-that the others are `of` gives the group its name.
+A field of a schema may have a relation to another field:
 
-If a rule drops a box, it also drops the rows that belong to it. These are the other rows of its group, the runs of rows
-that it starts, and rows that point to it. The numbers of the remaining rows are updated.
+* `of`: one row for each row of the other field.
+* `starts`: the first row of each run of rows of the other field.
+* `into`: numbers of rows of the other field.
+
+Fields that are `of` one field form a group with its name, such as boxes with their classes.
+
+If a rule drops a box, it also drops the rows of other fields that belong to the box. These are the rows of its group,
+the runs of rows that start there, and the rows that point to the box. The numbers of the remaining rows are updated.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +30,8 @@ def check_rows(schema: Schema, values: Mapping[str, Any]) -> None:
     """Raise BadInput if the fields of a sample contradict the relations of the schema.
 
     Args:
-        values: of all fields with relations, and of the fields that these name; others are ignored.
+        schema: the fields.
+        values: field -> array. Contains all fields with relations and their other fields; more are ignored.
     """
     for field in schema.fields:
         for relation, name in field.relations:
@@ -60,7 +66,7 @@ def _check_starts(field: Field, rows: npt.NDArray[Any], others: int) -> None:
 
 
 class _Lead(NamedTuple):
-    """A field whose values point from the rows of one group to the rows of another."""
+    """A field whose values are row numbers of another group. group: of the field. target: the other group."""
 
     name: str
     group: str
@@ -68,14 +74,19 @@ class _Lead(NamedTuple):
 
 
 class RowRelations:
-    """Applies a rule for boxes to the samples of a schema. Thread-safe."""
+    """Applies a rule for boxes to the samples of a schema. Thread-safe.
+
+    Attributes:
+        names: the chosen fields that `ruled` takes and returns.
+    """
 
     def __init__(self, schema: Schema, whole: Schema, rule: BoxRule) -> None:
         """Prepare a rule.
 
         Args:
-            schema: of the chosen fields.
-            whole: of the pack.
+            schema: the chosen fields.
+            whole: all fields of the pack.
+            rule: the rule.
 
         Raises:
             InvalidRequest: the pack has no boxes, or a chosen field depends on a field that is not chosen.
@@ -130,9 +141,10 @@ class RowRelations:
                 )
 
     def ruled(self, values: Values, size: tuple[int, int]) -> Values:
-        """Return the fields in `names` of a sample with cut boxes and without the dropped rows.
+        """Return the fields of a sample with boxes cut at the border of the image, without the dropped rows.
 
         Args:
+            values: field -> array, for all fields in `names`.
             size: (height, width) of the image in px.
 
         Raises:
@@ -156,7 +168,7 @@ class RowRelations:
         return made
 
     def _kept(self, values: Values, size: tuple[int, int]) -> Kept:
-        """Return the rows that stay, for each group that loses rows."""
+        """Return group -> True for each row that stays, for the groups that lose rows."""
         kept: Kept = {}
         for group, name in self._deciding.items():
             visible = self._rule.visible(values[name], size)
@@ -176,7 +188,7 @@ class RowRelations:
         return kept
 
     def _row_count(self, values: Values, lead: _Lead) -> int:
-        """Return the number of rows of the target group, or the least possible number if it is not chosen."""
+        """Return the number of rows of the target group, or the least possible number if the group is not chosen."""
         counts = (len(value) for name, value in values.items() if self._group[name] == lead.target)
         return next(counts, int(values[lead.name].max(initial=0)))
 

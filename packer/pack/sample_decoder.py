@@ -1,6 +1,7 @@
-"""Sample decoder: decodes the samples of an open pack to NumPy arrays and plain values.
+"""Sample decoder: decodes the samples of an open pack to NumPy arrays and Python values.
 
-`reader.Pack` reads the encoded values. The decoder applies the view of a geometry to images, points and boxes.
+`reader.Pack` reads the encoded values. The decoder applies the view (matrix and output size) of a geometry to images,
+points and boxes.
 """
 
 from collections.abc import Sequence
@@ -19,22 +20,23 @@ from packer.pack.reader import Pack
 from packer.pack.related_rows import RowRelations, Values
 from packer.schema import PIXEL_KINDS, Buffer, Field, Schema
 
-Views = tuple[View | None, dict[str, View]]  # for the first image, points and boxes; for images of another size
+Views = tuple[View | None, dict[str, View]]  # see `SampleDecoder.views`
 _NO_VIEWS: Views = (None, {})
-_SMALL_FILE_BYTES = 1 << 18  # system calls take as long as the copies: an image of 295 px
+_SMALL_FILE_BYTES = 1 << 18  # the system calls of a read take as long as the copy; an image of 295 px
 
 
 class SampleDecoder:
     """Decodes the chosen fields of samples. Thread-safe.
 
-    The key and the number columns come from the index. All other fields are read from the parts.
+    The key and the number fields of fixed shape come from the index. All other fields are read from the parts.
 
     Attributes:
-        schema: of the chosen fields.
+        pack: the pack.
+        schema: the chosen fields.
         stored: names of the chosen fields that are read from the parts.
-        images: names of the chosen images, in the order of the pack; the first one defines the frame of points.
-        pixel_dtypes: dtype of each image in a sample.
-        relations: applies the rule for boxes, or None.
+        images: names of the chosen images, in the order of the pack. Points and boxes are in px of the first image.
+        pixel_dtypes: image -> its dtype in a sample.
+        relations: applies the rule for boxes; None without a rule.
     """
 
     def __init__(
@@ -49,7 +51,10 @@ class SampleDecoder:
         """Choose the fields to decode.
 
         Args:
+            pack: the open pack.
             names: fields, or None for all that are not hidden.
+            decoder: the library for image files.
+            dct: the inverse DCT for JPEG files.
             boxes: rule for boxes that extend beyond the image.
 
         Raises:
@@ -92,10 +97,12 @@ class SampleDecoder:
         self.relations = RowRelations(self.schema, pack.schema, boxes) if boxes is not None else None
 
     def sample(self, index: int, geometry: Geometry | None = None, random: Sequence[float] = ()) -> dict[str, Any]:
-        """Return the chosen fields of a sample, 0 <= index < len(pack); raises CorruptRecord.
+        """Return the chosen fields of a sample, by name; raises CorruptRecord.
 
         Args:
-            geometry: makes the view from the size of the first image and the random numbers.
+            index: 0 <= index < len(pack).
+            geometry: computes the view from the size of the first image and the random numbers.
+            random: `geometry.draws` numbers, 0 <= number < 1.
         """
         sample: dict[str, Any] = {}
         with self.pack.record(index, self.stored) as record:
@@ -114,7 +121,12 @@ class SampleDecoder:
         return sample
 
     def shown_size(self, stored: dict[str, StoredImage], main: View | None) -> tuple[int, int]:
-        """Return (height, width) of the first image of a sample. stored: of its images; fixed shapes may be absent."""
+        """Return (height, width) in px of the first image of a sample after decoding.
+
+        Args:
+            stored: image -> shape and header. Images of a fixed shape may be absent.
+            main: the view of the first image, or None.
+        """
         if main is not None:
             return main.size
         name = self.images[0]
@@ -122,11 +134,7 @@ class SampleDecoder:
         return height or 0, width or 0
 
     def ruled(self, index: int, relations: RowRelations, values: Values, size: tuple[int, int]) -> Values:
-        """Return the fields in `relations.names` after the rule for boxes; raises CorruptRecord.
-
-        Args:
-            size: (height, width) of the first image in px.
-        """
+        """Return the fields of a sample after the rule for boxes; see `RowRelations.ruled`. Raises CorruptRecord."""
         try:
             return relations.ruled(values, size)
         except BadInput as error:
@@ -158,9 +166,15 @@ class SampleDecoder:
     def views(
         self, index: int, geometry: Geometry | None, stored: dict[str, StoredImage], random: Sequence[float]
     ) -> Views:
-        """Return the view of a sample; raises BadInput, or InvalidRequest without an image.
+        """Return the views of the images of a sample.
 
-        Images of another stored size get views that show the same part of the scene.
+        Returns:
+            The view of the first image, points and boxes, or None without a geometry. Then image -> view, for images
+            whose stored size differs from that of the first image. These views show the same part of the scene.
+
+        Raises:
+            BadInput: the geometry does not accept the size of the image.
+            InvalidRequest: no image is chosen.
         """
         if geometry is None:
             return _NO_VIEWS
@@ -190,12 +204,15 @@ class SampleDecoder:
         stored: StoredImage | None = None,
         view: View | None = None,
     ) -> Any:
-        """Return one value in the dtype of samples (`Field.pixel_dtype`), with points, boxes and areas in output px.
+        """Return one value as in a sample: images in `Field.pixel_dtype`; points, boxes and areas in px of the output.
 
         Args:
-            out: array of that dtype to decode into; see `Codec.decode`.
-            stored: of an image, if known.
-            view: from `views`, for images, points and boxes.
+            index: the sample, for messages and for the matrix of its points.
+            field: the field.
+            value: the encoded value.
+            out: array of the dtype of samples to decode into; see `Codec.decode`.
+            stored: result of `stored_image` for an image, if known.
+            view: result of `views` for this field.
         """
         if field.name in self._moving:
             return self._moved(index, field, self._decoded(index, field, value, None), view)
@@ -238,11 +255,11 @@ class SampleDecoder:
             raise self.undecodable(index, field.name, error) from error
 
     def in_place(self, field: Field, value: Buffer) -> npt.NDArray[Any] | None:
-        """Return a view of `value` for an image that needs no decoding, else None."""
+        """Return an array over the memory of `value` if the value is raw pixels, else None."""
         return self._codecs[field.name].in_place(value)
 
     def decoder(self, field: Field) -> Decoder | None:
-        """Return the decoder of an image for which `decode` does nothing else, else None."""
+        """Return the file decoder of a field of kind image, which gives the same result as `decode`; else None."""
         return self.file_decoder(field) if field.kind == "image" else None
 
     def file_decoder(self, field: Field) -> Decoder | None:
@@ -261,12 +278,12 @@ class SampleDecoder:
         return move_values(field, decoded, view.array) if view is not None else decoded
 
     def is_fixed_size(self, field: Field) -> bool:
-        """Return True if the stored bytes of an image are its pixels, in one shape for all samples."""
+        """Return True if the encoded values of an image are raw pixels of one shape."""
         return field.name in self._fixed_size
 
     @property
     def copies_small_files(self) -> bool:
-        """True if samples are read from small files of raw pixels, which takes many short system calls."""
+        """True if the pack consists of small files of raw pixels. Reading these is many short system calls."""
         if self.pack.is_mapped or any(self._file_decoders[name] is not None for name in self.images):
             return False
         files = len(self.pack) * sum(field.kind in PIXEL_KINDS for field in self.pack.schema)
@@ -274,7 +291,7 @@ class SampleDecoder:
         return bool(self.images) and size <= _SMALL_FILE_BYTES * files
 
     def _is_cast(self, name: str) -> bool:
-        """Return True if the dtype of an image in a sample may differ from the stored one."""
+        """Return True if the dtype of an image in a sample may differ from the stored dtype."""
         field = self.schema[name]
         return field.is_wide_mask or (field.kind == "depth" and field.dtype != field.pixel_dtype)
 
@@ -284,6 +301,6 @@ class SampleDecoder:
 
 
 def _codec(field: Field, options: DecodeOptions, *, checked: bool) -> Codec:
-    """Return the codec of a field. checked: True if Pack checks the table of a value before it is used."""
+    """Return the codec of a field. checked: True if the pack runs `Codec.check` on a value before it is decoded."""
     made = codecs.codec_class(field)
     return made(field, replace(options, interval_tables=checked and made.has_table))

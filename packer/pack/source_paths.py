@@ -1,8 +1,8 @@
 """Source paths: the original file of each value of a sample.
 
-The hidden field `files` contains the paths (json: field -> relative path). In packs of image folders without it, the
-key is the path of `image`; `.png` is appended if Pillow decoded the file. Samples of Python objects have no files:
-their paths are the names that `extract` gives.
+The hidden field `files` contains the paths (json: field -> relative path). In packs of image folders without this
+field, the key is the path of `image`; `.png` is appended if Pillow decoded the file. Samples of Python objects have no
+files. Their paths are the names of the files that `extract` writes.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from packer.pack.manifest import PACK_KIND, conversions
 from packer.pack.reader import Pack
 from packer.schema import PIXEL_KINDS, Field
 
-SELECTED = "rows"  # option of a pack as the source: sha256 of the copied rows, unless all were copied
+SELECTED = "rows"  # option of a pack as the source: sha256 of the numbers of the copied rows; absent if all were copied
 _NAME = "files"
 _BY_KEY = ("folder", "listed-files")  # kinds of source whose keys are the paths of their images
 
@@ -26,10 +26,10 @@ class SourcePath:
     """The original file of one value.
 
     Attributes:
-        name: of the field.
-        path: relative; a hostile pack may contain any path.
-        field: None if the field is not in the pack.
-        exact: True if the value is the bytes of the file.
+        name: name of the field.
+        path: relative path in the source. Not checked: a hostile pack may contain any path.
+        field: the field; None if the pack does not contain this field.
+        exact: True if the encoded value is the bytes of the file.
     """
 
     name: str
@@ -42,7 +42,11 @@ class SourcePaths:
     """The original files of the samples of an open pack."""
 
     def __init__(self, pack: Pack, *, needs_files: bool = True) -> None:
-        """Find the paths; raises InvalidRequest if the pack has none, unless `needs_files` is False."""
+        """Use an open pack.
+
+        Args:
+            needs_files: True to raise InvalidRequest if the pack does not contain paths. False returns none then.
+        """
         self._pack = pack
         self._moved = "matrix" in pack.schema
         self._codec = None
@@ -58,7 +62,7 @@ class SourcePaths:
             )
 
     def of(self, index: int) -> Sequence[SourcePath]:
-        """Return the original files of one sample; raises CorruptRecord, CorruptPack."""
+        """Return the original files of the sample with this index; raises CorruptRecord, CorruptPack."""
         if self._codec is None and not self._is_by_key:
             return []
         if self._codec is None:

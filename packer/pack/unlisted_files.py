@@ -1,7 +1,7 @@
-"""Unlisted files: files in the folder of a pack that its manifest does not list.
+"""Unlisted files: files in the folder of a pack that packer did not write.
 
-packer did not write these files. `packer verify` reports them, and a pack that contains one is not replaced. The digest
-of a part ignores them.
+The manifest lists the files of a pack, and a part that is a folder lists the files in it. `packer verify` reports all
+others, and `--overwrite` refuses a pack that contains them. The digest of a part ignores them.
 """
 
 import os
@@ -22,7 +22,7 @@ PACK_NAMES = rf"part-[0-9]+.*|{INDEX}|{EXTRAS}|{re.escape(manifests.NAME)}"
 
 
 def check_whole(folder: Path) -> None:
-    """Raise InvalidRequest if `folder` is not a pack or contains an unlisted file: it must not be removed."""
+    """Raise InvalidRequest if `folder` is not a pack, or contains an unlisted file that a removal would destroy."""
     manifest = manifests.read(folder)
     inside = (foreign_in_part(folder / part.name, part, manifest) for part in manifest.parts)
     for path in chain(foreign_files(folder, manifest), *inside):
@@ -39,7 +39,7 @@ def check_replaceable(target: Path) -> None:
 
 
 def foreign_files(folder: Path, manifest: Manifest) -> Iterator[Path]:
-    """Yield every path that the manifest does not list, sorted; see `foreign_in_part` for parts that are folders."""
+    """Yield every path in the pack that the manifest does not list, sorted. Does not look into parts."""
     is_folder = PartOpener(manifest.format, manifest.schema).is_folder
     parts = {part.name for part in manifest.parts}
     known, folders = manifest.files, {INDEX, EXTRAS} if manifest.extras else {INDEX}
@@ -53,7 +53,7 @@ def foreign_files(folder: Path, manifest: Manifest) -> Iterator[Path]:
 
 
 def foreign_in_part(path: Path, part: Part, manifest: Manifest) -> Iterator[Path]:
-    """Yield every path in a part that the part itself does not list; raises CorruptPack, StorageError."""
+    """Yield every path in a part that is a folder and does not list this path; raises CorruptPack, StorageError."""
     opener = PartOpener(manifest.format, manifest.schema)
     if not opener.is_folder:
         return
@@ -72,9 +72,9 @@ class PartState(NamedTuple):
     """A part compared with the manifest.
 
     Attributes:
-        bytes: size of the files that the part lists.
-        is_sound: True if size and sha256 are those of the manifest; None if the sha256 was not computed.
-        foreign: files that the part does not list.
+        bytes: size of the part, without unlisted files.
+        is_sound: True if size and sha256 are those of the manifest, False if not, None if the sha256 was not computed.
+        foreign: unlisted files in the part.
     """
 
     bytes: int
@@ -85,7 +85,11 @@ class PartState(NamedTuple):
 def part_state(path: Path, part: Part, manifest: Manifest, *, hashed: bool = True) -> PartState:
     """Compare a part with the manifest; raises CorruptPack, StorageError.
 
-    Unlisted files are searched only if the part differs. A part of another size is not hashed.
+    Args:
+        hashed: True to compare the sha256 too, unless the size differs.
+
+    Returns:
+        The state. `foreign` is empty if the part matches, because the search is not needed then.
     """
     PartOpener(manifest.format, manifest.schema).check(path, part)
     found = _state(path, part, hashed)

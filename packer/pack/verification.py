@@ -1,4 +1,4 @@
-"""Verification: checks a pack without changing it, and lists every problem.
+"""Verification: lists the problems of a pack.
 
 | level   | checks |
 |---|---|
@@ -6,8 +6,9 @@
 | default | also the sha256 of each part. If it differs, the crc32 of every value shows the damaged samples |
 | full    | also the crc32 and a strict decode of every value |
 
-A subset N/M selects every M-th part and every M-th sample. The M subsets together select everything. A damaged part is
-read in a subprocess (isolated_reader.py). A pack behind a URL is checked by the sha256 of its files.
+A subset N/M selects every M-th part for the comparison of sha256, and every M-th sample. The M subsets together select
+everything. A damaged part is read in a subprocess (isolated_reader.py). The files of a pack behind a URL are downloaded
+and their sha256 is compared.
 """
 
 import os
@@ -47,7 +48,7 @@ _PARTIAL = ".partial/"  # of a killed conversion; the next conversion to the URL
 
 @dataclass(frozen=True)
 class Subset:
-    """Every `of`-th item, starting at `number` - 1. The subsets 1 to `of` contain each item once."""
+    """Every `of`-th number, starting at `number` - 1. Each number is in exactly one of the subsets 1 to `of`."""
 
     number: int = 1
     of: int = 1
@@ -77,8 +78,9 @@ def problems(
     """Yield one line for each problem of a pack, as soon as it is found.
 
     Args:
-        folder: the pack, also a URL. Level "full" and subsets need a folder.
-        subset: of parts and samples; not for the level "quick".
+        folder: the pack, a folder or a URL. Level "full" and subsets need a folder.
+        level: "quick", "default" or "full", see the table of the module.
+        subset: the parts and samples to check; not for the level "quick".
         expect: `sha256:` and the hex digest that packer.json must have.
 
     Raises:
@@ -132,7 +134,7 @@ def problems(
 
 
 def parse_digest(expect: str, name: str) -> str:
-    """Return the hex digits of `sha256:HEX`; raises InvalidRequest, which names the file `name`."""
+    """Return the hex digits of `sha256:HEX`; raises InvalidRequest. name: the hashed file, for the message."""
     wanted = expect.removeprefix("sha256:").lower()
     if not expect.startswith("sha256:") or not re.fullmatch("[0-9a-f]{64}", wanted):
         raise InvalidRequest(f"expect {expect!r:.100}: expected sha256: and 64 hex digits, as sha256sum {name} prints")
@@ -160,7 +162,7 @@ def _file_problem(path: Path, file: IndexFile) -> str | None:
 
 
 def _difference(where: object, file: Part | IndexFile, size: int, sha256: str | None, remedy: str) -> str | None:
-    """Return the problem of a file with this size and sha256; None as the sha256 means that it is not compared."""
+    """Return the problem of a file whose size and sha256 were found, or None. sha256: None to compare the size only."""
     if size != file.bytes:
         return f"{where}: cut or changed: {size} bytes, expected {file.bytes}; {remedy}"
     if sha256 not in (None, file.sha256):
@@ -210,7 +212,7 @@ class _PartCheck:
             yield from self._records(part, first, self._subset, isolated=not state.is_sound)
 
     def _damaged(self, part: Part, first: int) -> Iterator[str]:
-        """Yield a problem for a part with another sha256, and its damaged values, if any."""
+        """Yield a problem for a part whose sha256 differs, and problems of its damaged values."""
         path = self._folder / part.name
         found = self._records(part, first, EVERYTHING, isolated=True)
         problem = next(found, None)
@@ -288,7 +290,7 @@ class _PartCheck:
 
 def _problems_at_url(url: StoreURL, level: Level, digest: str | None) -> Iterator[str]:
     """Yield the problems of a pack behind a URL; each file is fetched and hashed. Raises InvalidRequest, StoreError."""
-    from packer.pack.stored_head import read_manifest  # the client of the stores, which folders do not need
+    from packer.pack.remote_head import read_manifest  # the client of the stores, which folders do not need
     from packer.stores.store import Store
 
     store, remedy = Store(url), "put the pack there again"

@@ -56,7 +56,7 @@ def closing_nothing() -> int:
 
 
 def read(cache: PartCache, part: PackFile) -> bytes:
-    lease = cache.lease(part, close_idle=closing_nothing)
+    lease = cache.lease(part, close_unused=closing_nothing)
     try:
         return lease.path.read_bytes()
     finally:
@@ -181,7 +181,7 @@ def test_what_a_killed_process_left_is_removed(base: Path, source: FileSource) -
 
 def test_a_part_that_is_read_is_never_removed(base: Path, source: FileSource) -> None:
     cache = part_cache(base, source, limit=3 * BLOCKS)
-    kept = cache.lease(PARTS[0], close_idle=closing_nothing)
+    kept = cache.lease(PARTS[0], close_unused=closing_nothing)
     for part in PARTS[1:] * 2:
         read(cache, part)
         assert kept.path.exists()
@@ -207,7 +207,7 @@ def test_a_part_that_is_removed_while_it_is_opened_is_fetched_again(
         lock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    lease = cache.lease(PARTS[0], close_idle=closing_nothing)
+    lease = cache.lease(PARTS[0], close_unused=closing_nothing)
     assert removed == [lease.path]
     assert lease.path.read_bytes() == content(0, SIZE)
     lease.close()
@@ -227,21 +227,21 @@ def test_what_was_used_longest_ago_or_given_up_is_removed_first(base: Path, sour
 
 def test_parts_that_nobody_lets_go_of_are_an_error_after_the_patience(base: Path, source: FileSource) -> None:
     cache = part_cache(base, source, limit=2 * BLOCKS, patience=0.2)
-    kept = [cache.lease(part, close_idle=closing_nothing) for part in PARTS[:2]]
+    kept = [cache.lease(part, close_unused=closing_nothing) for part in PARTS[:2]]
     with pytest.raises(
         StorageError, match=r"no room for s3://b/x.pack/part-00002.pth: it has 100,000 bytes, the limit"
     ):
-        cache.lease(PARTS[2], close_idle=closing_nothing)
+        cache.lease(PARTS[2], close_unused=closing_nothing)
     assert not cache.is_waited_for()
     # who keeps parts open that are not read closes them
-    lease = cache.lease(PARTS[2], close_idle=kept[0].close)
+    lease = cache.lease(PARTS[2], close_unused=kept[0].close)
     for each in (lease, kept[1]):
         each.close()
 
 
 def test_another_process_sees_that_room_is_waited_for(base: Path, source: FileSource) -> None:
     cache = part_cache(base, source, limit=2 * BLOCKS)
-    kept = [cache.lease(part, close_idle=closing_nothing) for part in PARTS[:2]]
+    kept = [cache.lease(part, close_unused=closing_nothing) for part in PARTS[:2]]
     (pid,) = in_processes(1, lambda _: read(cache, PARTS[2]))
     while not cache.is_waited_for():
         time.sleep(0.001)
@@ -341,7 +341,7 @@ def test_a_file_of_another_size_in_the_cache_is_replaced(base: Path, source: Fil
 def test_a_fork_keeps_no_lock_of_its_parent(base: Path, source: FileSource) -> None:
     """A worker that is forked while a part is fetched or read lives on for hours."""
     cache = part_cache(base, source, limit=1 * BLOCKS)
-    lease = cache.lease(PARTS[0], close_idle=closing_nothing)
+    lease = cache.lease(PARTS[0], close_unused=closing_nothing)
     new = cache.folder.new_file("new")
     assert new is not None
     reading, writing = os.pipe()
@@ -378,7 +378,7 @@ def test_a_full_disk_makes_room_and_is_an_error_only_when_all_is_in_use(tmp_path
         cache = part_cache(disk, source)
         for number in (*range(6), 0):
             assert read(cache, PARTS[number]) == content(number, SIZE)
-        kept = [cache.lease(part, close_idle=closing_nothing) for part in PARTS[:3]]
+        kept = [cache.lease(part, close_unused=closing_nothing) for part in PARTS[:3]]
         try:
             read(cache, PARTS[7])
         except StorageError as error:
@@ -477,11 +477,11 @@ def test_nothing_is_left_of_a_pack_that_has_made_room(base: Path, source: FileSo
 def test_a_link_in_the_cache_is_refused_as_one(base: Path, source: FileSource, tmp_path: Path) -> None:
     """Also where it would have to make room."""
     cache = part_cache(base, source, limit=2 * 4096)
-    cache.lease(pack_file(0, 4096), close_idle=lambda: None).close()
+    cache.lease(pack_file(0, 4096), close_unused=lambda: None).close()
     path = cache.folder.folder / cache.digest / "part-00000.pth"
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
     for name, size in ((0, 4096), (1, 2 * 4096)):
         with pytest.raises(UnsafePath, match=r"part-00000.pth: .*link"):
-            cache.lease(pack_file(name, size), close_idle=lambda: None)
+            cache.lease(pack_file(name, size), close_unused=lambda: None)
     assert (tmp_path / "elsewhere").stat().st_size == 4096

@@ -177,7 +177,7 @@ def test_what_the_machine_is_at_fault_of_is_no_damage(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(process, "_pipe", Pipe())
     with pytest.raises(StorageError, match="full"):
-        process.ask(Path("part"), 1, 0, ("key",))
+        process.values_of(Path("part"), 1, 0, ("key",))
     monkeypatch.setattr(process, "_pipe", None)
 
 
@@ -208,9 +208,9 @@ def test_a_sound_pack_starts_no_process(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_subset_reads_the_parts_that_are_not_hashed_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built_packs.make_pack(tmp_path / "pack", 12, parts=3)
     asked = []
-    real = ReaderProcess.ask
+    real = ReaderProcess.values_of
     monkeypatch.setattr(
-        ReaderProcess, "ask", lambda self, path, *rest: (asked.append(path.name), real(self, path, *rest))[1]
+        ReaderProcess, "values_of", lambda self, path, *rest: (asked.append(path.name), real(self, path, *rest))[1]
     )
     assert list(problems(tmp_path / "pack", subset=Subset(1, 3))) == []
     assert set(asked) == {"part-00001.lmdb", "part-00002.lmdb"}

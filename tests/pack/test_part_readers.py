@@ -369,14 +369,14 @@ from packer.pack.part_readers import open_readers  # first, as in a process that
 from packer.system.closed_after_fork import closed_after_fork
 
 class Leased:
-    path, is_done_with = None, False
+    path, is_given_up = None, False
 
     def close(self):
         closed_after_fork.close(descriptor)
 
 descriptor = closed_after_fork.opened(lambda: os.open(os.devnull, os.O_RDONLY))
 open_readers.own([(0, 0)])
-open_readers.unpin((0, 0), open_readers.pin_leased((0, 0), Leased, Leased()))
+open_readers.unpin((0, 0), open_readers.pin_with_lease((0, 0), Leased, Leased()))
 child = os.fork()
 if child == 0:
     os._exit(len(open_readers) + len(closed_after_fork))

@@ -1,4 +1,4 @@
-"""Stored head: manifest and index of a pack behind a URL."""
+"""Remote head: reads the manifest and the index of a pack behind a URL, without its parts."""
 
 import hashlib
 import os
@@ -13,15 +13,21 @@ from packer.stores.store import Store
 
 
 @dataclass(frozen=True)
-class StoredPack:
-    """Identity of a pack behind a URL: sha256, size and ETag of its packer.json."""
+class RemoteIdentity:
+    """Identity of a pack behind a URL.
+
+    Attributes:
+        digest: sha256 of packer.json, in hex digits.
+        bytes: size of packer.json.
+        etag: ETag of packer.json in the store.
+    """
 
     digest: str
     bytes: int
     etag: str
 
 
-def read_manifest(store: Store) -> tuple[StoredPack, Manifest]:
+def read_manifest(store: Store) -> tuple[RemoteIdentity, Manifest]:
     """Return the identity and the manifest of a pack; raises StoreError, InvalidRequest, CorruptPack."""
     state = store.state(NAME)
     if state is None:
@@ -30,11 +36,14 @@ def read_manifest(store: Store) -> tuple[StoredPack, Manifest]:
         raise CorruptPack(f"{store.url / NAME}: hostile or damaged: {state.bytes:,} bytes; put the pack there again")
     raw = store.read(NAME, most=state.bytes, etag=state.etag)
     manifest = manifests.parse(str(store.url / NAME), raw)
-    return StoredPack(hashlib.sha256(raw).hexdigest(), len(raw), state.etag), manifest
+    return RemoteIdentity(hashlib.sha256(raw).hexdigest(), len(raw), state.etag), manifest
 
 
 def fetch_index(store: Store, manifest: Manifest, folder: Path) -> None:
-    """Fetch the index into an empty folder and check it; raises StoreError, CorruptPack, StorageError."""
+    """Download the index into an empty folder and compare the sha256 of each file.
+
+    Raises StoreError, CorruptPack, StorageError.
+    """
     with failing(folder / INDEX, "make the folder"):
         (folder / INDEX).mkdir()
     for file in manifest.index:
@@ -51,8 +60,8 @@ def fetch_index(store: Store, manifest: Manifest, folder: Path) -> None:
             )
 
 
-def check_unchanged(store: Store, pack: StoredPack) -> None:
-    """Raise ObjectChanged if another pack is behind the URL."""
+def check_unchanged(store: Store, pack: RemoteIdentity) -> None:
+    """Raise ObjectChanged if the URL does not lead to `pack` any more."""
     state = store.state(NAME)
     if state is None or state.etag != pack.etag:
         found = "is gone" if state is None else f"has ETag {state.etag}, it had {pack.etag}"
