@@ -82,7 +82,14 @@ class FileRole:
 
 
 class Parsed(NamedTuple):
-    """Labels of one file: values by field, how many labels the file has, how many were skipped, and a remark."""
+    """Labels of one file.
+
+    Attributes:
+        values: The value of each field.
+        total: The number of labels in the file, skipped labels included.
+        skipped: The number of labels that are not valid and were skipped.
+        remark: A further reason why the sample is incomplete; empty for none.
+    """
 
     values: Mapping[str, Any]
     total: int
