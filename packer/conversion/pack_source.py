@@ -36,7 +36,7 @@ from packer.sources._trees.file_tree import Contents, FileState, FileTree
 
 
 class PackSource(base.Source):
-    """The samples of a pack; each read checks the crc32 of the value.
+    """Samples of an existing pack, as the source of another pack. Each read checks the crc32 of the values.
 
     The source keeps mapped files open. Its pickle contains only the folder and the rows.
     """

@@ -33,7 +33,7 @@ from typing import Any
 
 from packer import formats
 from packer.conversion.build_part import FinishedPart
-from packer.conversion.build_versions import build_versions
+from packer.conversion.library_versions import library_versions
 from packer.conversion.plan import Plan
 from packer.conversion.publication import (
     Publication,
@@ -138,7 +138,9 @@ class StorePublication(Publication):
             )
         run = "" if plan.source.resume_reason is None else uuid.uuid4().hex
         self._store = Store(target.url)
-        self._delivery = StoreDelivery(self._store, plan.fingerprint, build_versions(pixels=not plan.keeps_bytes), run)
+        self._delivery = StoreDelivery(
+            self._store, plan.fingerprint, library_versions(pixels=not plan.keeps_bytes), run
+        )
         self._objects: dict[str, StoredObject] = {}  # below the URL, as far as they are known
 
     def begin(self, *, restart: bool) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 
-from packer.conversion.source_comparison import Comparison, Worst
+from packer.conversion.source_verification import Comparison, Worst
 from packer.errors import CorruptPack, InvalidRequest
 from packer.pack.verification import EVERYTHING, Level, Subset, problems
 from packer.stores.url import URLPath, path_or_url

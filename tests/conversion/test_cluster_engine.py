@@ -18,7 +18,6 @@ import pytest
 from packer import formats
 from packer.conversion import engines
 from packer.conversion.build_part import FinishedPart
-from packer.conversion.build_versions import build_versions
 from packer.conversion.convert import ConversionSummary, convert, convert_source
 from packer.conversion.engines import _cluster_engine
 from packer.conversion.engines._cluster_engine import (
@@ -31,6 +30,7 @@ from packer.conversion.engines._cluster_engine import (
     build_remotely,
 )
 from packer.conversion.engines.base import EngineOptions
+from packer.conversion.library_versions import library_versions
 from packer.conversion.options import ConversionOptions
 from packer.conversion.plan import make_plan
 from packer.conversion.publication import FolderDelivery, FolderPublication
@@ -332,11 +332,11 @@ def test_a_machine_that_computes_other_pixels_is_refused(tmp_path: Path, root: P
 
 
 def test_versions_are_those_of_the_libraries() -> None:
-    found = build_versions(pixels=True)
+    found = library_versions(pixels=True)
     assert {"packer", "Python", "machine", "numpy", "torch", "OpenCV", "LMDB", "HDF5", "h5py", "JPEG"} <= set(found)
     assert found["OpenCV"] == cv2.__version__
     assert found["HDF5"] == h5py.version.hdf5_version
-    assert found == build_versions(pixels=True)
+    assert found == library_versions(pixels=True)
 
 
 URL = "s3://b/many.pack"

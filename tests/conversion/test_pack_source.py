@@ -15,8 +15,8 @@ from packer.codecs import encoded, jpeg, raw
 from packer.conversion.convert import ConversionSummary, convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_source import PackSource
-from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
+from packer.conversion.source_verification import Comparison
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadIndex, BadInputs, CorruptPack, InvalidRequest
 from packer.geometry import Resize, identity

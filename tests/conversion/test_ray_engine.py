@@ -28,7 +28,7 @@ from pathlib import Path
 import cv2, numpy as np, ray
 from ray.cluster_utils import Cluster
 import packer
-from packer.conversion.build_versions import build_versions
+from packer.conversion.library_versions import library_versions
 from packer.conversion.engines import _cluster_engine
 from packer.errors import PackerError
 
@@ -172,12 +172,12 @@ said["stored kept"] = len(done) >= 2 and all(
     server.objects[f"stored.pack/{name}.lmdb"].modified == at for name, at in kept.items()
 )
 
-_cluster_engine.build_versions = lambda *, pixels: {**build_versions(pixels=pixels), "numpy": "9.9"}
+_cluster_engine.library_versions = lambda *, pixels: {**library_versions(pixels=pixels), "numpy": "9.9"}
 try:
     same("versions")
 except PackerError as error:
     said["versions"] = f"{type(error).__name__}: {error}"
-_cluster_engine.build_versions = build_versions
+_cluster_engine.library_versions = library_versions
 
 said["nobody"] = []
 for address in ("127.0.0.1:9", "ray://127.0.0.1:10001"):  # the process is connected to another one already

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import packer
-from packer.conversion.source_comparison import Comparison
+from packer.conversion.source_verification import Comparison
 from packer.errors import InvalidRequest, PackerError
 from packer.pack import manifest as manifests
 from packer.sources._extend.sidecars import Sidecar, add_sidecars

@@ -251,8 +251,10 @@ def test_another_machine_with_other_versions_is_refused(
     tmp_path: Path, photos: Path, object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupted(photos, object_server, tmp_path / "scratch")
-    real = store_publication.build_versions
-    monkeypatch.setattr(store_publication, "build_versions", lambda *, pixels: {**real(pixels=pixels), "numpy": "9.9"})
+    real = store_publication.library_versions
+    monkeypatch.setattr(
+        store_publication, "library_versions", lambda *, pixels: {**real(pixels=pixels), "numpy": "9.9"}
+    )
     with pytest.raises(InvalidRequest, match=r"of the same plan, by a machine with numpy \d.*, here 9\.9"):
         convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
 

@@ -15,7 +15,7 @@ from PIL import Image
 import packer
 from packer import formats
 from packer.codecs import make
-from packer.conversion.source_comparison import Comparison
+from packer.conversion.source_verification import Comparison
 from packer.errors import BadInput, InvalidRequest
 from packer.formats.bmp import Writer
 from packer.geometry import CenterCrop, RandomHorizontalFlip, RandomRotation, Resize

@@ -12,7 +12,7 @@ from packer import formats
 from packer.conversion.conversion_run import estimate
 from packer.conversion.options import ConversionOptions
 from packer.conversion.plan import make_plan
-from packer.conversion.source_comparison import Comparison
+from packer.conversion.source_verification import Comparison
 from packer.errors import CorruptPack, InvalidRequest
 from packer.inspect.extraction import extract
 from packer.pack import extra_files, verification

@@ -17,8 +17,8 @@ import pytest
 
 from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
-from packer.conversion.source_comparison import Comparison, psnr_db
 from packer.conversion.source_spec import SourceSpec
+from packer.conversion.source_verification import Comparison, psnr_db
 from packer.errors import CorruptPack, InvalidRequest
 from packer.files import digest as digests
 from packer.pack import manifest as manifests

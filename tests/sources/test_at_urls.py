@@ -6,8 +6,8 @@ import pytest
 
 from packer import sources
 from packer.conversion.convert import convert
-from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
+from packer.conversion.source_verification import Comparison
 from packer.errors import BadInput, InvalidRequest, StorageError
 from packer.pack import manifest as manifests
 from packer.sources._trees.open_tree import open_tree

@@ -10,8 +10,8 @@ from PIL import Image
 
 from packer.conversion.convert import ConversionSummary, convert_source
 from packer.conversion.options import ConversionOptions
-from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec, parameters
+from packer.conversion.source_verification import Comparison
 from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest as manifests
 from packer.sources._name_words import ordered_splits, split_rank

@@ -16,8 +16,8 @@ import pytest
 
 from packer import sources
 from packer.conversion.convert import convert
-from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
+from packer.conversion.source_verification import Comparison
 from packer.errors import BadInput, Interrupted, InvalidRequest, PackerError
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests

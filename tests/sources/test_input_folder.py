@@ -13,8 +13,8 @@ from packer.cli import main
 from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.plan import make_plan
-from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
+from packer.conversion.source_verification import Comparison
 from packer.errors import BadInput, BadInputs
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests

@@ -13,8 +13,8 @@ from PIL import Image
 import packer
 from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
-from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
+from packer.conversion.source_verification import Comparison
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadIndex, BadInput, BadInputs, InvalidRequest
 from packer.geometry import upright

@@ -17,8 +17,8 @@ import pytest
 from packer import registry
 from packer.conversion.convert import convert, convert_source
 from packer.conversion.options import ConversionOptions
-from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
+from packer.conversion.source_verification import Comparison
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInput, BadInputs, InvalidRequest, MissingPackage
 from packer.inspect.extraction import extract

@@ -11,8 +11,8 @@ from PIL import Image
 
 from packer.conversion.convert import ConversionSummary, convert_source, dry_run
 from packer.conversion.options import ConversionOptions
-from packer.conversion.source_comparison import Comparison
 from packer.conversion.source_spec import SourceSpec
+from packer.conversion.source_verification import Comparison
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import BadInput, DamagedImage, InvalidRequest, MissingPackage
 from packer.images.backends import pillow_other_formats as pillow

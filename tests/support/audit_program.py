@@ -20,8 +20,8 @@ sys.path.insert(0, str(ROOT))
 
 from packer.conversion.convert import convert_source  # noqa: E402
 from packer.conversion.options import ConversionOptions  # noqa: E402
-from packer.conversion.source_comparison import Comparison  # noqa: E402
 from packer.conversion.source_spec import SourceSpec  # noqa: E402
+from packer.conversion.source_verification import Comparison  # noqa: E402
 from packer.datasets.pack_dataset import PackDataset  # noqa: E402
 from packer.errors import PackerError  # noqa: E402
 from packer.inspect.contact_sheet import SheetRequest, make_sheet  # noqa: E402

@@ -21,10 +21,10 @@ from uuid import uuid4
 
 from packer import errors
 from packer.conversion.build_part import PartSpec, build_part
-from packer.conversion.build_versions import build_versions, check_versions, compares_pixels
 from packer.conversion.conversion_run import ConversionRun
 from packer.conversion.engines import base
 from packer.conversion.engines.base import EngineOptions
+from packer.conversion.library_versions import check_versions, compares_pixels, library_versions
 from packer.conversion.plan import Plan
 from packer.conversion.publication import Delivery
 from packer.conversion.work_folder_names import PACK, PIECES
@@ -90,7 +90,7 @@ def build_remotely(place: Workplace, task: Task) -> Outcome:
     """Build a part and deliver it."""
     node = platform.node()
     try:
-        check_versions(node, place.versions, build_versions(pixels=compares_pixels(place.versions)))
+        check_versions(node, place.versions, library_versions(pixels=compares_pixels(place.versions)))
         _check_seen(place)
         with (
             place.delivery.begun(task.attempt, f"{node}, process {os.getpid()}") as folder,
@@ -198,7 +198,7 @@ class ClusterEngine(base.Engine):
 
     def build(self, run: ConversionRun, numbers: Iterator[int]) -> None:
         plan = run.plan
-        versions = build_versions(pixels=not plan.keeps_bytes)
+        versions = library_versions(pixels=not plan.keeps_bytes)
         cpus = self.options.threads or 1
         threads = self.options.threads or max(1, plan.source.folder.reads_at_once)
         scratch, delivery = self.options.nodes_scratch, run.publication.delivery

@@ -13,7 +13,6 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from packer.conversion.build_versions import build_versions, check_versions, compares_pixels
 from packer.conversion.engines._cluster_engine import (
     Cluster,
     ClusterEngine,
@@ -24,6 +23,7 @@ from packer.conversion.engines._cluster_engine import (
     build_remotely,
 )
 from packer.conversion.engines.base import EngineOptions
+from packer.conversion.library_versions import check_versions, compares_pixels, library_versions
 from packer.errors import InvalidRequest
 
 _PORT_SECONDS = 20.0
@@ -61,7 +61,7 @@ class _RayCluster(Cluster):
     def _compare(self, place: Workplace) -> None:
         """Compare the versions of every machine; a machine that joins later is compared before it builds a part."""
         handles = {
-            ray.remote(build_versions)
+            ray.remote(library_versions)
             .options(
                 num_cpus=0,
                 max_retries=0,

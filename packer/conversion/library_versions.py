@@ -1,4 +1,4 @@
-"""Build versions: everything on a machine that decides the bytes of a part.
+"""Library versions: everything on a machine that decides the bytes of a part.
 
 A machine with other versions is refused. A package may be built against another C library, so the libraries report
 their own versions. OpenCV computes pixels with the instructions of the processor. So the checksum of a small computed
@@ -30,7 +30,7 @@ _ABSENT = "not installed"
 _PIXELS = "pixels"
 
 
-def build_versions(*, pixels: bool) -> dict[str, str]:
+def library_versions(*, pixels: bool) -> dict[str, str]:
     """Return the versions on this machine. pixels: also compute the small image."""
     from packer.images.backends import strict_jpeg  # most conversions do without
 
@@ -62,13 +62,10 @@ def check_versions(node: str, expected: Mapping[str, str], found: Mapping[str, s
         f"{name} {found.get(name)}, here {expected[name]}" for name in expected if found.get(name) != expected[name]
     ]
     if differing:
+        differs = found.get(_PIXELS) != expected.get(_PIXELS)
+        advice = ", or convert on machines with one kind of processor" if differs else ""
         raise InvalidRequest(
-            f"{node}: has {'; '.join(differing)}: a pack could have other bytes; install the same there"
-            + (
-                ", or convert on machines with one kind of processor"
-                if found.get(_PIXELS) != expected.get(_PIXELS)
-                else ""
-            )
+            f"{node}: has {'; '.join(differing)}: a pack could have other bytes; install the same there{advice}"
         )
 
 

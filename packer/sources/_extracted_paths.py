@@ -1,4 +1,4 @@
-"""Extracted files: the paths that `extract` gives the values of sources that have no file for each value."""
+"""Extracted paths: the paths that `packer extract` gives to the files of a sample whose source has no such files."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Source comparison: opens the source of a pack again, encodes every sample again, and compares the values.
+"""Source verification: opens the source of a pack again, encodes every sample again, and compares the values.
 
 Values must be equal. Other versions of libraries may compute slightly different pixels. So a peak signal-to-noise
 ratio (PSNR) of 40 dB is enough for pixels that were moved or have a lossy codec. The worst sample of each field is
