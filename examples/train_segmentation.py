@@ -3,9 +3,9 @@
     packer synth pairs pairs --samples 400 --classes 3
     python examples/train_segmentation.py pairs pairs.pack
 
-`packer convert` reads any layout of docs/pack/sources/pairs.md in the same way. If the pack exists, the example does not read
-the images. The classes are the values in the masks. 255 is void, which loss and score ignore, unless the masks contain only 0
-and 255.
+`packer convert` reads any layout of docs/pack/sources/pairs.md in the same way. If the pack exists, the example does
+not read the images. The classes are the values in the masks. 255 is void, which loss and score ignore, unless the
+masks contain only 0 and 255.
 """
 
 import argparse

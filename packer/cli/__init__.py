@@ -42,7 +42,7 @@ _MEANT = {
     "--jobs": "--threads",
     "--size": "--resize",
     "--force": "--overwrite",
-    "--batch-size": "--batch",
+    "--batch": "--batch-size",
     "--out": "--output",
 }
 
@@ -127,7 +127,7 @@ def _code() -> int:
         echo(_usage(error), err=True)
         return error.exit_code
     except PackerError as error:
-        _tell(f"packer: {error}")
+        _tell(_with_hint(f"packer: {error}") if sys.stderr.isatty() else f"packer: {error}")
         return error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:  # click turns an interrupt into Abort
         # click 8.1 raises Abort without a cause
@@ -152,7 +152,13 @@ def _usage(error: click.ClickException) -> str:
             error = click.UsageError(f"No such option {error.option_name!r}. Did you mean {meant!r}?", ctx)
     error.message = printable(error.message)  # type: ignore[misc]  # quotes the user's words; click adds its lines
     text = re.sub(r"\s*\n\s*", " ", error.format_message()).removesuffix(".")
-    return f"{where}: {text}; {where} --help shows how"
+    return f"{where}: {text}{' ' if text.endswith('?') else '; '}{where} --help shows how"
+
+
+def _with_hint(text: str) -> str:
+    """Return an error for a terminal: the advice after the last semicolon is on its own line."""
+    error, separator, advice = text.rpartition("; ")
+    return f"{error}\nhint: {advice}" if separator else text
 
 
 def _unforeseen(error: Exception) -> int:

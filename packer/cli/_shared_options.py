@@ -86,6 +86,21 @@ class RegistryName(click.ParamType):  # type: ignore[type-arg]  # generic since 
         return f"[{'|'.join((*self._further, *self._registry.names()))}]"
 
 
+class Count(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
+    """A whole number in a range, shown as N without the range."""
+
+    name = "number"
+
+    def __init__(self, least: int = 1, most: int | None = None) -> None:
+        self._range = click.IntRange(least, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        return self._range.convert(value, param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "N"
+
+
 def examples(*lines: str) -> str:
     """The end of a command's help: lines to copy."""
     return "\b\n" + "\n".join((f"Example{'s' * (len(lines) > 1)}:", *(f"  {line}" for line in lines)))
@@ -136,8 +151,7 @@ max_pixels_option = click.option(
     "--max-pixels",
     callback=_pixels,
     metavar="N",
-    help="The most pixels of one image, such as 400M, at most 1000M; each thread decodes one at a time.  "
-    "[default: 100M]",
+    help="Largest image, such as 400M pixels.  [default: 100M]",
 )
 # options of the commands that measure
 loader_option = click.option(

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from packer.cli._shared_options import (
+    Count,
     Group,
     NamedPath,
     deliver,
@@ -30,7 +31,7 @@ PLACE = (Group.MAKE_A_PACK, 1)
     ),
 )
 @click.argument("source", metavar="SOURCE", type=NamedPath())
-@click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
+@click.option("--batch-size", "-b", "batch", type=Count(), default=32, show_default=True, help="Batch size.")
 @click.option(
     "--geometry",
     metavar="TEXT",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from packer.cli._shared_options import (
+    Count,
     Group,
     NamedPath,
     check_folders,
@@ -43,14 +44,14 @@ PLACE = (Group.READ_IT_FASTER, 3)
     metavar="0,1,2,4",
     help="Worker processes, or threads of Loader; 0-4 is a range.  [default: 0,1,2,4, ... up to the cores]",
 )
-@click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
-@click.option("--epochs", type=click.IntRange(min=1), default=3, show_default=True, help="Rounds that count.")
+@click.option("--batch-size", "-b", "batch", type=Count(), default=32, show_default=True, help="Batch size.")
+@click.option("--epochs", type=Count(), default=3, show_default=True, help="Rounds that count.")
 @loader_option
 @geometry_option
 @fields_option
 @follow_links_option
 @max_pixels_option
-@click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Only N samples, spread evenly.")
+@click.option("--samples", type=Count(), help="Only N samples, spread evenly.")
 @click.option("--cold", is_flag=True, help="Drop SOURCE from the page cache before every turn; say where that failed.")
 @json_option
 @output_option

@@ -8,11 +8,11 @@ import click
 
 from packer import formats, sources
 from packer.cli._shared_options import (
+    Count,
     Group,
     NamedPath,
     PathOrURL,
     RegistryName,
-    examples,
     left_out,
     max_pixels_option,
     parse_names,
@@ -20,6 +20,7 @@ from packer.cli._shared_options import (
     print_json,
 )
 from packer.conversion import engines
+from packer.errors import DOCS
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo, shell_word
 from packer.schema import PIXEL_KINDS
@@ -74,103 +75,132 @@ def _source_option(option: Option) -> Callable[[_Command], _Command]:
     return click.option(*words, type=choices or place, metavar=metavar, help=option.help)
 
 
+# headings of the help and the options below each; the other options are the basic ones
+_GROUPS = {
+    "Order and splits": ("order", "order_seed", "splits", "split_seed", "split_by"),
+    "Image checks": ("exif", "validate", "max_pixels"),
+    "Masks and other files": ("sidecars", "sidecar_frame", "missing", "mask_colors", "unknown_colors", "follow_links"),
+    "Output": ("part_bytes", "extras_bytes", "slots", "restart"),
+    "Object stores and clusters": ("scratch", "engine", "address", "nodes_scratch"),
+}
+
+
+class _Convert(click.Command):
+    """The command with its options in groups. With --from, the help also shows the options of that source."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the help option last, so that the help depends on --from at any position."""
+        return super().parse_args(ctx, sorted(args, key=lambda word: word in ctx.help_option_names))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        kind = ctx.params.get("kind", "auto")
+        rows: dict[str, list[tuple[str, str]]] = {"Options": [], **{heading: [] for heading in _GROUPS}}
+        of_source: list[tuple[str, str]] = []
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            name = parameter.name or ""
+            heading = next((heading for heading, names in _GROUPS.items() if name in names), "Options")
+            if record is None:
+                continue
+            if (option := OPTIONS.get(name)) is None:
+                rows[heading].append(record)
+            elif help_of_source := option.help_for(kind):
+                of_source.append((record[0], help_of_source[0].upper() + help_of_source[1:]))
+            elif help_of_all := option.help_for(""):
+                rows[heading].append((record[0], help_of_all))
+        shown = {**rows, f"Options of the source {kind}": of_source}
+        for heading, records in shown.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
 PLACE = (Group.MAKE_A_PACK, 0)
 
 
 @click.command(
+    cls=_Convert,
     short_help="Pack an image folder, another tool's pack, or a pack.",
-    epilog=examples(
-        "packer convert photos/ photos.pack --resize 256",
-        "packer convert cornell/ cornell.pack --preset ggcnn",
-        "packer convert photos/ photos.h5 --dry-run",
-    ),
+    epilog="\b\nExample:\n  packer convert photos/ photos.pack --resize 256\n\n"
+    "--from NAME --help adds the options of the source NAME; packer formats lists names. "
+    f"Details: {DOCS}/commands.md.",
 )
 @click.argument("source", type=PathOrURL())
 @click.argument("pack", type=PathOrURL())
 @click.option(
-    "--to",
-    type=RegistryName(formats.registry),
-    help="Format of the pack, in letters of any case.  [default: as PACK ends (.lmdb, .h5, .pth, .bmp), else lmdb]",
-)
-@click.option(
     "--from",
+    "-f",
     "kind",
     type=RegistryName(sources.registry, "auto", "pack"),
     default="auto",
-    show_default=True,
-    help="What SOURCE is.",
+    is_eager=True,
+    metavar="NAME",
+    help="Type of SOURCE.  [default: detected]",
 )
 @click.option(
-    "--preset",
-    type=click.Choice(("ggcnn", "grconvnet")),
-    help="For GraspDataset, losing nothing that training shows: Jacquard at 600x600, since random zoom shows at "
-    "least half of a side at 300 px; Cornell as large as it is, since windows are cut 1:1 and turned; pixels "
-    "lossless and ready (raw). Other options win: --codec rgb=jpeg:95 --codec depth=raw:float16 is small.",
+    "--to", type=RegistryName(formats.registry), metavar="NAME", help="Format.  [default: by the end of PACK, or lmdb]"
 )
-@click.option("--fields", callback=parse_names, metavar="A,B", help="Pack only these fields (the key always).")
+@click.option("--fields", callback=parse_names, metavar="A,B", help="Pack only these fields.")
+@click.option("--resize", metavar="N|WxH", help="Scale images: shorter side N, or exactly WxH.")
 @click.option(
     "--codec",
     "codecs",
     multiple=True,
     callback=_pairs,
     metavar="FIELD=CODEC",
-    help="Store a field so: encoded (the file's bytes), jpeg:95, jpeg:95:444 (chroma at full size), png, raw, "
-    "raw:float16. Lossy only if asked.",
+    help="Store FIELD as jpeg:95, png, raw, ycc420, ...",
 )
+@click.option("--preset", type=click.Choice(("ggcnn", "grconvnet")), help="Store what this grasp network needs.")
 @click.option(
-    "--resize",
-    metavar="N|WxH",
-    help="Store images smaller: shorter side N, or exactly WxH px; labels are scaled along. Keep what "
-    "training still needs: random zoom down to 0.5 for an output of 300 wants 600.",
+    "--on-error",
+    type=click.Choice(("raise", "skip")),
+    default="raise",
+    help="Bad files: list all and stop, or skip them.",
 )
+@click.option("--threads", "-j", type=Count(), help="Threads.  [default: one per core]")
+@click.option("--overwrite", is_flag=True, help="Replace PACK when the new pack is complete.")
+@click.option("--dry-run", is_flag=True, help="Show what would be packed, and write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors.")
+@click.option("--order", type=click.Choice(("stored", "shuffled")), help="Order of samples.  [default: stored]")
+@click.option("--order-seed", type=int, default=0, metavar="N", help="Seed of the shuffled order.")
+@click.option(
+    "--split", "splits", multiple=True, metavar="NAME=FILE|SHARE", help="Split: a list of files, or a random share."
+)
+@click.option("--split-seed", type=int, metavar="N", help="Seed of random splits.")
+@click.option("--split-by", metavar="FIELD", help="Keep equal values of FIELD in one random split.")
 @click.option(
     "--exif",
     type=click.Choice(("ignore", "rotate")),
     default="ignore",
-    show_default=True,
-    help="Ignore the EXIF orientation (it is recorded), or turn images and labels upright.",
+    help="EXIF rotation of images and labels.",
 )
 @click.option(
     "--validate",
     type=click.Choice(("full", "header")),
     default="full",
-    show_default=True,
-    help="Decode every image strictly once, or look at headers and ends only.",
+    help="Decode every image, or only read headers.",
 )
-@click.option(
-    "--on-error",
-    type=click.Choice(("raise", "skip")),
-    default="raise",
-    show_default=True,
-    help="What a bad file does: end the run with a list of all, or be left out and listed in the pack.",
-)
+@max_pixels_option
 @click.option(
     "--sidecar",
     "sidecars",
     multiple=True,
     metavar="NAME=SUFFIX:KIND",
-    help="Add files next to the images as a field, such as depth=_d.tiff:depth or mask=_mask.png:mask. "
-    "depth=_d.png:depth:0 if 0 means no measurement; ids=_ids.png:mask:uint16 for 16 bits.",
+    help="Add files, such as mask=_mask.png:mask.",
 )
 @click.option(
     "--sidecar-frame",
     type=click.Choice(("stored", "upright")),
-    help="Where an image is not upright by its EXIF orientation: over which pixels its masks, depth and boxes lie (of "
-    "--sidecar, or in its record), those stored in its file, or as viewers show it (with --exif rotate).  [default: "
-    "such images are errors]",
+    metavar="FRAME",
+    help="Pixels of masks under EXIF: stored or upright.",
 )
-@click.option(
-    "--mask-colors",
-    multiple=True,
-    metavar="[NAME=]FILE",
-    help="Masks are drawn in colors: a table says which class each is, with lines R G B NAME as CamVid's "
-    "label_colors.txt, NAME R G B, or CVAT's labelmap.txt; voc is Pascal VOC's palette. Classes are numbered by their "
-    "lines from 0, or by a column id. NAME= is for one of several masks.",
-)
+@click.option("--mask-colors", multiple=True, metavar="[NAME=]FILE", help="Table with the color of each class, or voc.")
 @click.option(
     "--unknown-colors",
     type=click.Choice(("error", "void")),
-    help="A color that --mask-colors does not have is an error that names the pixel, or void, 255.  [default: error]",
+    metavar="POLICY",
+    help="Other colors: error or void (255).",
 )
 @click.option(
     "--slot",
@@ -178,95 +208,51 @@ PLACE = (Group.MAKE_A_PACK, 0)
     multiple=True,
     callback=_pairs,
     metavar="SLOT=FIELD",
-    help="For the formats of other tools: which field their records call image and label, such as image=rgb.  "
-    "[default: the one image, the one class label]",
-)
-@click.option(
-    "--order",
-    type=click.Choice(("stored", "shuffled")),
-    help="Pack samples in the order of SOURCE, or shuffled.  [default: shuffled in formats that other tools read from "
-    "front to back, else stored]",
-)
-@click.option("--order-seed", type=int, default=0, metavar="N", help="Another draw of the shuffled order.")
-@click.option(
-    "--split",
-    "splits",
-    multiple=True,
-    metavar="NAME=FILE|SHARE",
-    help="Pack only the samples that FILE lists (keys, paths or names that one sample has, one a line), as split "
-    "NAME; or random splits by their shares: --split train=0.9 --split val=0.1.",
-)
-@click.option("--split-seed", type=int, metavar="N", help="Another draw of random splits.  [default: 0]")
-@click.option(
-    "--split-by", metavar="FIELD", help="Random splits keep together what has one value of FIELD (object_id)."
+    help="Export FIELD as image or label.",
 )
 @_source_options
 @click.option(
-    "--part-size",
-    "part_bytes",
-    callback=_size,
-    metavar="SIZE",
-    help="Source bytes per part; 0 for one part.  [default: a sixteenth of SOURCE, but 32M to 256M; bmp: one part]",
+    "--part-size", "part_bytes", callback=_size, metavar="SIZE", help="Source bytes per part.  [default: 32M to 256M]"
 )
 @click.option(
     "--extras",
     "extras_bytes",
     callback=_size,
     default="256M",
-    show_default=True,
     metavar="SIZE",
-    help="Files of no sample (tables, backgrounds) go along, if all together have at most SIZE; 0 for none.",
+    help="Also pack other files, up to SIZE in total.",
 )
-@max_pixels_option
-@click.option("--threads", type=click.IntRange(min=1), help="Threads; the pack is the same.  [default: usable cores]")
+@click.option("--restart", is_flag=True, help="Discard the work of an interrupted run.")
+@click.option("--scratch", type=NamedPath(), metavar="DIR", help="Local folder for parts of a PACK at a URL.")
 @click.option(
     "--engine",
     type=RegistryName(engines.registry),
     default="local",
-    show_default=True,
-    help="What builds the parts: this process, or a cluster whose machines all see SOURCE and PACK, by paths or URLs.",
+    metavar="NAME",
+    help="local: this process; ray: a cluster.",
 )
-@click.option("--address", help="Of --engine ray: the cluster.  [default: what Ray finds]")
-@click.option(
-    "--nodes-scratch",
-    type=NamedPath(),
-    metavar="DIR",
-    help="Of --engine ray: a folder on each machine's own disk, from where finished parts are copied or uploaded.",
-)
-@click.option(
-    "--scratch",
-    type=NamedPath(),
-    metavar="DIR",
-    help="Of a PACK at a URL: a folder of this machine for its index and the parts that wait to be uploaded.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace PACK, which must be a pack, by one atomic swap at the end.")
-@click.option("--restart", is_flag=True, help="Throw away the unfinished work of an earlier run.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be packed, how large, and what is free.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines, and no progress.")
+@click.option("--address", help="Address of the Ray cluster.")
+@click.option("--nodes-scratch", type=NamedPath(), metavar="DIR", help="Local folder of each machine of the cluster.")
 def command(source: Path, pack: Path, **options: Any) -> None:
-    """Pack the image folder SOURCE, another tool's pack (TFRecord files), or a pack into the new folder PACK.
-
-    The pack contains the original bytes, unless you use --resize, --codec or --exif. Every skipped sample is listed.
-    The same command continues an interrupted run. PACK appears complete or not at all.
-    """
+    """Pack SOURCE into PACK, which contains the original bytes unless you use --resize, --codec or --exif."""
     from packer.conversion.convert import convert, dry_run  # keeps `packer --help` light
     from packer.geometry import Resize  # as above
 
-    quiet, is_dry = (options.pop(name) for name in ("as_json", "dry_run"))
+    as_json, is_quiet, is_dry = (options.pop(name) for name in ("as_json", "quiet", "dry_run"))
     where = {name: options.pop(name) for name in ("threads", "engine", "address", "nodes_scratch", "scratch")}
     if options["resize"] is not None:
         options["resize"] = Resize.parse(options["resize"]).size
     notes: list[str] = []
-    on_note = notes.append if quiet else _note
+    on_note = notes.append if as_json or is_quiet else _note
     if is_dry:
         of_source = {name: options.pop(name) for name in OPTIONS}
-        _tell_dry_run(dry_run(source, pack, {**options, "source_options": of_source}, on_note), notes, as_json=quiet)
+        _tell_dry_run(dry_run(source, pack, {**options, "source_options": of_source}, on_note), notes, as_json=as_json)
         return
-    with ProgressBar(quiet=quiet) as progress:
+    with ProgressBar(quiet=as_json or is_quiet) as progress:
         summary = convert(source, pack, **options, **where, progress=progress, on_note=on_note)
-    if quiet:
+    if as_json:
         print_json({**vars(summary), "pack": str(pack), "notes": list(summary.notes)})
-    else:
+    elif not is_quiet:
         _tell(summary, pack, preset=options["preset"], source=source)
 
 

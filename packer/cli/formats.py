@@ -1,19 +1,31 @@
-"""packer formats: what packer can read and write here."""
+"""packer formats: the formats, codecs and sources that are installed, and the options of a source."""
 
 import click
 
-from packer.cli._shared_options import Group, examples, print_json
+from packer.cli._shared_options import Group, RegistryName, examples, print_json
 from packer.files.terminal_output import echo
+from packer.sources import registry
+from packer.sources._options import OPTIONS
 
 PLACE = (Group.WHAT_THERE_IS, 0)
 
 
-@click.command(short_help="List formats, codecs and sources.", epilog=examples("packer formats"))
+@click.command(short_help="List formats, codecs and sources.", epilog=examples("packer formats", "packer formats coco"))
+@click.argument("source", type=RegistryName(registry), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
-def command(*, as_json: bool) -> None:
-    """List the formats, codecs and sources that are installed."""
+def command(*, source: str | None, as_json: bool) -> None:
+    """List the formats, codecs and sources that are installed, or the options of one SOURCE."""
     from packer import codecs, formats, sources  # keeps `packer --help` light
 
+    if source is not None:
+        texts = {option.flag: option.help_for(source) for option in OPTIONS.values() if option.help_for(source)}
+        if as_json:
+            print_json(texts)
+            return
+        echo(f"{source}: {(sources.load(source).__doc__ or '').strip().partition(chr(10))[0]}")
+        for flag, text in texts.items():
+            echo(f"  {flag:<16} {text.replace('  ', ' ')}")
+        return
     rooms = {"format": formats, "codec": codecs, "source": sources}
     found = {
         noun: {name: (room.load(name).__doc__ or "").strip().partition("\n")[0] for name in room.names()}

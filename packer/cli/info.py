@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from packer.cli._shared_options import Group, PackOrURL, examples, left_out, print_json
+from packer.cli._shared_options import Count, Group, PackOrURL, examples, left_out, print_json
 from packer.errors import InvalidRequest, PackerError
 from packer.files.terminal_output import echo, hand_over
 from packer.schema import PIXEL_KINDS
@@ -33,8 +33,8 @@ PLACE = (Group.LOOK_AT_IT, 0)
 @click.argument("pack", type=PackOrURL())
 @click.option("--keys", is_flag=True, help="Print the key of every sample, one per line, and nothing else.")
 @click.option("--shuffle", is_flag=True, help='Say how well Loader(shuffle="blocks") would mix the classes.')
-@click.option("--window", type=click.IntRange(min=1), help="With --shuffle: parts that are read from at a time.")
-@click.option("--batch-size", type=click.IntRange(min=1), help="With --shuffle.  [default: 64]")
+@click.option("--window", type=Count(), help="With --shuffle: parts that are read from at a time.")
+@click.option("--batch-size", "-b", type=Count(), help="Batch size of --shuffle.  [default: 64]")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
 def command(
     pack: Path, *, keys: bool, shuffle: bool, window: int | None, batch_size: int | None, as_json: bool

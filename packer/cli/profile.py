@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from packer.cli._shared_options import (
+    Count,
     Group,
     NamedPath,
     deliver,
@@ -28,10 +29,8 @@ PLACE = (Group.READ_IT_FASTER, 2)
 @click.option("--transform", metavar="MODULE:FUNCTION", help="Your function of a sample, as a data set calls it.")
 @geometry_option
 @fields_option
-@click.option(
-    "--samples", type=click.IntRange(min=1), default=512, show_default=True, help="At most so many, at random."
-)
-@click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
+@click.option("--samples", type=Count(), default=512, show_default=True, help="At most so many, at random.")
+@click.option("--batch-size", "-b", "batch", type=Count(), default=32, show_default=True, help="Batch size.")
 @click.option("--cold", is_flag=True, help="Drop PACK from the page cache first; say where that failed.")
 @json_option
 @output_option

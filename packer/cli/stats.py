@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from packer.cli._shared_options import Group, PackOrURL, examples, json_option, output_option, scratch_option
+from packer.cli._shared_options import Count, Group, PackOrURL, examples, json_option, output_option, scratch_option
 from packer.errors import InvalidRequest
 from packer.files.atomic_save import check_savable, save
 from packer.files.progress_bar import ProgressBar
@@ -23,7 +23,7 @@ PLACE = (Group.LOOK_AT_IT, 2)
 @output_option
 @click.option("--plot", metavar="FILE.png", type=click.Path(path_type=Path), help="Charts; needs matplotlib.")
 @click.option("--subset", metavar="N/M", help="Only every M-th sample, from the N-th on; N from 1 to M.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads.  [default: one per core]")
+@click.option("--threads", "-j", type=Count(), help="Threads.  [default: one per core]")
 @scratch_option
 def command(
     pack: Path,

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from packer.cli._shared_options import (
+    Count,
     Group,
     NamedPath,
     check_folders,
@@ -39,7 +40,7 @@ PLACE = (Group.READ_IT_FASTER, 1)
     epilog=examples("packer tune photos.pack --workers 0-4 --step-ms 20"),
 )
 @click.argument("source", metavar="SOURCE", type=NamedPath())
-@click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Samples of a batch.")
+@click.option("--batch-size", "-b", "batch", type=Count(), default=32, show_default=True, help="Batch size.")
 @click.option(
     "--workers",
     callback=parse_counts,
@@ -49,9 +50,9 @@ PLACE = (Group.READ_IT_FASTER, 1)
 @loader_option
 @click.option("--step-ms", type=click.FloatRange(min=0), help="Compute of a step: a loop that waits for a GPU so long.")
 @click.option("--step", callback=_step, metavar="MODULE:FUNCTION", help="Compute of a step: your function of a batch.")
-@click.option("--steps", type=click.IntRange(min=1), help="Steps of an epoch.  [default: a pass, at most 100]")
-@click.option("--epochs", type=click.IntRange(min=1), default=3, show_default=True, help="Epochs of a run.")
-@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each setting.")
+@click.option("--steps", type=Count(), help="Steps of an epoch.  [default: a pass, at most 100]")
+@click.option("--epochs", type=Count(), default=3, show_default=True, help="Epochs of a run.")
+@click.option("--rounds", type=Count(), default=3, show_default=True, help="Runs of each setting.")
 @click.option("--persistent", is_flag=True, help="DataLoader: persistent_workers=True.")
 @geometry_option
 @click.option("--transform", callback=_step, metavar="MODULE:FUNCTION", help="Your function of a sample.")

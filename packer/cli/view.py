@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from packer.cli._shared_options import Group, PackOrURL, examples, scratch_option
+from packer.cli._shared_options import Count, Group, PackOrURL, examples, scratch_option
 from packer.files.atomic_save import check_savable, save
 from packer.files.terminal_output import echo
 from packer.system.parallel import usable_cores
@@ -31,12 +31,12 @@ PLACE = (Group.LOOK_AT_IT, 1)
 )
 @click.argument("pack", type=PackOrURL())
 @click.option("-o", "--output", callback=_target, required=True, metavar="FILE", type=click.Path(path_type=Path))
-@click.option("-n", "--samples", type=click.IntRange(1, 1000), default=24, show_default=True, help="How many samples.")
+@click.option("-n", "--samples", type=Count(1, 1000), default=24, show_default=True, help="How many samples.")
 @click.option("--key", "keys", multiple=True, help="Show the sample with this key; repeatable.")
 @click.option("--fields", callback=_names, metavar="A,B", help="Only these fields.  [default: all that can be shown]")
-@click.option("--seed", type=click.IntRange(min=0), help="Draw the samples at random.  [default: spread evenly]")
-@click.option("--grasps", type=click.IntRange(min=0), default=12, show_default=True, help="At most, 0: all.")
-@click.option("--size", type=click.IntRange(64, 1024), default=240, show_default=True, help="Width of an image, px.")
+@click.option("--seed", type=Count(0), help="Draw the samples at random.  [default: spread evenly]")
+@click.option("--grasps", type=Count(0), default=12, show_default=True, help="At most, 0: all.")
+@click.option("--size", type=Count(64, 1024), default=240, show_default=True, help="Width of an image, px.")
 @click.option("--zoom", is_flag=True, help="Only the part of each sample that its grasps and boxes are in.")
 @scratch_option
 def command(

@@ -64,7 +64,7 @@ class SourceOptions(TypedDict, total=False):
         Use(_LABEL_FILES, "keep or skip a sample without its label file, or refuse it.  [default: keep]"),
         Use(("coco", "table"), "skip a sample without its image or label, or refuse it.  [default: error]"),
         Use(("pairs", "webdataset"), "skip a sample without one of its files, or refuse it.  [default: error]"),
-        Use((), "With --sidecar: skip a sample without its sidecar, or refuse it.  [default: error]"),
+        Use((), "If its sidecar is missing, skip the sample, or stop.  [default: error]"),
     ]
     duplicates: Annotated[
         Literal["error", "first", "skip"] | None,
@@ -237,8 +237,7 @@ class SourceOptions(TypedDict, total=False):
         bool,
         Use(
             (),
-            "Also pack files outside SOURCE that links point to. Without it, such links are errors, or are not packed "
-            "and a note counts them.",
+            "Also pack files outside SOURCE that links name.",
         ),
     ]
 
@@ -288,6 +287,10 @@ class Option:
     def help(self) -> str:
         """Return the help text: for each group of sources their names and the meaning."""
         return "  ".join(f"{', '.join(use.sources)}: {use.help}" if use.sources else use.help for use in self.uses)
+
+    def help_for(self, source: str) -> str:
+        """Return the help text for one source, or for all sources if `source` is empty; empty if there is none."""
+        return next((use.help for use in self.uses if source in use.sources or not (source or use.sources)), "")
 
     def plain(self, value: Any) -> Any:
         """Return a value as constructors and manifests have it: a text, a flag, or a tuple of texts."""

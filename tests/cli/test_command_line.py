@@ -16,12 +16,14 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import packer
+from packer import cli, sources
 from packer.cli import main, registry
-from packer.cli._shared_options import parse_size
+from packer.cli._shared_options import RegistryName, parse_size
 from packer.datasets.pack_dataset import LMDBDataset
-from packer.errors import CorruptPack, InvalidRequest, StorageError
+from packer.errors import CorruptPack, InvalidRequest, PackExists, StorageError
 from packer.files.progress_bar import ProgressBar
 from packer.pack import manifest
 from packer.sources._options import OPTIONS
@@ -536,7 +538,7 @@ def test_every_command_takes_a_url_or_says_what_to_do(object_server: ObjectServe
         command = main.get_command(click.Context(main), name)
         assert command is not None
         first = next((option for option in command.params if isinstance(option, click.Argument)), None)
-        if first is None or isinstance(first.type, click.Choice):
+        if first is None or isinstance(first.type, click.Choice | RegistryName):
             continue  # it reads no pack
         result = called(name, url, *further.get(name, []))
         if isinstance(result.exception, SystemExit):
@@ -548,3 +550,33 @@ def test_every_command_takes_a_url_or_says_what_to_do(object_server: ObjectServe
         said = r"s3://b/missing\.pack: (not a pack|nothing is there|expected a place on this machine)"
         assert re.search(said, shown), (name, shown)
         assert not place.exists()
+
+
+def test_the_help_of_convert_fits_a_screen_and_has_all_options_of_a_source() -> None:
+    shown = help_of("convert", "--help")
+    assert len(shown.splitlines()) <= 60
+    general = {option.flag for option in OPTIONS.values() if option.help_for("")}
+    assert general == {option.flag for option in OPTIONS.values() if re.search(rf"  {option.flag}\b", shown)}
+    for name in sources.registry.names():
+        shown = help_of("convert", "--from", name, "--help")
+        assert shown == help_of("convert", "--help", "-f", name)
+        listed = called("formats", name).stdout
+        for option in OPTIONS.values():
+            assert bool(option.help_for(name)) == (f"  {option.flag} " in listed)
+            assert not option.help_for(name) or re.search(rf"  {option.flag}\b", shown)
+
+
+def help_of(*words: str) -> str:
+    return CliRunner().invoke(main, words, terminal_width=80).output
+
+
+def test_quiet_prints_errors_and_nothing_else(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", 3)
+    done = called("convert", root, tmp_path / "out.pack", "-q")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+    assert isinstance(called("convert", root, tmp_path / "out.pack", "-q").exception, PackExists)
+
+
+def test_a_terminal_shows_the_advice_of_an_error_on_its_own_line() -> None:
+    assert cli._with_hint("packer: a; b: expected c; use d") == "packer: a; b: expected c\nhint: use d"
+    assert cli._with_hint("packer: a") == "packer: a"

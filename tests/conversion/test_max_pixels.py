@@ -94,7 +94,7 @@ def test_a_image_of_more_than_100_mp_is_packed_and_read(tmp_path: Path) -> None:
     [
         ("advise", "--seconds", "1"),
         ("bench", "--workers", "0", "--epochs", "1", "--geometry", "Resize((8, 8))", "--loader", "DataLoader"),
-        ("tune", "--workers", "0", "--epochs", "1", "--rounds", "1", "--batch", "1", "--loader", "DataLoader"),
+        ("tune", "--workers", "0", "--epochs", "1", "--rounds", "1", "--batch-size", "1", "--loader", "DataLoader"),
     ],
     ids=lambda words: words[0],
 )

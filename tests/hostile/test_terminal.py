@@ -216,14 +216,26 @@ OF_SOURCES: dict[str, Lines] = {
 SLOW: dict[str, Lines] = {
     "advise": lambda at, source: [(source, "--seconds", "1"), (source, "--geometry", EVIL), (source, "--size", EVIL)],
     "bench": lambda at, source: [
-        (source, "--workers", "0", "--epochs", "1", "--batch", "2", "--geometry", "Resize((8, 8))"),
-        (source, "--workers", "1", "--epochs", "1", "--batch", "2"),
+        (source, "--workers", "0", "--epochs", "1", "--batch-size", "2", "--geometry", "Resize((8, 8))"),
+        (source, "--workers", "1", "--epochs", "1", "--batch-size", "2"),
         *[(source, "--geometry", EVIL), (source, "--fields", EVIL), (source, "--workers", EVIL)],
     ],
     "tune": lambda at, source: [
-        *[(source, "--workers", "0-1", "--epochs", "1", "--rounds", "1", "--steps", "2", "--batch", "2")],
+        *[(source, "--workers", "0-1", "--epochs", "1", "--rounds", "1", "--steps", "2", "--batch-size", "2")],
         *[(source, "--step", EVIL), (source, "--step", f"{EVIL}:x"), (source, "--transform", f"os:{EVIL}")],
-        (source, "--workers", "1", "--epochs", "1", "--rounds", "1", "--geometry", "Resize((8, 8))", "--batch", "2"),
+        (
+            source,
+            "--workers",
+            "1",
+            "--epochs",
+            "1",
+            "--rounds",
+            "1",
+            "--geometry",
+            "Resize((8, 8))",
+            "--batch-size",
+            "2",
+        ),
     ],
     "profile": lambda at, source: [(source, "--transform", f"os:{EVIL}"), (source, "--geometry", EVIL)],
 }

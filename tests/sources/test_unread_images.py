@@ -331,7 +331,7 @@ def test_advise_refuses_them_before_it_measures(mixed: Path) -> None:
     "words",
     [
         ("bench", "--epochs", "1", "--loader", "DataLoader"),
-        ("tune", "--epochs", "1", "--rounds", "1", "--batch", "1", "--loader", "DataLoader"),
+        ("tune", "--epochs", "1", "--rounds", "1", "--batch-size", "1", "--loader", "DataLoader"),
     ],
     ids=lambda words: words[0],
 )

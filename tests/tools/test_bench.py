@@ -71,7 +71,7 @@ def test_it_says_whether_the_cache_was_cold(shares: list[float | None], wanted: 
 def test_a_command_loads_folder_and_pack_through_loaders(tmp_path: Path, named: str, loaders: tuple[str, ...]) -> None:
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
     figures = tmp_path / "figures.json"
-    words = ("--workers", "1", "--batch", "5", "--epochs", "2", "--output", figures)
+    words = ("--workers", "1", "--batch-size", "5", "--epochs", "2", "--output", figures)
     done = run_with_torch("bench", tmp_path / "photos", tmp_path / "photos.pack", "--loader", named, *words)
     assert done.returncode == 0, done.stderr
     assert "Fastest: " in done.stdout

@@ -179,7 +179,7 @@ def test_the_command_writes_its_figures(tmp_path: Path, monkeypatch: pytest.Monk
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
     monkeypatch.chdir(Path(slow_datasets.__file__).parent)
     figures = tmp_path / "figures.json"
-    words = ("--batch", "4", "--workers", "0-1", "--rounds", "1", "--epochs", "2", "--cold")
+    words = ("--batch-size", "4", "--workers", "0-1", "--rounds", "1", "--epochs", "2", "--cold")
     words = (*words, "--step", "slow_datasets:step")
     done = run_with_torch("tune", tmp_path / "photos.pack", *words, "--output", figures)
     assert done.returncode == 0, done.stderr
