@@ -161,7 +161,7 @@ loader_option = click.option(
     default="all",
     show_default=True,
     callback=_loaders,
-    help="torch's DataLoader, packer.Loader with threads or with processes, or all three.",
+    help="Loaders to measure.",
 )
 geometry_option = click.option(
     "--geometry", metavar="TEXT", help="Such as 'RandomResizedCrop(224), RandomHorizontalFlip()'."
@@ -173,7 +173,7 @@ scratch_option = click.option(
     "--scratch",
     type=NamedPath(),
     metavar="DIR",
-    help="Of a PACK at a URL: a folder for a few of its parts.  [default: the system's temporary one]",
+    help="If PACK is a URL: local folder for parts.",
 )
 fields_option = click.option("--fields", callback=parse_names, metavar="A,B", help="Load only these fields.")
 

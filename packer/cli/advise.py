@@ -35,28 +35,25 @@ PLACE = (Group.MAKE_A_PACK, 1)
 @click.option(
     "--geometry",
     metavar="TEXT",
-    help="What training does with images, such as 'RandomResizedCrop(224), RandomHorizontalFlip()', the default; "
-    "for sets with labels in px: quarter turns, a zoom, Resize((300, 300)).",
+    help="Geometry of training.  [default: by the labels of SOURCE]",
 )
 @click.option(
     "--size",
     "sizes",
     callback=parse_names,
     metavar="N,WxH",
-    help="Sizes to store, as convert --resize has them.  [default: twice the geometry's]",
+    help="Sizes to try, as in convert --resize.  [default: twice the output size]",
 )
-@click.option(
-    "--seconds", type=click.FloatRange(min=1), default=30, show_default=True, help="About how long it may take."
-)
+@click.option("--seconds", type=click.FloatRange(min=1), default=30, show_default=True, help="Approximate duration.")
 @follow_links_option
 @max_pixels_option
 @json_option
 @output_option
 def command(source: Path, **options: Any) -> None:
-    """Try out on a few samples of SOURCE what each format, codec and size would give here, and recommend a command.
+    """Pack a few samples of SOURCE with each format, codec and size, and recommend a command.
 
-    SOURCE is the folder of an original data set, or a pack. Predicted are samples/s through packer.Loader with all
-    cores, the size on disk, the time that packing takes, and whether the pack stays in memory.
+    SOURCE is a folder of images or a pack. For each row: samples/s with packer.Loader and all cores, size, packing
+    time, and whether the pack fits in memory.
     """
     from packer.conversion.source_spec import check_folder
 

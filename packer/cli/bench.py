@@ -42,26 +42,25 @@ PLACE = (Group.READ_IT_FASTER, 3)
     "--workers",
     callback=parse_counts,
     metavar="0,1,2,4",
-    help="Worker processes, or threads of Loader; 0-4 is a range.  [default: 0,1,2,4, ... up to the cores]",
+    help="Worker processes, or threads of Loader; 0-4 is a range.  [default: up to the cores]",
 )
 @click.option("--batch-size", "-b", "batch", type=Count(), default=32, show_default=True, help="Batch size.")
-@click.option("--epochs", type=Count(), default=3, show_default=True, help="Rounds that count.")
+@click.option("--epochs", type=Count(), default=3, show_default=True, help="Epochs that count.")
 @loader_option
 @geometry_option
 @fields_option
 @follow_links_option
 @max_pixels_option
 @click.option("--samples", type=Count(), help="Only N samples, spread evenly.")
-@click.option("--cold", is_flag=True, help="Drop SOURCE from the page cache before every turn; say where that failed.")
+@click.option("--cold", is_flag=True, help="Drop SOURCE from the page cache before each epoch.")
 @json_option
 @output_option
 @plot_option
 def command(sources: tuple[Path, ...], **options: Any) -> None:
-    """Load every SOURCE, a pack or the folder of an original data set, through DataLoader and through packer.Loader.
+    """Measure SOURCE, a pack or a folder of images, with DataLoader and with packer.Loader.
 
-    Folders are read as people do without packer: each file opened, decoded whole by OpenCV and warped. Runs take turns;
-    medians are shown with lowest and highest. Images of several shapes are cropped at random to 224 px, unless
-    --geometry says otherwise. Memory is the peak beyond a Python that has only imported torch.
+    Files of a folder are opened, decoded by OpenCV and warped. Without --geometry, images of several sizes are cropped
+    at random to 224 px. Epochs of all settings alternate; the table shows medians with lowest and highest.
     """
     check_folders(sources)
     from packer.tools import bench  # keeps `packer --help` light

@@ -10,9 +10,12 @@ PLACE = (Group.CHECK_AND_REPAIR, 2)
 
 
 @click.command(short_help="Look for what is wrong with this machine.", epilog=examples("packer doctor"))
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def command(*, as_json: bool) -> None:
-    """Look at versions, decoder, cores, memory, limits; one line per problem with its fix, exit code 2 where any is."""
+    """Check versions, JPEG decoder, cores, memory and limits. Print one line per problem with its fix.
+
+    The exit code is 2 if there are problems.
+    """
     from packer.system.machine_limits import Machine  # keeps `packer --help` light
     from packer.tools.doctor import findings
 

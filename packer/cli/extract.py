@@ -30,9 +30,9 @@ PLACE = (Group.LOOK_AT_IT, 3)
 )
 @click.argument("pack", type=PackOrURL())
 @click.argument("folder", metavar="DIR", type=NamedPath())
-@click.option("--only-exact", is_flag=True, help="Skip the files that were encoded again when they were packed.")
+@click.option("--only-exact", is_flag=True, help="Write only original files, not values that were encoded again.")
 @click.option("--skip-bad", is_flag=True, help="Skip damaged values and list them; exit code 3 at the end.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines, and no progress.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 @scratch_option
 def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_json: bool, scratch: Path | None) -> None:
     """Write the original files of PACK into the new folder DIR. PACK may be a URL.

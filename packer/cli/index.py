@@ -16,12 +16,12 @@ PLACE = (Group.CHECK_AND_REPAIR, 1)
     epilog=examples("packer index photos.pack --check", "packer index photos.pack"),
 )
 @click.argument("pack", type=NamedPath(exists=True, file_okay=False))
-@click.option("--check", is_flag=True, help="Only compare; exit code 3 where something differs.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
+@click.option("--check", is_flag=True, help="Only compare; exit code 3 if a file differs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def command(pack: Path, *, check: bool, as_json: bool) -> None:
-    """Make the index files of PACK again where they are missing or damaged.
+    """Write missing or damaged index files of PACK again.
 
-    Every part is read, and its sha256 must be the manifest's. A sound index is left as it is.
+    Every part is read, and its sha256 must be that of the manifest. A sound index does not change.
     """
     from packer.pack.index_rebuild import reindex  # keeps `packer --help` light
 

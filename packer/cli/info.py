@@ -31,11 +31,11 @@ PLACE = (Group.LOOK_AT_IT, 0)
     epilog=examples("packer info photos.pack", "packer info photos.pack --keys | head"),
 )
 @click.argument("pack", type=PackOrURL())
-@click.option("--keys", is_flag=True, help="Print the key of every sample, one per line, and nothing else.")
-@click.option("--shuffle", is_flag=True, help='Say how well Loader(shuffle="blocks") would mix the classes.')
-@click.option("--window", type=Count(), help="With --shuffle: parts that are read from at a time.")
+@click.option("--keys", is_flag=True, help="Print only the keys, one per line.")
+@click.option("--shuffle", is_flag=True, help='Measure how well Loader(shuffle="blocks") mixes the classes.')
+@click.option("--window", type=Count(), help="With --shuffle: number of parts that are read at the same time.")
 @click.option("--batch-size", "-b", type=Count(), help="Batch size of --shuffle.  [default: 64]")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def command(
     pack: Path, *, keys: bool, shuffle: bool, window: int | None, batch_size: int | None, as_json: bool
 ) -> None:

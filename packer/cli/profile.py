@@ -26,12 +26,12 @@ PLACE = (Group.READ_IT_FASTER, 2)
     epilog=examples("packer profile photos.pack --geometry 'RandomResizedCrop(224)'"),
 )
 @click.argument("pack", type=NamedPath(exists=True, file_okay=False))
-@click.option("--transform", metavar="MODULE:FUNCTION", help="Your function of a sample, as a data set calls it.")
+@click.option("--transform", metavar="MODULE:FUNCTION", help="Your function of a sample.")
 @geometry_option
 @fields_option
-@click.option("--samples", type=Count(), default=512, show_default=True, help="At most so many, at random.")
+@click.option("--samples", type=Count(), default=512, show_default=True, help="At most N random samples.")
 @click.option("--batch-size", "-b", "batch", type=Count(), default=32, show_default=True, help="Batch size.")
-@click.option("--cold", is_flag=True, help="Drop PACK from the page cache first; say where that failed.")
+@click.option("--cold", is_flag=True, help="Drop PACK from the page cache first.")
 @json_option
 @output_option
 @plot_option

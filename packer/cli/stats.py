@@ -21,8 +21,8 @@ PLACE = (Group.LOOK_AT_IT, 2)
 @click.argument("pack", type=PackOrURL())
 @json_option
 @output_option
-@click.option("--plot", metavar="FILE.png", type=click.Path(path_type=Path), help="Charts; needs matplotlib.")
-@click.option("--subset", metavar="N/M", help="Only every M-th sample, from the N-th on; N from 1 to M.")
+@click.option("--plot", metavar="FILE.png", type=click.Path(path_type=Path), help="Draw charts; needs matplotlib.")
+@click.option("--subset", metavar="N/M", help="Only every M-th sample, starting at the N-th.")
 @click.option("--threads", "-j", type=Count(), help="Threads.  [default: one per core]")
 @scratch_option
 def command(
@@ -35,9 +35,9 @@ def command(
     threads: int | None,
     scratch: Path | None,
 ) -> None:
-    """Measure PACK: sizes, modes, classes, mean and std, depth, grasps, duplicates. Every value is read once.
+    """Read every value of PACK once and show sizes, modes, classes, mean and std, depth, grasps and duplicates.
 
-    PACK may be a URL, such as s3://bucket/photos.pack: the command downloads all of it, part after part.
+    PACK may be a URL, such as s3://bucket/photos.pack. Its parts are downloaded one after the other.
     """
     from packer.inspect.statistics_report import draw_charts, lines  # keeps `packer --help` light
     from packer.inspect.statistics_scan import StatisticsScan  # as above

@@ -31,17 +31,17 @@ PLACE = (Group.MAKE_A_PACK, 2)
 )
 @click.argument("name", metavar="SET", type=click.Choice(synthetic.names()))
 @click.argument("folder", metavar="DIR", type=NamedPath())
-@click.option("--samples", type=Count(), default=100, show_default=True, help="How many samples.")
-@click.option("--seed", type=Count(0), default=0, show_default=True, help="Another seed, other images.")
-@click.option("--threads", "-j", type=Count(), help="Drawing threads.  [default: one per core]")
+@click.option("--samples", type=Count(), default=100, show_default=True, help="Number of samples.")
+@click.option("--seed", type=Count(0), default=0, show_default=True, help="Seed of the drawings.")
+@click.option("--threads", "-j", type=Count(), help="Threads.  [default: one per core]")
 @click.option(
     "--size",
     metavar="WxH|varied",
     callback=_size,
-    help="All but cornell, jacquard: size of the images.  [default: 320x240, folder 500x375]",
+    help="Not cornell, jacquard: size of images.  [default: 320x240, folder 500x375]",
 )
-@click.option("--classes", type=Count(), help="All but cornell, jacquard: number of classes.  [default: 10]")
-@click.option("--colors", is_flag=True, default=None, help="pairs: masks in colors, with a table of them.")
+@click.option("--classes", type=Count(), help="Not cornell, jacquard: number of classes.  [default: 10]")
+@click.option("--colors", is_flag=True, default=None, help="pairs: masks in colors, with a table of the colors.")
 def command(name: str, folder: Path, *, samples: int, seed: int, threads: int | None, **options: Any) -> None:
     """Write a synthetic data set into DIR, a new or empty folder.
 

@@ -45,31 +45,29 @@ PLACE = (Group.READ_IT_FASTER, 1)
     "--workers",
     callback=parse_counts,
     metavar="0-8",
-    help="Worker processes, or threads of Loader.  [default: 0 to twice the usable cores, at most 16]",
+    help="Worker processes, or threads of Loader.  [default: up to twice the cores]",
 )
 @loader_option
-@click.option("--step-ms", type=click.FloatRange(min=0), help="Compute of a step: a loop that waits for a GPU so long.")
-@click.option("--step", callback=_step, metavar="MODULE:FUNCTION", help="Compute of a step: your function of a batch.")
-@click.option("--steps", type=Count(), help="Steps of an epoch.  [default: a pass, at most 100]")
-@click.option("--epochs", type=Count(), default=3, show_default=True, help="Epochs of a run.")
-@click.option("--rounds", type=Count(), default=3, show_default=True, help="Runs of each setting.")
-@click.option("--persistent", is_flag=True, help="DataLoader: persistent_workers=True.")
+@click.option("--step-ms", type=click.FloatRange(min=0), help="Simulate a training step of MS milliseconds.")
+@click.option("--step", callback=_step, metavar="MODULE:FUNCTION", help="Call your function with each batch.")
+@click.option("--steps", type=Count(), help="Steps per epoch.  [default: all, at most 100]")
+@click.option("--epochs", type=Count(), default=3, show_default=True, help="Epochs per run.")
+@click.option("--rounds", type=Count(), default=3, show_default=True, help="Runs per setting.")
+@click.option("--persistent", is_flag=True, help="DataLoader with persistent_workers=True.")
 @geometry_option
 @click.option("--transform", callback=_step, metavar="MODULE:FUNCTION", help="Your function of a sample.")
 @fields_option
 @follow_links_option
 @max_pixels_option
-@click.option("--cold", is_flag=True, help="Drop SOURCE from the page cache before every run.")
+@click.option("--cold", is_flag=True, help="Drop SOURCE from the page cache before each run.")
 @json_option
 @output_option
 @plot_option
 def command(source: Path, **options: Any) -> None:
-    """Find out how many workers DataLoader, and how many threads packer.Loader, should have for SOURCE here.
+    """Find the best number of workers of DataLoader and of threads of packer.Loader for SOURCE.
 
-    SOURCE is a pack or the folder of a data set. The command runs a training loop with each number of workers and
-    recommends the smallest number within 5 % of the best.
-
-    --step-ms 20 simulates a training step of 20 ms.
+    SOURCE is a pack or a folder of images. The command runs a training loop with each number of workers and recommends
+    the smallest number within 5 % of the best.
     """
     check_folders((source,))
     from packer.system.parallel import usable_cores

@@ -30,17 +30,16 @@ PLACE = (Group.CHECK_AND_REPAIR, 0)
     type=click.Choice(["quick", "default", "full"]),
     default="default",
     show_default=True,
-    help="quick: the manifest, names, sizes and the index. default: also the sha256 of every part. full: also compare "
-    "and decode every value of every sample.",
+    help="quick: no parts; default: also the sha256 of parts; full: also every value.",
 )
-@click.option("--subset", metavar="N/M", help="Only every M-th part and sample, from the N-th on; N from 1 to M.")
-@click.option("--expect", metavar="sha256:HEX", help="The digest that packer.json must have, as sha256sum prints it.")
+@click.option("--subset", metavar="N/M", help="Check only every M-th part and sample, starting at the N-th.")
+@click.option("--expect", metavar="sha256:HEX", help="The digest that packer.json must have.")
 @click.option(
     "--source",
     type=PackOrURL(file_okay=True),
-    help="Also compare with what was packed: the folder, also at a URL, or the file of many samples.",
+    help="Also compare with the original data at PATH.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def command(
     pack: Path,
     *,
@@ -52,7 +51,7 @@ def command(
 ) -> None:
     """Check PACK without changing it and list every problem. The exit code is 3 if there are problems.
 
-    PACK may be a URL, such as s3://bucket/photos.pack. The first 20 problems are shown, and the number of all.
+    PACK may be a URL, such as s3://bucket/photos.pack. The first 20 problems and the number of all are shown.
     """
     from packer.inspect.pack_verification import verify  # keeps `packer --help` light
 

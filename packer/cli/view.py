@@ -30,14 +30,26 @@ PLACE = (Group.LOOK_AT_IT, 1)
     epilog=examples("packer view photos.pack -o photos.html", "packer view cornell.pack -n 4 --zoom -o cornell.png"),
 )
 @click.argument("pack", type=PackOrURL())
-@click.option("-o", "--output", callback=_target, required=True, metavar="FILE", type=click.Path(path_type=Path))
-@click.option("-n", "--samples", type=Count(1, 1000), default=24, show_default=True, help="How many samples.")
-@click.option("--key", "keys", multiple=True, help="Show the sample with this key; repeatable.")
-@click.option("--fields", callback=_names, metavar="A,B", help="Only these fields.  [default: all that can be shown]")
-@click.option("--seed", type=Count(0), help="Draw the samples at random.  [default: spread evenly]")
-@click.option("--grasps", type=Count(0), default=12, show_default=True, help="At most, 0: all.")
-@click.option("--size", type=Count(64, 1024), default=240, show_default=True, help="Width of an image, px.")
-@click.option("--zoom", is_flag=True, help="Only the part of each sample that its grasps and boxes are in.")
+@click.option(
+    "-o",
+    "--output",
+    callback=_target,
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The file to write, .png or .html.",
+)
+@click.option("-n", "--samples", type=Count(1, 1000), default=24, show_default=True, help="Number of samples.")
+@click.option("--key", "keys", multiple=True, help="Draw the sample with this key; repeatable.")
+@click.option(
+    "--fields", callback=_names, metavar="A,B", help="Draw only these fields.  [default: all that can be drawn]"
+)
+@click.option("--seed", type=Count(0), help="Draw random samples.  [default: evenly spread samples]")
+@click.option(
+    "--grasps", type=Count(0), default=12, show_default=True, help="Draw at most N labels per field; 0 for all."
+)
+@click.option("--size", type=Count(64, 1024), default=240, show_default=True, help="Width of an image in pixels.")
+@click.option("--zoom", is_flag=True, help="Draw only the region that contains grasps and boxes.")
 @scratch_option
 def command(
     pack: Path,
