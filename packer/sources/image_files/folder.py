@@ -7,8 +7,8 @@ The classes are the names of the folders directly under the root, or directly un
 Samples are ordered by split, class, folder and file name, as in an ImageFolder (torchvision.datasets.folder,
 find_classes and make_dataset).
 
-With `decode_with="pillow"`, Pillow decodes the images that packer cannot read. packer stores such pixels as PNG. The
-hidden field `files` then contains the name of the PNG: `a.heic.png` for `a.heic`.
+With `decode_with="pillow"`, Pillow decodes the images that packer cannot read. packer stores the pixels as PNG. The
+hidden field `files` then contains the name of each stored file: `a.heic.png` for `a.heic`.
 """
 
 from collections import Counter
