@@ -73,7 +73,7 @@ class Sidecar:
 
     @classmethod
     def parse(cls, text: str) -> "Sidecar":
-        """Parse `NAME=SUFFIX:KIND`, `NAME=SUFFIX:depth:INVALID` or `NAME=SUFFIX:mask:DTYPE`, or raise InvalidRequest."""
+        """Parse `NAME=SUFFIX:KIND`, `NAME=SUFFIX:depth:INVALID` or `NAME=SUFFIX:mask:DTYPE`. Raise InvalidRequest."""
         parts = Declaration.parse("sidecar", text, _CODECS)
         return cls(parts.name, parts.pattern, parts.kind, parts.invalid, parts.dtype)
 

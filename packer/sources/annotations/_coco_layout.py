@@ -50,12 +50,7 @@ def named_files(names: Iterable[str]) -> list[str]:
 
 
 def annotation_files(tree: FileTree, names: Iterable[str]) -> list[str]:
-    """Return the annotation files in `names`: JSON files with a file name of COCO, or with COCO members at the start.
-
-    Args:
-        tree: The data set.
-        names: The relative paths of all files.
-    """
+    """Return the annotation files in `names`: JSON files with COCO's file names, or with COCO members at the start."""
     found = [name for name in names if name.endswith(".json")]
     counts = Counter(map(posixpath.dirname, found))
     certain = set(named_files(found))
@@ -86,11 +81,9 @@ def named_task(name: str) -> str | None:
 
 
 def tasks_of(kinds: Collection[str], *, has_categories: bool) -> frozenset[str]:
-    """Return the tasks that an annotation file can serve if the file name contains no task.
+    """Return the tasks of an annotation file from the `kinds` of the annotations.
 
-    Args:
-        kinds: The kinds of the annotations in the file.
-        has_categories: True: the file has categories, so that a file without annotations has the kind "objects".
+    A file without annotations has the kind "objects" if `has_categories` is true, otherwise the task "image_info".
     """
     kinds = kinds or ({"objects"} if has_categories else {""})
     return frozenset(task for task, kind in TASKS.items() if kind in kinds)
@@ -99,10 +92,7 @@ def tasks_of(kinds: Collection[str], *, has_categories: bool) -> frozenset[str]:
 def split_names(tasks: Mapping[str, frozenset[str]]) -> list[str]:
     """Return one split for each annotation file, in the order of `tasks`. Empty: the file has no split.
 
-    Two files with the same task always have different splits.
-
-    Args:
-        tasks: Path of an annotation file -> tasks of the file.
+    `tasks` is annotation file -> tasks of the file. Two files with the same task always have different splits.
     """
     folders = [posixpath.dirname(name).split("/") for name in tasks]
     columns = [column for column in zip(*folders, strict=False) if len(set(column)) > 1]

@@ -113,10 +113,7 @@ def _base(path: str, key: str) -> str:
 
 
 def _class_of(tree: FileTree, stem: str, lists: Mapping[str, str]) -> str | None:
-    """Return the class of a class list: `person` for `person_train` if a list `train` exists.
-
-    Return "" if the class list is empty, and None if the list is not a class list.
-    """
+    """Return `person` for `person_train` if a list `train` exists, "" for an empty list, None for other lists."""
     for at in (match.start() for match in re.finditer("_", stem)):
         if at and stem[at + 1 :] in lists:
             first = _lines(tree.start(lists[stem], _START_BYTES))[:1]

@@ -26,8 +26,7 @@ def elements(data: bytes, members: Collection[str], path: str) -> Iterator[tuple
         (name of the list, element).
 
     Raises:
-        BadInput: The data is not a JSON object, is nested too deep, contains a member twice, or a member in `members`
-            is not a list.
+        BadInput: The data is not a JSON object or is nested too deep, or one of `members` is repeated or not a list.
     """
     try:
         text = data.decode("utf-8-sig")

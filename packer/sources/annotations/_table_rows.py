@@ -205,10 +205,7 @@ class TableRows:
 
 
 def first_columns(name: str, start: bytes) -> tuple[str, ...]:
-    """Return the column names of a table with the file name `name` and the first bytes `start`.
-
-    Return () if the bytes are not the start of a table.
-    """
+    """Return the column names in the first bytes `start` of a table file, or () if the bytes are not a table."""
     path = Path(name)
     try:
         if suffix_of(name) in _CSV:

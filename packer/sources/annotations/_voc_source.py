@@ -1,8 +1,7 @@
 """VOC source: the base class for data sets with one annotation file per image, in Pascal VOC's XML.
 
 The name of the last known folder in a path, such as `Annotations`, decides the role of the file. The key is the path
-without this folder and without the suffix. `<filename>` and `<path>` are ignored, because annotation tools write local
-paths.
+without this folder and without the suffix. `<filename>` and `<path>` are ignored, because they contain local paths.
 
 | layout                                  | keys                                    |
 |-----------------------------------------|-----------------------------------------|

@@ -3,8 +3,7 @@
 Elements may have any order, because VOC2007 and VOC2012 order `<xmin>`, `<ymin>`, `<xmax>` and `<ymax>` differently.
 Only direct children of an `<object>` describe the object. The box of a `<part>` is never the box of an object.
 
-The file may be hostile. The parser refuses a document type before any entity is declared, and limits the number of
-tags.
+The file may be hostile. The parser limits the number of tags and refuses document types, which can declare entities.
 """
 
 import xml.etree.ElementTree as ET

@@ -141,14 +141,8 @@ def without_duplicates(
 ) -> tuple[dict[str, list[str]], list[str]]:
     """Return (split -> sorted images, sorted skipped images). Each image is in at most one split.
 
-    Args:
-        splits: Split -> images. An image may be listed in several splits.
-        duplicates: For an image that is listed twice, `error` raises BadInput, `first` uses the first split, and `skip`
-            skips the image.
-        where: The path of the description, for error messages.
-
-    Raises:
-        BadInput: An image is listed twice and `duplicates` is `error`.
+    For an image that is listed twice, `duplicates` decides: `error` raises BadInput, `first` uses the first split, and
+    `skip` skips the image. `where` is the path of the description, for error messages.
     """
     counts = Counter(name for names in splits.values() for name in names)
     twice = sorted(name for name, count in counts.items() if count > 1)

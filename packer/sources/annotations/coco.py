@@ -361,10 +361,7 @@ class Source(ListedSource):
                 )
 
     def missing(self, index: int) -> str | None:
-        """Return a text with the number of segments without a pixel, or None if every segment has pixels.
-
-        The first call for a sample reads the sample if nothing else has read the sample before.
-        """
+        """Return a text with the number of segments without a pixel, or None. The first call may read the sample."""
         sample = self._samples[self.checked(index)]
         if _PNG in sample.paths and self._bare_segments[index] < 0:
             with suppress(BadInput):  # reading the sample raises it

@@ -77,8 +77,7 @@ class Source(VOCSource):
         """List the images, and read all annotation files once.
 
         With task `detect`, all images are samples. With task `segment`, images with a mask in SegmentationClass are
-        samples. `auto` is `detect` if annotation files exist. `Policies` and `VOCSource._list_annotated` describe the
-        other options.
+        samples. `auto` is `detect` if annotation files exist. Other options: `Policies` and `_list_annotated`.
         """
         base.check_choice("task", task, ("auto", "detect", "segment"))
         self._task = task

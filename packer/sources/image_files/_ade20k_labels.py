@@ -2,7 +2,7 @@
 
 The class of a pixel in `_seg.png` is R // 10 * 256 + G. B is the number of the object in the image.
 A line of `_atr.txt` (2017) is: object number # part level # occluded # name # name # "attributes". The first name is a
-list of WordNet words, the second is the name by the annotator. JSON (2020) contains more. Texts are UTF-8 or ISO 8859-1.
+list of WordNet words, the second is the annotator's name for the object. Texts are UTF-8 or ISO 8859-1.
 Layout: github.com/CSAILVision/ADE20K, README and code of the tool kit.
 """
 

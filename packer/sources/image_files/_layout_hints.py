@@ -54,9 +54,7 @@ class Pair(NamedTuple):
 def check_pairs(root: Path, names: Sequence[str]) -> list[str]:
     """Return a list with a note if some images seem to be companions of other images, otherwise an empty list.
 
-    Args:
-        root: The path of the data set, for error messages.
-        names: The relative paths of all images.
+    `root` is only used in messages. `names` are the relative paths of all images.
 
     Raises:
         InvalidRequest: At least a quarter of the images seem to be companions.
@@ -79,11 +77,7 @@ def check_pairs(root: Path, names: Sequence[str]) -> list[str]:
 
 
 def check_classes(root: Path, images: Sequence[str]) -> None:
-    """Check that the folders directly under the root seem to be classes.
-
-    Args:
-        root: The path of the data set, for error messages.
-        images: The relative paths of all images.
+    """Check that the folders directly under the root seem to be classes. `images` are relative paths.
 
     Raises:
         InvalidRequest: The folders seem to be splits, to contain images and masks, or to contain class folders.
@@ -246,7 +240,7 @@ def _sidecars(pairs: Sequence[Pair]) -> str:
 
 
 def _layout(pairs: Sequence[Pair]) -> str:
-    """Return the option for the folders of the images. Empty: the folders are classes, or there are no folders."""
+    """Return the option for the folders of the images. Empty: the folders are classes, or folders are absent."""
     folders = {pair.main.rpartition("/")[0] for pair in pairs}
     tops = {folder.partition("/")[0] for folder in folders}
     if tops == {""}:

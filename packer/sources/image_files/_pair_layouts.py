@@ -40,7 +40,7 @@ class PairRole:
 
     @classmethod
     def parse(cls, text: str) -> "PairRole":
-        """Parse `NAME=PATTERN:KIND`. A name that ends with `_file` is a hidden field. Raise InvalidRequest if invalid."""
+        """Parse `NAME=PATTERN:KIND`, or raise InvalidRequest. A name that ends with `_file` is a hidden field."""
         name, path, kind, dtype, invalid = Declaration.parse("role", text, KINDS)
         if name in _RESERVED:
             raise InvalidRequest(f"role {text!r}: every sample has a field {name!r}; use another name")
@@ -125,10 +125,7 @@ class PairLayout:
 
 
 def layouts_of(names: Sequence[str], like: str | None = None) -> Iterator[PairLayout]:
-    """Yield the layouts that the files `names` fit, at most one variant of each layout.
-
-    With `like`, only the layout of this name is tried.
-    """
+    """Yield the layouts that the files `names` fit, one variant of each. With `like`, only try this layout name."""
     folders = {name[: name.rfind("/") + 1] for name in names}
     done: set[str] = set()
     for layout in LAYOUTS:

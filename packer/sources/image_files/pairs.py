@@ -68,8 +68,7 @@ class Source(FileSource):
             root: The folder or the archive.
             like: The published layout. `auto`: the layout whose patterns match the file names.
             roles: Texts `NAME=PATTERN:KIND` that replace the published layout. The first role is an image.
-            missing: For a sample that has no file for a required role, `error` raises BadInput and `skip` skips the
-                sample.
+            missing: For a sample without a required file, `error` raises BadInput and `skip` skips the sample.
             own_splits: True: the splits come from the patterns, or from VOC's lists in ImageSets. False: no splits.
             follow_links: True: also read files behind links that lead out of `root`.
 
@@ -107,10 +106,7 @@ class Source(FileSource):
 
     @classmethod
     def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
-        """Return files grouped by sample, and the other files. The longest matching pattern decides the role of a file.
-
-        Files of a role that only counts files are other files.
-        """
+        """Return (files grouped by sample, other files). The longest matching pattern decides the role of a file."""
         weights = {role.name: RolePattern(role.example).weight for role in roles}
         ordered = sorted(roles, key=lambda role: -weights[role.name])
         groups, others = super()._grouped(names, ordered)
