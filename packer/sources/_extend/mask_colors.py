@@ -52,7 +52,7 @@ class MaskColors:
     def parse(cls, text: str, *, unknown: str = "error") -> "MaskColors":
         """Parse `FILE`, `NAME=FILE`, `voc` or `NAME=voc`, and read the color table in FILE.
 
-        Raise InvalidRequest if the file does not exist, and BadInput if the content is not a color table.
+        `unknown` sets the attribute. Raise InvalidRequest for an absent file, and BadInput for an invalid table.
         """
         base.check_choice("unknown_colors", unknown, _UNKNOWN)
         name, _, file = text.rpartition("=")

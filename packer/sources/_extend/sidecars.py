@@ -73,13 +73,13 @@ class Sidecar:
 
     @classmethod
     def parse(cls, text: str) -> "Sidecar":
-        """Parse `NAME=SUFFIX:KIND`, `NAME=SUFFIX:depth:INVALID` or `NAME=SUFFIX:mask:DTYPE`. Raise InvalidRequest."""
+        """Parse `NAME=SUFFIX:KIND[:INVALID or DTYPE]`, such as `d=_d.tiff:depth:0`. Raise InvalidRequest if invalid."""
         parts = Declaration.parse("sidecar", text, _CODECS)
         return cls(parts.name, parts.pattern, parts.kind, parts.invalid, parts.dtype)
 
     @property
     def text(self) -> str:
-        """The declaration as text: `parse` is the inverse."""
+        """The declaration as a text that `parse` accepts."""
         more = self.dtype if self.invalid is None else repr(self.invalid)
         return f"{self.name}={self.suffix}:{self.kind}" + (f":{more}" if more is not None else "")
 
@@ -259,7 +259,7 @@ class _Files(AddedFields):
         self._main = next((field.name for field in source.schema if field.kind == "image"), None)
 
     def find_whole_numbers(self, source: base.Source, rows: Iterable[int]) -> None:
-        """Declare number fields as int64 if all their files contain integers, because float64 rounds large integers."""
+        """Declare a number field as int64 if all files of the field contain integers. float64 rounds large integers."""
         numbers = [sidecar for sidecar in self._sidecars.values() if sidecar.kind == "number"]
         whole = {sidecar.name for sidecar in numbers}
         for row in rows if numbers else ():

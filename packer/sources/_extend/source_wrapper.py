@@ -22,8 +22,8 @@ class AddedFields(ABC):
         changed: Fields of the inner source that keep the name and get other values.
         needs: The names of fields of the inner source that `values` reads.
         decodes: True: `values` decodes images and returns arrays instead of the bytes of image files.
-        companions: The names of added fields that come from additional files, such as sidecars.
-        outside: Folders outside of the root that contain such additional files.
+        companions: The names of added fields whose values come from additional files, such as sidecars.
+        outside: Folders outside of the root that contain additional files.
     """
 
     fields: tuple[Field, ...]

@@ -347,7 +347,7 @@ def _panoptic(element: _Element) -> Panoptic:
 
 
 def _check_references(file: AnnotationFile) -> None:
-    """Remove annotations of unknown images and categories, which may follow the annotations in the file."""
+    """Remove annotations of unknown images or categories. JSON may contain images and categories after annotations."""
     for kind, by_image in file.values.items():
         for image, values in [*by_image.items()]:
             size = file.images[image].size if image in file.images else None

@@ -95,12 +95,12 @@ class CocoLabels(ABC):
         """Set `fields` and `notes`. `count` is the number of samples."""
 
     def of_sample(self, sample: int) -> Sequence[Any]:
-        """Return the annotations of the sample with the position `sample`. Empty: the sample has no annotations."""
+        """Return the annotations of the sample at position `sample`. Empty: the sample has no annotations."""
         return self._by_sample.get(sample, ())
 
     @abstractmethod
     def values(self, sample: int) -> dict[str, Any]:
-        """Return field name -> value for the sample with the position `sample`. Raise BadInput if one is not valid."""
+        """Return field name -> value for the sample at position `sample`. Raise BadInput for invalid annotations."""
 
 
 class Captions(CocoLabels):
@@ -146,7 +146,7 @@ class Segments(CocoLabels):
         self.notes = [*self.classes.notes(), *([f"{counted(bare, 'image')} without segments"] if bare else [])]
 
     def segments(self, sample: int) -> Sequence[Segment]:
-        """Return the segments of the sample with the position `sample`."""
+        """Return the segments of the sample at position `sample`."""
         return [each for panoptic in self.of_sample(sample)[:1] for each in panoptic.segments]
 
     def values(self, sample: int) -> dict[str, Any]:
@@ -249,7 +249,7 @@ class Boxes(CocoLabels):
 
 
 def _polygons(objects: Sequence[CocoObject]) -> tuple[Any, Any, Any]:
-    """Return the polygon points (P, 2), the position of each polygon's first point, and of each polygon's object."""
+    """Return (points (P, 2), index of the first point of each polygon, index of the object of each polygon)."""
     points = np.frombuffer(b"".join([each.points for each in objects]), np.float32).reshape(-1, 2)
     is_end = np.isnan(points[:, 0])
     ends = is_end.nonzero()[0]
@@ -260,7 +260,7 @@ def _polygons(objects: Sequence[CocoObject]) -> tuple[Any, Any, Any]:
 
 
 def _runs(objects: Sequence[CocoObject]) -> tuple[Any, Any, Any, Any]:
-    """Return the run lengths of all masks, and per mask: position of the first run length, object position, size."""
+    """Return all run lengths, and for each mask: index of the first run length, index of the object, mask size."""
     found = [(row, *each.runs) for row, each in enumerate(objects) if each.runs is not None]
     runs = []
     for row, counts, size in found:

@@ -75,13 +75,13 @@ def is_image(name: str) -> bool:
 
 
 def named_task(name: str) -> str | None:
-    """Return the task in the name of an annotation file, or None if the name contains no task."""
+    """Return the task (a key of `TASKS`) in the name of an annotation file, or None if the name contains no task."""
     match = _NAME.fullmatch(posixpath.basename(name))
     return match[1] if match else None
 
 
 def tasks_of(kinds: Collection[str], *, has_categories: bool) -> frozenset[str]:
-    """Return the tasks of an annotation file from the `kinds` of the annotations.
+    """Return the tasks (keys of `TASKS`) of an annotation file from the `kinds` of the annotations.
 
     A file without annotations has the kind "objects" if `has_categories` is true, otherwise the task "image_info".
     """

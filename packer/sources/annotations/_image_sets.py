@@ -23,7 +23,7 @@ _PRESENCE = re.compile(r"(.*\S)\s+(?:-1|0|1)")
 
 
 class ImageSets(NamedTuple):
-    """The splits and classes in the image lists.
+    """The splits and classes in the lists of the folders `ImageSets`.
 
     Attributes:
         splits: Key of a sample -> split.
@@ -46,7 +46,7 @@ NO_SETS = ImageSets({}, (), frozenset(), (), ())
 def read_image_sets(
     tree: FileTree, names: Iterable[str], *, images: Mapping[str, str], samples: Collection[str], task: str
 ) -> ImageSets:
-    """Read the lists in all folders `ImageSets` whose parent folder also contains images.
+    """Return the splits and classes in the lists of all folders `ImageSets` whose parent folder contains images.
 
     Args:
         tree: The data set.
@@ -107,7 +107,7 @@ def _known(images: Mapping[str, str]) -> dict[str, str]:
 
 
 def _base(path: str, key: str) -> str:
-    """Return `VOC2012/` for the path `VOC2012/JPEGImages/1.jpg` and the key `VOC2012/1`."""
+    """Return the data set's folder: `VOC2012/` for the path `VOC2012/JPEGImages/1.jpg` and the key `VOC2012/1`."""
     common = os.path.commonprefix((path, key))
     return common[: common.rfind("/") + 1]
 

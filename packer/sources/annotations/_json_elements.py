@@ -71,7 +71,7 @@ class _Scanner:
             raise JSONDecodeError("Extra data", self._text, self._position)
 
     def _items(self, end: str) -> Iterator[None]:
-        """Yield once before each item of a list or an object. The caller parses the item."""
+        """Yield once before each item of a list or object that ends with `end`. The caller must parse the item."""
         if self._skip(end):
             return
         yield

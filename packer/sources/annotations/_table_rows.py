@@ -116,7 +116,7 @@ class FileRows:
         return len(self._starts)
 
     def __getitem__(self, row: int) -> Sequence[Cell]:
-        """The cells of a row, in the order of the columns."""
+        """Return the cells of a row in the order of the columns."""
         text = self._data[self._starts[row] : self._ends[row]].decode()
         if self._separator is not None:
             return next(csv.reader([text], delimiter=self._separator, strict=True))
@@ -181,7 +181,7 @@ class TableRows:
         return self._firsts[-1]
 
     def __getitem__(self, row: int) -> Sequence[Cell]:
-        """The cells of a row, in the order of the columns."""
+        """Return the cells of a row in the order of the columns."""
         number = self._file_of(row)
         return self._files[number][row - self._firsts[number]]
 
@@ -217,7 +217,7 @@ def first_columns(name: str, start: bytes) -> tuple[str, ...]:
 
 
 def _csv_rows(path: Path, data: bytes, separator: str, *, at: int) -> Iterator[tuple[int, int, list[str]]]:
-    """Yield (start offset, end offset, cells) for each row, from the offset `at` on."""
+    """Yield (start, end, cells) for each row from the byte offset `at` on. Start and end are byte offsets."""
     file = io.BytesIO(data)  # shares the bytes
     file.seek(at)
     reader = csv.reader((line.decode() for line in file), delimiter=separator, strict=True)
@@ -242,7 +242,7 @@ def _csv_rows(path: Path, data: bytes, separator: str, *, at: int) -> Iterator[t
 
 
 def _json_rows(path: Path, data: bytes, kind: type, *, at: int) -> Iterator[tuple[int, int, Any]]:
-    """Yield (start offset, end offset, value) for each line that is not blank, from the offset `at` on."""
+    """Yield (start, end, value) for each line that is not blank. `at`, start and end are byte offsets."""
     while at < len(data):
         newline = data.find(b"\n", at)
         end = newline if newline >= 0 else len(data)

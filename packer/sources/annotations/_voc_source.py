@@ -50,9 +50,9 @@ _CHANNELS = 3
 
 
 def in_folder(folders: str, suffix: str) -> str:
-    """Return the regular expression for paths of files with a suffix in one of some folders.
+    """Return a regular expression for the paths of files in one of `folders` with one of the suffixes `suffix`.
 
-    `folders` and `suffix` are alternatives separated by `|`. Suffixes have no dot.
+    Both arguments are alternatives separated by `|`. Suffixes have no dot.
     """
     return rf"(?i:(?P<base>(?:.*/)?)(?:{folders})/{_KEY}\.(?:{suffix}))"
 
@@ -179,7 +179,7 @@ class VOCSource(FileSource):
         self.unread_message = _unread_images.described(unread) if unread else ""
 
     def _survey(self) -> None:
-        """Read all annotation files. Ignore unreadable files, because reading the sample raises the error."""
+        """Read all annotation files to collect image sizes, classes and flags. Ignore unreadable files."""
         self._sizes = array("q")  # height and width of each sample, 0 and 0 if unknown
         self._counts: Counter[str] = Counter()  # class -> number of objects
         self._flags = {"difficult", "truncated"}  # and other flags that any object has
@@ -200,7 +200,7 @@ class VOCSource(FileSource):
                 self._renamed.append(sample.key)
 
     def _annotation(self, sample: FileSample) -> Annotation:
-        """Return the content of the annotation file of a sample. Empty: the sample has no annotation file."""
+        """Return the parsed annotation file of a sample, or `_NO_ANNOTATION` if the sample has no annotation file."""
         path = sample.paths.get(XML)
         return _NO_ANNOTATION if path is None else self._read_annotation(self.read_file(path), self.root / path)
 
@@ -306,7 +306,7 @@ class VOCSource(FileSource):
 
 
 def _by_folder(keys: Iterable[str]) -> dict[str, Any]:
-    """Return `splits` and `names` of `ImageSets` from the top folders. Empty: a top folder is not named as a split."""
+    """Return `splits` and `names` of `ImageSets` from the top folders, or {} if a top folder has another name."""
     tops = {key: key.partition("/")[0] for key in keys}
     names = set(tops.values())
     is_split = len(names) > 1 and all("/" in key and split_rank(top) is not None for key, top in tops.items())

@@ -75,7 +75,7 @@ class _TreeBuilder(ET.TreeBuilder):
     """A builder of elements that refuses a document type, because a document type can declare entities."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
-        """Raise ValueError. The parser calls this method before it reads any entity."""
+        """Raise ValueError. The parser calls this method before the first entity."""
         raise ValueError("a document type (<!DOCTYPE>), which can declare entities, is not allowed")
 
 

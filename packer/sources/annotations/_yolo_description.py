@@ -34,7 +34,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class YoloDescription:
-    """The content of a description. Paths are not resolved.
+    """The content of a `data.yaml` or `obj.data`. Paths are not resolved.
 
     Attributes:
         splits: Split -> paths of image folders, image lists or images.

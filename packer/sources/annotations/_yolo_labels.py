@@ -42,7 +42,7 @@ class RowForm(NamedTuple):
     """The meaning of the numbers in a label row, equal for all label files of a data set.
 
     Attributes:
-        task: The task, see the table of this module.
+        task: `detect` (boxes), `segment` (polygons), `obb` (oriented boxes) or `pose` (boxes with keypoints).
         classes: The number of classes. None: unknown.
         keypoints: For the task `pose`, (number of keypoints of an object, values of a keypoint). A keypoint has 2
             values (x, y) or 3 values (x, y, visibility). None for other tasks.

@@ -27,7 +27,7 @@ _MOST_PARTS = 64  # components of the longest suffix of a path
 
 
 class DescribedPaths:
-    """A resolver of the paths in a description and in image lists.
+    """A resolver of the paths in a `data.yaml` or `obj.data`, and in the image lists named there.
 
     Attributes:
         files: The relative paths of all files in the data set.
@@ -50,7 +50,10 @@ class DescribedPaths:
         self._removed: Counter[str] = Counter()  # prefix -> number of paths that exist only without the prefix
 
     def find(self, text: str, folder: str = "") -> str | None:
-        """Return the relative path of the file or folder `text`, or None. `text` comes from a file in `folder`."""
+        """Return the relative path of the file or folder `text`, or None if absent.
+
+        `folder` is the folder of the file that contains `text`, usually an image list.
+        """
         for start in (folder, self._base, ""):
             path = _joined(start, text)
             if path in self.files or path in self._folders:
@@ -72,8 +75,8 @@ class DescribedPaths:
 
         Args:
             images: The relative paths of all images, sorted.
-            missing: `skip`: skip paths that do not exist. Other values: an absent path raises BadInput, except for a
-                path of the splits `test` and `minival`.
+            missing: `skip`: skip paths that do not exist. Other values: an absent path raises BadInput, except for the
+                folders and lists of the splits `test` and `minival`.
 
         Raises:
             BadInput: Paths do not exist. The message lists these paths.

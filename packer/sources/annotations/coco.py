@@ -12,8 +12,8 @@ Fields:
 * run_lengths: int32 (R,), numbers of pixels with the value 0, 1, 0, 1 ..., column by column. With run_starts, run_box
   and run_sizes (int64 (M, 2): height, width). Geometries do not change run lengths.
 * keypoints: float32 (N, K, 2). keypoint_visibility: uint8 (N, K), 0 not labeled, 1 hidden, 2 visible.
-* captions: json, a list of texts. label: int64, if each image has exactly one class; otherwise labels: int64 (N,).
-* mask of panoptic files: uint16 (H, W), the number of the segment from 1; 0: no segment. With segment_ids,
+* captions: json, a list of texts. label: int64, if each image has exactly one class. Otherwise labels: int64 (N,).
+* mask of panoptic files: uint16 (H, W), the number of the segment from 1, or 0 for no segment. With segment_ids,
   segment_labels (int64 (S,)) and segment_crowd (uint8 (S,)). Hidden: panoptic_file (the PNG, empty if absent).
 * Hidden: files (field -> relative path).
 
@@ -165,7 +165,7 @@ class Source(ListedSource):
         return files
 
     def _read_files(self, names: Sequence[str], tasks: Sequence[str], *, is_named: bool) -> list[_File]:
-        """Read the annotation files of the tasks; a file with another task in its name is not read."""
+        """Read the annotation files of the tasks. Ignore files with another task in the file name."""
         contents: dict[str, AnnotationFile] = {}
         of_files: dict[str, frozenset[str]] = {}
         for name in names:
@@ -210,7 +210,7 @@ class Source(ListedSource):
     def _images(
         self, splits: Sequence[str], names: Sequence[str], *, may_skip: bool
     ) -> tuple[list[_ListedImage], list[tuple[str, str]]]:
-        """Return the images of all annotation files in order, and (name, reason) of absent ones. Raises BadInput."""
+        """Return the images of all annotation files in order, and (name, reason) of each absent image."""
         folders = layout.ImageFolders(names)
         images: list[_ListedImage] = []
         absent: dict[str, str] = {}  # name -> annotation file
@@ -347,7 +347,7 @@ class Source(ListedSource):
 
     def _check_runs(self, sample: FileSample, image: bytes) -> None:
         """Raise BadInput if run lengths may refer to the upright image. Geometries do not rotate run lengths."""
-        with suppress(DamagedImage):  # decoding the image raises it
+        with suppress(DamagedImage):  # decoding the image later raises the error
             header = sniff(image, MOST_PIXELS)
             stored = header.height, header.width
             is_stored = self.frame == "stored" or (

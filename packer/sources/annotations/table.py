@@ -14,9 +14,9 @@ Fields:
 * Each other column: a number, a text or json (packer.sources.annotations._table_columns). Hidden: files.
 
 By default, each row is a sample, in the order of the table. With `group_by`, all rows with the same value in that
-column form a sample. Samples are then ordered by the first row. If a column has equal cells in all rows of each sample,
-the field contains one value per sample. Otherwise the field contains one value per row. If the table has boxes, such
-numbers belong to the boxes. A row without a box has four empty box cells.
+column form a sample. Samples are then ordered by their first rows. If the cells of a column are equal within every
+sample, the field contains one value per sample. Otherwise the field contains one value per row. If the table has boxes,
+numbers per row belong to the boxes. A row without a box has four empty box cells.
 
 If EXIF rotates an image, boxes refer to the pixels, stored or upright, whose size the columns width and height contain.
 Without these columns, `label_frame` decides. Masks and depth follow --sidecar-frame, like sidecars.
@@ -451,7 +451,7 @@ class Source(ListedSource):
             return place if place < len(self._listing) and self._listing[place] == name else -1
         try:
             self.folder.state(name)
-        except BadInput:  # of a link that exists, reading the file raises it again
+        except BadInput:  # for an existing link, reading the file raises the error again
             return 0 if os.path.lexists(self.folder.root / name) else -1
         return 0
 

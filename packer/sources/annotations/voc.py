@@ -108,7 +108,7 @@ class Source(VOCSource):
         names = [name for name in _MASKS if name in present]
         colored = {name for name in names if self._is_in_colors(self._samples[0].paths[name])}
         self._tables = {name: self._color_table(name) if name in colored else None for name in names}
-        files: dict[str, str] = {name: f"{name}_file" for name in colored}  # kept verbatim
+        files: dict[str, str] = {name: f"{name}_file" for name in colored}  # stored unchanged
         self.roles = tuple(
             replace(role, name=files[role.name], field=verbatim(files[role.name])) if role.name in files else role
             for role in self.roles

@@ -4,14 +4,14 @@ A description is a `data.yaml`, another YAML file directly in the root, or darkn
 the images of each split and the class names. A data set without a description has no class names, and the label files
 must contain rows of YOLO. Label files: `_yolo_labels`. Splits: `_yolo_splits`.
 
-Samples are ordered by split, then by path, as in ultralytics. An image without a label file, or with an empty one, is
-background: it has no boxes. docs/pack/sources/yolo.md lists all differences from ultralytics.
+Samples are ordered by split, then by path, as in ultralytics. An image with no label file or an empty label file is
+background, a sample without boxes. docs/pack/sources/yolo.md lists all differences from ultralytics.
 
 Fields:
 * key: the relative path of the image. image: the bytes of the file.
 * boxes: float32 (N, 4), x0, y0, x1, y1 in px. box_labels: int64 (N,).
 * Task `segment`: polygons, polygon_starts, polygon_box. Task `obb`: oriented_boxes, float32 (N, 4, 2).
-* Task `pose`: keypoints, float32 (N, K, 2). keypoint_visibility, uint8 (N, K), if the label files contain it.
+* Task `pose`: keypoints, float32 (N, K, 2). keypoint_visibility, uint8 (N, K), if the label files contain visibility.
 * split: int64. Hidden: files (field -> relative path), labels_file (bytes of the label file, empty if absent).
 
 Label files contain fractions of the width and height of the upright image, because ultralytics applies the EXIF
@@ -91,8 +91,8 @@ class Source(ListedSource):
             root: The folder or the archive.
             task: The meaning of the numbers in a label row: `detect`, `segment`, `obb` or `pose`. `auto`: the task is
                 inferred from the description, or from some label files.
-            missing: For an image without a label file: `keep` it without boxes, `skip` it, or raise an `error`. For a
-                listed path that does not exist: `skip` it; other values raise BadInput.
+            missing: For an image without a label file, `keep` adds a sample without boxes, `skip` skips the image, and
+                `error` raises BadInput. An absent path in a list is skipped with `skip`, and an error otherwise.
             duplicates: For an image in two splits, `error` raises BadInput, `first` uses the first split, and `skip`
                 skips the image.
             own_splits: True: the splits come from the description or from folder names. False: no field `split`.
@@ -191,7 +191,7 @@ class Source(ListedSource):
         repeated = len(rows) - len(set(rows))
         return f"{counted(repeated, 'repeated row')} in the label file: kept" if repeated else None
 
-    # ---- which images
+    # ---- description and splits
 
     def _read_description(self, listing: Listing, policies: Policies) -> tuple[YoloDescription, dict[str, list[str]]]:
         """Return the description, and split -> images. Without splits, all images are in the split ""."""
@@ -246,14 +246,14 @@ class Source(ListedSource):
         self.tables += lists
         return next(iter(names.values()), ())
 
-    # ---- their labels
+    # ---- label files
 
     def _sample(self, image: str, files: set[str]) -> FileSample:
         labels = [name for name in label_names(image, is_darknet=self._is_darknet) if name in files]
         return FileSample(image, {"image": image, "labels_file": labels[0]} if labels else {"image": image})
 
     def _check_labels(self, missing: str) -> None:
-        """Apply the policy for images without a label file. Raises BadInput."""
+        """Apply the option `missing` to images without a label file. Raise BadInput if images share a label file."""
         owners: dict[str, list[str]] = {}
         for sample in self._samples:
             owners.setdefault(sample.paths.get("labels_file", ""), []).append(sample.key)

@@ -45,14 +45,14 @@ _NUMBERED = re.compile(r"([A-Za-z]+)([0-9]+)|([0-9]+)([A-Za-z]+)")
 
 
 class Pair(NamedTuple):
-    """Relative paths of an image and of its companion, such as a mask."""
+    """Relative paths of an image, and of a companion of this image, such as a mask."""
 
     main: str
     companion: str
 
 
 def check_pairs(root: Path, names: Sequence[str]) -> list[str]:
-    """Return a list with a note if some images seem to be companions of other images, otherwise an empty list.
+    """Return a list with a note if some images seem to be companions, such as masks, of other images, otherwise [].
 
     `root` is only used in messages. `names` are the relative paths of all images.
 
@@ -82,7 +82,7 @@ def check_classes(root: Path, images: Sequence[str]) -> None:
     Raises:
         InvalidRequest: The folders seem to be splits, to contain images and masks, or to contain class folders.
     """
-    inner: dict[str, set[str]] = {}  # folder -> the folders in it; "" if images are directly in it
+    inner: dict[str, set[str]] = {}  # folder -> names of subfolders, and "" if images are directly in the folder
     for name in images:
         top, *parts = name.split("/")
         if parts:
@@ -166,7 +166,7 @@ class _Name(NamedTuple):
 
 
 def _tokens(name: str) -> list[str]:
-    """Return the words and numbers of a name: `a0` and `Mask` for `a0Mask`. `leftImg8bit` is one word."""
+    """Return the words and numbers in a name: `mask` and `0` for `mask0`. `leftImg8bit` is one word."""
     tokens = []
     for piece in re.split(r"[_\-. ]+", name):
         ending = _ENDING.fullmatch(piece)
@@ -217,7 +217,7 @@ def _is_no_jpeg(name: str) -> bool:
 
 
 def _sidecars(pairs: Sequence[Pair]) -> str:
-    """Return advice for the user: the options that pack each image with its companions as one sample, if any."""
+    """Return advice for the user: the options, if any, with which an image and all companions form one sample."""
     left = pairs[:: max(1, len(pairs) // _PROBED)]
     mains = sorted({pair.main for pair in left})
     options = _layout(left)

@@ -74,7 +74,7 @@ class PairLayout:
     """One variant of a published layout.
 
     Attributes:
-        name: The value of `--like`.
+        name: The name of the layout, a value of the option `--like`.
         roles: The files of a sample.
         needs: Groups of role names. A sample must have a file for at least one role of each group.
         is_recognized: True: the layout is detected automatically. False: the user must set `--like`.
@@ -103,9 +103,9 @@ class PairLayout:
         )
 
     def fits(self, names: Iterable[str], *, any_split: bool) -> bool:
-        """Return True if at least one sample has all required files. `names` are the relative paths of all files.
+        """Return True if at least one sample among the files `names` has all required files and a valid split.
 
-        With `any_split`, the split of this sample can have any name.
+        A valid split has a usual name, such as `train`. With `any_split`, all names of splits are valid.
         """
         any_split = any_split or self.splits == "any"
         bits = {name: 1 << bit for bit, group in enumerate(self.needs) for name in group}

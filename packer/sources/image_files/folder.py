@@ -1,4 +1,4 @@
-"""Folder: images in folders that are their classes (torchvision's ImageFolder), or images without labels.
+"""Folder: images in one folder per class (torchvision's ImageFolder), or images without labels.
 
 Fields: key (relative POSIX path), image (bytes of the file), label and split (int64). Images without classes have no
 label. The field split exists if the folders directly under the root are splits.
