@@ -123,10 +123,7 @@ def is_empty(cell: Cell) -> bool:
 
 
 def value_of(cell: Cell, kind: Kind) -> Cell:
-    """Return a cell as np.int64, np.float64 or np.bool_ for kinds of numbers, otherwise unchanged.
-
-    An empty cell is NaN if `kind` is "float".
-    """
+    """Return a cell as np.int64, np.float64 (NaN if empty) or np.bool_ for kinds of numbers, otherwise unchanged."""
     if kind == "int":
         return np.int64(int(cell))
     if kind == "float":

@@ -128,10 +128,7 @@ class DescribedPaths:
 
 
 def folder_splits(images: Sequence[str]) -> dict[str, list[str]]:
-    """Return split -> images, from folder names.
-
-    If any image is not in a folder with the name of a split, all images are in the split "".
-    """
+    """Return split -> images from folder names. If any image has no split in the path, all images are in split ""."""
     words = [_split_word(name) for name in images]
     if not all(words):
         return {"": list(images)}

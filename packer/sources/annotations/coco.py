@@ -91,7 +91,7 @@ class Source(ListedSource):
         Args:
             root: The folder with the images.
             annotations: Paths of annotation files, in `root` or elsewhere. Empty: all files of the task in `root`.
-            task: Tasks, separated by commas. `auto`: the first task that has a file.
+            task: Tasks, such as `instances,captions`. `auto`: the first task that has a file.
             label_frame: The pixels that labels refer to if EXIF rotates the image: `stored` or `upright`. `auto`: the
                 pixels whose size the annotation file contains.
             missing: For an absent image, `error` raises BadInput and `skip` skips the image.

@@ -76,8 +76,13 @@ class Source(VOCSource):
     ) -> None:
         """List the images, and read all annotation files once.
 
-        With task `detect`, all images are samples. With task `segment`, images with a mask in SegmentationClass are
-        samples. `auto` is `detect` if annotation files exist. Other options: `Policies` and `_list_annotated`.
+        Args:
+            root, origin, label_frame, own_splits, known_classes, follow_links: See `VOCSource._list_annotated`.
+            task: `detect`: all images are samples. `segment`: images with a mask in SegmentationClass are samples.
+                `auto`: `segment` if masks and no annotation files exist, otherwise `detect`.
+            missing: For an image without an annotation file, `keep` adds a sample without boxes, `skip` skips the
+                image, and `error` raises BadInput.
+            labels: For an object that is not valid, `strict` raises BadInput and `lenient` skips the object.
         """
         base.check_choice("task", task, ("auto", "detect", "segment"))
         self._task = task

@@ -160,7 +160,7 @@ class Source(ListedSource):
     def _check_classes(
         self, listing: Listing, classes: Sequence[str], filled: Iterable[str], *, allow_empty: bool
     ) -> None:
-        """Raise BadInput if a class folder links to another class folder. Raise InvalidRequest for an empty class."""
+        """Raise BadInput if a class folder links to another, and InvalidRequest if a class is empty but must not be."""
         where = shown(str(self.root))
         twice = [f"{name} ({first or 'the folder itself'})" for name, first in listing.repeats if "/" not in name]
         if twice:
