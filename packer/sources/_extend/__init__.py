@@ -1,1 +1,1 @@
-"""Extensions of any source: sidecar files, lists and shares that split, and the derived source that has them."""
+"""Extensions of any source: fields from sidecar files, splits and mask colors."""

@@ -1,8 +1,8 @@
-"""Mask colors: masks in colors become masks of numbers, by a table of the user, in any source of files.
+"""Mask colors: conversion of RGB masks to masks of class numbers with a color table, for any source of files.
 
-The user types FILE, or NAME=FILE if a source has several masks; the word `voc` is Pascal VOC's palette. Each pixel is
-looked up exactly in RGB, gray and palette images. The field is then a mask of 8 bits, or of 16 if a value needs them.
-The file is kept in the hidden field NAME_file for extraction.
+The user declares FILE, or NAME=FILE if the source has several masks. `voc` instead of FILE is Pascal VOC's palette.
+Each pixel of an RGB, gray or palette image must match a color exactly. The result is a uint8 mask, or uint16 if a value
+exceeds 255. The hidden field NAME_file contains the bytes of the original file for extraction.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -34,13 +34,13 @@ _ROW_TYPES = (int, int, int, int, str)
 
 @dataclass(frozen=True)
 class MaskColors:
-    """The color table of one mask.
+    """The color table of one mask field.
 
     Attributes:
-        name: of the field; empty for the only mask.
-        classes: the lines of the table.
-        where: the table, for messages.
-        unknown: `error` or `void`: colors that are not in the table are errors, or 255.
+        name: The name of the mask field. Empty: the only mask of the source.
+        classes: The value, color and name of each class.
+        where: The path or name of the table, for error messages.
+        unknown: For colors that are not in the table, `error` raises BadInput, and `void` returns 255.
     """
 
     name: str
@@ -50,7 +50,10 @@ class MaskColors:
 
     @classmethod
     def parse(cls, text: str, *, unknown: str = "error") -> "MaskColors":
-        """Return the table that a user types, `FILE`, `NAME=FILE` or `voc`; raises InvalidRequest, BadInput."""
+        """Parse `FILE`, `NAME=FILE`, `voc` or `NAME=voc`, and read the color table in FILE.
+
+        `unknown` sets the attribute. Raise InvalidRequest for an absent file, and BadInput for an invalid table.
+        """
         base.check_choice("unknown_colors", unknown, _UNKNOWN)
         name, _, file = text.rpartition("=")
         if name and not name.isidentifier():  # a path that contains =
@@ -66,13 +69,13 @@ class MaskColors:
         return cls(name, read_color_classes(base.read_file(path), file), file, unknown)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the value for manifests: value, red, green, blue and name of each class, or `voc`."""
+        """Return the entry for the manifest. `classes` is "voc" or a list of [value, red, green, blue, name]."""
         rows = [[each.value, *each.color, each.name] for each in self.classes]
         return {"classes": VOC if self.where == _PALETTE else rows, "unknown": self.unknown}
 
     @classmethod
     def from_json(cls, name: str, data: Any) -> "MaskColors":
-        """Return the table of a value of `to_json`; raises InvalidRequest."""
+        """Return the table of the mask field `name` from a result of `to_json`. Raise InvalidRequest if invalid."""
         values = data if isinstance(data, dict) else {}
         rows, unknown = values.get("classes"), values.get("unknown")
         if unknown in _UNKNOWN and rows == VOC:
@@ -94,9 +97,9 @@ def _is_row(row: Any) -> bool:
 
 
 def add_mask_colors(source: base.Source, tables: Sequence[MaskColors]) -> base.Source:
-    """Return the source with masks of numbers in place of masks in colors.
+    """Return a source in which masks of class numbers replace RGB masks.
 
-    Raises InvalidRequest if the mask of a table is ambiguous, or is not a file.
+    Raise InvalidRequest if a table does not belong to exactly one mask field with image files.
     """
     masks = [field.name for field in source.schema if field.kind == "mask" and field.codec == "encoded"]
     named: dict[str, MaskColors] = {}
@@ -119,14 +122,14 @@ def add_mask_colors(source: base.Source, tables: Sequence[MaskColors]) -> base.S
 
 
 def _described(table: MaskColors) -> str:
-    """Return the file and length of a table, and whether the field has its names."""
+    """Return a note with the file and the number of colors, and the reason if the mask field gets no class names."""
     has_names = class_names(table.classes) is not None or not any(each.name for each in table.classes)
     reason = "" if has_names else "; no classes, because the values are not 0, 1, 2, ... with one name each"
     return f"{table.where}, {counted(len(table.classes), 'color')}{reason}"
 
 
 class _ColorNumbers(AddedFields):
-    """The numbers of masks in colors, and their files under other names."""
+    """Masks of class numbers, and hidden fields `NAME_file` with the bytes of the RGB masks."""
 
     decodes = True
 

@@ -1,10 +1,12 @@
-"""Sidecars: files that belong to the samples of any source, as further fields: `a.jpg` and `a_d.tiff` are one sample.
+"""Sidecars: files next to the files of a sample, added as fields to any source: `a_d.tiff` is a sidecar of `a.jpg`.
 
-Users declare `NAME=SUFFIX:KIND`, such as `depth=_d.tiff:depth`: the file is the sample's stem and the suffix. A text
-with a placeholder is a pattern of paths, `mask=masks/{stem}.png:mask` (packer.sources._file_pattern).
-Images may be any file that packer decodes, also `.npy`. Pillow decodes images and masks in other formats if the user
-adds `--decode-with pillow`. Text is UTF-8; bytes are kept. Boxes are lines of `x0 y0 x1 y1` in px of the image.
-Numbers are int64 if all samples have whole numbers.
+The user declares `NAME=SUFFIX:KIND`, such as `depth=_d.tiff:depth`. The path of the sidecar is the path of the sample
+without suffix, followed by SUFFIX. A SUFFIX with a placeholder is a path pattern instead, as in
+`mask=masks/{stem}.png:mask` (packer.sources._file_pattern).
+
+Images may have any format that packer decodes, including `.npy`. With `--decode-with pillow`, Pillow decodes images and
+masks in other formats. Text is UTF-8. Bytes are not changed. Files of boxes contain lines `x0 y0 x1 y1` in px of the
+image. Numbers are int64 if all samples have integers, otherwise float64.
 """
 
 import re
@@ -41,19 +43,19 @@ _FORMS: Mapping[str, dict[str, Any]] = {
     "number": {"dtype": "float64", "shape": ()},
 }
 _FILES = Field("files", "json", "json", hidden=True)
-_SIMILAR = 5  # names that a message offers
+_SIMILAR = 5  # similar file names in a message
 
 
 @dataclass(frozen=True)
 class Sidecar:
-    """One added field.
+    """The declaration of one field from sidecar files.
 
     Attributes:
         name: The name of the field.
-        suffix: The suffix of its files, or the pattern of their paths.
-        kind: The kind of the field.
-        invalid: For a depth: the value of a pixel without a measurement.
-        dtype: For a mask: uint8 or uint16; None is uint8.
+        suffix: The suffix of the files, or a path pattern with placeholders.
+        kind: The kind of the field, such as "image", "depth", "mask" or "text".
+        invalid: The value of depth pixels without a measurement. None: not declared, or another kind.
+        dtype: The dtype of a mask, uint8 or uint16. None: uint8, or another kind.
     """
 
     name: str
@@ -71,46 +73,46 @@ class Sidecar:
 
     @classmethod
     def parse(cls, text: str) -> "Sidecar":
-        """Parse `NAME=SUFFIX:KIND`, `NAME=SUFFIX:depth:INVALID` or `NAME=SUFFIX:mask:DTYPE`; raises InvalidRequest."""
+        """Parse `NAME=SUFFIX:KIND[:INVALID or DTYPE]`, such as `d=_d.tiff:depth:0`. Raise InvalidRequest if invalid."""
         parts = Declaration.parse("sidecar", text, _CODECS)
         return cls(parts.name, parts.pattern, parts.kind, parts.invalid, parts.dtype)
 
     @property
     def text(self) -> str:
-        """The declaration, as users type it."""
+        """The declaration as a text that `parse` accepts."""
         more = self.dtype if self.invalid is None else repr(self.invalid)
         return f"{self.name}={self.suffix}:{self.kind}" + (f":{more}" if more is not None else "")
 
     @property
     def field(self) -> Field:
-        """The field that the sidecar adds; raises InvalidRequest for a name that no field can have."""
+        """The field that the sidecar adds. Raise InvalidRequest if the name is not valid for a field."""
         form = _FORMS.get(self.kind, {"dtype": self.dtype, "invalid": self.invalid})
         return Field(self.name, self.kind, _CODECS[self.kind], **form)
 
     @cached_property
     def pattern(self) -> SidecarPattern | None:
-        """The pattern of its paths; None for a suffix."""
+        """The pattern of the paths of the files. None: `suffix` is not a pattern."""
         return SidecarPattern(self.suffix) if "{" in self.suffix else None
 
     @property
     def needs_pillow(self) -> bool:
-        """True if the files are images in a format that only Pillow reads."""
+        """True if the files are images or masks in a format that only Pillow reads."""
         return self.kind in ("image", "mask") and pillow.is_readable(f"x{self.suffix}")
 
     @property
     def outside(self) -> str | None:
-        """The folder above the source that contains its files, such as `../masks`."""
+        """The folder outside of the source that contains the files, such as `../masks`. None: inside the source."""
         return self.pattern.outside if self.pattern else None
 
     def path(self, source: base.Source, row: int) -> str:
-        """Return the relative path of its file of a sample."""
+        """Return the relative path of the sidecar file for the sample at position `row` of `source`."""
         entry = source.entry(row)
         if self.pattern is None:
             return entry.stem + self.suffix
         return self.pattern.path(entry.files[0], entry.stem.rpartition("/")[2])
 
     def expected(self, source: base.Source, row: int) -> str:
-        """Return the name of an absent file for messages: its path, or the text that the sample's path lacks."""
+        """Return a text about an absent sidecar file: the path, or the reason for which the pattern gives no path."""
         entry = source.entry(row)
         absent = self.pattern.absent(entry.files[0], entry.stem.rpartition("/")[2]) if self.pattern else None
         return self.path(source, row) if absent is None else f"a file of {entry.key}, which lacks {absent!r}"
@@ -119,21 +121,21 @@ class Sidecar:
 def add_sidecars(
     source: base.Source, sidecars: Sequence[Sidecar], *, missing: str = "error", decode_with: str = "none"
 ) -> base.Source:
-    """Return the source with the fields of the sidecar files.
+    """Return a source with the fields of `source` and the fields from sidecar files.
 
-    A source that reads every image as a sample must ignore these files (folder: `ignore_suffixes`).
+    A source that reads every image as a sample must ignore the sidecar files (folder: `ignore_suffixes`).
 
     Args:
-        source: The source.
-        sidecars: The added fields.
-        missing: A sample without one of the files: an `error`, or `skip` the sample.
-        decode_with: `pillow`: Pillow decodes images in formats that packer does not read. `none`: they are errors.
+        source: The source of the samples.
+        sidecars: The declarations of the added fields.
+        missing: For a sample without a sidecar file, `error` raises BadInput and `skip` skips the sample.
+        decode_with: `pillow`: Pillow decodes formats that packer cannot read. `none`: these formats are errors.
 
     Raises:
-        BadInput: Files are missing; the message names the samples.
+        BadInput: Sidecar files are absent. The message contains the paths.
         InvalidRequest: A field exists already, no sample has a file, several samples share a file, or only Pillow reads
-            a file. Or a folder above the source does not exist, or has the same name as a folder in the source.
-        MissingPackage: Pillow is not installed.
+            a file. Or a folder outside of the source is absent or has the same name as a folder in the source.
+        MissingPackage: Pillow is required and not installed.
     """
     base.check_choice("missing", missing, ("error", "skip"))
     where = shown(str(source.root))
@@ -171,7 +173,7 @@ def add_sidecars(
 
 
 def _check_own(source: base.Source, sidecars: Sequence[Sidecar]) -> None:
-    """Raise InvalidRequest if several samples have one file, although the pattern contains their names."""
+    """Raise InvalidRequest if two samples share a sidecar file, unless the pattern means one file per folder."""
     for sidecar in sidecars:
         if sidecar.pattern is not None and not {"{stem}", "{name}"} & set(re.findall(r"\{\w+\}", sidecar.suffix)):
             continue  # one file for a folder
@@ -200,7 +202,7 @@ def _check_readable(sidecars: Sequence[Sidecar], decode_with: str) -> None:
 
 
 def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequence[str]) -> set[str]:
-    """Return the relative paths of all files in the folders above the source that the sidecars name."""
+    """Return the paths, such as `../masks/1.png`, of all files in sidecar folders outside of the source."""
     found: set[str] = set()
     tops = {name.partition("/")[0] for name in names}
     for sidecar in sidecars:
@@ -225,7 +227,7 @@ def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequ
 
 
 def _matches_nothing(source: base.Source, sidecar: Sidecar, available: Iterable[str]) -> str:
-    """Return the message on a sidecar that no sample has, with similar names."""
+    """Return the error message for a sidecar without any files, with similar file names."""
     expected = sidecar.path(source, 0)
     mains = {name for row in range(len(source)) for name in source.entry(row).files}
     folder, _, stem = source.entry(0).stem.rpartition("/")
@@ -241,7 +243,7 @@ def _matches_nothing(source: base.Source, sidecar: Sidecar, available: Iterable[
 
 
 class _Files(AddedFields):
-    """Reads the sidecar files."""
+    """The fields from sidecar files."""
 
     def __init__(self, source: base.Source, sidecars: Sequence[Sidecar]) -> None:
         self._sidecars = {sidecar.name: sidecar for sidecar in sidecars}
@@ -257,7 +259,7 @@ class _Files(AddedFields):
         self._main = next((field.name for field in source.schema if field.kind == "image"), None)
 
     def find_whole_numbers(self, source: base.Source, rows: Iterable[int]) -> None:
-        """Store numbers as int64 if all files of a field contain whole numbers: float64 rounds large ones."""
+        """Declare a number field as int64 if all files of the field contain integers. float64 rounds large integers."""
         numbers = [sidecar for sidecar in self._sidecars.values() if sidecar.kind == "number"]
         whole = {sidecar.name for sidecar in numbers}
         for row in rows if numbers else ():

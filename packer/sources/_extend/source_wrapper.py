@@ -1,4 +1,4 @@
-"""Source wrapper: another source with fewer samples or more fields; sidecars, splits and mask colors are made of it."""
+"""Source wrapper: a source with fewer samples or more fields than an inner source, for sidecars, splits and colors."""
 
 from abc import ABC, abstractmethod
 from array import array
@@ -8,22 +8,22 @@ from typing import Any
 from packer.schema import Field, Schema
 from packer.sources import base
 
-_SAME = (  # attributes of a derived source that are those of its inner source
+_SAME = (  # attributes that a derived source copies from the inner source
     *("kind", "root", "folder", "holds_records", "frame", "unread_message"),
     *("tables", "more_files", "places", "assumed"),
 )
 
 
 class AddedFields(ABC):
-    """Fields that are added to each sample; `row` is a position in the inner source. Picklable, thread-safe.
+    """Fields that a `DerivedSource` adds to each sample of an inner source. Picklable and thread-safe.
 
     Attributes:
-        fields: the added fields.
-        changed: fields of the inner source that get other values under their names.
-        needs: fields of the inner source that `values` reads.
-        decodes: whether `values` decodes images that are files in other sources.
-        companions: the added fields that come from files next to the samples' own.
-        outside: folders above the root that contain these files.
+        fields: The added fields.
+        changed: Fields of the inner source that keep the name and get other values.
+        needs: The names of fields of the inner source that `values` reads.
+        decodes: True: `values` decodes images and returns arrays instead of the bytes of image files.
+        companions: The names of added fields whose values come from additional files, such as sidecars.
+        outside: Folders outside of the root that contain additional files.
     """
 
     fields: tuple[Field, ...]
@@ -35,21 +35,17 @@ class AddedFields(ABC):
 
     @abstractmethod
     def values(self, sample: base.Sample, source: base.Source, row: int, names: Collection[str]) -> base.Sample:
-        """Return the named ones of these fields of a sample. Raises BadInput.
+        """Return name -> value for the added or changed fields `names`. Raise BadInput if a file is not valid.
 
-        Args:
-            sample: The fields `needs` of the inner source.
-            source: The inner source.
-            row: The position of the sample in it.
-            names: Added and changed fields.
+        `sample` contains the fields `needs` of the sample at position `row` of the inner source `source`.
         """
 
     def files(self, source: base.Source, row: int) -> tuple[str, ...]:
-        """Return the relative paths of the files that `values` reads."""
+        """Return the relative paths of the additional files that `values` reads for the sample at position `row`."""
         return ()
 
     def asked(self, of_source: dict[str, Any]) -> dict[str, Any]:
-        """Return the inner source's entries for the manifest, with those of the addition."""
+        """Return the manifest entries `of_source` of the inner source, merged with entries for the added fields."""
         return of_source
 
 
@@ -66,15 +62,15 @@ class DerivedSource(base.Source):
         note: str,
         unread: Sequence[tuple[str, str]] | None = None,
     ) -> None:
-        """Raises InvalidRequest if an added field has the name of another field.
+        """Wrap a source. Raise InvalidRequest if an added field has the name of another field.
 
         Args:
-            source: the inner source.
-            addition: the added fields.
-            rows: the rows of the inner source to keep.
-            left_out: key and reason of each other row.
-            note: one more line for the user.
-            unread: the unreadable images that stay; None for all.
+            source: The inner source.
+            addition: The added fields.
+            rows: The positions of the samples to keep.
+            left_out: (key, reason) for each skipped sample.
+            note: An additional note for the user.
+            unread: (path, reason) for each unreadable image to report. None: all unreadable images of `source`.
         """
         for name in _SAME:
             setattr(self, name, getattr(source, name))
@@ -134,7 +130,7 @@ class DerivedSource(base.Source):
 
 
 class _NoFields(AddedFields):
-    """The addition of a subset."""
+    """An addition without fields."""
 
     fields = ()
 
@@ -143,7 +139,7 @@ class _NoFields(AddedFields):
 
 
 def subset(source: base.Source, rows: Sequence[int]) -> base.Source:
-    """Return some samples of a source as a source, in the order of the rows, each of them at most once."""
+    """Return a source with the samples at the positions `rows`, in this order. Positions must not repeat."""
     own = source.subset(rows)
     if own is not None:
         return own

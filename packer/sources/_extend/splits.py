@@ -1,16 +1,17 @@
-"""Splits: lists of samples (train, val, ...), as the field `split` of any source, an int64 with their names.
+"""Splits: the field `split` (int64, with the names of the splits) for any source, from lists or by random selection.
 
-The user types NAME=FILE. The file has one sample per line. A line is the key of the sample, or the path of one of its
-files, relative or below the source's folder. It can also be the name of a file, with or without its suffix, if no other
-sample has it. After the name of a
-file a line may have more words that name no other sample (`a.jpg 3`, `a.jpg,cat`), after a name without suffix only
-numbers: `1 5.png` is ambiguous and refused. A sample that is listed again counts once. All line ends are accepted;
-blank lines and lines that begin with `#` are ignored.
+Lists: the user declares NAME=FILE. Each line of the file contains one sample, in one of these ways:
+* The key of the sample.
+* The path of a file of the sample, absolute or relative to the source's folder.
+* The name of a file, with or without suffix, if only one sample has a file of this name.
 
-Or NAME=SHARE, such as `train=0.9`: the samples are sorted by sha256(seed, key) and cut where the shares end. So counts
-are exact, equal seeds and keys give equal splits on every machine, and one more file moves only samples next to a cut.
-By a field, samples with one value stay together: the values are sorted, and each value belongs to the share that
-contains its middle.
+After a file name, a line may contain other words that are not names of samples (`a.jpg 3`, `a.jpg,cat`). After a name
+without suffix, only numbers are allowed: `1 5.png` is ambiguous and refused. Repeated samples count once. Blank lines
+and lines that begin with `#` are ignored. All line ends are accepted.
+
+Random splits: the user declares NAME=SHARE, such as `train=0.9`. The samples are sorted by sha256(seed, key) and cut
+into consecutive shares. Counts are exact, and equal seeds and keys give equal splits on every machine. An additional
+file only moves samples next to a cut. With a field, samples with equal values of the field are in the same split.
 """
 
 import hashlib
@@ -34,17 +35,23 @@ from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._message_texts import counted, listed, shown
 from packer.stores.url import path_or_url
 
-Lists = Mapping[str, Path]  # name of a split -> file that lists its samples
+Lists = Mapping[str, Path]  # name of a split -> file that lists the samples
 UNLISTED = "in no list of --split"
 NO_SHARE = "in no share of --split"
 _SEPARATOR = re.compile(r"[\s,;]+")
 _NUMBERS = re.compile(r"(?:[\s,;]+[+-]?[0-9.]+)+")
-_SHARE = re.compile(r"-?(?:(?:0|1)?\.[0-9]+|[01])")  # ./0.9 is a file of that name
+_SHARE = re.compile(r"-?(?:(?:0|1)?\.[0-9]+|[01])")  # does not match ./0.9, the path of a file
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Random splits: a share of all samples by name, as typed, and the field whose values stay together, or ""."""
+    """Random splits.
+
+    Attributes:
+        shares: Name of a split -> fraction of all samples, as text.
+        seed: The seed of the random order.
+        by: The field whose equal values must be in the same split. Empty: samples are split independently.
+    """
 
     shares: Mapping[str, str]
     seed: int = 0
@@ -60,19 +67,22 @@ class Shares:
 
     @property
     def ends(self) -> list[Fraction]:
-        """The end of each share; that of all samples is 1."""
+        """The cumulative sum of the shares, in order. 1 means all samples."""
         return list(accumulate(map(Fraction, self.shares.values())))
 
 
 def splits_to_json(splits: "Lists | Shares") -> dict[str, Any]:
-    """Return the value for manifests: lists by their content, without paths of the machine."""
+    """Return the entry for the manifest: for lists, name -> SHA-256 of the file; for shares, all attributes."""
     if isinstance(splits, Shares):
         return {"shares": dict(splits.shares), "seed": splits.seed, "by": splits.by}
     return {name: hashlib.sha256(base.read_file(file)).hexdigest() for name, file in splits.items()}
 
 
 def parse_splits(texts: Sequence[str], *, seed: int | None = None, by: str | None = None) -> "Lists | Shares":
-    """Return the splits that a user types, all lists or all shares; raises InvalidRequest."""
+    """Parse one `NAME=FILE` or `NAME=SHARE` text per split. Raise InvalidRequest if both occur, or if one is invalid.
+
+    `seed` (None: 0) and `by` (None: no field) are attributes of `Shares`, and invalid for lists.
+    """
     values = {name: value for name, _, value in (text.partition("=") for text in texts)}
     are_shares = {bool(_SHARE.fullmatch(value)) for value in values.values()}
     if "" in {*values, *values.values()} or len(values) < len(texts) or len(are_shares) > 1:
@@ -88,9 +98,10 @@ def parse_splits(texts: Sequence[str], *, seed: int | None = None, by: str | Non
 
 
 def add_splits(source: base.Source, lists: Lists) -> base.Source:
-    """Return the listed samples of a source, in its order, with the number of their list as field `split`.
+    """Return a source with only the listed samples, in the order of `source`, and with the field `split`.
 
-    Raises BadInput for names that no sample has, and for samples in two lists.
+    The value of `split` is the position of the list in `lists`. Raise BadInput if a line names no sample, or if a
+    sample is in two lists.
     """
     names = tuple(lists)
     numbers = array("h", [-1]) * len(source)
@@ -122,9 +133,9 @@ def add_splits(source: base.Source, lists: Lists) -> base.Source:
 
 
 def add_shares(source: base.Source, shares: Shares) -> base.Source:
-    """Return a source with random splits as field `split`; see the module.
+    """Return a source with random splits as the field `split`. Samples outside of all shares are skipped.
 
-    Raises InvalidRequest for a field without a single value per sample, and for a share without samples.
+    Raise InvalidRequest if the field `shares.by` has no single value per sample, or if a share has no samples.
     """
     names, ends, count = tuple(shares.shares), shares.ends, len(source)
     numbers = array("h", [-1]) * count
@@ -163,7 +174,7 @@ def _with_numbers(
     left_out: Sequence[tuple[str, str]] = (),
     how: str = "",
 ) -> base.Source:
-    """Return the samples that have a number. left_out: unreadable images that are in no split."""
+    """Return the samples with a split number of at least 0. `left_out` are unreadable images that are in no split."""
     names, numbers = addition.names, addition.numbers
     left_out = [*((source.key(row), reason) for row, number in enumerate(numbers) if number < 0), *left_out]
     rows = (row for row, number in enumerate(numbers) if number >= 0)
@@ -177,7 +188,7 @@ def _random_rank(seed: int, name: str) -> bytes:
 
 
 def _group(source: base.Source, row: int, name: str) -> str:
-    """Return the value of a field that decides the split of a sample; raises InvalidRequest."""
+    """Return the value of the field `name` as text. Raise InvalidRequest unless the value is one number or text."""
     fields = [field.name for field in source.schema if field.kind in ("number", "text")]
     value = np.asarray(source.value(row, name)) if name in fields else np.empty(0)
     if value.size != 1:
@@ -188,7 +199,7 @@ def _group(source: base.Source, row: int, name: str) -> str:
 
 
 class _RowsByName:
-    """Finds samples by key, or by a file; the files are collected when a name is not a key."""
+    """An index of samples by key and by file name. File names are indexed when a name is not a key."""
 
     def __init__(self, source: base.Source) -> None:
         self._source = source
@@ -197,7 +208,7 @@ class _RowsByName:
         self._roots = (f"{root.absolute()}/", f"{root}/", "./")
 
     def find(self, line: str) -> int | None:
-        """Return the sample's row, None for an unknown or ambiguous name."""
+        """Return the row of the sample that a line names, or None if the name is unknown or ambiguous."""
         row = self._row(line)
         if row is not None:
             return row
@@ -214,11 +225,11 @@ class _RowsByName:
         return None
 
     def is_ambiguous(self, name: str) -> bool:
-        """Return whether several samples have a file of this name."""
+        """Return whether several samples have a file named `name`."""
         return self._short_names.get(name, 0) is None
 
     def _has_file(self, row: int, name: str) -> bool:
-        """Return whether a name is that of a file of the sample with its suffix, or its key unless it is a number."""
+        """Return whether `name` is the name of a file of the sample, or the key if the key is not a number."""
         if name == self._source.key(row) and not name.isdecimal():
             return True
         return any(path.rpartition("/")[2] == name.rpartition("/")[2] for path in self._source.entry(row).files)
@@ -229,7 +240,7 @@ class _RowsByName:
         return self._short_names.get(name) if row is None else row
 
     def _below_root(self, name: str) -> str:
-        """Return the path below the source's folder of a path that is absolute or begins with the folder's name."""
+        """Return a path relative to the source's folder. `name` may be absolute or begin with the folder's name."""
         front = next((front for front in self._roots if name.startswith(front)), "")
         inner = name.removeprefix(front or f"{self._source.folder.root.name}/")
         return inner if front or inner in self._paths else name
@@ -240,7 +251,7 @@ class _RowsByName:
 
     @cached_property
     def _short_names(self) -> dict[str, int | None]:
-        """Names of files with and without their suffix -> the sample; None if several samples have the name."""
+        """File name with or without suffix -> row of the sample. None: several samples have a file with this name."""
         found: dict[str, int | None] = {}
         for path, row in self._paths.items():
             file = path.rpartition("/")[2]
@@ -250,10 +261,10 @@ class _RowsByName:
 
 
 class _SplitNumber(AddedFields):
-    """The number of the split of each sample."""
+    """The field `split`: the number of the split of each sample."""
 
     def __init__(self, numbers: "array[int]", names: tuple[str, ...], manifest: Mapping[str, Any]) -> None:
-        """numbers: of each row of the source, -1 for none. manifest: the splits, for the manifest."""
+        """Store the split number of each row of the source (-1: no split), and the entry for the manifest."""
         self.numbers = numbers
         self.names = names
         self._manifest = manifest

@@ -1,7 +1,7 @@
-"""COCO file: one annotation file in COCO's layout, as columns of numbers.
+"""COCO file: a parser for one annotation file in COCO's layout.
 
 Layout (cocodataset.org, "Data format"): an object with `images` (id, file_name, width, height), `categories` (id, name,
-keypoints) and `annotations`. An annotation has an image_id; its other members give its kind:
+keypoints) and `annotations`. An annotation has an image_id. The other members decide the kind of the annotation:
 
 | kind     | members                                                                                           |
 |----------|---------------------------------------------------------------------------------------------------|
@@ -11,8 +11,8 @@ keypoints) and `annotations`. An annotation has an image_id; its other members g
 | labels   | category_id without a bbox: datumaro's labels, iNaturalist                                        |
 
 A segmentation is a list of polygons [x0, y0, x1, y1, ...] or run lengths (packer.sources.annotations._coco_masks). An
-id is a whole number of 64 bits; ids of images may be text. The file is read one element at a time. The
-numbers of an object are kept as bytes, so that an annotation file needs little more memory than its text.
+id is an integer of 64 bits. Ids of images may also be text. To save memory, the parser reads one element at a time and
+stores each object as packed bytes.
 """
 
 import math
@@ -30,15 +30,15 @@ from packer.errors import BadInput
 from packer.sources._message_texts import counted, shown
 from packer.sources.annotations._json_elements import elements
 
-MOST_KEYPOINTS = 1000  # of one object; 294 is the most that a known set has
+MOST_KEYPOINTS = 1000  # of one object; known data sets have at most 294
 NUMBERS = np.dtype([("id", "<i8"), ("box", "<f8", 4), ("area", "<f8"), ("crowd", "u1")])
-_HEADER = struct.Struct("<qq4ddBHI")  # category, NUMBERS, bytes of keypoints, bytes of points
+_HEADER = struct.Struct("<qq4ddBHI")  # category id, NUMBERS, size of keypoints in bytes, size of points in bytes
 _CATEGORY = struct.Struct("<q")
-_SIZE = struct.Struct("<?II")  # whether counts are a text, height, width
+_SIZE = struct.Struct("<?II")  # is the run length data a text, height, width
 _INT64 = 1 << 63
 NO_ID = struct.pack("<q", -_INT64)
 _LARGEST = float(np.finfo(np.float32).max)
-_END = array("f", (math.nan, math.nan)).tobytes()  # of a polygon
+_END = array("f", (math.nan, math.nan)).tobytes()  # the end of a polygon
 _SHOWN_PROBLEMS = 20
 _IMAGE_MEMBERS = {"id", "file_name", "width", "height"}
 _COMMON = {"id", "image_id", "category_id"}
@@ -51,25 +51,25 @@ _MEMBERS = {
 _Element = Mapping[str, object]
 
 Id = int | str
-RunLengths = tuple[str | Sequence[int], tuple[int, int]]  # as in the file, and the height and width of the mask in px
+RunLengths = tuple[str | Sequence[int], tuple[int, int]]  # `counts` of the file, (height, width) of the mask in px
 
 
 class CocoImage(NamedTuple):
-    """The file name of an image, and its height and width in px, None if they are not in the file."""
+    """An image: file name, and size (height, width) in px, or None if the annotation file contains no valid size."""
 
     name: str
     size: tuple[int, int] | None
 
 
 class Category(NamedTuple):
-    """The name of a category, and the names of its keypoints, in order."""
+    """The name of a category, and the names of the keypoints of this category in order."""
 
     name: str
     keypoints: tuple[str, ...]
 
 
 class Segment(NamedTuple):
-    """A segment of an image of segments."""
+    """A segment of a panoptic image: id, category id, and 1 for a crowd or 0 for a single object."""
 
     id: int
     category: int
@@ -77,7 +77,7 @@ class Segment(NamedTuple):
 
 
 class Panoptic(NamedTuple):
-    """An image of segments."""
+    """A panoptic image: the name of the PNG, and the segments in the order of `segments_info`."""
 
     file_name: str
     segments: tuple[Segment, ...]
@@ -87,11 +87,12 @@ class CocoObject(NamedTuple):
     """An annotation with a box.
 
     Attributes:
-        category: The id of its category.
-        numbers: One element of NUMBERS: id (NO_ID for none), box (x, y, width, height), area (NaN for none) and crowd.
-        keypoints: float32 (K, 3): x, y, visibility.
-        points: float32 (P, 2): x, y of the points of polygons; NaN, NaN after each polygon.
-        runs: Run lengths, None for none.
+        category: The category id.
+        numbers: The bytes of one element of NUMBERS. The box is x, y, width, height in px. An absent id is NO_ID, an
+            absent area is NaN.
+        keypoints: The bytes of a float32 array (K, 3): x, y, visibility.
+        points: The bytes of a float32 array (P, 2): x, y of polygon points. A row (NaN, NaN) ends each polygon.
+        runs: Run lengths and mask size. None: the object has no run lengths.
     """
 
     category: int
@@ -102,7 +103,7 @@ class CocoObject(NamedTuple):
 
     @classmethod
     def unpacked(cls, data: bytes) -> "CocoObject":
-        """Return an object as `AnnotationFile.values` stores it."""
+        """Return the object for packed bytes, an element of `AnnotationFile.values["objects"]`."""
         header = _HEADER.unpack_from(data)
         category, keypoint_bytes, point_bytes = header[0], header[-2], header[-1]
         numbers = data[_CATEGORY.size : _CATEGORY.size + NUMBERS.itemsize]
@@ -121,18 +122,19 @@ class AnnotationFile:
     """The content of an annotation file.
 
     Attributes:
-        path: The file, for messages.
-        images: Id -> image.
-        categories: Id -> category.
-        values: Kind -> image id -> annotations: packed `CocoObject`, `Panoptic`, captions, ids of categories.
-        kinds: The kinds of its annotations, also of those that are skipped.
-        optional: What any of its objects has: `box_areas`, `polygons`, `run_lengths`.
-        lacks_ids: Whether an object has no id that is a whole number.
-        most_keypoints: The most keypoints of an object.
-        problems: Annotations that are not valid: the first ones, each with the reason.
+        path: The path of the file, for error messages.
+        images: Image id -> image.
+        categories: Category id -> category.
+        values: Kind -> image id -> annotations. An annotation is a packed `CocoObject` (kind "objects"), a `Panoptic`
+            ("panoptic"), a text ("captions") or a category id ("labels").
+        kinds: The kinds of all annotations, including skipped annotations.
+        optional: The optional fields for which an object has a value: `box_areas`, `polygons`, `run_lengths`.
+        lacks_ids: True: at least one object has no integer id.
+        most_keypoints: The largest number of keypoints of an object.
+        problems: The reasons for the first 20 annotations that are not valid.
         problem_count: The number of annotations that are not valid.
-        remarks: What is unusual -> how often it occurs.
-        unread: Members of images and annotations that are not read.
+        remarks: Description of an unusual property -> number of occurrences.
+        unread: Names of JSON members that the parser ignores, such as `images.license`.
     """
 
     path: str
@@ -153,29 +155,29 @@ class AnnotationFile:
         return sum(len(values) for by_image in self.values.values() for values in by_image.values())
 
     def add_problem(self, text: str) -> None:
-        """Count an annotation that is not valid."""
+        """Count an annotation that is not valid, and store the reason `text` if it is among the first 20."""
         self.problem_count += 1
         if len(self.problems) < _SHOWN_PROBLEMS:
             self.problems.append(text)
 
     def shown_problems(self) -> str:
-        """Return the number of problems, and the first ones."""
+        """Return a text with the number of annotations that are not valid, and the first reasons."""
         more = self.problem_count - len(self.problems)
         shown_count = counted(self.problem_count, "annotation")
         return f"{shown_count} not valid: {'; '.join(self.problems)}{f' and {more} more' if more else ''}"
 
 
 def read_annotations(data: bytes, path: str, *, strict: bool = True) -> AnnotationFile:
-    """Read an annotation file.
+    """Parse an annotation file.
 
     Args:
-        data: Its bytes.
-        path: The file, for messages.
-        strict: Whether an annotation that is not valid, or of an unknown image or category, is an error. Otherwise it
-            is skipped.
+        data: The bytes of the file.
+        path: The path of the file, for error messages.
+        strict: True: an annotation that is not valid, or has an unknown image or category, raises BadInput. False: the
+            annotation is skipped.
 
     Raises:
-        BadInput: The file or one of its elements is not valid; the message names the first 20 annotations.
+        BadInput: The JSON, an image or a category is not valid, or `strict` is true and an annotation is not valid.
     """
     file = AnnotationFile(path)
     ids = array("q")  # of objects
@@ -237,7 +239,7 @@ def _add_category(file: AnnotationFile, element: _Element) -> None:
 
 
 def _add_annotation(file: AnnotationFile, element: _Element, ids: "array[int]") -> None:
-    """Add an annotation, and the id of an object. Raises ValueError."""
+    """Add an annotation to `file`, and the id of an object to `ids`. Raise ValueError for an invalid annotation."""
     kind = _kind(element)
     image = _id(element.get("image_id"))
     if image is None:
@@ -304,7 +306,7 @@ def _object(file: AnnotationFile, element: _Element, ids: "array[int]") -> bytes
 
 
 def _segmentation(element: _Element) -> tuple[bytes, bytes]:
-    """Return the points and the run lengths of an object, packed. Raises ValueError."""
+    """Return (packed polygon points, packed run lengths). At most one is not empty. Raise ValueError if invalid."""
     value = element.get("segmentation")
     try:
         if value is None or isinstance(value, list):
@@ -345,7 +347,7 @@ def _panoptic(element: _Element) -> Panoptic:
 
 
 def _check_references(file: AnnotationFile) -> None:
-    """Remove annotations of unknown images and categories, which may follow the annotations in the file."""
+    """Remove annotations of unknown images or categories. JSON may contain images and categories after annotations."""
     for kind, by_image in file.values.items():
         for image, values in [*by_image.items()]:
             size = file.images[image].size if image in file.images else None
@@ -383,17 +385,17 @@ def _invalid(element: _Element, member: str, expected: str) -> ValueError:
 
 
 def _text(value: object) -> str:
-    """Return a value for a message, shortened."""
+    """Return a short text of a value for a message."""
     return shown(reprlib.repr(value)[:80])
 
 
 def _is_text(value: object) -> bool:
-    """Return whether a value is a text that UTF-8 can encode; JSON can contain halves of characters."""
+    """Return whether a value is a text that UTF-8 can encode. JSON texts can contain lone surrogates."""
     return isinstance(value, str) and (value.isascii() or not any("\ud800" <= each <= "\udfff" for each in value))
 
 
 def _whole(value: object) -> int | None:
-    """Return a whole number of 64 bits, which may be written as 1.0; None for other values."""
+    """Return a value as an integer of 64 bits. A float such as 1.0 is valid. Return None for other values."""
     if type(value) is float and value.is_integer() and abs(value) < 1 << 53:
         return int(value)
     return value if type(value) is int and -_INT64 <= value < _INT64 else None
@@ -406,13 +408,13 @@ def _id(value: object) -> Id | None:
 
 
 def _side(value: object) -> int:
-    """Return the px of a side, 0 if it is not valid."""
+    """Return a width or height in px, or 0 if the value is not valid."""
     side = _whole(value)
     return side if side is not None and 0 < side < 1 << 31 else 0
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value is a number within float32."""
+    """Return whether a value is a number that float32 can store."""
     return type(value) in (int, float) and abs(value) <= _LARGEST  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""COCO labels: the fields, values and notes of each kind of annotation, over all annotation files of a data set."""
+"""COCO labels: the fields, values and notes of each kind of annotation, for all annotation files of a data set."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -24,10 +24,10 @@ _UINT8 = partial(Field, kind="number", codec="raw:uint8", dtype="uint8", shape=(
 
 
 class Classes:
-    """The categories of some annotation files, numbered from 0 in the order of their ids."""
+    """The categories of annotation files. Classes are numbered from 0 in the order of the category ids."""
 
     def __init__(self, files: Sequence[AnnotationFile]) -> None:
-        """Raise BadInput if an id has two names."""
+        """Collect the categories. Raise BadInput if a category id has two names."""
         names: dict[int, str] = {}
         self.keypoints = {each.keypoints for file in files for each in file.categories.values() if each.keypoints}
         for file in files:
@@ -41,11 +41,11 @@ class Classes:
         self.names = tuple(names[number] for number in self.ids.tolist())
 
     def numbers(self, ids: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Return the classes of category ids."""
+        """Return the class numbers of category ids, int64 with the shape of `ids`."""
         return np.searchsorted(self.ids, np.asarray(ids, np.int64)).astype(np.int64)
 
     def notes(self) -> list[str]:
-        """Return the names for the user."""
+        """Return notes for the user about the names and the order of the classes."""
         more = len(self.names) - _SHOWN_CLASSES
         first = ", ".join(map(shown, self.names[:_SHOWN_CLASSES]))
         notes = [f"{counted(len(self.names), 'class')}: {first}{f', ... and {more} more' if more > 0 else ''}"]
@@ -56,11 +56,11 @@ class Classes:
 
 
 class CocoLabels(ABC):
-    """One kind of annotation.
+    """The annotations of one kind for all samples.
 
     Attributes:
-        kind: The kind.
-        fields: Its fields.
+        kind: The kind of annotation: a key of `AnnotationFile.values`.
+        fields: The fields of a sample that contain these annotations.
         notes: Notes for the user.
     """
 
@@ -69,11 +69,11 @@ class CocoLabels(ABC):
     notes: Sequence[str] = ()
 
     def __init__(self, files: Sequence[AnnotationFile], images: Sequence[tuple[Id, Sequence[AnnotationFile]]]) -> None:
-        """Collect the annotations of some files.
+        """Collect the annotations of each sample.
 
         Args:
-            files: All files with this kind of annotation.
-            images: For each sample: the id of its image, and its annotation files.
+            files: All annotation files with this kind of annotation.
+            images: For each sample: the image id, and the annotation files of the split.
 
         Raises:
             BadInput: The files contradict each other.
@@ -87,24 +87,24 @@ class CocoLabels(ABC):
         self._describe(files, len(images))
 
     def merged(self, found: Sequence[Sequence[Any]]) -> list[Any]:
-        """Return the annotations of one image in several files."""
+        """Return the annotations of one image, merged from several files. `found` has one list for each file."""
         return [value for values in found for value in values]
 
     @abstractmethod
     def _describe(self, files: Sequence[AnnotationFile], count: int) -> None:
-        """Set the fields and the notes."""
+        """Set `fields` and `notes`. `count` is the number of samples."""
 
     def of_sample(self, sample: int) -> Sequence[Any]:
-        """Return the annotations of a sample."""
+        """Return the annotations of the sample at position `sample`. Empty: the sample has no annotations."""
         return self._by_sample.get(sample, ())
 
     @abstractmethod
     def values(self, sample: int) -> dict[str, Any]:
-        """Return the values of a sample by field. Raises BadInput."""
+        """Return field name -> value for the sample at position `sample`. Raise BadInput for invalid annotations."""
 
 
 class Captions(CocoLabels):
-    """Texts about an image."""
+    """Captions of images: the field `captions`, a list of texts."""
 
     kind = "captions"
 
@@ -116,7 +116,7 @@ class Captions(CocoLabels):
 
 
 class ImageLabels(CocoLabels):
-    """Categories of an image: the field `label` if each image has one, `labels` otherwise."""
+    """Classes of images: the field `label` if each image has exactly one class, otherwise the field `labels`."""
 
     kind = "labels"
 
@@ -132,7 +132,7 @@ class ImageLabels(CocoLabels):
 
 
 class Segments(CocoLabels):
-    """Segments of panoptic files; the mask itself is read with the sample."""
+    """Ids, classes and crowd flags of the segments in panoptic files. `coco.Source` reads the masks."""
 
     kind = "panoptic"
 
@@ -146,7 +146,7 @@ class Segments(CocoLabels):
         self.notes = [*self.classes.notes(), *([f"{counted(bare, 'image')} without segments"] if bare else [])]
 
     def segments(self, sample: int) -> Sequence[Segment]:
-        """Return the segments of a sample."""
+        """Return the segments of the sample at position `sample`."""
         return [each for panoptic in self.of_sample(sample)[:1] for each in panoptic.segments]
 
     def values(self, sample: int) -> dict[str, Any]:
@@ -159,14 +159,14 @@ class Segments(CocoLabels):
 
 
 class Boxes(CocoLabels):
-    """Objects with boxes, and what belongs to boxes."""
+    """Objects with boxes, and with optional areas, ids, polygons, run lengths and keypoints."""
 
     kind = "objects"
 
     def merged(self, found: Sequence[Sequence[bytes]]) -> list[bytes]:
-        """Return the objects of several files; objects with the same id, category and box are one.
+        """Return the objects of several files without duplicates between files.
 
-        If only one of two equal objects has keypoints, as in files of instances and keypoints, it is kept.
+        Objects with the same id, category and box are duplicates. A duplicate with keypoints is preferred.
         """
         objects: dict[object, bytes] = {}
         for number, values in enumerate(found):
@@ -174,7 +174,7 @@ class Boxes(CocoLabels):
             for row, data in enumerate(values):
                 each = CocoObject.unpacked(data)
                 same = (each.category, each.numbers[:_ID_AND_BOX_BYTES])
-                counts[same] += 1  # two equal objects of one file stay two
+                counts[same] += 1  # equal objects in one file are not duplicates
                 key = (number, row) if each.numbers.startswith(NO_ID) else (same, counts[same])
                 if key not in objects or each.keypoints:
                     objects[key] = data
@@ -249,7 +249,7 @@ class Boxes(CocoLabels):
 
 
 def _polygons(objects: Sequence[CocoObject]) -> tuple[Any, Any, Any]:
-    """Return the points, the first point of each polygon, and the object of each polygon."""
+    """Return (points (P, 2), index of the first point of each polygon, index of the object of each polygon)."""
     points = np.frombuffer(b"".join([each.points for each in objects]), np.float32).reshape(-1, 2)
     is_end = np.isnan(points[:, 0])
     ends = is_end.nonzero()[0]
@@ -260,7 +260,7 @@ def _polygons(objects: Sequence[CocoObject]) -> tuple[Any, Any, Any]:
 
 
 def _runs(objects: Sequence[CocoObject]) -> tuple[Any, Any, Any, Any]:
-    """Return the run lengths, the first of each mask, and the object and the size of each mask. Raises BadInput."""
+    """Return all run lengths, and for each mask: index of the first run length, index of the object, mask size."""
     found = [(row, *each.runs) for row, each in enumerate(objects) if each.runs is not None]
     runs = []
     for row, counts, size in found:

@@ -1,13 +1,14 @@
-"""COCO layout: which files are annotation files, their tasks and splits, and the folders of their images.
+"""COCO layout: detection of annotation files, of their tasks and splits, and of the image folders.
 
-The name of an annotation file gives its task and its split: `instances_train2017.json`. If the name has no split, the
-folder gives it: `train/_annotations.coco.json` (Roboflow), `train/labels.json` (FiftyOne). Other JSON files are
-annotation files if they begin as such.
+The name of an annotation file contains the task and the split: `instances_train2017.json`. If the file name has no
+split, the name of the parent folder is the split: `train/_annotations.coco.json` (Roboflow), `train/labels.json`
+(FiftyOne). JSON files with other names are annotation files if the first bytes contain COCO members.
 
-An annotation file contains names of images, relative to one folder that it does not name. The folder contains images
-with these names. It is the folder of the annotation file, or the one with the name of that file. Otherwise it is the
-folder whose path has the most words of the path of the annotation file (`train2017`, `images/train2017`). If several
-folders have as many, the one with the most images is used. A folder of another split is never used.
+Image names in an annotation file are relative to an image folder that the file does not name. Candidates are all
+folders that contain images with these names, except folders of other splits. The search for the image folder prefers:
+1. The folder of the annotation file, or a folder with the path of the annotation file without `.json`.
+2. The folder whose path has the most words in common with the path of the annotation file (`images/train2017`).
+3. The folder with the most images.
 """
 
 import posixpath
@@ -20,7 +21,7 @@ from packer.sources._message_texts import counted, listed, shown
 from packer.sources._name_words import split_rank
 from packer.sources._trees.file_tree import FileTree
 
-# task -> kind of its annotations; the first task that has a file is the default
+# task -> kind of annotations; the default task is the first task in this order that has a file
 TASKS: Mapping[str, str] = {
     "instances": "objects",
     "keypoints": "objects",
@@ -37,19 +38,19 @@ _ENDING = re.compile(r"[_-]?(annotations?)?(\.coco)?\.json$", re.IGNORECASE)
 _IMAGE = re.compile(r"\.(jpe?g|png|bmp|webp|tiff?|ppm|pgm)$", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+|[0-9]+")
 _ABSOLUTE = re.compile(r"[/\\]|[A-Za-z][A-Za-z0-9+.-]+://|[A-Za-z]:[\\/]")
-_MOST_IN_FOLDER = 50  # JSON files in one folder; more are label files of one image each
+_MOST_IN_FOLDER = 50  # JSON files in one folder; in a folder with more files, each file labels one image
 _PROBED_BYTES = 1 << 16
 _BEGIN = re.compile(rb'"(?:images|annotations)"\s*:\s*\[\s*[{\]]')
 _MEMBER = re.compile(rb'"(?:file_name|image_id)"\s*:')
 
 
 def named_files(names: Iterable[str]) -> list[str]:
-    """Return the files that are annotation files by their names."""
+    """Return the paths in `names` that match a file name of COCO, such as `instances_train2017.json`."""
     return [name for name in names if name.endswith(".json") and _CERTAIN.fullmatch(posixpath.basename(name))]
 
 
 def annotation_files(tree: FileTree, names: Iterable[str]) -> list[str]:
-    """Return the files that are annotation files by their names or by their first bytes."""
+    """Return the annotation files in `names`: JSON files with COCO's file names, or with COCO members at the start."""
     found = [name for name in names if name.endswith(".json")]
     counts = Counter(map(posixpath.dirname, found))
     certain = set(named_files(found))
@@ -69,32 +70,29 @@ def _begins(tree: FileTree, name: str) -> bool:
 
 
 def is_image(name: str) -> bool:
-    """Return whether the name is that of an image."""
+    """Return whether a file name has the suffix of an image format."""
     return _IMAGE.search(name) is not None
 
 
 def named_task(name: str) -> str | None:
-    """Return the task in the name of an annotation file; None if it has none."""
+    """Return the task (a key of `TASKS`) in the name of an annotation file, or None if the name contains no task."""
     match = _NAME.fullmatch(posixpath.basename(name))
     return match[1] if match else None
 
 
 def tasks_of(kinds: Collection[str], *, has_categories: bool) -> frozenset[str]:
-    """Return the tasks of an annotation file without a task in its name.
+    """Return the tasks (keys of `TASKS`) of an annotation file from the `kinds` of the annotations.
 
-    Args:
-        kinds: The kinds of its annotations.
-        has_categories: Whether it has categories.
+    A file without annotations has the kind "objects" if `has_categories` is true, otherwise the task "image_info".
     """
     kinds = kinds or ({"objects"} if has_categories else {""})
     return frozenset(task for task, kind in TASKS.items() if kind in kinds)
 
 
 def split_names(tasks: Mapping[str, frozenset[str]]) -> list[str]:
-    """Return the split of each annotation file, empty for none; files of one split have different tasks.
+    """Return one split for each annotation file, in the order of `tasks`. Empty: the file has no split.
 
-    Args:
-        tasks: Annotation file -> its tasks.
+    `tasks` is annotation file -> tasks of the file. Two files with the same task always have different splits.
     """
     folders = [posixpath.dirname(name).split("/") for name in tasks]
     columns = [column for column in zip(*folders, strict=False) if len(set(column)) > 1]
@@ -122,25 +120,26 @@ def _folder_split(name: str) -> str:
 
 
 class ImageFolders:
-    """The folders of a data set, by the names of their files."""
+    """An index of the files of a data set that finds the folder to which image names are relative."""
 
     def __init__(self, files: Iterable[str]) -> None:
-        """Index the relative paths of all files."""
+        """Index the relative paths `files`."""
         self._paths: Mapping[str, list[str]] = defaultdict(list)
         for path in files:
             self._paths[path[path.rfind("/") + 1 :]].append(path)
 
     def paths(self, names: Sequence[str], label_file: str, split: str, other_splits: Collection[str]) -> list[str]:
-        """Return the relative paths of images, empty for images that are absent.
+        """Return one path, relative to the root, for each image name. Empty: the image is absent.
 
         Args:
-            names: The names in the annotation file. `..` is relative to the folder of the annotation file.
+            names: The image names in the annotation file. Names that begin with `../` are relative to the folder of the
+                annotation file.
             label_file: The path of the annotation file.
-            split: Its split, empty for none.
-            other_splits: The other splits of the data set.
+            split: The split of the annotation file. Empty: no split.
+            other_splits: The other splits of the data set. Their folders are not searched.
 
         Raises:
-            BadInput: A name is not a relative path in the data set, or two folders contain the images.
+            BadInput: A name leads out of the data set, or two folders match the image names equally well.
         """
         own = posixpath.dirname(label_file)
         usual = [posixpath.normpath(self._with_slashes(name)) for name in names]
@@ -164,11 +163,11 @@ class ImageFolders:
         return [path if path in self._paths.get(path[path.rfind("/") + 1 :], ()) else "" for path in whole]
 
     def _with_slashes(self, name: str) -> str:
-        """Return a name with the separators of Windows as one with slashes."""
+        """Return a name with backslashes replaced by slashes, unless a file name contains the backslashes."""
         return name if "\\" not in name or name[name.rfind("/") + 1 :] in self._paths else name.replace("\\", "/")
 
     def _folder(self, names: Iterable[str], label_file: str, split: str, other_splits: Collection[str]) -> str:
-        """Return the folder that the names are relative to; a name that cannot be a folder if there is none."""
+        """Return the folder that the names are relative to. If no folder matches, return an impossible folder name."""
         counts: Counter[str] = Counter()
         for name in names:
             for path in self._paths.get(name[name.rfind("/") + 1 :], ()):
@@ -194,7 +193,7 @@ class ImageFolders:
 
 
 def _is_of_another(folder: str, split: str, other_splits: Collection[str]) -> bool:
-    """Return whether the path of a folder is that of another split: `val` for the split `train2017`."""
+    """Return whether a folder path names another split, such as `images/val` for the split `train2017`."""
     words = _words(folder)
     rank = split_rank(split)
     ranks = {split_rank(part) for part in folder.split("/")} - {None}
@@ -203,5 +202,5 @@ def _is_of_another(folder: str, split: str, other_splits: Collection[str]) -> bo
 
 
 def _words(path: str) -> set[str]:
-    """Return the words and numbers of a path: `train` and `2017` of `train2017`."""
+    """Return the words and numbers in a path: `train` and `2017` for `train2017`."""
     return {word.lower() for word in _WORD.findall(path)}

@@ -1,14 +1,14 @@
-"""COCO masks: run lengths, and images of segments.
+"""COCO masks: run lengths of binary masks, and panoptic images of segments.
 
-Run lengths are numbers of pixels, column by column: so many of 0, so many of 1, so many of 0 ... `counts` is a list of
-numbers, or the text that pycocotools writes. In the text, each number is in groups of 5 bits, the lowest first, as
-characters from "0" on. The sixth bit is set if a group follows; the highest bit of the last group is the sign. From the
-fourth number on, the text contains the difference to the number before the last (pycocotools, common/maskApi.c:
-rleToString, rleFrString).
+Run lengths count pixels column by column: first the pixels of value 0, then of value 1, then of value 0, and so on.
+`counts` is a list of these numbers, or the text that pycocotools writes. The text splits each number into groups of 5
+bits, lowest group first. Each group is one character, `chr(48 + value)`. Bit 5 of the value is set if another group of
+the number follows. The highest bit of the last group is the sign. From the fourth number on, the text contains
+`number[i] - number[i - 2]` instead of `number[i]` (pycocotools, common/maskApi.c: rleToString, rleFrString).
 
-In an image of segments, the color of a pixel is the id of its segment, R + 256 G + 65536 B. Black pixels have none
-(cocodataset.org, "Data format", panoptic segmentation). A mask cannot store ids of 24 bits. It stores the number of
-the segment in `segments_info` instead, from 1, and 0 for no segment.
+In a panoptic image, the color of a pixel encodes the id of a segment, R + 256 G + 65536 B. Black pixels belong to no
+segment (cocodataset.org, "Data format", panoptic segmentation). A uint16 mask cannot store ids of 24 bits. The mask
+therefore stores the position of the segment in `segments_info`, counted from 1, and 0 for no segment.
 """
 
 from collections.abc import Sequence
@@ -23,19 +23,19 @@ from packer.sources._message_texts import listed
 
 _FIRST = ord("0")
 _MORE, _SIGN, _BITS = 0x20, 0x10, 5
-_MOST_GROUPS = 8  # 40 bits hold every difference of two numbers of pixels
+_MOST_GROUPS = 8  # per number: 40 bits are enough for every difference of two pixel counts
 _MOST_SEGMENTS = 0xFFFF
 
 
 def run_lengths(counts: str | Sequence[int], size: tuple[int, int]) -> npt.NDArray[np.int32]:
-    """Return the run lengths of a mask, int32 (R,): pixels of 0 and 1 in turn, column by column.
+    """Return the run lengths of a binary mask, int32 (R,): numbers of pixels of value 0, 1, 0, 1 ..., column by column.
 
     Args:
-        counts: The numbers, or the text of pycocotools.
+        counts: The run lengths as numbers, or as the compressed text of pycocotools.
         size: Height and width of the mask in px.
 
     Raises:
-        BadInput: The counts are not valid, or their sum is not the number of pixels.
+        BadInput: `counts` is not valid, or the sum of the run lengths is not height * width.
     """
     height, width = size
     if height < 1 or width < 1 or height * width > MOST_PIXELS:
@@ -65,15 +65,15 @@ def _unpacked(text: str) -> npt.NDArray[np.int64]:
 
 
 def panoptic_mask(png: bytes, ids: Sequence[int], *, strict: bool) -> npt.NDArray[np.uint16]:
-    """Return the number of the segment of each pixel, uint16 (H, W): 0 for none, else 1 + the position of its id.
+    """Return a mask, uint16 (H, W): 1 + the index in `ids` of the segment of each pixel, 0 for no segment.
 
     Args:
-        png: The image of segments.
+        png: The bytes of the panoptic image.
         ids: The ids of the segments, all different and not 0.
-        strict: Whether a color that is not an id is an error; otherwise the pixel does not have a segment.
+        strict: True: a color that encodes no id raises BadInput. False: pixels of this color get the value 0.
 
     Raises:
-        BadInput: There are too many segments, or unknown colors.
+        BadInput: `ids` has more than 65535 entries, or `strict` is true and a color is unknown.
         DamagedImage: The image cannot be decoded.
     """
     if len(ids) > _MOST_SEGMENTS:

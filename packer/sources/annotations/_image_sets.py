@@ -1,8 +1,10 @@
-"""Image sets: the lists in `ImageSets/Main`, with one image per line, as splits.
+"""Image sets: the splits of a VOC data set, from the text files in `ImageSets/Main` with one image per line.
 
-A list of a class, such as `person_train.txt`, has the name of another list after the class, and 1, 0 or -1 after each
-image. It names a class and is not a split. A list whose images are all in other lists, such as `trainval`, is ignored,
-so that each image has one split. If the remaining lists overlap, images have no split.
+The file name of a list is the name of a split. Exceptions:
+* A class list, such as `person_train.txt`, is not a split. The file name is a class followed by the name of another
+  list. Each line contains an image and 1, 0 or -1.
+* A list whose images are all in other lists, such as `trainval`, is ignored, so that each image has one split.
+* If the remaining lists overlap, the images have no split.
 """
 
 import os
@@ -21,13 +23,13 @@ _PRESENCE = re.compile(r"(.*\S)\s+(?:-1|0|1)")
 
 
 class ImageSets(NamedTuple):
-    """The content of the lists.
+    """The splits and classes in the lists of the folders `ImageSets`.
 
     Attributes:
-        splits: Key -> split.
-        names: The splits in order; empty without lists.
-        classes: Names of classes that have lists.
-        tables: Relative paths of the lists that were read.
+        splits: Key of a sample -> split.
+        names: The names of the splits in order. Empty: no splits.
+        classes: The names of classes that have class lists.
+        tables: The relative paths of the lists that were read.
         notes: Notes for the user.
     """
 
@@ -44,15 +46,15 @@ NO_SETS = ImageSets({}, (), frozenset(), (), ())
 def read_image_sets(
     tree: FileTree, names: Iterable[str], *, images: Mapping[str, str], samples: Collection[str], task: str
 ) -> ImageSets:
-    """Read the lists of all folders `ImageSets` that have images next to them.
+    """Return the splits and classes in the lists of all folders `ImageSets` whose parent folder contains images.
 
     Args:
-        tree: The files of the data set.
-        names: Relative paths, in which lists are looked for.
-        images: Relative path -> key of all images.
-        samples: Keys of the images that are samples.
-        task: The folder whose lists are preferred, `Main` or `Segmentation`. Without it, the lists of the other folder
-            are read, or those directly in `ImageSets`. Classes come from `Main` for both tasks.
+        tree: The data set.
+        names: The relative paths to search for lists.
+        images: Relative path of an image -> key, for all images.
+        samples: The keys of the images that are samples.
+        task: The preferred folder in `ImageSets`, `Main` or `Segmentation`. If the folder is absent, lists of the
+            other folder or directly in `ImageSets` are read. Class lists are always read from `Main`, if present.
 
     Raises:
         BadInput: A list is not readable.
@@ -99,19 +101,19 @@ def read_image_sets(
 
 
 def _known(images: Mapping[str, str]) -> dict[str, str]:
-    """Return the key by all names that a line may have: key, path, and path without suffix."""
+    """Return name -> key for each name that a line may contain: key, path, and path without suffix."""
     stems = {path.rpartition(".")[0]: key for path, key in images.items()}
     return {**stems, **images, **{key: key for key in images.values()}}
 
 
 def _base(path: str, key: str) -> str:
-    """Return the folder that contains the folder of an image: the key lacks the latter."""
+    """Return the data set's folder: `VOC2012/` for the path `VOC2012/JPEGImages/1.jpg` and the key `VOC2012/1`."""
     common = os.path.commonprefix((path, key))
     return common[: common.rfind("/") + 1]
 
 
 def _class_of(tree: FileTree, stem: str, lists: Mapping[str, str]) -> str | None:
-    """Return `person` of `person_train` if there is a list `train`, "" if it is empty; None for a list of no class."""
+    """Return `person` for `person_train` if a list `train` exists, "" for an empty list, None for other lists."""
     for at in (match.start() for match in re.finditer("_", stem)):
         if at and stem[at + 1 :] in lists:
             first = _lines(tree.start(lists[stem], _START_BYTES))[:1]
@@ -128,7 +130,7 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _key(line: str, base: str, known: Mapping[str, str]) -> str | None:
-    """Return the key of the image that a line names, by its path from the folder of the lists or from the root."""
+    """Return the key of the image in a line, or None if absent. Paths are relative to `base` or to the root."""
     match = _PRESENCE.fullmatch(line)
     for name in (line, *([match[1]] if match else [])):
         path = name.removeprefix("./")
@@ -139,7 +141,7 @@ def _key(line: str, base: str, known: Mapping[str, str]) -> str | None:
 
 
 def _disjoint(members: Mapping[str, Mapping[str, None]], notes: list[str]) -> dict[str, Mapping[str, None]]:
-    """Return the lists with images that no other list has; none if these overlap."""
+    """Return the lists that are splits: not empty, and not contained in other lists. Return {} if they overlap."""
     kept = {stem: inside for stem, inside in members.items() if inside}
     empty = sorted(set(members) - set(kept))
     if empty:

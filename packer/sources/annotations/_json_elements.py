@@ -1,6 +1,6 @@
-"""JSON elements: the lists in a large JSON object, one element at a time.
+"""JSON elements: the lists in a large JSON object, parsed one element at a time.
 
-`json.loads` needs several times the size of a file. This module keeps the text and one element in memory.
+`json.loads` needs several times the size of the file as memory. This module only needs the text and one element.
 """
 
 import re
@@ -15,18 +15,18 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def elements(data: bytes, members: Collection[str], path: str) -> Iterator[tuple[str, object]]:
-    """Return the elements of some lists in a JSON object, in the order of the file.
+    """Yield the elements of the lists in a JSON object, in the order of the file.
 
     Args:
-        data: The file, UTF-8 with or without a byte order mark.
-        members: The names of the lists; other members of the object are skipped.
-        path: The file, for messages.
+        data: The bytes of the file, UTF-8 with or without a byte order mark.
+        members: The names of the lists to read. Other members of the object are skipped.
+        path: The path of the file, for error messages.
 
     Yields:
-        The name of a list, and one of its elements.
+        (name of the list, element).
 
     Raises:
-        BadInput: The data is not a JSON object, is nested too deep, or has a member twice or one that is not a list.
+        BadInput: The data is not a JSON object or is nested too deep, or one of `members` is repeated or not a list.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -44,7 +44,7 @@ def elements(data: bytes, members: Collection[str], path: str) -> Iterator[tuple
 
 
 class _Scanner:
-    """A position in a JSON text."""
+    """A parser with a position in a JSON text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -71,7 +71,7 @@ class _Scanner:
             raise JSONDecodeError("Extra data", self._text, self._position)
 
     def _items(self, end: str) -> Iterator[None]:
-        """Move to each item of a list or an object; the caller reads it."""
+        """Yield once before each item of a list or object that ends with `end`. The caller must parse the item."""
         if self._skip(end):
             return
         yield
@@ -89,7 +89,7 @@ class _Scanner:
         self._position = match.end() if match else self._position
 
     def _skip(self, character: str) -> bool:
-        """Skip spaces and the character; return whether the character follows."""
+        """Skip spaces. If `character` is next, skip `character` and return True."""
         self._skip_spaces()
         is_next = self._text.startswith(character, self._position)
         self._position += is_next

@@ -1,4 +1,4 @@
-"""Table columns: the kind of the cells of a column, and the file that a cell names.
+"""Table columns: detection of the kind of values in a column, and file paths in cells.
 
 | cells of a column                                       | kind                                 |
 |---------------------------------------------------------|--------------------------------------|
@@ -10,8 +10,9 @@
 | JSON: lists, objects, null among texts, different kinds | json                                 |
 | CSV: all others                                         | text                                 |
 
-No value is rounded: `007`, `+49 30`, `1_000` and `1e999` are texts and make their column text. Whole numbers beyond
-2^53 never become floats. Spaces around a number are ignored. Texts are verbatim, also `NA` and `None`.
+No value is rounded. Cells such as `007`, `+49 30`, `1_000` and `1e999` are texts, and one such cell makes the column a
+text column. Integers beyond 2^53 never become floats. Spaces around a number are ignored. Texts are not changed, and
+`NA` and `None` are also texts.
 """
 
 import math
@@ -25,15 +26,15 @@ from packer.errors import InvalidRequest, printable
 from packer.files.safe_paths import components
 
 Kind = Literal["int", "float", "bool", "text", "json"]
-Cell = Any  # a text (CSV), or a value of JSON; None for a member that an object does not have
+Cell = Any  # a text (CSV), or a JSON value; None: a JSON object has no member with the name of the column
 
 NUMBERS = ("int", "float", "bool")
 _INT = re.compile(" *-?(?:[1-9][0-9]{0,18}|0) *")
 _FLOAT = re.compile(
     r" *-?(?:(?:[1-9][0-9]*|0)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)? *| *(?:nan|NaN|NAN|-?inf|-?Infinity) *"
 )
-_EXACT = 1 << 53  # all whole numbers up to here are float64
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://|(?:data|file|https?):|[A-Za-z]:/", re.IGNORECASE)  # or a drive
+_EXACT = 1 << 53  # float64 can store all integers up to this number
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://|(?:data|file|https?):|[A-Za-z]:/", re.IGNORECASE)  # or C:/
 _COLUMN = re.compile(r"\{([^{}]*)\}")
 _PLAIN = re.compile(r"[\w\- ][\w.\- ]*(?:/[\w\- ][\w.\- ]*)*", re.ASCII)  # paths without a part that begins with a dot
 _MOST_PLAIN = 250
@@ -41,9 +42,13 @@ _SHOWN = 80
 
 
 class Column(NamedTuple):
-    """A column: its kind, the kind of its cells that are not empty, how many are empty, and its least and most number.
+    """A column of a table.
 
-    bounds: Without NaN; empty if the column has no numbers.
+    Attributes:
+        kind: The kind of all cells, including empty cells.
+        filled: The kind of the cells that are not empty.
+        gaps: The number of empty cells.
+        bounds: (smallest, largest number) without NaN. Empty: the column contains no numbers.
     """
 
     name: str
@@ -54,10 +59,10 @@ class Column(NamedTuple):
 
 
 class ColumnCells:
-    """Finds the kind of a column from its cells, which are added in blocks."""
+    """A detector of the kind of a column. The caller adds the cells in blocks."""
 
     def __init__(self, *, is_csv: bool) -> None:
-        """Begin without cells. is_csv: the cells are texts, and a number is a text too."""
+        """Begin without cells. With `is_csv`, all cells are texts, and texts such as `12` are numbers."""
         self._is_csv = is_csv
         self._types: set[type] = set()
         self._ints: tuple[int, ...] = ()
@@ -65,7 +70,7 @@ class ColumnCells:
         self._count = 0
 
     def add(self, cells: Sequence[Cell]) -> None:
-        """Add cells."""
+        """Add a block of cells to the column."""
         values = [cell for cell in cells if cell] if self._is_csv else [cell for cell in cells if cell is not None]
         self._count += len(values)
         if self._is_csv:
@@ -79,7 +84,7 @@ class ColumnCells:
         self._floats = _bounds([*self._floats, *floats])
 
     def column(self, name: str, *, rows: int) -> Column:
-        """Return the column of a table with so many rows; rows without a cell are empty."""
+        """Return the column `name` of a table with `rows` rows. Rows without an added cell are empty cells."""
         least, most = self._ints or (0, 0)
         is_exact = least >= -_EXACT and most <= _EXACT
         gaps = rows - self._count
@@ -94,7 +99,7 @@ class ColumnCells:
         elif self._types == {str}:
             filled = "text"
         kind = filled
-        if gaps and filled != "float":  # no other kind of number has a value for an empty cell
+        if gaps and filled != "float":  # only float can represent an empty cell, as NaN
             kind = "float" if filled == "int" and is_exact else other
         return Column(name, kind, filled, gaps, _bounds([*self._ints, *self._floats]))
 
@@ -113,12 +118,12 @@ def _number_or_text(cell: str) -> int | float | str:
 
 
 def is_empty(cell: Cell) -> bool:
-    """Return whether a cell has no value."""
+    """Return whether a cell is None or an empty text."""
     return cell is None or cell == ""
 
 
 def value_of(cell: Cell, kind: Kind) -> Cell:
-    """Return the value of a cell in a field of a kind."""
+    """Return a cell as np.int64, np.float64 (NaN if empty) or np.bool_ for kinds of numbers, otherwise unchanged."""
     if kind == "int":
         return np.int64(int(cell))
     if kind == "float":
@@ -127,14 +132,17 @@ def value_of(cell: Cell, kind: Kind) -> Cell:
 
 
 class PathPattern:
-    """The path of a file: the cell of one column, or a pattern with the cells of several, such as `train/{id}.jpg`.
+    """A rule that computes a file path from the cells of a row.
 
     Attributes:
-        places: The positions of these columns.
+        places: The positions of the columns that the path contains.
     """
 
     def __init__(self, text: str, columns: Sequence[str]) -> None:
-        """Find the columns. Raises InvalidRequest for a column that the table does not have."""
+        """Parse `text`: the name of one column, or a pattern with column names in braces, such as `train/{id}.jpg`.
+
+        Raise InvalidRequest if a column is not in `columns`, the columns of the table.
+        """
         pieces = ["", text, ""] if text in columns else _COLUMN.split(text)
         if len(pieces) == 1:
             pieces = ["", text, ""]
@@ -142,11 +150,11 @@ class PathPattern:
         self.places = tuple(column_place(name, columns) for name in pieces[1::2])
 
     def is_empty(self, cells: Sequence[Cell]) -> bool:
-        """Return whether a row has no value in one of the columns."""
+        """Return whether at least one cell that the path needs is empty. `cells` are all cells of a row."""
         return any(is_empty(cells[place]) for place in self.places)
 
     def path(self, cells: Sequence[Cell], folder: str) -> str:
-        """Return the path below the root that a row of a table in a folder names; raises as `checked_path` does."""
+        """Return the path, relative to the root, for the row `cells` of a table in `folder`. See `checked_path`."""
         if self._texts == ["", ""]:
             return checked_path(cells[self.places[0]], folder)
         if self.is_empty(cells):
@@ -156,7 +164,7 @@ class PathPattern:
 
 
 def column_place(name: str, columns: Sequence[str]) -> int:
-    """Return the position of a column. Raises InvalidRequest for a column that the table does not have."""
+    """Return the position of the column `name` in `columns`. Raise InvalidRequest if the column is absent."""
     if name not in columns:
         more = f" and {len(columns) - 20} more" if len(columns) > 20 else ""
         raise InvalidRequest(
@@ -166,12 +174,12 @@ def column_place(name: str, columns: Sequence[str]) -> int:
 
 
 def checked_path(cell: Cell, folder: str) -> str:
-    r"""Return the path below the root that a cell of a table in a folder names.
+    r"""Return the path in a cell, relative to the root. Paths in cells are relative to `folder`, the table's folder.
 
-    URLs and files outside the folder are errors. A `\` separates folders; `./` and `//` are ignored.
+    A `\` separates folders like a slash. `./` and repeated slashes are ignored.
 
     Raises:
-        InvalidRequest: The cell contains another path, or none.
+        InvalidRequest: The cell is empty, or contains a URL, an absolute path or `..`.
     """
     if isinstance(cell, str) and len(cell) <= _MOST_PLAIN and _PLAIN.fullmatch(cell):
         return f"{folder}/{cell}" if folder else cell

@@ -1,14 +1,14 @@
-"""Table rows: the rows of CSV, TSV, JSON Lines and Parquet files, each parsed when it is read.
+"""Table rows: access to the rows of CSV, TSV, JSON Lines and Parquet files. Each access parses one row.
 
-The bytes of each file stay in memory, with 16 bytes per row, because parsed rows need ten times as much.
+To save memory, an object stores the bytes of the file and 16 bytes per row, not the parsed rows.
 
-Python's csv module reads CSV with `strict`. Cells in double quotes contain separators, newlines and doubled quotes.
-Lines end in LF or CRLF, and blank lines and a BOM are ignored. The separator is a tab in a .tsv. In a .csv it is a
-comma or, if the first line has none, a semicolon or a tab. The first line names the columns. JSON Lines has one object
-per line, whose members are the columns.
+Python's csv module reads CSV with `strict`. Cells in double quotes may contain separators, newlines and doubled quotes.
+Lines end in LF or CRLF. Blank lines and a BOM are ignored. The separator of a .tsv is a tab. The separator of a .csv is
+the first of comma, semicolon and tab that the first line contains. The first line contains the column names. JSON Lines
+contain one object per line; the members of the object are the columns.
 
-pyarrow reads Parquet, and its rows become lists in JSON. Dates, times and decimals become texts, and categories their
-values. Columns of bytes are skipped. Do not read Parquet from a person whose programs you would not run.
+pyarrow reads Parquet. Each row is converted to a JSON list: dates, times and decimals become texts, categories become
+their values, columns of bytes are skipped. Only read Parquet files from trusted sources.
 """
 
 import csv
@@ -34,12 +34,12 @@ _CSV = (".csv", ".tsv")
 _BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _MOST_COLUMNS = 10_000
-_MOST_BYTES = 4 << 30  # of the rows of a Parquet file as JSON
+_MOST_BYTES = 4 << 30  # rows of a Parquet file, converted to JSON
 _BLOCK_ROWS = 4096
 
 
 class Texts:
-    """Texts by their number. One array contains them, because a million str need ten times as much."""
+    """A list of texts that stores all texts in one array, to use less memory than a list of str."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -55,25 +55,25 @@ class Texts:
 
 
 class FileRows:
-    """The rows of one file.
+    """The rows of one table file, a sequence of lists of cells.
 
     Attributes:
         columns: The names of the columns.
-        skipped_columns: The columns of bytes, which rows do not have.
-        cell_count: How many cells the rows have.
-        are_in_order: Whether rows are lists, in the order of the columns.
+        skipped_columns: The names of columns of bytes. Rows do not contain these columns.
+        cell_count: The number of cells in all rows.
+        are_in_order: True: all rows have the same columns in the same order (CSV, Parquet). False: JSON objects.
     """
 
     def __init__(self, path: Path, data: bytes, cells: dict[str, ColumnCells]) -> None:
-        """Find the rows of a file.
+        """Find the position of each row in a file, and check each row.
 
         Args:
-            path: The path, for messages. Its suffix is the format.
-            data: The content of the file.
-            cells: The cells of each column are added to these.
+            path: The path of the file, for error messages. The suffix of the path decides the format.
+            data: The bytes of the file.
+            cells: Column name -> cells. The constructor adds the cells of the file to this dict.
 
         Raises:
-            BadInput: The file is not a valid table; the message names the line.
+            BadInput: The file is not a valid table. The message contains the line number.
             MissingPackage: The file is Parquet, and pyarrow is not installed.
         """
         self._path = path
@@ -116,7 +116,7 @@ class FileRows:
         return len(self._starts)
 
     def __getitem__(self, row: int) -> Sequence[Cell]:
-        """The cells of a row, in the order of the columns."""
+        """Return the cells of a row in the order of the columns."""
         text = self._data[self._starts[row] : self._ends[row]].decode()
         if self._separator is not None:
             return next(csv.reader([text], delimiter=self._separator, strict=True))
@@ -124,7 +124,7 @@ class FileRows:
         return [found.get(name) for name in self.columns] if isinstance(found, dict) else found
 
     def __iter__(self) -> Iterator[Sequence[Cell]]:
-        """The cells of all rows, in order; faster than one by one."""
+        """Yield the cells of each row in order. For CSV, faster than access by row number."""
         if self._separator is None:
             return (self[row] for row in range(len(self)))
         file = io.BytesIO(self._data)
@@ -132,25 +132,25 @@ class FileRows:
         return filter(None, csv.reader((line.decode() for line in file), delimiter=self._separator, strict=True))
 
     def where(self, row: int) -> str:
-        """Return the file and the line of a row, for messages."""
+        """Return the file path and line number of a row, for error messages."""
         return _line(self._path, self._data, self._starts[row])
 
 
 class TableRows:
-    """The rows of the tables of a data set, in order, with the columns of all tables.
+    """The rows of all tables of a data set, numbered from 0 in the order of the tables.
 
     Attributes:
         names: The relative paths of the tables.
-        headers: The names of the columns, which all tables have.
-        columns: The columns.
-        skipped_columns: The columns of bytes, which are not read.
+        headers: The names of the columns. All tables have the same columns.
+        columns: The kind and value range of each column, in the order of `headers`.
+        skipped_columns: The names of columns of bytes. Rows do not contain these columns.
     """
 
     def __init__(self, tree: FileTree, names: Sequence[str]) -> None:
-        """Read the tables.
+        """Read the tables with the relative paths `names` in the data set `tree`.
 
         Raises:
-            BadInput: A file is not a table, the columns of two tables differ, or most of their cells are empty.
+            BadInput: A file is not a table, the columns of two tables differ, or most cells are empty.
             MissingPackage: A table is Parquet, and pyarrow is not installed.
         """
         self.names = tuple(names)
@@ -181,22 +181,22 @@ class TableRows:
         return self._firsts[-1]
 
     def __getitem__(self, row: int) -> Sequence[Cell]:
-        """The cells of a row, in the order of the columns."""
+        """Return the cells of a row in the order of the columns."""
         number = self._file_of(row)
         return self._files[number][row - self._firsts[number]]
 
     def __iter__(self) -> Iterator[tuple[str, Sequence[Cell]]]:
-        """The folder of its table and the cells of each row, in order."""
+        """Yield (folder of the table, cells of the row) for each row in order."""
         for folder, file in zip(self._folders, self._files, strict=True):
             for cells in file:
                 yield folder, cells
 
     def folder_of(self, row: int) -> str:
-        """Return the folder of the table that contains a row."""
+        """Return the relative path of the folder with the table that contains a row."""
         return self._folders[self._file_of(row)]
 
     def where(self, row: int) -> str:
-        """Return the file and the line of a row, for messages."""
+        """Return the file path and line number of a row, for error messages."""
         number = self._file_of(row)
         return self._files[number].where(row - self._firsts[number])
 
@@ -205,7 +205,7 @@ class TableRows:
 
 
 def first_columns(name: str, start: bytes) -> tuple[str, ...]:
-    """Return the names of the columns in the first bytes of a file; empty if they are not a table."""
+    """Return the column names in the first bytes `start` of a table file, or () if the bytes are not a table."""
     path = Path(name)
     try:
         if suffix_of(name) in _CSV:
@@ -217,7 +217,7 @@ def first_columns(name: str, start: bytes) -> tuple[str, ...]:
 
 
 def _csv_rows(path: Path, data: bytes, separator: str, *, at: int) -> Iterator[tuple[int, int, list[str]]]:
-    """Yield the first byte, the last byte + 1 and the cells of each row that begins at a byte or later."""
+    """Yield (start, end, cells) for each row from the byte offset `at` on. Start and end are byte offsets."""
     file = io.BytesIO(data)  # shares the bytes
     file.seek(at)
     reader = csv.reader((line.decode() for line in file), delimiter=separator, strict=True)
@@ -242,7 +242,7 @@ def _csv_rows(path: Path, data: bytes, separator: str, *, at: int) -> Iterator[t
 
 
 def _json_rows(path: Path, data: bytes, kind: type, *, at: int) -> Iterator[tuple[int, int, Any]]:
-    """Yield the first byte, the last byte + 1 and the value of each line that is not blank."""
+    """Yield (start, end, value) for each line that is not blank. `at`, start and end are byte offsets."""
     while at < len(data):
         newline = data.find(b"\n", at)
         end = newline if newline >= 0 else len(data)
@@ -260,7 +260,7 @@ def _json_rows(path: Path, data: bytes, kind: type, *, at: int) -> Iterator[tupl
 
 
 def _by_name(objects: Iterable[dict[str, Cell]]) -> Iterable[tuple[str, list[Cell]]]:
-    """Return the members of some objects by their names."""
+    """Return (member name, values of this member in all objects) pairs."""
     found: dict[str, list[Cell]] = {}
     for members in objects:
         for name, cell in members.items():
@@ -269,7 +269,7 @@ def _by_name(objects: Iterable[dict[str, Cell]]) -> Iterable[tuple[str, list[Cel
 
 
 def _line(path: Path, data: bytes, at: int) -> str:
-    """Return the file and the line of a byte, for messages. The rows of Parquet are lines of JSON."""
+    """Return the file path and the line number of the byte offset `at`, for error messages."""
     line = data.count(b"\n", 0, at) + 1
     return f"{printable(str(path))}: line {line}"
 
@@ -287,7 +287,7 @@ def _separator(path: Path, data: bytes) -> str:
 
 
 def _check_columns(path: Path, columns: Iterable[str]) -> None:
-    """Raise BadInput for more columns than a table may have, or for two with one name."""
+    """Raise BadInput for too many columns, or for two columns with the same name."""
     names = list(columns)
     if len(names) > _MOST_COLUMNS:
         raise BadInput(f"{printable(str(path))}: {len(names)} columns, expected at most {_MOST_COLUMNS}")
@@ -297,7 +297,7 @@ def _check_columns(path: Path, columns: Iterable[str]) -> None:
 
 
 def _parquet_as_json(path: Path, data: bytes) -> tuple[tuple[str, ...], tuple[str, ...], bytes]:
-    """Return the columns of a Parquet file, its columns of bytes, and a line of JSON for each row."""
+    """Return (column names, names of skipped columns of bytes, rows as lines of JSON) of a Parquet file."""
     pyarrow: Any = import_or_explain("pyarrow", "a table in a Parquet file")
     parquet: Any = import_or_explain("pyarrow.parquet", "a table in a Parquet file")
     found = bytearray()

@@ -1,7 +1,7 @@
-"""VOC source: base of the sources of images that have an annotation file each, in Pascal VOC's XML.
+"""VOC source: the base class for data sets with one annotation file per image, in Pascal VOC's XML.
 
-The last folder with the name of a role gives the role of a file. The key is the path without that folder and without
-the suffix. `<filename>` and `<path>` are ignored: they refer to the disk of the annotator.
+The name of the last known folder in a path, such as `Annotations`, decides the role of the file. The key is the path
+without this folder and without the suffix. `<filename>` and `<path>` are ignored, because they contain local paths.
 
 | layout                                  | keys                                    |
 |-----------------------------------------|-----------------------------------------|
@@ -9,9 +9,9 @@ the suffix. `<filename>` and `<path>` are ignored: they refer to the disk of the
 | `images/a/1.jpg`, `annotations/a/1.xml` | `a/1`; also `annotations/xmls/a/1.xml`  |
 | `train/1.jpg`, `train/1.xml`            | `train/1`: labelImg, Roboflow           |
 
-Boxes are edges: a box around an image is 0, 0, width, height. VOC counts pixels from 1 and includes the last pixel, so
-the edges are xmin - 1, ymin - 1, xmax, ymax (as in detectron2). Many tools write the same XML with pixels counted from
-0, and no file states it: the option `origin` does, and every manifest records it.
+Box coordinates are pixel edges: a box around a complete image is 0, 0, width, height. VOC counts pixels from 1 and
+includes the last pixel, so the edges are xmin - 1, ymin - 1, xmax, ymax (as in detectron2). Many tools count pixels
+from 0 and write the same XML. The files do not contain this difference, so the user sets the option `origin`.
 """
 
 import re
@@ -39,30 +39,33 @@ from packer.sources.annotations._voc_xml import FLAGS, AnnotatedObject, Annotati
 
 XML = "annotation_file"
 LABEL_MAP = "labelmap.txt"
-_FOLDERS = "jpegimages|images|annotations|segmentationclass|segmentationobject|grasps"  # of roles, in any case
+_FOLDERS = "jpegimages|images|annotations|segmentationclass|segmentationobject|grasps"  # case-insensitive
 _KEY = rf"(?P<key>(?:(?!(?:{_FOLDERS})/)[^/]+/)*[^/]+)"
 _IMAGES = "jpg|jpeg|png|ppm|bmp|pgm|tif|tiff|webp"
 _NO_ANNOTATION = Annotation(None, "", (), 0)
-_OF_MASKS = ("background", "ignored")  # in CVAT's label map: values of masks, but not classes
-_PROBED = 20  # annotation files
+_OF_MASKS = ("background", "ignored")  # labels in CVAT's label map that are mask values, but not classes
+_PROBED = 20  # annotation files to read at most
 _SHOWN_CLASSES = 10
 _CHANNELS = 3
 
 
 def in_folder(folders: str, suffix: str) -> str:
-    """Return the pattern of a role whose files are in these folders."""
+    """Return a regular expression for the paths of files in one of `folders` with one of the suffixes `suffix`.
+
+    Both arguments are alternatives separated by `|`. Suffixes have no dot.
+    """
     return rf"(?i:(?P<base>(?:.*/)?)(?:{folders})/{_KEY}\.(?:{suffix}))"
 
 
 def image_role(name: str) -> FileRole:
-    """Return the role of images, in `JPEGImages` or `images`, or in any folder if no image is in these."""
+    """Return an image role with the field `name`. If `JPEGImages` and `images` are absent, any folder matches."""
     anywhere = rf"(?i:(?P<base>){_KEY}\.(?:{_IMAGES}))"
     pattern = in_folder("jpegimages|images", _IMAGES)
     return FileRole(name, "JPEGImages/ID.jpg", pattern, Field(name, "image", "encoded"), fallback=anywhere)
 
 
 def verbatim(name: str) -> Field:
-    """Return the hidden field that keeps a file as it is."""
+    """Return a hidden field with this name that contains the unchanged bytes of a file."""
     return Field(name, "bytes", "encoded", hidden=True)
 
 
@@ -76,7 +79,7 @@ ANNOTATION = FileRole(
 
 
 class VOCSource(FileSource):
-    """Images with boxes in VOC's XML; subclasses call `_list_annotated`, and `_check_role` in `choose`."""
+    """Images with boxes in VOC's XML. Subclasses call `_list_annotated`, and call `_check_role` in `choose`."""
 
     carries_skipped = has_companions = False
     _lists = "Main"  # the folder of the lists that are splits
@@ -92,17 +95,17 @@ class VOCSource(FileSource):
         known_classes: Sequence[str],
         follow_links: bool,
     ) -> None:
-        """List the images, and read all annotation files once; raises as `_list` does.
+        """List the images, and read all annotation files once. Raises the errors of `_list`.
 
         Args:
-            root: The folder.
+            root: The folder or the archive.
             policies: The options of all file sources.
-            origin: The number of the first pixel in the files, `one` or `zero`.
-            label_frame: The pixels that the labels of a rotated image refer to: `stored`, `upright`, or `auto`:
-                those whose size the annotation file states.
-            own_splits: Whether the lists in ImageSets, or folders that are named as splits, are splits.
-            known_classes: Names of classes in the order of their numbers; empty for those that are found.
-            follow_links: Whether to follow links out of the folder.
+            origin: The number of the first pixel in the annotation files, `one` or `zero`.
+            label_frame: The pixels that labels refer to if EXIF rotates the image: `stored` or `upright`. `auto`: the
+                pixels whose size the annotation file contains.
+            own_splits: True: the splits come from the lists in ImageSets or from folder names. False: no splits.
+            known_classes: The class names in label order. Empty: all classes that the files contain.
+            follow_links: True: also read files behind links that lead out of `root`.
         """
         base.check_choice("origin", origin, ("one", "zero"))
         base.check_choice("label_frame", label_frame, ("auto", "stored", "upright"))
@@ -113,7 +116,7 @@ class VOCSource(FileSource):
 
     @classmethod
     def _recognize_by_names(cls, names: Sequence[str]) -> str | None:
-        """Return a line that counts the images; None if no `Annotations` are next to `JPEGImages`."""
+        """Return one line with the number of images, or None if `Annotations` and `JPEGImages` are not both present."""
         found = [
             roles
             for roles in cls._recognized(names)
@@ -123,7 +126,7 @@ class VOCSource(FileSource):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return the line for VOC's folders, or for others if the first annotation files with objects are VOC's."""
+        """Return one line with the number of images, or None if folder names and XML files do not match VOC."""
         by_names = cls._recognize_by_names(names)
         if by_names is not None:
             return by_names
@@ -138,7 +141,7 @@ class VOCSource(FileSource):
 
     @classmethod
     def _recognized(cls, names: Sequence[str]) -> list[Mapping[str, Sequence[str]]]:
-        """Return the files by role of all images that have labels."""
+        """Return role -> files for each image that has labels."""
         if not any(name[-4:].lower() == ".xml" for name in names):  # grouping a million names takes seconds
             return []
         groups, _ = cls._grouped(names, cls.roles)
@@ -176,10 +179,10 @@ class VOCSource(FileSource):
         self.unread_message = _unread_images.described(unread) if unread else ""
 
     def _survey(self) -> None:
-        """Read all annotation files; a file that is not readable is an error of its sample."""
-        self._sizes = array("q")  # height and width of each sample, 0 and 0 if not stated
-        self._counts: Counter[str] = Counter()  # objects of each class
-        self._flags = {"difficult", "truncated"}  # and others that any object has
+        """Read all annotation files to collect image sizes, classes and flags. Ignore unreadable files."""
+        self._sizes = array("q")  # height and width of each sample, 0 and 0 if unknown
+        self._counts: Counter[str] = Counter()  # class -> number of objects
+        self._flags = {"difficult", "truncated"}  # and other flags that any object has
         self._has_parts = False
         self._zeros = 0  # objects that begin at pixel 0
         self._renamed: list[str] = []  # keys with the <filename> of another image
@@ -197,16 +200,15 @@ class VOCSource(FileSource):
                 self._renamed.append(sample.key)
 
     def _annotation(self, sample: FileSample) -> Annotation:
-        """Return the content of the annotation file of a sample. Raises BadInput."""
+        """Return the parsed annotation file of a sample, or `_NO_ANNOTATION` if the sample has no annotation file."""
         path = sample.paths.get(XML)
         return _NO_ANNOTATION if path is None else self._read_annotation(self.read_file(path), self.root / path)
 
     def _read_annotation(self, data: bytes, path: Path) -> Annotation:
-        """Parse an annotation file. Raises BadInput."""
         return read_annotation(data, path, strict=self._is_strict)
 
     def _read_label_maps(self) -> dict[str, Color | None]:
-        """Return the color of each label in lines `label:r,g,b:parts:actions`, None if it has none. Raises BadInput."""
+        """Return label -> RGB color from lines `label:r,g,b:parts:actions`. None: the line contains no color."""
         found: dict[str, Color | None] = {}
         for name in self._maps:
             for line in self.read_file(name).decode("utf-8-sig", "surrogateescape").splitlines():
@@ -219,7 +221,7 @@ class VOCSource(FileSource):
         return found
 
     def _numbered_classes(self) -> dict[str, int]:
-        """Return the number of each class. Raises BadInput for a class that the pack of --classes-from lacks."""
+        """Return class -> number. Raise BadInput for a class that is not in `known_classes`."""
         found = set(self._counts)
         mapped = [name for name in self._label_map if name in found or name not in _OF_MASKS]
         of_lists = set() if mapped else self._sets.classes - set(_OF_MASKS)
@@ -245,7 +247,7 @@ class VOCSource(FileSource):
         ]
 
     def _parse(self, data: bytes, path: Path, strict: bool) -> Parsed:
-        """Parse the annotation file of a sample; a sample without one has no objects. Raises BadInput."""
+        """Return the box fields from an annotation file. A sample without an annotation file has no objects."""
         found = self._read_annotation(data, path) if path.name else _NO_ANNOTATION
         values = self._box_values(found.objects, path)
         return Parsed(values, len(found.objects) + found.dropped, found.dropped)
@@ -266,7 +268,7 @@ class VOCSource(FileSource):
         return values
 
     def _edges(self, corners: Sequence[Corners]) -> npt.NDArray[np.float32]:
-        """Return boxes as edges between pixels."""
+        """Return boxes as pixel edges, float32 (N, 4): x0, y0, x1, y1."""
         boxes = np.asarray(corners, np.float64).reshape(-1, 4)
         if self._origin == "one":
             boxes[:, :2] -= 1
@@ -304,7 +306,7 @@ class VOCSource(FileSource):
 
 
 def _by_folder(keys: Iterable[str]) -> dict[str, Any]:
-    """Return the splits of ImageSets from the first folders, if all are named as splits."""
+    """Return `splits` and `names` of `ImageSets` from the top folders, or {} if a top folder has another name."""
     tops = {key: key.partition("/")[0] for key in keys}
     names = set(tops.values())
     is_split = len(names) > 1 and all("/" in key and split_rank(top) is not None for key, top in tops.items())

@@ -1,10 +1,9 @@
-"""VOC XML: the annotation file of one image, as Pascal VOC, labelImg, CVAT and VMRD write it.
+"""VOC XML: a parser for the annotation file of one image, as written by Pascal VOC, labelImg, CVAT and VMRD.
 
-Elements are found by name, in any order: VOC2007 writes xmin, ymin, xmax, ymax, VOC2012 xmax before ymin. Only elements
-directly in an object describe it, so that the box of a `<part>` is never the box of its object.
+Elements may have any order, because VOC2007 and VOC2012 order `<xmin>`, `<ymin>`, `<xmax>` and `<ymax>` differently.
+Only direct children of an `<object>` describe the object. The box of a `<part>` is never the box of an object.
 
-The file may be hostile: a document type is an error before any of its entities is declared, and the number of elements
-is limited.
+The file may be hostile. The parser limits the number of tags and refuses document types, which can declare entities.
 """
 
 import xml.etree.ElementTree as ET
@@ -18,7 +17,7 @@ from packer.sources._message_texts import shown
 FLAGS = ("difficult", "truncated", "occluded")
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _WORDS = {"true": 1, "yes": 1, "false": 0, "no": 0, "": 0, "unspecified": 0, "unknown": 0}
-_MOST_FLAG = 255  # stored as uint8
+_MOST_FLAG = 255  # flags are stored as uint8
 _MOST_SIDE = 1 << 31
 _MOST_INDEX = 1 << 31
 _LARGEST = 1e9  # px, far beyond any image
@@ -29,7 +28,7 @@ Corners = tuple[float, float, float, float]
 
 
 class ObjectPart(NamedTuple):
-    """A part of an object, such as the head of a person. box: xmin, ymin, xmax, ymax as written."""
+    """A part of an object, such as the head of a person. `box` is xmin, ymin, xmax, ymax as in the file."""
 
     name: str
     box: Corners
@@ -39,12 +38,12 @@ class AnnotatedObject(NamedTuple):
     """The content of one `<object>`.
 
     Attributes:
-        name: Its class.
-        box: xmin, ymin, xmax, ymax as written.
-        flags: Those of FLAGS that it has.
-        parts: Its parts.
-        number: VMRD's `<index>` of the object; None in other data sets.
-        fathers, children: The numbers of the objects under it and on it (VMRD).
+        name: The class of the object.
+        box: xmin, ymin, xmax, ymax as in the file.
+        flags: Flag -> value, for the flags in FLAGS that the object has.
+        parts: The parts of the object.
+        number: VMRD's `<index>` of the object. None in other data sets.
+        fathers, children: The numbers of the objects under this object, and on top of this object (VMRD).
     """
 
     name: str
@@ -60,9 +59,9 @@ class Annotation(NamedTuple):
     """The content of an annotation file.
 
     Attributes:
-        size: Height and width of the image in px; None if they are absent.
-        filename: The name of the image on the disk of the annotator, "" for none.
-        objects: The objects.
+        size: (height, width) of the image in px. None: absent.
+        filename: The image name in `<filename>`. Empty: absent.
+        objects: The valid objects in the order of the file.
         dropped: The number of objects that are skipped because they are not valid.
     """
 
@@ -73,23 +72,23 @@ class Annotation(NamedTuple):
 
 
 class _TreeBuilder(ET.TreeBuilder):
-    """Builds elements; refuses a document type, which can declare entities."""
+    """A builder of elements that refuses a document type, because a document type can declare entities."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
-        """Raise ValueError. The parser calls this method before it reads any entity."""
+        """Raise ValueError. The parser calls this method before the first entity."""
         raise ValueError("a document type (<!DOCTYPE>), which can declare entities, is not allowed")
 
 
 def read_annotation(data: bytes, path: Path, *, strict: bool) -> Annotation:
-    """Read the objects of one annotation file, and the size and name of its image.
+    """Return the objects in an annotation file, and the size and name of the image.
 
     Args:
-        data: Its bytes.
-        path: The file, for messages.
-        strict: Whether an object that is not valid is an error. Otherwise it is skipped and counted.
+        data: The bytes of the file.
+        path: The path of the file, for error messages.
+        strict: True: an object that is not valid raises BadInput. False: the object is skipped and counted.
 
     Raises:
-        BadInput: The file is not XML, is not an annotation, or, with `strict`, has an object that is not valid.
+        BadInput: The file is not XML or has no `<annotation>`, or `strict` is true and an object is not valid.
     """
     where = shown(str(path))
     try:
@@ -116,7 +115,7 @@ def read_annotation(data: bytes, path: Path, *, strict: bool) -> Annotation:
 
 
 def _only(element: ET.Element, tag: str) -> ET.Element | None:
-    """Return the child element with this name, None for none. Raises ValueError for several."""
+    """Return the child element with this name, or None if absent. Raise ValueError for several such children."""
     found = element.findall(tag)
     if len(found) > 1:
         raise ValueError(f"{len(found)} <{tag}>, expected one")
@@ -129,7 +128,7 @@ def _text(element: ET.Element) -> str:
 
 
 def _object(element: ET.Element) -> AnnotatedObject:
-    """Return the content of an `<object>`. Raises ValueError."""
+    """Return the content of an `<object>`. Raise ValueError if the object is not valid."""
     name = _stated(element, "name")
     box = _box(element)
     flags = {flag: _flag(flag, _text(found)) for flag in FLAGS if (found := _only(element, flag)) is not None}
@@ -195,7 +194,7 @@ def _index(element: ET.Element) -> int:
 
 
 def _whole(text: str, most: int) -> int | None:
-    """Return a whole number from 0 to `most`, with or without zeros after a point; None for other texts."""
+    """Return a text such as `12` or `12.0` as an integer from 0 to `most`, or None for other texts."""
     digits, _, rest = text.partition(".")
     if not (digits.isascii() and digits.isdecimal()) or rest.strip("0") or len(digits) > len(str(most)):
         return None
@@ -204,7 +203,7 @@ def _whole(text: str, most: int) -> int | None:
 
 
 def _size(root: ET.Element) -> tuple[int, int] | None:
-    """Return height and width of the image; None if either is absent, 0 or not a number."""
+    """Return (height, width) of the image in px, or None if one of the two is absent, 0 or not a number."""
     size = root.find("size")
     if size is None:
         return None

@@ -1,9 +1,10 @@
-"""YOLO description: the splits, classes and keypoints of a set, from its `data.yaml` or darknet's `obj.data`.
+"""YOLO description: the splits, classes and keypoints of a data set, from `data.yaml` or darknet's `obj.data`.
 
-The names of classes are a list, or a mapping from numbers. A class without a name is `class_7`, as in ultralytics.
+The class names are a list, or a mapping from numbers to names. The name of an unnamed class 7 is `class_7`, as in
+ultralytics.
 
-YAML is read as text: a class named `no` or `1` keeps its name; empty values, `~` and `null` are None. Anchors, aliases,
-merge keys, repeated keys and a second document are errors.
+YAML scalars are texts, so that a class can have the name `no` or `1`. Empty values, `~` and `null` are None. Anchors,
+aliases, merge keys, repeated keys and a second document are errors.
 """
 
 import re
@@ -20,9 +21,9 @@ from packer.sources.annotations._yolo_labels import MOST_CLASSES
 
 Node = str | list["Node"] | dict[str, "Node"] | None
 
-SPLITS = ("train", "val", "valid", "validation", "minival", "test")  # the order of their samples
-MOST_BYTES = 1 << 20  # of a description; 20 000 classes have half of it
-DARKNET = ".data"  # the suffix of its descriptions
+SPLITS = ("train", "val", "valid", "validation", "minival", "test")  # in the order of the samples
+MOST_BYTES = 1 << 20  # of a description
+DARKNET = ".data"  # the suffix of darknet's descriptions
 _MOST_KEYPOINTS = 10_000
 _MOST_DIGITS = 9
 _WHOLE = re.compile(r"\+?[0-9]+")
@@ -33,15 +34,15 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class YoloDescription:
-    """The content of a description.
+    """The content of a `data.yaml` or `obj.data`. Paths are not resolved.
 
     Attributes:
-        splits: Split -> the paths of its folders, lists or images, as the file has them.
-        names: The names of the classes; empty if the file has none.
-        base: The folder that the paths begin at, as the file has it; empty if the file has none.
-        keypoints: The number of keypoints of an object, and the number of values of each keypoint.
-        keypoint_names: The names of the keypoints, if all classes have the same.
-        names_file: The path of darknet's list of classes, as the file has it.
+        splits: Split -> paths of image folders, image lists or images.
+        names: The class names. Empty: the description contains no class names.
+        base: The folder to which the paths are relative. Empty: the description contains no such folder.
+        keypoints: (number of keypoints of an object, number of values of a keypoint). None: no keypoints.
+        keypoint_names: The names of the keypoints. Empty: no names, or the names differ between classes.
+        names_file: The path of darknet's list of class names. Empty: no such list.
     """
 
     splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class YoloDescription:
 
 
 class _BoundedLoader(yaml.BaseLoader):
-    """Composes nodes; refuses what lets a small file become a large value, and characters that are not text."""
+    """A YAML loader that refuses anchors, deep nesting and lone surrogates. Small files stay small in memory."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -95,7 +96,7 @@ def _value(node: yaml.Node) -> Node:
 
 
 def read_yaml(data: bytes, path: Path) -> Node:
-    """Read a YAML file of text, lists and mappings; raise BadInput with path:line for anything else."""
+    """Parse YAML into texts, lists, dicts and None. Raise BadInput with `path` and line for other content."""
     where = shown(str(path))
     if len(data) > MOST_BYTES:
         raise BadInput(f"{where}: {len(data)} bytes, expected a description of at most {MOST_BYTES}")
@@ -112,7 +113,10 @@ def read_yaml(data: bytes, path: Path) -> Node:
 
 
 def describes(data: bytes, path: Path) -> bool:
-    """Check whether a file has the keys of a description: images of a split, and classes. Raises BadInput."""
+    """Return whether a file contains the keys of a description: the images of a split, and the classes.
+
+    Files whose `path` ends with `.data` are parsed as `obj.data`, others as YAML. Raise BadInput if parsing fails.
+    """
     if path.suffix == DARKNET:
         found = _read_darknet(data, path)
         return bool(found.splits and found.names_file)
@@ -123,7 +127,7 @@ def describes(data: bytes, path: Path) -> bool:
 
 
 def read_description(data: bytes, path: Path) -> YoloDescription:
-    """Read a `data.yaml`, or darknet's `obj.data`. Raises BadInput with the path, and the line if possible."""
+    """Parse darknet's `obj.data` if `path` ends with `.data`, otherwise a `data.yaml`. Raise BadInput if invalid."""
     if path.suffix == DARKNET:
         return _read_darknet(data, path)
     node = read_yaml(data, path)
@@ -140,7 +144,7 @@ def read_description(data: bytes, path: Path) -> YoloDescription:
 
 
 def read_names(data: bytes, path: Path) -> tuple[str, ...]:
-    """Read a list of classes, one per line. Raises BadInput for an empty line between others."""
+    """Return the class names in a list with one name per line. Raise BadInput for an empty line between names."""
     names = [line.strip() for line in read_text(data, path).rstrip().splitlines()]
     if "" in names:
         raise BadInput(
@@ -151,7 +155,7 @@ def read_names(data: bytes, path: Path) -> tuple[str, ...]:
 
 
 def read_text(data: bytes, path: Path) -> str:
-    """Decode UTF-8. Raises BadInput with path:line."""
+    """Return UTF-8 data, with or without a byte order mark, as text. Raise BadInput with path:line if invalid."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -160,7 +164,7 @@ def read_text(data: bytes, path: Path) -> str:
 
 
 def _read_darknet(data: bytes, path: Path) -> YoloDescription:
-    """Read an `obj.data`: lines `key = value`. Raises BadInput with path:line."""
+    """Parse an `obj.data`, a file of lines `key = value`. Raise BadInput with path:line for other lines."""
     values: dict[str, str] = {}
     for number, line in enumerate(read_text(data, path).splitlines(), start=1):
         key, sign, value = (part.strip() for part in line.partition("#")[0].partition("="))
@@ -182,7 +186,7 @@ def _paths(node: Node, key: str, path: Path) -> tuple[str, ...]:
 
 
 def _class_names(node: Node, stated: Node, path: Path) -> tuple[str, ...]:
-    """Return the names of the classes. stated: their number, or None. Raises BadInput."""
+    """Return the class names for the values of `names` (`node`) and `nc` (`stated`). Raise BadInput if invalid."""
     count = _whole(stated)
     if (stated is not None and count is None) or (count or 0) > MOST_CLASSES:
         raise _invalid(path, "nc", "a number of classes", stated)
@@ -210,7 +214,7 @@ def _keypoint_shape(node: Node, path: Path) -> tuple[int, int] | None:
 
 
 def _keypoint_names(node: Node, keypoints: tuple[int, int] | None) -> tuple[str, ...]:
-    """Return the names of the keypoints if all classes have the same, as many as there are keypoints."""
+    """Return the keypoint names, or () if names differ between classes or do not match the number of keypoints."""
     lists = list(node.values()) if isinstance(node, dict) else [node]
     first = lists[0] if lists else None
     names = tuple(name for name in first if isinstance(name, str)) if isinstance(first, list) else ()

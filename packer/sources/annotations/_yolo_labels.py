@@ -1,4 +1,6 @@
-"""YOLO labels: the label file of an image, one object per line, as arrays of shares of the sides of the image.
+"""YOLO labels: a parser for the label file of an image. Coordinates are fractions of the image width and height.
+
+Each line, called a row, contains one object:
 
 | task    | a line                                                        |
 |---------|---------------------------------------------------------------|
@@ -7,11 +9,11 @@
 | obb     | class, then x, y of four corners                              |
 | pose    | class, x, y, width, height, then each keypoint                |
 
-The file does not state the task: nine numbers are a polygon of four points or an oriented box. A row of five numbers
-among polygons is a box without a polygon.
+The file does not contain the task: a row of nine numbers is a polygon of four points or an oriented box. With the task
+`segment`, a row of five numbers is a box without a polygon.
 
-The checks are those of ultralytics: boxes, bounds of polygons and keypoints are from -0.01 to 1.01, a tolerance of 1 %
-of a side. Values are not changed. ultralytics drops repeated rows. packer keeps them, because they may be two objects.
+Boxes, bounds of polygons and keypoints must be from -0.01 to 1.01, as in ultralytics. Values are not clipped.
+ultralytics removes repeated rows. packer keeps repeated rows, because two objects may have equal rows.
 """
 
 import math
@@ -27,8 +29,8 @@ from packer.sources._message_texts import shown
 
 Task = Literal["detect", "segment", "obb", "pose"]
 
-MOST_CLASSES = 100_000  # ImageNet-21k has 21 841
-LEAST_ROW_BYTES = 9  # `0 0 0 0 0`
+MOST_CLASSES = 100_000
+LEAST_ROW_BYTES = 9  # the shortest row is `0 0 0 0 0`
 _TOLERANCE = 0.01
 _BOX_NUMBERS = 5
 _CORNER_NUMBERS = 9
@@ -37,13 +39,13 @@ _VISIBILITIES = frozenset((0, 1, 2))
 
 
 class RowForm(NamedTuple):
-    """The form of the rows of a set.
+    """The meaning of the numbers in a label row, equal for all label files of a data set.
 
     Attributes:
-        task: The task.
-        classes: The number of classes; None if the set does not state it.
-        keypoints: For pose, the number of keypoints of an object, and the number of values of each: 2, or 3 with the
-            visibility.
+        task: `detect` (boxes), `segment` (polygons), `obb` (oriented boxes) or `pose` (boxes with keypoints).
+        classes: The number of classes. None: unknown.
+        keypoints: For the task `pose`, (number of keypoints of an object, values of a keypoint). A keypoint has 2
+            values (x, y) or 3 values (x, y, visibility). None for other tasks.
     """
 
     task: Task
@@ -52,15 +54,15 @@ class RowForm(NamedTuple):
 
 
 class YoloLabels(NamedTuple):
-    """The objects of an image; x and y are shares of its width and height.
+    """The N objects of an image. x is a fraction of the image width, y is a fraction of the image height.
 
     Attributes:
-        classes: (N,).
-        boxes: (N, 4): x0, y0, x1, y1.
-        points: (P, 2): the points of all polygons, all corners, or all keypoints, object by object.
-        starts: (M,): the first point of each polygon.
-        owners: (M,): the object of each polygon.
-        visibility: (N * K,), of keypoints with three values.
+        classes: int64 (N,), class numbers.
+        boxes: float64 (N, 4), x0, y0, x1, y1.
+        points: float64 (P, 2), polygon points, corners of oriented boxes, or keypoints, in the order of the objects.
+        starts: int64 (M,), the row in `points` of the first point of each polygon.
+        owners: int64 (M,), the position of the object of each polygon.
+        visibility: uint8 (N * K,), the visibility of all keypoints. Empty if keypoints have no visibility.
     """
 
     classes: npt.NDArray[np.int64]
@@ -79,10 +81,10 @@ class _Row(NamedTuple):
 
 
 def label_names(image: str, *, is_darknet: bool) -> tuple[str, ...]:
-    """Return the possible paths of the label file of an image, the preferred one first.
+    """Return the possible paths of the label file of an image, in order of preference.
 
-    ultralytics replaces the last folder `images` by `labels`. darknet replaces `JPEGImages`, too, or has the label file
-    next to the image.
+    ultralytics replaces the last folder `images` by `labels`. darknet (`is_darknet`) also replaces `JPEGImages`, and
+    also stores the label file next to the image.
     """
     stem = image[: image.rindex(".")] if "." in image.rpartition("/")[2] else image
     names = []
@@ -93,7 +95,10 @@ def label_names(image: str, *, is_darknet: bool) -> tuple[str, ...]:
 
 
 def read_labels(data: bytes, path: Path, form: RowForm) -> YoloLabels:
-    """Parse the objects in the order of the lines, without blank lines. Raises BadInput with path:line."""
+    """Return the objects in a label file, in the order of the lines. Blank lines are ignored.
+
+    `form` is the meaning of the numbers in a row. If a row is not valid, raise BadInput with `path` and line.
+    """
     rows: list[_Row] = []
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), start=1):
         words = line.split()
@@ -115,7 +120,7 @@ def read_labels(data: bytes, path: Path, form: RowForm) -> YoloLabels:
 
 
 def _row(words: Sequence[bytes], form: RowForm) -> _Row:
-    """Parse one line. Raises ValueError."""
+    """Parse one row. Raise ValueError if the row is not valid."""
     number, *values = map(float, words)
     if b"_" in b"".join(words) or not math.isfinite(sum(values)):
         raise ValueError("expected finite decimal numbers")  # float() reads 1_0, nan and inf
@@ -143,7 +148,7 @@ def _row(words: Sequence[bytes], form: RowForm) -> _Row:
 
 
 def _check_length(count: int, form: RowForm) -> None:
-    """Raise ValueError for a row of another task."""
+    """Raise ValueError if the number of values in a row does not fit the task."""
     places, size = form.keypoints or (0, 0)
     is_polygon = form.task == "segment" and count >= _LEAST_POLYGON_NUMBERS and count % 2 == 1
     expected = _CORNER_NUMBERS if form.task == "obb" else _BOX_NUMBERS + places * size

@@ -1,12 +1,13 @@
-"""YOLO splits: the images of each split, from the paths in a description and in its lists, or from folders.
+"""YOLO splits: the images of each split, from the paths in a description, or from folder names.
 
-Paths are often those of another machine or tool: `/home/me/coco/images/train`, `../train/images` (Roboflow),
-`data/obj_train_data/1.jpg` (darknet, CVAT). A path is resolved in the folder of its file, in `path` and in the root. If
-none has it, the longest end of the path that exists in the set counts. The last part alone does not name a folder:
-`test/images` is not `images`.
+A description contains paths of image folders, images, and image lists. Many paths belong to another machine or tool:
+`/home/me/coco/images/train`, `../train/images` (Roboflow), `data/obj_train_data/1.jpg` (darknet, CVAT). The search for
+a path tries the folder of the file with the path, the folder `path` of the description, and the root. If all three
+fail, the longest suffix of the path that exists in the data set is used. The last component alone is not enough for a
+folder: `test/images` does not match `images`.
 
-Without a description, folders next to or below `images` are the splits if their names are those of splits:
-`images/train/1.jpg`, `train/images/1.jpg`.
+Without a description, folders next to or below `images` are splits if the folder names are names of splits, as in
+`images/train/1.jpg` or `train/images/1.jpg`.
 """
 
 from bisect import bisect_left
@@ -22,21 +23,21 @@ from packer.sources._trees.listing import Listing
 from packer.sources.annotations._yolo_description import YoloDescription, read_text
 
 _NEEDED = ("train", "val", "valid", "validation")  # splits that must exist
-_MOST_PARTS = 64  # at the end of a path
+_MOST_PARTS = 64  # components of the longest suffix of a path
 
 
 class DescribedPaths:
-    """The paths of a description and its lists, and the files of the set that they refer to.
+    """A resolver of the paths in a `data.yaml` or `obj.data`, and in the image lists named there.
 
     Attributes:
-        files: All files of the set.
-        lists: The lists that were read.
-        absent: Lines of lists without a file -> list and line.
-        notes: Facts that users should know.
+        files: The relative paths of all files in the data set.
+        lists: The image lists that `splits` has read.
+        absent: Line of an image list that names no file -> `list:line number`.
+        notes: Notes for the user.
     """
 
     def __init__(self, tree: FileTree, listing: Listing, description: YoloDescription) -> None:
-        """Index the files of the set."""
+        """Index the files of the data set."""
         self.files = set(listing.names)
         self.lists: list[str] = []
         self.absent: dict[str, str] = {}
@@ -46,10 +47,13 @@ class DescribedPaths:
         self._folders = {"", *listing.folders}
         self._base = _joined("", description.base)
         self._elsewhere = _parts(description.base) if self._base not in self._folders else []
-        self._removed: Counter[str] = Counter()  # beginning -> how many paths were found without it
+        self._removed: Counter[str] = Counter()  # prefix -> number of paths that exist only without the prefix
 
     def find(self, text: str, folder: str = "") -> str | None:
-        """Return the relative path of a file or folder; None if it does not exist. folder: of the file with `text`."""
+        """Return the relative path of the file or folder `text`, or None if absent.
+
+        `folder` is the folder of the file that contains `text`, usually an image list.
+        """
         for start in (folder, self._base, ""):
             path = _joined(start, text)
             if path in self.files or path in self._folders:
@@ -65,16 +69,17 @@ class DescribedPaths:
         return None
 
     def splits(self, images: Sequence[str], *, missing: str) -> dict[str, list[str]]:
-        """Return the images of each split; an image that is listed twice is there twice.
+        """Return split -> relative paths of images. An image that is listed twice is contained twice.
 
-        Files that are not images are ignored, as in ultralytics.
+        Listed files that are not images are ignored, as in ultralytics.
 
         Args:
-            images: The paths of all images, sorted.
-            missing: `skip`: skip paths that do not exist. Else they are an error, except for the folder of a `test`.
+            images: The relative paths of all images, sorted.
+            missing: `skip`: skip paths that do not exist. Other values: an absent path raises BadInput, except for the
+                folders and lists of the splits `test` and `minival`.
 
         Raises:
-            BadInput: Paths do not exist; the message lists them.
+            BadInput: Paths do not exist. The message lists these paths.
         """
         paths_of = self._description.splits
         known_images = set(images)
@@ -110,7 +115,7 @@ class DescribedPaths:
         return splits
 
     def _listed_images(self, name: str, images: set[str]) -> list[str]:
-        """Return the images of a list. Raises BadInput."""
+        """Return the images in the image list `name`. Add lines that name no file to `absent`."""
         self.lists.append(name)
         found = []
         for number, line in enumerate(read_text(self._tree.read(name), self._tree.root / name).split("\n"), start=1):
@@ -123,7 +128,7 @@ class DescribedPaths:
 
 
 def folder_splits(images: Sequence[str]) -> dict[str, list[str]]:
-    """Return the images of each split that folders name; those of "" if an image is in no such folder."""
+    """Return split -> images from folder names. If any image has no split in the path, all images are in split ""."""
     words = [_split_word(name) for name in images]
     if not all(words):
         return {"": list(images)}
@@ -134,10 +139,10 @@ def folder_splits(images: Sequence[str]) -> dict[str, list[str]]:
 def without_duplicates(
     splits: Mapping[str, Sequence[str]], duplicates: str, where: str
 ) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the sorted images of each split, each image in one of them, and the images that are skipped.
+    """Return (split -> sorted images, sorted skipped images). Each image is in at most one split.
 
-    `duplicates` is the policy for an image that is listed twice: `error`, `first` or `skip`. `where` names the
-    description in the message. Raises BadInput.
+    For an image that is listed twice, `duplicates` decides: `error` raises BadInput, `first` uses the first split, and
+    `skip` skips the image. `where` is the path of the description, for error messages.
     """
     counts = Counter(name for names in splits.values() for name in names)
     twice = sorted(name for name, count in counts.items() if count > 1)
@@ -158,7 +163,7 @@ def without_duplicates(
 
 
 def _split_word(image: str) -> str:
-    """Return the folder next to or below the last `images` above an image if it is named as a split; else ""."""
+    """Return the split in a path such as `images/train/1.jpg` or `train/images/1.jpg`, or "" if there is none."""
     above, found, below = f"/{image}".rpartition("/images/")
     near = (below.rpartition("/")[0].partition("/")[0], above.rpartition("/")[2]) if found else ()
     return next((name for name in near if split_rank(name) is not None), "")
@@ -169,6 +174,6 @@ def _parts(path: str) -> list[str]:
 
 
 def _joined(folder: str, path: str) -> str:
-    """Return the path of `path` in a folder, relative to the root; it begins with / or .. if it leads out of it."""
+    """Return `folder`/`path` relative to the root. The result begins with / or .. if `path` leads out of the root."""
     name = normpath(join(folder, path.replace("\\", "/")))
     return "" if name == "." else name

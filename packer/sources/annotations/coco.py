@@ -1,25 +1,26 @@
 """COCO: images with annotation files in COCO's layout, in folders of any nesting.
 
-Several annotation files are splits, or tasks of one split. `_coco_layout` finds these files and their images. Samples
-are ordered by split, then by image id, as in torchvision's CocoDetection; objects are in the order of the file. An
-image without annotations is a sample without objects.
+Each annotation file contains one split, or one task of a split. `_coco_layout` finds the annotation files and the
+images. Samples are ordered by split, then by image id, as in torchvision's CocoDetection. Objects have the order of the
+annotation file. An image without annotations is a sample without objects.
 
 Fields:
-* key: the relative path. image: the bytes of the file. image_id: int64, or text. split: int64, if there are several.
-* boxes: float32 (N, 4), x0, y0, x1, y1. box_labels: int64, from 0 in the order of the category ids.
-* For each box: box_crowd (uint8), box_areas (float64, NaN for none), annotation_ids (int64), category_ids (hidden).
+* key: the relative path. image: the bytes of the file. image_id: int64 or text. split: int64, if several splits exist.
+* boxes: float32 (N, 4), x0, y0, x1, y1 in px. box_labels: int64 (N,), from 0 in the order of the category ids.
+* For each box: box_crowd (uint8), box_areas (float64, NaN if absent), annotation_ids (int64), category_ids (hidden).
 * polygons, with polygon_starts and polygon_box.
-* run_lengths: int32 (R,), pixels of 0 and 1 in turn, column by column. With run_starts, run_box and run_sizes (int64
-  (M, 2): height, width). Geometries do not move run lengths.
+* run_lengths: int32 (R,), numbers of pixels with the value 0, 1, 0, 1 ..., column by column. With run_starts, run_box
+  and run_sizes (int64 (M, 2): height, width). Geometries do not change run lengths.
 * keypoints: float32 (N, K, 2). keypoint_visibility: uint8 (N, K), 0 not labeled, 1 hidden, 2 visible.
-* captions: json, texts. labels: int64 (N,), or label: int64, if each image has one.
-* mask of panoptic files: uint16, the number of the segment from 1, 0 for none. With segment_ids, segment_labels (int64
-  (S,)) and segment_crowd (uint8 (S,)). Hidden: panoptic_file (the PNG, empty for none).
+* captions: json, a list of texts. label: int64, if each image has exactly one class. Otherwise labels: int64 (N,).
+* mask of panoptic files: uint16 (H, W), the number of the segment from 1, or 0 for no segment. With segment_ids,
+  segment_labels (int64 (S,)) and segment_crowd (uint8 (S,)). Hidden: panoptic_file (the PNG, empty if absent).
 * Hidden: files (field -> relative path).
 
-Values that no image has are not a field.
+The schema omits a field for which no image has a value.
 
-If EXIF rotates an image, the annotations refer to the pixels whose size the annotation file contains.
+If EXIF rotates an image, the annotation file contains a width and height. The annotations refer to the pixels, stored
+or upright, that have this size.
 """
 
 import hashlib
@@ -50,7 +51,7 @@ _PNG = "panoptic_file"
 
 
 class _File(NamedTuple):
-    """An annotation file: relative path, split (empty for none), kinds of annotations, and content."""
+    """An annotation file: relative path, split (empty without splits), kinds of annotations, parsed content."""
 
     name: str
     split: str
@@ -59,7 +60,7 @@ class _File(NamedTuple):
 
 
 class _ListedImage(NamedTuple):
-    """An image: its id, split, size in px, and the paths of its files by role."""
+    """An image: id, split, size (height, width) in px or None if unknown, and role -> relative path."""
 
     id: Id
     split: str
@@ -88,19 +89,20 @@ class Source(ListedSource):
         """List the images and read the annotation files.
 
         Args:
-            root: The folder.
-            annotations: Annotation files, in the folder or elsewhere; empty for all files of the task.
-            task: Tasks, separated by commas; `auto`: the first task that has a file.
-            label_frame: The pixels that the labels of a rotated image refer to: `stored`, `upright`, or `auto`: those
-                whose size the annotation file contains.
-            missing: An image that is absent: `skip` it, or raise an `error`.
-            duplicates: An image that the files contain twice: `error`, use the `first`, or `skip` it.
-            labels: `strict`: an annotation that is not valid is an error. `lenient`: it is skipped.
-            follow_links: Whether to follow links out of the folder.
+            root: The folder with the images.
+            annotations: Paths of annotation files, in `root` or elsewhere. Empty: all files of the task in `root`.
+            task: Tasks, such as `instances,captions`. `auto`: the first task that has a file.
+            label_frame: The pixels that labels refer to if EXIF rotates the image: `stored` or `upright`. `auto`: the
+                pixels whose size the annotation file contains.
+            missing: For an absent image, `error` raises BadInput and `skip` skips the image.
+            duplicates: For an image listed twice, `error` raises BadInput, `first` uses the first entry, and `skip`
+                skips the image.
+            labels: For an annotation that is not valid, `strict` raises BadInput and `lenient` skips the annotation.
+            follow_links: True: also read files behind links that lead out of `root`.
 
         Raises:
-            BadInput: A file is not valid, or the files contradict each other.
-            InvalidRequest: A file is absent.
+            BadInput: A file is not valid, or two files contradict each other.
+            InvalidRequest: An annotation file is absent, or no images are found.
         """
         tasks = () if task == "auto" else tuple(task.split(","))
         for word in tasks:
@@ -144,7 +146,7 @@ class Source(ListedSource):
     # ---- annotation files
 
     def _named(self, annotations: Sequence[str], names: Sequence[str]) -> list[str]:
-        """Return the annotation files of the option, as paths from the root."""
+        """Return the files of the option `annotations` as paths relative to the root."""
         present = set(names)
         files: list[str] = []
         for text in annotations:
@@ -163,7 +165,7 @@ class Source(ListedSource):
         return files
 
     def _read_files(self, names: Sequence[str], tasks: Sequence[str], *, is_named: bool) -> list[_File]:
-        """Read the annotation files of the tasks; a file with another task in its name is not read."""
+        """Read the annotation files of the tasks. Ignore files with another task in the file name."""
         contents: dict[str, AnnotationFile] = {}
         of_files: dict[str, frozenset[str]] = {}
         for name in names:
@@ -208,7 +210,7 @@ class Source(ListedSource):
     def _images(
         self, splits: Sequence[str], names: Sequence[str], *, may_skip: bool
     ) -> tuple[list[_ListedImage], list[tuple[str, str]]]:
-        """Return the images of all annotation files in order, and (name, reason) of absent ones. Raises BadInput."""
+        """Return the images of all annotation files in order, and (name, reason) of each absent image."""
         folders = layout.ImageFolders(names)
         images: list[_ListedImage] = []
         absent: dict[str, str] = {}  # name -> annotation file
@@ -241,7 +243,7 @@ class Source(ListedSource):
         return images, [(name, f"in {file}, but absent") for name, file in absent.items()]
 
     def _images_of(self, files: Sequence[_File]) -> dict[Id, CocoImage]:
-        """Return the images of the annotation files of one split. Raises BadInput."""
+        """Return image id -> image. Raise BadInput if two files of a split give one id to two images."""
         images: dict[Id, CocoImage] = {}
         for file in files:
             for number, image in file.content.images.items():
@@ -257,7 +259,7 @@ class Source(ListedSource):
     def _without_duplicates(
         self, images: Sequence[_ListedImage], duplicates: str
     ) -> tuple[Sequence[_ListedImage], list[tuple[str, str]]]:
-        """Return each image once, and (key, reason) of those that are skipped. Raises BadInput."""
+        """Return the images without repeated paths, and (key, reason) of each skipped entry."""
         by_path: dict[str, list[_ListedImage]] = {}
         for image in images:
             by_path.setdefault(image.paths["image"], []).append(image)
@@ -344,8 +346,8 @@ class Source(ListedSource):
         return BadInput(f"{shown(str(self.root / path))}: {error.message}; use --on-error skip to skip it")
 
     def _check_runs(self, sample: FileSample, image: bytes) -> None:
-        """Raise BadInput if run lengths may refer to the upright image: geometries do not rotate them."""
-        with suppress(DamagedImage):  # decoding the image raises it
+        """Raise BadInput if run lengths may refer to the upright image. Geometries do not rotate run lengths."""
+        with suppress(DamagedImage):  # decoding the image later raises the error
             header = sniff(image, MOST_PIXELS)
             stored = header.height, header.width
             is_stored = self.frame == "stored" or (
@@ -359,7 +361,7 @@ class Source(ListedSource):
                 )
 
     def missing(self, index: int) -> str | None:
-        """Return how many segments have no pixel; reads the sample unless it was read before."""
+        """Return a text with the number of segments without a pixel, or None. The first call may read the sample."""
         sample = self._samples[self.checked(index)]
         if _PNG in sample.paths and self._bare_segments[index] < 0:
             with suppress(BadInput):  # reading the sample raises it
@@ -372,7 +374,7 @@ class Source(ListedSource):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return a line with the annotation files, by their names or their first bytes."""
+        """Return one line that lists the COCO annotation files, or None if images or annotation files are absent."""
         if not any(map(layout.is_image, names)):
             return None
         files = layout.named_files(names) or layout.annotation_files(tree, names)

@@ -1,26 +1,26 @@
-"""Table: images that a CSV, TSV, JSON Lines or Parquet table lists by the paths in one of its columns.
+"""Table: images listed by a CSV, TSV, JSON Lines or Parquet table with a column of image paths.
 
-SOURCE is the table, or a folder or an archive that contains `metadata.csv`, `.tsv`, `.jsonl` or `.parquet`, as Hugging
-Face's imagefolder does. The paths begin in the folder of their table. If all folders with tables are named as splits
-(`train/metadata.csv`), they are the field `split`. Other folders have no meaning.
+SOURCE is the table, or a folder or an archive that contains `metadata.csv`, `.tsv`, `.jsonl` or `.parquet`, as in
+Hugging Face's imagefolder. Image paths are relative to the folder of the table. If all folders with tables have names
+of splits (`train/metadata.csv`), the folders are the field `split`. Otherwise folder names are ignored.
 
 Fields:
-* key: the relative path of the image, or the text of `key_column`.
-* image, and one more image, mask or depth for each column `NAME_file_name`, and for each column of paths that is named
-  as masks or depth.
-* label: the column `label` or `class`. Numbers are kept, texts become their position among all texts, sorted.
-* boxes: float32 (N, 4), from columns xmin, ymin, xmax, ymax. box_labels replaces label.
-* split: the folders, or a column `split`.
+* key: the relative path of the image, or the text in `key_column`.
+* image. Each column `NAME_file_name` is another image, mask or depth field. So is each column of paths whose name
+  contains a word for masks or depth.
+* label: the column `label` or `class`. Numbers are not changed. A text becomes its position among the sorted classes.
+* boxes: float32 (N, 4), from the columns xmin, ymin, xmax, ymax in px. box_labels replaces label.
+* split: from folders, or from a column `split`.
 * Each other column: a number, a text or json (packer.sources.annotations._table_columns). Hidden: files.
 
-A sample is one row, in the order of the table. With `group_by` it is all rows with one value in that column, in the
-order in which the values first occur. A column that is equal in all rows of each sample has one value per sample. Each
-other column has one per row, and numbers are `of` boxes if the table has boxes. A row whose four cells of a box are
-empty does not have a box.
+By default, each row is a sample, in the order of the table. With `group_by`, all rows with the same value in that
+column form a sample. Samples are then ordered by their first rows. If the cells of a column are equal within every
+sample, the field contains one value per sample. Otherwise the field contains one value per row. If the table has boxes,
+numbers per row belong to the boxes. A row without a box has four empty box cells.
 
-EXIF: boxes are in pixels of the image whose size the columns width and height state; without them `label_frame` states
-the frame. Masks and depth follow --sidecar-frame, as sidecars do.
-Not read: URLs, files outside the folder, lists of files (`file_names`), bytes in Parquet.
+If EXIF rotates an image, boxes refer to the pixels, stored or upright, whose size the columns width and height contain.
+Without these columns, `label_frame` decides. Masks and depth follow --sidecar-frame, like sidecars.
+Not supported: URLs, files outside the folder, lists of files (`file_names`), bytes in Parquet.
 """
 
 import math
@@ -70,7 +70,7 @@ from packer.sources.annotations._table_rows import SUFFIXES, TableRows, Texts, f
 SPECIFICITY = 40
 _NAMES = ("metadata.csv", "metadata.tsv", "metadata.jsonl", "metadata.parquet")
 _IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-_OTHER_IMAGES = (".gif", ".heic", ".avif", ".jp2", ".tga", ".jxl")  # convert refuses these by their names
+_OTHER_IMAGES = (".gif", ".heic", ".avif", ".jp2", ".tga", ".jxl")  # formats that convert refuses
 _PATHS = ("file_name", "filename", "image", "image_path", "img_path", "path", "filepath", "file_path", "file", "img")
 _LABELS = ("label", "class")
 _BOXES = (("xmin", "ymin", "xmax", "ymax"), ("x_min", "y_min", "x_max", "y_max"), ("x1", "y1", "x2", "y2"))
@@ -79,7 +79,7 @@ _RESERVED = (
     *("files", "orientation", "matrix", "source_size"),
 )
 _DTYPES: Mapping[Kind, str] = {"int": "int64", "float": "float64", "bool": "bool"}
-_PROBED = 100  # rows that are searched for paths
+_PROBED = 100  # rows in which to search for paths
 _START_BYTES = 1 << 16
 _MOST_CLASSES = 100_000
 _SHOWN = 20
@@ -87,7 +87,7 @@ _FILES = Field("files", "json", "json", hidden=True)
 
 
 class _ValueColumn(NamedTuple):
-    """A field with the values of a column. classes: the number of each text, for labels and splits."""
+    """A field with the values of a column. `classes` is text -> class number, empty except for labels and splits."""
 
     field: Field
     place: int
@@ -96,7 +96,7 @@ class _ValueColumn(NamedTuple):
     is_per_row: bool
 
     def value(self, rows: Sequence[Sequence[Cell]]) -> Any:
-        """Return the value of a sample with these rows."""
+        """Return the value of the field for a sample with these rows."""
         if not self.is_per_row:
             return self._value(rows[0][self.place])
         values = [self._value(cells[self.place]) for cells in rows]
@@ -107,14 +107,14 @@ class _ValueColumn(NamedTuple):
 
 
 class _RowsOfSamples(Sequence[FileSample]):
-    """The samples of a table, built when they are read.
+    """A sequence of samples. Each access creates a sample, to save memory.
 
     Attributes:
-        others: The paths of each field of files but the image.
-        paths: The path of the image of each row.
+        others: Name of a file field other than `image` -> path pattern.
+        paths: The relative path of the image of each row.
         keys: The key of each row.
-        rows: The rows, sorted by sample.
-        starts: The position in `rows` of the first row of each sample, and the end.
+        rows: The row numbers, grouped by sample.
+        starts: The position in `rows` of the first row of each sample, followed by the length of `rows`.
     """
 
     def __init__(self, table: TableRows, others: Mapping[str, PathPattern]) -> None:
@@ -137,23 +137,23 @@ class _RowsOfSamples(Sequence[FileSample]):
         return FileSample(self.keys[row], paths, row=number)
 
     def members(self, number: int) -> list[int]:
-        """Return the rows of a sample."""
+        """Return the row numbers of the sample at position `number`."""
         return list(self.rows[self.starts[number] : self.starts[number + 1]])
 
     def group(self, numbers: "array[int]") -> None:
-        """Make one sample of all rows with the same number. numbers: 0 ... N - 1, one per row."""
+        """Merge rows into N samples. `numbers` contains the sample, 0 ... N - 1, of each row."""
         found = np.frombuffer(numbers, np.int64)
         self.rows = array("q", np.argsort(found, kind="stable").tobytes())
         self.starts = array("q", accumulate(np.bincount(found).tolist(), initial=0))
 
     def keep(self, numbers: Sequence[int]) -> None:
-        """Remove all other samples. numbers: sorted."""
+        """Keep only the samples at the sorted positions `numbers`."""
         members = list(map(self.members, numbers))
         self.rows = array("q", chain.from_iterable(members))
         self.starts = array("q", accumulate(map(len, members), initial=0))
 
     def first_double(self, texts: Texts) -> tuple[int, int] | None:
-        """Return the first rows of two samples with the same text; None if all texts differ."""
+        """Return the first rows of two samples with equal `texts` (one text per row), or None if all texts differ."""
         rows = [self.rows[start] for start in self.starts[:-1]]
         hashes = np.fromiter((hash(texts[row]) for row in rows), np.int64, len(rows))  # smaller than the texts
         hashes.sort()
@@ -166,7 +166,7 @@ class _RowsOfSamples(Sequence[FileSample]):
 
 
 class Source(ListedSource):
-    """Images that a table lists."""
+    """A data set of images that a table lists."""
 
     kind = "table"
     _samples: _RowsOfSamples
@@ -188,24 +188,26 @@ class Source(ListedSource):
         own_splits: bool = True,
         follow_links: bool = False,
     ) -> None:
-        """Read the table, or the tables of a folder.
+        """Read the table, or all tables in a folder.
 
         Args:
             root: The table, or a folder or an archive with tables.
-            image_key: The column of the image paths, or a pattern of columns, such as `train/{id}.jpg`.
-            label_key: The column of the labels.
-            key_column: The column of the keys.
-            group_by: The column whose equal values make one sample of several rows.
-            missing: `error`, or `skip` samples without a file or a label.
-            label_frame: The frame of boxes: `stored`, `upright`, or `auto`: the columns width and height tell.
-            known_classes: The names of the labels in the order of their numbers. Default: the found ones, sorted.
-            own_splits: Whether samples have the splits of the folders or of the column `split`.
-            follow_links: Whether links out of the folder are followed.
+            image_key: The column of image paths, or a path with column names in braces, such as `train/{id}.jpg`.
+                Empty: the column is detected.
+            label_key: The column of labels. Empty: `label` or `class`, if present.
+            key_column: The column of keys. Empty: the image path is the key.
+            group_by: The column in which all rows of a sample have the same value. Empty: each row is a sample.
+            missing: For a sample without a file or label, `error` raises BadInput and `skip` skips the sample.
+            label_frame: The pixels that boxes refer to if EXIF rotates the image: `stored` or `upright`. `auto`: the
+                pixels whose size the columns width and height contain.
+            known_classes: The class names in label order. Empty: all texts in the label column, sorted.
+            own_splits: True: the splits come from folder names or the column `split`. False: no field `split`.
+            follow_links: True: also read files behind links that lead out of `root`.
 
         Raises:
-            InvalidRequest: A column does not exist.
+            InvalidRequest: A column does not exist, or the image column is not clear.
             BadInput: A table is not valid, a path leads out of the folder, a file is absent, or two samples have the
-                same image. The message names the line.
+                same image. The message contains the line number.
             MissingPackage: A table is Parquet, and pyarrow is not installed.
         """
         base.check_choice("missing", missing, ("error", "skip"))
@@ -241,7 +243,7 @@ class Source(ListedSource):
     # ---- columns
 
     def _open_tables(self, root: Path | FileTree, *, follow_links: bool) -> tuple[list[str], list[str]]:
-        """Open the root. Return the relative paths of the tables, and the notes of the listing."""
+        """Open the root. Return (relative paths of the tables, notes for the user)."""
         tree = open_tree(root, follow_links=follow_links, takes_files=True)
         self.folder, self.root = tree, tree.root
         if isinstance(root, Path) and root.is_file() and isinstance(tree, SourceRoot):
@@ -266,19 +268,19 @@ class Source(ListedSource):
         return shown(str(self.root))
 
     def _column(self, option: str, name: str) -> int:
-        """Return the position of the column that an option names."""
+        """Return the position of the column `name`, the value of an option. Raise InvalidRequest if absent."""
         try:
             return column_place(name, self._table.headers)
         except InvalidRequest as error:
             raise InvalidRequest(f"{self._where}: option {option}: {error.message}") from error
 
     def _usual(self, names: Sequence[str]) -> int | None:
-        """Return the position of the first column with one of these names, in letters of any case."""
+        """Return the position of the first of these column names that exists, ignoring case, or None."""
         headers = [header.lower() for header in self._table.headers]
         return next((headers.index(name) for name in names if name in headers), None)
 
     def _image_patterns(self, image_key: str) -> tuple[PathPattern, dict[str, PathPattern]]:
-        """Return the paths of the image, and of the other fields of files."""
+        """Return the path pattern of the image, and field name -> path pattern for the other file fields."""
         headers = self._table.headers
         with_paths = self._columns_of_paths()
         try:
@@ -296,7 +298,7 @@ class Source(ListedSource):
         return main, others
 
     def _columns_of_paths(self) -> list[str]:
-        """Return the columns whose first cells are names of images."""
+        """Return the names of columns whose first cells are names of image files."""
         first = [cells for _, (_, cells) in zip(range(_PROBED), self._table, strict=False)]
         found = []
         for place, header in enumerate(self._table.headers):
@@ -308,7 +310,7 @@ class Source(ListedSource):
         return found
 
     def _main_column(self, with_paths: Sequence[str]) -> str:
-        """Return the column of the images: `file_name`, one with a usual name, or the only one with paths of images."""
+        """Return the image column: `file_name`, a column with a usual name, or the only column of image paths."""
         headers = self._table.headers
         if not any(header.lower().endswith(_IMAGES) for header in headers):
             if "file_name" in headers:
@@ -326,7 +328,10 @@ class Source(ListedSource):
         )
 
     def _box_columns(self) -> tuple[tuple[int, ...], bool]:
-        """Return the positions of xmin, ymin, xmax, ymax, if there are boxes, and whether they are shares instead."""
+        """Return the positions of xmin, ymin, xmax, ymax, and whether the columns contain fractions instead of px.
+
+        The positions are empty if the table has no boxes, or if the columns contain fractions.
+        """
         for names in _BOXES:
             places = [place for place in (self._usual([name]) for name in names) if place is not None]
             if len(places) < len(names):
@@ -345,11 +350,11 @@ class Source(ListedSource):
     # ---- rows
 
     def _read_rows(self, *, is_skipping: bool) -> None:
-        """Read all rows once: paths, keys, groups, classes, faults, and which samples are incomplete.
+        """Read all rows once, and collect paths, keys, groups and classes.
 
         Raises:
-            BadInput: A row is not valid or, without `is_skipping`, incomplete; the message names the lines.
-            InvalidRequest: The column of the labels has too many different texts.
+            BadInput: A row is not valid, or `is_skipping` is false and a sample is incomplete.
+            InvalidRequest: The label column contains too many different texts.
         """
         samples, headers, label, group = self._samples, self._table.headers, self._label, self._group
         label_kind = self._table.columns[label].filled if label is not None else ""
@@ -357,7 +362,7 @@ class Source(ListedSource):
         checked = [samples.paths] if self._key is None else [samples.paths, samples.keys]
         groups: dict[str, int] = {}
         numbers, firsts = array("q"), array("q")  # the sample of each row, and the first row of each sample
-        places = array("q")  # of the files of each sample in the listing
+        places = array("q")  # positions of the files of each sample in the listing
         labels: set[str] = set()
         faults: list[tuple[int, str]] = []
         absent: dict[int, str] = {}  # sample -> reason
@@ -434,19 +439,19 @@ class Source(ListedSource):
             self.extras = [name for name, used in zip(self._listing, is_used.tolist(), strict=True) if not used]
 
     def _row_error(self, what: str, rows: Sequence[tuple[int, str]], advice: str) -> BadInput:
-        """Return an error that names the first of some rows."""
+        """Return an error with the first rows and their reasons."""
         lines = [f"{self._table.where(row)}: {reason}" for row, reason in rows[:_SHOWN]]
         more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
         return BadInput(f"{self._where}: {what}: {'; '.join(lines)}{more}; {advice}")
 
     def _place(self, name: str) -> int:
-        """Return the position of a file in the listing, or 0 without a listing; -1 if the file is absent."""
+        """Return the position of a file in the listing. Without a listing, return 0. Return -1 for an absent file."""
         if self._listing is not None:
             place = bisect_left(self._listing, name)
             return place if place < len(self._listing) and self._listing[place] == name else -1
         try:
             self.folder.state(name)
-        except BadInput:  # of a link that exists, reading the file raises it again
+        except BadInput:  # for an existing link, reading the file raises the error again
             return 0 if os.path.lexists(self.folder.root / name) else -1
         return 0
 
@@ -496,7 +501,7 @@ class Source(ListedSource):
         self.schema = Schema((*fields, *(value.field for value in self._values), _FILES))
 
     def _add_value(self, name: str, place: int, *, classes: Sequence[str], is_per_row: bool) -> None:
-        """Add the field of a column. classes: of its texts."""
+        """Add a field for the column at `place`. `classes` are the class names, if the texts are classes."""
         column = self._table.columns[place]
         kind = column.filled if place == self._label else column.kind
         if classes or kind in NUMBERS:
@@ -511,7 +516,7 @@ class Source(ListedSource):
         self._values = (*self._values, _ValueColumn(field, place, kind, numbers, is_per_row))
 
     def _varying(self) -> set[int]:
-        """Return the columns that differ between the rows of a sample."""
+        """Return the positions of columns whose cells differ between rows of the same sample."""
         found: set[int] = set()
         for number in range(len(self)) if self._group is not None else ():
             first, *others = (self._table[row] for row in self._samples.members(number))
@@ -521,12 +526,11 @@ class Source(ListedSource):
         return found
 
     def _folder_splits(self) -> tuple[str, ...]:
-        """Return the folders of the tables if all are named as splits."""
+        """Return the folders of the tables in order if all have names of splits, otherwise ()."""
         tops = {name.partition("/")[0] if "/" in name else "" for name in self._table.names}
         return ordered_splits(tops) if all(split_rank(top) is not None for top in tops) else ()
 
     def _found(self, *, are_shares: bool, own_splits: bool) -> list[str]:
-        """Return the notes."""
         headers, columns = self._table.headers, self._table.columns
         main = listed(headers[place] for place in self._main.places)
         rows = f"{counted(len(self._table), 'row')} in {listed(self._table.names)}"
@@ -561,14 +565,14 @@ class Source(ListedSource):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return a line that lists the tables with columns of paths, or names a lone table."""
+        """Return one line with the names of the tables, or None if no table with image paths is found."""
         if len(names) == 1:
             return f"images of the table {shown(names[0])}" if suffix_of(names[0]) in SUFFIXES else None
         tables = [name for name in names if name.rpartition("/")[2].lower() in _NAMES]
         if not tables or not any(name.lower().endswith(_IMAGES) for name in names):
             return None
         for name in tables:
-            if not name.lower().endswith(".parquet"):  # its columns are named at its end
+            if not name.lower().endswith(".parquet"):  # Parquet contains the column names at the end of the file
                 columns = first_columns(name, tree.start(name, _START_BYTES))
                 if not any(re.fullmatch("(?:.+_)?file_names?", column) for column in columns):
                     return None
@@ -594,7 +598,7 @@ class Source(ListedSource):
         return values
 
     def _rows(self, sample: int) -> tuple[list[int], list[Sequence[Cell]], list[Sequence[Cell]]]:
-        """Return the numbers of the rows of a sample that have a box, all rows of the sample, and those with a box."""
+        """Return (numbers of the rows with a box, all rows, rows with a box) of a sample."""
         numbers = self._samples.members(sample)
         rows = [self._table[row] for row in numbers]
         if not self._boxes:
@@ -610,7 +614,7 @@ class Source(ListedSource):
 
 
 def _image_kind(column: str) -> Literal["image", "mask", "depth"]:
-    """Return the kind of the files that a column with this name names."""
+    """Return the kind of image that a column of paths contains, from the words in the column name."""
     if DEPTHS.intersection(words(column)):
         return "depth"
     return "mask" if has_labels(column) else "image"

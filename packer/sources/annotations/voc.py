@@ -1,23 +1,23 @@
-"""VOC: images with boxes in Pascal VOC's XML, and its segmentation masks, from one data set or several (VOCdevkit).
+"""VOC: images with boxes in Pascal VOC's XML and segmentation masks, from one or several data sets (VOCdevkit).
 
-Layouts, keys and the edges of boxes: packer.sources.annotations._voc_source. Samples are ordered by key.
+Layouts, keys and box coordinates: packer.sources.annotations._voc_source. Samples are ordered by key.
 
 Fields:
 * key. image: the bytes of the file.
-* boxes: float32 (N, 4), edges. For each box: box_labels (int64), box_difficult and box_truncated (uint8, 0 if the file
-  does not state them), box_occluded if any file states it.
+* boxes: float32 (N, 4), x0, y0, x1, y1 in px. For each box: box_labels (int64), box_difficult and box_truncated (uint8,
+  0 if absent). box_occluded (uint8) exists if any annotation file contains the flag.
 * parts: json, for each box a list of `{"name", "box"}`, if any object has a part. Geometries do not move parts.
-* mask, object_mask: PNG bytes, classes and numbers of objects, 255 for void, if all images have one. Masks in colors
-  are computed.
-* split: int64, from `ImageSets/Main`, or from folders that are named as splits.
-* Hidden: files (field -> relative path), annotation_file (the XML verbatim, empty without a file), mask_file and
-  object_mask_file (masks in colors verbatim).
+* mask (class of each pixel) and object_mask (number of the object): PNG bytes, 255 for void. A mask field exists if
+  all images have a file for it. Masks stored as RGB colors are converted.
+* split: int64, from `ImageSets/Main`, or from folders with names of splits.
+* Hidden: files (field -> relative path), annotation_file (bytes of the XML, empty if absent), mask_file and
+  object_mask_file (bytes of RGB masks).
 
-The classes are those of CVAT's `labelmap.txt`. Without it, they are the classes of all lists in ImageSets and of all
-annotation files, sorted. For Pascal VOC these are its twenty classes in its order; class k is the value k + 1 of masks.
+CVAT's `labelmap.txt` lists the classes. Without this file, the classes are the sorted names in all lists of ImageSets
+and all annotation files. For Pascal VOC, the result is the usual order of the 20 classes: class k has mask value k + 1.
 
-CVAT and datumaro write masks as RGB. Their colors are those of `labelmap.txt`, where the number of a label is its line.
-Without it, and for numbers of objects, the colors are those of Pascal VOC's palette, in which 255 is void.
+CVAT and datumaro write masks as RGB. `labelmap.txt` contains one label and color per line. The mask value of a label is
+the position of the line. Without `labelmap.txt`, and for object_mask, the colors are Pascal VOC's palette (255: void).
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ from packer.sources.annotations._voc_source import (
 
 SPECIFICITY = 50
 _MASKS: Sequence[str] = ("mask", "object_mask")
-_COLORS = 3  # channels of a mask in colors
+_COLORS = 3  # channels of an RGB mask
 
 
 class Source(VOCSource):
@@ -76,8 +76,13 @@ class Source(VOCSource):
     ) -> None:
         """List the images, and read all annotation files once.
 
-        task: `detect`: all images are samples. `segment`: all images with a mask in SegmentationClass. `auto`:
-        `detect` if there are annotation files. Others: see `Policies` and `VOCSource._list_annotated`.
+        Args:
+            root, origin, label_frame, own_splits, known_classes, follow_links: See `VOCSource._list_annotated`.
+            task: `detect`: all images are samples. `segment`: images with a mask in SegmentationClass are samples.
+                `auto`: `segment` if masks and no annotation files exist, otherwise `detect`.
+            missing: For an image without an annotation file, `keep` adds a sample without boxes, `skip` skips the
+                image, and `error` raises BadInput.
+            labels: For an object that is not valid, `strict` raises BadInput and `lenient` skips the object.
         """
         base.check_choice("task", task, ("auto", "detect", "segment"))
         self._task = task
@@ -108,7 +113,7 @@ class Source(VOCSource):
         names = [name for name in _MASKS if name in present]
         colored = {name for name in names if self._is_in_colors(self._samples[0].paths[name])}
         self._tables = {name: self._color_table(name) if name in colored else None for name in names}
-        files: dict[str, str] = {name: f"{name}_file" for name in colored}  # kept verbatim
+        files: dict[str, str] = {name: f"{name}_file" for name in colored}  # stored unchanged
         self.roles = tuple(
             replace(role, name=files[role.name], field=verbatim(files[role.name])) if role.name in files else role
             for role in self.roles
@@ -127,7 +132,7 @@ class Source(VOCSource):
         return not header.palette and header.channels >= _COLORS
 
     def _color_table(self, name: str) -> ColorTable:
-        """Return the values of the colors of a mask."""
+        """Return the table that maps each RGB color to a mask value."""
         palette = voc_palette()
         if name != "mask" or not any(self._label_map.values()):
             return ColorTable({color: value for value, color in enumerate(palette)}, "Pascal VOC's palette")

@@ -1,20 +1,21 @@
-"""YOLO: images with a text file of objects each, as ultralytics and darknet train on them.
+"""YOLO: images with one text file of objects per image, the training data of ultralytics and darknet.
 
-A `data.yaml`, or another YAML file directly in the folder, lists the images of each split and the classes; darknet's
-`obj.data` does the same. Without a description, images whose label files contain rows of YOLO are a set without names
-of classes. Label files: packer.sources.annotations._yolo_labels. Splits: packer.sources.annotations._yolo_splits.
+A description is a `data.yaml`, another YAML file directly in the root, or darknet's `obj.data`. The description lists
+the images of each split and the class names. A data set without a description has no class names, and the label files
+must contain rows of YOLO. Label files: `_yolo_labels`. Splits: `_yolo_splits`.
 
-Samples are ordered by split, then by path, as in ultralytics. An image without a label file, or with an empty one, is
-background: it has no boxes. docs/pack/sources/yolo.md lists all differences from ultralytics.
+Samples are ordered by split, then by path, as in ultralytics. An image with no label file or an empty label file is
+background, a sample without boxes. docs/pack/sources/yolo.md lists all differences from ultralytics.
 
 Fields:
 * key: the relative path of the image. image: the bytes of the file.
-* boxes: float32 (N, 4), px. box_labels: int64 (N,).
-* segment: polygons, polygon_starts, polygon_box. obb: oriented_boxes, float32 (N, 4, 2).
-* pose: keypoints, float32 (N, K, 2), and keypoint_visibility, if the files have it.
-* split: int64. Hidden: files (field -> relative path), labels_file (verbatim, empty without one).
+* boxes: float32 (N, 4), x0, y0, x1, y1 in px. box_labels: int64 (N,).
+* Task `segment`: polygons, polygon_starts, polygon_box. Task `obb`: oriented_boxes, float32 (N, 4, 2).
+* Task `pose`: keypoints, float32 (N, K, 2). keypoint_visibility, uint8 (N, K), if the label files contain visibility.
+* split: int64. Hidden: files (field -> relative path), labels_file (bytes of the label file, empty if absent).
 
-Rows are shares of the upright image: ultralytics applies the EXIF orientation.
+Label files contain fractions of the width and height of the upright image, because ultralytics applies the EXIF
+orientation.
 """
 
 from collections import Counter
@@ -55,15 +56,15 @@ SPECIFICITY = 50
 TASKS: tuple[Task, ...] = ("detect", "segment", "obb", "pose")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _USUAL = ("data.yaml", "data.yml", "dataset.yaml", "dataset.yml", "obj.data")
-_CLASSES = "classes.txt"  # of labelImg and Label Studio
-_PROBED = 32  # label files
-_RECOGNIZED_BY = 3  # label files
+_CLASSES = "classes.txt"  # the list of class names that labelImg and Label Studio write
+_PROBED = 32  # label files to read at most
+_RECOGNIZED_BY = 3  # label files with rows of YOLO that are enough
 _NO_LABELS = "no label file"
-_FIRST_TRANSPOSED = 5  # EXIF orientations from 5 on exchange the sides
+_FIRST_TRANSPOSED = 5  # EXIF orientations from 5 on exchange width and height
 
 
 class Source(ListedSource):
-    """A YOLO set."""
+    """A data set in YOLO's layout."""
 
     kind = "yolo"
     frame: base.Frame = "upright"
@@ -84,19 +85,22 @@ class Source(ListedSource):
         own_splits: bool = True,
         follow_links: bool = False,
     ) -> None:
-        """List the images.
+        """List the images and the label files, and read the description.
 
         Args:
-            root: The folder.
-            task: The form of the rows. `auto`: the task of the description, or of a few label files.
-            missing: The policy for an image without a label file, and for paths that do not exist.
-            duplicates: The policy for an image that two splits list.
-            own_splits: Whether samples have the splits of the description or of folders.
-            follow_links: Whether links out of the folder are followed.
+            root: The folder or the archive.
+            task: The meaning of the numbers in a label row: `detect`, `segment`, `obb` or `pose`. `auto`: the task is
+                inferred from the description, or from some label files.
+            missing: For an image without a label file, `keep` adds a sample without boxes, `skip` skips the image, and
+                `error` raises BadInput. An absent path in a list is skipped with `skip`, and an error otherwise.
+            duplicates: For an image in two splits, `error` raises BadInput, `first` uses the first split, and `skip`
+                skips the image.
+            own_splits: True: the splits come from the description or from folder names. False: no field `split`.
+            follow_links: True: also read files behind links that lead out of `root`.
 
         Raises:
-            BadInput: Files contradict each other or do not exist; the message lists them.
-            InvalidRequest: The folder contains no set, or the task is ambiguous.
+            BadInput: Files are absent or contradict each other. The message lists these files.
+            InvalidRequest: The folder contains no YOLO data set, or the task is ambiguous.
         """
         base.check_choice("task", task, ("auto", *TASKS))
         policies = Policies(missing, duplicates)
@@ -122,7 +126,7 @@ class Source(ListedSource):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return a line for a set with a description, or with label files of YOLO only."""
+        """Return one line about the data set, or None if no description and no label file with YOLO rows exists."""
         usual = next((name for name in _USUAL if name in names), None)
         by_name = _sentence(names, usual) if usual else None
         if by_name is not None:
@@ -148,7 +152,7 @@ class Source(ListedSource):
         return self._split_of_key[sample.key]
 
     def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
-        """Return the objects in px of the upright image."""
+        """Return the boxes, classes and other label fields of a sample, in px of the upright image."""
         path = self.root / sample.paths["image"]
         found = read_labels(files.get("labels_file", b""), self.root / sample.paths.get("labels_file", ""), self._form)
         try:
@@ -175,7 +179,7 @@ class Source(ListedSource):
         return values
 
     def missing(self, index: int) -> str | None:
-        """Return that the label file does not exist or has repeated rows; reads it."""
+        """Return a text if the label file is absent or contains repeated rows, otherwise None. Reads the file."""
         sample = self._samples[self.checked(index)]
         if "labels_file" not in sample.paths:
             return f"{_NO_LABELS}: background"
@@ -187,10 +191,10 @@ class Source(ListedSource):
         repeated = len(rows) - len(set(rows))
         return f"{counted(repeated, 'repeated row')} in the label file: kept" if repeated else None
 
-    # ---- which images
+    # ---- description and splits
 
     def _read_description(self, listing: Listing, policies: Policies) -> tuple[YoloDescription, dict[str, list[str]]]:
-        """Return the description, and the images of each split; those of "" without splits."""
+        """Return the description, and split -> images. Without splits, all images are in the split ""."""
         self.notes, self.left_out = listing.notes(), []
         usual = [name for name in _USUAL if name in listing.names][:1]
         self.tables = usual or _descriptions(self.folder, listing.names)
@@ -228,7 +232,7 @@ class Source(ListedSource):
         return description, splits
 
     def _listed_classes(self, description: YoloDescription, paths: DescribedPaths) -> tuple[str, ...]:
-        """Return the names in the lists of classes; none without lists."""
+        """Return the class names from files such as `classes.txt`, or () if no file lists class names."""
         lists = sorted(name for name in paths.files if name.rpartition("/")[2] == _CLASSES)
         if description.names_file:
             path = paths.find(description.names_file)
@@ -242,14 +246,14 @@ class Source(ListedSource):
         self.tables += lists
         return next(iter(names.values()), ())
 
-    # ---- their labels
+    # ---- label files
 
     def _sample(self, image: str, files: set[str]) -> FileSample:
         labels = [name for name in label_names(image, is_darknet=self._is_darknet) if name in files]
         return FileSample(image, {"image": image, "labels_file": labels[0]} if labels else {"image": image})
 
     def _check_labels(self, missing: str) -> None:
-        """Apply the policy for images without a label file. Raises BadInput."""
+        """Apply the option `missing` to images without a label file. Raise BadInput if images share a label file."""
         owners: dict[str, list[str]] = {}
         for sample in self._samples:
             owners.setdefault(sample.paths.get("labels_file", ""), []).append(sample.key)
@@ -270,7 +274,7 @@ class Source(ListedSource):
             self._samples = [sample for sample in self._samples if "labels_file" in sample.paths]
 
     def _row_form(self, task: str, description: YoloDescription, filled: Sequence[FileSample]) -> RowForm:
-        """Return the form of the rows. Raises InvalidRequest if it is ambiguous."""
+        """Return the meaning of the numbers in label rows. Raise InvalidRequest if the meaning is ambiguous."""
         keypoints = description.keypoints
         chosen = next((name for name in TASKS if name == task), "pose" if keypoints else None)
         chosen = chosen or self._task_of_rows(filled)
@@ -282,7 +286,7 @@ class Source(ListedSource):
         return RowForm(chosen, len(description.names) or None, keypoints if chosen == "pose" else None)
 
     def _task_of_rows(self, filled: Sequence[FileSample]) -> Task:
-        """Return the task that the lengths of the rows of some label files imply. Raises InvalidRequest."""
+        """Return the task implied by the row lengths in some label files. Raise InvalidRequest if ambiguous."""
         lengths: set[int] = set()
         for sample in filled[:: -(-len(filled) // _PROBED) or 1]:
             with suppress(BadInput):  # reading the sample raises it
@@ -298,7 +302,7 @@ class Source(ListedSource):
         return "detect"
 
     def _has_rows(self, sample: FileSample) -> bool:
-        """Check whether the label file is large enough for a row."""
+        """Return whether the label file is large enough to contain a row. The file is not read."""
         try:
             label = sample.paths.get("labels_file")
             return label is not None and self.folder.state(label).size_bytes >= LEAST_ROW_BYTES
@@ -357,7 +361,7 @@ def _is_image(name: str) -> bool:
 
 
 def _sentence(names: Sequence[str], description: str) -> str | None:
-    """Return a line that describes a set with a description; None if no image has a label file."""
+    """Return one line about a data set with a description, or None if no image has a label file."""
     texts = {name for name in names if name.endswith(".txt")}
     images = list(filter(_is_image, names))
     is_darknet = description.endswith(DARKNET)
@@ -367,7 +371,7 @@ def _sentence(names: Sequence[str], description: str) -> str | None:
 
 
 def _descriptions(tree: FileTree, names: Sequence[str]) -> list[str]:
-    """Return the files directly in the folder that describe a set."""
+    """Return the files directly in the root that contain a YOLO description."""
     found = []
     for name in names:
         if "/" not in name and name.endswith((".yaml", ".yml", DARKNET)):

@@ -1,1 +1,1 @@
-"""Sources of plain image files: images in folders, and images with masks or other files that share a name."""
+"""Sources of plain image files: images in folders, and images with masks or other files of similar names."""

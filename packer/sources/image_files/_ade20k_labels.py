@@ -1,9 +1,8 @@
-"""ADE20K labels: the colors, tables and JSON of the full set. One image contains classes and instances.
+"""ADE20K labels: parsers for the label files of the full ADE20K data set: RGB masks, object tables and JSON.
 
-The class of a pixel of `_seg.png` is R // 10 * 256 + G, and B counts the objects of the image.
-The lines of `_atr.txt` (2017) are: number of the object # part level # occluded # name # name # "attributes". The first
-name is a list of words of WordNet, the second is the annotator's. JSON (2020) contains more. Files are in UTF-8 or
-ISO 8859-1.
+The class of a pixel in `_seg.png` is R // 10 * 256 + G. B is the number of the object in the image.
+A line of `_atr.txt` (2017) is: object number # part level # occluded # name # name # "attributes". The first name is a
+list of WordNet words, the second is the annotator's name for the object. Texts are UTF-8 or ISO 8859-1.
 Layout: github.com/CSAILVision/ADE20K, README and code of the tool kit.
 """
 
@@ -18,18 +17,18 @@ from packer.errors import BadInput, DamagedImage, printable
 from packer.layouts.json_text import json_value
 
 _COLUMNS = 6
-_SPACED = re.compile(r"(?<=\s)#(?=\s|$)")  # a # in a name lacks a space on one side
+_SPACED = re.compile(r"(?<=\s)#(?=\s|$)")  # a separator; a # in a name has no space on one side
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _SHOWN = 80
 
 
 def classes_and_instances(data: bytes, where: str) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint8]]:
-    """Return the class of each pixel of a `_seg.png`, 0 for none, and the number of its object, (H, W) each.
+    """Return (class, object number) of each pixel of a `_seg.png`: uint16 (H, W) and uint8 (H, W), 0 for no object.
 
     Args:
         data: The bytes of the file.
-        where: Its path, for messages.
+        where: The path of the file, for error messages.
 
     Raises:
         BadInput: The file is not a lossless RGB image.
@@ -50,10 +49,10 @@ def classes_and_instances(data: bytes, where: str) -> tuple[npt.NDArray[np.uint1
 
 
 def attribute_rows(data: bytes, where: str) -> list[dict[str, Any]]:
-    """Return the objects and parts that an `_atr.txt` lists, in its order; raises BadInput with the line.
+    """Return one dict for each object and part in an `_atr.txt`, in the order of the lines.
 
-    Each has `object` (the value of B, or of a mask of parts), `part_level` (0 for an object), `is_occluded`, `names`
-    (its two names) and `attributes`.
+    The members are `object` (number in `_seg.png`, or in a mask of parts), `part_level` (0 for an object),
+    `is_occluded`, `names` (two texts) and `attributes` (texts). Raise BadInput with `where` and line if invalid.
     """
     rows = []
     for number, line in enumerate(_LINE_END.split(_text(data)), start=1):
@@ -79,7 +78,7 @@ def attribute_rows(data: bytes, where: str) -> list[dict[str, Any]]:
 
 
 def annotation(data: bytes, where: str) -> dict[str, Any]:
-    """Return the content of a JSON file of 2020; raises BadInput if it is not a JSON object."""
+    """Return the content of a JSON file of 2020. Raise BadInput if `data` is not a JSON object."""
     try:
         value = json_value(_text(data))
         if not isinstance(value, dict):

@@ -1,10 +1,11 @@
-"""Layout hints: the meaning of files and folders that the user has not declared. Only names decide.
+"""Layout hints: checks of file and folder names for an image folder whose layout the user has not declared.
 
-Two guesses would be silent errors: each mask becomes a sample, or each folder becomes a class. `check_pairs` refuses
-images that seem to belong to others; `check_classes` refuses folders that do not seem to be classes. Each error lists
-the possible readings, with the option for each.
+The checks prevent two silent errors: each mask becomes a sample, or folders that are not classes become classes.
+`check_pairs` refuses images that seem to annotate other images, such as masks. `check_classes` refuses folders that do
+not seem to be classes. Each error lists the possible meanings, with one option for each meaning.
 
-Files that differ only in their suffix, or in words for images and companions (mask, gt, depth, lr), form one sample.
+Files form a pair if the names differ only in the suffix, or in words such as mask, gt, depth or lr (low resolution).
+The annotating file of a pair is called the companion of the image.
 """
 
 import re
@@ -28,15 +29,15 @@ from packer.sources._name_words import (
     words,
 )
 
-_LEAST_SHARE = 0.25  # of the images
-_PROBED = 200  # pairs
+_LEAST_SHARE = 0.25  # fraction of images that are companions, from which on `check_pairs` raises an error
+_PROBED = 200  # pairs from which to find sidecar patterns
 
-# words for images in full quality, and for the same images changed
+# words for images in full quality, and words for degraded or computed versions of these images
 _FULL = frozenset(("hr", "clean", "sharp", "clear", "fgr", "norain", "x"))
 _CHANGED = frozenset(("lr", "noisy", "blur", "blurred", "hazy", "pha", "rain", "rainy", "y"))
 _CHANGED_WITHIN = re.compile(rf"(?<![a-z])(?:{'|'.join(sorted(_CHANGED))})(?![a-z])")
 _DEGRADED = frozenset(("bicubic", "unknown", "mild", "wild", "difficult"))  # next to `lr`
-_SCALE = re.compile(r"(?:^|[_\-]|(?<=[0-9]))[xX][0-9]+$")  # of images in low resolution
+_SCALE = re.compile(r"(?:^|[_\-]|(?<=[0-9]))[xX][0-9]+$")  # scale of low resolution images, such as x4
 _PIECE = re.compile(r"[_\-. ]+|[A-Za-z]+8bit|[A-Za-z]+|[0-9]+|[^A-Za-z0-9_\-. ]+")
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 _ENDING = re.compile(r"(.*[a-z0-9])([A-Z][a-z]+)")
@@ -44,17 +45,19 @@ _NUMBERED = re.compile(r"([A-Za-z]+)([0-9]+)|([0-9]+)([A-Za-z]+)")
 
 
 class Pair(NamedTuple):
-    """Relative paths of an image and of a file that belongs to it."""
+    """Relative paths of an image, and of a companion of this image, such as a mask."""
 
     main: str
     companion: str
 
 
 def check_pairs(root: Path, names: Sequence[str]) -> list[str]:
-    """Return a note if a few images may belong to others. root: for messages. names: the relative paths of all images.
+    """Return a list with a note if some images seem to be companions, such as masks, of other images, otherwise [].
+
+    `root` is only used in messages. `names` are the relative paths of all images.
 
     Raises:
-        InvalidRequest: A quarter of the images seem to belong to others.
+        InvalidRequest: At least a quarter of the images seem to be companions.
     """
     pairs: list[Pair] = []
     for found in _readings(names):
@@ -74,12 +77,12 @@ def check_pairs(root: Path, names: Sequence[str]) -> list[str]:
 
 
 def check_classes(root: Path, images: Sequence[str]) -> None:
-    """Check that the folders directly under the root seem to be classes. root: for messages. images: relative paths.
+    """Check that the folders directly under the root seem to be classes. `images` are relative paths.
 
     Raises:
-        InvalidRequest: They seem to be splits, images and masks, or to contain the classes.
+        InvalidRequest: The folders seem to be splits, to contain images and masks, or to contain class folders.
     """
-    inner: dict[str, set[str]] = {}  # folder -> the folders in it; "" if images are directly in it
+    inner: dict[str, set[str]] = {}  # folder -> names of subfolders, and "" if images are directly in the folder
     for name in images:
         top, *parts = name.split("/")
         if parts:
@@ -110,7 +113,7 @@ def check_classes(root: Path, images: Sequence[str]) -> None:
 
 
 def _classes_below(images: Sequence[str], tops: Sequence[str]) -> str:
-    """Return the first folder that seems to contain the classes; empty if they are the folders in the root."""
+    """Return the first folder that seems to contain class folders. Empty: the folders in the root are the classes."""
     parts = [name.split("/")[:-1] for name in images if "/" in name]
     if doubled := next((path for path in parts if len(path) > 2 and path[0] == path[1]), None):
         return "/".join(doubled[:2])
@@ -131,11 +134,11 @@ class _Name(NamedTuple):
     """A path without the words for images and companions.
 
     Attributes:
-        path: The path.
-        folders: The other words of each folder that has any.
-        stem: The other words of the file name.
+        path: The complete relative path.
+        folders: The remaining words of each folder, without empty entries.
+        stem: The remaining words of the file name.
         rank: High for companions, low for images.
-        is_companion: Whether a word names a companion.
+        is_companion: True: the path contains a word for companions.
     """
 
     path: str
@@ -163,7 +166,7 @@ class _Name(NamedTuple):
 
 
 def _tokens(name: str) -> list[str]:
-    """Return the words and numbers of a name: `mask0` and `a0Mask` have two, `leftImg8bit` has one."""
+    """Return the words and numbers in a name: `mask` and `0` for `mask0`. `leftImg8bit` is one word."""
     tokens = []
     for piece in re.split(r"[_\-. ]+", name):
         ending = _ENDING.fullmatch(piece)
@@ -178,7 +181,7 @@ def _tokens(name: str) -> list[str]:
 
 
 def _readings(names: Sequence[str]) -> Iterator[list[Pair]]:
-    """Yield the pairs by each rule, the most certain rule first."""
+    """Yield one list of pairs for each naming rule, from the most to the least reliable rule."""
     distinct = "\n".join({name.translate(_NO_DIGITS) for name in names}).lower()  # short if names are numbered
     if COMPANION_WITHIN.search(distinct) or _CHANGED_WITHIN.search(distinct):
         parsed = list(map(_Name.of, names))
@@ -191,7 +194,7 @@ def _readings(names: Sequence[str]) -> Iterator[list[Pair]]:
 
 
 def _by_key(names: Sequence[_Name], key: Callable[[_Name], Hashable], *, is_single: bool = False) -> list[Pair]:
-    """Return the pairs of equal keys, except None. is_single: a key with several images has no pairs."""
+    """Return the pairs of files with equal keys. Ignore the key None, and with `is_single` keys with several images."""
     groups: dict[Hashable, list[_Name]] = defaultdict(list)
     for name in names:
         if (found := key(name)) is not None:
@@ -214,7 +217,7 @@ def _is_no_jpeg(name: str) -> bool:
 
 
 def _sidecars(pairs: Sequence[Pair]) -> str:
-    """Return the options that pack each image with its companions as one sample, if patterns pair most of them."""
+    """Return advice for the user: the options, if any, with which an image and all companions form one sample."""
     left = pairs[:: max(1, len(pairs) // _PROBED)]
     mains = sorted({pair.main for pair in left})
     options = _layout(left)
@@ -237,7 +240,7 @@ def _sidecars(pairs: Sequence[Pair]) -> str:
 
 
 def _layout(pairs: Sequence[Pair]) -> str:
-    """Return the option for the folders of the images; empty if they are classes, or if there are none."""
+    """Return the option for the folders of the images. Empty: the folders are classes, or folders are absent."""
     folders = {pair.main.rpartition("/")[0] for pair in pairs}
     tops = {folder.partition("/")[0] for folder in folders}
     if tops == {""}:
@@ -252,12 +255,12 @@ def _layout(pairs: Sequence[Pair]) -> str:
 
 
 def _new_words(pair: Pair) -> set[str]:
-    """Return the words of the companion's path that the image's path does not have."""
+    """Return the words in the companion's path that are not in the image's path."""
     return set(words(_without_suffix(pair.companion))) - set(words(_without_suffix(pair.main)))
 
 
 def _kind(pair: Pair) -> str:
-    """Return the kind of the companion by its name. If its files have another kind, packing them is an error."""
+    """Return the kind of the companion, depth, mask or image, from the words in the path."""
     new = _new_words(pair)
     if DEPTHS & new:
         return "depth"
@@ -270,7 +273,7 @@ def _gives(pattern: SidecarPattern, pair: Pair) -> bool:
 
 
 def _patterns(pair: Pair) -> Iterator[SidecarPattern]:
-    """Yield patterns that give the companion of this image, the simplest first."""
+    """Yield patterns that map the image of a pair to the companion, from the simplest pattern on."""
     main, other = PurePosixPath(pair.main), PurePosixPath(pair.companion)
     folder, parts = str(main.parent), other.parent.parts
     above, below = "/".join(parts[: len(main.parts) - 1]), "/".join(parts[len(main.parts) - 1 :])
@@ -287,7 +290,7 @@ def _patterns(pair: Pair) -> Iterator[SidecarPattern]:
 
 
 def _replaced(main: str, other: str, placeholder: str) -> Iterator[str]:
-    """Yield ways to write a name of the companion with a placeholder for the name of the image."""
+    """Yield patterns that replace the image name `main` in the companion name `other` by a placeholder."""
     if main in other:
         yield other.replace(main, f"{{{placeholder}}}", 1)
     pieces, others = _PIECE.findall(main), _PIECE.findall(other)

@@ -1,7 +1,7 @@
-"""Pair layouts: where published sets have their images and masks, and the layouts that a folder fits.
+"""Pair layouts: path patterns of images and masks in published data sets, and detection of the layout of a folder.
 
-A layout of one name may have several variants; the first one that fits applies. A folder fits a layout if a sample has
-a file of every role that it needs. If the layout has splits, the name of the sample's split has to be known, too.
+A layout may have several variants with the same name. The first variant that fits applies. A folder fits a layout if at
+least one sample has all required files. If the layout has splits, the split of this sample must have a usual name.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,12 +21,12 @@ _RESERVED = ("key", "split", "folder", "files")
 
 @dataclass(frozen=True)
 class PairRole:
-    """The files of one pattern in a sample.
+    """A path pattern and the field that it fills.
 
     Attributes:
-        field: The field of their bytes, or, with `is_count`, of their number.
-        pattern: The pattern of their paths.
-        is_count: Whether the field counts the files.
+        field: The field of a sample.
+        pattern: The pattern of file paths.
+        is_count: True: the field contains the number of matching files. False: the field contains the bytes of a file.
     """
 
     field: Field
@@ -40,7 +40,7 @@ class PairRole:
 
     @classmethod
     def parse(cls, text: str) -> "PairRole":
-        """Parse `NAME=PATTERN:KIND`; raises InvalidRequest. A field whose name ends with `_file` is hidden."""
+        """Parse `NAME=PATTERN:KIND`, or raise InvalidRequest. A name that ends with `_file` is a hidden field."""
         name, path, kind, dtype, invalid = Declaration.parse("role", text, KINDS)
         if name in _RESERVED:
             raise InvalidRequest(f"role {text!r}: every sample has a field {name!r}; use another name")
@@ -54,7 +54,7 @@ class PairRole:
 
 
 def check_roles(roles: Sequence[PairRole]) -> None:
-    """Raise InvalidRequest for roles that do not form samples."""
+    """Raise InvalidRequest unless names and patterns are unique, the first role is an image, and placeholders agree."""
     names, texts = [role.name for role in roles], [role.pattern.text for role in roles]
     twice = [text for values in (names, texts) for text in sorted(set(values)) if values.count(text) > 1]
     if twice:
@@ -74,13 +74,13 @@ class PairLayout:
     """One variant of a published layout.
 
     Attributes:
-        name: The value of `--like`.
+        name: The name of the layout, a value of the option `--like`.
         roles: The files of a sample.
-        needs: Names of roles; a sample has at least one role of each tuple.
-        is_recognized: Whether folders are recognized by it.
-        splits: `known`: folders are splits if their names are those of splits. `any`: all folders are splits.
-        objects: The form of the files with the role `objects_file`.
-        remarks: Notes on a field or split, by its name; on an absent role, by `no ` and its name.
+        needs: Groups of role names. A sample must have a file for at least one role of each group.
+        is_recognized: True: the layout is detected automatically. False: the user must set `--like`.
+        splits: `known`: only usual names, such as `train`, are splits. `any`: a split can have any name.
+        objects: The format of the files with the role `objects_file`: `_atr.txt` rows or JSON. None: no such role.
+        remarks: Name of a field, `split NAME`, or `no NAME` for an absent role -> note for the user.
     """
 
     name: str
@@ -92,7 +92,10 @@ class PairLayout:
     remarks: Mapping[str, str] = member(default_factory=dict)
 
     def may_fit(self, names: Sequence[str], folders: Collection[str]) -> bool:
-        """Return True if there may be files of every role that is needed; a quick check."""
+        """Return False if files of a required role are certainly absent. A quick check before `fits`.
+
+        `names` are the relative paths of all files, `folders` the relative paths of all folders with a final slash.
+        """
         patterns = {role.name: role.pattern for role in self.roles}
         return all(
             any(patterns[name].fits_folder(folders) and any(map(patterns[name].match, names)) for name in group)
@@ -100,7 +103,10 @@ class PairLayout:
         )
 
     def fits(self, names: Iterable[str], *, any_split: bool) -> bool:
-        """Return True if one sample has all files that it needs. any_split: whether its split may have any name."""
+        """Return True if at least one sample among the files `names` has all required files and a valid split.
+
+        A valid split has a usual name, such as `train`. With `any_split`, all names of splits are valid.
+        """
         any_split = any_split or self.splits == "any"
         bits = {name: 1 << bit for bit, group in enumerate(self.needs) for name in group}
         roles = sorted((role for role in self.roles if role.name in bits), key=lambda role: -role.pattern.weight)
@@ -119,7 +125,7 @@ class PairLayout:
 
 
 def layouts_of(names: Sequence[str], like: str | None = None) -> Iterator[PairLayout]:
-    """Yield the layouts that files fit, one variant of each; with `like` only the layout of this name."""
+    """Yield the layouts that the files `names` fit, one variant of each. With `like`, only try this layout name."""
     folders = {name[: name.rfind("/") + 1] for name in names}
     done: set[str] = set()
     for layout in LAYOUTS:

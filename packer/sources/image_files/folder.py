@@ -1,14 +1,14 @@
-"""Folder: images in folders that are their classes (torchvision's ImageFolder), or images without labels.
+"""Folder: images in one folder per class (torchvision's ImageFolder), or images without labels.
 
 Fields: key (relative POSIX path), image (bytes of the file), label and split (int64). Images without classes have no
 label. The field split exists if the folders directly under the root are splits.
 
-The classes are the names of the folders directly under the root, or in any split, sorted by code point. The samples
-have the order of an ImageFolder: class by class, then by folder and file name; splits follow one after the other.
-With `decode_with="pillow"`, images that packer does not read are arrays. The hidden field `files` distinguishes them
-from files that are kept: packer stores `a.heic` as the PNG `a.heic.png`.
+The classes are the names of the folders directly under the root, or directly under the splits, sorted by code point.
+Samples are ordered by split, class, folder and file name, as in an ImageFolder (torchvision.datasets.folder,
+find_classes and make_dataset).
 
-Order: torchvision.datasets.folder, find_classes and make_dataset.
+With `decode_with="pillow"`, Pillow decodes the images that packer cannot read. packer stores the pixels as PNG. The
+hidden field `files` then contains the name of each stored file: `a.heic.png` for `a.heic`.
 """
 
 from collections import Counter
@@ -58,28 +58,28 @@ class Source(ListedSource):
         known_classes: Sequence[str] = (),
         follow_links: bool = False,
     ) -> None:
-        """List the folder.
+        """List the images, classes and splits of the folder.
 
         Args:
             root: The folder or the archive.
             classes: `folders`: one class per folder. `none`: no labels. `auto`: classes if all images are in folders,
                 no labels if all images are directly in the root.
             layout: The meaning of the folders under the root. `class`: classes. `split/class`: splits that contain
-                classes. `split`: splits without labels. `auto`: classes, but an error if their names are those of
-                splits, or of images and masks. `unchecked`: as `auto`, without the error.
-            allow_empty: Whether a class may have no image.
-            decode_with: `pillow`: Pillow decodes images that packer does not read. `none`: they are errors.
-            pairs: Images that seem to belong to others, such as `1_mask.png` to `1.jpg`: `refuse` them, or read them
-                as `samples`.
-            ignore_suffixes: Ends of the names of image files that are not samples, or patterns of their paths.
-            known_classes: The names of the classes in the order of their numbers. Empty: the folders, sorted.
-            follow_links: Whether links out of the folder are followed.
+                classes. `split`: splits without labels. `auto`: classes, but folder names such as `train` or `masks`
+                raise InvalidRequest. `unchecked`: as `auto`, without this check.
+            allow_empty: True: a class folder may contain no image. False: an empty class raises InvalidRequest.
+            decode_with: `pillow`: Pillow decodes images that packer cannot read. `none`: such images are unreadable.
+            pairs: For images that seem to annotate other images, such as `1_mask.png` for `1.jpg`: `refuse` raises
+                InvalidRequest, `samples` reads each image as a sample.
+            ignore_suffixes: Image files that are not samples: suffixes of file names, or path patterns with `{stem}`.
+            known_classes: The class names in label order. Empty: the sorted names of the class folders.
+            follow_links: True: also read files behind links that lead out of `root`.
 
         Raises:
             InvalidRequest: Images are absent, a class is empty, the meaning of the folders or images is not clear, or
                 two options contradict each other.
-            BadInput: A class is a link to another one, or is not a known class.
-            MissingPackage: Pillow is not installed.
+            BadInput: A class folder is a link to another class folder, or is not in `known_classes`.
+            MissingPackage: Pillow is required and not installed.
         """
         base.check_choice("classes", classes, ("auto", "folders", "none"))
         base.check_choice("layout", layout, ("auto", "class", "split/class", "split", UNCHECKED))
@@ -141,7 +141,7 @@ class Source(ListedSource):
         self.notes = [*listing.notes(), *self._notes(), *notes]
 
     def _decided(self, images: Sequence[str], layout: str, classes: str) -> str:
-        """Return the layout with `auto` decided; empty for images without labels and splits."""
+        """Return `class`, `split/class` or `split`. Empty: the images have no labels and no splits."""
         if layout not in ("auto", UNCHECKED):
             return layout
         loose = [name for name in images if "/" not in name]
@@ -160,7 +160,7 @@ class Source(ListedSource):
     def _check_classes(
         self, listing: Listing, classes: Sequence[str], filled: Iterable[str], *, allow_empty: bool
     ) -> None:
-        """Raise BadInput for a class that is a link to another one, InvalidRequest for one without images."""
+        """Raise BadInput if a class folder links to another, and InvalidRequest if a class is empty but must not be."""
         where = shown(str(self.root))
         twice = [f"{name} ({first or 'the folder itself'})" for name, first in listing.repeats if "/" not in name]
         if twice:
@@ -199,7 +199,7 @@ class Source(ListedSource):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return a line that counts the images, whatever their format."""
+        """Return one line with the number of images of all formats, or None if images are absent."""
         images = [name for name in names if _is_image(name)]
         others = sum(suffix_of(name) in _unread_images.SUFFIXES for name in names) if len(images) < len(names) else 0
         if not images and not others:
@@ -272,7 +272,7 @@ class Source(ListedSource):
 
 
 class _SamplesByName(Sequence[FileSample]):
-    """The samples of sorted names, made when they are read."""
+    """A sequence of samples for sorted image names. Each access creates a sample, so that only names use memory."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
@@ -286,7 +286,7 @@ class _SamplesByName(Sequence[FileSample]):
 
 
 def _class_folders(listing: Listing, patterns: Sequence[SidecarPattern], splits: Sequence[str]) -> tuple[str, ...]:
-    """Return the folders that are classes: those in the root or in the splits, except those of sidecars alone."""
+    """Return the names of the class folders. Folders that contain only sidecar files are not classes."""
     elsewhere = [pattern for pattern in patterns if not pattern.text.startswith(("{folder}/", "{top}/"))]
     tops: dict[str, bool] = {}  # folder -> whether all its files are sidecars
     for name in listing.names if elsewhere else ():
@@ -301,7 +301,6 @@ def _class_folders(listing: Listing, patterns: Sequence[SidecarPattern], splits:
 
 
 def _reason(name: str, layout: str) -> str:
-    """Return the reason for which an image is skipped."""
     if "/" not in name:
         return f"image is directly in the root, in no {layout.partition('/')[0]} folder"
     return f"image is directly in {shown(name.partition('/')[0])}, in no class folder"

@@ -1,13 +1,13 @@
-"""Pairs: images with masks, or with other files, whose names have the same stem.
+"""Pairs: images with masks or other files. Files whose names contain the same stem form a sample.
 
-Roles declare the files of a sample, `mask=masks/gt_{stem}.png:mask` (packer.sources._file_pattern), or a published
-layout does (`_pair_layouts`). Files with the same stem, folder and split form one sample. The order of the
-samples is by split, folder and stem.
+A role maps a path pattern to a field, such as `mask=masks/gt_{stem}.png:mask` (packer.sources._file_pattern). The user
+declares roles, or a published layout contains the roles (`_pair_layouts`). Files with the same stem, folder and split
+form one sample. Samples are ordered by split, folder and stem.
 
-Fields: key (split, folder and stem as one path), and one field per role. Images are the bytes of their files. folder
-(text) and split (int64) are fields if the patterns have them. VOC has the splits of the lists in
-ImageSets/Segmentation. ADE20K in full also has mask (uint16), instances (uint8) and objects (json), computed from its
-files. Hidden: files (field -> relative path), and files that are kept verbatim.
+Fields: key (split, folder and stem as one path), and one field per role. Image fields contain the bytes of the files.
+The fields folder (text) and split (int64) exist if the patterns contain `{folder}` and `{split}`. In the VOC layout,
+the lists in ImageSets/Segmentation are the splits. The full ADE20K layout adds mask (uint16), instances (uint8) and
+objects (json). Hidden: files (field -> relative path), and the fields of files that packer stores unchanged.
 """
 
 from collections import Counter
@@ -62,19 +62,19 @@ class Source(FileSource):
         own_splits: bool = True,
         follow_links: bool = False,
     ) -> None:
-        """List the files.
+        """List the files and group the files into samples.
 
         Args:
             root: The folder or the archive.
-            like: The published layout; `auto`: the layout that the names fit.
-            roles: `NAME=PATTERN:KIND` each, instead of a layout, an image first.
-            missing: A sample without a file that others have: an `error`, or `skip` the sample.
-            own_splits: Whether the samples have the splits of the patterns, or of the lists in ImageSets.
-            follow_links: Whether links out of the folder are followed.
+            like: The published layout. `auto`: the layout whose patterns match the file names.
+            roles: Texts `NAME=PATTERN:KIND` that replace the published layout. The first role is an image.
+            missing: For a sample without a required file, `error` raises BadInput and `skip` skips the sample.
+            own_splits: True: the splits come from the patterns, or from VOC's lists in ImageSets. False: no splits.
+            follow_links: True: also read files behind links that lead out of `root`.
 
         Raises:
             InvalidRequest: Files are absent, or the roles do not form samples.
-            BadInput: Samples lack files, or a file has two roles, or a sample has two files of one role.
+            BadInput: A sample lacks a file, a file matches two roles, or a sample has two files for one role.
         """
         base.check_choice("like", like, ("auto", *_NAMES))
         base.check_choice("missing", missing, ("error", "skip"))
@@ -96,7 +96,7 @@ class Source(FileSource):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return a line that names the published layouts that the files fit."""
+        """Return one line with the published layouts that match the file names, or None if no layout matches."""
         layouts = " or ".join(layout.name for layout in layouts_of(names))
         return f"pairs like {layouts}: images with masks, matched by name" if layouts else None
 
@@ -106,7 +106,7 @@ class Source(FileSource):
 
     @classmethod
     def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
-        """Group the files: the longest pattern that matches a file applies. Files that are counted are other files."""
+        """Return (files grouped by sample, other files). The longest matching pattern decides the role of a file."""
         weights = {role.name: RolePattern(role.example).weight for role in roles}
         ordered = sorted(roles, key=lambda role: -weights[role.name])
         groups, others = super()._grouped(names, ordered)
@@ -136,7 +136,7 @@ class Source(FileSource):
                 raise InvalidRequest(f"{where} matches nothing: expected files such as {shown(path)}")
 
     def _name(self, paths: Mapping[str, Sequence[str]]) -> SampleName:
-        """Return the values of the placeholders in the paths of a sample."""
+        """Return the split, folder and stem that the paths of one sample contain."""
         matches = (role.match(paths[role.name][0]) for role in self.roles if role.name in paths)
         return next(SampleName.of(match) for match in matches if match)
 
@@ -223,7 +223,7 @@ def _file_role(role: PairRole, layout: PairLayout | None) -> FileRole:
 
 
 def _layout(root: Path, names: Sequence[str], like: str | None) -> PairLayout:
-    """Return the layout that files fit; raises InvalidRequest for none and for several."""
+    """Return the layout that matches the files. Raise InvalidRequest if no layout matches or several layouts match."""
     layouts = list(layouts_of(names, like))
     where = shown(str(root))
     if len(layouts) > 1:
