@@ -112,7 +112,7 @@ class ConversionRun:
             raise
 
     def rehearse(self) -> None:
-        """Raise the errors that a run raises before the first sample is read. Nothing is written."""
+        """Raise the errors that a run raises before the first sample is read, and write no file."""
         self._draft().sealed().check()
         self._check_space()
 

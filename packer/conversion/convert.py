@@ -138,8 +138,8 @@ def convert(
         preset: "ggcnn" or "grconvnet": options for training these grasp networks.
         fields: The names of the fields to pack; None for all. For a Python object, also a mapping of names to kinds
             ("image", "number", ...) or to `Field`. For samples that are tuples, in the order of the tuple.
-        key: For a Python object: the name of the field that contains the key, a list of all keys, or a function that
-            returns the key of an index.
+        key: For a Python object: the field that contains the key, a list of all keys, or a function from index to
+            key.
         length: For an iterable: the number of samples.
         fingerprint: For a Python object: a text that you change whenever the samples change. A later call continues
             an interrupted conversion only if both fingerprints are equal.
@@ -561,7 +561,7 @@ class DryRun:
 def dry_run(
     source: object, pack: str | PathLike[str], given: Mapping[str, object], on_note: Callable[[str], object]
 ) -> DryRun:
-    """Plan a conversion and estimate the size of the pack. Nothing is written.
+    """Plan a conversion and estimate the size of the pack, without writing the pack.
 
     Args:
         source: the source, as in `convert`.

@@ -1,8 +1,8 @@
 """Cluster engine: builds each part as a task of a cluster.
 
 If a machine or a process fails, a new task builds the part again. If four tasks for one part fail, the engine raises
-an error with the part and the machines. A task that takes far longer than all other tasks counts as failed. Such a late
-task cannot damage the pack, because each task writes to a separate folder.
+an error with the part and the machines. A task that takes far longer than all other tasks counts as failed. A late task
+cannot damage the pack, because each task writes to a separate folder.
 
 In code, `attempt` is the unique name of a task. `build_remotely` runs on a machine of the cluster (a node). It builds
 one part and transfers the part with the `Delivery` of the publication.
@@ -169,7 +169,7 @@ class Cluster(ABC):
     def connect(self, place: Workplace) -> None:
         """Connect, and send `place` to the machines.
 
-        If there is no machine, or library versions differ, raise InvalidRequest.
+        If the cluster has no suitable machine, or if library versions differ, raise InvalidRequest.
         """
 
     @abstractmethod
