@@ -211,8 +211,8 @@ def _shown(sizes: Sequence[tuple[int, int]]) -> str:
 def with_slots(schema: Schema, slots: Sequence[Slot], options: ConversionOptions) -> Schema:
     """Return the schema in which `Field.slot` is set for each slot of the format.
 
-    The field of a slot is the choice in `options.slots`, or the field with the name of the slot, or the only
-    visible field that fits. If a required slot has no field, raise InvalidRequest.
+    `options.slots` may name the field of a slot. Otherwise, the field has the name of the slot, or is the only visible
+    field that fits. If a required slot has no field, raise InvalidRequest.
     """
     chosen = _chosen(schema, slots, options)
     for slot in slots:
