@@ -81,8 +81,7 @@ class SourceSpec:
         split_by: a field. Samples with an equal value of this field are in the same split.
         mask_colors: texts FILE or NAME=FILE.
         unknown_colors: "error" refuses colors that are not in the file; "void" stores 255 for these colors.
-        checks_layout: True to raise an error if class folders look like another layout, such as splits. False accepts
-            all folder names as classes.
+        checks_layout: True to raise an error if the folders seem to be pairs of images and masks, not classes.
     """
 
     kind: str = "auto"

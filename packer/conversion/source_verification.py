@@ -1,7 +1,7 @@
 """Source verification: encodes every sample of the source again, and compares the values with a pack.
 
-Values must be equal, with one exception. Resized, rotated or lossy pixels need a peak signal-to-noise ratio (PSNR) of
-at least 40 dB, because other versions of libraries may compute slightly different pixels. The lowest PSNR of each field
+Values must be equal. Resized, rotated and lossy pixels are an exception, because library versions may compute slightly
+different pixels. Such pixels need a peak signal-to-noise ratio (PSNR) of at least 40 dB. The lowest PSNR of each field
 is reported.
 """
 

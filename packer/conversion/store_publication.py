@@ -97,7 +97,7 @@ def published_pack(target: URLPath, work: WorkFolder) -> Manifest | None:
     The temporary objects of the interrupted run are removed.
 
     Raises:
-        PackExists: the URL has a pack without temporary objects, so the run that published it was complete.
+        PackExists: the URL has a pack without temporary objects, so no interrupted run published this pack.
         InvalidRequest: the store overwrites objects that must be created only once.
     """
     store = Store(target.url)
