@@ -229,7 +229,6 @@ class Interrupted(KeyboardInterrupt):
 
 
 def _signal_name(number: int) -> str:
-    """Return `SIGTERM` for 15, or `signal N` if the number N has no name."""
     try:
         return signal.Signals(number).name
     except ValueError:

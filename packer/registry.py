@@ -76,8 +76,7 @@ class Registry:
     def load(self, name: str) -> ModuleType:
         """Import and return the module of member `name`.
 
-        An unknown name raises InvalidRequest. If the module needs a package that is not installed, MissingPackage is
-        raised.
+        An unknown name raises InvalidRequest. A missing optional package raises MissingPackage.
         """
         self.check(name)
         file = self._file(name)
@@ -113,10 +112,7 @@ def _entry_points(group: str) -> "EntryPoints | tuple[EntryPoint, ...]":
 
 
 def _may_be_offered(group: str) -> bool:
-    """Return False if no installed package has entry points of this group. Faster than importlib.metadata.
-
-    Return True if the search is not possible: another package finder is installed, or `sys.path` contains a zip file.
-    """
+    """Return False if no package has entry points of this group, without the slow importlib.metadata."""
     finders = (finder for finder in sys.meta_path if finder is not PathFinder)
     if any(hasattr(finder, "find_distributions") for finder in finders):
         return True

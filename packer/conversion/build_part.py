@@ -61,8 +61,7 @@ class PartSpec:
         pack: an existing folder for parts.
         pieces: an existing folder for index entries.
         threads: the number of threads that encode samples. The calling thread writes the encoded samples.
-        only_reads: True to read samples and list bad samples without packing them. An engine sets True after a bad
-            sample in another part.
+        only_reads: True to only list bad samples, without a part. Used after a bad sample in another part.
     """
 
     plan: Plan
@@ -86,17 +85,12 @@ class BuiltPart(NamedTuple):
 
 @dataclass
 class WrittenPart:
-    """Part that is written but not yet hashed and synced.
+    """Part that is written but not yet hashed and synced. See `FinishedPart` for the other attributes.
 
     Attributes:
-        name: the name of the part.
-        bytes_in: bytes of the source files.
         piece: the index entries.
         is_refused: True if the part must not be used, because a sample is bad.
-        samples: the number of samples in the part.
         reasons: one line for each sample that cannot be packed.
-
-    See `FinishedPart` for the other attributes.
     """
 
     name: str
@@ -176,8 +170,6 @@ def encoder_of(plan: Plan) -> Encoder:
 
 
 class _ResultWriter:
-    """Writer of encoded samples to a part. Stores counts and reasons in a `WrittenPart`."""
-
     def __init__(self, plan: Plan, written: WrittenPart, noted: Noted | None) -> None:
         self._skips = plan.options.on_error == "skip"
         self._written = written

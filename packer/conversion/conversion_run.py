@@ -233,7 +233,6 @@ class ConversionRun:
     # ---- the manifest
 
     def _manifest(self) -> Manifest:
-        """Merge the index, write the extras, and return the manifest."""
         names = list(self.plan.part_samples)
         finished: list[FinishedPart] = [self.publication.finished[name] for name in names]
         skipped = [(key, reason) for done in finished for key, reason in done.skipped]
@@ -251,7 +250,6 @@ class ConversionRun:
         ).sealed()
 
     def _draft(self) -> Manifest:
-        """Return a preliminary manifest, with the planned parts and placeholders for checksums."""
         parts = [Part(name, samples, 1 << 40, "0" * 64) for name, samples in self.plan.part_samples.items()]
         return Manifest(
             format=self.plan.options.to,

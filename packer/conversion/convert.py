@@ -266,7 +266,6 @@ def convert_source(
 
 @contextmanager
 def _folder_publication(plan: Plan, target: Path, *, overwrite: bool) -> Iterator[FolderPublication]:
-    """Lock the work folder of the pack `target`, and yield the publication."""
     with work_folder(beside(target), NAMES) as work:
         publication = FolderPublication(plan, target, work, overwrite=overwrite)
         publication.check_free()  # another run may have ended while this one planned
@@ -282,10 +281,7 @@ def _run(
     progress: Progress | None = None,
     tell: ProgressCallback | None = None,
 ) -> ConversionSummary:
-    """Build and publish a planned pack. `progress` is that of `convert_source`, `tell` is `progress` of `convert`.
-
-    If `threads` is None, use all usable cores, or one thread if files are only copied.
-    """
+    """Build and publish a planned pack. `progress` is that of `convert_source`, `tell` is `progress` of `convert`."""
     plan = publication.plan
     counter = ProgressCounter(len(plan.source), tell)
     count = threads or max(plan.source.folder.reads_at_once, 1 if plan.only_copies else usable_cores())
@@ -326,7 +322,6 @@ def _summary(manifest: Manifest, plan: Plan, *, resumed: int, notes: Sequence[st
 
 
 def _about_orientations(index: Path, manifest: Manifest, plan: Plan) -> list[str]:
-    """Return a note with the number of images that EXIF rotates, or an empty list."""
     name = f"number-{ORIENTATION.name}.npy"
     files = [file for file in manifest.index if file.name == name]
     if not files or plan.source.is_encoded:
@@ -405,7 +400,6 @@ class ConversionRequest:
         return self.source if isinstance(self.source, Path) and not isinstance(self.source, URLPath) else None
 
     def _check_arguments(self) -> None:
-        """Raise InvalidRequest if an argument for Python objects is set, but the source is not a Python object."""
         if not isinstance(self.source, Path | Source):
             return
         given = [name for name in ("key", "length", "fingerprint") if getattr(self, name) is not None]
@@ -425,10 +419,7 @@ class ConversionRequest:
             check_outside(place, self.scratch)
 
     def _of_pack(self) -> "ConversionRequest | None":
-        """Return an equal request with the path of a pack as source, if the source is a Dataset of packer.
-
-        The Dataset may be in a torch `Subset`. For other sources, return None.
-        """
+        """If the source is a Dataset of packer or a `Subset` of it, return a request with the pack as source."""
         if isinstance(self.source, Path | Source):
             return None
         from packer.sources.objects._open_object import without_subsets  # folders do without
@@ -460,7 +451,6 @@ class ConversionRequest:
         return opened, f"read as {opened.kind}", spec.to_json(opened)
 
     def _open_object(self, data: Indexable | Iterable[Any]) -> tuple[Source, SourceSpec]:
-        """Return the source and the source options for the Python object `data`."""
         from packer.sources.objects._open_object import ObjectOptions, open_object  # folders do without
 
         if isinstance(data, type):
@@ -482,7 +472,6 @@ class ConversionRequest:
 
 
 def _request(given: Mapping[str, Any]) -> ConversionRequest:
-    """Return the request for the arguments of `convert`, by name."""
     _check_options(given["source_options"])
     source, pack, fields = given["source"], path_or_url(given["pack"]), given["fields"]
     source = path_or_url(source) if isinstance(source, str | PathLike) else source
@@ -547,7 +536,6 @@ class DryRun:
     """Expected result of a conversion.
 
     Attributes:
-        size: the estimated size of the pack.
         free_bytes: free space on the disk of the pack, in bytes.
         refused: the error that the conversion would raise, or None.
     """
@@ -589,14 +577,12 @@ def dry_run(
 
 
 def _texts(given: Mapping[str, Any] | Sequence[str]) -> tuple[str, ...]:
-    """Return NAME=VALUE texts, as on the command line."""
     if isinstance(given, Mapping):
         return tuple(f"{name}={value}" for name, value in given.items())
     return tuple(given)
 
 
 def _places(given: str | PathLike[str] | Mapping[str, str | PathLike[str]] | Sequence[str]) -> tuple[str, ...]:
-    """Return a single file name, or NAME=FILE texts, as on the command line."""
     if isinstance(given, str | PathLike):
         return (os.fspath(given),)
     if isinstance(given, Mapping):
@@ -613,7 +599,6 @@ def _resize_text(resize: int | tuple[int, int] | None) -> str | None:
 
 
 def _with_preset(name: PresetName, options: ConversionOptions, schema: Schema) -> ConversionOptions:
-    """Return the options, with values of the preset for each option that the user did not set."""
     preset = preset_options(name, schema, formats.load(options.to).Writer.codecs)
     fields = options.fields or preset["fields"]
     typed = dict(options.codecs)
@@ -622,7 +607,6 @@ def _with_preset(name: PresetName, options: ConversionOptions, schema: Schema) -
 
 
 def _notes(plan: Plan) -> list[str]:
-    """Return notes for the user on the plan, such as images that `--resize` enlarges."""
     source, options = plan.source, plan.options
     found = list(formats.load(options.to).Writer.notes(plan.schema))
     if options.order is None and options.effective_order == "shuffled":

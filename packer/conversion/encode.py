@@ -128,7 +128,6 @@ class Encoder(ABC):
         return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), incomplete, found)
 
     def _where(self, index: int, name: str) -> str:
-        """Return the file or sample name for messages on field `name`."""
         return sample_name(self._plan.source, index)
 
     @abstractmethod
@@ -207,7 +206,6 @@ class SampleEncoder(Encoder):
         return image._replace(frame=frame)
 
     def _boxes(self, field: Field, values: Any, image: _Image) -> Any:
-        """Return boxes in px of the stored image. Invalid boxes raise BadInput."""
         check_boxes(values, may_be_exchanged=True)  # packs may contain boxes with exchanged corners
         return self._placed(field, values, image) if self._is_placed(field) else values
 
@@ -218,10 +216,7 @@ class SampleEncoder(Encoder):
         )
 
     def _is_upright(self, field: Field, image: _Image) -> bool:
-        """Return True if labels are in px of the upright image, False for the stored image.
-
-        If the image is rotated by EXIF and the frame of the labels is unknown, raise BadInput.
-        """
+        """Return True if labels are in px of the upright image. If the frame of labels is unknown, raise BadInput."""
         if image.orientation == 1 or field.name in image.turned_alike:
             return False
         frame = self._plan.options.sidecar_frame
@@ -234,7 +229,6 @@ class SampleEncoder(Encoder):
         return is_upright
 
     def _placed(self, field: Field, values: Any, image: _Image) -> Any:
-        """Return points or boxes in px of the stored image."""
         if not len(values) and field.name not in self._source.companions:
             return values
         is_upright = self._is_upright(field, image)
@@ -340,7 +334,6 @@ def _box_findings(name: str, boxes: Any, height: int, width: int) -> Iterator[st
 
 
 def _check_orientation(header: Header, image: _Image) -> None:
-    """Raise BadInput if the EXIF orientation is neither 1 nor the orientation of the main image."""
     if header.orientation not in (1, image.orientation):
         raise BadInput(
             f"it has EXIF orientation {header.orientation}, the sample's first image {image.orientation}, which "

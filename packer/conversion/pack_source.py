@@ -137,7 +137,6 @@ class PackSource(base.Source):
         )
 
     def _sizes(self) -> npt.NDArray[np.int64]:
-        """Return the bytes of each sample, int64 (N,): the size of the part divided by its number of samples."""
         parts = [part for part in self.manifest.parts if part.samples]
         shares = np.asarray([part.bytes // part.samples for part in parts], np.int64)
         return np.repeat(shares, [part.samples for part in parts])[np.asarray(self._rows, np.int64)]
@@ -251,7 +250,6 @@ class RecordEncoder(Encoder):
         return view if self._plan.resize is None else view.then(self._plan.resize.view(*size))
 
     def _size(self, name: str, values: _Values) -> tuple[int, int]:
-        """Return (height, width) in px of the stored image of field `name`."""
         shape = self._source.codecs[name].shape(values[name])
         return int(shape[0] or 0), int(shape[1] or 0)
 

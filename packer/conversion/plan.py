@@ -192,7 +192,6 @@ class _Probe(NamedTuple):
 
 
 def _probed(source: Source) -> _Probe:
-    """Read a few samples. Unreadable samples are ignored."""
     from packer.images import sniff  # only a resize needs it
 
     main = next((field.name for field in source.schema if field.kind in PIXEL_KINDS), None)

@@ -147,7 +147,6 @@ class Publication(ABC):
     # ---- the work folder
 
     def _start(self, *folders: str) -> None:
-        """Empty the work folder, create `folders`, and write the plan."""
         self.work.clear()
         for name in (PACK, PIECES, *folders):
             self.work.make_folder(name).close()
@@ -244,7 +243,6 @@ class FolderPublication(Publication):
             return [self._record(folder, name) for name in names]
 
     def _record(self, folder: FolderHandle, name: str) -> FinishedPart:
-        """Read one record. A damaged record, or a record of another part, raises CorruptPack."""
         found = parse_record(_read_json(folder, name), self.plan)
         if found is None or name not in (RECORD, record_name(found.part.name)):
             raise damaged(folder.path / name)
@@ -379,7 +377,6 @@ class FolderDelivery:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a part, which is a file or a folder, and sync the copy."""
     with failing(target, "copy"):
         if source.is_dir():
             target.mkdir()
@@ -474,7 +471,6 @@ def _pairs(value: Any) -> list[list[str]]:
 
 
 def _difference(plan: dict[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the differences between the earlier `plan` and the options of this run, for a message."""
     then = plan.get("options")
     if not isinstance(then, dict) or not then:
         return "the source, the options or packer's version changed"

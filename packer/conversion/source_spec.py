@@ -39,7 +39,6 @@ def parameters(given: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _classes_of(pack: Path) -> tuple[str, ...]:
-    """Return the class names of a pack. A pack without class names raises InvalidRequest."""
     schema = manifests.read(pack).schema
     labels = next((schema[name] for name in ("label", "box_labels") if name in schema), None)
     if labels is None or not labels.classes:
@@ -209,7 +208,6 @@ class SourceSpec:
         return add_shares(source, splits) if isinstance(splits, Shares) else add_splits(source, splits)
 
     def _check_records(self, maker: type[Source], root: Path) -> None:
-        """Raise InvalidRequest if sidecars or mask colors are set for a source of record files."""
         if maker.holds_records and self.sidecars:
             raise InvalidRequest(f"{root}: --sidecar is for files next to those of each sample; records have none")
         if maker.holds_records and self.mask_colors:
@@ -226,7 +224,6 @@ class SourceSpec:
         return replace(self, kind=kind, options={**preset_source_options(kind), **self.options})
 
     def _source(self, module: ModuleType, root: Path | FileTree, options: Mapping[str, Any]) -> Source:
-        """Create the source. If `--from` names the wrong kind, raise InvalidRequest instead of BadInput."""
         try:
             made: Source = module.Source(root, **options)
         except (BadInput, InvalidRequest) as error:
@@ -266,7 +263,6 @@ class SourceSpec:
         return source, f"pack of {len(source)} samples, format {source.manifest.format}"
 
     def _options(self, maker: type[Source], kind: str) -> dict[str, Any]:
-        """Return the arguments of the constructor. An option that the source does not have raises InvalidRequest."""
         own = set(maker.defaults())
         unfit = sorted(set(self.options) - own - self._missing_of_sidecars)
         if unfit:

@@ -123,10 +123,7 @@ class Comparison:
     # ---- opening the source again
 
     def _recorded_spec(self) -> SourceSpec:
-        """Return the source options in the manifest.
-
-        The manifest is untrusted. A value of a wrong type, or a path outside of the source, raises an error.
-        """
+        """Return the source options in the untrusted manifest. Wrong types and unsafe paths raise an error."""
         folder, kind = self._pack.folder, str(self._pack.manifest.source.get("kind"))
         if kind not in sources.names():
             made_of = self._pack.manifest.source.get("of", kind)
@@ -164,7 +161,6 @@ class Comparison:
         return SourceSpec(kind, options, texts, checks_layout=False)
 
     def _recorded_colors(self) -> list[MaskColors]:
-        """Return the color tables of masks in the manifest. A malformed table raises CorruptPack."""
         tables = self._recorded.get("mask_colors", {})
         try:
             return [MaskColors.from_json(name, table) for name, table in dict(tables).items()]
@@ -172,7 +168,6 @@ class Comparison:
             raise CorruptPack(f"{self._pack.folder}: the manifest has ill-formed mask_colors: {error}") from error
 
     def _plan(self, source: Source) -> Plan:
-        """Return the plan of the conversion that made the pack, without parts."""
         first = self._conversions[0]
         sizes = [str(each["resize"]) for each in self._conversions if each.get("resize")]
         frame, chosen = first.get("sidecar_frame"), first.get("codecs")
@@ -201,11 +196,7 @@ class Comparison:
         )
 
     def _matched(self, source: Source) -> tuple[npt.NDArray[np.int64], list[str]]:
-        """Return `(rows, keys)`.
-
-        `rows` contains the source index of each sample of the pack, or -1 if the source does not have the sample.
-        `keys` are the samples of the source that the pack should contain but does not.
-        """
+        """Return the source index of each sample of the pack (-1 if absent), and keys that the pack should contain."""
         skipped = {key for key, _ in self._pack.manifest.skipped}
         is_selected = any(SELECTED in each.get("source", {}) for each in self._conversions)
         rows, further = np.full(len(self._pack), -1, np.int64), []
@@ -261,14 +252,10 @@ class Comparison:
                 yield f"{encoder.path(row, sample, name)}: {self._pack.where(index, name)}: {problem}"
 
     def _is_kept(self, field: Field) -> bool:
-        """Return True if the pack contains the unchanged bytes of the files."""
         return codecs.codec_class(field).verbatim and not (self._moves and field.kind in PIXEL_KINDS)
 
     def _difference(self, index: int, name: str, expected: bytes, *, is_file: bool) -> str | None:
-        """Return a description of the difference to the value that was encoded again, or None if the values are equal.
-
-        `is_file` is true if the value of the source is a file.
-        """
+        """Compare a value with `expected`. `is_file` is true if the value of the source is a file."""
         field, codec = self._pack.schema[name], self._codecs[name]
         try:
             with self._pack.record(index, (name,)) as record:
@@ -286,7 +273,6 @@ class Comparison:
     def _pixel_difference(
         self, index: int, field: Field, found: npt.NDArray[Any], expected: npt.NDArray[Any]
     ) -> str | None:
-        """Return a description of the difference, or None if pixels are similar. Update `worst`."""
         if found.shape != expected.shape:
             return f"differs: the source gives shape {expected.shape}, the pack {found.shape}"
         if np.array_equal(found, expected, equal_nan=True):
@@ -301,7 +287,6 @@ class Comparison:
         return None
 
     def _extras(self, source: Source) -> Iterator[str]:
-        """Yield a line for each extra whose bytes differ from the file in the source."""
         try:
             extras = ExtraFiles(self._pack.folder, self._pack.manifest)
         except PackerError as error:

@@ -228,7 +228,6 @@ class StorePublication(Publication):
         self.work.clear()
 
     def _upload(self, name: str, sha256: str, size: int) -> None:
-        """Upload a file, unless the record of an earlier upload has an equal checksum and ETag."""
         record = f"{_DONE}/{name}.json"
         try:
             known: dict[str, Any] = json.loads(self._store.read(record, most=_MOST_RECORD_BYTES))
@@ -291,7 +290,6 @@ class StoreDelivery:
             )
 
     def _claimed(self) -> dict[str, Any]:
-        """Return the content of `plan.json`, or {} if the object is absent or damaged."""
         try:
             found = json.loads(self.store.read(_PLAN, most=_MOST_RECORD_BYTES))
         except (NoObject, ValueError, RecursionError):

@@ -85,7 +85,6 @@ def make_stored_schema(
 
 
 def _check_repacking(source: Source, options: ConversionOptions) -> None:
-    """Raise InvalidRequest if an option needs original files, but the source is a pack."""
     if options.exif == "rotate":
         raise InvalidRequest(f"{source.root}: --exif rotate is for original files; pack the original folder with it")
     for name, codec in options.codecs:
@@ -100,7 +99,6 @@ def _check_repacking(source: Source, options: ConversionOptions) -> None:
 
 
 def _packed(schema: Schema, names: tuple[str, ...] | None) -> list[Field]:
-    """Return the fields with these names and the field `key`, or all fields if `names` is None."""
     if names is None:
         return list(schema)
     missing = [name for name in names if name not in schema]
@@ -139,10 +137,7 @@ def _with_codec(field: Field, codec: str, options: ConversionOptions) -> Field:
 def _with_one_shape(
     source: Source, options: ConversionOptions, fields: Sequence[Field], names: Sequence[str]
 ) -> list[Field]:
-    """Return the fields, in which the named fields have the shape of the images of a few samples.
-
-    If images of these samples differ in shape, raise InvalidRequest.
-    """
+    """Set the shape of the named fields to that of the images of a few samples. Different shapes raise an error."""
     main = next((field.name for field in fields if field.kind in PIXEL_KINDS), "")
     is_open = [field.name in names and None in (field.shape or (None,)) for field in fields]
     found: dict[str, list[tuple[tuple[int, int], str]]] = {
@@ -233,7 +228,6 @@ def with_slots(schema: Schema, slots: Sequence[Slot], options: ConversionOptions
 
 
 def _chosen(schema: Schema, slots: Sequence[Slot], options: ConversionOptions) -> dict[str, str]:
-    """Return a mapping of slots to fields from `options.slots`. An invalid choice raises InvalidRequest."""
     known = {slot.name: slot for slot in slots}
     chosen: dict[str, str] = {}
     for name, field in options.slots:
@@ -255,7 +249,7 @@ def _chosen(schema: Schema, slots: Sequence[Slot], options: ConversionOptions) -
 
 
 def _default_field(slot: Slot, fitting: Sequence[Field]) -> Field | None:
-    """Return the field with the name of the slot, or the only fitting image or class label, or None."""
+    """Return the field with the name of the slot, or the only fitting field except plain numbers, or None."""
     visible = [field for field in fitting if not field.hidden]
     named = next((field for field in visible if field.name == slot.name), None)
     likely = [field for field in visible if field.kind != "number" or (field.classes and field.name != "split")]

@@ -121,7 +121,6 @@ def build_remotely(place: Workplace, task: Task) -> Outcome:
 
 
 def _build_folder(place: Workplace, task: Task, folder: FolderHandle | None) -> AbstractContextManager[FolderHandle]:
-    """Return a context with the folder in which a part is built."""
     if place.scratch is not None:
         return _scratch_folder(place.scratch, task.attempt)
     if folder is None:
@@ -261,7 +260,6 @@ class _Attempts:
             self._give_up(now)
 
     def notes(self) -> list[str]:
-        """Return a list with one line on failed tasks, or an empty list."""
         if not self._lost:
             return []
         more = f"; and {len(self._lost) - 1} more" if len(self._lost) > 1 else ""
@@ -279,7 +277,6 @@ class _Attempts:
         return bool(self._running)
 
     def _look(self, now: float) -> None:
-        """Store the start time of tasks that have started."""
         waiting = {part.attempt: part for part in self._running.values() if part.begun is None}
         for attempt in self._publication.attempts() if waiting else ():
             if attempt in waiting:
@@ -336,7 +333,6 @@ class _Attempts:
             time.sleep(0.2)
 
     def _adopted(self, part: _Part) -> bool:
-        """Adopt a part. Return False if the part is incomplete."""
         done = self._publication.adopt(part.attempt)
         if done is None:
             return False
