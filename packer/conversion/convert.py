@@ -160,7 +160,7 @@ def convert(
         split_seed: The seed for splits by fractions.
         split_by: The name of a field. Samples with an equal value of this field are in the same split.
         part_bytes: Source bytes per part; 0 for a single part. Default: a sixteenth of the source, but 32 to 256 MiB.
-        extras_bytes: The most bytes of all extras. If the extras are larger, no extra is packed.
+        extras_bytes: The most bytes of all extras. If the extras are larger, no extra is packed; 0 packs none.
         max_pixels: The most pixels of one image. Default: 100 million.
         threads: The number of threads; None for all usable cores. The content of the pack does not depend on threads.
         engine: "local" for this machine, or "ray" for a cluster. All machines need the same paths to source and pack.
@@ -419,7 +419,7 @@ class ConversionRequest:
             check_outside(place, self.scratch)
 
     def _of_pack(self) -> "ConversionRequest | None":
-        """If the source is a Dataset of packer or a `Subset` of it, return a request with the pack as source."""
+        """If the source is a Dataset of packer, or a `Subset`, return a request with the pack as source."""
         if isinstance(self.source, Path | Source):
             return None
         from packer.sources.objects._open_object import without_subsets  # folders do without

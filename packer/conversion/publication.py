@@ -47,20 +47,25 @@ class Delivery(Protocol):
         """Raise InvalidRequest if this machine cannot read the folder that all machines share."""
 
     def begun(self, attempt: str, node: str) -> AbstractContextManager[FolderHandle | None]:
-        """Return a context that registers a task of a worker: `attempt` is the unique name of the task.
+        """Return a context for one task, in which a worker process builds one part. Entering registers the task.
 
-        `node` names the machine, for messages. Entering yields a new folder for the part. If the pack is behind a
-        URL, entering yields None.
+        The context yields a new, empty folder for the part, or None if the pack is behind a URL.
+
+        Args:
+            attempt: the unique name of the task.
+            node: the name of the machine of the worker, for messages.
         """
 
     def deliver(self, done: FinishedPart, scratch: FolderHandle, folder: FolderHandle) -> object:
-        """Transfer a finished part, then write a record that the part is complete.
+        """Transfer a finished part to the pack, then write the record that marks the part as complete.
+
+        If the pack is behind a URL, the part is uploaded. Otherwise, the part is copied from `scratch` to `folder`.
 
         Args:
             done: the description of the part.
-            scratch: the folder in which the part was built.
-            folder: the folder that `begun` yields, into which the part is copied. If `folder` is `scratch`, no copy
-                is needed. If the pack is behind a URL, the part is uploaded and `folder` is ignored.
+            scratch: the folder that contains the part.
+            folder: the folder that `begun` yields. May be the object `scratch`; then no file is copied. Ignored if
+                the pack is behind a URL.
         """
 
 
@@ -90,13 +95,16 @@ class Publication(ABC):
     def begin(self, *, restart: bool) -> None:
         """Prepare the work folder, and fill `finished` with the parts of an earlier run.
 
-        If `restart` is true, remove the parts of the earlier run. Otherwise, an earlier run with another plan raises
+        If `restart` is true, remove the parts of the earlier run. Otherwise, finished parts of another plan raise
         InvalidRequest.
         """
 
     @abstractmethod
     def finish(self, done: FinishedPart) -> None:
-        """Write the record of a part. `pack` and `pieces` must contain the part and the index entries. Thread-safe."""
+        """Add a part to `finished`. Thread-safe.
+
+        The folder `pack` must contain the part, and the folder `pieces` the index entries of the part.
+        """
 
     @abstractmethod
     def publish(self, manifest: Manifest) -> None:

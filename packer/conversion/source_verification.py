@@ -352,7 +352,7 @@ def _text(value: object) -> str:
 
 
 def psnr_db(expected: npt.NDArray[Any], found: npt.NDArray[Any]) -> float:
-    """Return the PSNR in dB: 10 log10(peak^2 / mean squared error), or infinity if the arrays are equal.
+    """Return the PSNR in dB: 10 log10(peak^2 / mean squared error), or infinity without a difference.
 
     The peak is 255 for uint8, otherwise the largest magnitude in `expected`. Values that are not finite are ignored.
     """
