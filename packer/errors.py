@@ -36,7 +36,7 @@ from contextlib import contextmanager
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # controls, bidi marks, surrogates, unassigned, line breaks
 
-DOCS = "docs"  # base of the pages that messages and --help name: the address of the site, once it has an address
+DOCS = "docs"  # folder or URL of the documentation, for messages and --help
 MOST_CHARACTERS = 4_000  # in a line of an error and in a reason of a manifest
 
 

@@ -44,7 +44,7 @@ from packer.errors import InvalidRequest, UnknownKey
 KINDS = ("image", "depth", "mask", "points", "boxes", "number", "text", "json", "bytes")
 PIXEL_KINDS = ("image", "depth", "mask")
 MASK_DTYPES = ("uint8", "uint16")  # stored dtypes of a mask
-ROW_KINDS = ("points", "boxes", "number")  # their values may be related rows
+ROW_KINDS = ("points", "boxes", "number")  # kinds whose values may consist of rows
 DTYPES = (
     *("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
     *("float16", "float32", "float64", "bool"),
@@ -54,7 +54,7 @@ MOST_FIELDS = 10_000
 USUAL_PIXELS = 100_000_000  # default limit of one image
 MOST_PIXELS = 1_000_000_000  # largest limit, near the limit of OpenCV
 _MOST_LENGTHS = 8
-_MOST_VALUES = 1 << 40  # in one value of a fixed shape, so that products of lengths fit into 64 bits
+_MOST_VALUES = 1 << 40  # numbers in a value of a fixed shape; products of lengths fit into 64 bits
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 Value = Any  # decoded value of a kind; see the table above
@@ -315,7 +315,7 @@ class Schema:
         if len(set(started)) != len(started):
             raise InvalidRequest(f"two fields say what starts in one: {', '.join(started):.200}")
         for field in self.fields:
-            if field.name == KEY and (field.kind, field.codec) != ("text", "text"):  # the index holds its text
+            if field.name == KEY and (field.kind, field.codec) != ("text", "text"):  # the index contains keys as text
                 raise InvalidRequest(
                     f"field 'key' has kind {field.kind!r} and codec {field.codec!r:.80}, expected text"
                 )
@@ -341,7 +341,7 @@ class Schema:
         return tuple(field.name for field in self.fields)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"fields": self.fields, "form_of": self.form_of}  # what is cached is found again
+        return {"fields": self.fields, "form_of": self.form_of}  # without cached properties
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)

@@ -24,7 +24,7 @@ from packer.schema import PIXEL_KINDS
 from packer.sources._message_texts import counted
 from packer.sources.base import probe_indices
 
-_INDEX_FILES = 10  # without those of columns
+_INDEX_FILES = 10  # except files of columns
 _INDEX_FILE_BYTES = 256  # in the manifest
 _PARTS_AT_ONCE = 4  # on this disk, if the pack is behind a URL
 

@@ -268,7 +268,7 @@ def convert_source(
 def _folder_publication(plan: Plan, target: Path, *, overwrite: bool) -> Iterator[FolderPublication]:
     with work_folder(beside(target), NAMES) as work:
         publication = FolderPublication(plan, target, work, overwrite=overwrite)
-        publication.check_free()  # another run may have ended while this one planned
+        publication.check_free()  # another run may have ended during planning
         yield publication
 
 
@@ -638,7 +638,7 @@ def _moving(options: ConversionOptions) -> str:
 def _about_moves(source: Source, fields: Sequence[Field], moves: str) -> Iterator[str]:
     """Yield notes on fields that remain unchanged although pixels move, and on depth without `invalid`."""
     unmoved = [field for field in fields if _may_describe_pixels(source, field)]
-    if unmoved and not source.holds_records:  # a source of records lists them itself
+    if unmoved and not source.holds_records:  # a source of records lists such fields
         yield f"{_names(unmoved)}: stored as they are: {moves} moves images, masks, depth, boxes and points only"
     depths = [field for field in fields if field.kind == "depth" and field.invalid is None]
     if depths and "--resize" in moves:

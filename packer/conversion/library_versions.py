@@ -77,7 +77,7 @@ def check_versions(node: str, expected: Mapping[str, str], found: Mapping[str, s
 
 def _pixels() -> str:
     """Return the CRC-32 of a small image that is resized, rotated and encoded."""
-    import cv2  # only computed pixels need it
+    import cv2  # slow import
 
     rows, columns, channels = np.indices((93, 131, 3))
     image = ((rows * 37 + columns * 101 + channels * 59 + rows * columns) % 256).astype(np.uint8)

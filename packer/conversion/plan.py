@@ -192,13 +192,13 @@ class _Probe(NamedTuple):
 
 
 def _probed(source: Source) -> _Probe:
-    from packer.images import sniff  # only a resize needs it
+    from packer.images import sniff  # only needed for a resize
 
     main = next((field.name for field in source.schema if field.kind in PIXEL_KINDS), None)
     votes: dict[str, int] = {}
     sizes: list[tuple[int, int]] = []
     for index in probe_indices(len(source), is_sequential=source.is_sequential):
-        with suppress(PackerError):  # the conversion itself reports bad files, all of them
+        with suppress(PackerError):  # encoding reports all bad files
             for field in source.schema:
                 if field.kind != "image" and field.name != main:
                     continue

@@ -37,7 +37,7 @@ from packer.pack.unlisted_files import check_replaceable, check_whole
 from packer.stores.url import StoreURL
 
 _NODE = "node"
-_OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "--codec"}  # others have their own name
+_OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "--codec"}  # others: equal names
 
 
 class Delivery(Protocol):
@@ -344,7 +344,7 @@ class FolderPublication(Publication):
             check_whole(self.pack)
         except PackerError as error:
             self.work.swap(PACK, self.work.above, self.target.name)
-            check_replaceable(self.target)  # under its own name again
+            check_replaceable(self.target)  # moved back to the target
             raise InvalidRequest(f"{self.target}: changed while it was replaced; run again") from error
 
 
@@ -535,7 +535,7 @@ def check_target(root: Path | None, target: Path, *, overwrite: bool) -> None:
 
 def check_outside(root: Path, target: Path) -> None:
     """Raise InvalidRequest if `target` is the folder `root` or inside this folder."""
-    with failing(target, "resolve"):  # links that change meanwhile
+    with failing(target, "resolve"):  # links may change during the call
         source, place = root.resolve(), target.resolve()
     if place == source:
         raise InvalidRequest(f"{target}: is the source itself; give the pack another name")

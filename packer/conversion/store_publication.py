@@ -210,7 +210,7 @@ class StorePublication(Publication):
     # ---- the end
 
     def publish(self, manifest: Manifest) -> None:
-        if self._store.state(manifests.NAME) is None:  # another machine with this plan may have published it
+        if self._store.state(manifests.NAME) is None:  # another machine may have published this plan
             self._delivery.claim()
             objects = self._delivery.objects()
             for part in manifest.parts:

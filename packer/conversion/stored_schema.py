@@ -114,8 +114,8 @@ def _default_codec(field: Field, options: ConversionOptions, lossy: frozenset[st
 
 
 def _with_codec(field: Field, codec: str, options: ConversionOptions) -> Field:
-    changed = replace(field, codec=codec, slot=None)  # a pack as the source has slots of its own
-    if field.kind in PIXEL_KINDS:  # smaller images need no limit of their own
+    changed = replace(field, codec=codec, slot=None)  # a source pack may have slots
+    if field.kind in PIXEL_KINDS:  # resized images need no limit
         limit = field.max_pixels if options.max_pixels is None else options.max_pixels
         changed = replace(changed, max_pixels=None if options.resize else limit)
     outgrown = options.resize is not None and None not in (field.shape or (None,))  # a pack that was resized before
@@ -144,7 +144,7 @@ def _with_one_shape(
         field.name: [] for field, each in zip(fields, is_open, strict=True) if each
     }
     for row in probe_indices(len(source), is_sequential=source.is_sequential) if found else ():
-        with suppress(PackerError):  # the conversion itself reports bad files, all of them
+        with suppress(PackerError):  # encoding reports all bad files
             height, width, _, orientation = _described(source.value(row, main))
             stated = source.stated_size(row) if source.frame == "stated" else None
             frame = ImageFrame((height, width), orientation, stated)
@@ -172,7 +172,7 @@ def _form(
 ) -> tuple[tuple[int, int], str]:
     """Return `((height, width), dtype)` of an image after rotation and resize."""
     if name in source.companions:
-        is_upright = options.sidecar_frame == "upright"  # without the option they are refused when they are encoded
+        is_upright = options.sidecar_frame == "upright"  # without this option, encoding raises an error
     else:
         is_upright = labels_are_upright(source, source.schema[name], frame, main=main, sidecar_frame=None)
     height, width, dtype, _ = _described(source.value(row, name))

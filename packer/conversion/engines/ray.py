@@ -27,7 +27,7 @@ from packer.conversion.library_versions import check_versions, compares_pixels, 
 from packer.errors import InvalidRequest
 
 _PORT_SECONDS = 20.0
-_ANSWER_SECONDS = 120.0  # until a machine reports its versions, which starts a process there
+_ANSWER_SECONDS = 120.0  # until a machine reports versions, which starts a process
 
 
 class _RayCluster(Cluster):
@@ -49,7 +49,7 @@ class _RayCluster(Cluster):
                 raise InvalidRequest(f"--address {self._address}: no Ray cluster answers: {reason}") from error
             finally:
                 if threading.current_thread() is threading.main_thread() and handler is not None:
-                    signal.signal(signal.SIGTERM, handler)  # Ray replaces it
+                    signal.signal(signal.SIGTERM, handler)  # Ray replaces the handler
             self._is_own = True
         self._cpus = place.cpus
         if not self._slots():
