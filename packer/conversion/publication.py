@@ -101,22 +101,22 @@ class Publication(ABC):
 
     @abstractmethod
     def finish(self, done: FinishedPart) -> None:
-        """Add a part to `finished`. Thread-safe.
+        """Add a part to `finished`, and store the record of the part for later runs. Thread-safe.
 
         The folder `pack` must contain the part, and the folder `pieces` the index entries of the part.
         """
 
     @abstractmethod
     def publish(self, manifest: Manifest) -> None:
-        """Write the manifest, make the pack visible, and remove the work folder's content.
+        """Write the manifest, make the pack visible, and empty the work folder.
 
-        If the target exists, PackExists is raised. A failure of the disk or store raises StorageError.
+        A target that exists and may not be replaced raises PackExists. A disk or store that fails raises StorageError.
         """
 
     def remove(self) -> None:
         """Remove all files of the unfinished conversion."""
-        self.work.check()  # the plan goes first: without a plan, other files are ignored
-        self.work.remove(PLAN)
+        self.work.check()
+        self.work.remove(PLAN)  # first, because other files are ignored without a plan
         self.work.sync()
         self.work.clear()
 
