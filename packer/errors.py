@@ -9,24 +9,24 @@
         MixedShapes 2         images of several sizes in one batch;
       BadIndex 2              (IndexError);
       UnknownKey 2            (KeyError);
-      BadInput 3              a file of the source is damaged or does not fit (ValueError);
+      BadInput 3              a file of the source is damaged or inconsistent (ValueError);
         DamagedImage 3        bytes that cannot be decoded;
         BadInputs 3           all bad files of one conversion;
       CorruptPack 3           a pack or a part differs from the written one (ValueError);
         CorruptRecord 3       one value of one sample differs from the written one;
-        CrashingPart 3        reading the part ends the process that reads it;
+        CrashingPart 3        a part that crashes the process that reads the part;
         DamagedObject 3       a file of a pack is damaged in the object store;
       StorageError 4          no space, I/O error (OSError);
         StoreError 4          an object store does not answer, or refuses the request;
           NoObject 4          an object or bucket does not exist;
           ObjectChanged 4     an object has changed since it was listed or opened;
-      OutOfMemory 4           more memory is needed than there is (MemoryError);
+      OutOfMemory 4           not enough memory (MemoryError);
       Locked 5                another process works on the same target (BlockingIOError);
     Interrupted 128 + signal  (KeyboardInterrupt, so that `except Exception` does not catch it)
 
-Messages are one line: `where: what failed (sample, field): cause, expected and found; what to do`. They contain
-names of files and texts of packs unchanged. `str` of an error, also in tracebacks, makes them printable. It shortens
-each line to 4,000 characters, in its middle.
+A message is one line: `where: what failed (sample, field): cause, expected and found; what to do`. `message` contains
+file names and texts of packs unchanged. `str(error)` escapes unprintable characters, and cuts the middle out of lines
+of more than 4,000 characters.
 """
 
 import signal
@@ -36,23 +36,23 @@ from contextlib import contextmanager
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # controls, bidi marks, surrogates, unassigned, line breaks
 
-DOCS = "docs"  # base of the pages that messages and --help name: the address of the site, once it has an address
+DOCS = "docs"  # folder or URL of the documentation, for messages and --help
 MOST_CHARACTERS = 4_000  # in a line of an error and in a reason of a manifest
 
 
 def printable(text: str) -> str:
-    """Escape a text to one line; keep only both ends of a text of more than 4,000 characters."""
+    """Return the text as one printable line: `shortened`, then `escaped`."""
     return escaped(shortened(text))
 
 
 def shortened(text: str) -> str:
-    """The text, or for one of more than 4,000 characters the two ends with ` ... ` between them."""
+    """Return the text. If the text has more than 4,000 characters, ` ... ` replaces the middle."""
     half = MOST_CHARACTERS // 2
     return text if len(text) <= MOST_CHARACTERS else f"{text[:half]} ... {text[-half + 5 :]}"
 
 
 def escaped(text: str) -> str:
-    """The text on one line, characters that cannot be seen as escapes."""
+    """Return the text with escapes (`\\n`) instead of line breaks, controls and other invisible characters."""
     if text.isprintable():
         return text
     return "".join(
@@ -61,11 +61,11 @@ def escaped(text: str) -> str:
 
 
 class PackerError(Exception):
-    """Base of all errors of packer.
+    """Base class of all errors of packer, except `Interrupted`.
 
     Attributes:
         exit_code: Exit code of the command line.
-        reasons: Details that the message summarizes, one line each.
+        reasons: Details that the message summarizes, one line for each detail.
     """
 
     exit_code = 1
@@ -74,10 +74,10 @@ class PackerError(Exception):
         """Create an error.
 
         Args:
-            text: The message, one line.
-            reasons: Details, one line each.
-            message: A message of several lines. torch's DataLoader passes the error of a worker by this name
-                (`ExceptionWrapper.reraise`).
+            text: The message, if the message is one line.
+            reasons: Details, one line for each detail.
+            message: The message, if the message has several lines. The DataLoader of torch sets this argument when it
+                raises an error of a worker again.
         """
         given = text if message is None else message
         super().__init__(*(() if given is None else (given,)))
@@ -86,7 +86,7 @@ class PackerError(Exception):
 
     @property
     def message(self) -> str:
-        """Message with unescaped names, for programs; not for a terminal."""
+        """Message with unescaped file names, for programs. Print `str(error)` to a terminal instead."""
         return str(self.args[0]) if self.args else self.__class__.__name__
 
     def __str__(self) -> str:  # KeyError and OSError would print a repr or a tuple
@@ -95,32 +95,29 @@ class PackerError(Exception):
 
 
 class InvalidRequest(PackerError, ValueError):
-    """The request is invalid, not supported, or would destroy data."""
+    """A request that is invalid, not supported, or would destroy data."""
 
     exit_code = 2
 
 
 class PackExists(InvalidRequest, FileExistsError):
-    """The target of a conversion exists."""
+    """A target of a conversion that already exists."""
 
 
 class MissingPackage(InvalidRequest, ImportError):
-    """An optional Python package is not installed; the message holds the command that installs it."""
+    """An optional Python package that is not installed. The message contains the pip command that installs it."""
 
 
 class UnsafePath(InvalidRequest):
-    """A path for packer's own files is a link, or a folder that other users own or may change.
-
-    packer does not change it.
-    """
+    """A path at which packer refuses to write: a link, or a folder that other users own or may change."""
 
 
 class WrongType(InvalidRequest, TypeError):
-    """An argument has the wrong type."""
+    """An argument of the wrong type."""
 
 
 class MixedShapes(InvalidRequest):
-    """Images of one batch differ in size: a geometry, or packing them resized, gives them one."""
+    """Images of different sizes in one batch. A geometry, or a pack of resized images, makes the sizes equal."""
 
 
 class BadIndex(PackerError, IndexError):
@@ -130,41 +127,41 @@ class BadIndex(PackerError, IndexError):
 
 
 class UnknownKey(PackerError, KeyError):
-    """A sample key, field or column that the pack does not have."""
+    """A sample key, field or column that the pack does not contain."""
 
     exit_code = 2
 
 
 class BadInput(PackerError, ValueError):
-    """A file of the source is damaged or does not fit the others."""
+    """A file of the source that is damaged or contradicts other files of the source."""
 
     exit_code = 3
 
 
 class DamagedImage(BadInput):
-    """Bytes that do not decode to the image they announce, or announce one beyond the limits."""
+    """Bytes of an image that cannot be decoded, or an image with more pixels than the limit."""
 
 
 class BadInputs(BadInput):
-    """All samples of one conversion that could not be packed, with a reason each."""
+    """Samples of one conversion that cannot be packed. `reasons` contains one line for each sample."""
 
 
 class CorruptPack(PackerError, ValueError):
-    """A pack, part or index that is not what packer wrote."""
+    """A pack, part or index that differs from the bytes that packer wrote."""
 
     exit_code = 3
 
 
 class CorruptRecord(CorruptPack):
-    """One value of one sample that is not what packer wrote."""
+    """One value of one sample that differs from the bytes that packer wrote."""
 
 
 class DamagedObject(CorruptPack):
-    """A file of a pack that is missing or damaged in the object store: it was fetched again in vain."""
+    """A file of a pack that is missing or damaged in the object store, also in a second download."""
 
 
 class CrashingPart(CorruptPack):
-    """A part so damaged that reading it ended a process of its own by a signal, or used up many."""
+    """A damaged part that crashes the separate processes in which packer reads the part."""
 
 
 class StorageError(PackerError, OSError):
@@ -174,22 +171,22 @@ class StorageError(PackerError, OSError):
 
 
 class StoreError(StorageError):
-    """An object store does not answer in time, or refuses the request."""
+    """An object store that does not answer in time, or refuses the request."""
 
 
 class NoObject(StoreError):
-    """An object or bucket does not exist in the store."""
+    """An object or bucket that does not exist in the store."""
 
 
 class ObjectChanged(StoreError):
-    """An object of a store has changed since it was listed or opened."""
+    """An object of a store that has changed since the object was listed or opened."""
 
 
 class OutOfMemory(PackerError, MemoryError):
-    """The request needs more memory than this process may use; the message contains the size if it is known.
+    """A request that needs more memory than this process may use.
 
-    Python and NumPy may also raise a plain MemoryError. `except MemoryError` catches both, and the command line returns
-    the same exit code.
+    Python and NumPy may also raise a plain MemoryError. `except MemoryError` catches both errors, and the command line
+    returns exit code 4 for both.
     """
 
     exit_code = 4
@@ -197,10 +194,10 @@ class OutOfMemory(PackerError, MemoryError):
 
 @contextmanager
 def naming_memory(where: Callable[[], object]) -> Iterator[None]:
-    """Raise OutOfMemory with the name of what was read for each MemoryError of the block.
+    """Return a context that replaces each MemoryError of the block by OutOfMemory with a file name.
 
     Args:
-        where: Returns the name: a path, or a path with the place in it.
+        where: Function that returns the file name for the message.
     """
     try:
         yield
@@ -214,13 +211,13 @@ def naming_memory(where: Callable[[], object]) -> Iterator[None]:
 
 
 class Locked(PackerError, BlockingIOError):
-    """Another process works on the same target."""
+    """A target that another process has locked."""
 
     exit_code = 5
 
 
 class Interrupted(KeyboardInterrupt):
-    """SIGINT, SIGTERM or SIGHUP arrived; what was finished is kept for the next run of the same command."""
+    """SIGINT, SIGTERM or SIGHUP. The next run of the same command continues after the finished work."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal_number)
@@ -232,7 +229,6 @@ class Interrupted(KeyboardInterrupt):
 
 
 def _signal_name(number: int) -> str:
-    """SIGTERM; a number without a name as it is."""
     try:
         return signal.Signals(number).name
     except ValueError:

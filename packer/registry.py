@@ -1,7 +1,7 @@
-"""Registry: one file per format, codec, source or command, found by listing its folder.
+"""Registry: the formats, codecs, sources or commands of packer, by name. Each member is one Python file of a folder.
 
-Names are known without importing anything; a module is imported when it is first used. Packages outside packer add
-theirs through the entry-point groups `packer.formats`, `packer.codecs` and `packer.sources`.
+Listing the names imports no member. `load` imports a member at first use. Other packages add members through the
+entry-point groups `packer.formats`, `packer.codecs` and `packer.sources`.
 """
 
 import importlib
@@ -18,14 +18,14 @@ from packer.errors import InvalidRequest, MissingPackage
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
-# module -> what pip installs for it, typed as in a shell, with the oldest version that setup.cfg admits
+# module -> pip requirement, quoted for a shell, with the oldest version in setup.cfg
 _REQUIREMENTS = {
     "PIL": '"Pillow>=11.3"',
     "cv2": '"opencv-python>=5.0.0.93"',
     "matplotlib": '"matplotlib>=3.9"',
     "msgpack": '"msgpack>=1.1"',
     "nvidia": "nvidia-dali-cuda120",
-    "nvidia.dali": "nvidia-dali-cuda120",  # other packages of NVIDIA's are there
+    "nvidia.dali": "nvidia-dali-cuda120",  # `nvidia` may exist without DALI
     "obstore": '"obstore>=0.12"',
     "pillow_heif": '"pillow-heif>=1.0"',
     "pyarrow": '"pyarrow>=23.0.1"',
@@ -37,29 +37,34 @@ _NOT_MEMBERS = ("base",)
 
 
 class Registry:
-    """The modules of one folder of packer, by the name that users type."""
+    """Modules of one folder of packer, by name: the file `caffe_lmdb.py` is the member `caffe-lmdb`.
+
+    Files of the folder and of direct subfolders are members. `base.py` and names that begin with `_` are not members.
+    """
 
     def __init__(self, package: str, folder: str, noun: str) -> None:
-        """Files of the folder and of its subfolders are members, except `base`; what members share begins with `_`.
+        """Create a registry.
 
-        A file `caffe_lmdb.py` is the member `caffe-lmdb`.
+        Args:
+            package: Package of the folder, which is also the entry-point group: `packer.codecs`.
+            folder: Path of the folder.
+            noun: Word for a member in messages: `codec`.
         """
         self._package = package
         self._folder = Path(folder)
         self._noun = noun
 
     def names(self) -> tuple[str, ...]:
-        """All names, sorted; imports none of the modules."""
+        """Return the sorted names of all members, without importing a member."""
         files = [*self._folder.glob("[!_]*.py"), *self._folder.glob("[!_]*/[!_]*.py")]
         stems = {path.stem.replace("_", "-") for path in files} - set(_NOT_MEMBERS)
         return tuple(sorted(stems | {point.name for point in _entry_points(self._package)}))
 
     def __contains__(self, name: str) -> bool:
-        """Return True if there is a module of this name, without importing it. Entry points are slow, and come last."""
         return self._file(name) is not None or any(point.name == name for point in _entry_points(self._package))
 
     def check(self, name: str) -> str:
-        """The name itself; raises InvalidRequest for one that is not there. Imports nothing."""
+        """Return `name`. If no member has this name, raise InvalidRequest. No member is imported."""
         if name not in self:
             import difflib  # only an error needs it
 
@@ -69,8 +74,9 @@ class Registry:
         return name
 
     def load(self, name: str) -> ModuleType:
-        """The module behind `name`; raises InvalidRequest for an unknown one, MissingPackage where a package is
-        absent.
+        """Import and return the module of member `name`.
+
+        An unknown name raises InvalidRequest. A missing optional package raises MissingPackage.
         """
         self.check(name)
         file = self._file(name)
@@ -85,7 +91,7 @@ class Registry:
         return import_or_explain(modules[0], f"{self._noun} {name!r}")
 
     def _file(self, name: str) -> Path | None:
-        """Return the file of the member of that name, which may come from a manifest; None if there is none."""
+        """Return the file of member `name`, or None. The name may come from a manifest, so a path is refused."""
         is_name = _stem(name).isidentifier() and name[0] not in "_-" and "_" not in name  # no path
         if not is_name or name in _NOT_MEMBERS:
             return None
@@ -94,23 +100,19 @@ class Registry:
 
 
 def _stem(name: str) -> str:
-    """Return the name of a member's file, without its suffix."""
     return name.replace("-", "_")
 
 
 def _entry_points(group: str) -> "EntryPoints | tuple[EntryPoint, ...]":
     if not _may_be_offered(group):
         return ()
-    from importlib.metadata import entry_points  # 20 ms, and as many to read what every package offers
+    from importlib.metadata import entry_points  # slow import
 
     return entry_points(group=group)
 
 
 def _may_be_offered(group: str) -> bool:
-    """Return True if an installed package may have entry points of this group; a quick search for its name.
-
-    True wherever only importlib.metadata can tell: a finder that brings packages of its own, or a path that is a file.
-    """
+    """Return False if no package has entry points of this group, without the slow importlib.metadata."""
     finders = (finder for finder in sys.meta_path if finder is not PathFinder)
     if any(hasattr(finder, "find_distributions") for finder in finders):
         return True
@@ -130,7 +132,7 @@ def _holds(folder: str, heading: bytes) -> bool:
             with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
                 if heading in file.read():
                     return True
-        except (FileNotFoundError, NotADirectoryError):  # it offers nothing; an .egg-info that is a file
+        except (FileNotFoundError, NotADirectoryError):  # no entry points, or an .egg-info that is a file
             continue
         except OSError:
             return True
@@ -138,7 +140,11 @@ def _holds(folder: str, heading: bytes) -> bool:
 
 
 def import_or_explain(module: str, needed_by: str) -> ModuleType:
-    """Import `module`; raises MissingPackage with the pip command where a package outside packer is absent."""
+    """Import and return `module`. If a package outside packer is not installed, raise MissingPackage.
+
+    Args:
+        needed_by: Beginning of the message, such as `codec 'jpeg'`.
+    """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -152,7 +158,7 @@ def import_or_explain(module: str, needed_by: str) -> ModuleType:
 
 
 def check_installed(module: str, needed_by: str) -> None:
-    """Import nothing; raise MissingPackage with the pip command if `module` is not installed."""
+    """Raise MissingPackage if `module` is not installed. The module is not imported."""
     if importlib.util.find_spec(module) is None:
         wanted = _REQUIREMENTS.get(module, module)
         package = "nvidia-dali" if wanted.startswith("nvidia-dali-") else module  # the name ends in a version of CUDA

@@ -1,23 +1,22 @@
-"""Schema: the fields of a sample, what their values are, and how each one is stored.
+"""Schema: the fields of a sample, with the kind, dtype, shape and codec of each field.
 
 | kind   | decoded value                                                                               |
 |--------|---------------------------------------------------------------------------------------------|
 | image  | uint8 (H, W, 3), RGB, 0-255                                                                 |
-| depth  | (H, W), dtype as stored (float32, float16, uint16); `invalid` is the value of a missing px  |
-| mask   | (H, W), class indices, or 0 and 255: uint8; int32 where uint16 is stored, as for object ids  |
-| points | float32 (..., 2): x, y in source pixels, integer coordinates are pixel centers; with       |
-|        | `edges` they are between pixels, as the edges of boxes are                                  |
-| boxes  | float32 (N, 4): x0, y0, x1, y1 in source pixels, edges: of all pixels 0, 0, width, height   |
-| number | a scalar or an array; geometry scales `box_areas` alone; a fixed shape is an index column   |
+| depth  | (H, W), dtype as stored (float32, float16, uint16); `invalid` marks pixels without a depth  |
+| mask   | uint8 (H, W): class indices, or 0 and 255; int32 if stored as uint16, for example object ids |
+| points | float32 (..., 2): x, y in source pixels; (0, 0) is the center of the first pixel, or its    |
+|        | upper left corner if `edges` is true                                                        |
+| boxes  | float32 (N, 4): x0, y0, x1, y1 in source pixels; a full image has 0, 0, width, height       |
+| number | a scalar or an array; a geometry scales only `box_areas`; a fixed shape is an index column  |
 | text   | str                                                                                         |
 | json   | a value that `json` can encode                                                              |
 | bytes  | bytes, kept verbatim                                                                        |
 
-Related fields name each other. The classes of boxes are a number of shape (None,) `of` boxes. The polygons of a sample
-are concatenated in points of shape (None, 2), and a number contains where each polygon `starts`. Packing compares their
-lengths. A relation to a field outside of the schema has no effect, so that any field can be omitted. By convention:
+A field may name a related field, with `of`, `starts` or `into` (see `Field`). `convert` checks that the lengths of
+related fields agree. If the schema does not contain the named field, the relation is ignored. By convention:
 
-| field                                  | kind, dtype, shape                   | belongs                           |
+| field                                  | kind, dtype, shape                   | relation                          |
 |----------------------------------------|--------------------------------------|-----------------------------------|
 | boxes                                  | boxes float32 (None, 4)              |                                   |
 | box_labels, with the names as classes  | number int64 (None,)                 | of boxes                          |
@@ -45,7 +44,7 @@ from packer.errors import InvalidRequest, UnknownKey
 KINDS = ("image", "depth", "mask", "points", "boxes", "number", "text", "json", "bytes")
 PIXEL_KINDS = ("image", "depth", "mask")
 MASK_DTYPES = ("uint8", "uint16")  # stored dtypes of a mask
-ROW_KINDS = ("points", "boxes", "number")  # their values may be related rows
+ROW_KINDS = ("points", "boxes", "number")  # kinds whose values may consist of rows
 DTYPES = (
     *("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
     *("float16", "float32", "float64", "bool"),
@@ -55,7 +54,7 @@ MOST_FIELDS = 10_000
 USUAL_PIXELS = 100_000_000  # default limit of one image
 MOST_PIXELS = 1_000_000_000  # largest limit, near the limit of OpenCV
 _MOST_LENGTHS = 8
-_MOST_VALUES = 1 << 40  # in one value of a fixed shape, so that products of lengths fit into 64 bits
+_MOST_VALUES = 1 << 40  # numbers in a value of a fixed shape; products of lengths fit into 64 bits
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 Value = Any  # decoded value of a kind; see the table above
@@ -65,18 +64,19 @@ FixedArray = tuple[str, tuple[int, ...]]  # NumPy name of a dtype, and a shape w
 
 
 def parse_codec(text: str) -> tuple[str, str | None]:
-    """Return name and argument of a codec: `raw:float16` is `raw` and `float16`, `png` has no argument."""
+    """Return `(name, argument)`: `("raw", "float16")` for `raw:float16`, and `("png", None)` for `png`."""
     name, _, argument = text.partition(":")
     return name, argument or None
 
 
 class StoredForm(NamedTuple):
-    """Description of the encoded values of a field by their codec, for formats.
+    """Byte layout of the encoded values of a field. The codec sets the layout, and formats use it.
 
     Attributes:
-        array: Dtype and shape if each value contains only the numbers of an array, little-endian, in C order.
-        suffixes: Returns the file suffixes of a value, the usual one first; empty if a value is not a file.
-        list_dtype: NumPy name of the dtype if each value is only a list of numbers of any length, little-endian.
+        array: `(dtype, shape)` if each value is a little-endian array in C order without a header, otherwise None.
+        suffixes: function that returns the possible file suffixes of an encoded value, the most common suffix first;
+            an empty tuple if the value is not the content of a file.
+        list_dtype: NumPy dtype name if each value is a little-endian 1-D array of any length, otherwise None.
     """
 
     array: FixedArray | None
@@ -86,20 +86,27 @@ class StoredForm(NamedTuple):
 
 @dataclass(frozen=True)
 class Field:
-    """One named value of a sample.
+    """Description of one named value of each sample. Rows are the first axis of a value.
 
-    codec: name and argument as the user types them: `encoded`, `jpeg:95`, `raw:float16`.
-    dtype: NumPy name of the decoded value, little endian when stored; None where the bytes tell.
-    shape: NumPy order; None in it is a length that differs between samples, None for it: the bytes tell.
-    classes: for a number or a mask: the name of each value, in order; for points: of each place along the second axis.
-    invalid: for a depth: the value that marks a pixel without a measurement.
-    max_pixels: for an image: the most that one of them may have when it is decoded; None for USUAL_PIXELS.
-    hidden: packed for extraction and bookkeeping; a data set returns it only when it is asked for by name.
-    slot: where the format is another tool's, what its records call the field: `image` or `label`; None for none.
-    of: the field whose row i this one's row i belongs to: `boxes` for their classes; None for none.
-    starts: the field whose rows are cut into runs: the values are the first row of each, ascending from 0.
-    into: the field whose rows the values are numbers of.
-    edges: of points: whole numbers are edges between pixels, as those of boxes, and not pixel centers.
+    Attributes:
+        kind: One of `KINDS`; the table above lists the decoded value of each kind.
+        codec: Name and optional argument of the codec: `encoded`, `jpeg:95`, `raw:float16`.
+        dtype: NumPy dtype name of the decoded value; None if the encoded bytes contain the dtype.
+        shape: Shape of the decoded value. A None inside the tuple is a length that differs between samples. If
+            `shape` itself is None, the encoded bytes contain the shape.
+        classes: Class names of a number or mask: value 3 means `classes[3]`. For points, names along the second axis.
+        invalid: Value of a depth pixel without a measurement.
+        hidden: True if a Dataset returns the field only when the user requests it by name.
+        max_pixels: Most pixels of one decoded image; None for `USUAL_PIXELS`.
+        slot: Name of the field in records of another tool, such as `image` or `label`; None if the tool has no name.
+        of: Name of a field with equally many rows. Row i of this field describes row i of that field. `box_labels`
+            has `of="boxes"`.
+        starts: Name of a field whose rows form consecutive groups. Value i is the row at which group i starts; value
+            0 is 0. `polygon_starts` has `starts="polygons"`, whose rows are the points of all polygons.
+        into: Name of a field. Each value is a row number of that field. `polygon_box` has `into="boxes"`: value i is
+            the row of the box of polygon i.
+        edges: True if points use the coordinates of boxes, where (0, 0) is the corner of the first pixel. False if
+            (0, 0) is the center of the first pixel.
     """
 
     name: str
@@ -160,17 +167,17 @@ class Field:
 
     @property
     def codec_name(self) -> str:
-        """Codec without its argument: `jpeg` of `jpeg:95`."""
+        """Name of the codec: `jpeg` for `jpeg:95`."""
         return parse_codec(self.codec)[0]
 
     @property
     def codec_argument(self) -> str | None:
-        """Argument of the codec: `95` of `jpeg:95`; None without an argument."""
+        """Argument of the codec: `95` for `jpeg:95`, None for `jpeg`."""
         return parse_codec(self.codec)[1]
 
     @property
     def pixel_limit(self) -> int:
-        """Most pixels of one image."""
+        """Most pixels that one decoded image may have: `max_pixels`, or the default."""
         return USUAL_PIXELS if self.max_pixels is None else self.max_pixels
 
     @property
@@ -180,9 +187,10 @@ class Field:
 
     @property
     def pixel_dtype(self) -> str:
-        """NumPy name of the dtype of an image in samples: float32 for depth.
+        """NumPy dtype name of an image, depth or mask in a sample.
 
-        A mask of 16 bits becomes int32, because torch supports few operations on uint16.
+        The dtype of a depth is float32. The dtype of a 16-bit mask is int32, because torch supports few operations on
+        uint16. Otherwise, the dtype is uint8.
         """
         if self.kind == "depth":
             return "float32"
@@ -190,19 +198,19 @@ class Field:
 
     @property
     def has_rows(self) -> bool:
-        """True if a value consists of rows: the first length of its shape is None."""
+        """True if the number of rows differs between samples: the first length of the shape is None."""
         if self.shape is None:
             return self.kind == "boxes"
         return self.kind in ROW_KINDS and bool(self.shape) and self.shape[0] is None
 
     @property
     def is_area(self) -> bool:
-        """True if the values are areas, which scale with the image; decided by name, as in older packs."""
+        """True if the field contains areas in square pixels, which a geometry scales. The name must be `box_areas`."""
         return (self.name, self.kind) == ("box_areas", "number") and self.has_rows and "float" in (self.dtype or "")
 
     @property
     def moves(self) -> bool:
-        """True if a geometry changes the values: points, boxes and areas."""
+        """True if a geometry changes the coordinates or areas in the field."""
         return self.kind in ("points", "boxes") or self.is_area
 
     @property
@@ -212,17 +220,17 @@ class Field:
 
     @property
     def relations(self) -> tuple[tuple[str, str], ...]:
-        """Relations to other fields: (`of`, `starts` or `into`, name of the other field)."""
+        """Pairs `(relation, name of the related field)`; a relation is `of`, `starts` or `into`."""
         found = (("of", self.of), ("starts", self.starts), ("into", self.into))
         return tuple((relation, name) for relation, name in found if name is not None)
 
     @property
     def is_column(self) -> bool:
-        """True if the index contains the field as an array over all samples."""
+        """True if the index of the pack contains the field as one array over all samples."""
         return self.kind == "number" and self.dtype is not None and self.shape is not None and None not in self.shape
 
     def to_json(self) -> dict[str, Any]:
-        """Only what differs from the defaults, so that a later version can add a member."""
+        """Return name, kind, codec, and each attribute that differs from the default, for the manifest."""
         out: dict[str, Any] = {}
         for each in fields(self):
             value = getattr(self, each.name)
@@ -232,7 +240,7 @@ class Field:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Field":
-        """The inverse of `to_json`; raises InvalidRequest for unknown members or wrong types."""
+        """Return the field that `to_json` describes. Unknown attributes or wrong types raise InvalidRequest."""
         if not isinstance(data, Mapping):
             raise InvalidRequest(f"field description is not a mapping: {data!r:.80}")
         for name, value in data.items():
@@ -277,17 +285,19 @@ def _is_shape(shape: Shape) -> bool:
 
 
 def check_field_count(count: int) -> None:
-    """Raise InvalidRequest for more fields than a pack may have."""
+    """Raise InvalidRequest if `count` is more than `MOST_FIELDS`."""
     if count > MOST_FIELDS:
         raise InvalidRequest(f"{count} fields, expected at most {MOST_FIELDS}; choose some with --fields or --features")
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The ordered fields of a pack. Raises InvalidRequest for duplicate names or more than 10 000 fields.
+    """Ordered fields of a pack. Duplicate names or more than 10,000 fields raise InvalidRequest.
 
-    form_of: returns the codec's description of the encoded values of a field. `packer.codecs.described` sets it for
-      formats, which do not import codecs. It is not compared, and not in the JSON.
+    Attributes:
+        fields: Fields in order.
+        form_of: Function that returns the byte layout of a field. `packer.codecs.described` sets this function, because
+            formats cannot import codecs. Comparisons and `to_json` ignore this attribute.
     """
 
     fields: tuple[Field, ...]
@@ -305,7 +315,7 @@ class Schema:
         if len(set(started)) != len(started):
             raise InvalidRequest(f"two fields say what starts in one: {', '.join(started):.200}")
         for field in self.fields:
-            if field.name == KEY and (field.kind, field.codec) != ("text", "text"):  # the index holds its text
+            if field.name == KEY and (field.kind, field.codec) != ("text", "text"):  # the index contains keys as text
                 raise InvalidRequest(
                     f"field 'key' has kind {field.kind!r} and codec {field.codec!r:.80}, expected text"
                 )
@@ -314,7 +324,7 @@ class Schema:
                     self._check_relation(field, relation, self[name])
 
     def _check_relation(self, field: Field, relation: str, other: Field) -> None:
-        """Raise InvalidRequest where a field that another one names has no rows, or belongs to a third itself."""
+        """Raise InvalidRequest if `other` has no rows, or if both fields have an `of` relation."""
         if not other.has_rows:
             raise InvalidRequest(
                 f"field {field.name!r}: {relation} {other.name!r}, whose shape is {other.shape}: expected rows, a "
@@ -331,7 +341,7 @@ class Schema:
         return tuple(field.name for field in self.fields)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"fields": self.fields, "form_of": self.form_of}  # what is cached is found again
+        return {"fields": self.fields, "form_of": self.form_of}  # without cached properties
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)
@@ -353,19 +363,19 @@ class Schema:
         raise UnknownKey(f"no field {name!r}; there are: {', '.join(self.names):.1000}")
 
     def in_slot(self, slot: str) -> Field | None:
-        """Return the field with this name in another tool's records, None if there is none."""
+        """Return the field whose `slot` is `slot`, or None if no field has this slot."""
         return next((field for field in self.fields if field.slot == slot), None)
 
     def starts_of(self, name: str) -> Field | None:
-        """Return the field that contains where the runs of rows of a field start, None if there is none."""
+        """Return the field whose `starts` is `name`, or None if the rows of field `name` form no groups."""
         return next((field for field in self.fields if field.starts == name), None)
 
     def select(self, names: Sequence[str]) -> "Schema":
-        """Return the schema of these fields, in the order of `names`; raise UnknownKey."""
+        """Return a schema of the named fields, in the order of `names`. An unknown name raises UnknownKey."""
         return Schema(tuple(self[name] for name in names), self.form_of)
 
     def stored_form(self, name: str) -> StoredForm:
-        """Describe the encoded values of a field; raise InvalidRequest for an unknown codec."""
+        """Return the byte layout of field `name`. If the schema has no `form_of`, raise InvalidRequest."""
         if self.form_of is None:
             raise InvalidRequest(
                 f"field {name!r}: its codec was not asked; formats take packer.codecs.described(schema)"
@@ -379,11 +389,11 @@ class Schema:
         return {}
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return a list of field descriptions."""
+        """Return the list of `Field.to_json()` of all fields."""
         return [field.to_json() for field in self.fields]
 
     @classmethod
     def from_json(cls, data: Sequence[Mapping[str, Any]]) -> "Schema":
-        """Create a schema from the result of `to_json`; raise InvalidRequest."""
+        """Return the schema that `to_json` describes. An invalid description raises InvalidRequest."""
         check_field_count(len(data))  # before each field of a hostile manifest is parsed
         return cls(tuple(Field.from_json(item) for item in data))

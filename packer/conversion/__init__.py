@@ -1,4 +1,4 @@
-"""Source -> pack: plan the parts, build each one, publish them all at once.
+"""Conversion of a source to a pack: plan the parts, build each part, publish all parts at once.
 
-convert.py has the call that users and the command line make: `packer.convert`.
+convert.py contains `packer.convert`, the function for users and for the command line.
 """

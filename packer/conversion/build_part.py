@@ -1,7 +1,7 @@
-"""Build part: writes one part of a plan as a file of the format, with its index entries and its record.
+"""Build part: writes one part of a plan in the format of the pack, with the index entries of the samples.
 
-The bytes of a part depend on its spec and its number alone. So a part may be built again after a failure, or twice at
-once in two folders. The work has two halves, so that one part is hashed and synced while the next one is written.
+The bytes of a part depend only on the `PartSpec` and the number of the part. So a part may be built again after a
+failure. `write_part` and `finish_part` are separate, so that an engine can hash a part while it writes the next part.
 """
 
 import hashlib
@@ -23,22 +23,24 @@ from packer.pack.index import PartIndex
 from packer.pack.manifest import Part
 from packer.system.parallel import ordered_map, usable_cores
 
-Progress = Callable[[int, int], None]  # samples and source bytes done since the last call
-Noted = Callable[[Sequence[str]], None]  # key and reason of a sample that the manifest will list
+Progress = Callable[[int, int], None]  # receives samples and source bytes since the previous call
+Noted = Callable[[Sequence[str]], None]  # receives (key, reason) of a skipped or incomplete sample
 _CHUNK_BYTES = 1 << 20
 _CHUNK_SAMPLES = 32
 
 
 @dataclass(frozen=True)
 class FinishedPart:
-    """A finished part and its samples, as a record stores them.
+    """Description of a finished part, stored as JSON in the record file of the part.
 
     Attributes:
         part: name, size, and checksum.
-        bytes_in, bytes_out: read and written.
-        skipped, incomplete: (key, reason) of each such sample.
-        findings: number of samples by finding.
-        etag: of the object, if the pack is behind a URL.
+        bytes_in: bytes of the source files.
+        bytes_out: bytes of the part.
+        skipped: `[key, reason]` for each sample that is not in the part.
+        incomplete: `[key, reason]` for each sample of the part in which a field has no value.
+        findings: notes on suspicious values, with the number of samples for each note.
+        etag: the ETag of the uploaded part, or "" if the pack is in a folder.
     """
 
     part: Part
@@ -52,13 +54,14 @@ class FinishedPart:
 
 @dataclass(frozen=True)
 class PartSpec:
-    """The input of a part; pickles.
+    """Input of `build_part`. Picklable.
 
     Attributes:
         plan: the plan.
-        pack, pieces: existing folders for parts and for index entries; neither contains this part yet.
-        threads: threads that encode samples; the caller writes them.
-        only_reads: a sample of another part is bad, so samples are only read to name every bad one.
+        pack: an existing folder for parts.
+        pieces: an existing folder for index entries.
+        threads: the number of threads that encode samples. The calling thread writes the encoded samples.
+        only_reads: True to only list bad samples, without a part. Used after a bad sample in another part.
     """
 
     plan: Plan
@@ -69,7 +72,12 @@ class PartSpec:
 
 
 class BuiltPart(NamedTuple):
-    """A built part. finished: None if nothing is packed. reasons: a line for each sample that cannot be packed."""
+    """Result of `build_part`.
+
+    Attributes:
+        finished: the part, or None if no sample is packed because a sample is bad.
+        reasons: one line for each sample that cannot be packed.
+    """
 
     finished: FinishedPart | None
     reasons: Sequence[str]
@@ -77,7 +85,13 @@ class BuiltPart(NamedTuple):
 
 @dataclass
 class WrittenPart:
-    """A part whose file is complete but not yet hashed and synced. is_refused: nothing is packed."""
+    """Part that is written but not yet hashed and synced. See `FinishedPart` for the other attributes.
+
+    Attributes:
+        piece: the index entries.
+        is_refused: True if the part must not be used, because a sample is bad.
+        reasons: one line for each sample that cannot be packed.
+    """
 
     name: str
     bytes_in: int
@@ -91,7 +105,7 @@ class WrittenPart:
 
 
 def build_part(spec: PartSpec, number: int) -> BuiltPart:
-    """Build a part; raises StorageError, and any error of a source other than BadInput."""
+    """Write, hash and sync part `number`. Bad samples are returned in `reasons` and do not raise an error."""
     written = write_part(spec, number)
     return BuiltPart(None if written.is_refused else finish_part(spec, written), written.reasons)
 
@@ -104,14 +118,12 @@ def write_part(
     progress: Progress | None = None,
     noted: Noted | None = None,
 ) -> WrittenPart:
-    """Write the file of a part, unsynced.
+    """Write part `number` without hashing or syncing.
 
     Args:
-        spec: the input.
-        number: of the part.
-        encoder: of the plan; None makes one.
-        progress: receives the samples that are done.
-        noted: receives each entry of the manifest; an error that it raises ends the conversion.
+        encoder: an encoder for `spec.plan`; None to create an encoder.
+        progress: a function, called with `(samples, source bytes)` that were written since the previous call.
+        noted: a function, called with `(key, reason)` of each skipped or incomplete sample.
     """
     plan = spec.plan
     samples = plan.parts[number]
@@ -125,7 +137,7 @@ def write_part(
     def encoded(chunk: range) -> list[Encoded | Failure]:
         return [encode(index) for index in chunk]
 
-    # a second thread reads while samples are written, unless the writer has a thread of its own
+    # a second thread reads while samples are written, unless the writer starts a thread
     apart = usable_cores() > 1 and not make_writer.has_thread
     with make_writer(spec.pack / name, plan.schema, payload_bytes=payload) as writer:
         for results in ordered_map(encoded, chunks, threads=spec.threads, background=apart):
@@ -138,7 +150,7 @@ def write_part(
 
 
 def finish_part(spec: PartSpec, written: WrittenPart) -> FinishedPart:
-    """Hash a part and sync it with its index entries, both at once. The caller syncs the names."""
+    """Hash a part, and sync the part and the index entries to disk. The caller must sync the folders."""
     path, piece = spec.pack / written.name, spec.pieces / written.name
     work: list[Callable[[], str | None]] = [lambda: _sha256(path), lambda: _save(path, piece, written.piece)]
     digest, _ = ordered_map(_call, work, threads=2)
@@ -149,7 +161,7 @@ def finish_part(spec: PartSpec, written: WrittenPart) -> FinishedPart:
 
 
 def encoder_of(plan: Plan) -> Encoder:
-    """Return the encoder of a plan."""
+    """Return a new encoder: a `RecordEncoder` if the source is a pack, otherwise a `SampleEncoder`."""
     if not plan.source.is_encoded:
         return SampleEncoder(plan)
     from packer.conversion.pack_source import RecordEncoder  # readers of parts, which other sources do without
@@ -158,8 +170,6 @@ def encoder_of(plan: Plan) -> Encoder:
 
 
 class _ResultWriter:
-    """Writes encoded samples to a part, and collects the facts about them."""
-
     def __init__(self, plan: Plan, written: WrittenPart, noted: Noted | None) -> None:
         self._skips = plan.options.on_error == "skip"
         self._written = written
@@ -187,7 +197,7 @@ class _ResultWriter:
 
 
 def _chunks(samples: range, sizes: list[int]) -> Iterator[range]:
-    """Yield runs of samples of about 1 MiB, the work that a thread gets at once."""
+    """Yield ranges of consecutive samples of about 1 MiB. A thread encodes one range at a time."""
     first, filled = samples.start, 0
     for index, size in zip(samples, sizes, strict=True):
         if index > first and (filled + size > _CHUNK_BYTES or index - first >= _CHUNK_SAMPLES):

@@ -24,19 +24,18 @@ from packer.schema import PIXEL_KINDS
 from packer.sources._message_texts import counted
 from packer.sources.base import probe_indices
 
-_INDEX_FILES = 10  # without those of columns
+_INDEX_FILES = 10  # except files of columns
 _INDEX_FILE_BYTES = 256  # in the manifest
 _PARTS_AT_ONCE = 4  # on this disk, if the pack is behind a URL
 
 
 class ConversionRun:
-    """One run of a conversion. Engines call `refuse`, `note` and `progress`, and hand parts to the publication.
+    """One run of a conversion. The engine calls `refuse`, `note` and `progress`, and passes parts to the publication.
 
     Attributes:
-        plan: the plan.
-        publication: collects the parts.
-        encoder: encodes the samples of the plan.
-        progress: called with the numbers of samples and source bytes that were done since its last call.
+        publication: the collection of finished parts.
+        encoder: the encoder for samples of the plan.
+        progress: a function, called with `(samples, source bytes)` that were packed since the previous call.
     """
 
     def __init__(
@@ -51,11 +50,11 @@ class ConversionRun:
         """Prepare the run.
 
         Args:
-            publication: collects the parts.
-            threads: the number of threads that encode samples; the calling thread writes them.
-            progress: see the class.
-            resumed: called like `progress`, with the parts of an earlier run; None for `progress`.
-            estimate: the size of the pack, if it is known.
+            publication: the collection of finished parts.
+            threads: the number of threads that encode samples. The calling thread writes the encoded samples.
+            progress: see the attribute.
+            resumed: a function, called like `progress` for each part of an earlier run; None to call `progress`.
+            estimate: the size of the pack; None to estimate the size when needed.
         """
         self.plan = publication.plan
         self.publication = publication
@@ -71,7 +70,7 @@ class ConversionRun:
     # ---- checks before anything is written
 
     def check_manifest(self) -> None:
-        """Raise InvalidRequest if packer.json would be too large to be read, not counting bad samples."""
+        """Raise InvalidRequest if packer.json would exceed the size limit, even without entries for bad samples."""
         draft = self._draft().sealed()
         try:
             draft.check()
@@ -87,7 +86,10 @@ class ConversionRun:
                 self.note(item)
 
     def note(self, item: Sequence[str]) -> None:
-        """Count an entry (key, reason) of packer.json; raises BadInputs if packer.json becomes too large to be read."""
+        """Count the entry `(key, reason)` of a skipped or incomplete sample.
+
+        If packer.json with all counted entries exceeds the size limit, raise BadInputs.
+        """
         self._noted_bytes += len(json.dumps(item)) + 1
         self._noted_values += 3
         if self._noted_bytes > manifests.MOST_BYTES or self._noted_values > manifests.MOST_VALUES:
@@ -98,7 +100,10 @@ class ConversionRun:
             )
 
     def check_space(self) -> None:
-        """Raise StorageError if the disk is too small for the pack; then remove the new work folder."""
+        """Raise StorageError if the disk has too little free space for the pack.
+
+        Without finished parts, the files of the unfinished conversion are removed first.
+        """
         try:
             self._check_space()
         except StorageError:
@@ -107,7 +112,7 @@ class ConversionRun:
             raise
 
     def rehearse(self) -> None:
-        """Raise the errors that a run raises before it reads a sample; write nothing."""
+        """Raise the errors that a run raises before the first sample is read, and write no file."""
         self._draft().sealed().check()
         self._check_space()
 
@@ -128,7 +133,7 @@ class ConversionRun:
 
     @contextmanager
     def naming_needed_space(self) -> Iterator[None]:
-        """Add the needed and the free space to a StorageError of the block."""
+        """Return a context that adds the needed and the free space to the message of a StorageError."""
         try:
             yield
         except StoreError:  # space on this disk does not matter
@@ -141,7 +146,7 @@ class ConversionRun:
             ) from error
 
     def _needed_bytes(self) -> int:
-        """Return about how many bytes the missing parts need, including temporary files."""
+        """Return the estimated bytes on disk that the missing parts need, including temporary files."""
         parts = enumerate(self._estimate.parts)
         todo = [size for number, size in parts if self.plan.part_name(number) not in self.publication.finished]
         if not self.publication.keeps_parts:
@@ -156,7 +161,10 @@ class ConversionRun:
     # ---- building
 
     def build(self, build_parts: "Callable[[ConversionRun, Iterator[int]], None]") -> Manifest:
-        """Build the missing parts, then the index, and return the manifest. build_parts: `Engine.build`."""
+        """Build the missing parts, then the index, and return the manifest.
+
+        `build_parts` is the method `Engine.build`. A bad sample raises BadInputs if `on_error` is "raise".
+        """
         missing = (number for number in range(len(self.plan.parts)) if not self._is_done(number))
         try:
             build_parts(self, missing)
@@ -183,7 +191,7 @@ class ConversionRun:
             self.publication.remove()
 
     def _check_failures(self) -> None:
-        """Raise BadInputs if a sample was refused or none was packed; no other run can continue then."""
+        """Remove all work and raise BadInputs if a bad sample ends the conversion or no sample is packed."""
         finished = self.publication.finished.values()
         if self._is_refused:
             self.publication.remove()
@@ -195,7 +203,7 @@ class ConversionRun:
 
     @property
     def _is_refused(self) -> bool:
-        """True if nothing will be packed, and the other samples are only read to list every bad file."""
+        """True if a bad sample ends the conversion. Other samples are then read only to list all bad files."""
         return self.plan.options.on_error == "raise" and bool(self._reasons or self.plan.unread)
 
     def _is_done(self, number: int) -> bool:
@@ -207,16 +215,16 @@ class ConversionRun:
 
     @property
     def spec(self) -> PartSpec:
-        """The input of the next part. After a bad sample, parts are only read."""
+        """Input of `build_part` for the next part."""
         return replace(self._spec, only_reads=self._is_refused)
 
     def refuse(self, number: int, reasons: Sequence[str]) -> None:
-        """Record the reasons why samples of a part cannot be packed."""
+        """Record the reasons why samples of part `number` cannot be packed, one line for each sample."""
         if reasons:
             self._reasons[number] = reasons
 
     def findings(self) -> list[str]:
-        """Return a note for each finding, with the number of samples that have it."""
+        """Return one note for each kind of suspicious value, with the number of samples that have such values."""
         total: Counter[str] = Counter()
         for done in self.publication.finished.values():
             total.update(done.findings)
@@ -225,7 +233,6 @@ class ConversionRun:
     # ---- the manifest
 
     def _manifest(self) -> Manifest:
-        """Merge the index, write the extras, and return the manifest."""
         names = list(self.plan.part_samples)
         finished: list[FinishedPart] = [self.publication.finished[name] for name in names]
         skipped = [(key, reason) for done in finished for key, reason in done.skipped]
@@ -243,7 +250,6 @@ class ConversionRun:
         ).sealed()
 
     def _draft(self) -> Manifest:
-        """Return a preliminary manifest, made before any sample is packed."""
         parts = [Part(name, samples, 1 << 40, "0" * 64) for name, samples in self.plan.part_samples.items()]
         return Manifest(
             format=self.plan.options.to,
@@ -273,7 +279,7 @@ class ConversionRun:
 
 
 def _relative(reason: str, root: Path) -> str:
-    """Return a reason without the absolute folder: the manifest holds nothing of the machine."""
+    """Return a reason with relative paths, because the manifest must not depend on the machine."""
     folder = f"{root}{os.sep}"
     return reason.replace(folder, "").replace(printable(folder), "")  # sources name files in both ways
 
@@ -281,18 +287,19 @@ def _relative(reason: str, root: Path) -> str:
 # ---- the size of the pack
 
 _RECORD_OVERHEAD = 80  # index entry, key and numbers of one sample, roughly
-_FILE_OVERHEAD = 2048  # half a block, which a file of its own leaves empty on average
+_FILE_OVERHEAD = 2048  # average unused space in the last block of a file
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimated size of a pack.
+    """Estimated size of a pack.
 
     Attributes:
-        samples, source_bytes: as planned.
-        pack_bytes: the size of the pack.
-        scratch_bytes: what the largest part needs besides, while it is written.
-        parts: the size of each part.
+        samples: the number of samples.
+        source_bytes: the bytes of the source files.
+        pack_bytes: the bytes of the pack.
+        scratch_bytes: the bytes of temporary files while the largest part is written.
+        parts: the bytes of each part.
     """
 
     samples: int
@@ -305,9 +312,8 @@ class Estimate:
 def estimate(plan: Plan, *, probes: Sequence[int] | None = None) -> Estimate:
     """Estimate the size of a pack.
 
-    Args:
-        plan: the plan.
-        probes: samples that are encoded if bytes are not kept; None for 16 spread over the source.
+    If images are encoded again, the samples `probes` (indices) are encoded to measure the ratio of sizes. If `probes`
+    is None, these are 16 samples spread over the source.
     """
     samples = len(plan.source)
     if probes is None:

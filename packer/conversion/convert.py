@@ -60,13 +60,13 @@ class ConversionSummary:
     Attributes:
         samples: the number of samples in the pack.
         parts: the number of parts.
-        bytes_in: the size of the source.
-        bytes_out: the size of the pack.
-        seconds: the duration.
-        pack_id: the id of the pack.
-        resumed_samples: the number of samples that an earlier run had packed.
-        skipped: (key, reason) of each sample that is not in the pack.
-        incomplete: (key, reason) of each incomplete sample in the pack.
+        bytes_in: the size of the source files in bytes.
+        bytes_out: the size of the pack in bytes.
+        seconds: the duration of this run.
+        pack_id: the unique id of the pack, a digest of the content.
+        resumed_samples: the number of samples that an earlier, interrupted run packed.
+        skipped: `(key, reason)` for each sample of the source that is not in the pack.
+        incomplete: `(key, reason)` for each sample of the pack in which a field has no value.
         notes: lines for the user.
     """
 
@@ -124,64 +124,62 @@ def convert(
 ) -> ConversionSummary:
     """Convert a data set to a pack.
 
-    The pack appears complete or not at all. If a conversion is interrupted, the same call continues it. All arguments
-    except `key`, `length`, `fingerprint` and the callbacks are also options of `packer convert`; docs/commands.md
-    describes them in full.
+    An incomplete pack is never visible. If a conversion is interrupted, the same call continues the conversion. All
+    arguments except `key`, `length`, `fingerprint` and the callbacks are also options of `packer convert`. See
+    docs/commands.md for details.
 
     Args:
-        source: A folder, file, archive or pack; the first three may also be behind a URL. Or a data set with the
-            options of its source, such as packer.sources.Coco("coco/", task="instances"). Or a Python object with
-            samples: a torch or Hugging Face data set, a sequence or an iterable.
+        source: A folder, file, archive or pack. Except for a pack, also a URL. Or a data set with options, such as
+            `packer.sources.Coco("coco/", task="instances")`. Or a Python object with samples: a torch or Hugging Face
+            data set, a sequence or an iterable.
         pack: The folder or URL of the new pack.
-        to: The format. Default: the suffix of `pack` (out.h5, out.pth), else "lmdb".
-        kind: The name of a source, "pack", or "auto" to detect it.
+        to: The format. Default: the suffix of `pack` (out.h5, out.pth), or "lmdb" if no format has this suffix.
+        kind: The name of the source, such as "coco", "pack" for a pack, or "auto" to detect the source.
         preset: "ggcnn" or "grconvnet": options for training these grasp networks.
-        fields: The fields to pack; None for all. For a Python object also a mapping of names to kinds ("image",
-            "number", ...) or to `Field`; for tuples, in their order.
-        key: For a Python object: the field with the key, a key for each sample, or a function of the index.
+        fields: The names of the fields to pack; None for all. For a Python object, also a mapping of names to kinds
+            ("image", "number", ...) or to `Field`. For samples that are tuples, in the order of the tuple.
+        key: For a Python object: the field that contains the key, a list of all keys, or a function from index to
+            key.
         length: For an iterable: the number of samples.
-        fingerprint: For a Python object: a text that changes with its samples. An interrupted conversion continues
-            only if it is equal.
-        codecs: The codec of each field, such as {"rgb": "jpeg:95"}. Default: the bytes of the files.
-        resize: Length of the shorter side in px, or (height, width).
-        exif: "rotate" turns images and labels upright; "ignore" keeps the stored pixels.
-        validate: "full" decodes every image once; "header" checks only its header and end.
-        on_error: "raise" packs nothing if a sample is bad; "skip" skips bad samples and lists them.
-        sidecars: Files next to the images, such as {"depth": "_d.tiff:depth"}.
-        sidecar_frame: The pixels that sidecars refer to if EXIF rotates the image: "stored" or "upright".
-        mask_colors: The file with the value of each color in masks, for all masks or by field; "voc" for the palette
+        fingerprint: For a Python object: a text that you change whenever the samples change. A later call continues
+            an interrupted conversion only if both fingerprints are equal.
+        codecs: The codec of each field, such as {"rgb": "jpeg:95"}. Default: copy the bytes of the files.
+        resize: The length of the shorter side in px, or (height, width).
+        exif: "rotate" rotates images and labels upright; "ignore" keeps the stored pixels.
+        validate: "full" decodes every image once; "header" checks only the header and the end of the file.
+        on_error: "raise" writes no pack if a sample is bad; "skip" skips bad samples and lists them in the pack.
+        sidecars: Files next to the images, by field: {"depth": "_d.tiff:depth"} has the suffix and the kind.
+        sidecar_frame: The pixels that sidecars describe if EXIF rotates the image: "stored" or "upright".
+        mask_colors: A file with the mask value of each color, or a mapping of fields to files; "voc" for the palette
             of Pascal VOC.
-        unknown_colors: "void" stores 255 for colors that are not in `mask_colors`; "error" refuses them.
+        unknown_colors: "void" stores 255 for colors that are not in `mask_colors`; "error" refuses such masks.
         slots: For the format of another tool: the field of each slot, such as {"image": "rgb", "label": "object_id"}.
-        order: "stored" or "shuffled". Default: the usual order of the format.
+        order: "stored" keeps the order of the source; "shuffled" shuffles. Default: the usual order of the format.
         order_seed: The seed of the shuffled order.
-        splits: Name of each split -> a file that lists its samples, or its share of the samples from 0 to 1.
-        split_seed: The seed of splits by shares.
-        split_by: The field whose equal values stay in one split.
+        splits: For each split, a file that lists the samples, or the fraction of all samples, from 0 to 1.
+        split_seed: The seed for splits by fractions.
+        split_by: The name of a field. Samples with an equal value of this field are in the same split.
         part_bytes: Source bytes per part; 0 for a single part. Default: a sixteenth of the source, but 32 to 256 MiB.
-        extras_bytes: Other files of the source are also packed if they have at most this size together.
-        max_pixels: The most pixels of an image. Default: 100 million.
-        threads: The number of threads; None for all usable cores. The pack does not depend on it.
-        engine: "local", or "ray" for a cluster whose machines read source and pack under the same paths.
-        address: The address of the cluster.
-        nodes_scratch: For a cluster: a folder on the disk of each machine.
-        scratch: For a pack behind a URL: a folder on this machine.
-        overwrite: Replace an existing pack.
-        restart: Remove the unfinished work of an earlier run.
-        progress: Called with a `packer.system.progress_callback.Progress` before the first sample and after each;
-            True shows a bar.
-        on_note: Called with each note for the user as soon as it is known.
-        source_options: The options of sources, such as depth_from="pcd".
-
-    Returns:
-        The summary, with all notes.
+        extras_bytes: The most bytes of all extras. If the extras are larger, no extra is packed; 0 packs none.
+        max_pixels: The most pixels of one image. Default: 100 million.
+        threads: The number of threads; None for all usable cores. The content of the pack does not depend on threads.
+        engine: "local" for this machine, or "ray" for a cluster. All machines need the same paths to source and pack.
+        address: For a cluster: the address.
+        nodes_scratch: For a cluster: a folder for temporary files on the disk of each machine.
+        scratch: For a pack behind a URL: a folder for temporary files on this machine.
+        overwrite: True replaces an existing pack.
+        restart: True discards the finished parts of an interrupted conversion.
+        progress: A function, called with a `packer.system.progress_callback.Progress` before the first sample and
+            after each sample. True shows a progress bar.
+        on_note: A function, called with each note for the user immediately.
+        source_options: Options of the source, such as depth_from="pcd".
 
     Raises:
         InvalidRequest: The arguments do not fit the source or each other.
-        PackExists: The place of the pack is taken.
-        BadInputs: Samples are bad; the error lists all of them.
+        PackExists: `pack` exists and `overwrite` is false.
+        BadInputs: Samples are bad; `reasons` lists all of them.
         StorageError: A disk or a store fails.
-        Locked: Another process converts to this place.
+        Locked: Another process converts to `pack`.
     """
     given = dict(locals())
     check_arguments(given, {**convert.__annotations__, "source": object, "source_options": object})
@@ -224,7 +222,7 @@ def _converted_to_store(
     tell: ProgressCallback | None,
     note: Callable[[str], object],
 ) -> ConversionSummary:
-    """Convert to a URL, or complete what an earlier run has published there."""
+    """Convert to a URL. If an interrupted run has already published the same pack, return its summary."""
     from packer.conversion import store_publication  # the client of the stores, which folders do without
 
     with store_publication.scratch_folder(target, request.scratch, overwrite=request.overwrite) as work:
@@ -251,12 +249,11 @@ def convert_source(
     progress: Progress | None = None,
     engine: Engine | None = None,
 ) -> ConversionSummary:
-    """Convert a Source with its options, as `convert` does.
+    """Convert an open `Source` to a pack in the folder `target`; see `convert` for the other arguments.
 
     Args:
-        source, target, options, threads, overwrite, restart: see `convert`.
-        progress: receives the numbers of samples and source bytes done since its last call.
-        engine: None for the local one.
+        progress: a function, called with `(samples, source bytes)` that were packed since the previous call.
+        engine: the engine that builds the parts; None for the local engine.
     """
     check_switches({"overwrite": overwrite, "restart": restart})
     started = time.monotonic()
@@ -269,10 +266,9 @@ def convert_source(
 
 @contextmanager
 def _folder_publication(plan: Plan, target: Path, *, overwrite: bool) -> Iterator[FolderPublication]:
-    """Lock the work folder of a pack on disk."""
     with work_folder(beside(target), NAMES) as work:
         publication = FolderPublication(plan, target, work, overwrite=overwrite)
-        publication.check_free()  # another run may have ended while this one planned
+        publication.check_free()  # another run may have ended during planning
         yield publication
 
 
@@ -285,16 +281,7 @@ def _run(
     progress: Progress | None = None,
     tell: ProgressCallback | None = None,
 ) -> ConversionSummary:
-    """Build and publish a planned pack.
-
-    Args:
-        publication: collects the parts.
-        engine: builds the parts.
-        threads: None for all usable cores. If files are only copied, it is one thread, since more do not help.
-        restart: remove the work of an earlier run.
-        progress: see `convert_source`.
-        tell: see `convert`.
-    """
+    """Build and publish a planned pack. `progress` is that of `convert_source`, `tell` is `progress` of `convert`."""
     plan = publication.plan
     counter = ProgressCounter(len(plan.source), tell)
     count = threads or max(plan.source.folder.reads_at_once, 1 if plan.only_copies else usable_cores())
@@ -335,7 +322,6 @@ def _summary(manifest: Manifest, plan: Plan, *, resumed: int, notes: Sequence[st
 
 
 def _about_orientations(index: Path, manifest: Manifest, plan: Plan) -> list[str]:
-    """Return a note with the number of images that EXIF rotates, counted in the index."""
     name = f"number-{ORIENTATION.name}.npy"
     files = [file for file in manifest.index if file.name == name]
     if not files or plan.source.is_encoded:
@@ -358,11 +344,11 @@ class ConversionRequest:
     """The arguments of `convert`.
 
     Attributes:
-        source, pack, preset, scratch, overwrite, restart: see `convert`.
-        options: the options that decide the bytes of the pack, without those of the source.
+        options: the options that determine the bytes of the pack, except options of the source.
         spec: the options of the source.
-        fields, key, length, fingerprint: the options of a Python object.
-        rows: the rows of a pack to copy, in this order; None for all.
+        rows: if the source is a pack: the rows to pack, in this order; None for all rows.
+
+    See `convert` for the other attributes.
     """
 
     source: Path | Source | Indexable | Iterable[Any]
@@ -380,7 +366,13 @@ class ConversionRequest:
     rows: Sequence[int] | None = None
 
     def plan(self, note: Callable[[str], object]) -> Plan:
-        """Check the target, open the source, and plan; raises InvalidRequest, PackExists, BadInput."""
+        """Check `pack`, open the source, and return the plan. Call `note` with each note for the user.
+
+        Raises:
+            InvalidRequest: the request does not fit the source.
+            PackExists: `pack` exists.
+            BadInput: a file of the source is damaged, or the source is empty.
+        """
         packed = self._of_pack()
         if packed is not None:
             return packed.plan(note)
@@ -402,13 +394,12 @@ class ConversionRequest:
 
     @property
     def _place(self) -> Path | None:
-        """The folder or file of the source on this machine."""
+        """Path of the source on this machine, or None if the source is a URL or has no files."""
         if isinstance(self.source, Source):
             return _place_of(self.source)
         return self.source if isinstance(self.source, Path) and not isinstance(self.source, URLPath) else None
 
     def _check_arguments(self) -> None:
-        """Raise InvalidRequest for arguments of Python objects with another source."""
         if not isinstance(self.source, Path | Source):
             return
         given = [name for name in ("key", "length", "fingerprint") if getattr(self, name) is not None]
@@ -419,7 +410,7 @@ class ConversionRequest:
             )
 
     def _check_places(self, place: Path | None) -> None:
-        """Raise InvalidRequest, PackExists for a source or a target that cannot be."""
+        """Check that the source `place` exists and that the pack can be written."""
         if place is not None:
             check_source(place)
         if not isinstance(self.pack, URLPath):
@@ -428,7 +419,7 @@ class ConversionRequest:
             check_outside(place, self.scratch)
 
     def _of_pack(self) -> "ConversionRequest | None":
-        """Return this request for the pack of a packer dataset, or of a Subset of one; None for other sources."""
+        """If the source is a Dataset of packer, or a `Subset`, return a request with the pack as source."""
         if isinstance(self.source, Path | Source):
             return None
         from packer.sources.objects._open_object import without_subsets  # folders do without
@@ -441,7 +432,7 @@ class ConversionRequest:
         return replace(self, source=path_or_url(str(data.path)), rows=rows, fields=fields, options=options)
 
     def _open(self) -> tuple[Source, str, Mapping[str, Any]]:
-        """Return the source, a line on what was recognized, and what the manifest keeps of its options."""
+        """Return the source, a note on the detected kind, and the options of the source for the manifest."""
         if isinstance(self.source, Path):
             spec = self.spec.preset(self.source) if self.preset else self.spec
             opened, found = spec.open(self.source)
@@ -460,7 +451,6 @@ class ConversionRequest:
         return opened, f"read as {opened.kind}", spec.to_json(opened)
 
     def _open_object(self, data: Indexable | Iterable[Any]) -> tuple[Source, SourceSpec]:
-        """Return the source of a Python object, and its options; raises InvalidRequest."""
         from packer.sources.objects._open_object import ObjectOptions, open_object  # folders do without
 
         if isinstance(data, type):
@@ -482,7 +472,6 @@ class ConversionRequest:
 
 
 def _request(given: Mapping[str, Any]) -> ConversionRequest:
-    """Make the request from all arguments of `convert`; raises InvalidRequest, WrongType."""
     _check_options(given["source_options"])
     source, pack, fields = given["source"], path_or_url(given["pack"]), given["fields"]
     source = path_or_url(source) if isinstance(source, str | PathLike) else source
@@ -530,7 +519,7 @@ def _request(given: Mapping[str, Any]) -> ConversionRequest:
 
 
 def _check_options(given: Mapping[str, object]) -> None:
-    """Raise WrongType for an option that no source has, and for a value of another type."""
+    """Raise WrongType if no source has an option, or if a value has the wrong type."""
     unknown = sorted(given.keys() - OPTIONS.keys())
     if unknown:
         raise WrongType(f"{unknown[0]}: convert has no such argument, and no source such an option")
@@ -538,13 +527,18 @@ def _check_options(given: Mapping[str, object]) -> None:
 
 
 def _place_of(source: Source) -> Path | None:
-    """Return the folder or file of a source on this machine; None if it has none."""
+    """Return the path of a source on this machine, or None if the source is behind a URL or has no files."""
     return source.root if source.folder.is_local else None
 
 
 @dataclass(frozen=True)
 class DryRun:
-    """The expected result of a conversion. free_bytes: on the disk of the pack. refused: the error it would raise."""
+    """Expected result of a conversion.
+
+    Attributes:
+        free_bytes: free space on the disk of the pack, in bytes.
+        refused: the error that the conversion would raise, or None.
+    """
 
     plan: Plan
     size: Estimate
@@ -555,9 +549,13 @@ class DryRun:
 def dry_run(
     source: object, pack: str | PathLike[str], given: Mapping[str, object], on_note: Callable[[str], object]
 ) -> DryRun:
-    """Return the plan and the size of a conversion without reading its samples; write nothing.
+    """Plan a conversion and estimate the size of the pack, without writing the pack.
 
-    Raises the errors of planning.
+    Args:
+        source: the source, as in `convert`.
+        pack: the folder of the pack.
+        given: other arguments of `convert`, by name.
+        on_note: a function, called with each note for the user.
     """
     defaults = {name: each.default for name, each in inspect.signature(convert).parameters.items()}
     request = _request({**defaults, "source_options": {}, **given, "source": source, "pack": pack})
@@ -579,14 +577,12 @@ def dry_run(
 
 
 def _texts(given: Mapping[str, Any] | Sequence[str]) -> tuple[str, ...]:
-    """Return NAME=VALUE texts as the user would type them."""
     if isinstance(given, Mapping):
         return tuple(f"{name}={value}" for name, value in given.items())
     return tuple(given)
 
 
 def _places(given: str | PathLike[str] | Mapping[str, str | PathLike[str]] | Sequence[str]) -> tuple[str, ...]:
-    """Return a lone file, or NAME=FILE texts, as the user would type them."""
     if isinstance(given, str | PathLike):
         return (os.fspath(given),)
     if isinstance(given, Mapping):
@@ -595,7 +591,7 @@ def _places(given: str | PathLike[str] | Mapping[str, str | PathLike[str]] | Seq
 
 
 def _resize_text(resize: int | tuple[int, int] | None) -> str | None:
-    """Return N or WxH, the form of options and manifests."""
+    """Return `N` for a side, `WxH` for (height, width), or None."""
     if resize is None or isinstance(resize, int):
         return None if resize is None else str(resize)
     height, width = resize
@@ -603,7 +599,6 @@ def _resize_text(resize: int | tuple[int, int] | None) -> str | None:
 
 
 def _with_preset(name: PresetName, options: ConversionOptions, schema: Schema) -> ConversionOptions:
-    """Return the options with those of the preset that the user did not set."""
     preset = preset_options(name, schema, formats.load(options.to).Writer.codecs)
     fields = options.fields or preset["fields"]
     typed = dict(options.codecs)
@@ -612,7 +607,6 @@ def _with_preset(name: PresetName, options: ConversionOptions, schema: Schema) -
 
 
 def _notes(plan: Plan) -> list[str]:
-    """Return notes on images that grow, fields that do not move, and what another tool reads."""
     source, options = plan.source, plan.options
     found = list(formats.load(options.to).Writer.notes(plan.schema))
     if options.order is None and options.effective_order == "shuffled":
@@ -637,14 +631,14 @@ def _notes(plan: Plan) -> list[str]:
 
 
 def _moving(options: ConversionOptions) -> str:
-    """Return the options that move pixels, as the user types them; empty for none."""
+    """Return the set options that move pixels, such as `--resize and --exif rotate`, or ""."""
     return " and ".join(["--resize"] * (options.resize is not None) + ["--exif rotate"] * (options.exif == "rotate"))
 
 
 def _about_moves(source: Source, fields: Sequence[Field], moves: str) -> Iterator[str]:
-    """Yield what moved pixels mean for the other fields and for missing depth."""
+    """Yield notes on fields that remain unchanged although pixels move, and on depth without `invalid`."""
     unmoved = [field for field in fields if _may_describe_pixels(source, field)]
-    if unmoved and not source.holds_records:  # a source of records lists them itself
+    if unmoved and not source.holds_records:  # a source of records lists such fields
         yield f"{_names(unmoved)}: stored as they are: {moves} moves images, masks, depth, boxes and points only"
     depths = [field for field in fields if field.kind == "depth" and field.invalid is None]
     if depths and "--resize" in moves:
@@ -655,7 +649,7 @@ def _about_moves(source: Source, fields: Sequence[Field], moves: str) -> Iterato
 
 
 def _may_describe_pixels(source: Source, field: Field) -> bool:
-    """Return whether a field may contain positions that packer does not move: arrays, JSON, or text of a sidecar."""
+    """Return True if a field may contain pixel positions that packer does not move: an array, JSON, or a sidecar."""
     is_array = field.kind == "number" and len(field.shape or ()) > 1
     return is_array or field.kind == "json" or (field.kind in ("text", "bytes") and field.name in source.companions)
 
@@ -667,21 +661,22 @@ def _names(fields: Iterable[Field]) -> str:
 # ---- the format
 
 _FILES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".npz", ".npy", ".pkl", ".db")
-_NO_FORMAT = ("", "pack")  # skips the search in installed packages
+_NO_FORMAT = ("", "pack")  # suffixes that are never a format
 _FURTHER = {"h5": "hdf5", "pt": "pth"}  # other suffixes of formats
 
 
 def named_format(target: Path) -> str | None:
-    """Return the format of the target's suffix; None if the suffix names none."""
+    """Return the format that the suffix of `target` names, or None: "hdf5" for `out.h5`."""
     suffix = target.suffix.lower().removeprefix(".")
     name = _FURTHER.get(suffix, suffix)
     return name if suffix not in _NO_FORMAT and name in formats.registry else None
 
 
 def format_of(target: Path, to: str | None) -> str:
-    """Return the format of a pack: `to`, else that of the target's suffix (out.h5, out.pth), else lmdb.
+    """Return the format of a pack: `to`, or the format of the suffix of `target`, or "lmdb".
 
-    Raises InvalidRequest if the two differ, and without `to` for the suffix of an archive.
+    If `to` and the suffix name different formats, raise InvalidRequest. If `to` is None and `target` has the suffix of
+    an archive, raise InvalidRequest.
     """
     named = None if isinstance(target, URLPath) else named_format(target)
     if named is None:

@@ -1,6 +1,6 @@
-"""Encode: makes one record of a pack from one sample of a source.
+"""Encode: converts one sample of a source to one record of a pack.
 
-RecordEncoder in pack_source.py makes records from those of another pack.
+`RecordEncoder` in pack_source.py converts records of another pack.
 """
 
 import zlib
@@ -32,14 +32,15 @@ SKIP_ADVICE = "; --on-error skip leaves it out"  # the end of the message for a 
 
 
 class Encoded(NamedTuple):
-    """A sample ready to be written.
+    """Encoded sample with the entries for the index and the manifest.
 
     Attributes:
-        key, record: the encoded sample.
-        crc32s: of the values, in schema order.
-        source_bytes: the size of the sample in the source.
-        incomplete: the reason why the sample is incomplete, if it is.
-        findings: sentences for the user, each with the number of samples that have it.
+        key: the encoded key.
+        record: the encoded value of each field, in schema order.
+        crc32s: the CRC-32 of each encoded value, in schema order.
+        source_bytes: the bytes of the sample in the source.
+        incomplete: the reason why a field has no value, or None if the sample is complete.
+        findings: lines on suspicious values. `convert` reports each line once, with the number of samples.
     """
 
     key: bytes
@@ -51,12 +52,12 @@ class Encoded(NamedTuple):
 
 
 class Record(NamedTuple):
-    """The encoded values of a sample.
+    """Encoded values of one sample.
 
     Attributes:
-        values: by field, in schema order.
-        notes: what makes the sample incomplete.
-        findings: see Encoded.
+        values: the encoded value of each field, in schema order.
+        notes: the reasons why the sample is incomplete; empty if the sample is complete.
+        findings: see `Encoded`.
     """
 
     values: dict[str, bytes]
@@ -65,22 +66,21 @@ class Record(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A sample that cannot be packed. reason: a line that begins with the file."""
+    """Sample that cannot be packed. `reason` is one line that begins with the file name."""
 
     key: str
     reason: str
 
 
 class _Image(NamedTuple):
-    """The main image of a sample, and notes that are collected while the sample is encoded.
+    """Main image of a sample, with the notes on the sample. `orientation` is that of EXIF.
 
     Attributes:
-        height, width, orientation: of the image.
         header: the header of the file; None if the image is an array.
         notes: the reasons why the sample is incomplete.
-        findings: see Encoded.
-        turned_alike: other fields whose files have the same orientation.
-        frame: the size and orientation, and the size in the label file.
+        findings: see `Encoded`.
+        turned_alike: the names of other fields whose files have the same orientation.
+        frame: the size and orientation, with the size in the label file.
     """
 
     height: int
@@ -103,7 +103,7 @@ _Step = Callable[["SampleEncoder", Sample, _Image], bytes]
 
 
 class Encoder(ABC):
-    """Encodes the samples of one plan. Thread-safe. Subclasses: SampleEncoder, RecordEncoder."""
+    """Base class of encoders for the samples of one plan. Thread-safe. `encoder(index)` encodes one sample."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -111,7 +111,7 @@ class Encoder(ABC):
         self._misfit = formats.load(plan.options.to).Writer.misfit
 
     def __call__(self, index: int) -> Encoded | Failure:
-        """Return the encoded sample, or a Failure if the sample is bad. Raises errors other than BadInput."""
+        """Return the encoded sample. If reading or encoding raises BadInput, return a Failure instead."""
         source = self._plan.source
         try:
             with naming_memory(lambda: sample_name(source, index)):
@@ -128,16 +128,15 @@ class Encoder(ABC):
         return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), incomplete, found)
 
     def _where(self, index: int, name: str) -> str:
-        """Return the name of a sample for messages."""
         return sample_name(self._plan.source, index)
 
     @abstractmethod
     def _record(self, index: int) -> Record:
-        """Return the record of a sample; raises BadInput."""
+        """Return the record of a sample. A bad sample raises BadInput."""
 
 
 class SampleEncoder(Encoder):
-    """Encodes samples of a source."""
+    """Encoder for samples of a source that is not a pack."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -154,7 +153,7 @@ class SampleEncoder(Encoder):
         return self.encode(index, self._source[index])
 
     def encode(self, index: int, sample: Sample) -> Record:
-        """Return the record of a sample that was read before; raises BadInput."""
+        """Return the record of `sample`, which is the value of `source[index]`. A bad sample raises BadInput."""
         record = {}
         name = self._main
         try:
@@ -174,12 +173,11 @@ class SampleEncoder(Encoder):
         return Record(record, image.notes, image.findings)
 
     def _first_image(self, index: int, sample: Sample) -> _Image:
-        """Return the main image of a sample; raises BadInput."""
         image = self._image(sample[self._main]) if self._main else _no_image()
         return self._with_stated_size(index, image) if self._is_stated and self._main else image
 
     def path(self, index: int, sample: Sample, name: str) -> str:
-        """Return the file that a field of a sample comes from, for messages."""
+        """Return the path of the file that contains field `name` of a sample, for messages."""
         files = sample.get("files")
         return sample_name(self._source, index, files.get(name) if isinstance(files, dict) else None)
 
@@ -201,25 +199,24 @@ class SampleEncoder(Encoder):
         return lambda encoder, sample, image: codec.encode(sample[name])
 
     def _with_stated_size(self, index: int, image: _Image) -> _Image:
-        """Return the image with the size in its label file, and note a difference."""
+        """Return the image with the size that the label file contains. If the sizes differ, add a note."""
         frame = image.frame._replace(stated=self._source.stated_size(index))
         if frame.size_note is not None:
             image.notes.append(frame.size_note)
         return image._replace(frame=frame)
 
     def _boxes(self, field: Field, values: Any, image: _Image) -> Any:
-        """Return boxes in px of the stored image; raises BadInput for invalid boxes."""
         check_boxes(values, may_be_exchanged=True)  # packs may contain boxes with exchanged corners
         return self._placed(field, values, image) if self._is_placed(field) else values
 
     def _is_placed(self, field: Field) -> bool:
-        """Return whether points or boxes may refer to the upright image, or have to be checked."""
+        """Return True if points or boxes may be in px of the upright image, or if the field contains boxes."""
         return bool(self._main) and (
             field.kind == "boxes" or field.name in self._source.companions or self._source.frame != "stored"
         )
 
     def _is_upright(self, field: Field, image: _Image) -> bool:
-        """Return whether a field refers to the upright image; raises BadInput if that is unknown and matters."""
+        """Return True if labels are in px of the upright image. If the frame of labels is unknown, raise BadInput."""
         if image.orientation == 1 or field.name in image.turned_alike:
             return False
         frame = self._plan.options.sidecar_frame
@@ -232,7 +229,6 @@ class SampleEncoder(Encoder):
         return is_upright
 
     def _placed(self, field: Field, values: Any, image: _Image) -> Any:
-        """Return points or boxes in px of the stored image."""
         if not len(values) and field.name not in self._source.companions:
             return values
         is_upright = self._is_upright(field, image)
@@ -242,14 +238,14 @@ class SampleEncoder(Encoder):
         return move_values(field, values, image.frame.from_upright) if is_upright else values
 
     def _look_at_companion(self, field: Field, height: int, width: int, image: _Image) -> None:
-        """Note an image whose shape differs from the main image; raise BadInput if it has the other orientation."""
+        """Add a note if an image differs in shape from the main image. A rotated sidecar may raise BadInput."""
         is_upright = self._is_upright(field, image)
         if field.name == self._main or not image.height:
             return
         is_turned, shown = image.frame.is_transposed, image.frame.upright
         here = shown if is_upright else (image.height, image.width)
         other = shown if here != shown else (image.height, image.width)
-        is_ours = field.name in self._source.companions  # so --sidecar-frame applies
+        is_ours = field.name in self._source.companions  # --sidecar-frame applies to these fields
         if is_ours and is_turned and here[0] != here[1] and (height, width) == other:
             raise BadInput(
                 f"it is {width}x{height}, its image {here[1]}x{here[0]} in the frame of --sidecar-frame "
@@ -328,7 +324,7 @@ class SampleEncoder(Encoder):
 
 
 def _box_findings(name: str, boxes: Any, height: int, width: int) -> Iterator[str]:
-    """Yield a note if the boxes (N, 4) are outside of their image or are not in px."""
+    """Yield a note if boxes (N, 4) exceed the image, and a note if boxes do not seem to be in px."""
     if not len(boxes):
         return
     if boxes.min() >= 0 and boxes.max() <= 1:
@@ -338,7 +334,6 @@ def _box_findings(name: str, boxes: Any, height: int, width: int) -> Iterator[st
 
 
 def _check_orientation(header: Header, image: _Image) -> None:
-    """Raise BadInput if the EXIF orientation differs from that of the main image."""
     if header.orientation not in (1, image.orientation):
         raise BadInput(
             f"it has EXIF orientation {header.orientation}, the sample's first image {image.orientation}, which "
@@ -347,7 +342,7 @@ def _check_orientation(header: Header, image: _Image) -> None:
 
 
 def _check_invalid(field: Field, header: Header) -> None:
-    """Raise BadInput if the dtype of a file cannot hold the value for missing pixels."""
+    """Raise BadInput if the dtype of a file cannot represent `field.invalid`."""
     if field.invalid is not None and np.dtype(header.dtype).kind in "iu":
         bounds = np.iinfo(header.dtype)
         if field.invalid != int(field.invalid) or not bounds.min <= field.invalid <= bounds.max:
@@ -358,7 +353,7 @@ def _check_invalid(field: Field, header: Header) -> None:
 
 
 def _false_table(field: Field, value: bytes, header: Header) -> str | None:
-    """Return a note if the table of restart intervals in a JPEG file is wrong; readers ignore it then."""
+    """Return a note if the table of restart intervals in a JPEG file is wrong, or None. Readers ignore wrong tables."""
     try:
         restart_interval_table.check_table(value, header)
     except DamagedImage:
@@ -371,17 +366,15 @@ def _no_image() -> _Image:
 
 
 def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: Plan) -> bytes:
-    """Return decoded pixels as the field stores them.
+    """Return the encoded value of `array`, the decoded pixels of an image.
 
-    A codec that keeps files gets an image file. A lossy codec also gets one if it is a default and the original image
-    was lossless. An 8-bit mask is widened if the field has 16 bits.
+    If the codec stores image files, or if a default codec would make a lossless image lossy, return `as_file`.
+    Otherwise, return the value that `codec` encodes.
 
     Args:
-        field: the field.
-        codec: its codec.
-        array: the pixels.
-        lossy: True if the original image was lossy.
-        plan: the plan.
+        codec: the codec of the field.
+        array: the pixels (H, W, 3) or (H, W).
+        lossy: True if the original image file is lossy.
     """
     if field.is_wide_mask and array.dtype == np.uint8:
         array = array.astype(np.uint16)
@@ -392,7 +385,7 @@ def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: P
 
 
 def as_file(field: Field, array: Any, *, lossy: bool) -> bytes:
-    """Return the array as a file: JPEG for a lossy image, else PNG; depth as .npy."""
+    """Return the bytes of a file: .npy for depth, JPEG for an image if `lossy` is true, otherwise PNG."""
     if field.kind == "depth":
         return npy_file(np.ascontiguousarray(array))
     codec = _LOSSY if lossy and field.kind == "image" else "png"

@@ -1,8 +1,8 @@
-"""Library versions: everything on a machine that decides the bytes of a part.
+"""Library versions: versions of everything on a machine that determines the bytes of a part.
 
-A machine with other versions is refused. A package may be built against another C library, so the libraries report
-their own versions. OpenCV computes pixels with the instructions of the processor. So the checksum of a small computed
-image is also one of the versions.
+A machine with different versions must not build parts. Each version is that of the loaded C library, because packages
+with equal versions may contain different C libraries. Pixels that OpenCV computes also depend on the processor. So the
+checksum of a small computed image is one of the versions.
 """
 
 import platform
@@ -18,7 +18,7 @@ import numpy as np
 from packer import __version__
 from packer.errors import InvalidRequest
 
-_PACKAGES = ("numpy", "torch", "simplejpeg", "PyTurboJPEG")  # torch is not imported for this: it takes seconds
+_PACKAGES = ("numpy", "torch", "simplejpeg", "PyTurboJPEG")  # not imported, because torch takes seconds to import
 _MODULES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "OpenCV": ("cv2", lambda cv2: str(cv2.__version__)),
     "LMDB": ("lmdb", lambda lmdb: ".".join(map(str, lmdb.version()))),
@@ -31,7 +31,7 @@ _PIXELS = "pixels"
 
 
 def library_versions(*, pixels: bool) -> dict[str, str]:
-    """Return the versions on this machine. pixels: also compute the small image."""
+    """Return the versions on this machine, by library. True for `pixels` adds the checksum of a computed image."""
     from packer.images.backends import strict_jpeg  # most conversions do without
 
     found = {"packer": __version__, "Python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
@@ -52,12 +52,18 @@ def library_versions(*, pixels: bool) -> dict[str, str]:
 
 
 def compares_pixels(versions: Mapping[str, str]) -> bool:
-    """Return whether the versions contain the checksum of the image."""
+    """Return True if the result of `library_versions` contains the checksum of an image."""
     return _PIXELS in versions
 
 
 def check_versions(node: str, expected: Mapping[str, str], found: Mapping[str, str]) -> None:
-    """Raise InvalidRequest if a machine has other versions than the one that converts."""
+    """Raise InvalidRequest if the versions of machine `node` differ from the expected versions.
+
+    Args:
+        node: the name of the machine that builds parts.
+        expected: the versions of the machine that runs `convert`.
+        found: the versions of machine `node`.
+    """
     differing = [
         f"{name} {found.get(name)}, here {expected[name]}" for name in expected if found.get(name) != expected[name]
     ]
@@ -70,8 +76,8 @@ def check_versions(node: str, expected: Mapping[str, str], found: Mapping[str, s
 
 
 def _pixels() -> str:
-    """Return the checksum of a small image that is made smaller, larger, turned, and encoded."""
-    import cv2  # only computed pixels need it
+    """Return the CRC-32 of a small image that is resized, rotated and encoded."""
+    import cv2  # slow import
 
     rows, columns, channels = np.indices((93, 131, 3))
     image = ((rows * 37 + columns * 101 + channels * 59 + rows * columns) % 256).astype(np.uint8)

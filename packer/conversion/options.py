@@ -1,6 +1,6 @@
-"""Options: all settings that decide the bytes of a pack, except the source; and presets.
+"""Options: all settings that determine the bytes of a pack, except the source; and presets.
 
-The manifest stores the options, and a resumed conversion compares them.
+The manifest stores the options. A resumed conversion must have equal options.
 """
 
 from collections.abc import Mapping
@@ -28,25 +28,25 @@ SidecarFrame = Literal["stored", "upright"]
 
 @dataclass(frozen=True)
 class ConversionOptions:
-    """All settings that decide the bytes of a pack, except the source. All values are JSON.
+    """Settings that determine the bytes of a pack, except the source. All values can be written as JSON.
 
     Attributes:
-        to: the format.
-        fields: names to pack; None for all.
-        codecs: (field, codec) pairs as typed.
-        resize: "N" or "WxH", see geometry.Resize.
-        exif: "ignore" keeps pixels as stored, "rotate" applies the orientation.
-        validate: "full" decodes every image strictly once, "header" reads its header and end only.
-        on_error: "raise" packs nothing if a sample is bad, "skip" skips bad samples and lists them.
+        to: the name of the format.
+        fields: the names of the fields to pack; None for all.
+        codecs: pairs `(field, codec)`, such as ("rgb", "jpeg:95").
+        resize: "N" for a shorter side of N px, or "WxH" (width x height); None keeps the size.
+        exif: "ignore" keeps the stored pixels; "rotate" rotates images upright.
+        validate: "full" decodes every image once; "header" checks only the header and the end of the file.
+        on_error: "raise" writes no pack if a sample is bad; "skip" skips bad samples and lists them.
         part_bytes: source bytes per part; 0 for one part; None for a sixteenth of the source, but 32 to 256 MiB.
-        extras_bytes: extras are packed if all together have at most so many bytes.
-        max_pixels: the largest image; None for schema.USUAL_PIXELS.
-        sidecar_frame: the pixels that sidecars of an image with an EXIF rotation describe: "stored" in its file, or
-            "upright" as viewers show it; None refuses such samples.
-        slots: (slot, field) pairs, see formats.base.Slot.
-        order: "stored" as in the source, or "shuffled"; None for that of the format.
+        extras_bytes: the most bytes of all extras. If the extras are larger, no extra is packed.
+        max_pixels: the most pixels of one image; None for `schema.USUAL_PIXELS`.
+        sidecar_frame: the pixels that sidecars describe if EXIF rotates the image: "stored" or "upright". If None,
+            a sidecar of a rotated image is an error.
+        slots: pairs `(slot, field)`, such as ("image", "rgb"), see `formats.base.Slot`.
+        order: "stored" keeps the order of the source; "shuffled" shuffles; None for the usual order of the format.
         order_seed: the seed of the shuffled order.
-        source: the options of the source, see SourceSpec.to_json.
+        source: the options of the source, see `SourceSpec.to_json`.
     """
 
     to: str = "lmdb"
@@ -87,23 +87,26 @@ class ConversionOptions:
 
     @property
     def effective_order(self) -> Order:
-        """The order of the user, else that of the format."""
+        """Order of the samples: `order`, or the usual order of the format if `order` is None."""
         order: Order = self.order or formats.load(self.to).Writer.order
         return order
 
     @property
     def pixel_limit(self) -> int:
-        """The largest number of pixels of an image of the source."""
+        """Most pixels of one image of the source: `max_pixels`, or the default."""
         return USUAL_PIXELS if self.max_pixels is None else self.max_pixels
 
     def part_limit(self, source_bytes: int) -> int:
-        """Return the source bytes per part for a source of that size; 0 for one part."""
+        """Return the source bytes per part for a source of `source_bytes`; 0 means one part."""
         if self.part_bytes is not None:
             return self.part_bytes
         return min(MOST_PART_BYTES, max(LEAST_PART_BYTES, source_bytes // PARTS))
 
     def to_json(self) -> dict[str, Any]:
-        """Return all options as JSON; later ones only if they are set, so that packs without them keep their bytes."""
+        """Return the options for the manifest.
+
+        Options that were added to packer later are omitted if unset, so that existing packs keep the same bytes.
+        """
         out = {**asdict(self), "codecs": dict(self.codecs), "fields": list(self.fields) if self.fields else None}
         out["slots"] = dict(self.slots)
         orders = (self.effective_order, formats.load(self.to).Writer.order)
@@ -114,12 +117,12 @@ class ConversionOptions:
         return out
 
 
-# ---- presets: options with which a pack loses nothing that a kind of training needs
+# ---- presets: the smallest fields and sizes that contain everything the training of a network needs
 #
-# The items of a grasp network show between half of a window and all of it, at the size of the network's output.
-# Cornell's window has that size in px of the image, so the image keeps its size. Jacquard's window is the complete
-# image: at the smallest zoom, half of it fills the output, so twice the size of the output is enough. All other sets
-# are stored like Cornell.
+# A training sample of a grasp network shows between half of a window and the full window, at the size of the network
+# output. The window of Cornell has this size in image pixels, so images keep their size. The window of Jacquard is the
+# full image: at the smallest zoom, half of the image fills the output, so twice the size of the output is enough. All
+# other data sets are stored like Cornell.
 
 _FIELDS = ("rgb", "depth", "grasps", "grasp_rows", "grasp_labels", "label_keys", "object_id", "category", "split")
 _JACQUARD_COLUMNS = 5  # the rows of other sets also have a score
@@ -131,14 +134,16 @@ PresetName = Literal["ggcnn", "grconvnet"]
 
 
 def preset_source_options(kind: str) -> dict[str, Any]:
-    """Return the options of a preset for a kind of source: only labeled views of Jacquard."""
+    """Return the source options of all presets for a kind of source. Jacquard samples without labels are skipped."""
     return {"missing": "skip"} if kind == "jacquard" else {}
 
 
 def preset_options(name: PresetName, schema: Schema, preferred: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options of a preset for a source with that schema; raises InvalidRequest if it has no grasps.
+    """Return values of `ConversionOptions` for a preset, by name. If no field contains grasps, raise InvalidRequest.
 
-    preferred: kind -> codec of fields that the format stores in its own way.
+    Args:
+        schema: the fields of the source.
+        preferred: for each kind of field, the codec that the format requires. The preset keeps these codecs.
     """
     fields = tuple(field for field in _FIELDS if field in schema and not _has_holes(schema[field]))
     if "grasp_rows" in fields and (schema["grasp_rows"].shape or ())[-1:] == (_JACQUARD_COLUMNS,):
@@ -151,5 +156,5 @@ def preset_options(name: PresetName, schema: Schema, preferred: Mapping[str, str
 
 
 def _has_holes(field: Field) -> bool:
-    """Return whether a field is a depth image with missing pixels, which these networks cannot use."""
+    """Return True if a field is a depth image that may have missing pixels. Grasp networks require complete depth."""
     return field.kind == "depth" and field.invalid is not None

@@ -1,10 +1,8 @@
 """Pack source: a pack as the source of another pack, for `packer convert a.pack b.pack`.
 
-The module is not in packer/sources, because sources do not import packer/pack.
-
-If a field keeps its codec, RecordEncoder checks the crc32 of a value and copies it. With --resize or --codec it decodes
-the value and encodes it again. Labels in pixels stay in source pixels. The matrix of the new pack maps them to the new
-pixels: it is the old matrix followed by the resize.
+If a field keeps its codec, `RecordEncoder` checks the CRC-32 of each value and copies the value. With `--resize` or
+`--codec`, the encoder decodes the value and encodes the value again. Labels stay in pixels of the original image. The
+field `matrix` of the new pack maps original pixels to new pixels: the old matrix, followed by the resize.
 """
 
 import hashlib
@@ -36,10 +34,7 @@ from packer.sources._trees.file_tree import Contents, FileState, FileTree
 
 
 class PackSource(base.Source):
-    """Samples of an existing pack, as the source of another pack. Each read checks the crc32 of the values.
-
-    The source keeps mapped files open. Its pickle contains only the folder and the rows.
-    """
+    """Source whose samples are those of an existing pack. Each read checks the CRC-32 of the values. Picklable."""
 
     kind = PACK_KIND
     is_encoded = True
@@ -50,11 +45,11 @@ class PackSource(base.Source):
 
         Args:
             root: the folder of the pack.
-            rows: only these samples, in this order; None for all.
+            rows: the rows of the samples to use, in this order; None for all samples.
 
         Raises:
             InvalidRequest: `root` is not a pack.
-            CorruptPack: a file is missing, cut, or damaged.
+            CorruptPack: a file of the pack is missing or damaged.
         """
         self.root = root
         self.pack = Pack(root, verify="always", isolate_damaged=True)
@@ -82,7 +77,7 @@ class PackSource(base.Source):
         return len(self._rows)
 
     def row(self, index: int) -> int:
-        """Return the row of a sample in the pack."""
+        """Return the row in the pack of sample `index` of this source."""
         return self._rows[self.checked(index)]
 
     def entry(self, index: int) -> base.SampleEntry:
@@ -97,11 +92,11 @@ class PackSource(base.Source):
         return value if self.holds_files(name) else self.codecs[name].decode(value)
 
     def holds_files(self, name: str) -> bool:
-        """Return whether the values of a field are image files."""
+        """Return True if the encoded values of field `name` are image files."""
         return self.codecs[name].file_decoder is not None
 
     def values(self, index: int, names: Sequence[str]) -> dict[str, bytes]:
-        """Return copies of the named encoded values of a sample; raises BadInput if one is damaged."""
+        """Return the encoded values of a sample, by field. A damaged value raises BadInput."""
         try:
             with self.pack.record(self.row(index), names) as record:
                 return {name: bytes(record[name]) for name in names}
@@ -142,14 +137,13 @@ class PackSource(base.Source):
         )
 
     def _sizes(self) -> npt.NDArray[np.int64]:
-        """Return the bytes of each sample: an equal share of its part."""
         parts = [part for part in self.manifest.parts if part.samples]
         shares = np.asarray([part.bytes // part.samples for part in parts], np.int64)
         return np.repeat(shares, [part.samples for part in parts])[np.asarray(self._rows, np.int64)]
 
 
 class _ExtrasTree(FileTree):
-    """The extras of a pack; opened when they are read."""
+    """Extras of a pack as a file tree. The files are opened at the first read."""
 
     def __init__(self, root: Path, manifest: Manifest) -> None:
         self.root = root
@@ -182,7 +176,7 @@ _Step = Callable[["RecordEncoder", _Values], bytes]
 
 
 class RecordEncoder(Encoder):
-    """Encodes records of a pack as records of a new one."""
+    """Encoder that makes records of a new pack from records of an existing pack."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -247,7 +241,7 @@ class RecordEncoder(Encoder):
         return stored_bytes(field, codec, array, lossy=lossy, plan=self._plan)
 
     def _matrix(self, values: _Values) -> View:
-        """Return the view from source pixels to the new stored pixels."""
+        """Return the view from pixels of the original image to pixels of the new pack."""
         size = self._size(self._main, values)
         view = identity(*size)
         if MATRIX.name in self._old:
@@ -256,17 +250,16 @@ class RecordEncoder(Encoder):
         return view if self._plan.resize is None else view.then(self._plan.resize.view(*size))
 
     def _size(self, name: str, values: _Values) -> tuple[int, int]:
-        """Return height and width in px of a stored image, from its header."""
         shape = self._source.codecs[name].shape(values[name])
         return int(shape[0] or 0), int(shape[1] or 0)
 
     def _orientation(self, values: _Values) -> int:
-        """Return the EXIF orientation, for a pack of another program that lacks the field."""
+        """Return the EXIF orientation of the main image. For packs of other programs without the field."""
         name = self._main
         old = self._old[name]
         return sniff(values[name], old.pixel_limit).orientation if self._source.holds_files(name) else 1
 
 
 def _is_stored_alike(field: Field, old: Field) -> bool:
-    """Return whether both fields store a value as the same bytes."""
+    """Return True if both fields store an equal value as equal bytes."""
     return (field.codec, field.dtype, field.shape) == (old.codec, old.dtype, old.shape)

@@ -30,20 +30,23 @@ _MEASURED_AT_ONCE = 1024  # samples whose names and sizes are hashed by one call
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a conversion.
+    """Plan of a conversion.
 
     Attributes:
-        source, options: as given.
-        schema: of the pack.
-        parts: the samples of each part.
-        sizes: source bytes of each sample.
-        file_count: files of the source.
-        digest: the digest of the names and sizes of all files.
-        fingerprint: the digest of `digest`, times, options and version. A conversion continues one with the same value.
-        defaulted: fields whose codec the user did not choose; lossless images stay lossless there.
-        extras: files that belong to no sample.
-        links: an error message for each link that cannot be followed.
-        probed_sizes: with --resize, height and width of the main image in a few samples.
+        source: the source, in the order of the pack.
+        options: the options.
+        schema: the fields of the pack.
+        parts: for each part, the range of sample indices.
+        sizes: int64 (N,): source bytes of each sample.
+        file_count: the number of files of the source.
+        digest: the SHA-256 of the names and sizes of all files.
+        fingerprint: the SHA-256 of `digest`, file times, options and the version of packer. An interrupted conversion
+            continues only if the fingerprints are equal.
+        defaulted: the names of fields whose codec the user did not choose. Lossless images of these fields stay
+            lossless.
+        extras: the files to pack that belong to no sample.
+        links: one error message for each symbolic link that cannot be followed.
+        probed_sizes: with `resize`, `(height, width)` of the main image of a few samples; otherwise empty.
     """
 
     source: Source
@@ -61,11 +64,11 @@ class Plan:
 
     @property
     def unread(self) -> Sequence[tuple[str, str]]:
-        """Images in unreadable formats, which end the conversion; none if bad samples are skipped."""
+        """`(key, reason)` for each unreadable image that ends the conversion. Empty if `on_error` is "skip"."""
         return self.source.unread if self.options.on_error == "raise" else ()
 
     def refusal(self, reasons: Sequence[str]) -> BadInput:
-        """Return the error for bad samples. reasons: a line for each; unreadable formats are added."""
+        """Return the error for bad samples: `reasons` has one line for each sample. `unread` is added."""
         root, unread = self.source.root, len(self.unread)
         advice = f"{self.source.unread_message}; or --on-error skip, which leaves them out and lists them"
         if not reasons:
@@ -79,12 +82,12 @@ class Plan:
 
     @cached_property
     def resize(self) -> Resize | None:
-        """The geometry of --resize."""
+        """Geometry of the option `resize`, or None if images keep their size."""
         return Resize.parse(self.options.resize) if self.options.resize else None
 
     @property
     def enlarged(self) -> tuple[int, int]:
-        """The number of probed images that --resize enlarges, and the number of probed images."""
+        """`(number of probed images that resize enlarges, number of probed images)`."""
         resize = self.resize
         if resize is None:
             return 0, 0
@@ -94,17 +97,17 @@ class Plan:
 
     @property
     def left_out(self) -> tuple[tuple[str, str], ...]:
-        """(key, reason) of all samples that are skipped before any is read."""
+        """`(key, reason)` for each sample that is skipped without reading the sample."""
         return (*self.source.left_out, *self.source.unread)
 
     @property
     def moves_pixels(self) -> bool:
-        """True if an option moves pixels."""
+        """True if images are resized or rotated."""
         return self.options.resize is not None or self.options.exif == "rotate"
 
     @property
     def keeps_bytes(self) -> bool:
-        """True if images are copied from the files, or from the source pack, without encoding them."""
+        """True if images are stored without encoding them again: as file bytes, or as bytes of the source pack."""
         if self.source.decodes:
             return False
         images = [field for field in self.schema if field.kind in PIXEL_KINDS]
@@ -115,30 +118,30 @@ class Plan:
 
     @property
     def only_copies(self) -> bool:
-        """True if images are copied without decoding them."""
+        """True if images are neither encoded again nor decoded for validation."""
         return self.keeps_bytes and (self.options.validate == "header" or self.source.is_encoded)
 
     @property
     def source_bytes(self) -> int:
-        """Bytes of all files that will be read."""
+        """Sum of `sizes`."""
         return int(self.sizes.sum())
 
     def part_name(self, number: int) -> str:
-        """Return the file name of a part."""
+        """Return the file name of part `number`: `part-00000` and the suffix of the format."""
         return f"part-{number:05d}{formats.load(self.options.to).SUFFIX}"
 
     @cached_property
     def part_samples(self) -> Mapping[str, int]:
-        """The number of samples of each part by its file name."""
+        """Number of planned samples of each part, by file name."""
         return {self.part_name(number): len(part) for number, part in enumerate(self.parts)}
 
 
 def make_plan(source: Source, options: ConversionOptions) -> Plan:
-    """Make the plan of a conversion.
+    """Return the plan of a conversion. With `resize`, a few images are read.
 
     Raises:
         InvalidRequest: the options do not fit the source.
-        BadInput: a file vanished, or the source is empty.
+        BadInput: a file was removed, or the source is empty.
     """
     source.folder.most_bytes = most_file_bytes(options.pixel_limit)
     if not len(source):
@@ -182,21 +185,20 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
 
 
 class _Probe(NamedTuple):
-    """Facts from a few samples: sizes of the main image, and image fields whose files are mostly lossy."""
+    """Result of reading a few samples: `(height, width)` of main images, and image fields with mostly lossy files."""
 
     sizes: tuple[tuple[int, int], ...] = ()
     lossy: frozenset[str] = frozenset()
 
 
 def _probed(source: Source) -> _Probe:
-    """Probe the readable ones of a few samples; each image is read once."""
-    from packer.images import sniff  # only a resize needs it
+    from packer.images import sniff  # only needed for a resize
 
     main = next((field.name for field in source.schema if field.kind in PIXEL_KINDS), None)
     votes: dict[str, int] = {}
     sizes: list[tuple[int, int]] = []
     for index in probe_indices(len(source), is_sequential=source.is_sequential):
-        with suppress(PackerError):  # the conversion itself reports bad files, all of them
+        with suppress(PackerError):  # encoding reports all bad files
             for field in source.schema:
                 if field.kind != "image" and field.name != main:
                     continue
@@ -216,7 +218,7 @@ def _probed(source: Source) -> _Probe:
 def _measure(
     source: Source, options: ConversionOptions, extras: ChosenExtras
 ) -> tuple[npt.NDArray[np.int64], int, str, str, tuple[str, ...]]:
-    """Return source bytes per sample, number of files, digest, fingerprint, and reasons of links; see `Plan`."""
+    """Return `(sizes, file_count, digest, fingerprint, links)` of the `Plan`."""
     identity = hashlib.sha256(json.dumps([__version__, options.to_json()], sort_keys=True).encode())
     origin = source.provenance()
     if origin is not None:
@@ -263,7 +265,7 @@ def _measure(
 
 
 class _Links:
-    """Sizes of the samples' files, and reasons for links that cannot be followed."""
+    """Reader of file sizes and times. `reasons` has one line for each link that cannot be followed."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -271,7 +273,7 @@ class _Links:
         self.reasons: list[str] = []
 
     def state(self, name: str) -> tuple[int, int]:
-        """Return size and time of a file; 0 and the link's own time for a link that cannot be followed."""
+        """Return `(size in bytes, modification time in ns)`. For a link that cannot be followed, the size is 0."""
         try:
             folder, inside = self._source.place(name) if self._source.outside else (self._folder, name)
             state = folder.state(inside)

@@ -1,12 +1,11 @@
-"""Publication: collects the parts of one plan and makes them a pack. This module contains the one for folders.
+"""Publication: collects the parts of one plan and turns the parts into a pack. `FolderPublication` writes to a folder.
 
 A pack on disk is built in a work folder next to the target (see work_folder_names.py). Each finished part has a record
-file. A record is written under another name, synced and renamed, so it is complete or absent. A later run continues
-after the recorded parts. Records count only in the folder they were written in. A copied folder lacks the marker of a
-work folder and is refused.
+file. Each record is written to a temporary file, synced and renamed, so a record is complete or absent. A later run
+skips the recorded parts. A copy of a work folder lacks the marker of a work folder and is refused.
 
-Another process may build a part in its own folder below `attempts`. `adopt` moves a complete part from there into the
-work folder, in this run or in a later one.
+A worker process may also build a part, in a separate folder `attempts/<task>`. `adopt` moves the complete part into the
+work folder, in this run or in a later run.
 """
 
 import json
@@ -38,32 +37,48 @@ from packer.pack.unlisted_files import check_replaceable, check_whole
 from packer.stores.url import StoreURL
 
 _NODE = "node"
-_OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "--codec"}  # others have their own name
+_OPTIONS = {"part_bytes": "--part-size", "extras_bytes": "--extras", "codecs": "--codec"}  # others: equal names
 
 
 class Delivery(Protocol):
-    """Delivers parts that another process builds. Picklable."""
+    """Transfer of parts from worker processes to the pack. Picklable: each worker receives a copy."""
 
     def check_shared(self) -> None:
-        """Raise InvalidRequest if this machine cannot read the shared folder."""
+        """Raise InvalidRequest if this machine cannot read the folder that all machines share."""
 
     def begun(self, attempt: str, node: str) -> AbstractContextManager[FolderHandle | None]:
-        """Announce an attempt; the context is its folder, or None if parts do not go to a folder."""
+        """Return a context for one task, in which a worker process builds one part. Entering registers the task.
+
+        The context yields a new, empty folder for the part, or None if the pack is behind a URL.
+
+        Args:
+            attempt: the unique name of the task.
+            node: the name of the machine of the worker, for messages.
+        """
 
     def deliver(self, done: FinishedPart, scratch: FolderHandle, folder: FolderHandle) -> object:
-        """Copy a finished part from `scratch` to the folder of the attempt or to the store, then write its record."""
+        """Transfer a finished part to the pack, then write the record that marks the part as complete.
+
+        If the pack is behind a URL, the part is uploaded. Otherwise, the part is copied from `scratch` to `folder`.
+
+        Args:
+            done: the description of the part.
+            scratch: the folder that contains the part.
+            folder: the folder that `begun` yields. May be the object `scratch`; then no file is copied. Ignored if
+                the pack is behind a URL.
+        """
 
 
 class Publication(ABC):
-    """Collects the parts of one plan and makes them a pack.
+    """Collection of the finished parts of one plan; `publish` turns the parts into a pack.
 
     Attributes:
-        plan: the plan.
-        target: the place of the pack.
-        work: the locked work folder.
-        pack, pieces: folders of parts and of their index entries; valid while the work folder is open.
-        finished: the recorded parts by name.
-        keeps_parts: finished parts stay on this disk.
+        target: the path or URL of the pack.
+        work: the work folder, locked by this process.
+        pack: the path of the folder of parts, valid while `work` is open.
+        pieces: the path of the folder of index entries, one file for each part, valid while `work` is open.
+        finished: the parts that have a record, by name of the part.
+        keeps_parts: True if finished parts stay on this disk; False if finished parts are uploaded.
     """
 
     keeps_parts = True
@@ -78,25 +93,35 @@ class Publication(ABC):
 
     @abstractmethod
     def begin(self, *, restart: bool) -> None:
-        """Continue an earlier run or start; raises InvalidRequest if the earlier run had another plan."""
+        """Prepare the work folder, and fill `finished` with the parts of an earlier run.
+
+        If `restart` is true, remove the parts of the earlier run. Otherwise, finished parts of another plan raise
+        InvalidRequest.
+        """
 
     @abstractmethod
     def finish(self, done: FinishedPart) -> None:
-        """Record a part whose file and index entries are on disk in `pack` and `pieces`; any thread may call it."""
+        """Add a part to `finished`, and store the record of the part for later runs. Thread-safe.
+
+        The folder `pack` must contain the part, and the folder `pieces` the index entries of the part.
+        """
 
     @abstractmethod
     def publish(self, manifest: Manifest) -> None:
-        """Make the parts a pack, the manifest last, and remove the work; raises PackExists, StorageError."""
+        """Write the manifest, make the pack visible, and empty the work folder.
+
+        A target that exists and may not be replaced raises PackExists. A disk or store that fails raises StorageError.
+        """
 
     def remove(self) -> None:
-        """Remove all work. The plan is removed first, because other files do not count without it."""
+        """Remove all files of the unfinished conversion."""
         self.work.check()
-        self.work.remove(PLAN)
+        self.work.remove(PLAN)  # first, because other files are ignored without a plan
         self.work.sync()
         self.work.clear()
 
     def sweep(self) -> None:
-        """Remove unfinished work; raises UnsafePath, StorageError."""
+        """Remove the files of all parts that are not in `finished`."""
         self.work.check()
         self._keep(PACK, self.finished if self.keeps_parts else ())
         self._keep(PIECES, self.finished)
@@ -106,28 +131,30 @@ class Publication(ABC):
     @property
     @abstractmethod
     def delivery(self) -> Delivery:
-        """Delivers parts that another process builds."""
+        """Object that transfers parts from worker processes."""
 
     @abstractmethod
     def attempts(self) -> list[str]:
-        """Return the attempts that have begun, sorted."""
+        """Return the sorted names of the worker tasks that have started and are not yet adopted."""
 
     @abstractmethod
     def adopt(self, attempt: str) -> FinishedPart | None:
-        """Record the part of an attempt; None if it is unfinished. Raises CorruptPack, UnsafePath, StoreError."""
+        """Add the part that the worker task `attempt` built to `finished`, and return the part.
+
+        If the part is incomplete, return None. A damaged record raises CorruptPack.
+        """
 
     @abstractmethod
     def node_of(self, attempt: str) -> str:
-        """Return the machine of an attempt; empty if it has not begun."""
+        """Return the machine that runs the worker task `attempt`, or "" if the task has not started."""
 
     @abstractmethod
     def place_of(self, attempt: str) -> str:
-        """Return the place of an attempt's part, for messages."""
+        """Return the path or URL to which the worker task `attempt` writes, for messages."""
 
     # ---- the work folder
 
     def _start(self, *folders: str) -> None:
-        """Empty the work folder and write the plan."""
         self.work.clear()
         for name in (PACK, PIECES, *folders):
             self.work.make_folder(name).close()
@@ -135,7 +162,7 @@ class Publication(ABC):
         _put(self.work, PLAN, {"fingerprint": self.plan.fingerprint, "options": options, "version": __version__})
 
     def _keep(self, name: str, kept: Container[str]) -> bool:
-        """Remove all other files of a folder; return whether there were any."""
+        """Remove the files of folder `name` that are not in `kept`. Return True if a file was removed."""
         with self.work.folder(name) as folder:
             others = [inner for inner in folder.names() if inner not in kept]
             for inner in others:
@@ -144,7 +171,7 @@ class Publication(ABC):
 
 
 class FolderPublication(Publication):
-    """A pack in a folder, which becomes visible by one rename."""
+    """Publication of a pack in a folder. One rename makes the pack visible."""
 
     def __init__(self, plan: Plan, target: Path, work: WorkFolder, *, overwrite: bool = False) -> None:
         super().__init__(plan, target, work)
@@ -153,7 +180,7 @@ class FolderPublication(Publication):
     # ---- continuing an earlier run
 
     def check(self, *, restart: bool) -> None:
-        """Find the finished parts, and raise the errors of `begin`; change nothing."""
+        """Fill `finished` and raise the same errors as `begin`, but write no file."""
         earlier = None if restart else read_plan(self.work)
         if earlier is not None and self._record_names():
             self._compare(earlier)
@@ -179,7 +206,7 @@ class FolderPublication(Publication):
         self.finished = {done.part.name: done for done in records if self._is_present(done)}
 
     def _compare(self, earlier: dict[str, Any]) -> None:
-        """Raise InvalidRequest, with the difference, if the work folder has another plan."""
+        """Raise InvalidRequest if the earlier run cannot continue, because its plan differs or the source forbids."""
         reason = self.plan.source.resume_reason
         if reason is not None:
             raise InvalidRequest(
@@ -193,7 +220,7 @@ class FolderPublication(Publication):
             )
 
     def _is_replaced(self, records: list[FinishedPart]) -> bool:
-        """Return whether `pack` is the replaced pack, because a run ended between the swap and `remove`."""
+        """Return True if `pack` contains the replaced pack: a run ended after the swap and before `remove`."""
         try:
             found = manifests.read(self.pack)
         except PackerError:  # absent or incomplete
@@ -202,7 +229,7 @@ class FolderPublication(Publication):
         return {part.name: part.sha256 for part in found.parts} != sums
 
     def _is_present(self, done: FinishedPart) -> bool:
-        """Return whether a part and its index entries exist: they may be lost at a power failure."""
+        """Return True if the part has its full size and the index entries exist. A power failure may lose files."""
         with self.work.folder(PACK) as pack, self.work.folder(PIECES) as pieces:
             part, piece = pack.status(done.part.name), pieces.status(done.part.name)
         if part is None or piece is None or not stat.S_ISREG(piece.st_mode):
@@ -211,7 +238,6 @@ class FolderPublication(Publication):
         return is_real and part_bytes(self.pack / done.part.name) == done.part.bytes
 
     def _record_names(self) -> list[str]:
-        """Return the sorted names of all records; raises UnsafePath if their folder is a link."""
         if self.work.status(DONE) is None:
             return []
         with self.work.folder(DONE) as folder:
@@ -225,7 +251,6 @@ class FolderPublication(Publication):
             return [self._record(folder, name) for name in names]
 
     def _record(self, folder: FolderHandle, name: str) -> FinishedPart:
-        """Read one record; raises CorruptPack if it is damaged or names another part."""
         found = parse_record(_read_json(folder, name), self.plan)
         if found is None or name not in (RECORD, record_name(found.part.name)):
             raise damaged(folder.path / name)
@@ -235,7 +260,7 @@ class FolderPublication(Publication):
         self.work.check()
         if self._keep(DONE, {record_name(name) for name in self.finished}):
             with self.work.folder(DONE) as folder:
-                folder.sync()  # before its part goes, whose name the next attempt uses
+                folder.sync()  # before the part is removed, because a rebuilt part has the same name
         super().sweep()
         if self.attempts():
             self._keep(ATTEMPTS, ())
@@ -297,7 +322,7 @@ class FolderPublication(Publication):
     # ---- the end
 
     def check_free(self) -> None:
-        """Raise PackExists if the target exists now."""
+        """Raise PackExists if the target exists and `overwrite` is false."""
         if not self._overwrite and os.path.lexists(self.target):
             check_target(None, self.target, overwrite=False)
 
@@ -312,20 +337,25 @@ class FolderPublication(Publication):
         self.remove()
 
     def _replace(self) -> None:
-        """Swap with the existing pack, then check the replaced pack, which may have changed before the swap."""
+        """Swap the new pack with the existing pack. If the existing pack was changed, swap back and raise."""
         check_replaceable(self.target)
         self.work.swap(PACK, self.work.above, self.target.name)
         try:
             check_whole(self.pack)
         except PackerError as error:
             self.work.swap(PACK, self.work.above, self.target.name)
-            check_replaceable(self.target)  # under its own name again
+            check_replaceable(self.target)  # moved back to the target
             raise InvalidRequest(f"{self.target}: changed while it was replaced; run again") from error
 
 
 @dataclass(frozen=True)
 class FolderDelivery:
-    """Delivers parts to the attempt's folder in the work folder, which all machines see."""
+    """Transfer of parts through the work folder, which all machines must share.
+
+    Attributes:
+        work: the path of the work folder.
+        fingerprint: the digest of the plan.
+    """
 
     work: Path
     fingerprint: str
@@ -355,7 +385,6 @@ class FolderDelivery:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a part, a file or a folder, to disk."""
     with failing(target, "copy"):
         if source.is_dir():
             target.mkdir()
@@ -376,18 +405,21 @@ def _copy_file(source: Path, target: Path) -> None:
 
 
 def read_plan(work: FolderHandle) -> dict[str, Any] | None:
-    """Return the plan of the conversion in a work folder; None if there is none."""
+    """Return the content of `plan.json` in a work folder, or None if the file is absent."""
     return None if work.status(PLAN) is None else _read_json(work, PLAN)
 
 
 def record_name(part: str) -> str:
-    """Return the name of a part's record: the part's name without the suffix of its format."""
+    """Return the file name of the record of a part: `part-00000.json` for `part-00000.tar`."""
     found = re.match(r"part-[0-9]+", part)
     return f"{found.group() if found else part}.json"
 
 
 def parse_record(content: Mapping[str, Any], plan: Plan) -> FinishedPart | None:
-    """Return the part of a record; None if the record is damaged or its part is not in the plan."""
+    """Return the part that a record describes.
+
+    If the record is damaged, or the plan has no part of this name with as many samples, return None.
+    """
     try:
         part = Part.from_json(content["part"])
         sizes = _count(content["bytes_in"]), _count(content["bytes_out"])
@@ -401,7 +433,7 @@ def parse_record(content: Mapping[str, Any], plan: Plan) -> FinishedPart | None:
 
 
 def _put(folder: FolderHandle, name: str, content: Mapping[str, Any]) -> None:
-    """Write a synced file that is complete or absent."""
+    """Write a JSON file under a temporary name, then rename the file."""
     folder.remove(name + BEING_WRITTEN)
     folder.write_file(name + BEING_WRITTEN, json.dumps(content).encode() + b"\n")
     folder.replace(name + BEING_WRITTEN, folder, name)
@@ -412,7 +444,7 @@ def _read_json(folder: FolderHandle, name: str) -> dict[str, Any]:
 
 
 def parse_object(text: bytes, place: Path | StoreURL) -> dict[str, Any]:
-    """Return the JSON object in a file that packer wrote; raises CorruptPack."""
+    """Return the JSON object `text`. Text that is not a JSON object raises CorruptPack, with `place` in the message."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -423,7 +455,7 @@ def parse_object(text: bytes, place: Path | StoreURL) -> dict[str, Any]:
 
 
 def damaged(place: Path | StoreURL) -> CorruptPack:
-    """Return the error for a damaged file of an unfinished conversion."""
+    """Return the error for a damaged file `place` of an unfinished conversion."""
     return CorruptPack(f"{place}: damaged: not what packer writes; --restart removes the unfinished work")
 
 
@@ -447,7 +479,6 @@ def _pairs(value: Any) -> list[list[str]]:
 
 
 def _difference(plan: dict[str, Any], now: Mapping[str, Any]) -> str:
-    """Describe what changed since the run with that plan."""
     then = plan.get("options")
     if not isinstance(then, dict) or not then:
         return "the source, the options or packer's version changed"
@@ -473,16 +504,16 @@ def _shown(value: Any) -> str:
 
 
 def check_target(root: Path | None, target: Path, *, overwrite: bool) -> None:
-    """Check the place of a pack.
+    """Check that a pack can be written to the folder `target`.
 
     Args:
-        root: the folder of the source; None if it has none.
-        target: the folder of the pack.
-        overwrite: an existing pack is replaced.
+        root: the folder of the source, or None if the source has no folder.
+        target: the folder of the new pack.
+        overwrite: True if an existing pack may be replaced.
 
     Raises:
-        InvalidRequest: the pack cannot be put there.
-        PackExists: the place is taken.
+        InvalidRequest: the target is inside the source, is a link, or has no parent folder.
+        PackExists: the target exists and `overwrite` is false, or the target is not a pack.
     """
     if root is not None:
         check_outside(root, target)
@@ -503,8 +534,8 @@ def check_target(root: Path | None, target: Path, *, overwrite: bool) -> None:
 
 
 def check_outside(root: Path, target: Path) -> None:
-    """Raise InvalidRequest if a target is the source or inside of it."""
-    with failing(target, "resolve"):  # links that change meanwhile
+    """Raise InvalidRequest if `target` is the folder `root` or inside this folder."""
+    with failing(target, "resolve"):  # links may change during the call
         source, place = root.resolve(), target.resolve()
     if place == source:
         raise InvalidRequest(f"{target}: is the source itself; give the pack another name")

@@ -1,4 +1,4 @@
-"""Source spec: the options of a source, and the Source with its sidecars, colors and splits that they open."""
+"""Source spec: the options that select a source. `SourceSpec.open` returns the source with sidecars and splits."""
 
 import os
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _PACK_AT_URL = "a pack is packed again from a disk: packer stage brings it there
 
 
 def parameters(given: Mapping[str, object]) -> dict[str, Any]:
-    """Return the options that users set, as parameters of constructors; omit those with a default value."""
+    """Return arguments for the constructor of a source, from option values by name. Unset options are omitted."""
     plain = {OPTIONS[name].parameter: OPTIONS[name].plain(value) for name, value in given.items()}
     if plain.get("known_classes") is not None:
         plain["known_classes"] = _classes_of(path_or_url(plain["known_classes"]))
@@ -39,7 +39,6 @@ def parameters(given: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _classes_of(pack: Path) -> tuple[str, ...]:
-    """Return the classes of a pack; raises InvalidRequest if it has none."""
     schema = manifests.read(pack).schema
     labels = next((schema[name] for name in ("label", "box_labels") if name in schema), None)
     if labels is None or not labels.classes:
@@ -48,13 +47,13 @@ def _classes_of(pack: Path) -> tuple[str, ...]:
 
 
 def check_source(root: Path) -> None:
-    """Raise InvalidRequest if a source does not exist or is empty."""
-    if not root.is_file():  # its first bytes decide which source reads it
+    """Raise InvalidRequest if `root` does not exist or is an empty folder. A file is not checked."""
+    if not root.is_file():
         check_folder(root)
 
 
 def check_folder(root: Path) -> None:
-    """Raise InvalidRequest if a folder does not exist or is empty."""
+    """Raise InvalidRequest if `root` is not a folder or is an empty folder."""
     is_empty = False
     if root.is_dir():
         with suppress(OSError), os.scandir(root) as entries:  # the source reports a folder that cannot be listed
@@ -70,16 +69,18 @@ def check_folder(root: Path) -> None:
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """The options of a source.
+    """Options that select a source. Texts have the syntax of the command line.
 
     Attributes:
-        kind: the name of a source, "pack", or "auto".
-        options: parameters of its constructor, see `parameters`.
-        sidecars: NAME=SUFFIX:KIND each.
-        splits: NAME=FILE each, or NAME=SHARE each with split_seed and split_by.
-        mask_colors: FILE or NAME=FILE each.
-        unknown_colors: "error" or "void" for other colors.
-        checks_layout: False if nothing is packed to train on; then folders of any name may be classes.
+        kind: the name of the source, "pack" for a pack, or "auto" to detect the source.
+        options: arguments of the constructor of the source, see `parameters`.
+        sidecars: texts NAME=SUFFIX:KIND.
+        splits: texts NAME=FILE, or texts NAME=FRACTION.
+        split_seed: the seed for splits by fractions.
+        split_by: a field. Samples with an equal value of this field are in the same split.
+        mask_colors: texts FILE or NAME=FILE.
+        unknown_colors: "error" refuses colors that are not in the file; "void" stores 255 for these colors.
+        checks_layout: True to raise an error if the folders seem to be pairs of images and masks, not classes.
     """
 
     kind: str = "auto"
@@ -94,7 +95,7 @@ class SourceSpec:
 
     @property
     def flags(self) -> list[str]:
-        """Return the options of the command line that are set."""
+        """Names of the set options, as on the command line: `--from`, `--sidecar`."""
         kind = None if self.kind in ("auto", manifests.PACK_KIND) else self.kind
         colors = {"mask_colors": self.mask_colors, "unknown_colors": self.unknown_colors}
         splits = {"split": self.splits, "split_seed": self.split_seed, "split_by": self.split_by}
@@ -110,7 +111,10 @@ class SourceSpec:
         return parse_splits(self.splits, seed=self.split_seed, by=self.split_by)
 
     def open(self, root: Path) -> tuple[Source, str]:
-        """Open the source; return it and a line on what was recognized. Raises InvalidRequest, BadInput."""
+        """Return `(source, note)` for the path or URL `root`. The note is one line on the detected kind.
+
+        An option that does not fit raises InvalidRequest. A damaged file raises BadInput.
+        """
         with naming_memory(lambda: root):
             if isinstance(root, URLPath):
                 return self._open_url(root)
@@ -118,7 +122,6 @@ class SourceSpec:
             return self._open(root, root)
 
     def _open_url(self, root: URLPath) -> tuple[Source, str]:
-        """Open a source below a URL."""
         if self.kind == manifests.PACK_KIND:
             raise InvalidRequest(f"{root}: {_PACK_AT_URL}")
         tree = open_tree(root)
@@ -127,12 +130,12 @@ class SourceSpec:
         return self._open(root, tree)
 
     def _open(self, root: Path, listed: Path | FileTree) -> tuple[Source, str]:
-        """Open a source. listed: the root, or the tree below its URL."""
+        """Open a source. `listed` is `root`, or the listed files if `root` is a URL."""
         splits, colors = self._parsed_splits, self._parsed_colors
         if self.kind == manifests.PACK_KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
             return self._open_pack(root)
         place = listed
-        if self.kind == "auto" and isinstance(place, Path):  # an archive is listed once
+        if self.kind == "auto" and isinstance(place, Path):  # an archive is listed only once
             place = _recognition.archive_for_sure(root) or root
         if self.kind == "auto":
             kind, found = self._detect(place)
@@ -173,7 +176,7 @@ class SourceSpec:
         return [Sidecar.parse(text) for text in self.sidecars]
 
     def _with_sidecars(self, source: Source, sidecars: "list[Sidecar]", *, keeps_missing: bool) -> Source:
-        """Add sidecars. keeps_missing: the source itself has --missing keep."""
+        """Return the source with sidecars. `keeps_missing` is true if the source supports `--missing keep`."""
         from packer.sources._extend.sidecars import add_sidecars  # as above
 
         policy = self.options.get("missing", "error")
@@ -205,14 +208,13 @@ class SourceSpec:
         return add_shares(source, splits) if isinstance(splits, Shares) else add_splits(source, splits)
 
     def _check_records(self, maker: type[Source], root: Path) -> None:
-        """Raise InvalidRequest for options of small files with files of many records."""
         if maker.holds_records and self.sidecars:
             raise InvalidRequest(f"{root}: --sidecar is for files next to those of each sample; records have none")
         if maker.holds_records and self.mask_colors:
             raise InvalidRequest(f"{root}: --mask-colors is for masks that are files of their own, not for records")
 
     def preset(self, root: Path) -> "SourceSpec":
-        """Return the same with the options of a preset that the user did not set."""
+        """Return a copy with the source options of a preset. Options that the user set have priority."""
         place: Path | FileTree = open_tree(root) if isinstance(root, URLPath) else root
         if isinstance(place, Path) and (
             not root.exists() or self.kind == manifests.PACK_KIND or os.path.lexists(root / manifests.NAME)
@@ -222,7 +224,6 @@ class SourceSpec:
         return replace(self, kind=kind, options={**preset_source_options(kind), **self.options})
 
     def _source(self, module: ModuleType, root: Path | FileTree, options: Mapping[str, Any]) -> Source:
-        """Make the source. If `--from` names the wrong kind, raise InvalidRequest instead of BadInput."""
         try:
             made: Source = module.Source(root, **options)
         except (BadInput, InvalidRequest) as error:
@@ -250,11 +251,11 @@ class SourceSpec:
 
     @property
     def _missing_of_sidecars(self) -> set[str]:
-        """The option that sidecars have with every source."""
+        """`{"missing"}` if sidecars are set, because sidecars support this option with every source."""
         return {"missing"} if self.sidecars else set()
 
     def _open_pack(self, root: Path) -> tuple[Source, str]:
-        from packer.conversion.pack_source import PackSource  # readers of parts, which a folder does without
+        from packer.conversion.pack_source import PackSource  # slow import that other sources do not need
 
         source = PackSource(root)
         if self.flags:
@@ -262,7 +263,6 @@ class SourceSpec:
         return source, f"pack of {len(source)} samples, format {source.manifest.format}"
 
     def _options(self, maker: type[Source], kind: str) -> dict[str, Any]:
-        """Return the options of the constructor; raises InvalidRequest for an option that the source does not have."""
         own = set(maker.defaults())
         unfit = sorted(set(self.options) - own - self._missing_of_sidecars)
         if unfit:
@@ -273,9 +273,9 @@ class SourceSpec:
         return {name: value for name, value in self.options.items() if name in own}
 
     def to_json(self, source: Source) -> dict[str, Any]:
-        """Return the options for the manifest: lists by their content, nothing of the machine.
+        """Return the options for the manifest. Content replaces the paths of list files.
 
-        For a pack, return its id and the options it was made with.
+        If the source is a pack, return the id and the options of the source pack.
         """
         provenance = source.provenance()
         if provenance is not None:
@@ -299,6 +299,6 @@ class SourceSpec:
 
 
 def _of_others(option: str) -> str:
-    """Return the sources that have an option, for a message on a source that does not."""
+    """Return the end of an error message: the names of the sources that support `option`, or ""."""
     others = sources.having(option)
     return f"; {flag(option)} is of --from {' or '.join(others)}" if 0 < len(others) <= _NAMED else ""

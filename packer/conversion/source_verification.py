@@ -1,8 +1,8 @@
-"""Source verification: opens the source of a pack again, encodes every sample again, and compares the values.
+"""Source verification: encodes every sample of the source again, and compares the values with a pack.
 
-Values must be equal. Other versions of libraries may compute slightly different pixels. So a peak signal-to-noise
-ratio (PSNR) of 40 dB is enough for pixels that were moved or have a lossy codec. The worst sample of each field is
-reported.
+Values must be equal. Resized, rotated and lossy pixels are an exception, because library versions may compute slightly
+different pixels. Such pixels need a peak signal-to-noise ratio (PSNR) of at least 40 dB. The lowest PSNR of each field
+is reported.
 """
 
 import math
@@ -37,7 +37,7 @@ from packer.sources.base import Source
 from packer.stores.url import URLPath
 
 _LEAST_PSNR_DB = 40.0
-_MOST_OTHER_HOLES = 0.01  # share of the pixels
+_MOST_OTHER_HOLES = 0.01  # fraction of pixels that are finite on only one side
 _TOLERANCE_PX = 1e-3  # of points and boxes, which machines compute differently
 _SHOWN = 60  # characters of a value
 _OURS = (KEY, "files", "orientation", "matrix", "source_size")  # fields that are not compared
@@ -45,7 +45,7 @@ _OURS = (KEY, "files", "orientation", "matrix", "source_size")  # fields that ar
 
 @dataclass(frozen=True)
 class Worst:
-    """The value of a field that is least like the source: 10 log10(peak^2 / mean squared error), and its sample."""
+    """Lowest PSNR of a field, in dB, with the index and the key of the sample."""
 
     psnr_db: float
     index: int
@@ -53,26 +53,24 @@ class Worst:
 
 
 class Comparison:
-    """Differences between a pack and its source.
+    """Comparison of a pack with the source of the pack. `problems` compares, and sets the attributes.
 
     Attributes:
-        compared: the number of compared values and extra files.
-        worst: for each field with slightly different pixels, the worst value.
-        not_compared: for each field without any compared value, the reason.
-
-    `problems` fills all three.
+        compared: the number of compared values and extras.
+        worst: the lowest PSNR of each field in which pixels differ.
+        not_compared: for each field that is not compared, the reason.
     """
 
     def __init__(self, folder: Path, root: Path, *, subset: Subset = EVERYTHING) -> None:
         """Open the pack and its source.
 
         Args:
-            folder: the pack.
-            root: the original folder, an archive of it, or the one file that contains all samples.
+            folder: the folder of the pack.
+            root: the source: a folder, an archive, a file that contains all samples, or a URL.
             subset: the samples of the pack to compare.
 
         Raises:
-            InvalidRequest: `root` is a pack or does not exist, or the pack was made from more than one folder or file.
+            InvalidRequest: `root` is a pack or does not exist, or the pack was made from several folders or files.
             CorruptPack: the pack cannot be opened.
         """
         if os.path.lexists(root / manifests.NAME):
@@ -102,7 +100,7 @@ class Comparison:
         self._codecs = {field.name: codecs.make(field) for field in self._pack.schema if field.name not in _OURS}
 
     def problems(self) -> Iterator[str]:
-        """Yield one line per problem; write nothing. Closes the pack at the end."""
+        """Yield one line for each difference, and close the pack at the end."""
         with closing(self._pack):
             source = self._source
             if source is None:
@@ -125,10 +123,7 @@ class Comparison:
     # ---- opening the source again
 
     def _recorded_spec(self) -> SourceSpec:
-        """Return the options of the source in the manifest; raises InvalidRequest, CorruptPack.
-
-        A manifest is untrusted: values must have the type of the option, and paths must stay inside of the source.
-        """
+        """Return the source options in the untrusted manifest. Wrong types and unsafe paths raise an error."""
         folder, kind = self._pack.folder, str(self._pack.manifest.source.get("kind"))
         if kind not in sources.names():
             made_of = self._pack.manifest.source.get("of", kind)
@@ -166,7 +161,6 @@ class Comparison:
         return SourceSpec(kind, options, texts, checks_layout=False)
 
     def _recorded_colors(self) -> list[MaskColors]:
-        """Return the color tables of masks in the manifest; raises CorruptPack for ill-formed ones."""
         tables = self._recorded.get("mask_colors", {})
         try:
             return [MaskColors.from_json(name, table) for name, table in dict(tables).items()]
@@ -174,7 +168,6 @@ class Comparison:
             raise CorruptPack(f"{self._pack.folder}: the manifest has ill-formed mask_colors: {error}") from error
 
     def _plan(self, source: Source) -> Plan:
-        """Return the plan of the conversion that made the pack, without parts; raises InvalidRequest."""
         first = self._conversions[0]
         sizes = [str(each["resize"]) for each in self._conversions if each.get("resize")]
         frame, chosen = first.get("sidecar_frame"), first.get("codecs")
@@ -203,7 +196,7 @@ class Comparison:
         )
 
     def _matched(self, source: Source) -> tuple[npt.NDArray[np.int64], list[str]]:
-        """Return the row in the source of each sample, -1 for none, and the keys that the pack should also have."""
+        """Return the source index of each sample of the pack (-1 if absent), and keys that the pack should contain."""
         skipped = {key for key, _ in self._pack.manifest.skipped}
         is_selected = any(SELECTED in each.get("source", {}) for each in self._conversions)
         rows, further = np.full(len(self._pack), -1, np.int64), []
@@ -218,7 +211,7 @@ class Comparison:
     # ---- fields, samples, and extra files
 
     def _fields(self, theirs: Schema) -> Iterator[str]:
-        """Yield the fields that only one side has, and classes with other names; fill `not_compared`."""
+        """Yield a line for each missing field, additional field, and changed class list. Fill `not_compared`."""
         for name in self._codecs:
             field = self._pack.schema[name]
             where = f"{self._root}: field {name!r}"
@@ -242,7 +235,7 @@ class Comparison:
     def _sample(
         self, index: int, row: int, names: Sequence[str], source: Source, encoder: SampleEncoder
     ) -> Iterator[str]:
-        """Yield the fields of one sample that differ. row: of the sample in the source, -1 for none."""
+        """Yield a line for each field that differs. `row` is the index in the source, or -1."""
         if row < 0:
             yield f"{self._root}: {self._pack.where(index, KEY)}: the source has no such sample"
             return
@@ -259,11 +252,10 @@ class Comparison:
                 yield f"{encoder.path(row, sample, name)}: {self._pack.where(index, name)}: {problem}"
 
     def _is_kept(self, field: Field) -> bool:
-        """Return whether the pack contains the bytes of the files."""
         return codecs.codec_class(field).verbatim and not (self._moves and field.kind in PIXEL_KINDS)
 
     def _difference(self, index: int, name: str, expected: bytes, *, is_file: bool) -> str | None:
-        """Describe how a value of the pack differs from the newly encoded one. is_file: the source gives a file."""
+        """Compare a value with `expected`. `is_file` is true if the value of the source is a file."""
         field, codec = self._pack.schema[name], self._codecs[name]
         try:
             with self._pack.record(index, (name,)) as record:
@@ -281,7 +273,6 @@ class Comparison:
     def _pixel_difference(
         self, index: int, field: Field, found: npt.NDArray[Any], expected: npt.NDArray[Any]
     ) -> str | None:
-        """Describe how pixels differ; note a small difference in `worst`."""
         if found.shape != expected.shape:
             return f"differs: the source gives shape {expected.shape}, the pack {found.shape}"
         if np.array_equal(found, expected, equal_nan=True):
@@ -296,7 +287,6 @@ class Comparison:
         return None
 
     def _extras(self, source: Source) -> Iterator[str]:
-        """Yield the extra files whose bytes differ from those that the pack carries."""
         try:
             extras = ExtraFiles(self._pack.folder, self._pack.manifest)
         except PackerError as error:
@@ -313,7 +303,12 @@ class Comparison:
 
 
 def difference(field: Field, found: Any, expected: Any) -> str | None:
-    """Describe how a decoded value of the pack differs from that of the source; None if they are equal."""
+    """Return a description of the difference between two decoded values of a field, or None if the values are equal.
+
+    Args:
+        found: the value in the pack.
+        expected: the value in the source.
+    """
     if field.kind not in ROW_KINDS:
         return (
             None if bool(found == expected) else f"differs: the pack has {_text(found)}, the source {_text(expected)}"
@@ -335,7 +330,7 @@ def difference(field: Field, found: Any, expected: Any) -> str | None:
 
 
 def _class_difference(found: Sequence[str] | None, expected: Sequence[str] | None) -> str:
-    """Describe how the class names of a pack and of its source differ; empty if they are equal."""
+    """Return a description of the difference between class names, or "" if the names are equal."""
     ours, theirs = found or (), expected or ()
     if tuple(ours) == tuple(theirs):
         return ""
@@ -347,7 +342,7 @@ def _class_difference(found: Sequence[str] | None, expected: Sequence[str] | Non
 
 
 def _named(number: Any, field: Field) -> str:
-    """Return a number with its class."""
+    """Return `3 (cat)` if the field has class names, otherwise `3`."""
     is_class = field.classes and isinstance(number, int) and 0 <= number < len(field.classes)
     return f"{number} ({shown(field.classes[number])})" if is_class and field.classes else f"{number}"
 
@@ -357,9 +352,9 @@ def _text(value: object) -> str:
 
 
 def psnr_db(expected: npt.NDArray[Any], found: npt.NDArray[Any]) -> float:
-    """Return 10 log10(peak^2 / mean squared error); infinite if nothing differs.
+    """Return the PSNR in dB: 10 log10(peak^2 / mean squared error), or infinity without a difference.
 
-    The peak is 255 for uint8, else the largest magnitude in `expected`. Values that are not finite are ignored.
+    The peak is 255 for uint8, otherwise the largest magnitude in `expected`. Values that are not finite are ignored.
     """
     left, right = expected.astype(np.float64), found.astype(np.float64)
     valid = np.isfinite(left) & np.isfinite(right)

@@ -1,10 +1,10 @@
-"""Store publication: a pack behind a URL. The machine that builds a part also uploads it.
+"""Store publication: a pack behind a URL. The machine that builds a part also uploads the part.
 
-These objects are below the URL until the pack is published.
+During a conversion, the URL contains these objects:
 
-`.partial/plan.json`: the plan and the versions of its parts.
+`.partial/plan.json`: the fingerprint of the plan, and the library versions.
 
-`.partial/attempts/<attempt>`: the name of the machine that builds a part.
+`.partial/attempts/<task>`: the name of the machine that runs a task, which builds one part.
 
 `.partial/pieces/part-00000...`: the index entries of a part.
 
@@ -12,13 +12,13 @@ These objects are below the URL until the pack is published.
 
 `part-00000...`, `extras/`, `index/`: the files of the pack.
 
-The store creates `plan.json` only once, so it belongs to one conversion. Another run with the same plan and versions
-continues the work from any machine. A run with another plan is refused. A finished part counts if its object has the
-size and the ETag of the record. `packer.json` is created last and makes the objects a pack. If a run is killed, the
-next `convert` to the URL removes its objects below `.partial`. A pack behind a URL is never replaced, because a store
-cannot swap a pack that others read.
+The store creates `plan.json` only once, so only one conversion may write to the URL. A later run with an equal plan and
+equal versions continues the conversion from any machine. A run with another plan raises an error. A finished part is
+used again if the object has the size and the ETag in the record. `packer.json` is created last and completes the pack.
+A pack behind a URL is never replaced, because a store cannot swap a pack that other processes read.
 
-The scratch folder contains the index entries of all parts, and each part until it is uploaded. It may be lost.
+The scratch folder contains the index entries of all parts, and each part until the upload. If the scratch folder is
+lost, a later run can still continue.
 """
 
 import hashlib
@@ -60,15 +60,15 @@ _ATTEMPTS = f"{_PARTIAL}/attempts"
 _PIECES = f"{_PARTIAL}/pieces"
 _MOST_RECORD_BYTES = manifests.MOST_BYTES  # a record lists skipped samples, as the manifest does
 _MOST_ENTRIES_BYTES = 1 << 30
-# the files of a conversion, without those of packs deeper below the URL
+# names of objects that a conversion writes; other packs below the URL do not match
 _OWN_NAMES = re.compile(rf"({re.escape(_PARTIAL)}|{EXTRAS}|{INDEX})/.*|part-[0-9]+(\.[a-z0-9]+)?")
 
 
 @contextmanager
 def scratch_folder(target: URLPath, scratch: Path | None, *, overwrite: bool) -> Iterator[WorkFolder]:
-    """Lock the work folder of a pack behind a URL, in the folder that the user named.
+    """Return a context with the locked work folder for the pack `target`, inside of the folder `scratch`.
 
-    Raises InvalidRequest for what a store cannot do, Locked, UnsafePath.
+    If `scratch` is None or missing, if `overwrite` is true, or if the URL is not writable, raise InvalidRequest.
     """
     if target.url.is_web:
         raise InvalidRequest(f"{target}: a web server cannot be written; give s3://, gs:// or az://")
@@ -92,15 +92,13 @@ def scratch_folder(target: URLPath, scratch: Path | None, *, overwrite: bool) ->
 
 
 def published_pack(target: URLPath, work: WorkFolder) -> Manifest | None:
-    """Return the pack at the URL if a killed run has published it, and remove the work of that run.
+    """Return the manifest of a pack that an interrupted run published, or None if the URL has no pack.
 
-    Returns:
-        The manifest; None if the URL has no pack.
+    The temporary objects of the interrupted run are removed.
 
     Raises:
-        PackExists: the URL has another pack.
-        InvalidRequest: the store ignores conditions.
-        StoreError: the store fails.
+        PackExists: the URL has a pack without temporary objects, so no interrupted run published this pack.
+        InvalidRequest: the store overwrites objects that must be created only once.
     """
     store = Store(target.url)
     try:
@@ -120,12 +118,12 @@ def published_pack(target: URLPath, work: WorkFolder) -> Manifest | None:
 
 
 def already_there(target: URLPath) -> PackExists:
-    """Return the error for a URL that has a pack."""
+    """Return the error for a URL that already has a pack."""
     return PackExists(f"{target}: already there; choose another name")
 
 
 class StorePublication(Publication):
-    """A pack behind a URL, which becomes visible when its manifest is created."""
+    """Publication of a pack behind a URL. The manifest is created last and makes the pack visible."""
 
     keeps_parts = False
 
@@ -141,7 +139,7 @@ class StorePublication(Publication):
         self._delivery = StoreDelivery(
             self._store, plan.fingerprint, library_versions(pixels=not plan.keeps_bytes), run
         )
-        self._objects: dict[str, StoredObject] = {}  # below the URL, as far as they are known
+        self._objects: dict[str, StoredObject] = {}  # known objects below the URL, by name
 
     def begin(self, *, restart: bool) -> None:
         earlier = (read_plan(self.work) or {}).get("fingerprint", "")
@@ -153,7 +151,7 @@ class StorePublication(Publication):
                 self._take_up(name)
 
     def _take_up(self, name: str) -> FinishedPart | None:
-        """Fetch the index entries of a part if its record and its object agree; raises CorruptPack, StoreError."""
+        """Add a part of an earlier run to `finished`. Return None if the record or the object does not match."""
         record = self._delivery.record(name)
         if record is None:
             return None
@@ -212,7 +210,7 @@ class StorePublication(Publication):
     # ---- the end
 
     def publish(self, manifest: Manifest) -> None:
-        if self._store.state(manifests.NAME) is None:  # another machine with this plan may have published it
+        if self._store.state(manifests.NAME) is None:  # another machine may have published this plan
             self._delivery.claim()
             objects = self._delivery.objects()
             for part in manifest.parts:
@@ -230,7 +228,6 @@ class StorePublication(Publication):
         self.work.clear()
 
     def _upload(self, name: str, sha256: str, size: int) -> None:
-        """Upload a file, unless its record shows that the object has its content."""
         record = f"{_DONE}/{name}.json"
         try:
             known: dict[str, Any] = json.loads(self._store.read(record, most=_MOST_RECORD_BYTES))
@@ -246,13 +243,12 @@ class StorePublication(Publication):
 
 @dataclass(frozen=True)
 class StoreDelivery:
-    """The parts of one plan below a URL; pickles, and is shared by threads and machines.
+    """Transfer of parts to a store. Picklable and thread-safe.
 
     Attributes:
-        store: the store.
-        fingerprint: of the plan.
-        versions: of all that decides the bytes of a part.
-        run: the name of this run if its source cannot be compared with an earlier one, else empty.
+        fingerprint: the digest of the plan.
+        versions: see `library_versions`.
+        run: a unique id if a later run must not continue this run, otherwise "".
     """
 
     store: Store
@@ -262,18 +258,16 @@ class StoreDelivery:
 
     @property
     def _claim(self) -> bytes:
-        """The content of `plan.json`."""
         return manifests.canonical({"fingerprint": self.fingerprint, "versions": dict(self.versions), "run": self.run})
 
     def claim(self, *, giving_way: Collection[str] = ()) -> None:
-        """Claim the URL for this plan.
+        """Reserve the URL for this plan: create `plan.json`.
 
         Args:
-            giving_way: fingerprints of plans whose unfinished work is removed.
+            giving_way: fingerprints of plans. If the URL is reserved for one of these plans, remove its objects first.
 
         Raises:
-            InvalidRequest: another plan has the URL, or it contains other objects.
-            StoreError: the store fails.
+            InvalidRequest: the URL is reserved for another plan, or contains other objects.
         """
         there = self._claimed()
         if there and there.get("fingerprint") in giving_way:
@@ -296,7 +290,6 @@ class StoreDelivery:
             )
 
     def _claimed(self) -> dict[str, Any]:
-        """Return the content of `plan.json`; empty if it is absent or damaged."""
         try:
             found = json.loads(self.store.read(_PLAN, most=_MOST_RECORD_BYTES))
         except (NoObject, ValueError, RecursionError):
@@ -304,7 +297,7 @@ class StoreDelivery:
         return found if isinstance(found, dict) else {}
 
     def _difference(self, there: Mapping[str, Any]) -> str:
-        """Describe the different versions if the plan is the same."""
+        """Return a text on different library versions if both plans are equal, otherwise ""."""
         versions = there.get("versions")
         if there.get("fingerprint") != self.fingerprint or not isinstance(versions, dict):
             return ""
@@ -316,7 +309,7 @@ class StoreDelivery:
         return f" (of the same plan, by a machine with {'; '.join(differing)})" if differing else ""
 
     def remove(self) -> None:
-        """Remove all work of this plan and give the URL up."""
+        """Remove all objects of this conversion. If the URL is reserved for another plan, do nothing."""
         if self._claimed() == json.loads(self._claim):
             self._remove_all()
 
@@ -326,7 +319,7 @@ class StoreDelivery:
         _remove(self.store, (name for name in own if not name.startswith(f"{_DONE}/")))
 
     def _check_claim(self) -> None:
-        """Raise PackExists if the pack is published, StorageError if the URL was given up or is another plan's."""
+        """Raise an error if `plan.json` is not that of this conversion: PackExists if the URL has a pack."""
         try:
             there = self.store.read(_PLAN, most=_MOST_RECORD_BYTES)
         except NoObject:
@@ -340,7 +333,7 @@ class StoreDelivery:
     # ---- parts
 
     def check_shared(self) -> None:
-        """Do nothing: machines share only the store."""
+        """Do nothing, because the machines share only the store."""
 
     @contextmanager
     def begun(self, attempt: str, node: str) -> Iterator[FolderHandle | None]:
@@ -352,7 +345,13 @@ class StoreDelivery:
         self.put(scratch.inside / PACK / done.part.name, scratch.inside / PIECES / done.part.name, done)
 
     def put(self, path: Path, piece: Path, done: FinishedPart) -> FinishedPart:
-        """Upload a finished part, its index entries, then its record; return the part with its ETag."""
+        """Upload a finished part, the index entries, and the record. Return the part with the ETag of the store.
+
+        Args:
+            path: the file of the part.
+            piece: the file of the index entries.
+            done: the description of the part.
+        """
         name = done.part.name
         with failing(piece, "read"):
             entries = piece.read_bytes()
@@ -370,7 +369,7 @@ class StoreDelivery:
         return {found.name: found for found in self.store.objects()}
 
     def record(self, part: str) -> dict[str, Any] | None:
-        """Return the record of a part; None if it is not finished. Raises CorruptPack."""
+        """Return the record of a part, or None if the part is not finished. A damaged record raises CorruptPack."""
         name = f"{_DONE}/{record_name(part)}"
         try:
             return parse_object(self.store.read(name, most=_MOST_RECORD_BYTES), self.store.url / name)
@@ -378,7 +377,7 @@ class StoreDelivery:
             return None
 
     def entries(self, part: str, record: Mapping[str, Any]) -> bytes:
-        """Return the index entries of a part; raises CorruptPack if its record describes others."""
+        """Return the index entries of a part. If the checksum in `record` differs, raise CorruptPack."""
         name = f"{_PIECES}/{part}"
         try:
             data = self.store.read(name, most=_MOST_ENTRIES_BYTES)
@@ -394,13 +393,13 @@ def _summary(data: bytes) -> dict[str, Any]:
 
 
 def _remove_partial(store: Store) -> bool:
-    """Remove everything below `.partial`; return whether there was anything."""
+    """Remove all objects below `.partial`. Return True if an object was removed."""
     left = [found.name for found in store.objects(_PARTIAL)]
     _remove(store, left)
     return bool(left)
 
 
 def _remove(store: Store, names: Iterable[str]) -> None:
-    """Remove objects, the claim last: it keeps other conversions away."""
+    """Remove objects. `plan.json` is last, because this object prevents other conversions to the URL."""
     for name in sorted(names, key=lambda name: (name == _PLAN, name)):
         store.remove(name)

@@ -1,7 +1,8 @@
-"""Stored schema: how a pack stores the fields of a source.
+"""Stored schema: the schema of a pack, made from the schema of a source.
 
-Each field gets the codec of the user, else that of the format, else a default. A format of arrays needs images of one
-shape, which a few samples show. A format of another tool has slots, such as its image and its label.
+The codec of a field is the choice of the user, or the codec that the format requires, or a default. A format of arrays
+needs images of equal shape; a few samples are read to find the shape. Records of another tool have slots, such as
+`image` and `label`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,36 +26,33 @@ _SHOWN_SIZES = 3
 
 
 def kept_files(fields: Iterable[Field]) -> list[Field]:
-    """Return the hidden fields of files kept verbatim, which contradict pixels that a conversion moves."""
+    """Return the hidden fields that contain original files. If pixels are moved, these fields are not packed."""
     return [field for field in fields if field.hidden and field.kind == "bytes"]
 
 
 def make_stored_schema(
     source: Source, options: ConversionOptions, *, lossy: frozenset[str]
 ) -> tuple[Schema, frozenset[str]]:
-    """Return the schema of the pack, and the fields whose codec was chosen here.
+    """Return `(schema of the pack, names of resized image fields whose codec the user did not choose)`.
+
+    Options that do not fit the source raise InvalidRequest.
 
     Args:
-        source: the source.
-        options: the options.
-        lossy: image fields whose files are mostly lossy.
-
-    Raises:
-        InvalidRequest: the options do not fit the source.
+        lossy: the names of image fields whose source files are mostly lossy.
     """
     moves = options.resize is not None or options.exif == "rotate"
     chosen = dict(options.codecs)
     if source.is_encoded:
         _check_repacking(source, options)
-    own = (ORIENTATION, MATRIX, SOURCE_SIZE)  # a pack has them already; they are added again below
+    own = (ORIENTATION, MATRIX, SOURCE_SIZE)  # a source pack has these fields; they are added again below
     packed = [field for field in _packed(source.schema, options.fields) if field not in own]
     if unknown := sorted(set(chosen) - {field.name for field in packed}):
         names = ", ".join(field.name for field in packed)
         raise InvalidRequest(f"--codec for field {unknown[0]!r}, which is not packed; fields: {names}")
     writer = formats.load(options.to).Writer
     in_slots = with_slots(Schema(tuple(packed)), writer.slots, options)
-    # A pack stores raw pixels because of --resize. Other sources give raw pixels because their fields need them, except
-    # in the slot of a file.
+    # A source pack has raw pixels because of --resize. Other sources have raw pixels because the fields need them,
+    # except in the slot of a file.
     file_slots = {slot.name for slot in writer.slots if slot.is_file}
     of_tool = writer.images_of_tool(codecs.described(in_slots))
     as_files = [name for name in of_tool if source.is_encoded or in_slots[name].slot in file_slots]
@@ -87,7 +85,6 @@ def make_stored_schema(
 
 
 def _check_repacking(source: Source, options: ConversionOptions) -> None:
-    """Raise InvalidRequest for options that need the original files."""
     if options.exif == "rotate":
         raise InvalidRequest(f"{source.root}: --exif rotate is for original files; pack the original folder with it")
     for name, codec in options.codecs:
@@ -102,7 +99,6 @@ def _check_repacking(source: Source, options: ConversionOptions) -> None:
 
 
 def _packed(schema: Schema, names: tuple[str, ...] | None) -> list[Field]:
-    """Return the fields with these names, and the key."""
     if names is None:
         return list(schema)
     missing = [name for name in names if name not in schema]
@@ -118,8 +114,8 @@ def _default_codec(field: Field, options: ConversionOptions, lossy: frozenset[st
 
 
 def _with_codec(field: Field, codec: str, options: ConversionOptions) -> Field:
-    changed = replace(field, codec=codec, slot=None)  # a pack as the source has slots of its own
-    if field.kind in PIXEL_KINDS:  # smaller images need no limit of their own
+    changed = replace(field, codec=codec, slot=None)  # a source pack may have slots
+    if field.kind in PIXEL_KINDS:  # resized images need no limit
         limit = field.max_pixels if options.max_pixels is None else options.max_pixels
         changed = replace(changed, max_pixels=None if options.resize else limit)
     outgrown = options.resize is not None and None not in (field.shape or (None,))  # a pack that was resized before
@@ -141,17 +137,14 @@ def _with_codec(field: Field, codec: str, options: ConversionOptions) -> Field:
 def _with_one_shape(
     source: Source, options: ConversionOptions, fields: Sequence[Field], names: Sequence[str]
 ) -> list[Field]:
-    """Give the named fields the shape that their images have in a few samples.
-
-    A sample with another shape is a bad sample when it is encoded. Raises InvalidRequest if the few samples differ.
-    """
+    """Set the shape of the named fields to that of the images of a few samples. Different shapes raise an error."""
     main = next((field.name for field in fields if field.kind in PIXEL_KINDS), "")
     is_open = [field.name in names and None in (field.shape or (None,)) for field in fields]
     found: dict[str, list[tuple[tuple[int, int], str]]] = {
         field.name: [] for field, each in zip(fields, is_open, strict=True) if each
     }
     for row in probe_indices(len(source), is_sequential=source.is_sequential) if found else ():
-        with suppress(PackerError):  # the conversion itself reports bad files, all of them
+        with suppress(PackerError):  # encoding reports all bad files
             height, width, _, orientation = _described(source.value(row, main))
             stated = source.stated_size(row) if source.frame == "stated" else None
             frame = ImageFrame((height, width), orientation, stated)
@@ -177,9 +170,9 @@ def _with_form(field: Field, forms: Sequence[tuple[tuple[int, int], str]]) -> Fi
 def _form(
     source: Source, options: ConversionOptions, row: int, name: str, frame: ImageFrame, *, main: str
 ) -> tuple[tuple[int, int], str]:
-    """Return the stored size and the dtype of an image."""
+    """Return `((height, width), dtype)` of an image after rotation and resize."""
     if name in source.companions:
-        is_upright = options.sidecar_frame == "upright"  # without the option they are refused when they are encoded
+        is_upright = options.sidecar_frame == "upright"  # without this option, encoding raises an error
     else:
         is_upright = labels_are_upright(source, source.schema[name], frame, main=main, sidecar_frame=None)
     height, width, dtype, _ = _described(source.value(row, name))
@@ -192,7 +185,7 @@ def _form(
 
 
 def _described(value: Any) -> tuple[int, int, str, int]:
-    """Return height, width, dtype, and EXIF orientation of an image file or of pixels."""
+    """Return `(height, width, dtype, EXIF orientation)` of the bytes of an image file or of an array."""
     if isinstance(value, bytes):
         from packer.images import sniff  # imported only if the format needs it
 
@@ -202,7 +195,6 @@ def _described(value: Any) -> tuple[int, int, str, int]:
 
 
 def _shown(sizes: Sequence[tuple[int, int]]) -> str:
-    """Return the first few sizes as WIDTHxHEIGHT."""
     texts = [f"{width}x{height}" for height, width in dict.fromkeys(sizes)]
     more = ["..."] if len(texts) > _SHOWN_SIZES else []
     return ", ".join([*texts[:_SHOWN_SIZES], *more]) or "none that could be read"
@@ -212,9 +204,10 @@ def _shown(sizes: Sequence[tuple[int, int]]) -> str:
 
 
 def with_slots(schema: Schema, slots: Sequence[Slot], options: ConversionOptions) -> Schema:
-    """Return the schema with the slot of each field that has one; raises InvalidRequest.
+    """Return the schema in which `Field.slot` is set for each slot of the format.
 
-    A slot gets the field of --slot, else the field of its name, else the only visible field that fits.
+    `options.slots` may name the field of a slot. Otherwise, the field has the name of the slot, or is the only visible
+    field that fits. If a required slot has no field, raise InvalidRequest.
     """
     chosen = _chosen(schema, slots, options)
     for slot in slots:
@@ -235,7 +228,6 @@ def with_slots(schema: Schema, slots: Sequence[Slot], options: ConversionOptions
 
 
 def _chosen(schema: Schema, slots: Sequence[Slot], options: ConversionOptions) -> dict[str, str]:
-    """Return the slots that --slot names; raises InvalidRequest."""
     known = {slot.name: slot for slot in slots}
     chosen: dict[str, str] = {}
     for name, field in options.slots:
@@ -257,7 +249,7 @@ def _chosen(schema: Schema, slots: Sequence[Slot], options: ConversionOptions) -
 
 
 def _default_field(slot: Slot, fitting: Sequence[Field]) -> Field | None:
-    """Return the field of the slot's name, else the only one; a number only if it is a class label."""
+    """Return the field with the name of the slot, or the only fitting field except plain numbers, or None."""
     visible = [field for field in fitting if not field.hidden]
     named = next((field for field in visible if field.name == slot.name), None)
     likely = [field for field in visible if field.kind != "number" or (field.classes and field.name != "split")]

@@ -1,18 +1,18 @@
-"""File names in the work folder of a conversion. `staging` imports this module to recognize unfinished copies.
+"""File names in the work folder of a conversion. Modules that copy packs also use these names.
 
 The work folder `.<name>.partial/` is next to the target (see files/work_folder.py).
 
 `plan.json`: fingerprint and options of the plan, written before the first part.
 
-`done/part-00000.json`: the record of a finished part, written after the part and its index entries.
+`done/part-00000.json`: the record of a finished part, written after the part and the index entries.
 
-`attempts/<attempt>/`: a part that another process builds; with `record.json` if it is complete.
+`attempts/<task>/`: a part that a worker process builds. If the part is complete, the folder contains `record.json`.
 
 `pieces/<part>`: the index entries of a part.
 
-`pack/`: the parts; becomes the target by one rename.
+`pack/`: the parts. When the pack is complete, this folder is renamed to the target.
 
-`pack.old/`: the replaced pack for a moment, if the system cannot exchange two folders.
+`pack.old/`: the replaced pack, for a moment, if the system cannot swap two folders.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Engines: what builds the parts of a conversion. One file each; see base.py for the contract."""
+"""Engines, which build the parts of a conversion. Each file contains one engine; see base.py."""
 
 from packer.registry import Registry
 

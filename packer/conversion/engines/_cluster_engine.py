@@ -1,10 +1,11 @@
 """Cluster engine: builds each part as a task of a cluster.
 
-If a machine or a process is lost, the engine builds the part again. After four lost attempts, it raises an error with
-the part and the machines. An attempt that takes far longer than all others is abandoned. It does no harm, because each
-attempt writes to its own folder.
+If a machine or a process fails, a new task builds the part again. If four tasks for one part fail, the engine raises
+an error with the part and the machines. A task that takes far longer than all other tasks counts as failed. A late task
+cannot damage the pack, because each task writes to a separate folder.
 
-`build_remotely` runs on the machine that builds a part, and delivers the part with the `Delivery` of the publication.
+In code, `attempt` is the unique name of a task. `build_remotely` runs on a machine of the cluster (a node). It builds
+one part and transfers the part with the `Delivery` of the publication.
 """
 
 import os
@@ -35,8 +36,8 @@ from packer.files.work_folder import ANYTHING, work_folder
 
 _MOST_ATTEMPTS = 4
 _PATIENCE_SECONDS = 300.0  # without any machine
-_LEAST_LIMIT_SECONDS = 600.0  # of an attempt
-_LIMIT = 8.0  # times the duration of the longest attempt
+_LEAST_LIMIT_SECONDS = 600.0  # of a task
+_LIMIT = 8.0  # times the duration of the longest task
 _SEEN_SECONDS = 60.0  # until NFS shows the files of another machine
 _NEEDS_SCRATCH = (
     "each machine uploads the parts that it builds: give --nodes-scratch, a folder on the disk of every machine with "
@@ -50,15 +51,14 @@ _SCRATCH = {PACK: ANYTHING, PIECES: ANYTHING}
 
 @dataclass(frozen=True)
 class Workplace:
-    """The input of all parts of a conversion; sent to each machine once.
+    """Input that all tasks of a conversion share. Each machine receives one copy.
 
     Attributes:
-        plan: the plan.
-        cpus: the number of CPUs for an attempt.
-        threads: the number of threads that encode samples; more than `cpus` if they wait for a store.
-        scratch: a folder on the disk of each machine; None builds in the attempt's folder.
-        versions: of the machine that converts.
-        delivery: receives the finished parts.
+        cpus: the number of CPUs that the cluster reserves for a task.
+        threads: the number of threads that encode samples. Threads that wait for a store may outnumber the CPUs.
+        scratch: a folder on the disk of each machine; None to build in the shared folder of the task.
+        versions: library versions on the machine that called `convert`. Each machine must have the same versions.
+        delivery: the object that transfers finished parts.
     """
 
     plan: Plan
@@ -70,7 +70,13 @@ class Workplace:
 
 
 class Task(NamedTuple):
-    """One attempt to build a part. attempt: its name."""
+    """Input of one task.
+
+    Attributes:
+        number: the number of the part.
+        attempt: the unique name of the task.
+        only_reads: True to read samples and list bad samples without writing the part.
+    """
 
     number: int
     attempt: str
@@ -78,7 +84,14 @@ class Task(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of an attempt. failure: class and message of an error."""
+    """Result of one task.
+
+    Attributes:
+        node: the name of the machine.
+        finished: True if a complete part was written.
+        reasons: one line for each sample that cannot be packed.
+        failure: `(class name, message)` of an error, or None.
+    """
 
     node: str
     finished: bool
@@ -87,7 +100,7 @@ class Outcome(NamedTuple):
 
 
 def build_remotely(place: Workplace, task: Task) -> Outcome:
-    """Build a part and deliver it."""
+    """Build and transfer one part. A `PackerError` is returned in `Outcome.failure`, not raised."""
     node = platform.node()
     try:
         check_versions(node, place.versions, library_versions(pixels=compares_pixels(place.versions)))
@@ -108,7 +121,6 @@ def build_remotely(place: Workplace, task: Task) -> Outcome:
 
 
 def _build_folder(place: Workplace, task: Task, folder: FolderHandle | None) -> AbstractContextManager[FolderHandle]:
-    """Return the folder in which a part is built: the scratch folder, else the attempt's own."""
     if place.scratch is not None:
         return _scratch_folder(place.scratch, task.attempt)
     if folder is None:
@@ -126,16 +138,13 @@ def _check_seen(place: Workplace) -> None:
 
 @contextmanager
 def _scratch_folder(above: Path, attempt: str) -> Iterator[FolderHandle]:
-    """Yield an empty folder on the disk of this machine, and empty it afterwards.
-
-    Folders of killed attempts are removed, except those that are locked or belong to another user.
-    """
+    """Yield an empty folder on the local disk. First empty the folders that killed tasks left here."""
     with failing(above, "list the folder"):
         left = [above / name for name in os.listdir(above) if name.startswith(".packer-part-")]
     for path in left:
         with suppress(Locked, UnsafePath, StorageError), work_folder(path, _SCRATCH) as old:
             old.clear()
-    # another attempt may lock the folder for a moment while it removes old folders
+    # another task may lock the folder for a moment while that task empties old folders
     with work_folder(above / f".packer-{attempt}", _SCRATCH, waiting=lambda: None) as scratch:
         try:
             yield scratch
@@ -147,38 +156,45 @@ def _scratch_folder(above: Path, attempt: str) -> Iterator[FolderHandle]:
 
 
 class Lost(NamedTuple):
-    """An attempt whose machine or process was lost."""
+    """Result of a task whose machine or process failed. `reason` is one line for the user."""
 
     reason: str
 
 
 class Cluster(ABC):
-    """Machines that build parts. Handles of tasks are hashable."""
+    """Client of a cluster that runs tasks."""
 
     @abstractmethod
     def connect(self, place: Workplace) -> None:
-        """Connect, and compare versions; raises InvalidRequest if they differ or without any machine."""
+        """Connect, and send `place` to the machines.
+
+        If the cluster has no suitable machine, or if library versions differ, raise InvalidRequest.
+        """
 
     @abstractmethod
     def submit(self, task: Task) -> Any:
-        """Start `build_remotely` on a machine; return the handle of the task."""
+        """Start `build_remotely` on a machine, and return a hashable handle of the task."""
 
     @abstractmethod
     def wait(self, handles: list[Any], seconds: float) -> tuple[dict[Any, Outcome | Lost], int]:
-        """Wait for these seconds or until a task ends; return the ended tasks, and the current number of slots."""
+        """Wait until a task ends, for at most `seconds`. Return `(results, slots)`.
+
+        `results` maps the handle of each ended task to the result. `slots` is the number of tasks that the cluster can
+        run at the same time.
+        """
 
     @abstractmethod
     def drop(self, handle: Any) -> None:
-        """Try to end a task."""
+        """Try to cancel a task."""
 
     @abstractmethod
     def close(self) -> None:
-        """End all tasks, and disconnect."""
+        """Cancel all tasks and disconnect."""
 
 
 @dataclass
 class _Part:
-    """A part and its current attempt. begun: the start time. lost: machine and reason of each lost attempt."""
+    """A part with its current task. `begun` is the start time; `lost` has one line for each failed task."""
 
     number: int
     attempt: str = ""
@@ -187,7 +203,7 @@ class _Part:
 
 
 class ClusterEngine(base.Engine):
-    """An engine over a cluster."""
+    """Base class of engines that build parts on a cluster. A subclass sets `cluster`."""
 
     cluster: Cluster
 
@@ -212,7 +228,7 @@ class ClusterEngine(base.Engine):
 
 
 class _Attempts:
-    """The attempts that are under way on the cluster for one conversion."""
+    """The running tasks of one conversion."""
 
     def __init__(self, cluster: Cluster, run: ConversionRun, numbers: Iterator[int]) -> None:
         self._cluster = cluster
@@ -221,11 +237,11 @@ class _Attempts:
         self._todo = (_Part(number) for number in numbers)
         self._again: deque[_Part] = deque()
         self._running: dict[Any, _Part] = {}
-        self._longest: float | None = None  # seconds of a finished attempt
+        self._longest: float | None = None  # seconds of the longest finished task
         self._lost: list[str] = []
 
     def build_all(self) -> None:
-        """Build every part; raises StorageError if that is not possible."""
+        """Build all parts. Without any machine for 300 s, or after four failed tasks for a part, raise StorageError."""
         slots, seen = 1, time.monotonic()
         while self._submit(2 * max(1, slots)):
             ended, slots = self._cluster.wait(list(self._running), 1.0)
@@ -244,14 +260,13 @@ class _Attempts:
             self._give_up(now)
 
     def notes(self) -> list[str]:
-        """Return a line on lost attempts, if there were any."""
         if not self._lost:
             return []
         more = f"; and {len(self._lost) - 1} more" if len(self._lost) > 1 else ""
         return [f"attempts were lost and their parts built again: {self._lost[0]}{more}"]
 
     def _submit(self, most: int) -> bool:
-        """Submit tasks until so many are under way; return whether any is."""
+        """Submit tasks until `most` tasks run or no part remains. Return True if a task is running."""
         while len(self._running) < most:
             part = self._again.popleft() if self._again else next(self._todo, None)
             if part is None:
@@ -262,14 +277,13 @@ class _Attempts:
         return bool(self._running)
 
     def _look(self, now: float) -> None:
-        """Note which attempts have begun."""
         waiting = {part.attempt: part for part in self._running.values() if part.begun is None}
         for attempt in self._publication.attempts() if waiting else ():
             if attempt in waiting:
                 waiting[attempt].begun = now
 
     def _give_up(self, now: float) -> None:
-        if self._longest is None:  # no attempt has ended yet
+        if self._longest is None:  # no task has ended yet
             return
         limit = max(_LEAST_LIMIT_SECONDS, _LIMIT * self._longest)
         hung = [handle for handle, part in self._running.items() if part.begun is not None and now - part.begun > limit]
@@ -297,7 +311,7 @@ class _Attempts:
             self._progress(part)
 
     def _note_lost(self, part: _Part, outcome: Lost) -> None:
-        """Queue the part again; raises StorageError after the last attempt."""
+        """Queue the part again, or raise StorageError after the fourth failed task."""
         node = self._publication.node_of(part.attempt)
         part.lost.append(f"{node or 'before it began'}: {outcome.reason}")
         self._lost.append(f"{self._name(part)}, {part.lost[-1]}")
@@ -308,7 +322,7 @@ class _Attempts:
         self._again.append(part)
 
     def _adopt_when_seen(self, part: _Part) -> None:
-        """Adopt a part that another machine has built; raises StorageError if it does not become visible here."""
+        """Wait until the files from the other machine are visible, then adopt the part. After 60 s, raise an error."""
         until = time.monotonic() + _SEEN_SECONDS
         while not self._adopted(part):
             if time.monotonic() > until:
@@ -319,7 +333,6 @@ class _Attempts:
             time.sleep(0.2)
 
     def _adopted(self, part: _Part) -> bool:
-        """Adopt a part if it is complete."""
         done = self._publication.adopt(part.attempt)
         if done is None:
             return False

@@ -1,7 +1,7 @@
-"""Engine: builds the parts of a conversion, on this machine or on others.
+"""Engine: base class of all engines. An engine builds the parts of a conversion, on this machine or on a cluster.
 
-Each file in this folder is an engine with a class `Engine`. Every engine calls `build_part`, so the bytes of a pack do
-not depend on the engine. An engine for many machines derives from `ClusterEngine` in _cluster_engine.py.
+Each file in this folder contains a class `Engine`. The bytes of a pack do not depend on the engine, because all engines
+share the code of `build_part`. An engine for a cluster derives from `ClusterEngine` in _cluster_engine.py.
 """
 
 from abc import ABC, abstractmethod
@@ -14,11 +14,11 @@ from packer.conversion.conversion_run import ConversionRun
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """The options of an engine.
+    """Options of an engine.
 
     Attributes:
-        address: the address of the cluster.
-        nodes_scratch: a folder on every machine in which parts are built; None for the work folder.
+        address: the address of the cluster; None for the default address.
+        nodes_scratch: a folder on every machine in which parts are built; None to build in the shared work folder.
         threads: the number of threads for each part; None for the default of the engine.
         to_store: True if the pack is behind a URL.
     """
@@ -30,18 +30,20 @@ class EngineOptions:
 
 
 class Engine(ABC):
-    """Builds the parts of one conversion.
+    """Base class of engines, which build the parts of one conversion.
 
     Attributes:
-        options: the options.
-        notes: lines for the user on lost attempts.
+        notes: lines for the user, filled by `build`.
     """
 
     def __init__(self, options: EngineOptions) -> None:
-        """Check the options; raises InvalidRequest for those that the engine does not have."""
+        """Create an engine. Options that the engine does not support raise InvalidRequest."""
         self.options = options
         self.notes: list[str] = []
 
     @abstractmethod
     def build(self, run: ConversionRun, numbers: Iterator[int]) -> None:
-        """Build all these parts. Afterwards, also after an error, no task changes a part."""
+        """Build the parts with these numbers, and pass each finished part to `run.publication`.
+
+        No worker still writes when this method returns or raises an error.
+        """

@@ -1,4 +1,4 @@
-"""Local engine: builds the parts one after the other, with threads, in this process."""
+"""Local engine: builds the parts one after the other, with threads of this process."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from packer.system.parallel import ordered_map
 
 
 class Engine(base.Engine):
-    """Finishes each part (hashes and syncs it) while the next one is written."""
+    """Engine that builds parts in this process. A part is hashed and synced while the next part is written."""
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)

@@ -1,6 +1,6 @@
 """Ray engine: builds parts as tasks of a Ray cluster.
 
-Ray itself repeats nothing (max_retries=0), because it does not count all failures, such as lack of memory.
+Retries of Ray are disabled (`max_retries=0`), because Ray does not count all failures, such as lack of memory.
 """
 
 import signal
@@ -27,7 +27,7 @@ from packer.conversion.library_versions import check_versions, compares_pixels, 
 from packer.errors import InvalidRequest
 
 _PORT_SECONDS = 20.0
-_ANSWER_SECONDS = 120.0  # until a machine reports its versions, which starts a process there
+_ANSWER_SECONDS = 120.0  # until a machine reports versions, which starts a process
 
 
 class _RayCluster(Cluster):
@@ -49,7 +49,7 @@ class _RayCluster(Cluster):
                 raise InvalidRequest(f"--address {self._address}: no Ray cluster answers: {reason}") from error
             finally:
                 if threading.current_thread() is threading.main_thread() and handler is not None:
-                    signal.signal(signal.SIGTERM, handler)  # Ray replaces it
+                    signal.signal(signal.SIGTERM, handler)  # Ray replaces the handler
             self._is_own = True
         self._cpus = place.cpus
         if not self._slots():
@@ -59,7 +59,7 @@ class _RayCluster(Cluster):
         self._remote = ray.remote(_build).options(num_cpus=place.cpus, max_retries=0, scheduling_strategy="SPREAD")
 
     def _compare(self, place: Workplace) -> None:
-        """Compare the versions of every machine; a machine that joins later is compared before it builds a part."""
+        """Check the versions of all current machines. `build_remotely` checks machines that join later."""
         handles = {
             ray.remote(library_versions)
             .options(
@@ -111,7 +111,7 @@ class _RayCluster(Cluster):
 
 
 def _check_port(address: str) -> None:
-    """Raise InvalidRequest if nothing listens at HOST:PORT; Ray itself would wait for minutes."""
+    """Raise InvalidRequest if no server listens at HOST:PORT. Without this check, Ray waits for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal():
         return
@@ -127,7 +127,7 @@ def _build(place: list[Any], task: Task) -> Outcome:
 
 @lru_cache(maxsize=1)
 def _unpacked(handle: Any) -> Workplace:
-    """Unpack once per process: a plan of a million samples takes longer to unpack than a part to build."""
+    """Return the object behind a handle, cached because a large plan takes long to unpickle."""
     found: Workplace = ray.get(handle)
     return found
 
@@ -135,7 +135,7 @@ def _unpacked(handle: Any) -> Workplace:
 def _outcome(handle: Any) -> Outcome | Lost:
     try:
         found: Outcome = ray.get(handle)
-    except RayTaskError:  # a bug, which another attempt would meet too
+    except RayTaskError:  # a bug, which another task would also meet
         raise
     except RayError as error:  # machine, process, or memory
         return Lost(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
@@ -143,7 +143,7 @@ def _outcome(handle: Any) -> Outcome | Lost:
 
 
 class Engine(ClusterEngine):
-    """Builds parts as tasks of Ray."""
+    """Engine that builds parts as tasks of a Ray cluster."""
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
