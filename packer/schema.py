@@ -74,8 +74,8 @@ class StoredForm(NamedTuple):
 
     Attributes:
         array: `(dtype, shape)` if each value is a little-endian array in C order without a header, otherwise None.
-        suffixes: function that returns the possible file suffixes of an encoded value, the most common suffix first;
-            an empty tuple if the value is not the content of a file.
+        suffixes: function that returns the possible file suffixes of an encoded value, the most common suffix first.
+            An empty tuple shows that the value is not the content of a file.
         list_dtype: NumPy dtype name if each value is a little-endian 1-D array of any length, otherwise None.
     """
 

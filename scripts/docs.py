@@ -60,7 +60,17 @@ def python_pages() -> Iterator[tuple[str, str]]:
                 continue
             lines += [f"## {name}", "", *_signature(f"{dotted}.{name}", member), "", _sections(member), ""]
             if member.is_class:
+                own = member.members.get("__init__")
+                parents = [str(each).rpartition(".")[2] for each in member.bases]
+                base = parents[0] if parents else ""
+                if own is not None:
+                    lines += [_sections(own), ""]
+                elif base in names:
+                    lines += [f"Arguments, methods and attributes: see [{base}](#{base.lower()}).", ""]
+                described = {each for parent in parents if parent in module.members for each in module[parent].members}
                 for inner in member.members.values():
+                    if inner.name in described:
+                        continue
                     if inner.is_function and not inner.name.startswith("_") and inner.docstring:
                         lines += [
                             f"### {name}.{inner.name}",

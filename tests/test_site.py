@@ -57,3 +57,18 @@ def test_pages_that_messages_name_exist() -> None:
         for found in strings:
             is_message = isinstance(found, str) and "\n" not in found
             assert not (is_message and "docs/" in found), f"{path.name}: write DOCS: {found}"
+
+
+def test_every_argument_of_a_public_name_is_documented(site: ModuleType) -> None:
+    missing = []
+    for name, page in site.python_pages():
+        for title, signature, text in re.findall(
+            r"^###? (\S+)\n\n```py\n(.*?)\n```\n(.*?)(?=^###? |\Z)", page, re.DOTALL | re.MULTILINE
+        ):
+            (call,) = ast.parse(f"def shown({signature.partition('(')[2]}: ...").body
+            assert isinstance(call, ast.FunctionDef)
+            if re.search(r"methods and attributes: see \[|arguments (and the errors )?are those of `", text):
+                continue
+            arguments = [each.arg for each in (*call.args.posonlyargs, *call.args.args, *call.args.kwonlyargs)]
+            missing += [f"{name}: {title}({each})" for each in arguments if not re.search(rf"\b{each}\b", text)]
+    assert not missing, missing

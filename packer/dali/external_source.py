@@ -94,7 +94,17 @@ class ExternalSource:
         last_batch: LastBatch,
         first_epoch: int,
     ) -> None:
-        """Create a source. dataset: with the fields of the outputs only. chosen: the indices of a Subset, or None."""
+        """Create a source. Call `source` instead.
+
+        Args:
+            dataset: Dataset with the fields of the outputs only.
+            chosen: Indices of a Subset, or None for all samples.
+            order: Order of the samples in each epoch.
+            encoded: Whether images are returned as the bytes of their files.
+            batch: Whether DALI asks for batches instead of samples.
+            last_batch: Policy for an incomplete last batch.
+            first_epoch: Number of the first epoch.
+        """
         schema = dataset.schema
         self._files = [field.name for field in schema if encoded and field.kind == "image"]
         others = [field.name for field in schema if field.name not in self._files]

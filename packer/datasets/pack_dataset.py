@@ -535,7 +535,7 @@ class PackDataset(Dataset[Any]):
         return (self.transform(first) if self.transform else first, *rest)
 
     def pack_indices(self, indices: Indices) -> npt.NDArray[np.int64]:
-        """Return the rows of the pack of these samples, int64. Raises BadIndex."""
+        """Return the rows of the pack, int64 (n,), for the samples of the dataset at `indices`. Raises BadIndex."""
         given = np.asarray(indices)
         if given.dtype.kind not in "iu" and given.size:
             raise WrongType(f"{self.path}: indices {indices!r:.60}: expected whole numbers")
@@ -547,7 +547,9 @@ class PackDataset(Dataset[Any]):
         return rows if self._takes_all else np.asarray(self._chosen(self.sample_decoder()), np.int64)[rows]
 
     def stored_rows(self, indices: Indices | None = None) -> Indices | None:
-        """Return the rows of the pack that these samples are, or None for all rows. packer.convert calls this method.
+        """Return the rows of the pack for the samples at `indices`, for packer.convert.
+
+        Without `indices`: for all samples. The result is None if these are all rows in order.
 
         Raises:
             InvalidRequest: The samples differ from the records of the pack.
@@ -604,7 +606,7 @@ class PackDataset(Dataset[Any]):
         return PartSchedule(supply, self.part_numbers(indices), rank=rank, world_size=world_size)
 
     def part_numbers(self, indices: Indices | None = None) -> npt.NDArray[np.int64]:
-        """Return the number of the part that contains each of these samples, int64. None for all samples.
+        """Return the number of the part of each sample at `indices`, int64 (n,). Without `indices`: of all samples.
 
         Raises BadIndex.
         """
@@ -625,7 +627,7 @@ class PackDataset(Dataset[Any]):
         return list(schema["label"].classes or ()) if "label" in schema else []
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return the values of a number field such as "label", in the order of the samples: a new array (n, ...).
+        """Return the values of the number field `name`, such as "label": a new array (n, ...), in the order of samples.
 
         The values come from the index, so that no part is read. Raises UnknownKey for another field.
         """
@@ -662,7 +664,7 @@ class PackDataset(Dataset[Any]):
         return LazySequence(self.key, len(self))
 
     def key(self, index: int) -> str:
-        """Return the key of one sample."""
+        """Return the key of the sample at `index`. Raises BadIndex."""
         sample_decoder = self.sample_decoder()
         return sample_decoder.pack.index.key(self._pack_index(sample_decoder, index))
 
@@ -695,7 +697,7 @@ class PackDataset(Dataset[Any]):
     # ---- display
 
     def show(self, index: int) -> "Drawing":
-        """Return a drawing of a stored image and its labels, without geometry. Jupyter displays it.
+        """Return a drawing of the sample at `index`: stored image and labels, without geometry. Jupyter displays it.
 
         For a pack at a URL, this downloads the part of the sample. Raises BadIndex, CorruptPack and StoreError.
         """

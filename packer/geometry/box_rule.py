@@ -71,7 +71,7 @@ class BoxRule:
         return stay
 
     def clipped(self, boxes: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any]:
-        """Return the boxes in the same dtype, clipped to the image if `clip` is set."""
+        """Return the boxes in the same dtype, clipped to an image of `size` (height, width) if `clip` is set."""
         if not self.clip:
             return boxes
         height, width = size

@@ -54,7 +54,7 @@ class View(NamedTuple):
         return View(product, other.size, self.antialias and other.antialias)
 
     def is_identity(self, height: int, width: int) -> bool:
-        """Return True if the view does not change an image of a size."""
+        """Return True if the view does not change an image of `height` x `width` pixels."""
         return self.matrix == (1.0, 0.0, 0.0, 0.0, 1.0, 0.0) and self.size == (height, width)
 
     def of(self, top: float, left: float, scale: float = 1.0) -> "View":
@@ -69,14 +69,23 @@ class View(NamedTuple):
 
 
 def identity(height: int, width: int) -> View:
-    """Return the view that changes nothing."""
+    """Return the view that does not change an image of `height` x `width` pixels."""
     return View((1.0, 0.0, 0.0, 0.0, 1.0, 0.0), (height, width))
 
 
 def resized_crop(
     top: int, left: int, height: int, width: int, *, size: tuple[int, int], antialias: bool = True
 ) -> View:
-    """Return the view that crops a box and resizes it, as torchvision's functional resized_crop does."""
+    """Return the view that crops a box and resizes it, as torchvision's functional resized_crop does.
+
+    Args:
+        top: First row of the box.
+        left: First column of the box.
+        height: Rows of the box.
+        width: Columns of the box.
+        size: (height, width) of the output in px.
+        antialias: Whether a smaller output is averaged over the pixels of the box.
+    """
     sy, sx = size[0] / height, size[1] / width
     # the box's edges (left - 0.5, ...) fall on the image's (-0.5, ...)
     return View((sx, 0.0, sx * (0.5 - left) - 0.5, 0.0, sy, sy * (0.5 - top) - 0.5), size, antialias)
@@ -106,14 +115,19 @@ def move_points(points: npt.NDArray[Any], matrix: Matrix, *, edges: bool = False
 
 
 def move_boxes(boxes: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float32]:
-    """Move boxes, (N, 4) x0, y0, x1, y1, and return the upright boxes around the moved corners, float32 (N, 4)."""
+    """Return the axis-aligned boxes around the moved corners of `boxes`, float32 (N, 4).
+
+    Args:
+        boxes: (N, 4), x0, y0, x1, y1 in px.
+        matrix: (2, 3), from pixels of the boxes to pixels of the result.
+    """
     corners = np.asarray(boxes, np.float64).reshape(-1, 4)[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
     moved = (corners - 0.5) @ matrix[:, :2].T + matrix[:, 2] + 0.5
     return np.concatenate([moved.min(axis=1), moved.max(axis=1)], axis=1).astype(np.float32)
 
 
 def move_values(field: Field, values: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[Any]:
-    """Move the points, boxes or areas of a field through a matrix."""
+    """Return `values` of a field of points, boxes or areas, moved by `matrix` (2, 3)."""
     if field.is_area:
         (a, b), (d, e) = matrix[:, :2].tolist()
         scaled: npt.NDArray[Any] = values * abs(a * e - b * d)

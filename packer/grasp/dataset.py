@@ -71,7 +71,7 @@ class TurnAndZoom(Geometry):
         return rot, LEAST_ZOOM + random[1] * (1 - LEAST_ZOOM) if self.zoom else 1.0
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """Return the view of an image of `height` x `width` px."""
+        """Return the view of an image of `height` x `width` px for `random`, two numbers 0 <= r < 1."""
         rot, zoom = self.chosen(random)
         return rotated(round(math.degrees(rot)), height, width).then(zoomed(zoom, height, width))
 
@@ -242,7 +242,7 @@ class GraspDataset(PackDataset):
         return None if self._label_files is None else self._label_files[indices].tolist()
 
     def key(self, index: int) -> str:
-        """Return the key of an item: the key of the sample, or the name of its label file."""
+        """Return the key of the item at `index`: the key of the sample, or the name of its label file."""
         [sample] = self.pack_indices([index]).tolist()
         labels = self._labels_at(np.asarray([index]))
         return super().key(index) if labels is None else self._pack_items().name(sample, labels[0])
@@ -277,7 +277,10 @@ class GraspDataset(PackDataset):
     # ---- items
 
     def sample(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
-        """Return an item with given random numbers. geometry: a TurnAndZoom. See PackDataset.sample."""
+        """Return the item at `index` with given random numbers. The arguments are those of `PackDataset.sample`.
+
+        geometry: A TurnAndZoom.
+        """
         made = self.batch_decoder([index], geometry, random=[random], take=take_new)
         made.fill(0, 1)
         item = tuple(Batch(made.fields(), 1, NAMES)[0])
@@ -292,7 +295,10 @@ class GraspDataset(PackDataset):
         take: Take,
         collate: CollateFields = dict,
     ) -> GraspBatchDecoder:
-        """Return the decoder of a batch. Raises InvalidRequest if `geometry` is not a TurnAndZoom. See PackDataset."""
+        """Return the decoder of a batch. The arguments are those of `PackDataset.batch_decoder`.
+
+        Raises InvalidRequest if `geometry` is not a TurnAndZoom.
+        """
         if not isinstance(geometry, TurnAndZoom):
             raise InvalidRequest(f"geometry={geometry!r}: a GraspDataset takes packer.grasp.TurnAndZoom only")
         pack_indices = self.pack_indices(indices)
@@ -324,12 +330,18 @@ class GraspDataset(PackDataset):
     # ---- methods that evaluation scripts call
 
     def get_gtbb(self, idx: Number, rot: Number = 0, zoom: Number = 1.0) -> npt.NDArray[np.int64]:
-        """Return the true rectangles, int64 (N, 4, 2): row and column of the corners in px of the output."""
+        """Return the true rectangles of the item `idx`, int64 (N, 4, 2): row and column of the corners in px.
+
+        rot: Rotation in radians. zoom: Share of the image that the output shows.
+        """
         found: npt.NDArray[np.int64] = self._with_item(idx, lambda _, item: _moved(item, float(rot), float(zoom)))
         return found
 
     def get_rgb(self, idx: Number, rot: Number = 0, zoom: Number = 1.0, normalise: bool = True) -> npt.NDArray[Any]:
-        """Return the image: float32 (3, S, S) minus its mean, or uint8 (S, S, 3), RGB, with normalise=False."""
+        """Return the image of the item `idx`: float32 (3, S, S) minus its mean, RGB.
+
+        rot and zoom are those of `get_gtbb`. With normalise=False the result is uint8 (S, S, 3).
+        """
         pixels = np.empty((self.output_size, self.output_size, 3), np.uint8)
         self._with_item(idx, lambda items, item: items.rgb(item, float(rot), float(zoom), pixels))
         if not normalise:
@@ -339,13 +351,16 @@ class GraspDataset(PackDataset):
         return made
 
     def get_depth(self, idx: Number, rot: Number = 0, zoom: Number = 1.0) -> npt.NDArray[np.float32]:
-        """Return the depth, float32 (S, S): in m minus the mean, clipped to -1 ... 1."""
+        """Return the depth of the item `idx`, float32 (S, S): in m minus the mean, clipped to -1 ... 1.
+
+        rot and zoom are those of `get_gtbb`.
+        """
         depth = np.empty((self.output_size, self.output_size), np.float32)
         self._with_item(idx, lambda items, item: items.depth(item, float(rot), float(zoom), depth))
         return depth
 
     def get_jname(self, idx: Number) -> str:
-        """Return the name of a view of Jacquard, `<i>_<object>`, or the number of a scene of Cornell."""
+        """Return the name of the item `idx`: `<i>_<object>` of Jacquard, or the number of a scene of Cornell."""
         return self.key(int(idx))
 
     def _with_item(self, idx: Number, use: Any) -> Any:
@@ -393,7 +408,14 @@ class GGCNNDataset(GraspDataset):
         random_rotate: bool = False,
         random_zoom: bool = False,
     ) -> None:
-        """Open a pack. start, end and ds_rotate are those of SliceSplit, other arguments those of GraspDataset."""
+        """Open the pack `file_path`. The other arguments are those of `GraspDataset`.
+
+        Args:
+            file_path: Folder or URL of the pack.
+            start: First item, as a share of all items, 0 to 1. See `SliceSplit`.
+            end: End of the items, as a share of all items.
+            ds_rotate: Share by which the order of the items is rotated first.
+        """
         super().__init__(
             file_path,
             output_size,
@@ -420,7 +442,12 @@ class GRConvNetDataset(GraspDataset):
         random_rotate: bool = False,
         random_zoom: bool = False,
     ) -> None:
-        """Open a pack. ds_rotate is `rotate` of SliceSplit, other arguments are those of GraspDataset."""
+        """Open the pack `file_path`. The other arguments are those of `GraspDataset`.
+
+        Args:
+            file_path: Folder or URL of the pack.
+            ds_rotate: Share by which the order of the items is rotated first. See `SliceSplit`.
+        """
         super().__init__(
             file_path,
             output_size,

@@ -27,7 +27,12 @@ def angle(points: Points) -> npt.NDArray[np.float64]:
 
 
 def angle_difference(one: Any, other: Any) -> Any:
-    """Return the angle between two opening axes, radians in [0, pi/2]. A half turn gives the same axis."""
+    """Return the angle between two opening axes, in [0, pi/2].
+
+    Args:
+        one: Angle of an axis in radians, a number or an array. A half turn gives the same axis.
+        other: Angle of the other axis.
+    """
     return np.abs((one - other + np.pi / 2) % np.pi - np.pi / 2)
 
 
@@ -54,7 +59,12 @@ def iou(one: Points, other: Points, *, most_turned: float = MOST_TURNED) -> floa
 
 
 def is_correct_grasp(grasp: Points, truths: Points) -> bool:
-    """Check if a rectangle (4, 2) matches one of the true rectangles (N, 4, 2), row and column in px."""
+    """Check if the rectangle `grasp` matches one of the true rectangles: IoU over 0.25 and angles within 30 degrees.
+
+    Args:
+        grasp: Corners (4, 2), row and column in px.
+        truths: Corners of the true rectangles (N, 4, 2).
+    """
     return any(iou(grasp, truth) > LEAST_IOU for truth in truths)
 
 
