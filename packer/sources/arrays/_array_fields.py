@@ -80,7 +80,7 @@ def described(array: StoredArray) -> str:
 def form(array: StoredArray, *, is_label: bool = False) -> tuple[Any, ...]:
     """Return the properties that all arrays of one field must share, such as dtype and shape of a row.
 
-    is_label: True for labels. The dtypes of whole numbers then do not matter, because labels become int64.
+    is_label: True to ignore the dtypes of whole numbers, because labels become int64.
     """
     if array.is_text or array.is_ragged:
         return array.is_text, array.is_ragged, "" if array.is_text else array.dtype.name
@@ -109,7 +109,7 @@ def may_be_images(array: StoredArray, *, is_main: bool) -> bool:
 
 
 def usual_name(array: StoredArray, entry: str, *, is_main: bool, is_label: bool) -> str:
-    """Return the usual field name for an array of this entry, such as `image`; empty to keep the entry name.
+    """Return the usual field name for an array, such as `image`. Return an empty string to keep the name `entry`.
 
     is_main: True for the array that defines the samples.
     is_label: True for the array of labels.

@@ -122,9 +122,9 @@ class StoredArray(ABC):
 
     @abstractmethod
     def read(self, first: int, count: int) -> npt.NDArray[Any]:
-        """Return `count` rows from row `first` on, with the stored dtype.
+        """Return `count` rows from row `first` on, with the stored dtype. `count` is at most `stretch`.
 
-        `count` is at most `stretch`. Raises `BadInput` if the rows cannot be read.
+        Raises `BadInput` if the rows cannot be read.
         """
 
     def row(self, index: int) -> Any:

@@ -176,7 +176,7 @@ def layout_of(folder: SourceRoot, name: str) -> str | None:
 
 
 def other_layout(folder: SourceRoot, names: Sequence[str]) -> str | None:
-    """Return a message about the first LMDB in `names`, which no source can read. None without an LMDB.
+    """Return a message about the first LMDB in `names`, which no source can read; None without an LMDB.
 
     Raises `BadInput` for a damaged file.
     """

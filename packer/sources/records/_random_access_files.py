@@ -45,9 +45,9 @@ def check_not_empty(start: bytes, path: Path) -> None:
 
 
 def check_magic(start: bytes, magic: bytes, path: Path, *, what: str) -> None:
-    """Raise `InvalidRequest` if `start`, the first bytes of a file, does not begin with the bytes `magic`.
+    """Raise `InvalidRequest` unless `start` begins with `magic`, and `BadInput` for a git-lfs pointer.
 
-    Raises `BadInput` if the file is a git-lfs pointer. what: the name of the format, for messages.
+    start: the first bytes of the file. what: the name of the format, for messages.
     """
     check_no_pointer(start, path)
     check_not_empty(start, path)
@@ -107,7 +107,7 @@ class RecordFiles:
         self._begin()
 
     def unpacks_again(self, ends: Iterable[tuple[int, int]]) -> bool:
-        """Return whether random access would decompress the start of a file many times.
+        """Return whether reads in random order would decompress the same data many times.
 
         ends: For each record, the number of the file and the offset of the end of the record.
         """
@@ -301,7 +301,7 @@ def open_records(
 ) -> "tuple[OpenFile, OpenFile | UnpackedFile]":
     """Return `(file, content)`: the file on disk, and its decompressed bytes.
 
-    Without compression, `content` is `file`. is_packed: True if the file is compressed with gzip or zlib.
+    If `is_packed` is false, `content` is `file`.
     """
     file = OpenFile(folder, name)
     return file, UnpackedFile(file) if is_packed else file

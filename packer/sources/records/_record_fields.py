@@ -49,12 +49,7 @@ class RecordField:
 
     @classmethod
     def parse(cls, text: str, kinds: Sequence[str] = KINDS) -> "RecordField":
-        """Parse FIELD=ENTRY or FIELD=ENTRY:KIND. Raises `InvalidRequest` for other text.
-
-        Args:
-            text: One item of the option `features`.
-            kinds: The kinds that the source accepts.
-        """
+        """Parse FIELD=ENTRY or FIELD=ENTRY:KIND; raises `InvalidRequest`. kinds: the kinds that the source accepts."""
         name, equals, rest = text.partition("=")
         entry, colon, kind = rest.rpartition(":")
         invalid = dtype = None
@@ -174,10 +169,7 @@ def kind_of_bytes(values: Sequence[bytes], entry: str) -> str:
 
 
 def readings(values: Sequence[Any]) -> tuple[str, ...]:
-    """Return the two possible kinds of one-channel images, for example `("image", "mask")`.
-
-    Return an empty tuple if the values are not one-channel images.
-    """
+    """Return the two possible kinds of one-channel images, such as `("image", "mask")`; empty for other values."""
     images = _images(values)
     if not images or not all(each.is_gray for each in images):
         return ()
@@ -218,7 +210,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def decoded(field: RecordField, data: bytes) -> Any:
-    """Decode the bytes of an entry: str for kind `text`, the parsed value for `json`, bytes for other kinds.
+    """Return the value of an entry: a str for kind `text`, the parsed value for `json`, bytes for other kinds.
 
     Raises `BadInput` if the bytes are not UTF-8 or JSON.
     """
@@ -235,9 +227,9 @@ def decoded(field: RecordField, data: bytes) -> Any:
 
 
 def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
-    """Return a list with one note: geometries do not transform the numeric and text fields, only images.
+    """Return a note that geometries transform only images. The note names the fields that stay unchanged.
 
-    Return an empty list if no field needs the note. else_moved: a sentence to add to the note.
+    The list is empty if no field needs the note. else_moved: text to append to the note.
     """
     found = [
         field

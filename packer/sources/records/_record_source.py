@@ -152,9 +152,7 @@ class RecordSource(base.Source):
     def guess(self, found: Mapping[str, Sequence[Any]], count: int) -> Sequence[RecordField]:
         """Return the fields to use without the option `features`; raises `InvalidRequest`.
 
-        Args:
-            found: For each entry name, the values in the parsed records.
-            count: The number of parsed records.
+        found: entry name -> values in the parsed records. count: the number of parsed records.
         """
         return ()
 
