@@ -30,14 +30,14 @@ from packer.sources.records._record_fields import RecordField, decoded, escaped,
 AXES = ("auto", "hwc", "chw")
 IMAGE_NAMES = ("image", "images", "img", "imgs", "x", "rgb", "data", "pixels", "picture", "pictures", "photos")
 LABEL_NAMES = ("label", "labels", "y", "target", "targets", "class", "classes", "category")
-LEAST_SIDE = 8  # of rows that are images without an option
+LEAST_SIDE = 8  # px; smaller rows are images only if an option declares it
 WHOLE_NUMBERS: tuple[Any, ...] = ("whole numbers", ())
-_LABEL_MAPS = ("y", "target", "targets", "class", "classes", "sal")  # has_labels knows the others
-_RECTANGLES = "bounding_boxes"  # of GG-CNN: corners as (y, x), zeros behind the last rectangle
+_LABEL_MAPS = ("y", "target", "targets", "class", "classes", "sal")  # has_labels contains the other names
+_RECTANGLES = "bounding_boxes"  # of GG-CNN: corners as (y, x), zeros after the last rectangle
 _DEPTHS = ("uint16", "float16", "float32", "float64")
-_PLANES = ("uint8", "uint16")  # of images, masks or depth
+_PLANES = ("uint8", "uint16")  # dtypes of images, masks or depth
 _MOST_CHANNELS = 4
-_MOST_COLUMN = 16  # numbers of a sample that are in the index
+_MOST_COLUMN = 16  # limit of numbers per sample in the index
 _MOST_CLASSES = 100_000
 _PROBES = 16
 
@@ -307,7 +307,7 @@ def _ragged_column(field: RecordField, array: StoredArray) -> ArrayColumn:
     for index in range(0, array.shape[0], max(1, array.shape[0] // _PROBES)):
         try:
             values.append(array.row(index))
-        except BadInput:  # packing the sample raises it
+        except BadInput:  # packing the sample raises the error
             continue
     kind = field.kind or kind_of_bytes(values, entry)
     record = RecordField(field.name, (entry,), kind, field.dtype if kind == "mask" else None)

@@ -66,12 +66,12 @@ class ArraySource(base.Source):
 
     holds_records = True
     folder: SourceRoot
-    noun: ClassVar[str]  # for a file, such as `HDF5 file`
-    title: ClassVar[str]  # for the format
+    noun: ClassVar[str]  # the word for a file in messages, such as `HDF5 file`
+    title: ClassVar[str]  # the name of the format in messages
     suffixes: ClassVar[tuple[str, ...]] = ()
     magic: ClassVar[bytes] = b""
-    most_files: ClassVar[int] = sys.maxsize  # that are recognized
-    color_note: ClassVar[str]  # assumption about images in color
+    most_files: ClassVar[int] = sys.maxsize  # folders with more files are not recognized
+    color_note: ClassVar[str]  # assumed channel order of color images, for notes
     notes: list[str]
 
     def __init__(

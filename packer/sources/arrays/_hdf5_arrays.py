@@ -34,11 +34,11 @@ _REFERENCE = np.dtype([("length", "<u4"), ("address", "<u8"), ("index", "<u4")])
 _HEAP = struct.Struct("<4sB3xQ")
 _OBJECT = struct.Struct("<HH4xQ")
 _LEAST_HEAP_BYTES = 4096
-_HEAPS = 64  # whose tables of contents are kept
+_HEAPS = 64  # number of cached heap tables
 _MOST_NAMES = 10_000
 _MOST_NAME_BYTES = 1000
 _MOST_DEPTH = 32
-_MOST_LINKS = 100  # that are reported
+_MOST_LINKS = 100  # number of links to report
 _MOST_REFERENCES = 1 << 26
 _ADDRESS_BYTES = (8, 8)  # of an address and of a size in a file
 _PRIME = 65535
@@ -110,7 +110,7 @@ def _array(dataset: Any, path: str, files: RecordFiles, number: int, *, has_long
     if dtype is not None:
         stored = _stored(dataset, ArrayForm(path, files, number, dtype, shape))
         if isinstance(kind, h5py.h5t.TypeEnumID):
-            names = h5py.check_enum_dtype(np.dtype(kind.dtype)) or {}  # none for a bool
+            names = h5py.check_enum_dtype(np.dtype(kind.dtype)) or {}  # empty for bool
             stored.value_names = dict(sorted((int(value), name) for name, value in names.items()))
         return stored
     is_text = isinstance(kind, h5py.h5t.TypeStringID)
@@ -156,7 +156,7 @@ def _stored(dataset: Any, form: ArrayForm) -> StoredArray:
         if offset is None:
             raise _UnreadArray("was never written")
         size, present = math.prod(form.shape) * form.dtype.itemsize, dataset.get_storage_size()
-        # HDF5 gives zeros behind the array's end, where the file has other bytes
+        # beyond the end of the array, HDF5 returns zeros, but the file contains other bytes
         if present != size and form.dtype != _REFERENCE:
             raise _UnreadArray(f"is damaged: {size} bytes by its shape, {present} by its layout")
         return SpanArray(form._replace(offset=offset))
@@ -191,7 +191,7 @@ class ChunkedArray(BlockedArray):
 
         def append(info: Any) -> None:
             places = [at // step for at, step in zip(info.chunk_offset, block, strict=True)]
-            if all(map(int.__lt__, places, grid)):  # an array that was made smaller has chunks behind its edge
+            if all(map(int.__lt__, places, grid)):  # a shrunken array has chunks outside its shape
                 numbers.extend((_flat(places, grid), info.byte_offset, info.size, info.filter_mask))
 
         dataset.chunk_iter(append)
@@ -271,7 +271,7 @@ def undo_lzf(data: bytes, expected: int, itemsize: int) -> bytes:
         while at < len(data) and len(out) <= expected + 8:
             control = data[at]
             at += 1
-            if control < 32:  # literal bytes, one more than that
+            if control < 32:  # control + 1 literal bytes
                 if at + control >= len(data):
                     raise ValueError("its lzf data are cut")
                 out += data[at : at + control + 1]
@@ -333,7 +333,7 @@ class RaggedArray(StoredArray):
     def extent(self, index: int) -> Extent:
         try:
             return self._span(index)
-        except BadInput:  # reading the row raises it
+        except BadInput:  # reading the row raises the error
             return Extent(self.files()[0], 0, int(self._references["length"][index]) * self.dtype.itemsize)
 
     def _span(self, index: int) -> Extent:

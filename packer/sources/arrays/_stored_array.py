@@ -22,10 +22,10 @@ from packer.errors import BadInput
 from packer.sources.base import Extent
 from packer.sources.records._random_access_files import RecordFiles
 
-MOST_STRETCH_BYTES = 512 << 20  # of the rows that are read together from blocks
+MOST_STRETCH_BYTES = 512 << 20  # limit for rows that are read together from blocks
 _MOST_FORTRAN_BYTES = 1 << 30
-_STRETCHES = 3  # that are kept in memory
-_MOST_MISSING = 1000  # missing blocks for each block of an array
+_STRETCHES = 3  # number of stretches in memory
+_MOST_MISSING = 1000  # limit of missing blocks per present block
 _Value = TypeVar("_Value")
 
 
@@ -53,7 +53,7 @@ class Kept(Generic[_Value]):
 
     def get(self, key: int, make: Callable[[], _Value]) -> _Value:
         """Return the value of `key`. If the value is not in the cache, call `make()` and cache the result."""
-        if self._pid != os.getpid():  # forked, maybe while a thread had the lock
+        if self._pid != os.getpid():  # after a fork, another thread may hold the lock
             self.forget()
         with self._lock:
             if key not in self._values:
@@ -142,7 +142,7 @@ class StoredArray(ABC):
 
     def _text(self, index: int, data: bytes) -> str:
         try:
-            if self.dtype.kind == "U":  # NumPy raises SystemError for what is not a code point
+            if self.dtype.kind == "U":  # NumPy raises SystemError for invalid code points
                 return data.decode("utf-32-le" if sys.byteorder == "little" else "utf-32-be").rstrip("\0")
             return data.rstrip(b"\0").decode("utf-8")
         except ValueError as error:

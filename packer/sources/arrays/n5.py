@@ -25,7 +25,7 @@ SPECIFICITY = -1  # a folder that contains images is a folder of images
 _ATTRIBUTES = "attributes.json"
 _MOST_ATTRIBUTES_BYTES = 1 << 20
 _MOST_FILE_BYTES = MOST_STRETCH_BYTES + (1 << 20)
-_PROBES = 100  # attributes.json
+_PROBES = 100  # number of attributes.json files to inspect
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
@@ -73,7 +73,7 @@ class Source(ArraySource):
 def _is_dataset(text: bytes) -> bool:
     try:
         return n5_blocks.as_dataset(text) is not None
-    except BadInput:  # maybe the attributes of something else
+    except BadInput:  # may be attributes of another format
         return False
 
 

@@ -83,4 +83,4 @@ def _contains_only_arrays(path: Path) -> bool:
     try:
         return all(name.endswith(_SUFFIX) for name in zip_tree.zip_tree(path).contents.names)
     except BadInput:
-        return True  # reading it raises the error
+        return True  # reading the file raises the error

@@ -146,7 +146,7 @@ class _JoinedSplits:
         if isinstance(index, str):
             return [value for part in self._parts for value in part[index]]
         number = bisect_right(self._ends, index)
-        return {**self._parts[number][index - self._ends[number]], SPLIT: number}  # its row, counted from the end
+        return {**self._parts[number][index - self._ends[number]], SPLIT: number}  # negative index into the part
 
 
 def _is_image(feature: object) -> bool:

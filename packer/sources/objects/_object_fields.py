@@ -35,7 +35,7 @@ from packer.sources.records._record_fields import kind_of_bytes
 
 FieldsRequest = Mapping[str, str | Field] | Sequence[str] | None
 Entry = str | int | None  # a name, a position, or None for the sample itself
-_OWN = (KEY, "files", "orientation", "matrix", "source_size")  # fields that packer makes
+_OWN = (KEY, "files", "orientation", "matrix", "source_size")  # fields that packer adds
 _WIDE_MASK = "mask:uint16"
 _LEAST_SIDE = 8  # smaller arrays without a stated kind are not images
 _MOST_COLUMN = 16  # larger arrays are not stored in the index
@@ -162,7 +162,7 @@ def _free_name(name: str, names: FieldNames) -> str:
     return names.of_entry(name, name)
 
 
-# ---- the kind, if the user and the library do not state it
+# ---- kind that neither the user nor the library states
 
 
 def _kind_of(name: str, values: Sequence[Any]) -> str:
@@ -220,7 +220,7 @@ def _is_image(value: Any) -> bool:
         return False
 
 
-# ---- the field, once its kind is known
+# ---- field of a known kind
 
 
 def _field(name: str, kind: str, values: Sequence[Any], axes: Axes) -> Field:

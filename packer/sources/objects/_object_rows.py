@@ -7,7 +7,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.sources._message_texts import counted
 from packer.sources.base import MOST_PROBES
 
-_END = object()  # in place of a sample
+_END = object()  # marks the end of the samples
 
 
 class Indexable(Protocol):
@@ -34,7 +34,7 @@ class ObjectRows:
         return self._data[index]
 
     def restart(self) -> bool:
-        """Allow reading samples again. Return False if the object supports only one pass."""
+        """Prepare to read samples again, and return True. Return False if the object supports only one pass."""
         return True
 
 
@@ -86,12 +86,12 @@ class SequentialRows(ObjectRows):
         )
 
     def _following(self) -> Any:
-        """Return the next sample; `_END` after the last sample. After an exception, later calls raise it again."""
+        """Return the next sample; `_END` after the last sample. After a failure, each call raises that exception."""
         if self._failure is not None:
             raise self._failure
         try:
             return next(self._rest, _END)
-        except (OSError, BadInput) as error:  # concerns more than one sample, because no other may follow
+        except (OSError, BadInput) as error:  # not a skippable bad sample, because the iterable may be finished
             self._failure = InvalidRequest(f"{self._name}: fails after {counted(self._next, 'sample')}: {error}")
             raise self._failure from error
         except BaseException as error:

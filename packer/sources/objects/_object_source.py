@@ -1,10 +1,10 @@
 """Object source: the samples of a Python object: a torch Dataset, a list, an iterable.
 
-An object has no files. Keys are given by the user, or are numbers. The sizes are the mean size of the inspected
-samples. To resume a conversion, the inspected samples must be equal, and the keys or the fingerprint.
+An object has no files. The user gives keys, or keys are numbers. The size of a sample is the mean size of the inspected
+samples. A conversion resumes only if the inspected samples, and the keys or the fingerprint, are unchanged.
 
-One thread at a time reads the object, because its `__getitem__` may not be thread-safe: it may have an open file. All
-threads encode and check the samples.
+One thread at a time reads the object, because the `__getitem__` of a dataset with an open file may not be thread-safe.
+All threads encode and check the samples.
 """
 
 import copy
@@ -37,7 +37,7 @@ from packer.sources.records._record_source import beside_first_image
 
 KIND = "object"
 KeyRequest = str | Sequence[str] | Callable[[int], str] | None
-_MOST_PROBED_BYTES = 256 << 20  # of all inspected samples
+_MOST_PROBED_BYTES = 256 << 20  # limit for all inspected samples
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class ObjectSource(base.Source):
         self._rows: Sequence[int] = range(len(rows))
         self._key_entry = key if isinstance(key, str) else None
         self._keys = self._all_keys(key)
-        self._stream_keys: dict[int, str] = {}  # of sequential rows whose key is an entry, once they are read
+        self._stream_keys: dict[int, str] = {}  # row -> key, for sequential rows with a key entry
         self._stream_rows: dict[str, int] = {}
         if not len(rows):
             raise BadInput(f"{self.root}: no samples to pack: its length is 0")
@@ -121,7 +121,7 @@ class ObjectSource(base.Source):
             self.resume_reason = "the object may be another one; key= or fingerprint= identifies it"
         self.notes = self._notes(probes)
 
-    # ---- what is found when the source is made
+    # ---- called by the constructor
 
     def _all_keys(self, key: KeyRequest) -> list[str] | None:
         """Return the keys of all samples. Return None if keys are numbers or come with samples of an iterable."""
@@ -177,7 +177,7 @@ class ObjectSource(base.Source):
             )
         names, rows = set(), self._rows_with(each.entry)
         for row in self._rows:
-            with suppress(BadInput):  # the conversion reports it when it packs the sample
+            with suppress(BadInput):  # packing the sample reports the error
                 names.add(each.value_in(self._read(row, rows), self._axes))
         return ordered_splits(names)
 
@@ -223,7 +223,7 @@ class ObjectSource(base.Source):
     def _read(self, row: int, rows: ObjectRows | None = None) -> Any:
         try:
             return (self._objects if rows is None else rows).read(row)
-        except OSError as error:  # of a file that the object reads; PIL raises it for damaged images
+        except OSError as error:  # from file access of the object; PIL raises OSError for damaged images
             raise BadInput(f"{self.root}[{row}]: cannot be read: {error}") from error
 
     def _values(self, index: int, sample: Any) -> base.Sample:
@@ -272,7 +272,7 @@ class ObjectSource(base.Source):
         content.update((fingerprint or "").encode())
         identity = content.digest() + json.dumps(self.schema.to_json(), sort_keys=True).encode()
         if self.resume_reason is not None:
-            identity += os.urandom(16)  # differs from that of every other run
+            identity += os.urandom(16)  # no other run has an equal identity
         size = self._mean_bytes * len(self)
         origin = {"kind": KIND, "of": self._data.name, "samples": len(self), "files": 0, "bytes": size}
         origin |= {"digest": content.hexdigest()} | ({} if fingerprint is None else {"fingerprint": fingerprint})

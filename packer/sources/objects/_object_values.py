@@ -36,7 +36,7 @@ DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")  # modes of PIL with 
 _CHANNELS = {"image": (1, 3), "mask": (1,), "depth": (1,)}
 _DTYPE_KINDS = {"image": "u", "mask": "uib", "depth": "uif"}
 _DEPTH_DTYPES = ("uint8", "uint16", "float16", "float32", "float64")
-_EXACT_FLOAT = 2.0**53  # float64 holds every whole number up to here
+_EXACT_FLOAT = 2.0**53  # float64 represents every whole number up to this limit
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")

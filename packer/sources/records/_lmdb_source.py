@@ -29,9 +29,9 @@ from packer.sources.records._record_source import RecordSource
 
 KEYS, LENGTH, META = b"__keys__", b"__len__", b".meta"
 SIDE_FILES = ("meta_info.txt", "meta_info.pkl", "_keys_cache.p")  # of BasicSR
-_LOOKED_AT = 2  # entries
+_LOOKED_AT = 2  # number of entries that show the layout
 _DATA = "data.mdb"
-_PADDED = 8  # digits
+_PADDED = 8  # digits of a key
 _MOST_DIGITS = 19
 _LAYOUTS = (
     f"basicsr-lmdb ({', '.join(SIDE_FILES)} next to it, or values that are image files), tensorpack-lmdb, image2lmdb "
@@ -164,7 +164,7 @@ def layout_of(folder: SourceRoot, name: str) -> str | None:
         return "basicsr-lmdb"
     data = [(key, value) for key, value in found if key not in (KEYS, LENGTH)]
     if not data:
-        return "efficient-lmdb" if found else None  # an empty one
+        return "efficient-lmdb" if found else None  # an empty LMDB
     key, value = data[0]
     if not key.isdigit():
         return "caffe-lmdb" if _is_datum(value) else None

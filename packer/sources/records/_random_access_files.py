@@ -18,12 +18,12 @@ from packer.errors import BadInput, InvalidRequest, printable
 from packer.sources._trees.folder_tree import EMPTY, SourceRoot
 
 _POINTER = b"version https://git-lfs.github.com/spec/v1"
-_WINDOW_BYTES = 1 << 16  # read at once for headers
-_BLOCK_BYTES = 16 << 20  # unpacked, between two states of the decoder
-_BLOCKS = 4  # kept unpacked
+_WINDOW_BYTES = 1 << 16  # bytes of one buffered read
+_BLOCK_BYTES = 16 << 20  # decompressed bytes between two saved decoder states
+_BLOCKS = 4  # decompressed blocks in memory
 _INPUT_BYTES = 1 << 18
-_FIRST_INPUT_BYTES = 1 << 8  # the shortest members have no more
-_EITHER = 32 + zlib.MAX_WBITS  # gzip or zlib, by the first bytes
+_FIRST_INPUT_BYTES = 1 << 8  # enough for the shortest members
+_EITHER = 32 + zlib.MAX_WBITS  # zlib detects gzip or zlib from the first bytes
 _BARE = -zlib.MAX_WBITS  # deflate without a header, as in zip files
 
 
@@ -126,7 +126,7 @@ class RecordFiles:
     def read(self, number: int, offset: int, size: int) -> bytes:
         """Return bytes of a file. Raises `BadInput` if the file cannot be read or has changed since it was listed."""
         file = self.files[number]
-        if self._pid != os.getpid():  # after a fork, maybe while a thread had the lock
+        if self._pid != os.getpid():  # after a fork, another thread may hold the lock
             self._begin()
         if file.is_packed:
             with self._lock:
@@ -278,7 +278,7 @@ class UnpackedFile:
             if not given:
                 given = self._input.read(place, max(0, min(step, self._end - place)))
                 place += len(given)
-                step = min(2 * step, _INPUT_BYTES)  # small for short members: the rest is read again
+                step = min(2 * step, _INPUT_BYTES)  # small, because bytes after a member are read again
             try:
                 piece = decoder.decompress(given, missing)
             except zlib.error as error:

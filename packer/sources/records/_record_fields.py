@@ -24,7 +24,7 @@ KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
 _FORMS = {"png", "jpg", "jpeg", "webp", "bmp", "encoded", "bytes", "raw"}
 _WIDE = ("uint16", "float32", "float64")
-_COLOR = 3  # channels, and dimensions of their array
+_COLOR = 3  # channels of a color image, and dimensions of its array
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _is_image_name(name: str) -> bool:
     return bool(found) and found <= IMAGES
 
 
-# ---- what values are
+# ---- kinds of values
 
 
 class _ImageFacts(NamedTuple):
@@ -227,9 +227,9 @@ def decoded(field: RecordField, data: bytes) -> Any:
 
 
 def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
-    """Return a note that geometries transform only images. The note names the fields that stay unchanged.
+    """Return a list with one note on the fields that geometries do not transform; empty without fields to note.
 
-    The list is empty if no field needs the note. else_moved: text to append to the note.
+    else_moved: text to append to the note.
     """
     found = [
         field

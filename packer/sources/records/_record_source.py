@@ -57,7 +57,7 @@ from packer.sources.records._record_fields import KINDS, RecordField, about_unmo
 IMAGE = Field("image", "image", "encoded")
 LABEL = Field("label", "number", "number", dtype="int64", shape=())
 LAYOUTS = ("auto", "split", "unchecked")
-MOST_BYTES = 1 << 30  # of one record
+MOST_BYTES = 1 << 30  # limit for one record
 _START_BYTES = 512
 _PROBES = 32
 
@@ -99,11 +99,11 @@ class RecordSource(base.Source):
     folder: SourceRoot
     _files: RecordFiles
     _asked: Sequence[RecordField] = ()  # the option `features`
-    _fields: Sequence[RecordField] = ()  # which entries become fields; empty: all values are fields
+    _fields: Sequence[RecordField] = ()  # the fields of `features`; if empty, all entries are fields
     _splits: Sequence[int]  # the number of the split of each file
     _split_names: Sequence[str] = ()
     _firsts: "array[int]"  # the index of the first record of each file
-    _parsed_entries: frozenset[str] | None = None  # the entries of the records that were parsed for the schema
+    _parsed_entries: frozenset[str] | None = None  # entries found while parsing for the schema
 
     # ---- hooks of subclasses
 
@@ -284,7 +284,7 @@ class RecordSource(base.Source):
         totals: Counter[int] = Counter()
         for number, size in zip(self._numbers, self._sizes, strict=True):
             totals[number] += size
-        for number, total in totals.items():  # records that overlap could make a small file an endless pack
+        for number, total in totals.items():  # overlapping records could make a pack much larger than the file
             if total > files[number].size and not files[number].is_packed:
                 raise BadInput(
                     f"{self.folder.root / files[number].name}: damaged: its records have {total} bytes together, "
@@ -321,7 +321,7 @@ class RecordSource(base.Source):
         self._split_names = ordered_splits(set(splits))
         return [self._split_names.index(name) for name in splits]
 
-    # ---- which fields
+    # ---- choice of fields
 
     def _probes(self) -> Iterator[tuple[int, bytes]]:
         """Yield (index, bytes) of the first records and of records at regular distances."""
@@ -462,7 +462,7 @@ def opened(root: Path, *, follow_links: bool) -> tuple[SourceRoot, list[str], li
     if root.is_file():
         if not root.stat().st_size:
             raise InvalidRequest(f"{shown(str(root))}: {EMPTY}")
-        place = root.resolve() if root.is_symlink() else root  # a link that the user names means its target
+        place = root.resolve() if root.is_symlink() else root  # a link as `root` is always followed
         return SourceRoot(place.parent, follow_links), [place.name], []
     if not root.is_dir():
         raise InvalidRequest(f"{shown(str(root))}: no such folder or file; give the data set")

@@ -40,7 +40,7 @@ _KINDS = ("image", "mask", "depth", "numbers")
 _GRAY, _COLOR, _MOST_CHANNELS = 1, 3, 4
 _NO_SIZE = (0, 0, 0)
 _Size = tuple[int, int, int]  # height, width, channels; zeros for an image file
-_Form = tuple[Literal["uint8", "uint16", "file"], int]  # and the number of channels, 0 for a file
+_Form = tuple[Literal["uint8", "uint16", "file"], int]  # dtype and number of channels; 0 channels for a file
 _FILE: _Form = ("file", 0)
 
 
@@ -59,7 +59,7 @@ class Source(LMDBSource):
 
         Raises `InvalidRequest` for another layout, or for pixels of several kinds.
         """
-        self._dimensions = array("i")  # three for each record
+        self._dimensions = array("i")  # height, width and channels of each record
         self._list(root, features=features, layout=layout, follow_links=follow_links)
 
     @classmethod
@@ -158,7 +158,7 @@ class Source(LMDBSource):
             try:
                 header = sniff(record)
             except DamagedImage:
-                continue  # packing the sample reports it
+                continue  # packing the sample reports the error
             found.add((header.dtype, header.channels))
         return found == {("uint16", _GRAY)}
 

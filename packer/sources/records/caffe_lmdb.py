@@ -50,14 +50,14 @@ class Source(LMDBSource):
     def choose_fields(self) -> Sequence[Field]:
         self._name_by_file()
         matches = [_NUMBERED.fullmatch(key) for key in self._names]
-        paths = [match[1] for match in matches if match]  # behind the numbers of convert_imageset
+        paths = [match[1] for match in matches if match]  # convert_imageset writes a number before each path
         self._paths = paths if len(paths) == len(matches) == len(set(paths)) else self._names
         found = []
         for _, record in self._probes():
             try:
                 found.append(parse(record))
             except BadInput:
-                continue  # packing the sample reports it
+                continue  # packing the sample reports the error
         self.decodes = any(not datum.is_encoded for datum in found)
         self._has_labels = any(datum.label is not None for datum in found)
         if self.decodes:

@@ -59,7 +59,7 @@ class Source(LMDBSource):
         self._lists: list[dict[int, str]] = []
         self._list(root, layout=layout, follow_links=follow_links)
         self.places = {"labels_from": self._originals.digest} if self._originals else {}
-        self._originals = None  # its lists
+        self._originals = None  # frees the lists
 
     @classmethod
     def parse(cls, value: bytes) -> dict[str, Any]:

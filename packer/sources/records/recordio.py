@@ -41,9 +41,9 @@ from packer.sources.records._record_source import IMAGE, MOST_BYTES, RecordSourc
 
 SPECIFICITY = -1
 _OLD_KEY = struct.pack("<I", OLD_MAGIC)
-_HEAD_BYTES = 64  # of a record, with its first label
-_MOST_WHOLE = 1 << 63  # of a label that is a whole number
-_EXACT_FLOAT = 1 << 24  # float32 stores every whole number up to it
+_HEAD_BYTES = 64  # bytes of a record that contain the header and first label
+_MOST_WHOLE = 1 << 63  # limit of whole-number labels
+_EXACT_FLOAT = 1 << 24  # float32 represents every whole number up to this limit
 
 
 class _RecordPlace(NamedTuple):
@@ -60,7 +60,7 @@ class _RecordPlace(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Return the number of labels after the header; 0 if the header contains the label, -1 if it is too short."""
+        """Return the number of labels after the header; 0 for one label in the header, -1 for an incomplete header."""
         return int(HEADER.unpack_from(self.head)[0]) if len(self.head) >= HEADER.size else -1
 
     @property
@@ -83,7 +83,7 @@ class Source(RecordSource):
 
     def __init__(self, root: Path, *, layout: str = "auto", follow_links: bool = False) -> None:
         """Find all records. Raises `InvalidRequest` for files of another format, and `BadInput` for damaged files."""
-        self._paths: list[str] = []  # of each record, empty for none
+        self._paths: list[str] = []  # the path of each record; empty without a path
         self._widths: set[int] = set()
         self._is_whole, self._largest, self._is_faces = True, 0.0, False
         self._list(root, layout=layout, follow_links=follow_links)
@@ -222,7 +222,7 @@ class Source(RecordSource):
 
 
 def _face_images(first: _RecordPlace) -> int | None:
-    """Return the end of the range of image numbers, from InsightFace's first record. None if it is another record."""
+    """Return the end of the range of image numbers, from InsightFace's first record. None for any other record."""
     if not 0 < first.width == (len(first.head) - HEADER.size) / 4 or len(first.head) >= _HEAD_BYTES:
         return None
     images = first.label or 0.0

@@ -104,7 +104,7 @@ class Source(LMDBSource):
 
     def typed(self, field: RecordField, values: Sequence[Any]) -> RecordField:
         name = field.entries[0]
-        called = "" if field.name == "image" else name  # what the user calls an image is not a mask
+        called = "" if field.name == "image" else name  # a field that the user names image is not a mask
         kinds = {field.kind} if field.kind else {_kind_of(called, value) for value in values}
         if len(kinds) > 1:
             raise InvalidRequest(

@@ -82,7 +82,7 @@ class Source(RecordSource):
         self._skips = missing == "skip"
         self._kinds = array("i")  # of each sample: the position of its suffixes in _suffixes
         self._suffixes: dict[tuple[str, ...], int] = {}
-        self._others: Counter[str] = Counter()  # members of no sample
+        self._others: Counter[str] = Counter()  # number of members outside samples
         self._list(root, features=features, layout=layout, follow_links=follow_links)
 
     @classmethod
@@ -190,7 +190,7 @@ class Source(RecordSource):
                 for suffix, data in self.entries(index, record).items():
                     found.setdefault(suffix, []).append(data)
             except BadInput:
-                continue  # packing the sample reports it
+                continue  # packing the sample reports the error
         return found
 
     def typed(self, field: RecordField, values: Sequence[Any]) -> RecordField:
