@@ -154,7 +154,7 @@ class ArraySource(base.Source):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return the number of files as text. Return None if the first file does not have the format."""
+        """Return a text such as `HDF5: 3 files`. Return None if the first file does not have the format."""
         own = cls.own_files(names)
         if not 0 < len(own) <= cls.most_files or not isinstance(tree, SourceRoot):
             return None
@@ -250,7 +250,7 @@ class ArraySource(base.Source):
             yield from (array for entry, array in table.arrays.items() if entries is None or entry in entries)
 
     def _fault(self, entry: str, *, is_label: bool = False) -> str | None:
-        """Return why the arrays of an entry cannot become one field. Return None if they can."""
+        """Return why the arrays of an entry cannot become one field; None if the arrays fit together."""
         first: StoredArray | None = None
         for table, count in zip(self._tables, self._counts, strict=True):
             main, array = table.arrays[self._main], table.arrays.get(entry)

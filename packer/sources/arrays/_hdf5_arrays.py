@@ -73,7 +73,7 @@ class _UnreadArray(Exception):
 
 
 def _walk(root: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (path, data set) of each array, sorted by path. For a link, the data set is None."""
+    """Yield (path, data set), sorted by path in each group, once for each array. For a link, the data set is None."""
     seen: set[Any] = set()
     pending = [(root, "", 0)]
     count = 0

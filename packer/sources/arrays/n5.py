@@ -62,7 +62,7 @@ class Source(ArraySource):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return the number of data sets in a folder as text; None if the folder is not N5."""
+        """Return a text such as `N5: 3 data sets`. Return None for a folder without N5 data sets."""
         if not isinstance(tree, SourceRoot):
             return None
         found = [name for name in names if name.rpartition("/")[2] == _ATTRIBUTES][:_PROBES]

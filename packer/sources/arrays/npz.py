@@ -70,7 +70,7 @@ class Source(ArraySource):
 
     @classmethod
     def begins(cls, start: bytes, path: Path) -> bool:
-        """Return whether the first member of a zip file is an array. Unless the suffix is .npz, check all members."""
+        """Return whether a file is a zip archive of arrays. If the suffix is .npz, only the first member is checked."""
         length = int.from_bytes(start[26:28], "little")
         if not start.startswith(cls.magic) or not start[30 : 30 + length].endswith(_SUFFIX.encode()):
             return False

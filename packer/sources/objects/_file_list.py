@@ -46,7 +46,7 @@ def file_list(root: Path, paths: Iterable[str], labels: Sequence[int] | None, cl
 
 
 def is_torchvision_folder(data: object) -> bool:
-    """Return whether `data` is a DatasetFolder with a loader of torchvision, so that its files can be packed."""
+    """Return whether `data` is a DatasetFolder with torchvision's own `__getitem__` and a standard loader."""
     cls = class_named(type(data), _TORCHVISION, "DatasetFolder")
     if cls is None or getattr(type(data), "__getitem__", None) is not getattr(cls, "__getitem__", None):
         return False

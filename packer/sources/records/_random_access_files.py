@@ -120,11 +120,11 @@ class RecordFiles:
         return self._folder.root / self.files[number].name
 
     def open(self, number: int) -> "OpenFile":
-        """Return an open file. Raises `BadInput` if the file cannot be read or has changed since it was listed."""
+        """Return an open file. Raises `BadInput` for an unreadable file, or if the file changed after listing."""
         return OpenFile(self._folder, self.files[number].name)
 
     def read(self, number: int, offset: int, size: int) -> bytes:
-        """Return bytes of a file. Raises `BadInput` if the file cannot be read or has changed since it was listed."""
+        """Return bytes of a file. Raises `BadInput` for an unreadable file, or if the file changed after listing."""
         file = self.files[number]
         if self._pid != os.getpid():  # after a fork, another thread may hold the lock
             self._begin()

@@ -114,7 +114,7 @@ class RecordSource(base.Source):
 
     @classmethod
     def is_own(cls, folder: SourceRoot, name: str) -> bool:
-        """Return whether a file has this layout. The caller has already checked the first bytes with `begins`."""
+        """Return whether this source reads the file, for files whose name or first bytes already match."""
         return True
 
     @abstractmethod
@@ -169,7 +169,7 @@ class RecordSource(base.Source):
         return entries[field.entries[0]]
 
     def unused(self, entries: Mapping[str, Any]) -> list[str]:
-        """Return the names of new entries: no record that was parsed for the schema contains them."""
+        """Return the names of entries that are new: no record that was parsed for the schema contains these entries."""
         return [] if self._parsed_entries is None else list(entries.keys() - self._parsed_entries)
 
     def path_stem(self, index: int) -> str:
@@ -180,7 +180,7 @@ class RecordSource(base.Source):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return the number of record files as text. Return None if no file begins with this layout."""
+        """Return a text such as `TFRecord: 3 TFRecord files`. Return None if no file has this layout."""
         if not isinstance(tree, SourceRoot):
             return None
         chosen = names if len(names) == 1 else list(filter(cls.file_name.search, names))
@@ -198,7 +198,7 @@ class RecordSource(base.Source):
 
         Raises:
             InvalidRequest: No file has this layout, or an option does not fit.
-            BadInput: A file cannot be read, or is what git-lfs left.
+            BadInput: A file cannot be read, or is a git-lfs pointer.
         """
         base.check_choice("layout", layout, LAYOUTS)
         self._asked = parse_fields(features, self.kinds)
