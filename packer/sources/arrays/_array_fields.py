@@ -1,4 +1,4 @@
-"""Array fields: how the rows of one array become a field, by its dtype, shape and name.
+"""Array fields: the field for each array, chosen by the dtype and shape of the rows and by the name of the array.
 
 | rows                                             | field                                               |
 |--------------------------------------------------|-----------------------------------------------------|
@@ -30,14 +30,14 @@ from packer.sources.records._record_fields import RecordField, decoded, escaped,
 AXES = ("auto", "hwc", "chw")
 IMAGE_NAMES = ("image", "images", "img", "imgs", "x", "rgb", "data", "pixels", "picture", "pictures", "photos")
 LABEL_NAMES = ("label", "labels", "y", "target", "targets", "class", "classes", "category")
-LEAST_SIDE = 8  # of rows that are images without an option
+LEAST_SIDE = 8  # px; smaller rows are images only if an option declares it
 WHOLE_NUMBERS: tuple[Any, ...] = ("whole numbers", ())
-_LABEL_MAPS = ("y", "target", "targets", "class", "classes", "sal")  # has_labels knows the others
-_RECTANGLES = "bounding_boxes"  # of GG-CNN: corners as (y, x), zeros behind the last rectangle
+_LABEL_MAPS = ("y", "target", "targets", "class", "classes", "sal")  # has_labels contains the other names
+_RECTANGLES = "bounding_boxes"  # of GG-CNN: corners as (y, x), zeros after the last rectangle
 _DEPTHS = ("uint16", "float16", "float32", "float64")
-_PLANES = ("uint8", "uint16")  # of images, masks or depth
+_PLANES = ("uint8", "uint16")  # dtypes of images, masks or depth
 _MOST_CHANNELS = 4
-_MOST_COLUMN = 16  # numbers of a sample that are in the index
+_MOST_COLUMN = 16  # limit of numbers per sample in the index
 _MOST_CLASSES = 100_000
 _PROBES = 16
 
@@ -45,15 +45,15 @@ Axes = Literal["hw", "hwc", "chw"]
 
 
 class ArrayColumn(NamedTuple):
-    """The field that the rows of an entry become.
+    """A field, and the arrays that contain its values.
 
     Attributes:
-        field: As in the schema.
-        entry: Name of the arrays.
-        value: Converts a row.
-        kind: What the user types behind the entry.
-        note: For the user.
-        readings: Kinds that are as likely as this one.
+        field: The field of the schema.
+        entry: The name of the arrays.
+        value: A function that converts a stored row to the value of the field.
+        kind: The kind in the syntax of the option `features`.
+        note: A note for the user about the field; empty for no note.
+        readings: Other kinds that are as likely as `kind`.
     """
 
     field: Field
@@ -64,7 +64,7 @@ class ArrayColumn(NamedTuple):
     readings: tuple[str, ...] = ()
 
     def typed(self, *, kind: str | None = None, invalid: float | None = None) -> str:
-        """Return the field as the user types it, or with another kind or invalid value."""
+        """Return the field in the syntax of the option `features`. kind, invalid: replacements for the field's own."""
         words = [self.kind if kind is None else kind]
         number = self.field.invalid if invalid is None else invalid
         words += [] if number is None else [f"{number:g}"]
@@ -72,13 +72,16 @@ class ArrayColumn(NamedTuple):
 
 
 def described(array: StoredArray) -> str:
-    """Return path, type and shape of an array for a message."""
+    """Return path, dtype and shape of an array as text for messages."""
     noun = "texts" if array.is_text else f"lists of {array.dtype.name}" if array.is_ragged else array.dtype.name
     return f"{array.path} {noun} {array.shape}"
 
 
 def form(array: StoredArray, *, is_label: bool = False) -> tuple[Any, ...]:
-    """Return the properties that all arrays of one field share. Labels of any whole numbers become int64."""
+    """Return the properties that all arrays of one field must share, such as dtype and shape of a row.
+
+    is_label: True to ignore the dtypes of whole numbers, because labels become int64.
+    """
     if array.is_text or array.is_ragged:
         return array.is_text, array.is_ragged, "" if array.is_text else array.dtype.name
     if is_label and array.dtype.kind in "iu" and math.prod(array.shape[1:]) == 1:
@@ -87,12 +90,15 @@ def form(array: StoredArray, *, is_label: bool = False) -> tuple[Any, ...]:
 
 
 def is_label_map(entry: str) -> bool:
-    """Check whether a name is one of images whose values are labels."""
+    """Return whether the name is usual for images whose pixels are class numbers."""
     return has_labels(entry) or entry.lower() in _LABEL_MAPS
 
 
 def may_be_images(array: StoredArray, *, is_main: bool) -> bool:
-    """Check whether rows have the shape and type of images or depth of at least 8 px. is_main: of the first field."""
+    """Return whether rows have the shape and dtype of images or depth, with sides of at least 8 px.
+
+    is_main: True for the array that defines the samples.
+    """
     if array.is_text or array.is_ragged:
         return array.is_ragged and array.dtype.name == "uint8"
     shape = array.shape[1:]
@@ -103,7 +109,11 @@ def may_be_images(array: StoredArray, *, is_main: bool) -> bool:
 
 
 def usual_name(array: StoredArray, entry: str, *, is_main: bool, is_label: bool) -> str:
-    """Return the name of the field that arrays of this name and form usually become; empty for their own name."""
+    """Return the usual field name for an array, such as `image`. Return an empty string to keep the name `entry`.
+
+    is_main: True for the array that defines the samples.
+    is_label: True for the array of labels.
+    """
     if is_label:
         return "label"
     if entry.lower() == _RECTANGLES and _are_rectangles(array):
@@ -119,16 +129,16 @@ def column_of(
     """Return the column of a field.
 
     Args:
-        field: Name, entry, and maybe a kind.
-        arrays: Of the entry, one in each table, of one form.
-        is_main: Samples are the rows of this entry, or the field is `image`.
-        is_declared: The user named the field.
-        axes: One of AXES.
-        color_note: Added to the note of images in color.
+        field: Name, entry and optional kind of the field.
+        arrays: The array of the entry in each table.
+        is_main: True if the entry defines the samples, or if the field is `image`.
+        is_declared: True if the user declared the field.
+        axes: The order of the axes of a row with three axes, one of `AXES`.
+        color_note: Text to add to the note of color images.
 
     Raises:
-        InvalidRequest: Rows do not fit the kind, or may be (H, W, C) or (C, H, W).
-        BadInput: Names of an enumeration differ.
+        InvalidRequest: Rows do not fit the kind, or both (H, W, C) and (C, H, W) are possible.
+        BadInput: The arrays have enumerations with different names.
     """
     entry, array = field.entries[0], arrays[0]
     if array.is_text:
@@ -169,7 +179,7 @@ def _misfit(field: RecordField, array: StoredArray, expected: str) -> InvalidReq
 def _image_column(
     field: RecordField, array: StoredArray, *, is_open: bool, axes: str, color_note: str
 ) -> ArrayColumn | None:
-    """Return the column of images, masks or depth; None if rows do not fit. is_open: the kind depends on the name."""
+    """Return the column of images, masks or depth; None if rows do not fit. is_open: the name decides the kind."""
     entry, dtype = field.entries[0], array.dtype.newbyteorder("=").name
     order = _axes_of(array, axes)
     channels = 0 if order is None else 1 if order == "hw" else array.shape[1 if order == "chw" else 3]
@@ -200,7 +210,7 @@ def _image_column(
 
 
 def _axes_of(array: StoredArray, axes: str) -> Axes | None:
-    """Return the order of a row's axes, None if rows are not images. Raises InvalidRequest if two orders fit."""
+    """Return the order of a row's axes; None if rows are not images. Raises `InvalidRequest` if two orders fit."""
     shape = array.shape[1:]
     if len(shape) == 2:
         return "hw" if shape[1] > _MOST_CHANNELS else None  # the rows of one image in color
@@ -214,14 +224,14 @@ def _axes_of(array: StoredArray, axes: str) -> Axes | None:
 
 
 def ambiguous(subject: str, readings: Mapping[str, str]) -> InvalidRequest:
-    """Return the error for arrays that names and shapes do not decide. readings: meaning -> what to do for it."""
+    """Return the error for arrays with several possible meanings. readings: meaning -> instruction for the user."""
     return InvalidRequest(
         f"{subject} may be {' or '.join(readings)}: " + "; ".join(f"for {one}: {do}" for one, do in readings.items())
     )
 
 
 def _pixels(row: npt.NDArray[Any], *, axes: Axes, is_gray: bool, is_image: bool) -> npt.NDArray[Any]:
-    """Return pixels as (H, W, 3), or as (H, W) for masks and depth."""
+    """Return an image row as (H, W, 3). Masks and depth become (H, W)."""
     pixels = row.transpose(1, 2, 0) if axes == "chw" else row
     if is_gray:
         pixels = pixels.reshape(pixels.shape[:2])
@@ -233,7 +243,7 @@ def _pixels(row: npt.NDArray[Any], *, axes: Axes, is_gray: bool, is_image: bool)
 
 
 def _label_column(entry: str, arrays: Sequence[StoredArray]) -> ArrayColumn:
-    """Return whole numbers of any width as int64; names of an enumeration from 0 on are the classes."""
+    """Return the column of int64 labels. The names of an enumeration that starts at 0 become the classes."""
     names = arrays[0].value_names
     other = next((array for array in arrays if array.value_names != names), None)
     if other is not None:
@@ -253,7 +263,7 @@ def _label_column(entry: str, arrays: Sequence[StoredArray]) -> ArrayColumn:
 
 
 def _class_number(row: Any, *, count: int = 0) -> np.int64:
-    """Return a whole number as int64; raises BadInput if it is not one of the classes. count: of these, 0 for none."""
+    """Return a label as int64. Raises `BadInput` if `count` is not 0 and the label is not in [0, count)."""
     number = int(np.asarray(row).reshape(-1)[0])
     if number >= 1 << 63 or (count and not 0 <= number < count):
         raise BadInput(f"label {number} is not one of {count or 1 << 63} classes")
@@ -297,7 +307,7 @@ def _ragged_column(field: RecordField, array: StoredArray) -> ArrayColumn:
     for index in range(0, array.shape[0], max(1, array.shape[0] // _PROBES)):
         try:
             values.append(array.row(index))
-        except BadInput:  # packing the sample raises it
+        except BadInput:  # packing the sample raises the error
             continue
     kind = field.kind or kind_of_bytes(values, entry)
     record = RecordField(field.name, (entry,), kind, field.dtype if kind == "mask" else None)
@@ -306,7 +316,7 @@ def _ragged_column(field: RecordField, array: StoredArray) -> ArrayColumn:
 
 
 def _number_column(field: RecordField, array: StoredArray) -> ArrayColumn:
-    """Return one number, or several: up to 16 in the index, more with the record."""
+    """Return the column of numbers. The index contains up to 16 numbers per sample; more are in the record."""
     shape = tuple(length for length in array.shape[1:] if length != 1)
     entry, dtype = field.entries[0], array.dtype.newbyteorder("=").name
     if field.kind == "number" and shape:
@@ -320,7 +330,7 @@ def _number_column(field: RecordField, array: StoredArray) -> ArrayColumn:
 
 
 def _numbers(row: npt.NDArray[Any], *, shape: tuple[int, ...]) -> Any:
-    """Return numbers without dimensions of length 1."""
+    """Return the row without dimensions of length 1."""
     return row.reshape(shape) if shape else row.reshape(-1)[0]
 
 
@@ -333,7 +343,7 @@ def _are_rectangles(array: StoredArray) -> bool:
 
 
 def _rectangles(row: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Return grasps (n, 4, 2) as x, y from GG-CNN's (k, 4, 2) as y, x, up to the first one of zeros."""
+    """Convert GG-CNN's grasps, (k, 4, 2) as (y, x), to (n, 4, 2) as (x, y). Stop at the first grasp of zeros."""
     # source: dougsm/ggcnn, dataset_processing/grasp.py of 2018: _bb_text_to_no, to_array, load_from_array
     empty = np.flatnonzero(row.reshape(len(row), -1).max(axis=1) == 0)
     found = row[: int(empty[0]) if len(empty) else len(row)]

@@ -1,19 +1,20 @@
-"""Array source: base of the sources whose samples are the rows of large arrays, one array per field.
+"""Array source: the base of the sources whose samples are the rows of large arrays, with one array per field.
 
-Positions and names decide which arrays belong together, unless the user names them:
+Names and containers determine which arrays belong together, unless the user names the arrays:
 
-| what there is                                          | what it is                                               |
+| arrays                                                 | meaning                                                  |
 |--------------------------------------------------------|----------------------------------------------------------|
-| `x` and `y` in one file or group                       | a table: row i of each is sample i                       |
+| `x` and `y` in one file or group                       | a table: row i of each array is sample i                 |
 | `train_images`, `x_val`, `test/rgb`, train.h5          | the word is the split, the rest the entry: images        |
-| train_x.h5 with `x`, train_y.h5 with `y`               | one table, since the arrays have other names             |
+| train_x.h5 with `x`, train_y.h5 with `y`               | one table, because the arrays have different names       |
 | a.h5 and b.h5, each with `x` and `y`                   | two tables, one after the other                          |
 
-Arrays of one entry become one field: packer.sources.arrays._array_fields. The key of a sample is its row, behind the
-table's name if there are several. The constructor reads no image, but texts that are labels, and a few rows of bytes.
+All arrays of one entry become one field: packer.sources.arrays._array_fields. The key of a sample is its row number. If
+there are several tables, the table name precedes the number. The constructor reads labels that are texts, and a few
+rows of bytes, but does not read images.
 
-A source of files declares their suffixes and first bytes, and `_arrays_in` lists the arrays of one; `_list` of n5 lists
-a folder. Each array is a StoredArray.
+The source of a file format declares suffixes and first bytes, and lists the arrays of a file in `_arrays_in`. The
+source n5 overrides `_list`, because its arrays are folders. Each array is a `StoredArray`.
 """
 
 import re
@@ -53,7 +54,7 @@ _MOST_ROWS = 1 << 31
 
 
 class _Table(NamedTuple):
-    """Arrays of the same samples, by entry."""
+    """Arrays by entry name. Row i of each array belongs to the same sample."""
 
     name: str
     split: str | None
@@ -61,16 +62,16 @@ class _Table(NamedTuple):
 
 
 class ArraySource(base.Source):
-    """See the module."""
+    """A source whose samples are rows of arrays. Subclasses implement `_arrays_in` or `_list`."""
 
     holds_records = True
     folder: SourceRoot
-    noun: ClassVar[str]  # for a file, such as `HDF5 file`
-    title: ClassVar[str]  # for the format
+    noun: ClassVar[str]  # the word for a file in messages, such as `HDF5 file`
+    title: ClassVar[str]  # the name of the format in messages
     suffixes: ClassVar[tuple[str, ...]] = ()
     magic: ClassVar[bytes] = b""
-    most_files: ClassVar[int] = sys.maxsize  # that are recognized
-    color_note: ClassVar[str]  # assumption about images in color
+    most_files: ClassVar[int] = sys.maxsize  # folders with more files are not recognized
+    color_note: ClassVar[str]  # assumed channel order of color images, for notes
     notes: list[str]
 
     def __init__(
@@ -88,16 +89,16 @@ class ArraySource(base.Source):
 
         Args:
             root: A file, or a folder.
-            image_key: Name or path of the array of the images.
-            label_key: Name or path of the array of the labels.
+            image_key: The name or path of the array of images.
+            label_key: The name or path of the array of labels.
             features: FIELD=ARRAY or FIELD=ARRAY:KIND for each field.
-            axes: Order of the axes of a row with three: one of AXES.
+            axes: The order of the axes of a row with three axes, one of `AXES`.
             layout: `split` adds the field split.
-            follow_links: Follow links out of the folder.
+            follow_links: If True, follow symbolic links to outside the folder.
 
         Raises:
-            InvalidRequest: A file of this format or an array is absent, or arrays have several readings.
-            BadInput: A file is damaged, or was left by git-lfs; or files contradict each other.
+            InvalidRequest: No file has this format, an array is absent, or arrays have several possible meanings.
+            BadInput: A file is damaged or a git-lfs pointer, or files contradict each other.
         """
         base.check_choice("layout", layout, LAYOUTS)
         base.check_choice("axes", axes, fields.AXES)
@@ -120,11 +121,11 @@ class ArraySource(base.Source):
     # ---- what a format implements
 
     def _arrays_in(self, files: RecordFiles, number: int) -> Iterator[StoredArray | Unread]:
-        """List the arrays of one file; raises BadInput. A source of folders overrides `_list` instead."""
+        """Yield the arrays of one file; raises `BadInput`. A source of folders overrides `_list` instead."""
         return iter(())
 
     def _list(self, names: Sequence[str]) -> tuple[list[StoredArray | Unread], set[str]]:
-        """Return the arrays, and the files that they use; raises InvalidRequest, BadInput."""
+        """Return the arrays, and the names of the files that contain them; raises `InvalidRequest`, `BadInput`."""
         own = names if self.root.is_file() else self.own_files(names)
         if not own:
             raise self._none_found(names, f"names that end in {' or '.join(self.suffixes[:2])}")
@@ -143,17 +144,17 @@ class ArraySource(base.Source):
 
     @classmethod
     def own_files(cls, names: Sequence[str]) -> Sequence[str]:
-        """Return the files with a suffix of the format; of one file, that file."""
+        """Return the names with a suffix of the format. A single name is returned regardless of the suffix."""
         return names if len(names) == 1 else [name for name in names if name.lower().endswith(cls.suffixes)]
 
     @classmethod
     def begins(cls, start: bytes, path: Path) -> bool:
-        """Check whether the first bytes of a file are those of the format."""
+        """Return whether `start`, the first bytes of a file, shows the format."""
         return start.startswith(cls.magic)
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Count the files if the first of them begins as one of the format."""
+        """Return a text such as `HDF5: 3 files`. Return None if the first file does not have the format."""
         own = cls.own_files(names)
         if not 0 < len(own) <= cls.most_files or not isinstance(tree, SourceRoot):
             return None
@@ -173,7 +174,7 @@ class ArraySource(base.Source):
         layout: str,
         is_complete: bool,
     ) -> None:
-        """Choose the table and field of each array. is_complete: the user declares all fields."""
+        """Choose the table and field of each array. is_complete: True if the user declares all fields."""
         placed = [_placed(array) for array in arrays]
         for field in declared:
             placed = _renamed(placed, field.entries[0])
@@ -210,7 +211,7 @@ class ArraySource(base.Source):
         return ambiguous(f"{shown(str(self.root))}: {subject}", readings)
 
     def _in_splits(self, tables: list[_Table], layout: str) -> list[_Table]:
-        """Return the tables in the order of their splits, and set the names of these."""
+        """Return the tables sorted by split, and set the names of the splits."""
         self._split_names: tuple[str, ...] = ()
         self._split_rows = counts = Counter[str]()
         for table in tables:
@@ -229,9 +230,9 @@ class ArraySource(base.Source):
         return sorted(tables, key=lambda table: self._split_names.index(table.split or "other"))
 
     def _check_no_table_lacks(self, tables: Sequence[_Table]) -> None:
-        """Raise InvalidRequest if a table has other arrays of the samples, but not the one that the user named.
+        """Raise `InvalidRequest` if a table does not contain an array that the user named.
 
-        A name that is a path (`a/labels`) expects nothing in other groups.
+        A name that is a path (`a/labels`) is not required in other groups.
         """
         common = {entry for table in self._tables for entry in table.arrays}
         group = self._main.rpartition("/")[0]
@@ -244,12 +245,12 @@ class ArraySource(base.Source):
                     )
 
     def arrays(self, entries: set[str] | None = None) -> Iterator[StoredArray]:
-        """Return every array of the samples. entries: names without the split; None for all."""
+        """Yield the arrays of all tables. entries: the names of entries; None for all entries."""
         for table in self._tables:
             yield from (array for entry, array in table.arrays.items() if entries is None or entry in entries)
 
     def _fault(self, entry: str, *, is_label: bool = False) -> str | None:
-        """Return why arrays of an entry are not one field: an array is missing, or has other rows; None if they are."""
+        """Return why the arrays of an entry cannot become one field; None if the arrays fit together."""
         first: StoredArray | None = None
         for table, count in zip(self._tables, self._counts, strict=True):
             main, array = table.arrays[self._main], table.arrays.get(entry)
@@ -265,7 +266,7 @@ class ArraySource(base.Source):
     # ---- fields
 
     def _columns_of(self, declared: Sequence[RecordField], *, is_complete: bool) -> list[ArrayColumn]:
-        """Return the columns of declared fields, and unless these are complete, of the others."""
+        """Return the columns of the declared fields. Unless `is_complete`, append the columns of other arrays."""
         columns = [self._column(field, is_declared=True) for field in declared]
         if is_complete:
             return columns
@@ -311,7 +312,7 @@ class ArraySource(base.Source):
         )
 
     def _check_pieces(self, main: str) -> None:
-        """Raise InvalidRequest if the images may be one array in numbered pieces."""
+        """Raise `InvalidRequest` if the images may be one array that is divided into numbered arrays."""
         arrays = self._tables[0].arrays
         pattern = re.sub("[0-9]+", "#", main)
         names = [entry for entry in arrays if re.sub("[0-9]+", "#", entry) == pattern]
@@ -326,7 +327,7 @@ class ArraySource(base.Source):
             )
 
     def _label_entry(self) -> str | None:
-        """Return the entry of the labels, None if there are none; raises InvalidRequest if their number differs."""
+        """Return the entry of the labels; None without labels. Raises `InvalidRequest` for a wrong number of labels."""
         main = self._main
         for name in LABEL_NAMES:
             if name != main and self._fault(name, is_label=True) is None:
@@ -405,7 +406,7 @@ class ArraySource(base.Source):
         return self._ends[-1]
 
     def _row(self, index: int) -> tuple[int, int]:
-        """Return the number of the table, and the row in it."""
+        """Return the number of the table, and the row number within the table."""
         number = bisect_right(self._ends, self.checked(index))
         return number, index - (self._ends[number] - self._counts[number])
 
@@ -415,7 +416,7 @@ class ArraySource(base.Source):
 
     @cached_property
     def _stems(self) -> list[str]:
-        """A name for each table: that of its split if no other table has it, else of its file."""
+        """Return the name of each table: the split if no other table has that split, otherwise the file."""
         for names in ([table.split or table.name for table in self._tables], [table.name for table in self._tables]):
             if len(set(names)) == len(names):
                 return names
@@ -453,7 +454,7 @@ class ArraySource(base.Source):
 
 
 def _why_unread(array: StoredArray) -> Unread | None:
-    """Return why no field can contain the rows of an array; None if one can."""
+    """Return the reason why no field can contain the rows of an array; None if a field can."""
     dtype = array.dtype.newbyteorder("=").name
     is_text_array = array.is_text and not array.is_ragged and len(array.shape) > 1
     if is_text_array or len(array.shape) > _MOST_DIMENSIONS or not (array.is_text or dtype in DTYPES):
@@ -465,7 +466,7 @@ def _why_unread(array: StoredArray) -> Unread | None:
 
 
 class _NamedArray(NamedTuple):
-    """An array with what its path says. entry: its name without the split."""
+    """An array, and the split and entry in its path. entry: the array's name without the split."""
 
     array: StoredArray
     entry: str
@@ -477,7 +478,7 @@ def _words(name: str) -> list[str]:
 
 
 def _placed(array: StoredArray) -> _NamedArray:
-    """Find the split in the array's own name, else in the last part of its path that says one."""
+    """Find the split of an array in its name, otherwise in the last part of the path that names a split."""
     own = _words(array.name)
     found = [word for word in own if split_rank(word) is not None][:1]
     rest = "_".join(word for word in own if word and word not in found)
@@ -489,7 +490,7 @@ def _placed(array: StoredArray) -> _NamedArray:
 
 
 def _renamed(placed: list[_NamedArray], key: str) -> list[_NamedArray]:
-    """Return the arrays of the splits with an array of that name, which becomes its entry; raises InvalidRequest."""
+    """Use the array named `key` as one entry in each split that contains it; raises `InvalidRequest`."""
     if any(one.entry == key for one in placed):
         return placed
     found = [one for one in placed if one.array.name == key or f"/{one.array.path}".endswith(f"/{key}")]
@@ -501,7 +502,7 @@ def _renamed(placed: list[_NamedArray], key: str) -> list[_NamedArray]:
 
 
 def _tables(placed: Sequence[_NamedArray]) -> list[_Table]:
-    """Group arrays by split and container; the containers of a split are one table if no entry comes twice."""
+    """Group arrays by split and container. Containers of one split form one table if all entries differ."""
     groups: dict[tuple[str | None, str], dict[str, StoredArray]] = {}
     for one in placed:
         group = groups.setdefault((one.split, one.array.container), {})
@@ -522,7 +523,7 @@ def _stem(container: str) -> str:
 
 
 def _main_entry(tables: Sequence[_Table]) -> str | None:
-    """Return the entry of the images: by its name, else uint8 before other types, more rows before fewer."""
+    """Return the entry of the images. Prefer usual names, then uint8, then the most rows."""
     ranks = [
         (
             fields.is_label_map(entry),

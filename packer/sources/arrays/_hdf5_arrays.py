@@ -1,13 +1,13 @@
-"""HDF5 arrays: h5py lists the arrays of a file and the positions of their bytes; packer reads the bytes.
+"""HDF5 arrays: h5py lists the arrays of a file and the positions of their bytes, and packer reads the bytes.
 
-| how an array is stored | how it is read                                                                       |
+| storage of an array    | reading                                                                              |
 |------------------------|--------------------------------------------------------------------------------------|
 | contiguous             | one pread(2) per row                                                                 |
-| in chunks              | those of some rows together; packer undoes deflate, lzf, shuffle and fletcher32      |
+| in chunks              | all chunks of some rows together; packer decodes deflate, lzf, shuffle, fletcher32   |
 | of variable length     | references of 16 bytes: uint32 length, uint64 address, uint32 index in a global heap |
 
-packer reads the bytes because HDF5 inflates chunks without a limit, and may not return from a damaged heap. It compares
-each position with the file, and each size with the shape of the array. Layouts: HDF5 File Format
+The reason is that HDF5 inflates chunks without a size limit and can hang on a damaged heap. The module compares each
+position with the file size, and each size with the shape of the array. Layouts: HDF5 File Format
 Specification 3.0, III.E (global heap), VI.A (filters); lzf: liblzf as h5py registers it.
 """
 
@@ -34,18 +34,18 @@ _REFERENCE = np.dtype([("length", "<u4"), ("address", "<u8"), ("index", "<u4")])
 _HEAP = struct.Struct("<4sB3xQ")
 _OBJECT = struct.Struct("<HH4xQ")
 _LEAST_HEAP_BYTES = 4096
-_HEAPS = 64  # whose tables of contents are kept
+_HEAPS = 64  # number of cached heap tables
 _MOST_NAMES = 10_000
 _MOST_NAME_BYTES = 1000
 _MOST_DEPTH = 32
-_MOST_LINKS = 100  # that are reported
+_MOST_LINKS = 100  # number of links to report
 _MOST_REFERENCES = 1 << 26
 _ADDRESS_BYTES = (8, 8)  # of an address and of a size in a file
 _PRIME = 65535
 
 
 def arrays(files: RecordFiles, number: int) -> Iterator[StoredArray | Unread]:
-    """Return the arrays of one file; raises BadInput."""
+    """Yield the arrays of file `number` of `files`. Raises `BadInput` for a damaged file."""
     file, links = files.open(number), 0
     try:
         with open_read_only(Path(f"/dev/fd/{file.descriptor}")) as opened:
@@ -69,11 +69,11 @@ def arrays(files: RecordFiles, number: int) -> Iterator[StoredArray | Unread]:
 
 
 class _UnreadArray(Exception):
-    """An array that packer does not read, with the reason."""
+    """An array that packer cannot read, with the reason."""
 
 
 def _walk(root: Any) -> Iterator[tuple[str, Any]]:
-    """Return path and data set of each array in the order of the names, once if it has several; None for a link."""
+    """Yield (path, data set), sorted by path in each group, once for each array. For a link, the data set is None."""
     seen: set[Any] = set()
     pending = [(root, "", 0)]
     count = 0
@@ -101,7 +101,7 @@ def _walk(root: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _array(dataset: Any, path: str, files: RecordFiles, number: int, *, has_long_addresses: bool) -> StoredArray:
-    """Return one array; raises _UnreadArray, and BadInput if its bytes are not in the file."""
+    """Return one array. Raises `_UnreadArray` for an unsupported array, and `BadInput` if bytes are missing."""
     space, kind = dataset.get_space(), dataset.get_type()
     shape = space.get_simple_extent_dims() if space.get_simple_extent_type() == h5py.h5s.SIMPLE else ()
     if not shape or not all(shape):
@@ -110,7 +110,7 @@ def _array(dataset: Any, path: str, files: RecordFiles, number: int, *, has_long
     if dtype is not None:
         stored = _stored(dataset, ArrayForm(path, files, number, dtype, shape))
         if isinstance(kind, h5py.h5t.TypeEnumID):
-            names = h5py.check_enum_dtype(np.dtype(kind.dtype)) or {}  # none for a bool
+            names = h5py.check_enum_dtype(np.dtype(kind.dtype)) or {}  # empty for bool
             stored.value_names = dict(sorted((int(value), name) for name, value in names.items()))
         return stored
     is_text = isinstance(kind, h5py.h5t.TypeStringID)
@@ -125,7 +125,7 @@ def _array(dataset: Any, path: str, files: RecordFiles, number: int, *, has_long
 
 
 def _dtype(kind: Any) -> np.dtype[Any] | None:
-    """Return the dtype of the values; None for values of variable length. Raises _UnreadArray for another type."""
+    """Return the dtype of the values; None for values of variable length. Raises `_UnreadArray` for other types."""
     if isinstance(kind, h5py.h5t.TypeVlenID) or (isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str()):
         return None
     is_enum = isinstance(kind, h5py.h5t.TypeEnumID)
@@ -137,7 +137,7 @@ def _dtype(kind: Any) -> np.dtype[Any] | None:
 
 
 def _stored(dataset: Any, form: ArrayForm) -> StoredArray:
-    """Return the array of the bytes that a data set contains itself; raises _UnreadArray, BadInput."""
+    """Return an array of fixed row size. Raises `_UnreadArray` if unsupported, `BadInput` if damaged."""
     options = dataset.get_create_plist()
     if lies_elsewhere(options):
         raise _UnreadArray("its bytes are in other files, which are not followed")
@@ -156,7 +156,7 @@ def _stored(dataset: Any, form: ArrayForm) -> StoredArray:
         if offset is None:
             raise _UnreadArray("was never written")
         size, present = math.prod(form.shape) * form.dtype.itemsize, dataset.get_storage_size()
-        # HDF5 gives zeros behind the array's end, where the file has other bytes
+        # beyond the end of the array, HDF5 returns zeros, but the file contains other bytes
         if present != size and form.dtype != _REFERENCE:
             raise _UnreadArray(f"is damaged: {size} bytes by its shape, {present} by its layout")
         return SpanArray(form._replace(offset=offset))
@@ -182,16 +182,16 @@ def _fills_with_zeros(options: Any, dataset: Any) -> bool:
 
 
 class ChunkedArray(BlockedArray):
-    """Chunks of one size, each through the same filters; those at the edge are complete."""
+    """An array in chunks of one shape, with the same filters for all chunks. Chunks at the edge have the full shape."""
 
     def __init__(self, form: ArrayForm, dataset: Any, *, block: tuple[int, ...], filters: "Sequence[_Undo]") -> None:
-        """List the chunks. Raises BadInput if they are not in the file, ValueError for a damaged index."""
+        """List the chunks. Raises `BadInput` for a chunk outside the file, and `ValueError` for a damaged index."""
         grid = [-(-length // step) for length, step in zip(form.shape, block, strict=True)]
         numbers = array("q")
 
         def append(info: Any) -> None:
             places = [at // step for at, step in zip(info.chunk_offset, block, strict=True)]
-            if all(map(int.__lt__, places, grid)):  # an array that was made smaller has chunks behind its edge
+            if all(map(int.__lt__, places, grid)):  # a shrunken array has chunks outside its shape
                 numbers.extend((_flat(places, grid), info.byte_offset, info.size, info.filter_mask))
 
         dataset.chunk_iter(append)
@@ -227,7 +227,7 @@ class ChunkedArray(BlockedArray):
 
 
 def _flat(place: Sequence[int], grid: Sequence[int]) -> int:
-    """Return the number of a block in the order of the grid."""
+    """Return the number of the block at a grid position, in row-major order."""
     number = 0
     for at, length in zip(place, grid, strict=True):
         number = number * length + at
@@ -249,7 +249,7 @@ def _unshuffle(data: bytes, expected: int, itemsize: int) -> bytes:
 
 
 def _checked(data: bytes, expected: int, itemsize: int) -> bytes:
-    """Remove the checksum of Fletcher from the end, of words of 16 bit; raises ValueError for another one."""
+    """Verify and remove the Fletcher-32 checksum at the end of `data`. Raises `ValueError` for a wrong checksum."""
     if len(data) < 4:
         raise ValueError("it has no checksum")
     body, stored = data[:-4], struct.unpack("<I", data[-4:])[0]
@@ -265,13 +265,13 @@ def _checked(data: bytes, expected: int, itemsize: int) -> bytes:
 
 
 def undo_lzf(data: bytes, expected: int, itemsize: int) -> bytes:
-    """Undo lzf; raises ValueError for more than `expected` bytes, and for other data."""
+    """Decompress lzf. Raises `ValueError` for damaged data, or for more than `expected` decompressed bytes."""
     out, at = bytearray(), 0
     try:
         while at < len(data) and len(out) <= expected + 8:
             control = data[at]
             at += 1
-            if control < 32:  # literal bytes, one more than that
+            if control < 32:  # control + 1 literal bytes
                 if at + control >= len(data):
                     raise ValueError("its lzf data are cut")
                 out += data[at : at + control + 1]
@@ -302,10 +302,10 @@ _UNDO: dict[int, _Undo] = {1: _inflate, 2: _unshuffle, 3: _checked, 32000: undo_
 
 
 class RaggedArray(StoredArray):
-    """Values of any length in the global heaps of a file: bytes, numbers or texts."""
+    """Rows of any length in the global heaps of a file. Each row is bytes, numbers or a text."""
 
     def __init__(self, references: StoredArray, form: ArrayForm, *, is_text: bool) -> None:
-        """Raises BadInput if the values have more bytes together than the file."""
+        """Raises `BadInput` if the values together are larger than the file."""
         super().__init__(form)
         self.is_text, self.is_ragged = is_text, not is_text
         self._heaps: Kept[dict[int, tuple[int, int]]] = Kept(_HEAPS)
@@ -333,11 +333,11 @@ class RaggedArray(StoredArray):
     def extent(self, index: int) -> Extent:
         try:
             return self._span(index)
-        except BadInput:  # reading the row raises it
+        except BadInput:  # reading the row raises the error
             return Extent(self.files()[0], 0, int(self._references["length"][index]) * self.dtype.itemsize)
 
     def _span(self, index: int) -> Extent:
-        """Return the position of a value; raises BadInput if no heap contains it."""
+        """Return the position of a value. Raises `BadInput` if no heap contains the value."""
         length, address, number = (int(self._references[name][index]) for name in ("length", "address", "index"))
         size = length * self.dtype.itemsize
         if not size:
@@ -348,7 +348,7 @@ class RaggedArray(StoredArray):
         return Extent(self.files()[0], found[0], size)
 
     def _heap(self, address: int) -> dict[int, tuple[int, int]]:
-        """Return number -> position and size of each object of a global heap; raises BadInput."""
+        """Return object number -> (position, size) for a global heap. Raises `BadInput` for a damaged heap."""
         limit = self._files.files[self._number].size
         magic, version, size = b"", 0, 0
         if 0 <= address <= limit - _HEAP.size:

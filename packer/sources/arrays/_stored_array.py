@@ -1,7 +1,7 @@
-"""Stored array: one array of a file or folder, whose first dimension counts the samples.
+"""Stored array: one array in a file or folder, whose first dimension counts the samples.
 
-A subclass implements `read`, which returns some rows as they are stored. Arrays may be shared by threads and used after
-a fork. Pickled, they contain names and positions, and none of the rows that they keep in memory.
+Subclasses implement `read`, which returns rows with the stored dtype. Threads may share an array, and an array remains
+usable after a fork. A pickled array contains names and positions, but no cached rows.
 """
 
 import math
@@ -22,22 +22,22 @@ from packer.errors import BadInput
 from packer.sources.base import Extent
 from packer.sources.records._random_access_files import RecordFiles
 
-MOST_STRETCH_BYTES = 512 << 20  # of the rows that are read together from blocks
+MOST_STRETCH_BYTES = 512 << 20  # limit for rows that are read together from blocks
 _MOST_FORTRAN_BYTES = 1 << 30
-_STRETCHES = 3  # that are kept in memory
-_MOST_MISSING = 1000  # missing blocks for each block of an array
+_STRETCHES = 3  # number of stretches in memory
+_MOST_MISSING = 1000  # limit of missing blocks per present block
 _Value = TypeVar("_Value")
 
 
 class Unread(NamedTuple):
-    """An array that the source skips. path: its name in messages."""
+    """An array that the source skips. path: the name in messages."""
 
     path: str
     reason: str
 
 
 class Kept(Generic[_Value]):
-    """The last few values of a function, each computed once for all threads; empty after a fork or unpickling."""
+    """A thread-safe cache of the last values of a function. Forking or unpickling empties the cache."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -47,14 +47,13 @@ class Kept(Generic[_Value]):
         return Kept, (self._most,)
 
     def forget(self) -> None:
-        """Remove all values."""
         self._values: OrderedDict[int, _Value] = OrderedDict()
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
     def get(self, key: int, make: Callable[[], _Value]) -> _Value:
-        """Return the value of a key."""
-        if self._pid != os.getpid():  # forked, maybe while a thread had the lock
+        """Return the value of `key`. If the value is not in the cache, call `make()` and cache the result."""
+        if self._pid != os.getpid():  # after a fork, another thread may hold the lock
             self.forget()
         with self._lock:
             if key not in self._values:
@@ -66,15 +65,15 @@ class Kept(Generic[_Value]):
 
 
 class ArrayForm(NamedTuple):
-    """Position and type of an array.
+    """Position, dtype and shape of an array.
 
     Attributes:
-        path: Relative path of the file, group in it, and name of the array.
-        files: Files that contain the rows.
-        number: Of the file in `files`.
-        dtype: As stored; texts are `S` (UTF-8) or `U`.
-        shape: The first length is the number of rows.
-        offset: Offset of the first row in the file.
+        path: The relative path of the file, the group in the file, and the name of the array.
+        files: The files that contain the rows.
+        number: The position in `files` of the file with this array.
+        dtype: The stored dtype; texts are `S` (UTF-8) or `U`.
+        shape: The shape of the array. The first dimension is the number of rows.
+        offset: The offset of the first row in the file.
     """
 
     path: str
@@ -86,18 +85,18 @@ class ArrayForm(NamedTuple):
 
 
 class StoredArray(ABC):
-    """One array of a container; its rows belong to the samples.
+    """One array of a container. Row i belongs to sample i.
 
     Attributes:
-        container: Relative path of the file, and of the group in it.
-        name: Name in the container.
-        dtype: As in the form.
-        shape: As in the form.
-        stretch: Number of rows that are read together.
-        is_text: Each row is a str.
-        is_ragged: Each row is bytes, or numbers of `dtype`, of any length.
-        missing_blocks: Number of blocks that are not in the file, and are zeros.
-        value_names: Of an enumeration: number -> name, in the order of the numbers.
+        container: The relative path of the file, and of the group in the file.
+        name: The name in the container.
+        dtype: The stored dtype.
+        shape: The shape; the first dimension is the number of rows.
+        stretch: The number of rows that are read together.
+        is_text: True if each row is a str.
+        is_ragged: True if each row is bytes, or a 1-D array of any length.
+        missing_blocks: The number of blocks that are absent from the file. Their values are zeros.
+        value_names: The names of an enumeration: number -> name, sorted by number.
     """
 
     stretch = 1
@@ -113,20 +112,23 @@ class StoredArray(ABC):
 
     @property
     def path(self) -> str:
-        """Name in messages."""
+        """Return the name of the array in messages."""
         return f"{self.container}/{self.name}" if self.container else self.name
 
     @property
     def row_bytes(self) -> int:
-        """Size of a row in memory."""
+        """Return the size of a row in memory, in bytes."""
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
     @abstractmethod
     def read(self, first: int, count: int) -> npt.NDArray[Any]:
-        """Return consecutive rows as stored, at most one stretch; raises BadInput."""
+        """Return `count` rows from row `first` on, with the stored dtype. `count` is at most `stretch`.
+
+        Raises `BadInput` if the rows cannot be read.
+        """
 
     def row(self, index: int) -> Any:
-        """Return one row: an array in native byte order, or a str; raises BadInput."""
+        """Return one row: an array in native byte order, or a str. Raises `BadInput` if the row cannot be read."""
         number, within = divmod(index, self.stretch)
         first = number * self.stretch
         if self.stretch == 1:
@@ -140,31 +142,31 @@ class StoredArray(ABC):
 
     def _text(self, index: int, data: bytes) -> str:
         try:
-            if self.dtype.kind == "U":  # NumPy raises SystemError for what is not a code point
+            if self.dtype.kind == "U":  # NumPy raises SystemError for invalid code points
                 return data.decode("utf-32-le" if sys.byteorder == "little" else "utf-32-be").rstrip("\0")
             return data.rstrip(b"\0").decode("utf-8")
         except ValueError as error:
             raise BadInput(f"{self.path}: row {index} is not a text: {error}") from error
 
     def extent(self, index: int) -> Extent:
-        """Return the position of a row. If the file is compressed, offsets count unpacked bytes."""
+        """Return file, offset and size of a row. For a compressed file, the offset counts decompressed bytes."""
         return Extent(self.files(index)[0], self._offset + index * self.row_bytes, self.row_bytes)
 
     def files(self, index: int | None = None) -> tuple[str, ...]:
-        """Return the relative paths of the files that contain a row, or all rows."""
+        """Return the relative paths of the files that contain row `index`. None means all rows."""
         return (self._files.files[self._number].name,)
 
     def forget(self) -> None:
-        """Close all files and remove all rows that are kept."""
+        """Close all files and clear the cache of rows."""
         self._kept.forget()
         self._files.forget()
 
 
 class SpanArray(StoredArray):
-    """Rows that follow each other in one piece of a file; in Fortran order, columns."""
+    """Rows that are contiguous in one file. In Fortran order, the columns are contiguous."""
 
     def __init__(self, form: ArrayForm, *, is_fortran: bool = False) -> None:
-        """Raises BadInput if the array is not inside the file, or is in Fortran order and larger than 1 GiB."""
+        """Raises `BadInput` if the array extends beyond the file, or is in Fortran order and larger than 1 GiB."""
         super().__init__(form)
         size, file = self.shape[0] * self.row_bytes, self._files.files[self._number]
         if not file.is_packed and not 0 <= self._offset <= file.size - size:
@@ -188,14 +190,15 @@ class SpanArray(StoredArray):
 
 
 class BlockedArray(StoredArray):
-    """Rows in blocks, each with some rows of some columns."""
+    """An array that is stored in blocks. Each block contains some rows of some columns."""
 
     def __init__(self, form: ArrayForm, *, block: tuple[int, ...], present: int) -> None:
-        """Check the blocks.
+        """Check the number and size of the blocks.
 
         Args:
-            block: Shape of a block.
-            present: Number of blocks that the files contain.
+            form: Position, dtype and shape of the array.
+            block: The shape of a block.
+            present: The number of blocks that the files contain.
 
         Raises:
             BadInput: The blocks of one row have too many bytes, or almost all blocks are missing.
@@ -214,12 +217,12 @@ class BlockedArray(StoredArray):
             raise BadInput(f"{self.path}: {self.missing_blocks} of {total} blocks were never written; the array is cut")
 
     def places(self, number: int) -> Iterator[tuple[int, ...]]:
-        """Return the places in the grid of the blocks of one stretch."""
+        """Yield the grid position of each block that contains rows of the stretch `number`."""
         return product((number,), *map(range, self.grid[1:]))
 
     @abstractmethod
     def _block(self, place: tuple[int, ...]) -> npt.NDArray[Any] | None:
-        """Return the block at a place in the grid, complete or cut at the edge; None if it is missing."""
+        """Return the block at a grid position, complete or cut at the edge of the array; None for a missing block."""
 
     def read(self, first: int, count: int) -> npt.NDArray[Any]:
         out = np.zeros((count, *self.shape[1:]), self.dtype)

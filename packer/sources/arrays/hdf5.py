@@ -1,6 +1,6 @@
-"""HDF5: files that others made, whose arrays have a row for each sample. Packs of packer are read as packs.
+"""HDF5: files of other tools, whose arrays have one row per sample. A pack in HDF5 is read as a pack instead.
 
-Arrays, fields, tables and splits: packer.sources.arrays._array_source. The files of GG-CNN give their grasps.
+Arrays, fields, tables and splits: packer.sources.arrays._array_source. Files of GG-CNN also contain grasps.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ SPECIFICITY = -1  # a folder that contains images is a folder of images
 
 
 class Source(ArraySource):
-    """One HDF5 file, or a folder of them."""
+    """An HDF5 file, or a folder of HDF5 files."""
 
     kind, noun, title = "hdf5", "HDF5 file", "HDF5"
     suffixes, magic = (".h5", ".hdf5", ".hdf", ".he5", ".h5py"), b"\x89HDF\r\n\x1a\n"
@@ -39,11 +39,11 @@ class Source(ArraySource):
 
     @classmethod
     def begins(cls, start: bytes, path: Path) -> bool:
-        """Recognize HDF5, also behind a user block."""
+        """Return whether a file is HDF5. A user block may precede the HDF5 signature."""
         return super().begins(start, path) or _user_block_bytes(start) > 0
 
 
 def _user_block_bytes(start: bytes) -> int:
-    """Return the size of the user block before HDF5, a power of two from 512 on; 0 for none."""
+    """Return the size of the user block: a power of two, at least 512; 0 without a user block."""
     sizes = (1 << power for power in range(9, START_BYTES.bit_length()))
     return next((size for size in sizes if start[size : size + len(Source.magic)] == Source.magic), 0)

@@ -1,6 +1,6 @@
-"""N5: containers of arrays in blocks, as Java's N5, zarr-python 2, z5py and tensorstore write them; none is needed.
+"""N5: containers of arrays in blocks, as Java's N5, zarr-python 2, z5py and tensorstore write. No N5 library is needed.
 
-A data set is a folder with attributes.json and a file for each block. Dimensions are column-major: an array
+A data set is a folder with attributes.json and one file per block. The dimensions are in column-major order: an array
 [C, W, H, N] has N rows of (H, W, C). Fields, tables and splits: packer.sources.arrays._array_source. Layout:
 packer.layouts.n5_blocks.
 """
@@ -25,12 +25,12 @@ SPECIFICITY = -1  # a folder that contains images is a folder of images
 _ATTRIBUTES = "attributes.json"
 _MOST_ATTRIBUTES_BYTES = 1 << 20
 _MOST_FILE_BYTES = MOST_STRETCH_BYTES + (1 << 20)
-_PROBES = 100  # attributes.json
+_PROBES = 100  # number of attributes.json files to inspect
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
 class Source(ArraySource):
-    """One N5 container, a group in it, or one of its data sets."""
+    """An N5 container, a group in a container, or one data set."""
 
     kind, noun, title = "n5", "N5 data set", "N5"
     color_note = "taken as RGB, which N5 does not say"
@@ -62,7 +62,7 @@ class Source(ArraySource):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Count the data sets of a folder."""
+        """Return a text such as `N5: 3 data sets`. Return None for a folder without N5 data sets."""
         if not isinstance(tree, SourceRoot):
             return None
         found = [name for name in names if name.rpartition("/")[2] == _ATTRIBUTES][:_PROBES]
@@ -73,12 +73,12 @@ class Source(ArraySource):
 def _is_dataset(text: bytes) -> bool:
     try:
         return n5_blocks.as_dataset(text) is not None
-    except BadInput:  # maybe the attributes of something else
+    except BadInput:  # may be attributes of another format
         return False
 
 
 def _block_names(names: Sequence[str], prefix: str) -> dict[tuple[int, ...], str]:
-    """Return place in the grid, in the order of N5's dimensions -> path, of the blocks below a folder."""
+    """Return grid position -> path for each block below a folder. Positions use N5's dimension order."""
     found = {}
     for name in names:
         parts = name[len(prefix) :].split("/") if name.startswith(prefix) else [""]
@@ -88,7 +88,7 @@ def _block_names(names: Sequence[str], prefix: str) -> dict[tuple[int, ...], str
 
 
 class N5Array(BlockedArray):
-    """One data set."""
+    """An N5 data set."""
 
     def __init__(
         self,
@@ -99,14 +99,14 @@ class N5Array(BlockedArray):
         attributes: n5_blocks.Attributes,
         blocks: dict[tuple[int, ...], str],
     ) -> None:
-        """Take the blocks that are in the grid; raises BadInput.
+        """Find the blocks that are inside the grid; raises `BadInput`.
 
         Args:
-            path: Container and name.
-            folder: Contains the files.
-            attributes_name: Relative path of attributes.json.
-            attributes: Its contents.
-            blocks: Place in the order of N5's dimensions -> relative path.
+            path: The path of the container and the name of the array, for messages.
+            folder: The root of the source.
+            attributes_name: The relative path of attributes.json.
+            attributes: The parsed contents of attributes.json.
+            blocks: Grid position, in N5's dimension order -> relative path of the block.
         """
         lengths = [-(-length // step) for length, step in zip(attributes.shape, attributes.block, strict=True)]
         inside = {
@@ -134,12 +134,12 @@ class N5Array(BlockedArray):
             raise BadInput(f"{self._files.path(number)}: is damaged: {error.message}; get the file again") from error
 
     def _present(self, index: int | None) -> Iterator[RecordFile]:
-        """Return the files of the blocks of a row, or of all."""
+        """Yield the block files of row `index`; all block files for None."""
         places = self._numbers if index is None else self.places(index // self.block[0])
         return (self._files.files[self._numbers[place]] for place in places if place in self._numbers)
 
     def extent(self, index: int) -> Extent:
-        """Return the row's share of the first of its blocks."""
+        """Return the part of the first block that contains the row."""
         file, within, step = next(self._present(index), None), index % self.block[0], self.block[0]
         if file is None:
             return Extent(self._attributes_name, 0, 0)

@@ -1,6 +1,6 @@
-"""NPY: numpy.save files that others made, each an array with a row for each sample, such as images.npy and labels.npy.
+"""NPY: files of numpy.save, each with an array that has one row per sample, such as images.npy and labels.npy.
 
-packer never unpickles: an array of Python objects is refused. Fields, tables and splits:
+packer never unpickles: an array of Python objects is an error. Fields, tables and splits:
 packer.sources.arrays._array_source.
 """
 
@@ -17,7 +17,7 @@ _HEADER_BYTES = 8192
 
 
 class Source(ArraySource):
-    """One .npy file, or a folder of them."""
+    """A .npy file, or a folder of .npy files."""
 
     kind, noun, title = "npy", ".npy file", "NumPy .npy"
     suffixes, magic = (".npy",), MAGIC

@@ -1,4 +1,4 @@
-"""NPZ: numpy.savez files that others made, whose arrays have a row for each sample, such as MedMNIST's and mnist.npz.
+"""NPZ: files of numpy.savez, whose arrays have one row per sample, such as MedMNIST's files and mnist.npz.
 
 packer never unpickles: arrays of Python objects are skipped. Fields, tables and splits:
 packer.sources.arrays._array_source. Layouts: packer.files.npy_arrays, packer.layouts.zip_archive.
@@ -24,7 +24,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class Source(ArraySource):
-    """One .npz file, or a folder of them."""
+    """A .npz file, or a folder of .npz files."""
 
     kind, noun, title = "npz", ".npz file", "NumPy .npz"
     suffixes, magic = (".npz",), b"PK\x03\x04"
@@ -43,7 +43,7 @@ class Source(ArraySource):
             yield self._array(file.name, member, entry) if member.endswith(_SUFFIX) else Unread(path, "is not .npy")
 
     def _array(self, name: str, member: str, entry: ArchiveEntry) -> StoredArray | Unread:
-        """Return the array of a member. Its crc32 is compared before its header is read."""
+        """Return the array of a zip member. The crc32 of the member is compared before the header is read."""
         span = PackedSpan(entry.offset, entry.size_bytes) if entry.is_deflated else None
         size = self.folder.status(name).st_size
         files = RecordFiles(self.folder, [RecordFile(name, size, is_packed=entry.is_deflated, span=span)])
@@ -70,7 +70,7 @@ class Source(ArraySource):
 
     @classmethod
     def begins(cls, start: bytes, path: Path) -> bool:
-        """Recognize a zip file whose first member is an array; if it has another suffix, all members."""
+        """Return whether a file is a zip archive of arrays. If the suffix is .npz, only the first member is checked."""
         length = int.from_bytes(start[26:28], "little")
         if not start.startswith(cls.magic) or not start[30 : 30 + length].endswith(_SUFFIX.encode()):
             return False
@@ -83,4 +83,4 @@ def _contains_only_arrays(path: Path) -> bool:
     try:
         return all(name.endswith(_SUFFIX) for name in zip_tree.zip_tree(path).contents.names)
     except BadInput:
-        return True  # reading it raises the error
+        return True  # reading the file raises the error

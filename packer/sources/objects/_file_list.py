@@ -1,8 +1,8 @@
 """File list: image files with labels that a Python object lists, such as torchvision's ImageFolder.
 
-If the list is equal to that of `packer convert FOLDER`, the source of the folder is used: one pack, one digest. Any
-other list (a Subset, filtered or ordered files) is a separate source with the files and labels in the order of the
-list. The keys are the paths below the folder.
+If `packer convert FOLDER` would pack the listed files in this order, the source of the folder is used. The pack and its
+digest are then equal. Any other list (a Subset, filtered or sorted files) is a separate source with the files and
+labels in the order of the list. The keys are the paths relative to the folder.
 
 Attributes read in torchvision 0.28.0: `root`, `samples` (path, class number), `classes` (names; ImageNet has tuples of
 names), `loader`, `transform`, `target_transform`.
@@ -28,7 +28,7 @@ _TORCHVISION = "torchvision.datasets.folder"
 
 
 class FileList(NamedTuple):
-    """A folder, paths below it, a class number of each (None without labels), and the names of the classes."""
+    """A folder, the relative paths of files, their class numbers (None without labels), and the class names."""
 
     root: Path
     names: Sequence[str]
@@ -37,7 +37,7 @@ class FileList(NamedTuple):
 
 
 def file_list(root: Path, paths: Iterable[str], labels: Sequence[int] | None, classes: Iterable[str]) -> FileList:
-    """Return a list of files; the paths are absolute or relative to the current folder. Raises InvalidRequest."""
+    """Return a list of files; raises `InvalidRequest`. `paths` are absolute, or relative to the current folder."""
     names = [Path(base.relative_name(Path(path), str(root))).as_posix() for path in paths]
     outside = [name for name in names if name.startswith("../")]
     if outside:
@@ -46,7 +46,7 @@ def file_list(root: Path, paths: Iterable[str], labels: Sequence[int] | None, cl
 
 
 def is_torchvision_folder(data: object) -> bool:
-    """Return whether an object is a DatasetFolder that opens files as torchvision does, so that their bytes suffice."""
+    """Return whether `data` is a DatasetFolder with torchvision's own `__getitem__` and a standard loader."""
     cls = class_named(type(data), _TORCHVISION, "DatasetFolder")
     if cls is None or getattr(type(data), "__getitem__", None) is not getattr(cls, "__getitem__", None):
         return False
@@ -54,7 +54,10 @@ def is_torchvision_folder(data: object) -> bool:
 
 
 def torchvision_files(data: Any, rows: Sequence[int] | None) -> FileList:
-    """Return the files of a DatasetFolder, or some rows of them; raises InvalidRequest if a transform is set."""
+    """Return the files of a DatasetFolder. Raises `InvalidRequest` if the DatasetFolder has a transform.
+
+    rows: the indices of the selected samples; None for all samples.
+    """
     for name in ("transform", "target_transform"):
         if getattr(data, name, None) is not None:
             raise InvalidRequest(
@@ -67,13 +70,13 @@ def torchvision_files(data: Any, rows: Sequence[int] | None) -> FileList:
 
 
 class ListedFiles(base.Source):
-    """The files of a list that is not the folder's own."""
+    """A source of listed files. Used if the list differs from the complete content of the folder."""
 
     kind = "listed-files"
     left_out = ()
 
     def __init__(self, files: FileList, *, follow_links: bool = False) -> None:
-        """Raises InvalidRequest for a label that is not a class, BadInput if a file is listed twice."""
+        """Raises `InvalidRequest` for a label without a class, and `BadInput` for a file that is listed twice."""
         self.folder = open_tree(files.root, follow_links=follow_links)
         self.root = files.root
         self._files = files
@@ -112,9 +115,10 @@ class ListedFiles(base.Source):
 
 
 def source_of_list(files: FileList, *, follow_links: bool) -> tuple[base.Source, dict[str, Any]]:
-    """Return the folder's source if it has the same files, labels and order, else a source of the list.
+    """Return `(source, options)` for a list of files.
 
-    The second value is the options of the source, for the manifest.
+    `source` reads the folder if the folder contains the same files and labels in the same order. Otherwise `source` is
+    a `ListedFiles`. `options` are the options of `source` for the manifest.
     """
     links: dict[str, Any] = {"follow_links": True} if follow_links else {}
     layouts: tuple[dict[str, Any], ...] = ({}, {"layout": "class"})

@@ -1,11 +1,11 @@
-"""Hugging Face: `datasets.Dataset`, `IterableDataset` and `DatasetDict`, without importing the library.
+"""Hugging Face: support for `datasets.Dataset`, `IterableDataset` and `DatasetDict`, without importing the library.
 
-Images are read undecoded, so that their bytes are kept and never encoded again. Attributes read in datasets 4.8.5:
+Images are read without decoding, so that the pack contains the original bytes. Attributes read in datasets 4.8.5:
 `features` (a dict of Image, ClassLabel, Value, ...), `cast_column`, `format`, `with_format` and the private
 `_fingerprint`. The fingerprint changes with every map, filter, select and shuffle.
 
-The library rotates images by their EXIF orientation when it decodes them. Labels are in the frame of the upright image
-(`Source.frame`).
+When the library decodes an image, it applies the EXIF orientation. Coordinates in labels therefore refer to the upright
+image (`Source.frame`).
 """
 
 import os
@@ -29,26 +29,26 @@ _ROWS_AT_ONCE = 1000
 
 
 def is_dataset(data: object) -> bool:
-    """Return whether an object is a Dataset, which has random access."""
+    """Return whether an object is a `datasets.Dataset`, which has random access."""
     return is_a(data, "datasets.arrow_dataset", "Dataset")
 
 
 def is_splits(data: object) -> bool:
-    """Return whether an object is a DatasetDict that is not empty."""
+    """Return whether an object is a `datasets.DatasetDict` with at least one split."""
     return is_a(data, "datasets.dataset_dict", "DatasetDict") and bool(data)
 
 
 def is_iterable(data: object) -> bool:
-    """Return whether an object is an IterableDataset."""
+    """Return whether an object is a `datasets.IterableDataset`."""
     return is_a(data, "datasets.iterable_dataset", "IterableDataset")
 
 
 def object_data(data: Any, *, request: Sequence[str] | None) -> ObjectData:
-    """Return the rows of a Dataset, an IterableDataset or a DatasetDict, and the fields that its features declare.
+    """Return the samples of a Hugging Face object, and the fields that its features declare.
 
     Args:
-        data: the object.
-        request: the columns that the user selects; None for all.
+        data: A Dataset, an IterableDataset or a DatasetDict.
+        request: The columns to read; None for all columns.
 
     Raises:
         InvalidRequest: A transform is set, a column contains audio or video, or splits have different features.
@@ -89,7 +89,10 @@ def object_data(data: Any, *, request: Sequence[str] | None) -> ObjectData:
 
 
 def folder_files(data: ObjectData) -> FileList | None:
-    """Return the files of a data set of `imagefolder`; None if its images are bytes or are not in one folder."""
+    """Return the files of a data set that `imagefolder` loaded.
+
+    Return None for images in several folders, images stored as bytes, and columns other than `image` and `label`.
+    """
     features = getattr(data.data, "features", None) or {}
     classes = data.declared["label"].classes if "label" in data.declared else None
     has_label = "label" in data.columns
@@ -110,7 +113,7 @@ def folder_files(data: ObjectData) -> FileList | None:
 
 
 def _joined(parts: Mapping[str, ObjectData]) -> ObjectData:
-    """Return the samples of all splits, one split after the other, with the column `split`; raises InvalidRequest."""
+    """Concatenate splits, and add the column `split`. Raises `InvalidRequest` if splits have different features."""
     first = next(iter(parts.values()))
     for name, part in parts.items():
         if part.declared != first.declared or SPLIT in part.columns:
@@ -130,7 +133,7 @@ def _joined(parts: Mapping[str, ObjectData]) -> ObjectData:
 
 
 class _JoinedSplits:
-    """Data sets one after the other, with the number of each as the column `split`."""
+    """Concatenated data sets. The column `split` contains the number of the data set."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
         self._parts = parts
@@ -143,7 +146,7 @@ class _JoinedSplits:
         if isinstance(index, str):
             return [value for part in self._parts for value in part[index]]
         number = bisect_right(self._ends, index)
-        return {**self._parts[number][index - self._ends[number]], SPLIT: number}  # its row, counted from the end
+        return {**self._parts[number][index - self._ends[number]], SPLIT: number}  # negative index into the part
 
 
 def _is_image(feature: object) -> bool:
@@ -151,7 +154,7 @@ def _is_image(feature: object) -> bool:
 
 
 def _declared(feature: object) -> Field | None:
-    """Return the field that a feature declares; None if the values decide."""
+    """Return the field that a feature declares; None if the values have to determine the field."""
     if is_a(feature, _FEATURES, "ClassLabel"):
         classes = tuple(getattr(feature, "names", None) or ())
         return Field(_COLUMN, "number", "number", dtype="int64", shape=(), classes=classes or None)

@@ -1,8 +1,8 @@
-"""Object fields: the field of each entry of a sample, as the user states it or as a few samples suggest.
+"""Object fields: the field for each entry of a sample, declared by the user or guessed from a few samples.
 
 A sample is a dict (its entries have names), a tuple or a list (its entries have positions), or one value. Positions
 have no meaning, so the user names each entry: `fields={"image": "image", "label": "number"}`.
-Each value has to be of its field's kind, so that an image and a class in each other's place are refused.
+Each value must have the kind of its field. Thus swapped entries, such as a class in place of an image, are an error.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,20 +35,20 @@ from packer.sources.records._record_fields import kind_of_bytes
 
 FieldsRequest = Mapping[str, str | Field] | Sequence[str] | None
 Entry = str | int | None  # a name, a position, or None for the sample itself
-_OWN = (KEY, "files", "orientation", "matrix", "source_size")  # fields that packer makes
+_OWN = (KEY, "files", "orientation", "matrix", "source_size")  # fields that packer adds
 _WIDE_MASK = "mask:uint16"
 _LEAST_SIDE = 8  # smaller arrays without a stated kind are not images
 _MOST_COLUMN = 16  # larger arrays are not stored in the index
 
 
 class ObjectField(NamedTuple):
-    """A field, and the entry of a sample that has its values."""
+    """A field, and the entry of a sample that contains the value of the field."""
 
     field: Field
     entry: Entry
 
     def value_in(self, sample: Any, axes: Axes) -> Any:
-        """Return the field's value of a sample; raises BadInput."""
+        """Return the value of the field in a sample. Raises `BadInput` for a value of another kind."""
         try:
             return field_value(entry_of(sample, self.entry), self.field, axes)
         except BadInput as error:
@@ -56,7 +56,7 @@ class ObjectField(NamedTuple):
 
 
 def entry_of(sample: Any, entry: Entry) -> Any:
-    """Return an entry of a sample; raises BadInput if the sample does not have it."""
+    """Return an entry of a sample. Raises `BadInput` if the sample does not contain the entry."""
     if entry is None:
         return sample
     if isinstance(entry, str):
@@ -69,7 +69,7 @@ def entry_of(sample: Any, entry: Entry) -> Any:
 
 
 def described(sample: object) -> str:
-    """Return a text for messages: the names of a dict, the values of a tuple, the type of anything else."""
+    """Return a description for messages: the names in a dict, the values of a tuple, or the type of another object."""
     if isinstance(sample, Mapping):
         return f"a dict of {listed(str(name) for name in sample)}"
     if isinstance(sample, list | tuple):
@@ -83,14 +83,14 @@ def fields_of(
     """Return the fields of some samples, in order.
 
     Args:
-        samples: the first of them decides whether entries have names.
-        request: name -> kind or Field; names of some entries of a dict; None for all entries of a dict.
-        declared: fields that the library of the samples declares, for entries whose kind the user does not state.
-        axes: order of the axes of images that are arrays.
-        key_entry: the entry that has the key; it is not a field unless the user requests it.
+        samples: The samples. The first sample determines whether entries have names.
+        request: A dict of name -> kind or Field, or names of entries of a dict. None for all entries of a dict.
+        declared: Fields that the library declares. They apply to entries whose kind the user does not state.
+        axes: The order of the axes of images that are arrays.
+        key_entry: The entry with the key. The entry becomes a field only if the user requests it.
 
     Raises:
-        InvalidRequest: A kind is ambiguous, or a value is not of the stated kind.
+        InvalidRequest: A kind is ambiguous, or a value does not have the stated kind.
     """
     fields = []
     for name, entry, kind in _choices(samples, request, key_entry):
@@ -112,7 +112,7 @@ def fields_of(
 def _choices(
     samples: Sequence[Any], request: FieldsRequest, key_entry: str | None
 ) -> list[tuple[str, Entry, str | Field | None]]:
-    """Return name, entry and stated kind of each field; raises InvalidRequest."""
+    """Return (name, entry, stated kind or None) of each field; raises `InvalidRequest`."""
     first = samples[0]
     if request is None and isinstance(first, Mapping):
         names = FieldNames(_OWN)
@@ -140,7 +140,7 @@ def _choices(
 
 
 def _common_names(samples: Sequence[Any]) -> list[str]:
-    """Return the names that all samples have, in the order of the first; raises InvalidRequest if names differ."""
+    """Return the entry names, in the order of the first sample. Raises `InvalidRequest` if samples differ in names."""
     for number, sample in enumerate(samples):
         if not isinstance(sample, Mapping) or not all(isinstance(name, str) for name in sample):
             raise InvalidRequest(f"a sample is {described(sample)}, expected a dict with names as sample 0")
@@ -154,7 +154,7 @@ def _common_names(samples: Sequence[Any]) -> list[str]:
 
 
 def _free_name(name: str, names: FieldNames) -> str:
-    """Return the name itself if a field can have it, else a similar one."""
+    """Return `name`, or a similar name if `name` is reserved or in use."""
     try:
         Field(name, "bytes", "encoded")
     except InvalidRequest:
@@ -162,11 +162,11 @@ def _free_name(name: str, names: FieldNames) -> str:
     return names.of_entry(name, name)
 
 
-# ---- the kind, if the user and the library do not state it
+# ---- kind that neither the user nor the library states
 
 
 def _kind_of(name: str, values: Sequence[Any]) -> str:
-    """Return the kind of some values of one name; raises BadInput if it is ambiguous."""
+    """Return the kind of the values of one entry. Raises `BadInput` for an ambiguous kind."""
     kinds = {_kind_of_value(name, value) for value in values}
     if kinds == {"bytes"}:
         found = kind_of_bytes([file_bytes(value) or b"" for value in values], name)
@@ -200,7 +200,6 @@ def _kind_of_value(name: str, value: Any) -> str:
 
 
 def _kind_of_array(name: str, array: npt.NDArray[Any]) -> str:
-    """Return the kind of an array by its name, shape and dtype."""
     sides = [length for length in array.shape if length not in (1, 3)]
     has_channels = array.ndim == 3 and (array.shape[0] in (1, 3) or array.shape[2] in (1, 3))
     if not (array.ndim == 2 or has_channels) or len(sides) != 2 or min(sides) < _LEAST_SIDE:
@@ -221,11 +220,11 @@ def _is_image(value: Any) -> bool:
         return False
 
 
-# ---- the field, once its kind is known
+# ---- field of a known kind
 
 
 def _field(name: str, kind: str, values: Sequence[Any], axes: Axes) -> Field:
-    """Return the field of some values of a kind; raises BadInput."""
+    """Return a field of the given kind for the values; raises `BadInput`."""
     if kind not in (*KINDS, _WIDE_MASK):
         raise BadInput(f"unknown kind {kind!r:.80}; expected one of {', '.join(KINDS)}, {_WIDE_MASK}, or a Field")
     kind, _, dtype = kind.partition(":")
@@ -239,7 +238,7 @@ def _field(name: str, kind: str, values: Sequence[Any], axes: Axes) -> Field:
 
 
 def _image_field(field: Field, values: Sequence[Any], axes: Axes) -> Field:
-    """Return a field that keeps files; pixels become PNG, or .npy for a depth."""
+    """Return `field` with its codec. Files are not changed. Pixels become PNG, or .npy for depth."""
     sound = sound_values(partial(field_value, field=field, axes=axes), values)
     if any(isinstance(value, bytes) for value in sound):
         return field
@@ -251,7 +250,7 @@ def _image_field(field: Field, values: Sequence[Any], axes: Axes) -> Field:
 
 
 def _number_field(name: str, kind: str, values: Sequence[Any]) -> Field:
-    """Return the field of numbers or points; lengths that differ between samples are None, and the first of lists."""
+    """Return a field of numbers or points. A dimension of varying length, and the first dimension of lists, is None."""
     arrays = sound_values(_array, values)
     filled = [array for array in arrays if array.size] or arrays
     dtype = np.result_type(*(array.dtype for array in filled)).name

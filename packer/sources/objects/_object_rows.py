@@ -1,4 +1,4 @@
-"""Object rows: samples of an object, by their numbers or one after the other."""
+"""Object rows: access to the samples of an object, by index or in sequence."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol
@@ -7,18 +7,18 @@ from packer.errors import BadInput, InvalidRequest
 from packer.sources._message_texts import counted
 from packer.sources.base import MOST_PROBES
 
-_END = object()  # in place of a sample
+_END = object()  # marks the end of the samples
 
 
 class Indexable(Protocol):
-    """An object that returns a sample for a number: a torch Dataset, a list."""
+    """An object that returns a sample for an index: a torch Dataset, a list."""
 
     def __getitem__(self, index: int, /) -> Any:
-        """Return the sample."""
+        """Return the sample at `index`."""
 
 
 class ObjectRows:
-    """Samples that are read by their numbers. Not thread-safe: callers lock it."""
+    """Samples that are read by index. Not thread-safe: callers use a lock."""
 
     is_sequential: ClassVar[bool] = False
 
@@ -30,26 +30,26 @@ class ObjectRows:
         return self._count
 
     def read(self, index: int) -> Any:
-        """Return a sample as the object returns it."""
+        """Return the sample at `index`, unchanged."""
         return self._data[index]
 
     def restart(self) -> bool:
-        """Begin another pass, so that samples can be read again; returns False if the object has a single pass."""
+        """Prepare to read samples again, and return True. Return False if the object supports only one pass."""
         return True
 
 
 class SequentialRows(ObjectRows):
-    """Samples that come one after the other; the user states how many.
+    """Samples of an iterable. The user states the number of samples.
 
-    Threads may read them somewhat out of order: samples between are kept until they are read. The first samples stay,
-    because they are inspected before any is packed. Each pass has one iterator, and the iterator of an earlier pass is
-    not used again: passes of a stream may share its position.
+    Threads may read samples slightly out of order: samples in between are cached until they are read. The first samples
+    remain cached, because they are inspected before packing starts. Each pass creates a new iterator and discards the
+    old iterator, because iterators of a stream may share a position.
     """
 
     is_sequential = True
 
     def __init__(self, data: Iterable[Any], count: int, name: str) -> None:
-        """name: of the object, for messages."""
+        """Begin the first pass. name: the name of the object in messages."""
         super().__init__(data, count)
         self._name = name
         self._rest = iter(data)
@@ -86,12 +86,12 @@ class SequentialRows(ObjectRows):
         )
 
     def _following(self) -> Any:
-        """Return the next sample, or _END. Later calls raise the first exception again: the iterable may be over."""
+        """Return the next sample; `_END` after the last sample. After a failure, each call raises that exception."""
         if self._failure is not None:
             raise self._failure
         try:
             return next(self._rest, _END)
-        except (OSError, BadInput) as error:  # concerns more than one sample, because no other may follow
+        except (OSError, BadInput) as error:  # not a skippable bad sample, because the iterable may be finished
             self._failure = InvalidRequest(f"{self._name}: fails after {counted(self._next, 'sample')}: {error}")
             raise self._failure from error
         except BaseException as error:

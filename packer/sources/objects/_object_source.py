@@ -1,10 +1,10 @@
 """Object source: the samples of a Python object: a torch Dataset, a list, an iterable.
 
-An object has no files. Keys are given or are numbers, and sizes are the mean of the inspected samples. A conversion
-resumes if keys or a fingerprint, and the inspected samples, show that the object is the same.
+An object has no files. The user gives keys, or keys are numbers. The size of a sample is the mean size of the inspected
+samples. A conversion resumes only if the inspected samples, and the keys or the fingerprint, are unchanged.
 
-One thread at a time reads the object, because its `__getitem__` may not be thread-safe: it may have an open file. All
-threads encode and check the samples.
+One thread at a time reads the object, because the `__getitem__` of a dataset with an open file may not be thread-safe.
+All threads encode and check the samples.
 """
 
 import copy
@@ -37,7 +37,7 @@ from packer.sources.records._record_source import beside_first_image
 
 KIND = "object"
 KeyRequest = str | Sequence[str] | Callable[[int], str] | None
-_MOST_PROBED_BYTES = 256 << 20  # of all inspected samples
+_MOST_PROBED_BYTES = 256 << 20  # limit for all inspected samples
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class ObjectData:
     """An object and the properties that its library declares.
 
     Attributes:
-        data: returns samples.
-        name: of the object, for messages and the manifest.
-        declared: entry of a sample -> field; the values decide about other entries.
-        columns: entries that `data[name]` returns for all samples.
-        fingerprint: a text that changes with the samples.
-        classes: class names of the field `label`.
-        frame: see `Source.frame`.
+        data: The object that returns samples.
+        name: The name of the object in messages and in the manifest.
+        declared: Entry of a sample -> field. The kinds of other entries are guessed from values.
+        columns: The names for which `data[name]` returns the entries of all samples.
+        fingerprint: A text that changes when the samples change; None if unknown.
+        classes: The class names of the field `label`.
+        frame: See `Source.frame`.
     """
 
     data: Any
@@ -64,7 +64,7 @@ class ObjectData:
 
 
 class ObjectSource(base.Source):
-    """The samples of an object. root: the object's name in angle brackets, such as `<list>`."""
+    """The samples of a Python object. `root` is the object's name in angle brackets, such as `<list>`."""
 
     kind = KIND
     left_out = ()
@@ -72,7 +72,11 @@ class ObjectSource(base.Source):
     def __init__(
         self, data: ObjectData, rows: ObjectRows, *, fields: FieldsRequest, key: KeyRequest, axes: Axes
     ) -> None:
-        """Raises InvalidRequest, BadInput: fields are ambiguous, keys repeat, or two reads of a sample differ."""
+        """Inspect the first samples, and choose the fields. Raises `BadInput` for repeated keys or unreadable samples.
+
+        Raises `InvalidRequest` if the fields are ambiguous, or if two reads of a sample differ.
+        key: the name of an entry, all keys, a function that returns the key of an index, or None for numbers.
+        """
         self.root = Path(f"<{data.name}>")
         self.folder = SourceRoot(self.root)
         self.folder.is_local = False
@@ -85,7 +89,7 @@ class ObjectSource(base.Source):
         self._rows: Sequence[int] = range(len(rows))
         self._key_entry = key if isinstance(key, str) else None
         self._keys = self._all_keys(key)
-        self._stream_keys: dict[int, str] = {}  # of sequential rows whose key is an entry, once they are read
+        self._stream_keys: dict[int, str] = {}  # row -> key, for sequential rows with a key entry
         self._stream_rows: dict[str, int] = {}
         if not len(rows):
             raise BadInput(f"{self.root}: no samples to pack: its length is 0")
@@ -117,10 +121,10 @@ class ObjectSource(base.Source):
             self.resume_reason = "the object may be another one; key= or fingerprint= identifies it"
         self.notes = self._notes(probes)
 
-    # ---- what is found when the source is made
+    # ---- called by the constructor
 
     def _all_keys(self, key: KeyRequest) -> list[str] | None:
-        """Return the keys of all samples; None if they are numbers or come with the samples. Raises BadInput."""
+        """Return the keys of all samples. Return None if keys are numbers or come with samples of an iterable."""
         count = len(self._objects)
         if key is None or (isinstance(key, str) and self._objects.is_sequential):
             return None
@@ -140,13 +144,13 @@ class ObjectSource(base.Source):
         return keys
 
     def _rows_with(self, entry: Any) -> ObjectRows:
-        """Return rows with this entry; of an object with columns only that column is read."""
+        """Return rows that contain the entry. For an object with columns, read only the column of the entry."""
         if entry in self._data.columns:
             return ObjectRows([{entry: value} for value in self._data.data[entry]], len(self._objects))
         return self._objects
 
     def _first_samples(self) -> dict[int, Any]:
-        """Return the readable samples among the first few, fewer if they are large."""
+        """Return row -> sample for the first few readable samples; fewer if samples are large."""
         samples: dict[int, Any] = {}
 
         def inspect(row: int) -> None:
@@ -157,7 +161,7 @@ class ObjectSource(base.Source):
         return samples
 
     def _with_classes(self, each: ObjectField) -> ObjectField:
-        """Return the field with class names: those of the object's labels, or the texts of its splits."""
+        """Add class names to a field: the names that the object declares, or the names of the splits."""
         found, classes = each.field, tuple(self._data.classes)
         if (found.name, found.kind) == ("split", "text"):
             classes = self._split_names(each)
@@ -173,12 +177,12 @@ class ObjectSource(base.Source):
             )
         names, rows = set(), self._rows_with(each.entry)
         for row in self._rows:
-            with suppress(BadInput):  # the conversion reports it when it packs the sample
+            with suppress(BadInput):  # packing the sample reports the error
                 names.add(each.value_in(self._read(row, rows), self._axes))
         return ordered_splits(names)
 
     def _notes(self, probes: Mapping[int, base.Sample]) -> list[str]:
-        """Return the notes; raises InvalidRequest if a sample is another one when it is read again."""
+        """Return the notes. Raises `InvalidRequest` if a sample differs when it is read again."""
         fields = ", ".join(f"{each.field.name} ({each.field.kind})" for each in self._fields)
         notes = [f"{counted(len(self), 'sample')}: {fields}"]
         if self.resume_reason is not None:
@@ -219,7 +223,7 @@ class ObjectSource(base.Source):
     def _read(self, row: int, rows: ObjectRows | None = None) -> Any:
         try:
             return (self._objects if rows is None else rows).read(row)
-        except OSError as error:  # of a file that the object reads; PIL raises it for damaged images
+        except OSError as error:  # from file access of the object; PIL raises OSError for damaged images
             raise BadInput(f"{self.root}[{row}]: cannot be read: {error}") from error
 
     def _values(self, index: int, sample: Any) -> base.Sample:
@@ -233,7 +237,7 @@ class ObjectSource(base.Source):
             raise BadInput(f"{base.sample_name(self, index)}: {reason}") from error
 
     def _note_key(self, row: int, sample: Any) -> None:
-        """Note the key that a sample of an iterable has; raises BadInput if an earlier sample has the same."""
+        """Store the key of a sample of an iterable. Raises `BadInput` for a key of an earlier sample."""
         key = _key_text(entry_of(sample, self._key_entry), f"{self.root}[{row}]")
         if self._stream_rows.setdefault(key, row) != row:
             raise BadInput(f"{self.root}[{row}]: key {key!r} is that of an earlier sample")
@@ -268,7 +272,7 @@ class ObjectSource(base.Source):
         content.update((fingerprint or "").encode())
         identity = content.digest() + json.dumps(self.schema.to_json(), sort_keys=True).encode()
         if self.resume_reason is not None:
-            identity += os.urandom(16)  # differs from that of every other run
+            identity += os.urandom(16)  # no other run has an equal identity
         size = self._mean_bytes * len(self)
         origin = {"kind": KIND, "of": self._data.name, "samples": len(self), "files": 0, "bytes": size}
         origin |= {"digest": content.hexdigest()} | ({} if fingerprint is None else {"fingerprint": fingerprint})
@@ -283,7 +287,7 @@ class ObjectSource(base.Source):
 
 
 def _key_text(value: object, where: str) -> str:
-    """Return the key of a sample from a text or a whole number; raises BadInput."""
+    """Convert a text or a whole number to a key. Raises `BadInput` for any other value."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -292,7 +296,7 @@ def _key_text(value: object, where: str) -> str:
 
 
 def _weight(value: object) -> int:
-    """Return about how many bytes a value has."""
+    """Return the approximate size of a value in bytes."""
     if isinstance(value, Mapping):
         return sum(map(_weight, value.values()))
     if isinstance(value, list | tuple):
@@ -307,7 +311,7 @@ def _weight(value: object) -> int:
 
 
 def _digest(samples: Iterable[base.Sample]) -> bytes:
-    """Return the sha256 of all values: bytes, types and shapes, so that NaN equals itself."""
+    """Return the sha256 of the bytes, dtypes and shapes of all values. NaN therefore equals NaN."""
     content = hashlib.sha256()
     for values in samples:
         for name, value in values.items():

@@ -1,18 +1,18 @@
-"""Object values: the value of a field, made from the value that a sample of a Python object has.
+"""Object values: conversion of the values in samples of a Python object to values of fields.
 
 | kind          | accepted values                                                                            |
 |---------------|--------------------------------------------------------------------------------------------|
 | image         | bytes or path of a file (kept), uint8 (H, W), (H, W, 1 or 3), (1 or 3, H, W), PIL image    |
-| mask          | the same with one channel; whole numbers of any type that fit 8 bits; indices of palettes; |
+| mask          | as image, with one channel; whole numbers of any dtype that fit 8 bits; palette indices;   |
 |               | as mask:uint16 whole numbers that fit 16 bits                                              |
-| depth         | the same with one channel, uint16 or floats                                                |
-| number        | numbers of Python, NumPy and torch, lists of them                                          |
-| points, boxes | the same, (..., 2) and (N, 4); floats are rounded to float32, as in every source           |
+| depth         | as image, with one channel, uint16 or floats                                               |
+| number        | numbers of Python, NumPy and torch, lists of numbers                                       |
+| points, boxes | as number, (..., 2) and (N, 4); floats are rounded to float32, as in every source          |
 | text          | str                                                                                        |
 | json          | what JSON can contain; tuples and arrays become lists                                      |
 | bytes         | bytes, or the path of a file                                                               |
 
-Float images are refused: ToTensor has scaled them by a factor that packer would have to guess.
+Float images are an error, because the factor that scaled the pixels, for example in ToTensor, is unknown.
 """
 
 import os
@@ -36,14 +36,14 @@ DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")  # modes of PIL with 
 _CHANNELS = {"image": (1, 3), "mask": (1,), "depth": (1,)}
 _DTYPE_KINDS = {"image": "u", "mask": "uib", "depth": "uif"}
 _DEPTH_DTYPES = ("uint8", "uint16", "float16", "float32", "float64")
-_EXACT_FLOAT = 2.0**53  # float64 holds every whole number up to here
+_EXACT_FLOAT = 2.0**53  # float64 represents every whole number up to this limit
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
 
 
 def field_value(value: object, field: Field, axes: Axes) -> Any:
-    """Return the value of a field as sources return it; raises BadInput if the value is not of the field's kind."""
+    """Convert a value to the kind of `field`. Raises `BadInput` if the value is not of that kind."""
     if field.kind in PIXEL_KINDS:
         return _pixels(value, field, axes)
     if field.kind in ROW_KINDS:
@@ -59,9 +59,9 @@ def field_value(value: object, field: Field, axes: Axes) -> Any:
 
 
 def sound_values(make: Callable[[_Item], _Made], items: Iterable[_Item]) -> list[_Made]:
-    """Return `make` of each item, without items that raise BadInput; raises the first BadInput if none is left.
+    """Return `make(item)` for each item. Skip items for which `make` raises `BadInput`.
 
-    The conversion reports the other items when it packs their samples.
+    If all items fail, raise the first `BadInput`. The conversion reports skipped items when it packs their samples.
     """
     made, errors = [], []
     for item in items:
@@ -75,20 +75,20 @@ def sound_values(make: Callable[[_Item], _Made], items: Iterable[_Item]) -> list
 
 
 def is_pil_image(value: object) -> bool:
-    """Return whether a value is an image of PIL."""
+    """Return whether a value is a PIL image."""
     return is_a(value, "PIL.Image", "Image")
 
 
 def is_undecoded(value: object) -> bool:
-    """Return whether a value is an undecoded image of Hugging Face: a dict of bytes and path."""
+    """Return whether a value is an undecoded image of Hugging Face: a dict with the entries bytes and path."""
     return isinstance(value, Mapping) and value.keys() == {"bytes", "path"}
 
 
 def as_array(value: object) -> npt.NDArray[Any] | None:
-    """Return an array or a tensor in native byte order, None for any other value.
+    """Return an array or a tensor as an array in native byte order. Return None for any other value.
 
     Raises:
-        BadInput: NumPy does not have the dtype, or the array masks values.
+        BadInput: NumPy does not support the dtype, or the array is masked.
     """
     if is_a(value, "torch", "Tensor"):
         tensor: Any = value
@@ -105,9 +105,9 @@ def as_array(value: object) -> npt.NDArray[Any] | None:
 
 
 def number_array(value: object) -> npt.NDArray[Any] | None:
-    """Return the numbers of a value as an array; None if it has none, or if no dtype holds all of them exactly.
+    """Convert a number, a list or an array to an array.
 
-    Lists of different lengths are not an array, nor are floats next to whole numbers that float64 rounds.
+    Return None for other values, for nested lists of different lengths, and if no dtype represents all numbers exactly.
     """
     array = as_array(value)
     if array is None and isinstance(value, bool | int | float | list | tuple):
@@ -126,7 +126,10 @@ def number_array(value: object) -> npt.NDArray[Any] | None:
 
 
 def file_bytes(value: object) -> bytes | None:
-    """Return the bytes of a file that a value is or names, None for any other value; raises BadInput."""
+    """Return `value` if it is bytes, or the content of the file if it is a path. Return None for other values.
+
+    Raises `BadInput` if the file cannot be read.
+    """
     if is_undecoded(value) and isinstance(value, Mapping):
         value = value["bytes"] if value["bytes"] is not None else value["path"]
         if value is None:
@@ -137,7 +140,7 @@ def file_bytes(value: object) -> bytes | None:
 
 
 def _pixels(value: Any, field: Field, axes: Axes) -> Any:
-    """Return the bytes of a file, or the pixels in the dtype and order of the kind; raises BadInput."""
+    """Return the bytes of a file, or pixels with the dtype and axes of the kind; raises `BadInput`."""
     data = file_bytes(value)
     if data is not None:
         return data
@@ -166,7 +169,7 @@ def _pixels(value: Any, field: Field, axes: Axes) -> Any:
 
 
 def _channels_last(array: npt.NDArray[Any], kind: str, axes: Axes) -> npt.NDArray[Any]:
-    """Return an image as (H, W, 3), other kinds as (H, W); raises BadInput."""
+    """Return an image as (H, W, 3), other kinds as (H, W). Raises `BadInput` for other shapes."""
     pixels = array[:, :, None] if array.ndim == 2 else array
     if array.ndim == 3 and axes != "hwc":
         has_first, has_last = array.shape[0] in (1, 3), array.shape[2] in (1, 3)
@@ -182,9 +185,9 @@ def _channels_last(array: npt.NDArray[Any], kind: str, axes: Axes) -> npt.NDArra
 
 
 def _numbers(value: object, field: Field) -> Any:
-    """Return a number or an array in the field's dtype; raises BadInput unless the dtype holds all values exactly.
+    """Convert a value to the dtype of the field. Raises `BadInput` unless the dtype represents all numbers exactly.
 
-    A text is the name of a class. Boxes and points are rounded.
+    A class name becomes its number. Boxes and points are rounded.
     """
     if isinstance(value, str) and field.classes is not None:
         if value not in field.classes:
@@ -210,7 +213,7 @@ def _numbers(value: object, field: Field) -> Any:
 
 
 def _json(value: object) -> Any:
-    """Return what JSON can contain; raises BadInput."""
+    """Convert a value to JSON types; raises `BadInput`."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Open object: the source of a Python object, recognized by the names of its classes."""
+"""Open object: the choice of a source for a Python object, by the names of its classes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
@@ -24,7 +24,7 @@ _REFUSED = {
 
 
 class ObjectOptions(NamedTuple):
-    """The options of `packer.convert` for Python objects."""
+    """The options of `packer.convert` for Python objects. See `packer.convert`."""
 
     fields: FieldsRequest = None
     key: KeyRequest = None
@@ -35,9 +35,10 @@ class ObjectOptions(NamedTuple):
 
 
 def open_object(data: Any, options: ObjectOptions) -> tuple[base.Source, dict[str, Any]]:
-    """Return the source of an object, and the options of the folder source if the object lists the files of a folder.
+    """Return `(source, options)` for an object.
 
-    Raises InvalidRequest for an object that cannot be packed; the message names what to pass instead.
+    If the object lists the files of a folder, `options` are the options of the folder source, otherwise empty. Raises
+    `InvalidRequest` for an object that cannot be packed. The message names an alternative.
     """
     name = type_name(data)
     refused = next((reason for known, reason in _REFUSED.items() if is_a(data, *known)), None)
@@ -76,7 +77,10 @@ def open_object(data: Any, options: ObjectOptions) -> tuple[base.Source, dict[st
 
 
 def without_subsets(data: object) -> tuple[Any, Sequence[int] | None]:
-    """Return the object in torch's Subsets and its selected rows, None for all; classes derived from Subset remain."""
+    """Return `(data, rows)`: the dataset inside nested `torch.utils.data.Subset` objects, and the selected indices.
+
+    `rows` is None if `data` is not a Subset. Subclasses of Subset are not unwrapped.
+    """
     rows: Sequence[int] | None = None
     while type_name(data) == "torch.utils.data.dataset.Subset":
         subset: Any = data
@@ -87,7 +91,7 @@ def without_subsets(data: object) -> tuple[Any, Sequence[int] | None]:
 
 
 def _rows(found: ObjectData, length: int | None) -> ObjectRows:
-    """Return rows by number if the object has a length and numbers, else one after the other; raises InvalidRequest."""
+    """Return access by index if the object supports indexing, otherwise in sequence; raises `InvalidRequest`."""
     data, name = found.data, f"<{found.name}>"
     if length is not None and (isinstance(length, bool) or length < 1):
         raise InvalidRequest(f"{name}: length={length!r}: expected the number of samples, 1 or more")

@@ -1,8 +1,8 @@
-"""LMDB source: the base of the sources that read the LMDBs of other tools, in which each value is a record.
+"""LMDB source: the base of the sources that read the LMDBs of other tools. Each LMDB value is a record.
 
-An LMDB is a folder with data.mdb, or one file. `layout_of` shows which tool wrote it; the first row that fits counts:
+An LMDB is a folder with data.mdb, or one file. `layout_of` detects the tool that wrote it by the first matching row:
 
-| what the LMDB contains                                           | layout         |
+| contents of the LMDB                                             | layout         |
 |------------------------------------------------------------------|----------------|
 | meta_info.txt, meta_info.pkl or _keys_cache.p next to data.mdb   | basicsr-lmdb   |
 | a key NAME.meta after the first key NAME                         | basicsr-lmdb   |
@@ -29,9 +29,9 @@ from packer.sources.records._record_source import RecordSource
 
 KEYS, LENGTH, META = b"__keys__", b"__len__", b".meta"
 SIDE_FILES = ("meta_info.txt", "meta_info.pkl", "_keys_cache.p")  # of BasicSR
-_LOOKED_AT = 2  # entries
+_LOOKED_AT = 2  # number of entries that show the layout
 _DATA = "data.mdb"
-_PADDED = 8  # digits
+_PADDED = 8  # digits of a key
 _MOST_DIGITS = 19
 _LAYOUTS = (
     f"basicsr-lmdb ({', '.join(SIDE_FILES)} next to it, or values that are image files), tensorpack-lmdb, image2lmdb "
@@ -43,8 +43,8 @@ class LMDBSource(RecordSource):
     """A source of LMDBs.
 
     Attributes:
-        is_numbered: Whether keys are numbers, and `__keys__` lists them. Samples have the order of the numbers; LMDB
-            orders them as texts: 0, 1, 10, 100, 2.
+        is_numbered: True if keys are numbers and `__keys__` lists the keys. Samples are then in numeric order, whereas
+            LMDB sorts keys as text: 0, 1, 10, 100, 2.
     """
 
     noun = "LMDB"
@@ -56,15 +56,15 @@ class LMDBSource(RecordSource):
     @classmethod
     @abstractmethod
     def parse(cls, value: bytes) -> Any:
-        """Return the content of a value; raises BadInput if it has another layout."""
+        """Parse an LMDB value. Raises `BadInput` if the value has another layout."""
 
     @classmethod
     def is_metadata(cls, key: bytes) -> bool:
-        """Return whether an entry is not a sample."""
+        """Return whether the entry with this key is metadata and not a sample."""
         return key in (KEYS, LENGTH)
 
     def entries(self, index: int, record: bytes) -> dict[str, Any]:
-        """Return the named values of a record: those that `parse` returns."""
+        """Return the values of a record by entry name, parsed by `parse`."""
         values: dict[str, Any] = self.parse(record)
         return values
 
@@ -95,7 +95,7 @@ class LMDBSource(RecordSource):
             self._add(entry.offset, entry.size, number)
 
     def _check_layout(self, name: str) -> None:
-        """Raise InvalidRequest if the first entries of an LMDB have another layout."""
+        """Raise `InvalidRequest` if the first entries of an LMDB have another layout."""
         path = shown(str(self.folder.root / name))
         found = _first_entries(self.folder, name, _LOOKED_AT)
         if found is None:
@@ -116,7 +116,7 @@ class LMDBSource(RecordSource):
                 ) from error
 
     def _in_order(self, entries: Sequence[Entry]) -> list[tuple[int, Entry]]:
-        """Return the numbered entries by number; skip those that `__keys__` does not list."""
+        """Return (number, entry) in numeric order, without the entries that `__keys__` does not list."""
         names = self._listed_keys()
         numbered, others = [], []
         for entry in entries:
@@ -135,7 +135,7 @@ class LMDBSource(RecordSource):
         return sorted(numbered)
 
     def _listed_keys(self) -> set[bytes] | None:
-        """Return the keys that `__keys__` lists; None if it is absent."""
+        """Return the keys in the entry `__keys__`; None if the LMDB has no such entry."""
         data = self._metadata.get(KEYS)
         if data is None:
             return None
@@ -153,9 +153,9 @@ class LMDBSource(RecordSource):
 
 
 def layout_of(folder: SourceRoot, name: str) -> str | None:
-    """Return the source of a file that may be an LMDB; None if no source reads it. Raises BadInput for a damaged file.
+    """Return the name of the source that reads an LMDB file. Return None if no source can read the file.
 
-    A pointer of git-lfs has the last layout, whose source reports it.
+    For a git-lfs pointer, return `caffe-lmdb`, which reports the pointer. Raises `BadInput` for a damaged file.
     """
     found = _first_entries(folder, name, _LOOKED_AT)
     if found is None:
@@ -164,7 +164,7 @@ def layout_of(folder: SourceRoot, name: str) -> str | None:
         return "basicsr-lmdb"
     data = [(key, value) for key, value in found if key not in (KEYS, LENGTH)]
     if not data:
-        return "efficient-lmdb" if found else None  # an empty one
+        return "efficient-lmdb" if found else None  # an empty LMDB
     key, value = data[0]
     if not key.isdigit():
         return "caffe-lmdb" if _is_datum(value) else None
@@ -176,7 +176,10 @@ def layout_of(folder: SourceRoot, name: str) -> str | None:
 
 
 def other_layout(folder: SourceRoot, names: Sequence[str]) -> str | None:
-    """Return what to report about an LMDB that no source reads; None without an LMDB. Raises BadInput."""
+    """Return a message about the first LMDB in `names`, which no source can read; None without an LMDB.
+
+    Raises `BadInput` for a damaged file.
+    """
     for name in names if len(names) == 1 else filter(LMDBSource.file_name.search, names):
         found = _first_entries(folder, name, 1)
         if found:
@@ -189,7 +192,7 @@ def other_layout(folder: SourceRoot, names: Sequence[str]) -> str | None:
 
 
 def side_files(folder: SourceRoot, name: str) -> list[str]:
-    """Return the relative paths of BasicSR's files next to an LMDB."""
+    """Return the relative paths of BasicSR metadata files in the folder of an LMDB."""
     place = PurePosixPath(name)
     if place.name != _DATA:
         return []
@@ -201,7 +204,7 @@ def _has_magic(start: bytes) -> bool:
 
 
 def _first_entries(folder: SourceRoot, name: str, count: int) -> list[tuple[bytes, bytes]] | None:
-    """Return the first keys and values; None if the file is not an LMDB. Raises BadInput for a damaged one."""
+    """Return (key, value) of the first entries; None if the file is not an LMDB. Raises `BadInput` if damaged."""
     if not _has_magic(folder.start(name, MAGIC_AT + len(MAGIC))):
         return None
     file = OpenFile(folder, name)
@@ -209,7 +212,7 @@ def _first_entries(folder: SourceRoot, name: str, count: int) -> list[tuple[byte
 
 
 def _numbered(value: bytes) -> str | None:
-    """Return the layout of a value whose key is a number; pyarrow is not needed."""
+    """Return the layout of an LMDB with numeric keys, detected from one value. Does not need pyarrow."""
     if arrow_payload.is_payload(value):
         return "efficient-lmdb" if arrow_payload.holds_list(value) else "image2lmdb"
     try:

@@ -1,8 +1,8 @@
-"""Random access files: pieces of large files, by file, offset and size.
+"""Random access files: reads bytes from large files by file number, offset and size.
 
-Each thread keeps open the file that it read last: consecutive records cost one pread(2) each. Files are
-not mapped, because reading a mapped file that was cut ends the process. A pickled `RecordFiles` contains only names.
-`UnpackedFile` reads a file that gzip or zlib compressed, or a piece of deflate; offsets count unpacked bytes.
+Each thread keeps the last file open, so each of several consecutive records needs one pread(2). Files are not
+memory-mapped, because access to a truncated mapped file kills the process. A pickled `RecordFiles` contains only names.
+`UnpackedFile` decompresses gzip, zlib or raw deflate. Its offsets count decompressed bytes.
 """
 
 import errno
@@ -18,34 +18,37 @@ from packer.errors import BadInput, InvalidRequest, printable
 from packer.sources._trees.folder_tree import EMPTY, SourceRoot
 
 _POINTER = b"version https://git-lfs.github.com/spec/v1"
-_WINDOW_BYTES = 1 << 16  # read at once for headers
-_BLOCK_BYTES = 16 << 20  # unpacked, between two states of the decoder
-_BLOCKS = 4  # kept unpacked
+_WINDOW_BYTES = 1 << 16  # bytes of one buffered read
+_BLOCK_BYTES = 16 << 20  # decompressed bytes between two saved decoder states
+_BLOCKS = 4  # decompressed blocks in memory
 _INPUT_BYTES = 1 << 18
-_FIRST_INPUT_BYTES = 1 << 8  # the shortest members have no more
-_EITHER = 32 + zlib.MAX_WBITS  # gzip or zlib, by the first bytes
+_FIRST_INPUT_BYTES = 1 << 8  # enough for the shortest members
+_EITHER = 32 + zlib.MAX_WBITS  # zlib detects gzip or zlib from the first bytes
 _BARE = -zlib.MAX_WBITS  # deflate without a header, as in zip files
 
 
 def is_pointer(start: bytes) -> bool:
-    """Return whether a file that begins with these bytes is a pointer of git-lfs to a file that it has not fetched."""
+    """Return whether `start`, the first bytes of a file, is a git-lfs pointer instead of the content."""
     return start.startswith(_POINTER)
 
 
 def check_no_pointer(start: bytes, path: Path) -> None:
-    """Raise BadInput for a pointer of git-lfs."""
+    """Raise `BadInput` if `start`, the first bytes of a file, is a git-lfs pointer."""
     if is_pointer(start):
         raise BadInput(f"{path}: is a git-lfs pointer, not the file itself; fetch it: git lfs pull")
 
 
 def check_not_empty(start: bytes, path: Path) -> None:
-    """Raise InvalidRequest for an empty file."""
+    """Raise `InvalidRequest` if `start`, the first bytes of a file, is empty."""
     if not start:
         raise InvalidRequest(f"{printable(str(path))}: {EMPTY}")
 
 
 def check_magic(start: bytes, magic: bytes, path: Path, *, what: str) -> None:
-    """Raise InvalidRequest for a file that does not begin with the magic, BadInput for a pointer of git-lfs."""
+    """Raise `InvalidRequest` unless `start` begins with `magic`, and `BadInput` for a git-lfs pointer.
+
+    start: the first bytes of the file. what: the name of the format, for messages.
+    """
     check_no_pointer(start, path)
     check_not_empty(start, path)
     if not start.startswith(magic):
@@ -56,20 +59,20 @@ def check_magic(start: bytes, magic: bytes, path: Path, *, what: str) -> None:
 
 
 class PackedSpan(NamedTuple):
-    """A piece of a file that is compressed with bare deflate, as a member of a zip file is."""
+    """Offset and size of a raw deflate stream in a file, such as a member of a zip file."""
 
     offset: int
     size: int
 
 
 class RecordFile(NamedTuple):
-    """One file as it was listed.
+    """A file that contains records.
 
     Attributes:
-        name: Relative path.
-        size: Bytes on disk.
-        is_packed: The file is compressed with gzip or zlib, or its `span` with deflate.
-        span: The piece to read; None for the complete file.
+        name: The relative path.
+        size: The size on disk in bytes.
+        is_packed: True if the file is compressed with gzip or zlib, or if `span` is a deflate stream.
+        span: The part of the file to read; None for the complete file.
     """
 
     name: str
@@ -79,7 +82,7 @@ class RecordFile(NamedTuple):
 
 
 class RecordFiles:
-    """Pieces of files below a folder; thread-safe."""
+    """Random access to the bytes of several files in a folder. Thread-safe."""
 
     def __init__(self, folder: SourceRoot, files: Sequence[RecordFile]) -> None:
         self._folder = folder
@@ -100,13 +103,13 @@ class RecordFiles:
         self._pid = os.getpid()
 
     def forget(self) -> None:
-        """Close all files; the next read opens them again."""
+        """Close all files. The next read opens the files again."""
         self._begin()
 
     def unpacks_again(self, ends: Iterable[tuple[int, int]]) -> bool:
-        """Return whether reading pieces in another order unpacks a file many times.
+        """Return whether reads in random order would decompress the same data many times.
 
-        ends: The number of the file and the end in it, for each piece.
+        ends: For each record, the number of the file and the offset of the end of the record.
         """
         packed = {number for number, file in enumerate(self.files) if file.is_packed}
         most = _BLOCKS * _BLOCK_BYTES if len(packed) == 1 else 0
@@ -117,13 +120,13 @@ class RecordFiles:
         return self._folder.root / self.files[number].name
 
     def open(self, number: int) -> "OpenFile":
-        """Open a file for the caller; raises BadInput if it cannot be read, or changed since it was listed."""
+        """Return an open file. Raises `BadInput` for an unreadable file, or if the file changed after listing."""
         return OpenFile(self._folder, self.files[number].name)
 
     def read(self, number: int, offset: int, size: int) -> bytes:
-        """Return a piece; raises BadInput if the file cannot be read, or changed since it was listed."""
+        """Return bytes of a file. Raises `BadInput` for an unreadable file, or if the file changed after listing."""
         file = self.files[number]
-        if self._pid != os.getpid():  # after a fork, maybe while a thread had the lock
+        if self._pid != os.getpid():  # after a fork, another thread may hold the lock
             self._begin()
         if file.is_packed:
             with self._lock:
@@ -145,10 +148,10 @@ class RecordFiles:
 
 
 class OpenFile:
-    """A regular file, read by offset; closed when nothing refers to it."""
+    """An open regular file with random access. The file is closed when the object is deleted."""
 
     def __init__(self, folder: SourceRoot, name: str) -> None:
-        """Open the file; raises BadInput if it cannot be read, or changed since the folder listed it."""
+        """Open a file. Raises `BadInput` if the file cannot be read or has changed since the folder was listed."""
         self.folder, self.name, self.path = folder, name, folder.root / name
         self._descriptor = -1
         self._descriptor = folder.open(name)
@@ -157,7 +160,7 @@ class OpenFile:
 
     @property
     def descriptor(self) -> int:
-        """Return the descriptor, which is valid as long as this object."""
+        """Return the file descriptor, which is valid for the lifetime of this object."""
         return self._descriptor
 
     def __del__(self) -> None:
@@ -165,14 +168,14 @@ class OpenFile:
             os.close(self._descriptor)
 
     def data_from(self, offset: int) -> int:
-        """Return the first byte from `offset` on that is not in a hole of a sparse file; the size if there is none."""
+        """Return the next offset, from `offset` on, that is not in a hole of a sparse file; else the file size."""
         try:
             return os.lseek(self._descriptor, offset, os.SEEK_DATA)
         except OSError as error:
             return self.size if error.errno == errno.ENXIO else offset
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes, fewer at the end; raises BadInput, also if the file changed."""
+        """Return `size` bytes, fewer at the end of the file. Raises `BadInput` for an unreadable or changed file."""
         if offset >= self.size:  # a damaged file can contain any offset
             return b""
         try:
@@ -186,7 +189,7 @@ class OpenFile:
 
 
 class FileBytes:
-    """An open file with the slices of a mapped one."""
+    """An adapter that reads an open file with slices: `data[start:stop]`."""
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file
@@ -197,17 +200,17 @@ class FileBytes:
 
 
 class HeaderReader:
-    """Short pieces of a file in rising order, such as the headers of records; reads ahead."""
+    """A buffered reader of short byte ranges at ascending offsets, such as the headers of records."""
 
     def __init__(self, file: "OpenFile | UnpackedFile", *, window_bytes: int = _WINDOW_BYTES) -> None:
-        """Read from a file. window_bytes: how many bytes to read at once."""
+        """Wrap a file. window_bytes: the number of bytes that one read fetches into the buffer."""
         self._file = file
         self._window_bytes = window_bytes
         self._start = 0
         self._window = b""
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes, fewer at the end of the file; raises BadInput."""
+        """Return `size` bytes from `offset` on, fewer at the end of the file. Raises `BadInput` if reading fails."""
         at = offset - self._start
         if at < 0 or at + size > len(self._window):
             self._start, self._window = offset, self._file.read(offset, max(size, self._window_bytes))
@@ -216,14 +219,14 @@ class HeaderReader:
 
 
 class UnpackedFile:
-    """The unpacked bytes of a gzip or zlib file, or of a piece of bare deflate, by offset.
+    """Random access to the decompressed bytes of a gzip or zlib file, or of a raw deflate stream.
 
-    Unpacking begins at the start, or at a state of the decoder, which is kept every 16 MiB (40 KB each). The last
-    blocks are kept, too.
+    The decoder state is saved every 16 MiB (40 KB each). A read decompresses from the last saved state. The last 4
+    decompressed blocks stay in memory.
     """
 
     def __init__(self, file: OpenFile, span: PackedSpan | None = None) -> None:
-        """Unpack a file. span: the piece; None for the complete file, in which one member may follow another."""
+        """Wrap a file. span: the deflate stream to read; None for a complete file, which may have gzip members."""
         self._file = file
         self._input = HeaderReader(file, window_bytes=_INPUT_BYTES)
         self._span = span
@@ -233,11 +236,11 @@ class UnpackedFile:
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
 
     def data_from(self, offset: int) -> int:
-        """Return the offset: compressed files have no holes."""
+        """Return `offset`, because compressed files have no holes."""
         return offset
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes, fewer at the end; raises BadInput."""
+        """Return `size` decompressed bytes from `offset` on, fewer at the end. Raises `BadInput` for damaged data."""
         pieces = []
         while size > 0:
             number, at = divmod(offset, _BLOCK_BYTES)
@@ -260,7 +263,7 @@ class UnpackedFile:
         return self._unpack(number)
 
     def _unpack(self, number: int) -> bytes:
-        """Unpack and keep a block, and the state after it."""
+        """Decompress a block, save the block and the decoder state after it, and return the block."""
         place, state = self._states[number]
         decoder = state.copy()
         pieces: list[bytes] = []
@@ -275,7 +278,7 @@ class UnpackedFile:
             if not given:
                 given = self._input.read(place, max(0, min(step, self._end - place)))
                 place += len(given)
-                step = min(2 * step, _INPUT_BYTES)  # small for short members: the rest is read again
+                step = min(2 * step, _INPUT_BYTES)  # small, because bytes after a member are read again
             try:
                 piece = decoder.decompress(given, missing)
             except zlib.error as error:
@@ -296,13 +299,16 @@ class UnpackedFile:
 def open_records(
     folder: SourceRoot, name: str, *, is_packed: bool = False
 ) -> "tuple[OpenFile, OpenFile | UnpackedFile]":
-    """Return a file, and its unpacked bytes."""
+    """Return `(file, content)`: the file on disk, and its decompressed bytes.
+
+    If `is_packed` is false, `content` is `file`.
+    """
     file = OpenFile(folder, name)
     return file, UnpackedFile(file) if is_packed else file
 
 
 def is_packed(start: bytes) -> bool:
-    """Return whether a file that begins with these bytes was compressed by gzip or zlib."""
+    """Return whether `start`, the first bytes of a file, shows gzip or zlib compression."""
     return start[:2] == b"\x1f\x8b" or (
         len(start) > 1 and start[0] & 15 == 8 and start[0] >> 4 <= 7 and int.from_bytes(start[:2], "big") % 31 == 0
     )

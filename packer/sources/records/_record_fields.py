@@ -1,8 +1,8 @@
-"""Record fields: which entry of a record becomes which field, as the user declares it or as names and headers show it.
+"""Record fields: the mapping from entries of a record to fields, declared by the user or guessed from the records.
 
 The user types FIELD=ENTRY or FIELD=ENTRY:KIND, such as `image=image/encoded` or `mask=seg.png:mask`. `image=jpg;png`
-names two entries; each sample has one of them. An entry is a feature of a tf.train.Example, a suffix in a tar file, or
-a component of a datapoint. A `,`, `;` or backslash in its name follows a backslash: `x_y=x\\;y`.
+names two entries; each sample contains one of the two. An entry is a feature of a tf.train.Example, a suffix in a tar
+file, or a component of a datapoint. In entry names, type a backslash before `,`, `;` and backslash: `x_y=x\\;y`.
 """
 
 import re
@@ -24,20 +24,20 @@ KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
 _FORMS = {"png", "jpg", "jpeg", "webp", "bmp", "encoded", "bytes", "raw"}
 _WIDE = ("uint16", "float32", "float64")
-_COLOR = 3  # channels, and dimensions of their array
+_COLOR = 3  # channels of a color image, and dimensions of its array
 
 
 @dataclass(frozen=True)
 class RecordField:
-    """A field and its entries.
+    """A field and the entries that contain its values.
 
     Attributes:
         name: The name of the field.
-        entries: The entries that contain it; each record has one of them.
-        kind: One of `KINDS`; None if the records show it.
-        dtype: The dtype of numbers, or uint16 for a mask that can have 16 bits.
-        invalid: The value of depth pixels without a measurement.
-        dimensions: The number of dimensions of `numbers`.
+        entries: The names of the entries. Each record contains one of the entries.
+        kind: One of `KINDS`; None to guess the kind from the records.
+        dtype: The dtype of numbers, or uint16 for a 16-bit mask. None for other kinds and 8-bit masks.
+        invalid: The depth value that means no measurement; None if every value is a measurement.
+        dimensions: The number of dimensions of a value of kind `numbers`.
     """
 
     name: str
@@ -49,7 +49,7 @@ class RecordField:
 
     @classmethod
     def parse(cls, text: str, kinds: Sequence[str] = KINDS) -> "RecordField":
-        """Read what the user typed; raises InvalidRequest. kinds: the kinds that the source has."""
+        """Parse FIELD=ENTRY or FIELD=ENTRY:KIND; raises `InvalidRequest`. kinds: the kinds that the source accepts."""
         name, equals, rest = text.partition("=")
         entry, colon, kind = rest.rpartition(":")
         invalid = dtype = None
@@ -71,7 +71,7 @@ class RecordField:
         return cls(name, entries, kind or None, dtype, invalid)
 
     def shown(self) -> str:
-        """Return the text that the user would type."""
+        """Return the field in the syntax of the option `features`."""
         kind = f":{self.kind}" if self.kind else ""
         dtype = f":{self.dtype}" if self.kind == "mask" and self.dtype else ""
         invalid = f":{self.invalid:g}" if self.invalid is not None else ""
@@ -79,7 +79,7 @@ class RecordField:
 
     @property
     def field(self) -> Field:
-        """Return the field of the schema; raises InvalidRequest if its name is not valid."""
+        """Return the field of the schema. Raises `InvalidRequest` if the name is not valid."""
         if self.kind == "number":
             return Field(self.name, "number", "number", dtype=self.dtype, shape=())
         if self.kind == "numbers":
@@ -91,17 +91,17 @@ class RecordField:
 
     @property
     def is_named(self) -> bool:
-        """Return whether a name shows the kind of the images: images, labels or depth."""
+        """Return whether the field name or an entry name determines the kind: image, labels or depth."""
         return _is_image_name(self.name) or any(has_labels(each) or says_depth(each) for each in self.entries)
 
 
 def split_fields(text: str) -> list[str]:
-    """Split a line FIELD=ENTRY,FIELD=ENTRY."""
+    """Split `FIELD=ENTRY,FIELD=ENTRY` at the commas."""
     return [piece.strip() for piece in _pieces(text, ",") if piece.strip()]
 
 
 def _pieces(text: str, mark: str) -> list[str]:
-    """Split a text at each mark that does not follow a backslash."""
+    """Split a text at each `mark` without a backslash before it."""
     pieces = [""]
     for piece in re.findall(r"\\.|[^\\]|\\$", text, re.DOTALL):
         if piece == mark:
@@ -112,12 +112,12 @@ def _pieces(text: str, mark: str) -> list[str]:
 
 
 def escaped(entry: str) -> str:
-    """Return the name of an entry as the user types it."""
+    """Return the entry name with a backslash before each `,`, `;` and backslash."""
     return re.sub(r"[\\,;]", r"\\\g<0>", entry)
 
 
 def parse_fields(texts: Sequence[str], kinds: Sequence[str] = KINDS) -> list[RecordField]:
-    """Read all fields that the user typed; raises InvalidRequest, also for a name that comes twice."""
+    """Parse all items of the option `features`. Raises `InvalidRequest` for wrong syntax or a repeated field name."""
     found = [RecordField.parse(text, kinds) for text in texts]
     names = [field.name for field in found]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -127,7 +127,7 @@ def parse_fields(texts: Sequence[str], kinds: Sequence[str] = KINDS) -> list[Rec
 
 
 def in_order(fields: Sequence[RecordField]) -> list[RecordField]:
-    """Sort fields that no user declared: first those with names of images."""
+    """Sort guessed fields: the field `image` first, then other names of images, then the remaining fields."""
     return sorted(fields, key=lambda field: (field.name != "image", not _is_image_name(field.name)))
 
 
@@ -136,11 +136,11 @@ def _is_image_name(name: str) -> bool:
     return bool(found) and found <= IMAGES
 
 
-# ---- what values are
+# ---- kinds of values
 
 
 class _ImageFacts(NamedTuple):
-    """Facts in the header of an image: one channel or a palette; 16 bits or floats in one channel; an array file."""
+    """Properties of an image: has one channel or a palette; has one channel of 16 bits or floats; is a .npy file."""
 
     is_gray: bool
     is_wide: bool
@@ -148,16 +148,16 @@ class _ImageFacts(NamedTuple):
 
 
 def says_depth(entry: str) -> bool:
-    """Return whether the name of an entry names a depth."""
+    """Return whether the entry name contains a word for depth."""
     return not DEPTHS.isdisjoint(words(entry))
 
 
 def kind_of_bytes(values: Sequence[bytes], entry: str) -> str:
-    """Return the kind of some values of one entry: image, mask, depth, text or bytes.
+    """Return the kind of the values of one entry: `image`, `mask`, `depth`, `text` or `bytes`.
 
-    If most values are images, the others are bad samples. Images of one channel whose entry is named as labels,
-    such as `seg.png`, are masks, or bytes if they have 16 bits. An array file (.npy) is a depth only if it is
-    named so: boxes and embeddings are arrays, too. Text is UTF-8 without control characters.
+    Values are images if most of them have an image header. One-channel images whose entry name is a word for labels,
+    such as `seg.png`, are `mask`, or `bytes` if they have 16 bits. Arrays (.npy) are `depth` only if the entry name is
+    a word for depth, because boxes and embeddings are arrays, too. `text` is UTF-8 without control characters.
     """
     images = _images(values)
     if images and len({each.is_wide for each in images}) == 1:
@@ -169,7 +169,7 @@ def kind_of_bytes(values: Sequence[bytes], entry: str) -> str:
 
 
 def readings(values: Sequence[Any]) -> tuple[str, ...]:
-    """Return the two kinds that images of one channel can have; empty for all other values."""
+    """Return the two possible kinds of one-channel images, such as `("image", "mask")`; empty for other values."""
     images = _images(values)
     if not images or not all(each.is_gray for each in images):
         return ()
@@ -177,18 +177,18 @@ def readings(values: Sequence[Any]) -> tuple[str, ...]:
 
 
 def are_images(values: Sequence[bytes]) -> bool:
-    """Return whether most values are images that packer reads, by their headers."""
+    """Return whether most values have the header of a supported image format. True for an empty sequence."""
     return bool(_images(values)) or not values
 
 
 def _images(values: Sequence[Any]) -> list[_ImageFacts]:
-    """Return the facts of all values that are images, if most are; otherwise nothing."""
+    """Return the properties of each value that is an image. Return an empty list if most values are not images."""
     found = [each for each in map(_image, values) if each]
     return found if 2 * len(found) > len(values) else []
 
 
 def _image(value: Any) -> _ImageFacts | None:
-    """Return the facts of an image file or of an array of pixels; None for anything else."""
+    """Return the properties of an image file or an array of pixels; None for any other value."""
     if isinstance(value, np.ndarray):
         is_gray = value.ndim == _COLOR - 1 or (value.ndim == _COLOR and value.shape[2] == 1)
         is_image = is_gray or (value.ndim == _COLOR and value.shape[2] == _COLOR)
@@ -210,7 +210,10 @@ def _is_text(data: bytes) -> bool:
 
 
 def decoded(field: RecordField, data: bytes) -> Any:
-    """Return the value of the bytes of an entry: a str for text, the value of JSON, else the bytes; raises BadInput."""
+    """Return the value of an entry: a str for kind `text`, the parsed value for `json`, bytes for other kinds.
+
+    Raises `BadInput` if the bytes are not UTF-8 or JSON.
+    """
     if field.kind not in ("text", "json"):
         return data
     try:
@@ -224,7 +227,10 @@ def decoded(field: RecordField, data: bytes) -> Any:
 
 
 def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
-    """Return the note that geometries move images only. else_moved: what packer would move under other names."""
+    """Return a list with one note on the fields that geometries do not transform; empty without fields to note.
+
+    else_moved: text to append to the note.
+    """
     found = [
         field
         for field in fields

@@ -1,23 +1,23 @@
 """Record source: the base of all sources whose samples are records in large files: TFRecord, RecordIO, tar, LMDB.
 
-A subclass declares which files contain records (`file_name`, `begins`) and finds the records of a file (`find`). It
-returns the values in the bytes of a record (`entries`). Its constructor calls `_list`.
+A subclass declares the names and first bytes of its files (`file_name`, `begins`). Its method `find` lists the records
+of a file, and `entries` parses the bytes of a record. The constructor of the subclass calls `_list`.
 
-The contract of sources means this for records:
+The members of `Source` mean the following for records:
 
 | member                 | for a folder of small files  | for files of records                                  |
 |------------------------|------------------------------|-------------------------------------------------------|
-| `root`                 | the folder                   | one file, or a folder that contains some              |
+| `root`                 | the folder                   | one file, or a folder that contains record files      |
 | `files(index)`         | the sample's files           | the one file that contains the record                 |
-| `extent(index)`        | None                         | that file, the first byte and the size of the record  |
+| `extent(index)`        | None                         | file, offset and size of the record in bytes          |
 | sizes, resuming        | size and time of each file   | bytes of the record; size and time of each large file |
-| `where(index)`         | the file                     | the file and the first byte of the record             |
+| `where(index)`         | the file                     | the file and the offset of the record                 |
 | the field `files`      | paths in the folder          | paths that `extract` writes: the key and a suffix     |
 | `content(index, name)` | the bytes of that path       | the bytes in the record                               |
 
-The constructor reads each file once, for the places of its records, then parses a few records for the schema. It keeps
-20 bytes per record. Bytes that are not a record end a file. A tail that a killed writer left is skipped; anything else
-is unreadable, and an error unless bad samples are skipped.
+The constructor reads each file once to find the records, then parses a few records for the schema. It keeps 20 bytes
+per record. Reading a file stops at the first bytes that are not a record. If the last record is incomplete, it is
+skipped. Other bytes are unreadable: an error unless bad samples are skipped.
 """
 
 import re
@@ -57,26 +57,26 @@ from packer.sources.records._record_fields import KINDS, RecordField, about_unmo
 IMAGE = Field("image", "image", "encoded")
 LABEL = Field("label", "number", "number", dtype="int64", shape=())
 LAYOUTS = ("auto", "split", "unchecked")
-MOST_BYTES = 1 << 30  # of one record
+MOST_BYTES = 1 << 30  # limit for one record
 _START_BYTES = 512
 _PROBES = 32
 
 
 class RecordSource(base.Source):
-    """A source of records; subclasses declare the class attributes.
+    """A source of records. Subclasses declare the class attributes.
 
     Attributes:
-        title: The name of the layout, for messages.
-        noun: What messages call one of its files.
-        row: What messages call a sample.
-        entry_noun: What messages call a named value of a record.
-        expected: What a folder should contain, for messages.
-        file_name: The pattern that names of its files in a folder match.
-        ignored: The pattern of file names that belong to no data set.
-        may_be_packed: Whether gzip or zlib can compress its files.
-        fields: The fields of every data set; empty if names or the option `features` choose them.
-        kinds: The kinds that the option `features` has.
-        guessed: How the fields are chosen without the option `features`, for messages.
+        title: The name of the layout in messages.
+        noun: The word for one file of the layout in messages.
+        row: The word for a sample in messages.
+        entry_noun: The word for a named value of a record in messages.
+        expected: A description of valid files, for messages.
+        file_name: A pattern that matches the names of record files in a folder.
+        ignored: A pattern that matches the names of files that belong to no data set.
+        may_be_packed: True if files may be compressed with gzip or zlib.
+        fields: The fields of every data set. Empty if the records or the option `features` determine the fields.
+        kinds: The kinds that the option `features` accepts.
+        guessed: How fields are chosen without the option `features`, for messages.
     """
 
     holds_records = True
@@ -99,32 +99,32 @@ class RecordSource(base.Source):
     folder: SourceRoot
     _files: RecordFiles
     _asked: Sequence[RecordField] = ()  # the option `features`
-    _fields: Sequence[RecordField] = ()  # which entries become fields; empty: all values are fields
+    _fields: Sequence[RecordField] = ()  # the fields of `features`; if empty, all entries are fields
     _splits: Sequence[int]  # the number of the split of each file
     _split_names: Sequence[str] = ()
     _firsts: "array[int]"  # the index of the first record of each file
-    _parsed_entries: frozenset[str] | None = None  # the entries of the records that were parsed for the schema
+    _parsed_entries: frozenset[str] | None = None  # entries found while parsing for the schema
 
     # ---- hooks of subclasses
 
     @classmethod
     @abstractmethod
     def begins(cls, start: bytes) -> bool:
-        """Return whether a file of this layout begins with these bytes, at most 512."""
+        """Return whether `start`, the first 512 bytes of a file or less, shows this layout."""
 
     @classmethod
     def is_own(cls, folder: SourceRoot, name: str) -> bool:
-        """Return whether a file that begins so has this layout."""
+        """Return whether this source reads the file, for files whose name or first bytes already match."""
         return True
 
     @abstractmethod
     def find(self, name: str, file: OpenFile | UnpackedFile, size: int | None) -> None:
-        """Call `_add` for each record of a file, and `_end` if the file does not end with one.
+        """Call `_add` for each record of a file. Call `_end` if bytes that are not a complete record follow.
 
         Args:
             name: The relative path of the file.
-            file: Its bytes, unpacked.
-            size: How many these are; None for a compressed file.
+            file: The file, decompressed.
+            size: The size in bytes; None for a compressed file.
 
         Raises:
             BadInput: The file cannot be read.
@@ -133,10 +133,10 @@ class RecordSource(base.Source):
 
     @abstractmethod
     def entries(self, index: int, record: bytes) -> dict[str, Any]:
-        """Return the named values of a record; raises BadInput."""
+        """Return the values of a record by entry name. Raises `BadInput` if the record is damaged."""
 
     def choose_fields(self) -> Sequence[Field]:
-        """Return the fields; raises InvalidRequest, BadInput."""
+        """Return the fields of the schema. Raises `InvalidRequest` or `BadInput` if no fields can be chosen."""
         if self.fields:
             return self.fields
         found, count = self._parse_some()
@@ -150,34 +150,37 @@ class RecordSource(base.Source):
         return self._typed(self._asked or self.guess(found, count), found)
 
     def guess(self, found: Mapping[str, Sequence[Any]], count: int) -> Sequence[RecordField]:
-        """Return the fields that no user declared, for the entries of `count` records; raises InvalidRequest."""
+        """Return the fields to use without the option `features`; raises `InvalidRequest`.
+
+        found: entry name -> values in the parsed records. count: the number of parsed records.
+        """
         return ()
 
     def typed(self, field: RecordField, values: Sequence[Any]) -> RecordField:
-        """Return the field with its kind and dtype; raises InvalidRequest if the values do not have that kind."""
+        """Return `field` with kind and dtype. Raises `InvalidRequest` if `values` do not have the declared kind."""
         return field
 
     def images(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Return those of some values that may be images: bytes of files, or arrays of pixels."""
+        """Return the values that may be images: bytes of files, or arrays of pixels."""
         return [value for value in values if isinstance(value, bytes)]
 
     def value_of(self, field: RecordField, entries: Mapping[str, Any]) -> Any:
-        """Return the value of a field; raises BadInput."""
+        """Return the value of a field from the entries of a record. Raises `BadInput` for an invalid value."""
         return entries[field.entries[0]]
 
     def unused(self, entries: Mapping[str, Any]) -> list[str]:
-        """Return the entries that none of the records had that were parsed for the schema."""
+        """Return the names of entries that are new: no record that was parsed for the schema contains these entries."""
         return [] if self._parsed_entries is None else list(entries.keys() - self._parsed_entries)
 
     def path_stem(self, index: int) -> str:
-        """Return the path that `extract` gives the files of a sample, without a suffix."""
+        """Return the path of the files that `extract` writes for a sample, without a suffix."""
         return self.key(index)
 
     # ---- recognition
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return how many files there are if one of them begins as a file of this layout."""
+        """Return a text such as `TFRecord: 3 TFRecord files`. Return None if no file has this layout."""
         if not isinstance(tree, SourceRoot):
             return None
         chosen = names if len(names) == 1 else list(filter(cls.file_name.search, names))
@@ -195,7 +198,7 @@ class RecordSource(base.Source):
 
         Raises:
             InvalidRequest: No file has this layout, or an option does not fit.
-            BadInput: A file cannot be read, or is what git-lfs left.
+            BadInput: A file cannot be read, or is a git-lfs pointer.
         """
         base.check_choice("layout", layout, LAYOUTS)
         self._asked = parse_fields(features, self.kinds)
@@ -234,7 +237,7 @@ class RecordSource(base.Source):
         self.notes += self._about_fields()
 
     def _add(self, offset: int, size: int, key: str | int | None = None) -> None:
-        """Add a record. key: its name or its number; None if it has neither."""
+        """Add a record at `offset`, of `size` bytes. key: its name or number; None if the record has neither."""
         self._numbers.append(self._number)
         self._offsets.append(offset)
         self._sizes.append(size)
@@ -244,7 +247,7 @@ class RecordSource(base.Source):
             self._ids.append(key)
 
     def _end(self, name: str, at: int, reason: str, *, is_cut: bool) -> None:
-        """Note that the records of a file end at a byte before its end. is_cut: as a killed writer leaves it."""
+        """Report that bytes from offset `at` on are not a record. is_cut: True if the last record is incomplete."""
         key = f"{name}@{at}"
         if is_cut:
             self.left_out.append((key, reason))
@@ -253,14 +256,14 @@ class RecordSource(base.Source):
             self.unread.append((key, reason))
 
     def _table(self, name: str) -> bytes | None:
-        """Return the bytes of a file next to the records, and list it as a table; None if it is absent."""
+        """Return the bytes of a file in the folder, and add its name to `tables`; None if the file is absent."""
         if not (self.folder.root / name).is_file():
             return None
         self.tables.append(name)
         return self.folder.read(name)
 
     def _keep(self, rows: Sequence[int]) -> None:
-        """Skip all records but these."""
+        """Keep only the records with these positions."""
         columns = (self._numbers, self._offsets, self._sizes, self._ids)
         self._numbers, self._offsets, self._sizes, self._ids = (
             array(column.typecode, (column[row] for row in rows)) if column else column for column in columns
@@ -269,19 +272,19 @@ class RecordSource(base.Source):
         self._firsts = _firsts(self._numbers, len(self._firsts))
 
     def _name_by_file(self) -> None:
-        """Put the file before the names of records if two files have a record of one name."""
+        """If two files contain records with equal names, prefix each record name with the file name."""
         if len(set(self._names)) < len(self._names) and len(self._stems) > 1:
             self._names = [
                 f"{self._stems[number]}/{name}" for number, name in zip(self._numbers, self._names, strict=True)
             ]
 
     def _check_files(self, files: Sequence[RecordFile], layout: str) -> None:
-        """Begin to read the records; raises BadInput, InvalidRequest."""
+        """Check the records against the sizes of the files, and assign splits. Raises `BadInput`, `InvalidRequest`."""
         self._files = RecordFiles(self.folder, files)
         totals: Counter[int] = Counter()
         for number, size in zip(self._numbers, self._sizes, strict=True):
             totals[number] += size
-        for number, total in totals.items():  # records that overlap could make a small file an endless pack
+        for number, total in totals.items():  # overlapping records could make a pack much larger than the file
             if total > files[number].size and not files[number].is_packed:
                 raise BadInput(
                     f"{self.folder.root / files[number].name}: damaged: its records have {total} bytes together, "
@@ -302,7 +305,7 @@ class RecordSource(base.Source):
                 raise BadInput(f"{shown(str(self.root))}: {self.unread_message}")
 
     def _split_numbers(self, names: Sequence[str], layout: str) -> list[int]:
-        """Return the number of the split of each file; empty without splits."""
+        """Return the number of the split of each file. Return an empty list if the data set has no splits."""
         tops = [PurePosixPath(name).name if len({*map(_top, names)}) == 1 else _top(name) for name in names]
         found = [_split_word(top) for top in tops]
         there = sorted({word for word in found if word})
@@ -318,17 +321,17 @@ class RecordSource(base.Source):
         self._split_names = ordered_splits(set(splits))
         return [self._split_names.index(name) for name in splits]
 
-    # ---- which fields
+    # ---- choice of fields
 
     def _probes(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the first records and some between them and the last."""
+        """Yield (index, bytes) of the first records and of records at regular distances."""
         total, half = len(self), _PROBES // 2
         for index in sorted({*range(min(half, total)), *(number * total // half for number in range(half))}):
             if self._sizes[index] <= self.folder.most_bytes:
                 yield index, self.record(index)
 
     def _parse_some(self) -> tuple[dict[str, list[Any]], int]:
-        """Return the values of a few records by entry, and how many records these are; raises BadInput."""
+        """Parse a few records. Return the values of each entry, and the number of records. Raises `BadInput`."""
         found: dict[str, list[Any]] = {}
         count, damage = 0, ""
         for index, record in self._probes():
@@ -347,7 +350,7 @@ class RecordSource(base.Source):
         return found, count
 
     def _typed(self, fields: Sequence[RecordField], found: Mapping[str, Sequence[Any]]) -> list[Field]:
-        """Take the fields with the kinds that names and headers show; raises InvalidRequest if they do not."""
+        """Set kind and dtype of each field, and return the fields. Raises `InvalidRequest` if a kind is ambiguous."""
         values = [[value for entry in field.entries for value in found.get(entry, ())] for field in fields]
         typed = [self.typed(field, each) for field, each in zip(fields, values, strict=True)]
         if sum(field.kind in PIXEL_KINDS for field in typed) > 1:
@@ -379,7 +382,6 @@ class RecordSource(base.Source):
         )
 
     def _about_fields(self) -> Iterator[str]:
-        """Yield the notes on the fields."""
         for field in self._fields:
             if field.kind == "image" and any(map(has_labels, field.entries)):
                 yield (
@@ -404,7 +406,7 @@ class RecordSource(base.Source):
         return len(self._offsets)
 
     def record(self, index: int) -> bytes:
-        """Return the bytes of a sample's record; raises BadInput."""
+        """Return the bytes of a sample's record. Raises `BadInput` if the record cannot be read."""
         at = self.checked(index)
         self.folder.check_size(self._files.files[self._numbers[at]].name, self._sizes[at])
         return self._files.read(self._numbers[at], self._offsets[at], self._sizes[at])
@@ -421,7 +423,7 @@ class RecordSource(base.Source):
         return sample
 
     def _values(self, index: int, record: bytes) -> base.Sample:
-        """Return the fields of a record; raises BadInput."""
+        """Return the values of a record by field name. Raises `BadInput` for a damaged record."""
         try:
             entries = self.entries(index, record)
             if not self._fields:
@@ -447,19 +449,20 @@ class RecordSource(base.Source):
         return base.SampleEntry(key, (extent.name,), key, extent, f"record at byte {extent.offset}")
 
     def file_paths(self, index: int, values: base.Sample) -> dict[str, str]:
-        """Return the paths that `extract` gives the values that are files."""
+        """Return field name -> path that `extract` writes, for each value that is a file."""
         return extracted_paths(self.path_stem(index), index, filter(is_file, self.schema), values)
 
 
 def opened(root: Path, *, follow_links: bool) -> tuple[SourceRoot, list[str], list[str]]:
-    """Return the folder, the relative paths of its files, and notes; for a file, its folder and its name alone.
+    """Return `(folder, names, notes)` for a folder or a file.
 
-    Raises InvalidRequest if there is neither.
+    `names` are the relative paths of the files in the folder. If `root` is a file, `folder` is its parent and `names`
+    contains only that file. Raises `InvalidRequest` if `root` does not exist.
     """
     if root.is_file():
         if not root.stat().st_size:
             raise InvalidRequest(f"{shown(str(root))}: {EMPTY}")
-        place = root.resolve() if root.is_symlink() else root  # a link that the user names means its target
+        place = root.resolve() if root.is_symlink() else root  # a link as `root` is always followed
         return SourceRoot(place.parent, follow_links), [place.name], []
     if not root.is_dir():
         raise InvalidRequest(f"{shown(str(root))}: no such folder or file; give the data set")
@@ -468,17 +471,17 @@ def opened(root: Path, *, follow_links: bool) -> tuple[SourceRoot, list[str], li
 
 
 def beside_first_image(schema: Schema) -> tuple[str, ...]:
-    """Return the names of all image fields but the first."""
+    """Return the names of all image fields except the first."""
     return tuple(field.name for field in schema if field.kind in PIXEL_KINDS)[1:]
 
 
 def _firsts(numbers: "array[int]", count: int) -> "array[int]":
-    """Return the index of the first record of each file; files come in order."""
+    """Return the index of the first record of each file. numbers: the number of the file of each record, ascending."""
     return array("q", (bisect_right(numbers, number - 1) for number in range(count)))
 
 
 def _stems(names: Sequence[str]) -> list[str]:
-    """Return paths without their suffixes if they stay different."""
+    """Return the paths without suffixes. If two of the results are equal, return the complete paths."""
     stems = [name[: -len("".join(PurePosixPath(name).suffixes)) or None] or name for name in names]
     return stems if len(set(stems)) == len(stems) else list(names)
 
@@ -488,7 +491,7 @@ def _top(name: str) -> str:
 
 
 def _split_word(name: str) -> str | None:
-    """Return the word of a file name that names a split: `train` of `train-00000-of-00010.tfrecord`; None for none."""
+    """Return the split in a file name: `train` for `train-00000-of-00010.tfrecord`. None if no split is named."""
     for word in re.split(r"[-_.]", PurePosixPath(name).name):
         if word and split_rank(word) is not None:
             return word.lower()

@@ -1,11 +1,11 @@
-"""BasicSR LMDB: pixels or PNG files under names, as BasicSR, mmsr and PySODToolBox write them.
+"""BasicSR LMDB: pixels or PNG files with names as keys, as BasicSR, mmsr and PySODToolBox write them.
 
-Fields: key (as in the LMDB), and depth or image. Depth has 16 bits in one channel. An image is a PNG file, or pixels of
-8 bits in one or three channels. Other pixels are an array of numbers. `features` declares the field, such as
-mask=value:mask. Pixels are RGB. Labels are not stored. The order is that of the keys.
+Fields: key (as in the LMDB), and depth or image. Depth has one channel of 16 bits. An image is a PNG file, or pixels of
+8 bits in one or three channels. Other pixels become an array of numbers. `features` declares another kind, such as
+mask=value:mask. Pixels are RGB. The LMDB does not contain labels. Samples are sorted by key.
 
-Layout: a folder with data.mdb. A value is pixels (H, W, C) as OpenCV has them, blue first. They are uint8 or uint16
-(little-endian), as their length shows. The generations store the sizes in different places:
+Layout: a folder with data.mdb. A value is pixels (H, W, C) in OpenCV's channel order (BGR). The length of the value
+shows whether the dtype is uint8 or uint16 (little-endian). Versions of the tools store the image sizes differently:
 * First BasicSR: an entry `key.meta` with ASCII `H,W,C`. `_keys_cache.p` next to the LMDB lists the keys.
 * mmsr, PySODToolBox: meta_info.pkl, {'name', 'resolution': ['C_H_W', ...] or one for all, 'keys'}. If `resolution` is a
   text, a frame number follows each key (vimeo90k, REDS).
@@ -40,12 +40,12 @@ _KINDS = ("image", "mask", "depth", "numbers")
 _GRAY, _COLOR, _MOST_CHANNELS = 1, 3, 4
 _NO_SIZE = (0, 0, 0)
 _Size = tuple[int, int, int]  # height, width, channels; zeros for an image file
-_Form = tuple[Literal["uint8", "uint16", "file"], int]  # and the number of channels, 0 for a file
+_Form = tuple[Literal["uint8", "uint16", "file"], int]  # dtype and number of channels; 0 channels for a file
 _FILE: _Form = ("file", 0)
 
 
 class Source(LMDBSource):
-    """One LMDB of this family, or a folder of them."""
+    """An LMDB of BasicSR or a related tool, or a folder of LMDBs."""
 
     kind = "basicsr-lmdb"
     title = "LMDB of BasicSR's images under names"
@@ -55,8 +55,11 @@ class Source(LMDBSource):
     def __init__(
         self, root: Path, *, features: Sequence[str] = (), layout: str = "auto", follow_links: bool = False
     ) -> None:
-        """Find every record; raises InvalidRequest, also for pixels of several kinds, and BadInput."""
-        self._dimensions = array("i")  # three for each record
+        """Find all records. Raises `BadInput` for a damaged LMDB.
+
+        Raises `InvalidRequest` for another layout, or for pixels of several kinds.
+        """
+        self._dimensions = array("i")  # height, width and channels of each record
         self._list(root, features=features, layout=layout, follow_links=follow_links)
 
     @classmethod
@@ -83,7 +86,7 @@ class Source(LMDBSource):
             self._dimensions.extend(each)
 
     def _stored_size(self, key: str) -> _Size:
-        """Return the size under `key.meta`."""
+        """Return the size in the entry `key.meta`."""
         data = self._metadata.get(key.encode("utf-8", "surrogateescape") + META)
         if data is None:
             return _NO_SIZE
@@ -95,7 +98,7 @@ class Source(LMDBSource):
         return height, width, channels
 
     def _form(self, row: int) -> _Form:
-        """Return what a value is, as its length shows."""
+        """Return whether a value is a file or pixels, and the dtype of pixels, from the length of the value."""
         height, width, channels = self._size_at(row)
         count = height * width * channels
         if count and self._sizes[row] in (count, 2 * count):
@@ -126,7 +129,7 @@ class Source(LMDBSource):
         return [self._fields[0].field if field.kind == "numbers" else field.field]
 
     def _declared(self) -> RecordField | None:
-        """Return the field that the user declared; raises InvalidRequest."""
+        """Return the field that the user declared; None without a declaration. Raises `InvalidRequest`."""
         if not self._asked:
             return None
         field, *more = self._asked
@@ -138,7 +141,7 @@ class Source(LMDBSource):
         return field
 
     def _by_sizes(self, forms: Counter[_Form], dtypes: Sequence[str]) -> RecordField | None:
-        """Return the field that the lengths of the values show; None for several kinds."""
+        """Return the field for the lengths of the values. Return None for values of several kinds."""
         channels = {count for dtype, count in forms if dtype != "file"}
         if set(forms) == {_FILE} and self._are_depth_files():
             return RecordField("depth", (VALUE,), "depth")
@@ -149,13 +152,13 @@ class Source(LMDBSource):
         return RecordField("image", (VALUE,), "numbers") if len(dtypes) == 1 and _FILE not in forms else None
 
     def _are_depth_files(self) -> bool:
-        """Return whether a few records are all files of 16 bits in one channel."""
+        """Return whether all of a few inspected records are files with one channel of 16 bits."""
         found = set()
         for _, record in self._probes():
             try:
                 header = sniff(record)
             except DamagedImage:
-                continue  # packing the sample reports it
+                continue  # packing the sample reports the error
             found.add((header.dtype, header.channels))
         return found == {("uint16", _GRAY)}
 
@@ -188,12 +191,12 @@ class Source(LMDBSource):
         raise BadInput(f"{_shown((dtype, channels))}: not a {kind} of this set")
 
     def path_stem(self, index: int) -> str:
-        """Return the key without the suffix of the file that the writer read."""
+        """Return the key without the suffix of the original file."""
         return re.sub(r"(?i)(?<=[^/])\.(?:jpg|png)$", "", self._names[index])
 
 
 def _pickled_sizes(data: bytes, keys: Sequence[str], path: Path) -> Sequence[_Size]:
-    """Return the sizes in meta_info.pkl; raises BadInput."""
+    """Return the sizes in meta_info.pkl. Raises `BadInput` for invalid contents."""
     from packer.layouts import pickled  # the table of all opcodes, which recognition does not need
 
     try:
@@ -219,13 +222,13 @@ def _are_texts(value: Any) -> bool:
 
 
 def _without_frame(key: str) -> str:
-    """Return the key without the number of a frame, which lists of vimeo90k leave out."""
+    """Return the key without the frame number. Key lists of vimeo90k do not contain the number."""
     head, line, tail = key.rpartition("_")
     return head if line and tail.isdecimal() else key
 
 
 def _size(numbers: Sequence[str], order: Sequence[int], path: Path) -> _Size:
-    """Return height, width and channels. order: their positions. Raises BadInput."""
+    """Return (height, width, channels). order: the position of each in `numbers`. Raises `BadInput`."""
     if len(numbers) != len(order) or not all(number.isdecimal() and len(number) < 10 for number in numbers):
         raise BadInput(f"{path}: expected three lengths of an image, found {'_'.join(numbers)[:60]!r}")
     height, width, channels = (int(numbers[at]) for at in order)

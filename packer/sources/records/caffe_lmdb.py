@@ -1,8 +1,8 @@
-"""Caffe LMDB: images and labels as Caffe's convert_imageset and NVIDIA's DIGITS store them; Caffe is not needed.
+"""Caffe LMDB: images and labels as Caffe's convert_imageset and NVIDIA's DIGITS store them. Caffe is not needed.
 
-Fields: key (as in the LMDB, such as `00000012_cat/a.jpg`), image, and label (int64) if the records have labels. The
-order is that of the keys, as Caffe and DALI read them. Encoded images keep their bytes. Raw ones, uint8 in planes of
-blue, green and red, or of gray, become RGB pixels. packer.layouts.datum has the layout of values.
+Fields: key (as in the LMDB, such as `00000012_cat/a.jpg`), image, and label (int64) if the records have labels. Samples
+are sorted by key, as in Caffe and DALI. Encoded images are not changed. Raw images, which are uint8 planes of blue,
+green and red, or of gray, become RGB pixels. Layout of values: packer.layouts.datum.
 """
 
 import re
@@ -25,14 +25,14 @@ _GRAY, _COLOR = 1, 3
 
 
 class Source(LMDBSource):
-    """One Caffe LMDB, or a folder of them."""
+    """A Caffe LMDB, or a folder of Caffe LMDBs."""
 
     kind = "caffe-lmdb"
     title = "LMDB of Caffe's Datum"
     is_numbered = False
 
     def __init__(self, root: Path, *, layout: str = "auto", follow_links: bool = False) -> None:
-        """Find every record; raises InvalidRequest, BadInput."""
+        """Find all records. Raises `InvalidRequest` for another layout, and `BadInput` for a damaged LMDB."""
         self._has_labels = True
         self._list(root, layout=layout, follow_links=follow_links)
 
@@ -50,14 +50,14 @@ class Source(LMDBSource):
     def choose_fields(self) -> Sequence[Field]:
         self._name_by_file()
         matches = [_NUMBERED.fullmatch(key) for key in self._names]
-        paths = [match[1] for match in matches if match]  # behind the numbers of convert_imageset
+        paths = [match[1] for match in matches if match]  # convert_imageset writes a number before each path
         self._paths = paths if len(paths) == len(matches) == len(set(paths)) else self._names
         found = []
         for _, record in self._probes():
             try:
                 found.append(parse(record))
             except BadInput:
-                continue  # packing the sample reports it
+                continue  # packing the sample reports the error
         self.decodes = any(not datum.is_encoded for datum in found)
         self._has_labels = any(datum.label is not None for datum in found)
         if self.decodes:
@@ -80,7 +80,7 @@ class Source(LMDBSource):
 
 
 def pixels(datum: Datum) -> npt.NDArray[np.uint8]:
-    """Return raw pixels as RGB, (H, W, 3); raises BadInput if they are not an image."""
+    """Return raw pixels as RGB, (H, W, 3). Raises `BadInput` if the pixels are not an image."""
     channels, height, width = datum.channels, datum.height, datum.width
     if not datum.data and datum.has_floats:
         raise BadInput("it contains float_data, numbers and no image; packer does not read these")

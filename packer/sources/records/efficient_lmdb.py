@@ -1,11 +1,11 @@
-"""Efficient-PyTorch LMDB: serialized pairs of image and label under numbers, as folder2lmdb and similar tools write.
+"""Efficient-PyTorch LMDB: serialized pairs of image and label with numbers as keys, as folder2lmdb writes them.
 
-Fields: key (the number), image (its bytes) and label (int64), in the order of the numbers. Pickled values are read
-without `pickle` (packer.layouts.pickled): nothing in them is imported or called. Values of pyarrow.serialize need
+Fields: key (the number), image (the bytes of the file) and label (int64), sorted by number. Pickled values are read
+without `pickle` (packer.layouts.pickled), so no pickled code is imported or called. Values of pyarrow.serialize need
 pyarrow.
 Layout: the key is the number in decimal digits. The value is (bytes, int), [uint8 array, int], or ([bytes], array of
-one int), the batch of one that thecml/pytorch-lmdb stores. It is serialized by pickle, MessagePack or pyarrow 0.10 to
-11. `__keys__` and `__len__` have the same form.
+one int), the batch of one that thecml/pytorch-lmdb stores. The value is serialized by pickle, MessagePack or pyarrow
+0.10 to 11. `__keys__` and `__len__` have the same encoding.
 """
 
 from pathlib import Path
@@ -21,14 +21,14 @@ SPECIFICITY = -1
 
 
 class Source(LMDBSource):
-    """One LMDB of Efficient-PyTorch's layout, or a folder of them."""
+    """An LMDB of Efficient-PyTorch's layout, or a folder of LMDBs."""
 
     kind = "efficient-lmdb"
     title = "LMDB of pairs of image and label"
     fields = (IMAGE, LABEL)
 
     def __init__(self, root: Path, *, layout: str = "auto", follow_links: bool = False) -> None:
-        """Find every record; raises InvalidRequest, BadInput, MissingPackage without pyarrow if values need it."""
+        """Find all records. Raises `InvalidRequest`, `BadInput`, or `MissingPackage` if values need pyarrow."""
         self._list(root, layout=layout, follow_links=follow_links)
 
     @classmethod

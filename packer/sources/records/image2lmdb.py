@@ -1,11 +1,11 @@
-"""Image2LMDB: images under numbers, as Fangyh09/Image2LMDB writes them; it does not store labels.
+"""Image2LMDB: images with numbers as keys, as Fangyh09/Image2LMDB writes them. The LMDB does not contain labels.
 
-Fields: key, image (its bytes) and, with `labels_from`, label (int64). The key is the name of the file if the list next
-to the LMDB has each name once, otherwise the number. The order is that of the numbers, which is that of ImageFolder.
+Fields: key, image (the bytes of the file) and, with `labels_from`, label (int64). The key is the file name if all names
+in the list next to the LMDB differ, otherwise the number. Samples are sorted by number, which is ImageFolder's order.
 
 Layout: the key is the number in decimal digits. The value is the bytes by pyarrow.serialize
-(packer.layouts.arrow_payload). `__keys__` and `__len__` have the same form. NAME_images_idx.txt next to NAME.lmdb has a
-line for each file: its name without folders, a space, its number.
+(packer.layouts.arrow_payload). `__keys__` and `__len__` have the same encoding. NAME_images_idx.txt next to NAME.lmdb
+has a line for each file: file name without folders, space, number.
 """
 
 import hashlib
@@ -35,23 +35,23 @@ _SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", "
 
 
 class Source(LMDBSource):
-    """One LMDB of Image2LMDB, or a folder of them."""
+    """An LMDB of Image2LMDB, or a folder of LMDBs."""
 
     kind = "image2lmdb"
     title = "LMDB of images without labels, by pyarrow"
 
     def __init__(self, root: Path, *, labels_from: str = "", layout: str = "auto", follow_links: bool = False) -> None:
-        """Find every record.
+        """Find all records.
 
         Args:
-            root: The LMDB, or a folder of some.
-            labels_from: The folder that was packed, or an archive of it, which restores the labels.
-            layout: How names of splits in the files are read.
-            follow_links: Follow links out of the folder.
+            root: An LMDB, or a folder of LMDBs.
+            labels_from: The original folder of images, or an archive of the folder, which provides the labels.
+            layout: `split` adds the field split. `auto` raises if files belong to several splits; `unchecked` does not.
+            follow_links: If True, follow symbolic links to outside the folder.
 
         Raises:
-            InvalidRequest: No LMDB has this layout, or `labels_from` is not the folder that was packed.
-            BadInput: The LMDB or its list is damaged.
+            InvalidRequest: No LMDB has this layout, or `labels_from` does not contain the images of the LMDB.
+            BadInput: The LMDB or the list next to the LMDB is damaged.
             MissingPackage: pyarrow is absent.
         """
         self._originals = _Originals(Path(labels_from), follow_links=follow_links) if labels_from else None
@@ -59,7 +59,7 @@ class Source(LMDBSource):
         self._lists: list[dict[int, str]] = []
         self._list(root, layout=layout, follow_links=follow_links)
         self.places = {"labels_from": self._originals.digest} if self._originals else {}
-        self._originals = None  # its lists
+        self._originals = None  # frees the lists
 
     @classmethod
     def parse(cls, value: bytes) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Source(LMDBSource):
         self._lists.append(self._listed_names(f"{name.removesuffix(PurePosixPath(name).suffix)}{_LIST}"))
 
     def _listed_names(self, name: str) -> dict[int, str]:
-        """Return the names that the list next to an LMDB has for its numbers; raises BadInput."""
+        """Return number -> file name from the list next to an LMDB. Raises `BadInput` for a damaged list."""
         found: dict[int, str] = {}
         lines = (self._table(name) or b"").decode("utf-8", "surrogateescape").splitlines()
         for at, line in enumerate(lines, 1):
@@ -114,7 +114,7 @@ class Source(LMDBSource):
         return [IMAGE, *label]
 
     def _restored(self, originals: "_Originals") -> list[int]:
-        """Return the label of each sample; raises InvalidRequest if the folder is not the one that was packed."""
+        """Return the label of each sample. Raises `InvalidRequest` if the folder does not match the LMDB."""
         where, advice = shown(str(originals.folder.root)), "--labels-from needs the folder that was packed, unchanged"
         if len(self._lists) != 1:
             raise InvalidRequest(f"--labels-from is for one LMDB, found {len(self._lists)}; pack them one by one")
@@ -142,13 +142,13 @@ class Source(LMDBSource):
 
 
 class _Originals:
-    """The folder that was packed, or an archive of it, as ImageFolder lists it.
+    """The original folder of images, or an archive of the folder, with the classes of ImageFolder.
 
     Source: torchvision.datasets.folder (find_classes, make_dataset).
 
     Attributes:
         names: The relative paths.
-        labels: The number of the class of each.
+        labels: The class number of each path.
         classes: The names of the classes.
         digest: The sha256 of the paths.
     """
@@ -172,6 +172,6 @@ class _Originals:
 
 
 def _order(name: str) -> tuple[str, str, str]:
-    """Order by class, then by folder and file."""
+    """Return the sort key of a path: class, folder, file name."""
     folder, _, last = name.rpartition("/")
     return name.partition("/")[0], folder, last

@@ -1,14 +1,14 @@
-"""RecordIO: the .rec files of MXNet's im2rec and of InsightFace; mxnet is not needed.
+"""RecordIO: the .rec files of MXNet's im2rec and of InsightFace. mxnet is not needed.
 
 Fields:
 * key: the path of the record in a .lst next to the file, otherwise its number in the .idx, otherwise its number in the
-  file. With a .lst and without an .idx it is the number in the header of the record, as im2rec writes it.
-* image: its bytes.
-* label: int64 if every label is one whole number, otherwise float32; an array if records have several.
+  file. With a .lst and without an .idx, the number is read from the record header, as im2rec writes it.
+* image: the bytes of the image file.
+* label: int64 if every label is one whole number, otherwise float32. An array if records have several labels.
 
-InsightFace's records that are not images are skipped. label is the first of their labels, label_vector all.
-An .idx next to the file has a line `number<TAB>offset` for each record. Records that it does not name are skipped.
-Layout: packer.layouts.recordio_frames.
+InsightFace's records without images are skipped. label is then the first label, and label_vector contains all labels.
+An .idx next to the file has a line `number<TAB>offset` for each record. Records that the .idx does not list are
+skipped. Layout: packer.layouts.recordio_frames.
 """
 
 import math
@@ -41,13 +41,13 @@ from packer.sources.records._record_source import IMAGE, MOST_BYTES, RecordSourc
 
 SPECIFICITY = -1
 _OLD_KEY = struct.pack("<I", OLD_MAGIC)
-_HEAD_BYTES = 64  # of a record, with its first label
-_MOST_WHOLE = 1 << 63  # of a label that is a whole number
-_EXACT_FLOAT = 1 << 24  # float32 stores every whole number up to it
+_HEAD_BYTES = 64  # bytes of a record that contain the header and first label
+_MOST_WHOLE = 1 << 63  # limit of whole-number labels
+_EXACT_FLOAT = 1 << 24  # float32 represents every whole number up to this limit
 
 
 class _RecordPlace(NamedTuple):
-    """The place of a record, and its first bytes."""
+    """Offset and size of a record, and the first bytes of its data."""
 
     offset: int
     size: int
@@ -55,17 +55,17 @@ class _RecordPlace(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The number in its header."""
+        """The record number in the header."""
         return int(HEADER.unpack_from(self.head)[2]) if len(self.head) >= HEADER.size else -1
 
     @property
     def width(self) -> int:
-        """Return the number of labels; 0 for one in the header, -1 if the header is too short."""
+        """Return the number of labels after the header; 0 for one label in the header, -1 for an incomplete header."""
         return int(HEADER.unpack_from(self.head)[0]) if len(self.head) >= HEADER.size else -1
 
     @property
     def label(self) -> float | None:
-        """Its first label; None if it is too short."""
+        """The first label; None if the record is too short."""
         if self.width <= 0:
             return float(HEADER.unpack_from(self.head)[1]) if self.width == 0 else None
         has_label = len(self.head) >= HEADER.size + 4
@@ -73,7 +73,7 @@ class _RecordPlace(NamedTuple):
 
 
 class Source(RecordSource):
-    """One .rec file, or a folder of them."""
+    """A .rec file, or a folder of .rec files."""
 
     kind = "recordio"
     title = "RecordIO"
@@ -82,8 +82,8 @@ class Source(RecordSource):
     file_name = re.compile(r"\.rec$", re.IGNORECASE)
 
     def __init__(self, root: Path, *, layout: str = "auto", follow_links: bool = False) -> None:
-        """Find every record; raises InvalidRequest, BadInput."""
-        self._paths: list[str] = []  # of each record, empty for none
+        """Find all records. Raises `InvalidRequest` for files of another format, and `BadInput` for damaged files."""
+        self._paths: list[str] = []  # the path of each record; empty without a path
         self._widths: set[int] = set()
         self._is_whole, self._largest, self._is_faces = True, 0.0, False
         self._list(root, layout=layout, follow_links=follow_links)
@@ -124,7 +124,7 @@ class Source(RecordSource):
             self.notes.append(f"{shown(name)}: InsightFace: {counted(others, 'record')} of identities have no image")
 
     def _walk(self, file: HeaderReader, name: str, size: int) -> Iterator[_RecordPlace]:
-        """Yield each record up to the end, or up to the first bytes that are not a record."""
+        """Yield each record until the end of the file, or until bytes that are not a record."""
         at = records = 0
         while at < size:
             start, head, part = at, b"", -1
@@ -153,7 +153,7 @@ class Source(RecordSource):
             records += 1
 
     def _index(self, name: str, starts: set[int]) -> dict[int, int] | None:
-        """Return the numbers of records by offset; None without an index, or with one of another file."""
+        """Return offset -> number from the .idx; None if the .idx is absent or belongs to another file."""
         place = str(PurePosixPath(name).with_suffix(".idx"))
         data = self._table(place)
         if data is None:
@@ -172,7 +172,7 @@ class Source(RecordSource):
         return found
 
     def _listed_paths(self, name: str) -> dict[int, str]:
-        """Return the paths that the .lst next to the file has for numbers, in the order of its lines."""
+        """Return number -> path from the .lst next to the file, in the order of its lines."""
         data = self._table(str(PurePosixPath(name).with_suffix(".lst"))) or b""
         lines = [line.split("\t") for line in data.decode("utf-8", "surrogateescape").splitlines()]
         return {
@@ -182,7 +182,7 @@ class Source(RecordSource):
         }
 
     def _note_labels(self, record: _RecordPlace) -> None:
-        """Update what the labels of all records have in common."""
+        """Update the set of label widths, the largest label, and whether all labels are whole numbers."""
         if record.width >= 0:
             self._widths.add(record.width)
         if record.label is not None:
@@ -222,7 +222,7 @@ class Source(RecordSource):
 
 
 def _face_images(first: _RecordPlace) -> int | None:
-    """Return the number after that of the last image in InsightFace's first record, which is labels only; else None."""
+    """Return the end of the range of image numbers, from InsightFace's first record. None for any other record."""
     if not 0 < first.width == (len(first.head) - HEADER.size) / 4 or len(first.head) >= _HEAD_BYTES:
         return None
     images = first.label or 0.0
@@ -230,10 +230,10 @@ def _face_images(first: _RecordPlace) -> int | None:
 
 
 def _listed_numbers(records: Sequence[_RecordPlace], listed: Sequence[int]) -> dict[int, int]:
-    """Return the numbers of records by offset, without an index.
+    """Return offset -> number of the records of a file without an .idx.
 
-    If a list has all numbers in their headers, these are used. Otherwise the lines of the list number the records in
-    their order, as im2rec writes them. Without a list, the positions are the numbers.
+    If the .lst lists all numbers in the record headers, the header numbers are used. Otherwise the i-th line numbers
+    the i-th record, as in im2rec. Without a .lst, the number of a record is its position.
     """
     numbers = [record.number for record in records]
     if len(set(numbers)) < len(numbers) or not set(listed) >= set(numbers):

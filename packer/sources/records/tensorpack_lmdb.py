@@ -1,11 +1,12 @@
-"""Tensorpack LMDB: datapoints of a dataflow under numbers, as tensorpack's LMDBSerializer writes them.
+"""Tensorpack LMDB: datapoints of a dataflow with numbers as keys, as tensorpack's LMDBSerializer writes them.
 
-Fields: key (the number), and one for each component that `features` names by its position (0, 1 ...), or by its name if
-datapoints are dicts. Without the option, each component that a few records have in common becomes a field: image files
-and pixels, texts, numbers and arrays of them. The values are read without `pickle` (packer.layouts.serialized).
+Fields: key (the number), and one field for each component that `features` names. The name of a component is its
+position (0, 1 ...), or its key if datapoints are dicts. Without the option, each component that all of a few records
+contain becomes a field. Components are image files, pixels, texts, numbers and arrays of numbers. The values are read
+without `pickle` (packer.layouts.serialized).
 
 Layout: the key is the number in 8 decimal digits. The value is a list of components by pickle, MessagePack with
-msgpack-numpy, or pyarrow.serialize (TENSORPACK_SERIALIZE). `__keys__` has the same form. `__len__` is absent.
+msgpack-numpy, or pyarrow.serialize (TENSORPACK_SERIALIZE). `__keys__` has the same encoding. `__len__` is absent.
 """
 
 import json
@@ -35,7 +36,7 @@ _NUMBER_TYPES = (bool, int, float, np.generic, np.ndarray)
 
 
 class Source(LMDBSource):
-    """One LMDB of tensorpack, or a folder of them."""
+    """An LMDB of tensorpack, or a folder of LMDBs."""
 
     kind = "tensorpack-lmdb"
     title = "LMDB of tensorpack's datapoints"
@@ -50,14 +51,14 @@ class Source(LMDBSource):
         layout: str = "auto",
         follow_links: bool = False,
     ) -> None:
-        """Find every record.
+        """Find all records.
 
         Args:
-            root: The LMDB, or a folder of some.
+            root: An LMDB, or a folder of LMDBs.
             features: The fields, each FIELD=COMPONENT or FIELD=COMPONENT:KIND.
             pixel_order: The order of channels in arrays of pixels, `bgr` or `rgb`.
-            layout: How names of splits in the files are read.
-            follow_links: Follow links out of the folder.
+            layout: `split` adds the field split. `auto` raises if files belong to several splits; `unchecked` does not.
+            follow_links: If True, follow symbolic links to outside the folder.
 
         Raises:
             InvalidRequest: No LMDB has this layout, or no record has a component of `features`.
@@ -87,7 +88,7 @@ class Source(LMDBSource):
         return fields
 
     def guess(self, found: Mapping[str, Sequence[Any]], count: int) -> Sequence[RecordField]:
-        """Return a field for each component of all records: the only image is image, the only whole number label."""
+        """Return a field per common component. A single image is named `image`; a single whole number, `label`."""
         kinds = {name: _kind_of(name, values[0]) for name, values in found.items() if len(values) == count}
         if not kinds:
             raise InvalidRequest(f"{shown(str(self.root))}: the records have no component that can be packed")
@@ -103,7 +104,7 @@ class Source(LMDBSource):
 
     def typed(self, field: RecordField, values: Sequence[Any]) -> RecordField:
         name = field.entries[0]
-        called = "" if field.name == "image" else name  # what the user calls an image is not a mask
+        called = "" if field.name == "image" else name  # a field that the user names image is not a mask
         kinds = {field.kind} if field.kind else {_kind_of(called, value) for value in values}
         if len(kinds) > 1:
             raise InvalidRequest(
@@ -146,7 +147,7 @@ class Source(LMDBSource):
         return decoded(field, data)
 
     def _pixels(self, field: RecordField, value: "np.ndarray[Any, Any]") -> Any:
-        """Return pixels as the schema has them; raises BadInput."""
+        """Return pixels with the channels and dtype of the schema; raises `BadInput`."""
         array = value[:, :, 0] if value.ndim == _COLOR and value.shape[2] == 1 else value
         is_gray = array.ndim == _COLOR - 1
         if field.kind == "image" and array.dtype == np.uint8 and array.ndim == _COLOR and array.shape[2] == _COLOR:
@@ -178,7 +179,7 @@ def _is_image(array: "np.ndarray[Any, Any]") -> bool:
 
 
 def _typed_numbers(field: RecordField, values: Sequence[Any]) -> RecordField:
-    """Return the field with the dtype and the dimensions of its numbers; raises InvalidRequest."""
+    """Return the field with dtype and number of dimensions of `values`; raises `InvalidRequest`."""
     arrays = [np.asarray(value) for value in values if isinstance(value, _NUMBER_TYPES)]
     arrays = [array for array in arrays if array.dtype.kind in "biuf"]
     if not arrays:
@@ -193,7 +194,7 @@ def _typed_numbers(field: RecordField, values: Sequence[Any]) -> RecordField:
 
 
 def _numbers(value: Any, field: RecordField) -> Any:
-    """Return a number or an array in the dtype of the field; raises BadInput if that does not store it exactly."""
+    """Convert to the dtype of the field. Raises `BadInput` unless the dtype represents the numbers exactly."""
     dimensions = field.dimensions if field.kind == "numbers" else 0
     if not isinstance(value, _NUMBER_TYPES):
         raise BadInput(f"expected numbers, found {_described(value)}")
@@ -212,7 +213,7 @@ def _numbers(value: Any, field: RecordField) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value as JSON has it; raises BadInput."""
+    """Convert a value to JSON types; raises `BadInput`."""
     if not _are_keys_texts(value):
         raise BadInput("a dict with keys that are not texts, which JSON does not have")
     try:
@@ -222,14 +223,14 @@ def _plain(value: Any) -> Any:
 
 
 def _are_keys_texts(value: Any) -> bool:
-    """Return whether all keys of a value's dicts are texts: `json` makes texts of numbers."""
+    """Return whether all dict keys in a value are texts, because `json` would convert other keys to texts."""
     if isinstance(value, dict):
         return all(isinstance(key, str) and _are_keys_texts(inner) for key, inner in value.items())
     return not isinstance(value, (list, tuple)) or all(map(_are_keys_texts, value))
 
 
 def _bytes(value: Any) -> bytes | None:
-    """Return bytes, also those of an array of one dimension; None for anything else."""
+    """Return the bytes of a bytes object or a 1-D uint8 array; None for any other value."""
     if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == 1:
         return value.tobytes()
     return value if isinstance(value, bytes) else None

@@ -1,13 +1,13 @@
 """TFRecord: files of tf.train.Example. TensorFlow is not needed.
 
 Fields: key, and one field for each feature that the option `features` names. The key is the number of the record in its
-file, after the name of the file if there are several. Without the option, a few records decide, and a note shows the
-fields as that option. Images, texts and bytes are kept as they are. `image/encoded` becomes image, and
-`image/class/label` becomes label.
+file. If there are several files, the file name precedes the number. Without the option, a few records determine the
+fields, and a note shows the equivalent option. Image files, texts and bytes are not changed. The feature
+`image/encoded` becomes the field image, and `image/class/label` becomes label.
 
-Listing compares the first checksum of each record, reading a record the second. An index next to a file (`.idx`,
-`.tfindex`, `.index`: a line `offset length` per record) is used if it covers the file without a gap. Files may be
-compressed with gzip or zlib. Layout: packer.layouts.tfrecord_frames and packer.layouts.example.
+Listing compares the checksum of each record header; reading compares the checksum of the data. An index next to a file
+(`.idx`, `.tfindex`, `.index`: a line `offset length` per record) is used if the index covers the complete file. Files
+may be compressed with gzip or zlib. Layout: packer.layouts.tfrecord_frames and packer.layouts.example.
 """
 
 import re
@@ -34,7 +34,7 @@ _USUAL = {"image/encoded": "image", "image/class/label": "label", "image_raw": "
 
 
 class Source(RecordSource):
-    """One TFRecord file, or a folder of them."""
+    """A TFRecord file, or a folder of TFRecord files."""
 
     kind = "tfrecord"
     title = "TFRecord"
@@ -49,7 +49,10 @@ class Source(RecordSource):
     def __init__(
         self, root: Path, *, features: Sequence[str] = (), layout: str = "auto", follow_links: bool = False
     ) -> None:
-        """Find every record; raises InvalidRequest, also for a feature that no record has, and BadInput."""
+        """Find all records. Raises `BadInput` for a damaged file.
+
+        Raises `InvalidRequest` for files without records, or if no record has a feature of the option `features`.
+        """
         self._list(root, features=features, layout=layout, follow_links=follow_links)
 
     @classmethod
@@ -74,7 +77,7 @@ class Source(RecordSource):
         self._walk(HeaderReader(file), name, size)
 
     def _walk(self, file: HeaderReader, name: str, size: int | None) -> None:
-        """Add the records up to the end, or up to the first bytes that are not a record."""
+        """Add each record until the end of the file, or until bytes that are not a record."""
         at = records = 0
         while head := file.read(at, HEAD.size):
             where = f"record {records} at byte {at}"
@@ -124,8 +127,8 @@ class Source(RecordSource):
     def guess(self, found: Mapping[str, Sequence[Any]], count: int) -> Sequence[RecordField]:
         """Return a field for each feature that all records have: one value of bytes, or numbers.
 
-        Numbers are a list if some record has the name and no value. Labels by their name are a field in any case: a
-        record without its label is an error.
+        Numbers are a list if the feature is empty in some records. `image/class/label` becomes a field even if some
+        records do not have this feature. Reading a record without the feature is an error.
         """
         names = FieldNames()
         usual = {_USUAL[name]: name for name in reversed(_USUAL) if name in found}
@@ -200,7 +203,7 @@ class Source(RecordSource):
 
 
 def _spans(index: bytes, size: int) -> list[tuple[int, int]]:
-    """Return the offsets and lengths of an index; empty if it does not cover a file of this size."""
+    """Return (offset, length) of each record in an index; empty if the index does not cover `size` bytes."""
     try:
         lines = index.decode("ascii").splitlines()
         spans = [(int(first), int(second)) for first, second in (line.split() for line in lines if line.strip())]
@@ -215,7 +218,7 @@ def _spans(index: bytes, size: int) -> list[tuple[int, int]]:
 
 
 def _is_empty(value: Any) -> bool:
-    """Return whether a feature has a name only."""
+    """Return whether a feature has a name but no value."""
     return isinstance(value, list) and not value
 
 

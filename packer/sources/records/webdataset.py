@@ -1,10 +1,11 @@
-"""WebDataset: tar files whose members of one name are a sample, as webdataset, wids and DALI read them.
+"""WebDataset: tar files in which members with a common name form a sample, as webdataset, wids and DALI read them.
 
-Fields: key (the common name of the members), and one for each suffix that `features` names, otherwise for every suffix.
-Images are the field image, cls is label (int64), txt a text, json its value, and anything else bytes. Pickled members
-(pkl, pth ...) are refused unless `features` names them as bytes, or leaves them out.
-The members of a sample follow each other; their name ends at the first dot after the last slash. Source: webdataset
-e0953f9 (base_plus_ext, group_by_keys). packer.layouts.tar has the layout of tar.
+Fields: key (the common name of the members), and one field for each suffix that `features` names. Without the option,
+each suffix becomes a field. Images become the field image, cls becomes label (int64), txt a text, json the parsed
+value, and other suffixes bytes. Pickled members (pkl, pth ...) are an error. To pack the tar, let `features` declare
+the pickled suffixes as bytes, or declare only the other suffixes.
+The members of a sample are adjacent. Their common name ends at the first dot after the last slash. Source: webdataset
+e0953f9 (base_plus_ext, group_by_keys). Layout of tar: packer.layouts.tar.
 """
 
 import re
@@ -45,7 +46,7 @@ _USUAL = {"cls": "label", "txt": "text", "jsn": "json"}
 
 
 class Source(RecordSource):
-    """One tar file, or a folder of them."""
+    """A tar file, or a folder of tar files."""
 
     kind = "webdataset"
     title = "WebDataset"
@@ -64,24 +65,24 @@ class Source(RecordSource):
         layout: str = "auto",
         follow_links: bool = False,
     ) -> None:
-        """Find every sample.
+        """Find all samples.
 
         Args:
-            root: The tar file, or a folder of some.
+            root: A tar file, or a folder of tar files.
             features: The fields, each FIELD=SUFFIX or FIELD=SUFFIX:KIND.
-            missing: `skip` samples without the member of a field, or raise an `error`.
-            layout: How names of splits in the files are read.
-            follow_links: Follow links out of the folder.
+            missing: For a sample without the member of a field: `skip` the sample, or raise an `error`.
+            layout: `split` adds the field split. `auto` raises if files belong to several splits; `unchecked` does not.
+            follow_links: If True, follow symbolic links to outside the folder.
 
         Raises:
-            InvalidRequest: The files have no sample, a member is pickled, or no sample has a suffix of `features`.
+            InvalidRequest: The files contain no sample, a member is pickled, or no sample has a suffix of `features`.
             BadInput: A sample has no member for a field, or a file cannot be read.
         """
         base.check_choice("missing", missing, ("error", "skip"))
         self._skips = missing == "skip"
         self._kinds = array("i")  # of each sample: the position of its suffixes in _suffixes
         self._suffixes: dict[tuple[str, ...], int] = {}
-        self._others: Counter[str] = Counter()  # members of no sample
+        self._others: Counter[str] = Counter()  # number of members outside samples
         self._list(root, features=features, layout=layout, follow_links=follow_links)
 
     @classmethod
@@ -119,7 +120,7 @@ class Source(RecordSource):
         self._kinds.append(self._suffixes.setdefault(tuple(sorted(suffixes)), len(self._suffixes)))
 
     def _number_names(self) -> None:
-        """Number the names that two samples of one file have."""
+        """Append a number to sample names that occur twice in one file."""
         seen: Counter[str] = Counter()
         keys, taken = [], set(self._names)
         for name in self._names:
@@ -162,7 +163,7 @@ class Source(RecordSource):
         return chosen
 
     def _fields_of(self, suffixes: Sequence[str]) -> list[RecordField]:
-        """Return a field for each suffix; those of images are one field unless a sample has two of them."""
+        """Return a field for each suffix. All image suffixes share one field unless a sample contains two of them."""
         check_gaps(
             self.root,
             len(self._suffixes),
@@ -182,14 +183,14 @@ class Source(RecordSource):
         return in_order(fields)
 
     def _members_of_some(self) -> dict[str, list[bytes]]:
-        """Return the data of the members of a few samples by suffix."""
+        """Return suffix -> bytes of the members in a few samples."""
         found: dict[str, list[bytes]] = {}
         for index, record in self._probes():
             try:
                 for suffix, data in self.entries(index, record).items():
                     found.setdefault(suffix, []).append(data)
             except BadInput:
-                continue  # packing the sample reports it
+                continue  # packing the sample reports the error
         return found
 
     def typed(self, field: RecordField, values: Sequence[Any]) -> RecordField:
@@ -203,7 +204,10 @@ class Source(RecordSource):
         return replace(field, kind=kind, dtype="int64" if kind == "number" else field.dtype)
 
     def _skip_incomplete(self, fields: Sequence[RecordField]) -> None:
-        """Skip samples without a member of a field; raises BadInput, InvalidRequest if these are errors, or all."""
+        """Skip samples without a member of a field. Raises `BadInput` for `missing="error"`.
+
+        Raises `InvalidRequest` if every sample would be skipped.
+        """
         absent = [
             ", ".join(_suffix_list(field) for field in fields if not set(field.entries) & set(suffixes))
             for suffixes in self._suffixes
@@ -228,7 +232,7 @@ class Source(RecordSource):
         self._kinds = array("i", (kind for kind in self._kinds if not absent[kind]))
 
     def _note(self, tops: Sequence[str]) -> None:
-        """Note the members of no sample, and samples without labels. tops: the folders of the samples."""
+        """Add notes on members outside samples and on absent labels. tops: the folders of the samples."""
         for kind, count in sorted(self._others.items()):
             what = "without a suffix, or named __such__, " if kind == "member" else "of no sample, "
             self.notes.append(f"{counted(count, kind)} {what}passed over")
@@ -256,7 +260,7 @@ class Source(RecordSource):
             raise BadInput(f".{suffix}: {error.message}") from error
 
     def file_paths(self, index: int, values: base.Sample) -> dict[str, str]:
-        """Return the names of the members, except those of numbers."""
+        """Return field name -> name of the member, except for fields of numbers."""
         suffixes = self._sets[self._kinds[index]]
         key = self.key(index)
         stem = key if is_path(key) else f"{index:08d}"
@@ -264,7 +268,7 @@ class Source(RecordSource):
 
 
 def _split(name: str) -> tuple[str, str] | None:
-    """Return the name of the sample and the suffix of a member; None for a member of no sample."""
+    """Return (sample name, suffix) of a member. Return None if the member does not belong to a sample."""
     match = None if _META.match(name) else _BASE.fullmatch(name)
     return (match[1], match[2].lower()) if match else None
 
@@ -278,7 +282,7 @@ def _suffix_list(field: RecordField) -> str:
 
 
 def _kind(suffix: str) -> str | None:
-    """Return what members of a suffix are; None if only their bytes show it."""
+    """Return the kind of members with a suffix. Return None if the kind depends on their bytes."""
     return _KIND_OF.get(suffix.rpartition(".")[2])
 
 
@@ -291,6 +295,6 @@ def _number(data: bytes) -> np.int64:
 
 
 def suffixes_of_samples(names: Sequence[str]) -> list[set[str]]:
-    """Return the suffixes of each sample in a tar with these members, in order."""
+    """Return the set of suffixes of each sample. names: the members of a tar file, in order."""
     members = [_split(name) or (name, "") for name in names if not _META.match(name)]
     return [{suffix for _, suffix in group} for _, group in groupby(members, key=lambda member: member[0])]
