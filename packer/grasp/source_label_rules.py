@@ -33,12 +33,13 @@ Exact = Literal["fork"]
 
 
 class PlacedLabels(NamedTuple):
-    """Labels of an item.
+    """Labels of an item, and the part of the image that the item shows.
 
-    Args:
-        points: Corners, row and column, in px of the source (a window) or of the output (the complete image).
-        frame: The window of the output.
-        source: The part of the image that the item shows.
+    Attributes:
+        points: Corners (N, 4, 2), row and column. In px of the source if the item shows a window of the image. In px
+            of the output if the item shows the complete image.
+        frame: Size and position of the output in the source.
+        source: The image, and the part of it that the item shows.
     """
 
     points: targets.Floats

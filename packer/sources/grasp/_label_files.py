@@ -19,7 +19,12 @@ _LARGEST = float(np.finfo(np.float32).max)  # labels are stored as float32
 
 
 class Labels(NamedTuple):
-    """values: float64 (N, ...), finite; dropped: how many of `total` are skipped."""
+    """Labels of a file.
+
+    Attributes:
+        values: Valid labels, float64 (N, ...), all finite.
+        total: Number of labels in the file, with the invalid labels that are skipped.
+    """
 
     values: npt.NDArray[np.float64]
     total: int

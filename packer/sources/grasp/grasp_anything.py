@@ -288,7 +288,10 @@ class Source(FileSource):
     def _parsed_file(
         self, path: str, parse: Callable[[bytes, Path], Content], otherwise: Content, *, is_strict: bool = False
     ) -> tuple[Content, str]:
-        """Return the content of a file, or `otherwise` and the cause. Raises BadInput if it cannot be read."""
+        """Return `(content, "")`, or `(otherwise, message)` for a malformed file.
+
+        If `is_strict` is true, a malformed file raises BadInput. A file that cannot be read always raises BadInput.
+        """
         data = self.read_file(path)
         try:
             return parse(data, self.root / path), ""

@@ -91,9 +91,14 @@ class Source(FileSource):
     ) -> None:
         """List the views, and read the relations.
 
-        like: the OpenCV that returned the angles of the grasps, `cv44` or `cv45`; an angle of the other one is an
-        error. `none`: without the field `grasps`. own_splits: the folders above the images are splits. Others: see
-        `Policies`.
+        Args:
+            root: Folder or archive of the set.
+            like: Range of the angles in the grasp files. `cv44`: -90 to 0 degrees. `cv45`: 0 to 90 degrees. Another
+                angle is an error. With `none`, samples do not have the field `grasps`.
+            missing: See `Policies`.
+            labels: See `Policies`.
+            own_splits: Whether the folders above the images are splits.
+            follow_links: Whether links that lead out of `root` are followed.
         """
         base.check_choice("like", like, ("none", *_ANGLES))
         self._like = like
