@@ -107,7 +107,7 @@ def examples(*lines: str) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Bytes from 256M, 1.5GiB, 0; raises click.BadParameter."""
+    """Return the bytes of a text such as 256M, 1.5GiB or 0. Raises click.BadParameter. See `byte_sizes.parse_size`."""
     try:
         return byte_sizes.parse_size(text)
     except InvalidRequest as error:

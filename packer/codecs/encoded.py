@@ -17,7 +17,7 @@ _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "de
 
 
 class Codec(base.Codec):
-    """See packer.codecs.base."""
+    """Stores the bytes of the file unchanged. Methods: see `packer.codecs.base.Codec`."""
 
     kinds = (*PIXEL_KINDS, "bytes")
     takes_argument = False

@@ -422,7 +422,7 @@ class ConversionRequest:
         """If the source is a Dataset of packer, or a `Subset`, return a request with the pack as source."""
         if isinstance(self.source, Path | Source):
             return None
-        from packer.sources.objects._open_object import without_subsets  # folders do without
+        from packer.sources.objects._object_kinds import without_subsets  # folders do without
 
         data, indices = without_subsets(self.source)
         if not is_a(data, "packer.datasets.pack_dataset", "PackDataset"):
@@ -451,7 +451,7 @@ class ConversionRequest:
         return opened, f"read as {opened.kind}", spec.to_json(opened)
 
     def _open_object(self, data: Indexable | Iterable[Any]) -> tuple[Source, SourceSpec]:
-        from packer.sources.objects._open_object import ObjectOptions, open_object  # folders do without
+        from packer.sources.objects._object_kinds import ObjectOptions, open_object  # folders do without
 
         if isinstance(data, type):
             raise InvalidRequest(f"{data.__module__}.{data.__qualname__}: is a class; give an object of it")

@@ -146,7 +146,10 @@ class Reader(ColumnReader):
         return h5py.h5o.open(group, name.encode())
 
     def _place(self, dataset: Any, array: Array) -> ArraySpan:
-        """Return the span of an array; raises CorruptPack unless it is contiguous with this dtype and shape."""
+        """Return the position of `dataset` in the file.
+
+        Raises CorruptPack if the dataset is not contiguous, or if its dtype or shape is not that of `array`.
+        """
         if not is_one_piece(dataset.get_create_plist()):
             raise self._refusal(f"{array.name('/')} is not stored in one piece in the file itself")
         if not dataset.get_type().equal(_h5_type(array)):

@@ -186,7 +186,15 @@ def _swapped(value: base.Buffer, dtype: np.dtype[np.generic]) -> base.Buffer:
 
 
 class _Spans(NamedTuple):
-    """Constants for reading the values of a field. folder: the path of a block without its number."""
+    """Constants for reading the values of a field.
+
+    Attributes:
+        folder: Path of a block without its number.
+        dtype: Dtype of the values.
+        rows: Rows per block.
+        row_bytes: Bytes of a row.
+        header_bytes: Bytes before the first row in the file of a block.
+    """
 
     folder: bytes
     dtype: np.dtype[np.generic]

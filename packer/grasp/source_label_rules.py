@@ -118,7 +118,11 @@ def kind_of(manifest: Manifest) -> str:
 
 
 def rule_of(manifest: Manifest, where: object, *, exact: Exact | None = None) -> LabelRule:
-    """Return the rule of a pack. Raises InvalidRequest for a pack without labels, or without a loader in the fork."""
+    """Return the rule for the source of a pack.
+
+    Raises InvalidRequest if the pack does not have grasps. With exact="fork", also raises InvalidRequest if the fork of
+    GR-ConvNet does not read the source. `where` is the place that messages name.
+    """
     schema = manifest.schema
     if exact is None:
         found = RULES.get(kind_of(manifest))

@@ -192,7 +192,10 @@ _MARKED_VALUES = 6  # of one mask
 
 
 def mask_marks(name: str, mask: Mask) -> list[Mark]:
-    """Return a legend entry per value of a mask. An object mask, a soft mask and many values have one entry."""
+    """Return the legend of the mask field `name`: an entry per value.
+
+    A mask of objects, a soft mask, and a mask with too many values for a legend have one entry.
+    """
     values = [value for value in np.unique(mask).tolist() if value]
     if len(values) > _MARKED_VALUES and mask.dtype != np.uint8:
         return [Mark(f"{name}: a color per value")]

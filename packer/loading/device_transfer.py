@@ -182,7 +182,7 @@ class CUDATransfer:
         self._ready: Any = None
 
     def begin(self) -> None:
-        """Order this pass after the work that the consumer has launched so far."""
+        """Make the copies of this pass wait for all work on the consumer's current CUDA stream."""
         self._ready = torch.cuda.current_stream(self._device).record_event()
 
     def send(self, batches: Iterator[Any]) -> Iterator[SentBatch]:

@@ -186,7 +186,7 @@ def _steps(samples: int, size: int, drop_last: bool) -> int:
 def _start(count: int, size: int, steps: int, step: int) -> int:
     """Return how many of a rank's `count` samples come before the batch `step` of `steps`.
 
-    Other ranks may have one sample more and need one batch more. The last full batch then gives samples to the last.
+    Each batch has `size` samples, except that at least one sample is kept for each of the remaining batches.
     """
     return min(step * size, max(0, count - (steps - step)))
 

@@ -222,7 +222,7 @@ def _risen(last: _Ranks, name: str) -> _Ranks:
 
 
 def _object(url: StoreURL, name: str, found: Mapping[str, Any]) -> StoredObject:
-    """Return an object of a listing; raises StoreError for impossible sizes or names."""
+    """Return the entry `found` of a listing of `url` as an object. Raises StoreError for an invalid size or name."""
     size, etag = found["bytes"], found["etag"]
     if size > _MOST_OBJECT_BYTES or len(etag) > _MOST_ETAG or len(name.encode()) > _MOST_NAME_BYTES:
         raise StoreError(

@@ -226,7 +226,10 @@ def write_pairs(
     size: Size | None = SIZE,
     colors: bool = False,
 ) -> SetSummary:
-    """Write `samples` images and their masks; with `colors` the masks are RGB. Else as `write_coco`."""
+    """Write `samples` images and their masks; with `colors` the masks are RGB.
+
+    The other arguments are those of `write_coco`.
+    """
     scenes = Scenes.of(samples=samples, seed=seed, classes=classes, size=size)
     values = [(name, color_of(name)) for name in ("table", *scenes.classes)]
     lines = ["{} {} {}\t\t{}\n".format(*color, name) if colors else f"{name}\n" for name, color in values]

@@ -113,7 +113,10 @@ def sweep(
 
 
 def cold_notes(rows: Sequence[SweepRow]) -> Iterator[str]:
-    """Return a sentence for each data set whose files were dropped: whether it was cold before every turn."""
+    """Yield a sentence for each data set that was measured cold.
+
+    The sentence states whether all files had left the page cache before every run.
+    """
     shares: dict[str, list[float | None]] = {}
     for row in rows:
         shares.setdefault(row.subject.name, []).extend(row.warm_shares)

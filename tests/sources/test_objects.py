@@ -26,9 +26,9 @@ from packer.pack.reader import Pack
 from packer.schema import Field
 from packer.sources.image_files import folder
 from packer.sources.objects._file_list import ListedFiles
+from packer.sources.objects._object_kinds import ObjectOptions, open_object
 from packer.sources.objects._object_rows import SequentialRows
 from packer.sources.objects._object_source import ObjectSource
-from packer.sources.objects._open_object import ObjectOptions, open_object
 from packer.system.progress_callback import Progress
 from tests.support import object_standins as standins
 from tests.support.child_processes import child

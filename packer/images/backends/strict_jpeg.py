@@ -67,7 +67,7 @@ class JPEGLibrary(Protocol):
             pixels: Memory for the image. Each side is the side of the file times eighths / 8, rounded up.
             eighths: Scale, 1 to 8. Below 8, one side of the file must have at least 8 px: the library takes a size,
                 which is ambiguous for shorter sides.
-            fast_dct: Use JDCT_IFAST, and fast_upsampling at scale 8/8.
+            fast_dct: Use JDCT_IFAST instead of JDCT_ISLOW. At scale 8/8, `fast_upsampling` is on too.
             fast_upsampling: Enlarge chroma by copying samples, without a filter.
             allow_trailing_data: Accept data between the last row and the end marker; see `is_trailing_data`.
         """

@@ -33,7 +33,7 @@ class Members:
 
     Attributes:
         names: relative paths of files.
-        columns: numbers of each file, such as offset and size.
+        columns: one array per property, such as offset and size, with a number per file.
         folders: relative paths of folders.
         refused: descriptions of members that packer refuses.
     """

@@ -33,7 +33,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.schema import DTYPES, KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
-from packer.sources._extracted_paths import FILES, extracted_paths
+from packer.sources._extract_destinations import FILES, extracted_paths
 from packer.sources._field_names import FieldNames
 from packer.sources._message_texts import counted, described, listed, shown
 from packer.sources._name_words import ordered_splits, split_rank

@@ -19,7 +19,13 @@ _LARGEST_ID = 1 << 53  # up to which float64 holds every whole number
 
 
 class GraspNetRows(NamedTuple):
-    """rows: float64 (N, 7), finite, as in the file. corners: float32 (N, 4, 2). total: with skipped rows."""
+    """Grasps of a file.
+
+    Attributes:
+        rows: Valid rows of the file, float64 (N, 7), all finite, with the columns that the module describes.
+        corners: Corners of the grasp rectangles, float32 (N, 4, 2), in px.
+        total: Number of rows in the file, with the invalid rows that are skipped.
+    """
 
     rows: npt.NDArray[np.float64]
     corners: npt.NDArray[np.float32]

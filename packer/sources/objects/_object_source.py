@@ -25,7 +25,7 @@ import numpy as np
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 from packer.sources import base
-from packer.sources._extracted_paths import FILES, extracted_paths, is_file
+from packer.sources._extract_destinations import FILES, extracted_paths, is_file
 from packer.sources._message_texts import counted, listed
 from packer.sources._name_words import ordered_splits
 from packer.sources._trees.folder_tree import SourceRoot

@@ -36,7 +36,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.files.terminal_output import shell_word
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema, check_field_count
 from packer.sources import base
-from packer.sources._extracted_paths import FILES, extracted_paths, is_file
+from packer.sources._extract_destinations import FILES, extracted_paths, is_file
 from packer.sources._message_texts import counted, described, listed, shown
 from packer.sources._name_words import has_labels, ordered_splits, split_rank
 from packer.sources._trees.file_tree import FileTree

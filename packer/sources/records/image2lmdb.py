@@ -21,7 +21,7 @@ import numpy as np
 from packer.errors import BadInput, InvalidRequest
 from packer.layouts import serialized
 from packer.schema import Field
-from packer.sources._extracted_paths import is_path
+from packer.sources._extract_destinations import is_path
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources._trees.listing import scan
 from packer.sources._trees.open_tree import open_tree

@@ -24,7 +24,7 @@ from packer.files.terminal_output import shell_word
 from packer.layouts import tar
 from packer.schema import Field
 from packer.sources import base
-from packer.sources._extracted_paths import is_path
+from packer.sources._extract_destinations import is_path
 from packer.sources._field_names import FieldNames, check_gaps
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources.records._random_access_files import HeaderReader, OpenFile, UnpackedFile

@@ -1,4 +1,4 @@
-"""Open object: the choice of a source for a Python object, by the names of its classes."""
+"""Object kinds: the choice of a source for a Python object, by the names of its classes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace

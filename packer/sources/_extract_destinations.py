@@ -1,4 +1,4 @@
-"""Extracted paths: the paths that `packer extract` gives to the files of a sample whose source has no such files."""
+"""Extract destinations: the paths that `packer extract` gives to files of samples whose source has no such files."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
