@@ -1,4 +1,4 @@
-"""Capacity: checks that a copy fits, before anything is written."""
+"""Capacity: checks that a copy fits into memory or a file system, before the first write."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _ADVICE = "nothing was written; copy some parts (--parts), keep less, or warm th
 
 @dataclass(frozen=True)
 class SpaceNeeded:
-    """The space that a copy takes: bytes in whole blocks, and files."""
+    """The space that a copy takes. bytes: size in whole blocks. files: number of files."""
 
     bytes: int
     files: int
@@ -23,13 +23,13 @@ class SpaceNeeded:
 
 @dataclass(frozen=True)
 class SpaceKept:
-    """The space that stays free: the larger of a share, 0 <= share < 1, and a number of bytes."""
+    """The space that remains free: the larger of `share` of the total (0 <= share < 1) and `bytes`."""
 
     share: float = 0.0
     bytes: int = 0
 
     def of(self, limit: Limit) -> int:
-        """Return the bytes to keep of one limit."""
+        """Return the number of bytes that must remain free of this limit."""
         return max(int(limit.total_bytes * self.share), self.bytes)
 
 
@@ -42,9 +42,9 @@ def check(base: Path, need: SpaceNeeded, keep: SpaceKept | None, machine: Machin
     Args:
         base: A folder of the file system.
         need: The space that the copy takes.
-        keep: The space that stays free; None for DEFAULT if the copy is in memory or in shared memory.
+        keep: The space that remains free. None: DEFAULT if the copy is in memory, else no space.
         machine: The machine, with its limits on memory.
-        advice: The end of the message: what was done, and what to do.
+        advice: The end of the error message.
     """
     for limit, kept in _limits(base, keep, machine):
         needed = need.bytes + need.files * _INODE_BYTES
@@ -61,13 +61,16 @@ def check(base: Path, need: SpaceNeeded, keep: SpaceKept | None, machine: Machin
 
 
 def free_memory(keep: SpaceKept | None, machine: Machine) -> int:
-    """Return the bytes that the page cache may take; a large number if the system does not report them."""
+    """Return the number of bytes that the page cache may take. 1 << 62 if the system does not report its memory."""
     limits = machine.memory_limits()
     return min((max(0, limit.free_bytes - (keep or DEFAULT).of(limit)) for limit in limits), default=1 << 62)
 
 
 def space(base: Path) -> Limit | None:
-    """Return the space of the file system of `base`; None for a tmpfs without a size. Raises StorageError."""
+    """Return the total and free bytes of the file system of `base`. None for a tmpfs without a size.
+
+    Raises StorageError.
+    """
     with failing(base, "read its free space"):
         found = os.statvfs(base)
     if not found.f_blocks:
@@ -76,7 +79,7 @@ def space(base: Path) -> Limit | None:
 
 
 def _limits(base: Path, keep: SpaceKept | None, machine: Machine) -> Iterator[tuple[Limit, int]]:
-    """Each limit on the copy, and the bytes to keep of it."""
+    """Yield (limit on the copy, bytes of this limit that must remain free)."""
     there = space(base)
     with failing(base, "read its file system"):
         mount = machine.mount(base)

@@ -1,8 +1,8 @@
-"""Owned folder: a folder that belongs to one user alone, with locks, and files that arrive complete or not at all.
+"""Owned folder: a folder that belongs to one user, with locks, and files that are complete or do not exist.
 
-The folder is `<base>/<name>-<uid>/`, made with mode 0700. A file is written in its subfolder `.work` and moved to its
-place when it is complete. The writer holds an exclusive lock on the file in `.work`. A file there without a lock was
-left by a killed process and is removed.
+The folder is `<base>/<name>-<uid>/`, made with mode 0700. A writer writes each file in the subfolder `.work`, holds an
+exclusive lock on it, and moves the complete file to its place. A file in `.work` without a lock belongs to a killed
+process and is removed.
 
 A reader holds a shared lock (a lease) on the file or folder that it reads. Files with a lease are not removed.
 """
@@ -40,22 +40,22 @@ class Lease:
 
     @property
     def is_given_up(self) -> bool:
-        """True if the file will not be needed soon; see `PartCache.give_up`."""
+        """True if the file will not be needed soon (see `PartCache.give_up`), or if the lease is closed."""
         with suppress(OSError):  # closed by another thread
             return os.fstat(self.descriptor).st_mtime_ns == 0
         return True
 
     def close(self) -> None:
-        """Release the lock; may be called twice."""
+        """Release the lock. A second call has no effect."""
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             closed_after_fork.close(descriptor)
 
 
 def lease(above: FolderHandle, name: str) -> Lease | None:
-    """Return a lease on a file or folder in an open folder; None if it does not exist.
+    """Return a lease on the file or folder `name` in the open folder `above`. None if `name` does not exist.
 
-    Raises UnsafePath for a link, StorageError.
+    Raises UnsafePath if `name` is a link. Raises StorageError if the system refuses the lock.
     """
     descriptor = open_lockable(above, name, os.O_RDONLY)
     if descriptor is None:
@@ -75,9 +75,9 @@ def lease(above: FolderHandle, name: str) -> Lease | None:
 
 @contextmanager
 def exclusive(above: FolderHandle, name: str) -> Iterator[bool]:
-    """Yield True if a file or folder has no lease, or does not exist. It then gets no lease inside the block.
+    """Lock a file or folder exclusively inside the block, and yield True. Yield False if another process has a lease.
 
-    Raises as `lease` does.
+    Also yields True if `name` does not exist. Raises as `lease` does.
     """
     descriptor = open_lockable(above, name, os.O_RDONLY)
     try:
@@ -88,9 +88,9 @@ def exclusive(above: FolderHandle, name: str) -> Iterator[bool]:
 
 
 def open_lockable(above: FolderHandle, name: str, flags: int) -> int | None:
-    """Open a file or folder so that a forked child does not keep its locks; None if it does not exist.
+    """Return a descriptor of a file or folder, None if `name` does not exist. A forked child does not keep its locks.
 
-    The caller closes it through `closed_after_fork`. Raises UnsafePath for a link, StorageError.
+    The caller closes the descriptor with `closed_after_fork.close`. Raises UnsafePath for a link, StorageError.
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     path = above.path / name
@@ -106,7 +106,7 @@ def open_lockable(above: FolderHandle, name: str, flags: int) -> int | None:
 
 
 def lock_alone(descriptor: int) -> bool:
-    """Take the exclusive lock on an open file; return False if it is locked already."""
+    """Take the exclusive lock on an open file and return True. Return False if another process has a lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -120,12 +120,15 @@ def _is_at(descriptor: int, above: FolderHandle, name: str) -> bool:
 
 
 def copy_name(digest: str, codec: str | None) -> str:
-    """Return the name of a staged copy: of the pack whose packer.json has that sha256, recoded to a codec or not."""
+    """Return the name of a staged copy: `digest`, or `<digest>-<codec>` for a recoded copy.
+
+    digest: sha256 of the pack's packer.json. codec: codec of the images, None for a copy of the files.
+    """
     return digest if codec is None else f"{digest}-{codec}"
 
 
 class NewFile:
-    """A file in `.work` that is being written. A context, which removes the file unless it was published."""
+    """A file in `.work` that is being written. At the end of a `with` block, an unpublished file is removed."""
 
     def __init__(self, work: FolderHandle, name: str, descriptor: int) -> None:
         self._work = work
@@ -146,9 +149,9 @@ class NewFile:
             self._work.close()
 
     def allocate(self, size: int) -> None:
-        """Reserve blocks of the disk, so that a full disk is met here and not in the middle of a write.
+        """Reserve `size` bytes on the disk, so that a full disk raises OSError here and not in the middle of a write.
 
-        Does nothing if the file system cannot reserve blocks. Raises OSError.
+        Does nothing if the file system cannot reserve blocks.
         """
         if size:
             try:
@@ -158,9 +161,9 @@ class NewFile:
                     raise
 
     def publish(self, above: FolderHandle, name: str) -> Lease:
-        """Sync the file and move it to its place, over a file that may be there; return a lease on it.
+        """Sync the file, move it to `name` in the folder `above`, and return a lease on the file.
 
-        Raises StorageError.
+        An existing file of that name is replaced. Raises StorageError.
         """
         self._work.sync_file(self.descriptor)
         self._work.replace(self._name, above, name)
@@ -175,12 +178,12 @@ class OwnedFolder:
     Args:
         base: An existing folder in which other users cannot rename files.
         name: The name of the folder, without the number of the user.
-        purpose: What the folder is for, in messages.
-        option: The option that names `base`, in messages.
+        purpose: A verb phrase for the use of the folder, in messages.
+        option: The command-line option that sets `base`, in messages.
 
     Raises:
         InvalidRequest: If `base` is not a folder.
-        UnsafePath: If another user than root may rename files in `base`.
+        UnsafePath: If a user other than root and the current user may rename files in `base`.
     """
 
     def __init__(self, base: Path, *, name: str = "packer", purpose: str = "stage into", option: str = "--to") -> None:
@@ -208,11 +211,14 @@ class OwnedFolder:
 
     @classmethod
     def of(cls, to: str, machine: Machine) -> "OwnedFolder":
-        """Return the folder for staged copies. to: "auto" for the machine's shared memory, or a folder."""
+        """Return the folder for staged copies. to: a folder, or "auto" for the machine's shared memory."""
         return cls(machine.shared_memory if to == "auto" else path_or_url(to))
 
     def exists(self) -> bool:
-        """Check that the folder exists; raises UnsafePath unless it is this user's own and closed to others."""
+        """Return True if the folder exists, False if nothing has its name.
+
+        Raises UnsafePath if the folder belongs to another user, is open to others, or is a link or a file.
+        """
         with failing(self.folder, "read the status of the folder"):
             try:
                 status = os.stat(self.folder, follow_symlinks=False)
@@ -235,12 +241,12 @@ class OwnedFolder:
         return True
 
     def opened(self) -> FolderHandle:
-        """Open the folder; the caller closes it. Raises UnsafePath for a link, StorageError."""
+        """Return a handle of the folder. The caller closes the handle. Raises UnsafePath for a link, StorageError."""
         with FolderHandle.at(self.base) as base:
             return base.folder(self.folder.name)
 
     def copies(self) -> list[tuple[str, str | None]]:
-        """Return digest and codec of all staged copies in it, also of unfinished ones, sorted; see `copy_name`."""
+        """Return (digest, codec) of each staged copy, also of unfinished copies, sorted by name; see `copy_name`."""
         if not self.exists():
             return []
         with failing(self.folder, "list the folder"):
@@ -257,14 +263,16 @@ class OwnedFolder:
 
     @contextmanager
     def locked(self, waiting: Callable[[], None] | None) -> Iterator[None]:
-        """Hold the lock of the folder, which is made if it does not exist and removed at the end if it is empty.
+        """Hold the exclusive lock of the folder inside the block.
+
+        The folder is made if it does not exist. After the block, an empty folder is removed.
 
         Args:
-            waiting: Called before waiting for another process that has the lock. None raises Locked instead.
+            waiting: A function that is called before waiting for a process that has the lock. None: raise Locked.
 
         Raises:
             UnsafePath: As `exists` does.
-            Locked: If another process has the lock.
+            Locked: If another process has the lock and `waiting` is None.
         """
         self.exists()
         with work_folder(self.folder, _NAMES, waiting=waiting) as folder:
@@ -282,12 +290,12 @@ class OwnedFolder:
 
     @property
     def held(self) -> FolderHandle:
-        """The open folder, while this process has its lock."""
+        """Handle of the folder. Raises Locked unless this process has the lock of the folder."""
         return self._both()[0]
 
     @property
     def work(self) -> FolderHandle:
-        """The open subfolder `.work`, while this process has the lock of the folder."""
+        """Handle of the subfolder `.work`. Raises Locked unless this process has the lock of the folder."""
         return self._both()[1]
 
     def _both(self) -> tuple[WorkFolder, FolderHandle]:
@@ -296,7 +304,7 @@ class OwnedFolder:
         return self._held
 
     def sweep(self) -> None:
-        """Remove what a killed process left, unless another process has the lock; raises StorageError."""
+        """Remove the unfinished files of killed processes, unless another process has the lock. Raises StorageError."""
         if os.path.lexists(self.folder / _WORK):
             with suppress(Locked), self.locked(None):
                 pass
@@ -304,9 +312,9 @@ class OwnedFolder:
     # ---- new files
 
     def new_file(self, name: str) -> NewFile | None:
-        """Make a file in `.work`, and lock it; None while another process or thread writes a file of that name.
+        """Make and lock the file `name` in `.work`. Return None while another process or thread writes this file.
 
-        Raises UnsafePath, StorageError.
+        Raises UnsafePath if the file is a link, StorageError.
         """
         with self.opened() as top:
             work = top.make_folder(_WORK)
@@ -323,7 +331,7 @@ class OwnedFolder:
         return None
 
     def unfinished_bytes(self) -> list[int]:
-        """Return the sizes of all files that are being written; those of killed processes are removed."""
+        """Return the sizes in bytes of all files that are being written. Remove the files of killed processes."""
         with self.opened() as top:
             if top.status(_WORK) is None:
                 return []
@@ -331,7 +339,7 @@ class OwnedFolder:
                 return self._remove_abandoned(work)
 
     def _remove_abandoned(self, work: FolderHandle) -> list[int]:
-        """Remove files and folders that are not locked; return the sizes of the others."""
+        """Remove files and folders without a lock. Return the sizes in bytes of the locked files."""
         sizes = []
         for name in work.names():
             status = work.status(name)

@@ -39,13 +39,15 @@ _CHECKS = 64  # checks for room, while the copy is made
 
 
 def stage_recoded(pack: Path, codec: str, options: StageOptions, hooks: Hooks) -> Staged:
-    """Make a copy of a pack with its images in `codec`, unless it exists. Parts that a killed process made are kept.
+    """Make a copy of a pack with its images in `codec`, unless the copy exists. Return the result.
+
+    The call continues the unfinished copy of a killed process.
 
     Raises:
-        InvalidRequest: If no image needs another codec, or the format cannot store the codec.
+        InvalidRequest: If no image needs the new codec, or the format cannot store the codec.
         StorageError: If the copy does not fit. The unfinished copy is removed.
         BadInputs: If a value is damaged. The unfinished copy is removed.
-        UnsafePath: If the place is not this user's own.
+        UnsafePath: If the folder of the copies belongs to another user.
     """
     check_codec(codec)
     if isinstance(pack, URLPath):
@@ -74,7 +76,7 @@ def stage_recoded(pack: Path, codec: str, options: StageOptions, hooks: Hooks) -
 
 
 def _recoded(pack: Path, schema: Schema, codec: str) -> list[str]:
-    """Return the fields whose codec changes; raises InvalidRequest if there are none, or the codec cannot be used."""
+    """Return the names of the image fields whose codec changes. Raises InvalidRequest if there are none."""
     images = [field for field in schema if field.kind == "image"]
     for field in images:
         if codecs.codec_class(replace(field, codec=codec)).keeps_files:
@@ -87,7 +89,7 @@ def _recoded(pack: Path, schema: Schema, codec: str) -> list[str]:
 
 
 def _parts(copy: StagedCopy) -> int | None:
-    """Return the number of parts of a complete copy; None if it does not exist, or one of its files is damaged."""
+    """Return the number of parts of a complete copy. None if the copy does not exist or is damaged."""
     try:
         pack = Pack(copy.folder, verify="never")
     except (InvalidRequest, CorruptPack):
@@ -97,7 +99,7 @@ def _parts(copy: StagedCopy) -> int | None:
 
 
 class _Making:
-    """Makes the copy of one pack in another codec."""
+    """A conversion that makes the copy of one pack in another codec."""
 
     def __init__(self, pack: Path, copy: StagedCopy, names: list[str], options: StageOptions) -> None:
         self._pack = pack
@@ -122,7 +124,7 @@ class _Making:
         self._size: Estimate = estimate(self._plan, probes=probes)
 
     def _check(self, done: float, advice: str) -> None:
-        """Raise StorageError if the rest of the copy does not fit. done: the share that is finished, 0 to 1."""
+        """Raise StorageError if the rest of the copy does not fit. done: finished share of the copy, 0 to 1."""
         size, plan, left = self._size, self._plan, 1 - done
         files = formats.load(plan.options.to).Writer.files(plan.schema) * size.samples
         need = SpaceNeeded(
@@ -131,7 +133,7 @@ class _Making:
         capacity.check(self._copy.place.base, need, self._options.keep, self._options.machine, advice=advice)
 
     def make(self, progress: Callable[[int, int], None]) -> int:
-        """Make the copy, and return its bytes; an unfinished copy stays if the process is killed or interrupted."""
+        """Make the copy and return its size in bytes. If the process is killed, the unfinished copy remains."""
         copy, total = self._copy, max(1, self._plan.source_bytes)
         done = checked = 0
 
@@ -159,7 +161,7 @@ class _Making:
         return made.bytes_out
 
     def _check_unfinished(self) -> None:
-        """Keep the finished parts of the same plan, and remove those of another one; else check that a copy fits."""
+        """Keep the finished parts of an equal plan, and remove those of a different plan. Without parts, check the space."""
         copy = self._copy
         if not copy.partial.exists():
             self._check(0.0, _REFUSED)

@@ -41,7 +41,7 @@ _ORIGIN = ".origin"
 
 
 class StagedCopy:
-    """The copy of one pack, which may be complete, partial, or not exist.
+    """The copy of one pack. The copy may be complete, partial, or not exist.
 
     Args:
         place: The folder of this user's copies.
@@ -64,13 +64,16 @@ class StagedCopy:
 
     @classmethod
     def of(cls, place: OwnedFolder, manifest: Manifest, codec: str | None = None) -> "StagedCopy":
-        """Return the copy of the pack with that manifest."""
+        """Return the copy of the pack with this manifest. The copy need not exist."""
         return cls(place, hashlib.sha256(manifest.to_bytes()).hexdigest(), codec)
 
     # ---- what is in it
 
     def missing(self, manifest: Manifest, numbers: Sequence[int]) -> list[PackFile]:
-        """Return the files to copy for these parts; with the last parts also the extras, and packer.json at the end."""
+        """Return the files that the copy needs for the parts `numbers`, and does not contain.
+
+        If these parts make the copy complete, the list also contains the extras, and packer.json as the last file.
+        """
         parts = part_files(manifest)
         chosen = [parts[number] for number in numbers]
         missing = [file for file in (*index_files(manifest), *chosen) if not self._has(file)]
@@ -95,20 +98,23 @@ class StagedCopy:
         return stat.S_ISREG(status.st_mode) and status.st_size == file.bytes
 
     def found(self, manifest: Manifest) -> dict[str, Path]:
-        """Return the paths of the parts in the copy, by name, and of the folder of the index if it is complete."""
+        """Return a dict from names to paths of the parts in the copy, and of the index folder if it is complete."""
         names = [part.name for part in part_files(manifest) if self._has(part)]
         if all(self._has(file) for file in index_files(manifest)):
             names.append(INDEX)
         return {name: self.folder / name for name in names}
 
     def origin(self) -> Path | None:
-        """Return the path or URL of the copied pack; None if a process was killed before it noted that."""
+        """Return the path or URL of the copied pack. None if a process was killed before it wrote this path."""
         with self.place.opened() as folder:
             text = folder.read_file(self._origin)
         return path_or_url(os.fsdecode(text)) if text else None
 
     def describe(self) -> dict[str, object]:
-        """Return what `packer stage --list` prints. parts: of an unfinished recoded copy, those that are finished."""
+        """Return a dict with the line of `packer stage --list` about this copy.
+
+        In an unfinished recoded copy, "parts" counts the finished parts.
+        """
         there = [path for path in (self.folder, self.partial) if os.path.lexists(path)]
         listed = self.folder if self.folder in there else self.partial / DONE
         with failing(listed, "list the folder"):
@@ -125,7 +131,7 @@ class StagedCopy:
             }
 
     def lease(self) -> Lease | None:
-        """Return a lease on the copy; None if it does not exist. Raises UnsafePath, StorageError."""
+        """Return a lease on the copy. None if the copy does not exist. Raises UnsafePath, StorageError."""
         if not self.place.exists():
             return None
         with self.place.opened() as top:
@@ -134,12 +140,12 @@ class StagedCopy:
     # ---- changing it, with the lock of the place held
 
     def begin(self, origin: Path) -> None:
-        """Make the folder if it does not exist, and note the path of the pack."""
+        """Make the folder of the copy if it does not exist, and write the path or URL of the pack."""
         self._opened().close()
         self.note_origin(origin)
 
     def note_origin(self, origin: Path) -> None:
-        """Note the path of the pack."""
+        """Write the path or URL of the pack into the `.origin` file."""
         self.place.work.write_file(_ORIGIN, os.fsencode(origin))
         self.place.work.replace(_ORIGIN, self.place.held, self._origin)
 
@@ -147,7 +153,7 @@ class StagedCopy:
         return self.place.held.make_folder(self.folder.name)
 
     def add(self, file: PackFile, copied: NewFile | str) -> None:
-        """Put a checked file in its place. copied: of a part that is a folder, its name in `.work`."""
+        """Move a checked file or folder into the copy. copied: the new file, or the name of a folder in `.work`."""
         *above, name = file.name.split("/")
         with ExitStack() as opened:
             folder = opened.enter_context(self._opened())
@@ -162,7 +168,7 @@ class StagedCopy:
                 self.place.work.publish(copied, folder, name)
 
     def take_back(self, files: Sequence[PackFile]) -> None:
-        """Remove added files, unless the copy has a lease."""
+        """Remove these files from the copy. Does nothing if the copy has a lease."""
         with exclusive(self.place.held, self.folder.name) as is_free, ExitStack() as opened:
             for file in files if is_free else ():
                 *above, name = file.name.split("/")
@@ -172,7 +178,7 @@ class StagedCopy:
                 folder.remove(name)
 
     def remove_empty_folders(self) -> None:
-        """Remove folders in which no file has arrived."""
+        """Remove the folders of the index, the extras and the copy that contain no file."""
         with self._opened() as folder:
             for name in (INDEX, EXTRAS):
                 with suppress(StorageError):  # it is not empty, or does not exist
@@ -182,7 +188,10 @@ class StagedCopy:
             self.place.held.remove(self._origin)
 
     def remove_partial(self) -> int:
-        """Remove an unfinished recoded copy, and return its bytes; raises UnsafePath if it contains unknown files."""
+        """Remove the unfinished recoded copy. Return its size in bytes, 0 if it does not exist.
+
+        Raises UnsafePath if the folder contains unknown files.
+        """
         size = 0
         if os.path.lexists(self.partial):
             size = part_bytes(self.partial)
@@ -193,13 +202,13 @@ class StagedCopy:
         return size
 
     def remove(self, *, force: bool = False) -> int:
-        """Remove the copy in one step, and return its bytes.
+        """Remove the copy in one step. Return its size in bytes.
 
         Args:
-            force: Remove it although a data set reads it; its memory is free when the data set is closed.
+            force: True removes the copy although a dataset reads it. Its memory is free when the dataset is closed.
 
         Raises:
-            Locked: If a data set reads the copy.
+            Locked: If a dataset reads the copy and `force` is False.
             UnsafePath: If the copy contains files that are not part of a pack.
         """
         name, held = self.folder.name, self.place.held
@@ -226,9 +235,9 @@ def copies(place: OwnedFolder) -> list[StagedCopy]:
 
 
 def copies_of(place: OwnedFolder, pack: Path, codec: str | None = None) -> list[StagedCopy]:
-    """Return the copies of the pack at a path or URL, of packs that were there before, and the copy with that path.
+    """Return the copies of a pack, of earlier packs at the same path or URL, and the copy in the folder `pack`.
 
-    codec: return only the copy that was recoded to it. A store is not contacted, since it may be out of reach.
+    codec: Return only copies recoded to this codec. None returns all copies. The store of a URL is not contacted.
     """
     found = [copy for copy in copies(place) if codec in (None, copy.codec)]
     if isinstance(pack, URLPath):
@@ -242,21 +251,21 @@ def copies_of(place: OwnedFolder, pack: Path, codec: str | None = None) -> list[
 
 
 def open_staged(folder: Path, *, stage: str | None, codec: str | None = None, verify: str = "first") -> Pack:
-    """Open a pack, and read the staged parts from the copy.
+    """Open a pack. Parts that are staged are read from the staged copy.
 
-    The copy is identified by the sha256 of packer.json. The open pack has a lease on it.
+    The sha256 of packer.json identifies the copy. The open pack has a lease on the copy.
 
     Args:
         folder: The pack.
-        stage: "auto", or a folder that was given to `packer stage --to`; None for no copy.
-        codec: Open the copy that `packer stage --as` made, with its images in this codec. The pack is never read
-            instead, since its pixels differ.
+        stage: "auto" for shared memory, or the folder of `packer stage --to`. None reads no copy.
+        codec: Open the recoded copy that `packer stage --as` made. Without this copy, the pack is not read instead,
+            because its pixels differ. None opens the pack itself.
         verify: See Pack.
 
     Raises:
         InvalidRequest: If the recoded copy does not exist. Also as Pack does.
-        UnsafePath: If the place of the copy is not this user's own. With "auto", a copy of the files is then ignored
-            with a warning.
+        UnsafePath: If the folder of the copies belongs to another user. With "auto" and without `codec`, a warning
+            replaces this error, and no copy is read.
     """
     if codec is not None:
         return _open_recoded(folder, stage, codec, verify)
@@ -285,7 +294,7 @@ def open_staged(folder: Path, *, stage: str | None, codec: str | None = None, ve
 
 
 def check_codec(codec: str) -> None:
-    """Raise InvalidRequest if a text is not a codec."""
+    """Raise InvalidRequest if `codec` is not the name of a codec."""
     if not re.fullmatch(CODEC, codec):
         raise InvalidRequest(f"{codec!r}: expected a codec of images, such as ycc420")
     codecs.check(codec)

@@ -1,7 +1,7 @@
-"""Stager: copies a pack, or some of its parts, once for all processes; or reads it into the page cache.
+"""Stager: copies a pack, or some of its parts, once for all processes, or reads parts into the page cache.
 
-The blocks of a file are reserved before it is written. So full memory or a full disk is an error, and not the SIGBUS
-that ends a process that writes to a mapped file. The sha256 of each file is computed while it is copied.
+The blocks of a file are reserved before the file is written. So full memory or a full disk raises an error. Without
+reserved blocks, SIGBUS would end a process that writes to a mapped file. The sha256 is computed during the copy.
 """
 
 import os
@@ -50,7 +50,7 @@ class StageOptions:
     machine: Machine = Machine()
 
     def numbers(self, manifest: Manifest) -> Sequence[int]:
-        """Return the numbers of the parts, sorted; raises InvalidRequest for a part that the pack does not have."""
+        """Return the numbers of the parts, sorted. Raises InvalidRequest for a part that the pack does not have."""
         count = len(manifest.parts)
         beyond = [number for number in self.parts or () if not 0 <= number < count]
         if beyond:
@@ -63,11 +63,11 @@ class Staged:
     """The result of `packer stage`.
 
     Attributes:
-        path: The folder to open: the copy if it is complete, else the pack.
-        how: "copied", "recoded", "there" (it was copied before), "in memory" (the pack itself is) or "warmed".
-        parts: The number of parts that are staged now.
-        copied_bytes: The bytes that were copied now.
-        reason: Why the pack was not copied.
+        path: The folder to open: the copy if the copy is complete, else the pack.
+        how: "copied", "recoded", "there" (copied before), "in memory" (the pack itself is in memory) or "warmed".
+        parts: The total number of staged parts.
+        copied_bytes: The bytes that this call copied.
+        reason: Why the pack was not copied. Empty if it was copied.
         resident_bytes: Bytes of a warmed pack in the page cache; None if the system does not report them.
         notes: Lines for the user.
     """
@@ -83,11 +83,11 @@ class Staged:
 
 @dataclass(frozen=True)
 class Hooks:
-    """Functions that are called meanwhile.
+    """Functions that are called while a pack is staged.
 
     Attributes:
         waiting: Called before waiting for another process that stages.
-        progress: Called after each file with its samples and bytes.
+        progress: Called after each file with its number of samples and its bytes.
     """
 
     waiting: Callable[[], None] = lambda: None
@@ -95,7 +95,10 @@ class Hooks:
 
 
 def stage_or_warm(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
-    """Stage a pack, or warm the page cache if `to` is "auto" and a copy is not possible. Raises as `stage` does."""
+    """Stage a pack. If `options.to` is "auto" and a copy is not possible, read the pack into the page cache instead.
+
+    A remote pack cannot be read into the page cache and raises the error of the copy. Otherwise raises as `stage` does.
+    """
     if options.to != "auto":
         return stage(pack, options, hooks)
     is_remote = isinstance(pack, URLPath)
@@ -121,12 +124,12 @@ def stage_or_warm(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
 
 
 def stage(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
-    """Copy the parts that are not staged yet. If several processes ask, one copies and the others wait.
+    """Copy the parts that are not staged yet, and return the result. At most one process copies, and others wait.
 
     Raises:
-        StorageError: If the parts do not fit, before anything is written.
-        CorruptPack: If the pack is damaged. Files that were copied by this call are removed again.
-        UnsafePath: If the place is not this user's own.
+        StorageError: If the parts do not fit. The check comes before the first write.
+        CorruptPack: If the pack is damaged. The files that this call copied are removed.
+        UnsafePath: If the folder of the copies belongs to another user.
     """
     source, manifest = open_files(pack)
     if isinstance(pack, URLPath) and options.parts is not None:
@@ -157,7 +160,7 @@ def _result(pack: Path, copy: StagedCopy, manifest: Manifest, options: StageOpti
 
 
 def warnings(base: Path, options: StageOptions) -> list[str]:
-    """Return notes about a place that is not in memory, or that may be swapped to a disk."""
+    """Return notes for the user: `base` is not in memory, or the system may swap its memory to a disk."""
     mount = options.machine.mount(base)
     if mount is None or not mount.in_memory:
         return [f"{base}: is on {mount.kind if mount else 'an unknown file system'}, not in memory"]
@@ -167,7 +170,7 @@ def warnings(base: Path, options: StageOptions) -> list[str]:
 
 
 def remove_replaced(copy: StagedCopy, origin: Path) -> list[str]:
-    """Remove copies of earlier packs at the same path; return notes."""
+    """Remove copies of earlier packs at the same path or URL. Return a note for each of these copies."""
     notes = []
     for other in copies(copy.place):
         if other.digest != copy.digest and other.origin() == origin:
@@ -208,7 +211,7 @@ class _Work:
         return SpaceNeeded(in_blocks(file.bytes, self._block_bytes), 1)
 
     def copy(self, files: Sequence[PackFile], origin: Path, hooks: Hooks) -> None:
-        """Copy the files, and the last one when all others are in their place."""
+        """Copy the files in parallel. The last file is copied after all others. An error removes the copied files."""
         self._copy.begin(origin)
         added: list[PackFile] = []
 
@@ -228,7 +231,7 @@ class _Work:
             self._copy.remove_empty_folders()
 
     def _copy_file(self, file: PackFile) -> None:
-        """Copy one file, and put it in its place if its sha256 is that of the manifest; raises CorruptPack."""
+        """Copy one file into the copy. Raises CorruptPack if its sha256 differs from the manifest."""
         name, place = file.name.replace("/", "+"), self._copy.place
         if file.is_folder and isinstance(self._source, FolderFiles):
             self._check_sum(file, self._source.copy_folder(file, place.work, name))
@@ -256,7 +259,10 @@ class _Work:
 
 
 def warmed(pack: Path, options: StageOptions, hooks: Hooks, *, reason: str = "") -> Staged:
-    """Read the index and as many of the parts as fit into the page cache; raises CorruptPack, StorageError."""
+    """Read the index and as many parts as fit into the page cache. Raises CorruptPack, StorageError.
+
+    reason: Why the pack was not copied, for the result. Raises InvalidRequest for a remote pack.
+    """
     if isinstance(pack, URLPath):
         raise InvalidRequest(f"{pack}: --warm is for a pack in a folder; without it, the pack is copied here")
     manifest = manifests.read(pack)
@@ -288,7 +294,7 @@ def warmed(pack: Path, options: StageOptions, hooks: Hooks, *, reason: str = "")
 
 
 def _descriptors(path: Path, part: PackFile) -> Iterator[int]:
-    """Open each file of a part for reading, one after the other."""
+    """Yield an open descriptor for each file of a part. The descriptor is closed before the next file."""
     if not part.is_folder:
         with open_file(path) as file:
             yield file.fileno()

@@ -25,9 +25,9 @@ class _Failure:
 
 
 class Channel(BatchSource):
-    """Queues between one thread and its consumer. They need no lock, so that a finalizer may use them at any time.
+    """Queues between one thread and its consumer, without a lock, so that a finalizer may call `stop` at any time.
 
-    The thread takes a permit before it makes an item. The consumer returns the permit with the item.
+    At most `depth` items are ready: the thread takes a permit before each item, and `__next__` returns the permit.
     """
 
     def __init__(self, depth: int) -> None:
@@ -40,7 +40,7 @@ class Channel(BatchSource):
             self._permits.put(None)
 
     def run(self, iterator: Iterator[Any]) -> None:
-        """Make items until the end, an error or `stop`. Runs in the thread."""
+        """Put the items of `iterator` into the queue until its end, an error or `stop`. The thread calls this."""
         while True:
             self._permits.get()
             if self._stopped:
@@ -93,13 +93,13 @@ class Channel(BatchSource):
         self._items.put(_END)  # for a consumer that waits in another thread
 
     def wait_for_the_end(self) -> None:
-        """Wait without a limit for a stopped thread, before its iterator may be used again."""
+        """After `stop`, wait without a timeout until the thread has ended. Then its iterator may be used again."""
         if self._stopped and self.thread is not None and os.getpid() == self.pid:
             self.thread.join()
 
 
 def _next(iterator: Iterator[Any]) -> Any:
-    """Return (item,), the mark of the end, or the error."""
+    """Return (item,), `_END` after the last item, or a `_Failure` with the error."""
     try:
         return (next(iterator),)
     except StopIteration:

@@ -22,7 +22,7 @@ Collate = Callable[[Sequence[Any]], Any]
 
 
 class BatchJobs:
-    """Makes the jobs of one dataset."""
+    """A function from a step to the job that makes the batch of this step, for one dataset."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class BatchJobs:
 
     @property
     def _is_overridden(self) -> bool:
-        """True if the dataset has its own `__getitem__` now. A notebook may change a class at any time."""
+        """True if the class of the dataset overrides `__getitem__`. A notebook may change the class at any time."""
         return self._pack is not None and not self._pack.decodes_batches()
 
     def make(self, step: Step) -> Any:
-        """Return the batch of a step, made by this thread alone."""
+        """Make the batch of a step in the current thread and return it."""
         job = self.job(step)
         job.fill(0, len(job))
         return job.finish()[0]
@@ -114,7 +114,10 @@ class BatchJobs:
 
 
 def unwrapped(dataset: Dataset[Any]) -> tuple[Dataset[Any], Indices | None]:
-    """Return the pack's dataset inside of torch's Subset, and the chosen indices. Other datasets are unchanged."""
+    """Return (the pack's dataset inside of torch's Subset, the indices of the subset or None without a Subset).
+
+    A dataset that is not of a pack gives (dataset, None).
+    """
     inner: Any = dataset
     chosen = None
     while type(inner) is Subset:
@@ -125,7 +128,7 @@ def unwrapped(dataset: Dataset[Any]) -> tuple[Dataset[Any], Indices | None]:
 
 
 def packs_in(dataset: object) -> Iterator[PackDataset]:
-    """Yield the datasets of packs in torch's Subset and ConcatDataset."""
+    """Yield each PackDataset in `dataset`, also in nested Subset and ConcatDataset objects of torch."""
     if isinstance(dataset, PackDataset):
         yield dataset
     inner = dataset.datasets if isinstance(dataset, ConcatDataset) else ()
@@ -140,7 +143,7 @@ Where = Callable[[int], str]
 
 
 class SampleJob(Generic[Random]):
-    """A batch of samples that a function of (index, random numbers) makes."""
+    """A job that calls a function of (index, random numbers) for each sample, and collates the samples."""
 
     def __init__(
         self,
@@ -172,7 +175,7 @@ class SampleJob(Generic[Random]):
         return len(self._indices)
 
     def slice(self, threads: int) -> int:
-        """Return the length of a slice: small, because the function may be slow."""
+        """Return the number of samples of a slice. Slices are small, because the function may be slow."""
         return -(-len(self) // (threads * _SMALL_SLICES))
 
     def fill(self, start: int, stop: int) -> None:
@@ -189,6 +192,6 @@ class SampleJob(Generic[Random]):
                 raise
 
     def finish(self) -> tuple[Any, int]:
-        """Return the batch and its size in bytes."""
+        """Return (batch, size of the batch in bytes)."""
         batch = self._collate(self._samples)
         return batch, bytes_of(batch)

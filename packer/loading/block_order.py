@@ -54,7 +54,7 @@ class BlockOrder:
 
     @property
     def lanes(self) -> int:
-        """K: if the number of ranks divides it, each rank reads its own parts."""
+        """Number of lanes, K. If the number of ranks divides K, each rank reads its own parts."""
         return _lanes(self.parts, self.window)
 
     @property
@@ -67,7 +67,7 @@ class BlockOrder:
         return min(self.parts, self.window + self.lanes)
 
     def of_pass(self, seed: int, number: int) -> Indices:
-        """Return all samples in the order of one pass, int64. It depends on the arguments and the fields only."""
+        """Return the indices of all samples in the order of pass `number`, int64. Equal arguments give equal orders."""
         sizes = self.part_sizes[self.part_sizes > 0]
         order = shuffled(seed ^ _OF_PARTS, number, len(sizes))
         first = (np.cumsum(sizes) - sizes)[order]  # sample of each part

@@ -35,7 +35,7 @@ _IMAGE_NDIM = 4
 
 
 class PostProcessing:
-    """Normalizes and converts the tensors of a batch, in new containers. The given batch is unchanged."""
+    """A function that returns a batch with normalized and converted tensors, in new containers."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class PostProcessing:
         self._constants: dict[torch.device, tuple[torch.Tensor, ...]] = {}
 
     def __bool__(self) -> bool:
-        """Check if the function changes a batch."""
+        """Return True if the function changes batches, False if all options have their defaults."""
         return self._normalize is not None or self._dtype is not None or self._channels_last
 
     def __call__(self, batch: Any) -> Any:
-        """Return the processed batch. Raises InvalidRequest for a batch without an image to normalize."""
+        """Return the processed batch. With `normalize`, a batch without a uint8 image raises InvalidRequest."""
         if self._normalize is not None and not any(map(self._is_raw, tensors(batch, self._skip))):
             raise InvalidRequest(self._complaint(batch))
         return mapped(batch, self._tensor, self._skip)
@@ -119,7 +119,7 @@ _STAGED_BYTES = 64 << 10  # CUDA copies pageable memory up to this size without 
 
 @dataclass(frozen=True)
 class SentBatch:
-    """A batch whose copy was started, and the event at its end."""
+    """A batch whose copy was started. `arrived`: the CUDA event at the end of the copy. None without CUDA."""
 
     batch: Any
     arrived: Any = None
@@ -129,17 +129,17 @@ class DeviceTransfer(Protocol):
     """Sends batches to one device."""
 
     def begin(self) -> None:
-        """Prepare a pass. The consumer calls it."""
+        """Prepare a pass. The consumer's thread calls this before `send`."""
 
     def send(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
-        """Send each batch. Runs in its own thread, and is closed there."""
+        """Start the copy of each batch and yield it. The sending thread runs and closes this generator."""
 
     def receive(self, sent: SentBatch) -> Any:
-        """Return the batch for the consumer's current stream."""
+        """Return the batch on the device, ready for the consumer's current stream."""
 
 
 class HostTransfer:
-    """Transfer to the CPU. The sending thread processes batches."""
+    """A transfer to the CPU. The sending thread applies `postprocess`."""
 
     def __init__(self, postprocess: PostProcessing) -> None:
         self._postprocess = postprocess
@@ -155,7 +155,7 @@ class HostTransfer:
 
 
 class MPSTransfer:
-    """Transfer to Apple's GPU. torch has one stream for it, so that the consumer's thread makes the copies."""
+    """A transfer to Apple's GPU. torch has one stream for this GPU, so that the consumer's thread makes the copies."""
 
     def __init__(self, postprocess: PostProcessing, skip: Collection[str]) -> None:
         self._postprocess = postprocess
@@ -172,7 +172,7 @@ class MPSTransfer:
 
 
 class CUDATransfer:
-    """Transfer to a CUDA device."""
+    """A transfer to a CUDA device, on a side stream."""
 
     def __init__(self, device: torch.device, postprocess: PostProcessing, skip: Collection[str]) -> None:
         self._device = device
@@ -230,7 +230,7 @@ class CUDATransfer:
 
 
 def pinned(size: int) -> PooledBuffer:
-    """Return a buffer in pinned memory, for asynchronous copies to a CUDA device."""
+    """Return a buffer of `size` bytes in pinned memory, for asynchronous copies to a CUDA device."""
     return PooledBuffer(torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy())
 
 
@@ -247,7 +247,7 @@ def transfer_to(
 
 
 def device_of(device: str | torch.device | int) -> torch.device:
-    """Return the device with its number. Raises InvalidRequest for a device that torch does not see."""
+    """Return the device. A CUDA device has an index. Raises InvalidRequest for a device that torch does not see."""
     try:
         wanted = torch.device(device)
     except RuntimeError as error:

@@ -225,14 +225,13 @@ class Loader:
 
     @property
     def epoch(self) -> int:
-        """The current epoch, or the next one between epochs."""
+        """Number of the current epoch. After the end of an epoch, number of the next epoch."""
         return self._state.on(self._current_order()).epoch if self._resumed else self._state.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the next epoch. Without it, each `iter` begins the epoch after the last.
+        """Set the number of the next epoch. Without this call, each `iter` begins the epoch after the previous epoch.
 
-        The call has no effect if this epoch is the next already, also in its middle after `load_state_dict`, or for an
-        endless stream.
+        The call has no effect for an endless stream, or if `epoch` is already next, also after `load_state_dict`.
         """
         if self.order.steps_per_epoch is None and (epoch != self.epoch or (self._state.step and not self._resumed)):
             self._begin_epoch(epoch)
@@ -311,7 +310,7 @@ class Loader:
         return Pass(TransferPass(self._transfer, made, _ON_DEVICE, stop=made.stop))
 
     def _follow(self, steps: Steps | None) -> None:
-        """Start to download the parts that these steps read up to the end of a pass, for a pack at a URL."""
+        """Start to download the parts that these steps read up to the end of a pass, if the pack is remote."""
         self._parts, self._followed, self._made = None, steps, 0
         if steps is not None and isinstance(self._pack, PackDataset) and self._pack.is_remote:
             upcoming = steps.upcoming()
@@ -349,9 +348,9 @@ class Loader:
             self._begin_epoch(self._state.epoch + 1)
 
     def close(self) -> None:
-        """End all passes, threads and worker processes. May be called twice.
+        """End all passes, threads and worker processes. A second call has no effect.
 
-        The next `iter` starts them again. An endless stream continues at the same batch.
+        The next `iter` starts new threads or processes. An endless stream continues at the same batch.
         """
         for running in list(self._passes):
             running.close()
@@ -374,14 +373,14 @@ class Loader:
     # ---- continuing in another process
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position, counted in batches that the caller has received, as plain numbers and text."""
+        """Return a dict of numbers and text with the position, counted in batches that the caller has received."""
         sampler = self._sampler_state if self._sampler_state is not None else sampling.state_of(self.order.sampler)
         return {**self._identity(), **self._state.state(), "sampler_state": sampler}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state at the next `iter`. Another number of ranks shares the rest of the epoch.
+        """Continue from the position of `state_dict` at the next `iter`. The number of ranks may differ.
 
-        Raises InvalidRequest if the loader would return other samples.
+        Raises InvalidRequest if a setting that determines the order differs.
         """
         for name, value in self._identity().items():
             if state.get(name) != value:
@@ -396,7 +395,7 @@ class Loader:
         self._pass_number += 1
 
     def _identity(self) -> dict[str, Any]:
-        """Return the settings that determine the order. They are the same on all ranks."""
+        """Return the settings that determine the order, which are equal on all ranks."""
         order = self.order
         pack = self._pack if isinstance(self._pack, PackDataset) else None
         return {

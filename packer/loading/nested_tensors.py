@@ -12,13 +12,13 @@ Kinds = tuple[type, ...]
 
 
 def mapped(value: Any, change: Change, skip: Collection[str] = (), kinds: Kinds = (torch.Tensor,)) -> Any:
-    """Return the same structure with every tensor changed, in new containers. Other values are unchanged.
+    """Return a copy of a nested structure in which `change(tensor)` replaces each tensor. Other values are unchanged.
 
     Args:
         value: The nested structure.
-        change: A function of a tensor that returns the new one.
-        skip: Keys of dicts and names of named tuples, at any depth, whose values are unchanged.
-        kinds: Types to change instead of tensors.
+        change: A function of a tensor that returns the new tensor.
+        skip: Keys of dicts and field names of named tuples, at any depth, whose values are unchanged.
+        kinds: Types of the values to change. The default is tensors only.
     """
     if isinstance(value, kinds):
         return change(value)
@@ -43,7 +43,7 @@ def mapped(value: Any, change: Change, skip: Collection[str] = (), kinds: Kinds 
 
 
 def tensors(value: Any, skip: Collection[str] = ()) -> Iterator[torch.Tensor]:
-    """Return every tensor that `mapped` would change, in order."""
+    """Return an iterator of the tensors that `mapped(value, change, skip)` would change, in order."""
     found: list[torch.Tensor] = []
 
     def see(tensor: torch.Tensor) -> torch.Tensor:
@@ -55,14 +55,14 @@ def tensors(value: Any, skip: Collection[str] = ()) -> Iterator[torch.Tensor]:
 
 
 def _packed(value: PackedSequence, change: Change) -> PackedSequence:
-    """Change a packed sequence. Its lengths stay on the host, as torch requires."""
+    """Change the tensors of a packed sequence, except `batch_sizes`, which torch requires on the host."""
     places = (value.sorted_indices, value.unsorted_indices)
     one, other = (change(each) if each is not None else None for each in places)
     return PackedSequence(change(value.data), value.batch_sizes, one, other)
 
 
 def _like(value: Mapping[Any, Any], changed: dict[Any, Any]) -> Any:
-    """Return a mapping of the same class if it is mutable, else a dict."""
+    """Return a mapping with the changed values. The result is a dict if `value` is not mutable."""
     if type(value) is dict or not isinstance(value, MutableMapping):
         return changed
     new = copy.copy(value)

@@ -13,7 +13,7 @@ from packer.loading.thread_engine import BatchSource, Pass
 
 
 class TransferPass(BatchSource):
-    """One pass over batches, which a thread sends to a device ahead."""
+    """One pass over batches that a thread copies to a device ahead of the consumer."""
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class TransferPass(BatchSource):
 
 
 class CUDAPrefetcher:
-    """An iterable of a loader's batches on a device, copied there while the previous step runs.
+    """An iterable that copies each batch of a loader to a device while the previous training step runs.
 
     A batch may be any nesting of tensors, dicts, lists, tuples and named tuples. The copies are in new containers, and
-    values that are not tensors are unchanged. Each `iter` is a pass over the loader. The devices "cpu" and "mps" give
-    the same values. An error of the loader is raised in place of its batch. No thread remains after a `break`, an
-    error, `close` or the end of a `with` block.
+    values that are not tensors are unchanged. Each `iter` begins a new pass over the loader. All devices give the same
+    values. If the loader fails at a batch, `next` raises its error. No thread remains after a `break`, an error,
+    `close` or the end of a `with` block.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class CUDAPrefetcher:
         return len(sized)
 
     def next(self) -> Any:
-        """Return the next batch, for loops with `while batch is not None`. Returns None at the end, until `iter`.
+        """Return the next batch, for loops with `while batch is not None`. After the last batch, return None.
 
-        If batches are tuples or lists, it returns as many Nones at the end, for `images, labels = prefetcher.next()`.
+        If batches are tuples or lists, return as many Nones, for `images, labels = prefetcher.next()`.
         """
         if self._stepped is None:
             self._stepped = iter(self)
@@ -121,12 +121,12 @@ class CUDAPrefetcher:
         return batch
 
     def wait_for_the_end(self) -> None:
-        """Wait until the thread of a closed pass does not use the loader any more."""
+        """Wait until the thread of the newest pass has ended, if this pass is closed."""
         if self._running is not None:
             self._running.wait_for_the_end()
 
     def close(self) -> None:
-        """End the newest pass. A later `iter` begins another."""
+        """End the newest pass. A later `iter` begins a new pass."""
         newest = self._newest() if self._newest is not None else None
         if newest is not None:
             newest.close()

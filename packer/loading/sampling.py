@@ -29,7 +29,7 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Step:
-    """One batch: sample indices, and the pass of each sample. int64 (N,) each."""
+    """One batch: sample indices, and the number of the pass of each sample. Both arrays are int64 (N,)."""
 
     indices: Indices
     passes: Indices
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Span:
-    """The first `steps` batches of a pass or stream, made by a number of ranks before another number continued."""
+    """A number of batches (`steps`) that `world_size` ranks made before a different number of ranks continued."""
 
     world_size: int
     batch_size: int
@@ -120,7 +120,10 @@ class Order:
         return self.steps_per_epoch or self._steps_of(self._samples_of_a_pass)
 
     def steps_after(self, before: Spans) -> int:
-        """Return the number of batches of an epoch after these spans. Raises InvalidRequest for empty ranks."""
+        """Return the number of batches of an epoch after these spans.
+
+        Raises InvalidRequest if a rank would have no sample for one of its batches.
+        """
         if self.steps_per_epoch is not None or not before:
             return len(self)
         left = len(self._left(before))
@@ -128,12 +131,12 @@ class Order:
         return self._steps_of(left)
 
     def begin(self, epoch: int, step: int = 0, before: Spans = ()) -> "Steps":
-        """Return the batches of an epoch, or all further batches of an endless stream.
+        """Return an iterator of the batches of an epoch. For an endless stream, the iterator never ends.
 
         Args:
             epoch: Number of the epoch.
-            step: The first batch, counted from the end of `before`.
-            before: Spans of this pass or stream that other numbers of ranks made.
+            step: Number of the first batch, counted from the end of `before`.
+            before: Spans at the beginning of this pass or stream that a different number of ranks made.
         """
         if self.steps_per_epoch is None:
             indices = self.of_pass(epoch)
@@ -142,7 +145,7 @@ class Order:
         return _Stream(self, epoch * self.steps_per_epoch + step, done)
 
     def _left(self, before: Spans) -> Indices:
-        """Return the positions of a pass that are left after these spans, in order."""
+        """Return the positions of a pass that remain after these spans, int64, ascending."""
         left = np.arange(self._samples_of_a_pass, dtype=np.int64)
         for span in before:
             steps = _steps(len(left), span.batch_size * span.world_size, self.drop_last)
@@ -154,7 +157,10 @@ class Order:
         return left
 
     def of_pass(self, number: int) -> Indices:
-        """Return all samples of all ranks in the order of a pass. Raises InvalidRequest for a wrong sampler."""
+        """Return the sample indices of all ranks in the order of a pass, int64.
+
+        Raises InvalidRequest if the sampler does not yield as many indices as its length.
+        """
         if self.sampler is None:
             if self.blocks is not None:
                 return self.blocks.of_pass(int(self.seed), number)
@@ -175,16 +181,16 @@ class Steps(Iterator[Step]):
 
     @abstractmethod
     def upcoming(self) -> Indices:
-        """Return the next samples of all ranks, in order, up to the end of the current pass."""
+        """Return the remaining sample indices of the current pass, of all ranks, in order, int64."""
 
 
 def _steps(samples: int, size: int, drop_last: bool) -> int:
-    """Return the number of batches of `samples`. size: of one batch on all ranks together."""
+    """Return the number of batches. size: number of samples of a batch on all ranks together."""
     return samples // size if drop_last else -(-samples // size)
 
 
 def _start(count: int, size: int, steps: int, step: int) -> int:
-    """Return how many of a rank's `count` samples come before the batch `step` of `steps`.
+    """Return how many of a rank's `count` samples come before batch number `step` of `steps`.
 
     Each batch has `size` samples, except that at least one sample is kept for each of the remaining batches.
     """
@@ -214,7 +220,7 @@ class EpochSteps(Steps):
         return _start(len(self.mine), self._size, self._steps, step)
 
     def at(self, step: int) -> Step:
-        """Return one batch. 0 <= step < number of batches."""
+        """Return batch number `step`, from 0 to the number of batches - 1."""
         indices = self.mine[self._begin_of(step) : self._begin_of(step + 1)]
         return Step(indices, np.full(len(indices), self.epoch, np.int64))
 
@@ -263,7 +269,7 @@ class _Stream(Steps):
 
 
 def state_of(sampler: Any) -> dict[str, Any] | None:
-    """Return the state of a sampler for `restore`. None for a sampler that needs none."""
+    """Return the state of a sampler for `restore`. None if the order of the sampler needs no saved state."""
     generator = getattr(sampler, "generator", None)
     if isinstance(generator, torch.Generator):
         return {"generator": generator.get_state().numpy().tobytes().hex()}
@@ -304,7 +310,10 @@ def restore(sampler: Any, state: Any, *, begun: bool) -> None:
 
 
 def rank_and_world_size(rank: int | None, world_size: int | None, *, distributed: bool) -> tuple[int, int]:
-    """Return the given rank and world_size, else those of torch.distributed if `distributed` is set, else 0 and 1."""
+    """Return (rank, world_size): the arguments if they are not None, else the values of torch.distributed, else (0, 1).
+
+    torch.distributed is used only if `distributed` is true. Raises InvalidRequest if only one argument is None.
+    """
     if (rank is None) != (world_size is None):
         raise InvalidRequest(f"rank={rank}, world_size={world_size}: pass both or neither")
     if rank is not None and world_size is not None:
@@ -325,12 +334,12 @@ class LoaderState:
     """Position of a loader, counted in batches that the caller has received.
 
     Args:
-        world_size: Number of ranks that count `step` and `taken`.
-        batch_size: Their batch size.
+        world_size: Number of ranks since the end of `before`.
+        batch_size: Batch size of these ranks.
         epoch: Epoch of the next batch.
-        step: Number of the next batch in its epoch, from the end of `before`.
-        taken: Number of batches of the endless stream, from the end of `before`. 0 without a stream.
-        before: Spans of the epoch or stream that other numbers of ranks made.
+        step: Number of the next batch in its epoch, counted from the end of `before`.
+        taken: Number of received batches of an endless stream, counted from the end of `before`. 0 without a stream.
+        before: Spans at the beginning of the epoch or stream that a different number of ranks made.
     """
 
     world_size: int
@@ -341,13 +350,13 @@ class LoaderState:
     before: Spans = ()
 
     def state(self) -> dict[str, Any]:
-        """Return the position as numbers and lists of numbers."""
+        """Return a dict of the fields. Each span is a list [world_size, batch_size, steps]."""
         return {**asdict(self), "before": [list(astuple(span)) for span in self.before]}
 
     def on(self, order: Order) -> "LoaderState":
         """Return the same position for the ranks of `order`.
 
-        Raises InvalidRequest if these ranks cannot share the rest, or if only the batch size is different.
+        Raises InvalidRequest if the remaining samples do not divide among the ranks, or only the batch size differs.
         """
         state, shares = self, (order.world_size, int(order.batch_size))
         if self.world_size != order.world_size:
@@ -365,7 +374,7 @@ class LoaderState:
 
 
 def state_from(state: Mapping[str, Any]) -> LoaderState:
-    """Return the position of a state dict. Raises InvalidRequest."""
+    """Return the position that `LoaderState.state` saved. Raises InvalidRequest if `state` is malformed."""
     for name, least in _COUNTS.items():
         if not _is_count(state.get(name), least):
             found = state.get(name)

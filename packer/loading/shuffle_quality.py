@@ -36,7 +36,7 @@ class ShuffleQuality:
 
 
 def label_field(schema: Schema) -> str | None:
-    """Return the first field with one number per sample and class names. None without one."""
+    """Return the name of the first field with one number per sample and class names. None without such fields."""
     fields = (field for field in schema if field.classes and field.is_column and not field.shape and not field.hidden)
     return next((field.name for field in fields), None)
 
@@ -72,7 +72,7 @@ def shuffle_quality(
 
 
 def _counts(numbers: Integers, classes: int) -> Integers:
-    """Count each class in each row."""
+    """Return the number of samples of each class in each row, int64 (rows, classes)."""
     rows = len(numbers)
     keys = numbers + np.arange(rows)[:, None] * classes
     return np.bincount(keys.ravel(), minlength=rows * classes).reshape(rows, classes)

@@ -26,10 +26,9 @@ _NAP_S = 1.0
 
 
 class BatchSource(Iterator[Any], ABC):
-    """Makes batches ahead in threads or processes. They belong to the process that created the source.
+    """An iterator of batches that threads or processes make ahead. It works only in the process that created it.
 
-    `__next__` waits for the next batch. It raises StopIteration after the last batch, and an error in place of the
-    batch that it prevented.
+    `__next__` waits for the next batch and returns it. If a batch failed, `__next__` raises the error of this batch.
     """
 
     ready = 0  # batches that are made and not taken yet; 0 if this is unknown
@@ -39,13 +38,13 @@ class BatchSource(Iterator[Any], ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End the threads and free all batches. May be called twice, and by any thread."""
+        """End the threads and free all batches. Any thread may call this, also twice."""
 
 
 class Pass(Generic[T]):
-    """An iterator that owns a source. The source is stopped after the last batch, by an error, `close` or collection.
+    """An iterator that owns a source. The last batch, an error, `close` or garbage collection stops the source.
 
-    The threads of the source must not hold the pass, or it would never be collected.
+    The threads of the source must not refer to the pass, or the pass would never be collected.
     """
 
     def __init__(self, source: BatchSource) -> None:
@@ -98,14 +97,14 @@ class BatchJob(Protocol):
         """
 
     def fill(self, start: int, stop: int) -> None:
-        """Make the samples start, ..., stop - 1 of this batch. Several threads call this at the same time."""
+        """Make the samples start, ..., stop - 1 of this batch. Several threads call `fill` at the same time."""
 
     def finish(self) -> tuple[Any, int]:
-        """Return (the batch, its size in bytes). The engine calls this once, after all samples are made."""
+        """Return (the batch, its size in bytes). The engine calls this once, when all slices are filled."""
 
 
 class _QueuedJob:
-    """A job and its progress."""
+    """A job with its number of claimed and filled samples, and its result."""
 
     def __init__(self, job: BatchJob, threads: int) -> None:
         self.job = job
@@ -209,9 +208,9 @@ class ThreadEngine(BatchSource):
     def stop(self) -> None:
         """End all threads and free all batches.
 
-        The garbage collector may call this in a thread that holds the engine's lock. Then the other threads see the
-        flag and end within a second. The caller may also hold the lock of `threading`, which a thread needs to end.
-        Therefore this waits until the threads leave their loop, and not until they have ended.
+        The garbage collector may call `stop` in a thread that holds the engine's lock. The other threads then see
+        `_stopped` and end within a second. The caller may also hold the lock of `threading`, which a thread needs to
+        end. Therefore `stop` waits until each thread leaves its loop, and not until each thread has ended.
         """
         self._stopped = True
         if os.getpid() != self.pid or not self._lock.acquire(timeout=_LOCK_S):  # a forked child has no threads

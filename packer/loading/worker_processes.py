@@ -46,7 +46,7 @@ class _Task:
 
 
 class _WorkerDataset(Dataset[Any]):
-    """The dataset of the workers' DataLoader. An item is the packed batch of a task, or the PackerError it raised."""
+    """The dataset of the workers' DataLoader. An item is a packed batch, or the PackerError of a batch."""
 
     def __init__(self, new_jobs: Callable[..., BatchJobs]) -> None:
         self._new_jobs = new_jobs
@@ -62,7 +62,7 @@ class _WorkerDataset(Dataset[Any]):
             raise RuntimeError("StopIteration was raised while a batch was made") from error
 
     def _mapped(self, buffer: Address) -> Bytes | None:
-        """Return the buffer. None if the system hides the files of other processes: batches are sent by value then."""
+        """Return the buffer. None if the system hides the files of other processes. Batches are then sent by value."""
         self._mappings = self._mappings or MappedBuffers()
         try:
             return self._mappings.get(buffer)
@@ -111,7 +111,7 @@ class WorkerPool:
         self.pid = os.getpid()
 
     def begin(self, steps: Steps) -> "WorkerPass":
-        """Start a pass over these steps. It ends the previous pass."""
+        """Start a pass over these steps, end the previous pass, and return an iterator of the batches."""
         if os.getpid() != self.pid:
             self.close()
             self.pid = os.getpid()
@@ -141,7 +141,7 @@ class WorkerPool:
         )
 
     def take(self, pass_number: int) -> Any:
-        """Return the next batch of a pass, see BatchSource."""
+        """Return the next batch of pass `pass_number`. Raises InvalidRequest if a newer pass has begun."""
         if pass_number != self._pass_number:
             raise InvalidRequest(
                 "a Loader with workers makes one pass at a time: a newer iter(loader) has ended this one"
@@ -165,11 +165,11 @@ class WorkerPool:
 
     @property
     def buffer_bytes(self) -> int:
-        """Size of the shared memory that a worker gets for a batch. 0 until it is known."""
+        """Size in bytes of the shared memory that a worker gets for a batch. 0 until the first batch is made."""
         return self._tasks.size
 
     def close(self) -> None:
-        """End the processes. The next pass starts new ones."""
+        """End the processes. The next pass starts new processes."""
         if os.getpid() != self.pid:
             _of_parents.append(self._running)
         elif self._running is not None:  # a traceback may hold it, or a collection may end its queues first
@@ -184,7 +184,7 @@ class WorkerPool:
 
 
 class WorkerPass(BatchSource):
-    """The batches of one pass of a pool. The processes wait for the next pass afterwards, and end with the loader."""
+    """The batches of one pass of a pool. After the pass, the processes wait for the next pass."""
 
     def __init__(self, pool: WorkerPool, pass_number: int) -> None:
         super().__init__()
@@ -226,7 +226,7 @@ class _Placed:
 
 @dataclass(frozen=True)
 class _Value:
-    """A tensor that is sent by value, and not shared by torch."""
+    """A tensor that is sent by value, without torch's shared memory."""
 
     array: npt.NDArray[Any]
 
@@ -237,19 +237,19 @@ class _Value:
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """A batch with _Placed and _Value instead of tensors. wanted: size of a buffer for all of them, in bytes."""
+    """A batch with _Placed and _Value instead of tensors. wanted: bytes of a buffer that has room for all tensors."""
 
     form: Any
     wanted: int
 
     def unpacked(self, held: memoryview | None) -> Any:
-        """Return the batch. held: memory of the worker's buffer, which lives as long as a tensor over it."""
+        """Return the batch. held: memory of the worker's buffer. A tensor over this memory keeps it alive."""
         buffer = torch.empty(0, dtype=torch.uint8) if held is None else torch.from_numpy(np.frombuffer(held, np.uint8))
         return mapped(self.form, lambda sent: sent.tensor(buffer), kinds=(_Placed, _Value))
 
 
 class BatchLayout:
-    """The memory of one batch in a worker: its buffer, or none."""
+    """The memory of one batch in a worker. Without a buffer, all tensors get new memory."""
 
     def __init__(self, buffer: Bytes | None) -> None:
         self._buffer = buffer if buffer is not None else np.empty(0, np.uint8)
@@ -257,7 +257,7 @@ class BatchLayout:
         self._used = 0
 
     def take(self, size: int) -> tuple[torch.Tensor, Bytes]:
-        """Return memory of the buffer, or new memory if the buffer is full."""
+        """Return (uint8 tensor, array) over the same memory. If the buffer is full, the memory is new."""
         fits = self._used + size <= self._buffer.size
         memory = self._room(size) if fits else np.empty(size, np.uint8)  # `packed` counts the new memory
         return torch.from_numpy(memory), memory
@@ -269,7 +269,7 @@ class BatchLayout:
         return self._buffer[start : start + size]
 
     def packed(self, batch: Any) -> PackedBatch:
-        """Return the batch in a form that can be sent."""
+        """Return the batch with each tensor replaced by its offset in the buffer, or by its value."""
         form = mapped(batch, self._sent)
         return PackedBatch(form, self._used)
 
