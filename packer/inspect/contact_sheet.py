@@ -30,12 +30,12 @@ class SheetRequest:
     """Options of a sheet.
 
     Attributes:
-        count: how many samples, spread evenly over the pack or, with a seed, drawn at random.
-        keys: the keys of the samples instead.
-        fields: None for all that can be shown.
-        width: of the box of one image, in px.
-        most: shapes drawn of one field and sample, 0 for all.
-        zoom: show only the part of each sample that contains its grasps and boxes.
+        count: Number of samples, spread evenly over the pack or, with a seed, drawn at random.
+        keys: Keys of the samples to show, used instead of `count`.
+        fields: Names of the fields to show. None for all fields that a sheet can show.
+        width: Width of the box of one image, in px.
+        most: Largest number of shapes to draw per field and sample, 0 for all.
+        zoom: True shows only the part of each sample that contains its grasps and boxes.
     """
 
     count: int = 24
@@ -67,13 +67,13 @@ def choose(pack: Pack, *, count: int, keys: Sequence[str] = (), seed: int | None
     """Return the indices of the samples to show.
 
     Args:
-        count: the number of samples, spread evenly: the pack is divided into so many equal parts.
-        keys: the keys of the samples to show instead.
-        seed: None for the first sample of each part, otherwise the seed of a random sample of each part.
+        count: Number of samples. The pack is divided into `count` equal parts, and each part gives one sample.
+        keys: Keys of the samples to show, used instead of `count`.
+        seed: Seed to draw a random sample of each part. None for the first sample of each part.
 
     Raises:
-        UnknownKey: if the pack does not have a key.
-        InvalidRequest: if the pack has no sample.
+        UnknownKey: If the pack does not have a key.
+        InvalidRequest: If the pack has no sample.
     """
     if keys:
         return [pack.index.index_of(key) for key in keys]
@@ -88,7 +88,7 @@ def choose(pack: Pack, *, count: int, keys: Sequence[str] = (), seed: int | None
 
 
 def make_sheet(pack: Path, request: SheetRequest, *, scratch: Path | None = None, threads: int = 1) -> Sheet:
-    """Make the sheet of a pack in a folder or at a URL; only the parts that contain these samples are downloaded.
+    """Return the sheet of a pack in a folder or at a URL. Only parts with these samples are downloaded.
 
     Raises InvalidRequest, UnknownKey, CorruptPack; StoreError for a URL.
     """
@@ -98,7 +98,7 @@ def make_sheet(pack: Path, request: SheetRequest, *, scratch: Path | None = None
 
 
 def sheet_of(pack: Pack, name: str, request: SheetRequest, *, threads: int = 1) -> Sheet:
-    """Make the sheet of an open pack. name: for the title. Raises as `make_sheet`."""
+    """Return the sheet of an open pack. name: name of the pack, for the title. Raises as `make_sheet`."""
     tiler = Tiler(pack, request.fields, most=request.most, is_zoomed=request.zoom)
     indices = choose(pack, count=request.count, keys=request.keys, seed=request.seed)
     box = tiler.box(indices, request.width)
@@ -130,7 +130,7 @@ _KEY_LINES = 2
 
 @dataclass(frozen=True)
 class Text:
-    """A printable text, shortened if it does not fit on this number of lines."""
+    """A printable text, shortened if it needs more than `lines` lines."""
 
     text: str
     style: Style
@@ -181,7 +181,7 @@ class Layout(NamedTuple):
 
 
 def layout(sheet: Sheet) -> Layout:
-    """Lay out a sheet."""
+    """Return the layout of a sheet: title, legend and tiles."""
     width = max(1, sheet.columns) * (sheet.box[1] + _SEAM_PX) - _SEAM_PX
     marks = (*sheet.marks, *([Mark(sheet.note)] if sheet.note else []))
     legend = Row(tuple(map(_mark, marks)), 2 * _ITEM_GAP_PX, wraps=True)
@@ -234,7 +234,7 @@ def _scale(scale: Scale, width: int) -> Item:
 
 
 def range_texts(low: float, high: float, unit: str) -> tuple[str, str]:
-    """Return both ends of a depth's scale, with as many digits as distinguish them."""
+    """Return (low, high) as texts with the unit, with as many digits as distinguish the two numbers."""
     if not unit and low == round(low) and high == round(high):
         return f"{low:.0f}", f"{high:.0f}"
     places = min(6, max(2, math.ceil(-math.log10(high - low)))) if high > low else 2

@@ -45,14 +45,14 @@ class ExtractionSummary:
     """Counts and lists of the files of an extraction.
 
     Attributes:
-        files: files written, exact + reencoded; bytes: of all of them.
-        changed: for each field whose files are not the original bytes: its codec.
-        unmoved: fields whose files contain positions in px of the source, next to images that were moved when packed.
-        unmoved_extras: files of no sample next to such images.
-        skipped: (path, reason) of files that are not in the pack or were not wanted.
-        damaged: a line per damaged sample that `skip_bad` skipped.
-        left_behind: files of no sample that were too large to be packed.
-        numbered: masks that were files in colors and are written as the numbers that a table made of them.
+        files: Number of files written, exact + reencoded. bytes: total size of these files.
+        changed: Codec of each field whose files are not the original bytes.
+        unmoved: Fields with positions in px of the source, for which `convert` moved the images.
+        unmoved_extras: Extras next to images that `convert` moved.
+        skipped: (path, reason) of files that are not in the pack or were not requested.
+        damaged: A line per damaged sample that `skip_bad` skipped.
+        left_behind: Extras that were too large to be packed.
+        numbered: Masks that were files in colors and are written as class numbers.
     """
 
     files: int
@@ -77,21 +77,23 @@ def extract(
     scratch: str | PathLike[str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> ExtractionSummary:
-    """Write the original files of a pack into the new folder `target`, which appears complete or not at all.
+    """Write the original files of a pack into the new folder `target`, and return a summary.
+
+    The folder appears when all files are complete. After an error, the folder does not exist.
 
     Args:
-        pack: its folder, or a URL.
-        target: the new folder.
-        only_exact: skip files that were encoded again.
-        skip_bad: skip damaged values instead of raising for the first.
-        scratch: for a pack at a URL, see packer.copies.remote_pack.
-        progress: called with a packer.system.progress_callback.Progress after each sample; its bytes are those written.
+        pack: Folder or URL of the pack.
+        target: The new folder.
+        only_exact: True skips files that were encoded again.
+        skip_bad: True skips damaged values. False raises an error for the first damaged value.
+        scratch: For a pack at a URL, see packer.copies.remote_pack.
+        progress: Called with a packer.system.progress_callback.Progress after each sample, with the written bytes.
 
     Raises:
-        PackExists: if `target` exists.
-        InvalidRequest: if names are unsafe or collide; the error lists all.
-        CorruptPack, StorageError, StoreError: if the pack cannot be read or the files cannot be written.
-        Locked: if another process writes `target`.
+        PackExists: If `target` exists.
+        InvalidRequest: If names are unsafe or collide; the error lists all.
+        CorruptPack, StorageError, StoreError: If the pack cannot be read or the files cannot be written.
+        Locked: If another process writes `target`.
     """
     check_switches({"only_exact": only_exact, "skip_bad": skip_bad})
     folder, target = path_or_url(pack), path_or_url(target)
@@ -148,7 +150,7 @@ class _Extraction:
         self._damaged: list[str] = []
 
     def summary(self) -> ExtractionSummary:
-        """Return the counts and lists of what was written."""
+        """Return the counts and lists of the written files."""
         left = self._pack.manifest.source.get("left_behind")
         left_behind = left.get("files") if isinstance(left, dict) else 0
         return ExtractionSummary(
@@ -230,7 +232,7 @@ class _Extraction:
         return origins
 
     def _skip_damaged(self, error: CorruptPack) -> None:
-        """Note a damaged value, or raise its error unless damaged values are skipped."""
+        """Add a damaged value to the summary if `skip_bad` is true. Otherwise raise its error."""
         if not self._skip_bad:
             raise error
         self._damaged.append(str(error))
@@ -253,7 +255,7 @@ class _Extraction:
         self._reencoded += not origin.exact
 
     def _are_moved(self, index: int, written: Sequence[SourcePath]) -> bool:
-        """Return whether images were written for a sample that was moved when it was packed."""
+        """Return True if the sample has written images that `convert` moved."""
         has_images = any(origin.field is not None and origin.field.kind in PIXEL_KINDS for origin in written)
         return has_images and self._matrices is not None and self._matrices[index].ravel().tolist() != _IN_PLACE
 
@@ -273,13 +275,13 @@ class _Extraction:
         return f"{folder}{slash}{stem or name}{suffixes[0]}"
 
     def _suffixes(self, name: str, value: Buffer) -> tuple[str, ...]:
-        """Return the suffixes that fit a value, none if it is not a file."""
+        """Return the suffixes that fit a value. An empty tuple if the value is not a file."""
         if name not in self._forms:
             self._forms[name] = self._pack.schema.stored_form(name)
         return self._forms[name].suffixes(value)
 
     def _is_drawn(self, origin: SourcePath) -> bool:
-        """Return whether a mask of numbers replaces its file in colors, which was an image."""
+        """Return True if a mask of class numbers replaces its original image file in colors."""
         return any(mask.name == origin.name for mask in self._masks.values())
 
     def _codec(self, name: str) -> Codec:
@@ -288,7 +290,7 @@ class _Extraction:
         return self._codecs[name]
 
     def _content(self, index: int, origin: SourcePath, value: Buffer) -> Buffer:
-        """Return a value that was encoded again, as a file."""
+        """Return the bytes of a file with a value that was encoded again."""
         codec = self._codec(origin.name)
         try:
             if codec.image_suffix is not None:
@@ -316,7 +318,7 @@ def _has_positions(field: Field | None) -> bool:
 
 
 def _name_problems(where: str, path: str, seen: Collisions) -> list[str]:
-    """Return why a file of that name cannot be written, if so."""
+    """Return the reasons why a file of that name cannot be written. An empty list if there are none."""
     try:
         components(path)
     except InvalidRequest as error:

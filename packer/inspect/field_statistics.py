@@ -29,13 +29,13 @@ JSON = dict[str, Any]
 
 
 class Lengths:
-    """Counts of whole numbers: min, max, mean and median are exact."""
+    """Counts of whole numbers, with exact min, max, mean and median."""
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
 
     def result(self) -> JSON:
-        """Return min, median (the lower of two middle ones), mean and max, or nothing if nothing was counted."""
+        """Return a dict with min, median (the lower of two middle values), mean and max. Empty without a number."""
         total = self.counts.total()
         if not total:
             return {}
@@ -61,7 +61,7 @@ class Totals:
         self._least = number if self._least is None else min(self._least, number)
 
     def result(self) -> JSON:
-        """Return total, and min, mean and max if a number was added."""
+        """Return a dict with total, min, mean and max. Without a number, the dict contains only total."""
         if not self.count:
             return {"total": 0}
         return {"total": self.total, "min": self._least, "mean": self.total / self.count, "max": self._most}
@@ -92,7 +92,7 @@ class Moments:
         return cls(given.size, mean, squares, float(given.min()), float(given.max()))
 
     def joined(self, other: "Moments") -> "Moments":
-        """Return the moments of the numbers of both."""
+        """Return the moments of the numbers of `self` and `other` together."""
         count = self.count + other.count
         if not count:
             return self
@@ -103,7 +103,7 @@ class Moments:
         return Moments(count, mean, squares, min(self.least, other.least), max(self.most, other.most))
 
     def result(self) -> JSON:
-        """Return min, mean, std (of the population) and max, or nothing without a number."""
+        """Return a dict with min, mean, std (of the population) and max. Empty without a number."""
         if not self.count:
             return {}
         deviation = math.sqrt(self.squares / self.count)
@@ -111,9 +111,9 @@ class Moments:
 
 
 def exact_mean_std(histogram: Iterable[int]) -> tuple[float, float]:
-    """Return mean and standard deviation of whole numbers, where histogram[v] is the count of v.
+    """Return (mean, standard deviation) of whole numbers, where histogram[v] is the count of v.
 
-    Both are computed with whole numbers and rounded once.
+    The computation uses whole numbers and rounds each result once.
     """
     counts = list(histogram)
     total = sum(counts)
@@ -126,7 +126,7 @@ _MOST_BLOCK = 1 << 24  # px; calcHist counts in float32, which is exact up to he
 
 
 def histogram(image: npt.NDArray[np.unsignedinteger[Any]]) -> Counts:
-    """Count the px of each value in each channel of an image (H, W, C): int64 (C, 256 or 65536), exact."""
+    """Return the number of px of each value in each channel of an image (H, W, C), int64 (C, 256 or 65536)."""
     channels, values = image.shape[2], 1 << 8 * image.itemsize
     found = np.zeros((channels, values), np.int64)
     flat: Any = np.ascontiguousarray(image).reshape(-1, 1, channels)
@@ -142,18 +142,18 @@ def _most_frequent(counts: Counter[Any]) -> list[tuple[Any, int]]:
 
 
 class Collector(ABC):
-    """Base of all collectors; see the module's contract."""
+    """Base class of the collectors of one field; see the docstring of the module."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
 
     @abstractmethod
     def measure(self, value: Any, stored: StoredImage | None) -> Any:
-        """Return what a decoded value adds to the statistics. stored: the encoded image. Thread-safe."""
+        """Return the contribution of a decoded value. stored: the encoded image, None for other values. Thread-safe."""
 
     @abstractmethod
     def add(self, measured: Any) -> None:
-        """Add a value that `measure` returned."""
+        """Add a result of `measure` to the statistics."""
 
     @abstractmethod
     def result(self) -> JSON:
@@ -168,7 +168,7 @@ _MOST_LISTED = 256  # values of a mask of 16 bit
 
 
 class ImageSizeCollector(Collector):
-    """Sizes and modes of images; base of the collectors of one kind, which also measure pixels."""
+    """Sizes and modes of images. Subclasses also measure the pixels of one kind of image."""
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
@@ -187,11 +187,11 @@ class ImageSizeCollector(Collector):
 
     @abstractmethod
     def pixels(self, value: npt.NDArray[Any]) -> Any:
-        """Return what the pixels of an image add. Thread-safe."""
+        """Return the contribution of the pixels of one image. Thread-safe."""
 
     @abstractmethod
     def add_pixels(self, measured: Any) -> None:
-        """Add a value that `pixels` returned."""
+        """Add a result of `pixels` to the statistics."""
 
     def result(self) -> JSON:
         widths, heights = Lengths(), Lengths()
@@ -287,7 +287,7 @@ class DepthCollector(ImageSizeCollector):
 
 
 def _mode(field: Field, header: Header | None) -> str:
-    """Return format, channels and dtype of a stored image."""
+    """Return format, channels and dtype of a stored image as text."""
     if header is None:
         channels = "color" if field.kind == "image" else "gray"
         return f"{field.codec_name} {channels} {field.codec_argument or field.dtype or 'uint8'}"
@@ -340,7 +340,7 @@ class ShapeCollector(Collector):
 
 
 class RowClassCollector(Collector):
-    """Rows of each class, of a number that belongs to rows, such as the labels of boxes."""
+    """Number of rows of each class, for class numbers of rows, such as the labels of boxes."""
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
@@ -358,7 +358,7 @@ class RowClassCollector(Collector):
 
 
 class TextCollector(Collector):
-    """Samples of each text; very long texts, and those beyond 10 000 different ones, are counted together."""
+    """Number of samples of each text. Very long texts, and texts after the first 10 000, are counted together."""
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
@@ -390,7 +390,7 @@ _COLLECTORS: dict[str, type[Collector]] = {
 
 
 def collector_of(field: Field) -> Collector | None:
-    """Return a collector for the values of a field, or None: most numbers are columns of the index."""
+    """Return a collector for the values of a field. None if the values are in the index, like most numbers."""
     if field.of is not None and field.kind == "number" and field.classes is not None and not field.is_column:
         return RowClassCollector(field)
     return _COLLECTORS[field.kind](field) if field.kind in _COLLECTORS else None
@@ -400,7 +400,7 @@ def collector_of(field: Field) -> Collector | None:
 
 
 def number_statistics(field: Field, values: npt.NDArray[Any]) -> JSON:
-    """Return the statistics of a number column (n,): samples per class if it has classes, else range and mean."""
+    """Return the statistics of a number column (n,): samples per class if the field has classes, else min to max."""
     if field.classes is not None and values.dtype.kind in "iu":
         return _counted_classes(field.classes, _class_counts(values, len(field.classes)))
     if not len(values):
@@ -414,7 +414,7 @@ def number_statistics(field: Field, values: npt.NDArray[Any]) -> JSON:
 
 
 def _class_counts(values: npt.NDArray[Any], classes: int) -> Counts:
-    """Count the values of each class, and last those that are not a class."""
+    """Return the number of values of each class. The last element counts values that are not a class."""
     inside = values[(values >= 0) & (values < classes)]
     counts = np.bincount(inside.astype(np.int64), minlength=classes + 1)
     counts[classes] = values.size - inside.size

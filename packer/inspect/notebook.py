@@ -34,20 +34,20 @@ class Drawing:
 
 
 def draw_samples(pack: Pack, name: str, keys: Sequence[str], *, width_px: int = WIDTH_PX) -> Drawing:
-    """Draw samples of an open pack as they are stored; raises UnknownKey, CorruptPack and StoreError.
+    """Return a drawing of stored samples of an open pack. Raises UnknownKey, CorruptPack and StoreError.
 
     Args:
-        pack: the pack. If it is at a URL, the parts of these samples are downloaded into its cache.
-        name: of the pack, for the title.
-        keys: of the samples.
-        width_px: of the box of one image.
+        pack: The pack. Parts of a remote pack are downloaded into its cache.
+        name: Name of the pack, for the title.
+        keys: Keys of the samples.
+        width_px: Width of the box of one image.
     """
     sheet = sheet_of(pack, name, SheetRequest(keys=tuple(keys), width=width_px))
     return Drawing(sheet.title, draw_png(sheet))
 
 
 def html_table(title: str, rows: Sequence[tuple[str, ...]], drawing: Drawing | None) -> str:
-    """Return a title, a table of fields and a drawing as HTML; all text is escaped."""
+    """Return HTML with a title, a table of fields and a drawing. All text is escaped."""
     lines = ("".join(f"<td>{_escaped(cell)}</td>" for cell in row) for row in rows)
     table = "".join(f"<tr>{line}</tr>" for line in lines)
     image = ""

@@ -15,9 +15,9 @@ class Verification:
     """The result of a verification.
 
     Attributes:
-        problems: one line each; empty for a sound pack.
-        worst: for each lossy field, the value that differs most from the original data.
-        not_compared: for each field without a compared value, the reason.
+        problems: One line per problem. Empty for a pack without problems.
+        worst: For each lossy field, the value that differs most from the original data.
+        not_compared: For each field without a compared value, the reason.
     """
 
     problems: Sequence[str]
@@ -39,16 +39,16 @@ def verify(
     source: str | PathLike[str] | None = None,
     on_problem: Callable[[str], object] | None = None,
 ) -> Verification:
-    """Check a pack without changing it, and list every problem.
+    """Check a pack without changing it, and return the list of problems.
 
     Args:
-        pack: a folder, or a URL whose files are all fetched.
+        pack: A folder, or a URL whose files are all downloaded.
         level: "quick" checks the manifest, names, sizes and the index. "default" also checks the sha256 of every part.
             "full" also compares and decodes every value.
-        subset: "N/M" for every M-th part and sample, starting at the N-th.
-        expect: "sha256:HEX", the digest that packer.json must have.
-        source: the original data, to compare with.
-        on_problem: is called with each problem as soon as it is found.
+        subset: "N/M" for every M-th part and sample, starting at the N-th. None for all.
+        expect: "sha256:HEX", the digest that packer.json must have. None for no check.
+        source: The original data to compare the pack with. None for no comparison.
+        on_problem: Called with each problem immediately.
 
     Raises:
         InvalidRequest: `pack` is not a pack, or has a newer version or an unknown format.

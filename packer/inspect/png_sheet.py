@@ -98,7 +98,7 @@ def _drawn(item: Item, room: int) -> Pixels:
 
 
 def _width(item: Item) -> int:
-    """Return the width of an item that has all the room it needs, in px."""
+    """Return the width of an item in px without a limit on its room."""
     match item:
         case Image():
             return int(item.pixels.shape[1])
@@ -140,7 +140,7 @@ def _line(row: Row, items: Sequence[Item], room: int) -> Pixels:
 
 
 def _shared(widths: Sequence[int], room: int) -> int:
-    """Return the largest width of an item with which all items fit into `room`. Narrow items are not changed."""
+    """Return the largest limit on the width of an item with which all items fit into `room`."""
     for number, width in enumerate(sorted(widths)):
         share = room // (len(widths) - number)
         if width > share:
@@ -188,7 +188,10 @@ def _written(text: Text, room: int) -> Pixels:
 
 
 def broken(text: str, room: int, width: Callable[[str], int], *, most: int) -> list[str]:
-    """Break a text into at most `most` lines, after a slash or a blank if possible; shorten the middle of the last."""
+    """Return a text as at most `most` lines of at most `room` px, broken after a slash or a blank if possible.
+
+    A text that is too long is shortened in the middle of the last line. width: returns the width of a text in px.
+    """
     lines: list[str] = []
     while len(lines) < most - 1 and width(text) > room:
         count = max(1, bisect_right(range(len(text)), room, key=lambda end: width(text[:end])) - 1)

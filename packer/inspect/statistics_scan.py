@@ -22,7 +22,7 @@ from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
 
 def duplicates(pack: Pack, name: str, indices: npt.NDArray[np.int64]) -> list[list[int]]:
-    """Return groups of indices whose values of that field are the same bytes; raises CorruptRecord."""
+    """Return groups of sample indices with equal bytes in the field `name`. Raises CorruptRecord."""
     sums = np.fromiter((pack.index.crc32(index, name) for index in indices.tolist()), np.uint32, len(indices))
     _, inverse, counts = np.unique(sums, return_inverse=True, return_counts=True)
     groups: dict[bytes, list[int]] = {}

@@ -39,7 +39,7 @@ _LEAST_PX = 24
 
 
 class ZoomBox(NamedTuple):
-    """A part of an image, as fractions of its height and width: 0 <= top < bottom <= 1, left and right alike."""
+    """A part of an image, as fractions of height and width: 0 <= top < bottom <= 1 and 0 <= left < right <= 1."""
 
     top: float
     left: float
@@ -47,19 +47,17 @@ class ZoomBox(NamedTuple):
     right: float
 
     def slices(self, height: int, width: int) -> tuple[slice, slice]:
-        """Return rows and columns of an image of that size, at least one px each."""
+        """Return (rows, columns) of the part in an image of that size, at least one px each."""
         return _pixels(self.top, self.bottom, height), _pixels(self.left, self.right, width)
 
 
 def zoom_box(shapes: Sequence[npt.NDArray[Any]], size: tuple[int, int], box: tuple[int, int]) -> ZoomBox | None:
-    """Return the part that contains all shapes with a margin, of the shape of `box` (height, width) if possible.
+    """Return the part of an image that contains all shapes with a margin. None if no corner is inside the image.
 
     Args:
-        shapes: points (..., 2) as x, y in px of an image; boxes as two corners.
-        size: (height, width) of that image.
-
-    Returns:
-        None if no shape has a corner inside the image.
+        shapes: Points (..., 2) as x, y in px of an image; boxes as two corners.
+        size: (height, width) of the image.
+        box: (height, width) with the aspect ratio of the part. At the edge of the image, the ratio may differ.
     """
     points = np.concatenate([shape.reshape(-1, 2).astype(np.float64) for shape in shapes] or [np.empty((0, 2))])
     whole = np.asarray(size[::-1], np.float64)
@@ -93,10 +91,10 @@ class Panel(NamedTuple):
     """One image of a tile.
 
     Attributes:
-        name: the field.
+        name: Name of the field.
         pixels: uint8 (h, w, 3), RGB, as large as fits into the box.
-        size: stored (height, width).
-        scale: of the colors of a depth, None for other images.
+        size: Stored (height, width).
+        scale: Scale of the colors of a depth, None for other images.
     """
 
     name: str
@@ -174,7 +172,7 @@ class Tiler:
                 self._forms[field.name] = form, sum(other == form for other, _ in self._forms.values())
 
     def box(self, indices: Sequence[int], width: int) -> tuple[int, int]:
-        """Return (height, width) of the box of an image, with the median ratio of the main images of these samples."""
+        """Return (height, width) of the box of an image, with the median aspect ratio of the main images."""
         if not self._main:
             return 0, width
         ratios = []
@@ -186,7 +184,7 @@ class Tiler:
         return round(width * min(max(median(ratios), low), high)), width
 
     def tile(self, index: int, box: tuple[int, int]) -> Tile:
-        """Return the tile of one sample, its images fitted into `box`; raises CorruptRecord."""
+        """Return the tile of one sample, with images that fit into `box` (height, width). Raises CorruptRecord."""
         sample = self._sample(index, box)
         panels = {name: self._panel(self.sample_decoder.schema[name], sample) for name in self.columns}
         mask_entries = self._draw_mask(panels, sample)
@@ -226,7 +224,7 @@ class Tiler:
     def _zoomed(
         self, values: dict[str, Any], sizes: dict[str, tuple[int, int]], box: tuple[int, int]
     ) -> dict[str, Any]:
-        """Return the part of the images and labels that contains all labels, which are in px of the first image."""
+        """Return the part of images and labels that contains all labels, in px of the first image."""
         first = sizes[self._images[0]]
         part = zoom_box([values[name] for name in self._forms], first, box)
         if part is None:
@@ -311,7 +309,7 @@ def _is_shown(field: Field) -> bool:
 
 
 def _names_rows(field: Field) -> bool:
-    """Return whether the values are the classes of rows, such as those of boxes."""
+    """Return True if the values are the classes of rows, such as the rows of boxes."""
     return field.kind == "number" and field.of is not None and field.classes is not None and field.has_rows
 
 
@@ -332,7 +330,10 @@ def _size(value: npt.NDArray[Any]) -> tuple[int, int]:
 
 
 def value_text(field: Field, value: Any, counts: ShapeCounts | None = None) -> str:
-    """Return a value that is not an image: the class instead of its number, the number of shapes instead of shapes."""
+    """Return a text for a value that is not an image.
+
+    A class number gives the name of the class. Shapes give their number. counts: numbers of drawn shapes, if known.
+    """
     if field.kind in _SHAPES:
         return str(len(value)) if counts is None else _count_text(counts)
     if isinstance(value, (bytes, bytearray)):
@@ -352,7 +353,7 @@ def _class_name(field: Field, value: int) -> str:
 
 
 def _class_counts(field: Field, values: npt.NDArray[Any]) -> str:
-    """Return the classes of rows, and how many rows each has: `dog 2, cat`."""
+    """Return the classes of rows with the number of rows of each class: `dog 2, cat`."""
     found, counts = np.unique(values, return_counts=True)
     pairs = zip(found.tolist(), counts.tolist(), strict=True)
     texts = [_class_name(field, value) + (f" {count}" if count > 1 else "") for value, count in pairs]
@@ -365,5 +366,5 @@ def _count_text(counts: ShapeCounts) -> str:
 
 
 def share_text(share: float) -> str:
-    """Return a share as a percentage; a share above 0 is never shown as 0."""
+    """Return a share (0 to 1) as a percentage. A share above 0 is never shown as 0."""
     return f"{share:.1%}" if share >= 0.0005 or not share else "<0.1%"

@@ -87,7 +87,7 @@ def placing(height: int, width: int, box: tuple[int, int]) -> View:
 
 
 def fit(array: npt.NDArray[Any], view: View, kind: str, *, invalid: float | None = None) -> npt.NDArray[Any]:
-    """Return an array through a view of `placing`, with the same dtype. Pixels of a tiny image become squares."""
+    """Return an array warped by a view of `placing`, with unchanged dtype. Pixels of a tiny image become squares."""
     height, width = array.shape[:2]
     factor = view.size[0] // height
     if factor >= _TINY and view.size == (height * factor, width * factor):
@@ -99,7 +99,7 @@ def fit(array: npt.NDArray[Any], view: View, kind: str, *, invalid: float | None
 
 
 class Scale(NamedTuple):
-    """Depths of the first and the last color; None if no pixel is valid. unit: "m", or "" if unknown."""
+    """The depths of the first and the last color, None if no pixel is valid. unit: "m", or "" if unknown."""
 
     low: float | None
     high: float | None
@@ -107,7 +107,7 @@ class Scale(NamedTuple):
 
 
 def scale_of(depth: npt.NDArray[Any], invalid: float | None, unit: str = "") -> Scale:
-    """Return the scale for the colors of a depth (H, W), as stored."""
+    """Return the scale for the colors of a stored depth (H, W)."""
     values = depth[is_valid(depth, invalid)]
     if not values.size:
         return Scale(None, None, unit)
@@ -116,7 +116,7 @@ def scale_of(depth: npt.NDArray[Any], invalid: float | None, unit: str = "") -> 
 
 
 def colored_depth(depth: npt.NDArray[Any], scale: Scale, *, invalid: float | None) -> Pixels:
-    """Draw a depth (H, W) as uint8 (H, W, 3): viridis, hatched where it is invalid."""
+    """Return a depth (H, W) in the colors of viridis, uint8 (H, W, 3). Invalid pixels are hatched."""
     made = hatch(*depth.shape)
     if scale.low is None or scale.high is None:
         return made
@@ -129,7 +129,7 @@ def colored_depth(depth: npt.NDArray[Any], scale: Scale, *, invalid: float | Non
 
 
 def hatch(height: int, width: int) -> Pixels:
-    """Draw the stripes that mean "no depth here", uint8 (height, width, 3)."""
+    """Return the stripes that mark invalid depth, uint8 (height, width, 3)."""
     rows, columns = np.ogrid[:height, :width]
     colors: Any = np.asarray(HATCH, np.uint8)
     made: Pixels = colors[(rows + columns) // HATCH_PX % 2]
@@ -140,7 +140,7 @@ def hatch(height: int, width: int) -> Pixels:
 
 
 def overlaid(pixels: Pixels, mask: Mask) -> Pixels:
-    """Draw a mask over an image of its size: 0 is clear, each value has a color and an outline."""
+    """Return an image with a mask drawn over it. Value 0 is clear. Other values have a color and an outline."""
     colors, opacity = mask_colors(mask)
     weight = np.where(_outline(mask) & (opacity == 1), 1.0, _OPACITY * opacity)[..., None]
     mixed: npt.NDArray[np.float64] = np.rint(pixels * (1 - weight) + colors * weight)
@@ -148,7 +148,7 @@ def overlaid(pixels: Pixels, mask: Mask) -> Pixels:
 
 
 def colored_mask(mask: Mask) -> Pixels:
-    """Draw a mask (H, W) on black, uint8 (H, W, 3)."""
+    """Return a mask (H, W) in colors on black, uint8 (H, W, 3)."""
     colors, opacity = mask_colors(mask)
     return np.rint(colors * opacity[..., None]).astype(np.uint8)
 
@@ -165,9 +165,9 @@ def _outline(mask: Mask) -> npt.NDArray[np.bool_]:
 
 
 def mask_colors(mask: Mask) -> tuple[Pixels, npt.NDArray[np.float64]]:
-    """Return the color of each pixel of a mask, uint8 (H, W, 3), and its opacity, 0-1 (H, W).
+    """Return (color of each pixel, uint8 (H, W, 3); opacity of each pixel, 0 to 1, float64 (H, W)).
 
-    A mask of 8 bit with many values is soft: its values are opacities. Each value of a mask of 16 bit has its color.
+    If a mask of 8 bit has many values, they are opacities. Each value of a mask of 16 bit has its own color.
     """
     values, positions = np.unique(mask, return_inverse=True)
     colors, opacity = _value_colors(mask, values.tolist()), (values != 0).astype(np.float64)
@@ -218,7 +218,7 @@ _COLORS: dict[Form, tuple[Color, ...]] = {"boxes": BOXES, "outlines": OUTLINES, 
 
 
 class ShapeCounts(NamedTuple):
-    """Numbers of shapes of one field: all, drawn ones, and impossible ones (not finite or far outside)."""
+    """Numbers of shapes of one field: all shapes, drawn shapes, and impossible shapes (not finite or far outside)."""
 
     total: int
     drawn: int
@@ -226,12 +226,12 @@ class ShapeCounts(NamedTuple):
 
 
 def draw_shapes(pixels: Pixels, shapes: Sequence[npt.NDArray[Any]], *, form: Form, rank: int, most: int) -> ShapeCounts:
-    """Draw the shapes of one field into uint8 (H, W, 3).
+    """Draw the shapes of one field into `pixels`, uint8 (H, W, 3), and return their numbers.
 
     Args:
-        shapes: the corners of each, (P, 2) in px of the array: 4 of a grasp or a box, 1 of a point.
-        rank: the position of this field among those of its form, which gives the colors.
-        most: how many to draw, spread evenly; 0 for all.
+        shapes: Corners of each shape, (P, 2) in px of `pixels`: 4 of a grasp or a box, 1 of a point.
+        rank: Position of this field among the fields of the same form. It determines the colors.
+        most: Largest number of shapes to draw, spread evenly; 0 for all.
     """
     kept = [shape for shape in shapes if len(shape) and np.abs(shape).max() <= _FARTHEST_PX]  # false for NaN
     count = min(most, len(kept)) if most else len(kept)
