@@ -161,7 +161,7 @@ class _Making:
         return made.bytes_out
 
     def _check_unfinished(self) -> None:
-        """Keep the finished parts of an equal plan. Remove parts of a different plan. Without parts, check the space."""
+        """Keep the finished parts of an equal plan. Remove parts of another plan. Without parts, check the space."""
         copy = self._copy
         if not copy.partial.exists():
             self._check(0.0, _REFUSED)

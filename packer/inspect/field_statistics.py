@@ -400,7 +400,7 @@ def collector_of(field: Field) -> Collector | None:
 
 
 def number_statistics(field: Field, values: npt.NDArray[Any]) -> JSON:
-    """Return the statistics of a number column (n,): samples per class if the field has classes, else min to max."""
+    """Return the statistics of a number column (n,): samples per class, or range and mean without classes."""
     if field.classes is not None and values.dtype.kind in "iu":
         return _counted_classes(field.classes, _class_counts(values, len(field.classes)))
     if not len(values):

@@ -59,7 +59,7 @@ class Profile:
     device: str | None = None
 
     def of(self, stage: str) -> float:
-        """Return the milliseconds per sample in a stage."""
+        """Return the milliseconds per sample in a stage, all fields together."""
         return sum(seconds for (name, _), seconds in self.seconds.items() if name == stage) / self.samples * 1e3
 
     @property
@@ -69,7 +69,7 @@ class Profile:
 
     @property
     def limit(self) -> str:
-        """The stage that takes longest, without crc."""
+        """Name of the slowest stage. The stage crc is not counted."""
         return max(LASTING, key=self.of)
 
 
@@ -350,7 +350,7 @@ def verdict(found: Profile, cores: int) -> str:
 
 
 def _help(found: Profile, stage: str) -> str:
-    """Return what makes a stage faster, with the field that takes longest in it."""
+    """Return a sentence on how to make a stage faster, with the slowest field of the stage."""
     fields = {of: seconds for (name, of), seconds in found.seconds.items() if name == stage and of}
     return _HELPS[stage].replace("FIELD", max(fields, key=fields.__getitem__, default="FIELD"))
 

@@ -108,7 +108,7 @@ def cores_text(cgroup: Path = Path("/sys/fs/cgroup")) -> str:
 
 
 def check_plot(path: Path) -> None:
-    """Raise MissingPackage without matplotlib, InvalidRequest for another suffix than .png, .svg and .pdf."""
+    """Raise MissingPackage without matplotlib, InvalidRequest if the suffix is not .png, .svg or .pdf."""
     check_installed("matplotlib", "--plot")
     if path.suffix.lower() not in _PLOT_SUFFIXES:
         raise InvalidRequest(f"{path}: cannot draw into it; expected a name that ends in {', '.join(_PLOT_SUFFIXES)}")
@@ -185,7 +185,7 @@ def bar_chart(panels: Sequence[ChartPanel], *, ylabel: str, mark: str = "", titl
 
 
 def _draw_panel(axes: Any, panel: ChartPanel, colors: Mapping[str, str], mark: str) -> dict[str, Any]:
-    """Draw a panel, and return a bar of each label for the legend."""
+    """Draw a panel. Return a dict from each label to a bar of this label, for the legend."""
     positions = range(len(panel.ticks))
     totals = [0.0] * len(panel.ticks)
     handles: dict[str, Any] = {}

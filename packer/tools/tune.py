@@ -80,7 +80,7 @@ class TuneRow(SweepRow):
 
     @property
     def total(self) -> float:
-        """Seconds of that run."""
+        """Total seconds of the run with the median total."""
         return total(self.columns)
 
     @property
@@ -171,7 +171,7 @@ def chosen(rows: Sequence[TuneRow], loader: str) -> TuneRow | None:
 
 
 def recommended(rows: Sequence[TuneRow]) -> TuneRow:
-    """Return the row to use: the knee of the loader that is fastest at its knee."""
+    """Return the row to use. Of the loaders at their knees, the fastest loader wins; see `knee`."""
     knees = [row for loader in LOADERS if (row := chosen(rows, loader)) is not None]
     return min(knees, key=lambda row: row.total)
 
@@ -215,7 +215,7 @@ def _cells(row: TuneRow, mark: str) -> tuple[str, ...]:
 
 
 def waiting(row: TuneRow) -> float:
-    """Return the share of the time that is not compute."""
+    """Return the share of the time (0 to 1) that is not compute."""
     return 1 - row.columns["compute"] / max(row.total, 1e-9)
 
 

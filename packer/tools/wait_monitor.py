@@ -43,12 +43,12 @@ class Report:
 
     @property
     def share(self) -> float:
-        """Share of the loop's time that was waited, 0 to 1."""
+        """Share of the loop's time that the loop waited for batches, 0 to 1."""
         return self.wait_seconds / max(self.wait_seconds + self.compute_seconds, 1e-12)
 
     @property
     def verdict(self) -> str:
-        """Such as "data-bound: 63 % waiting"."""
+        """Text with the limit of the loop and the share of waiting, such as "data-bound: 63 % waiting"."""
         bound = "data-bound" if self.share >= DATA_BOUND else "compute-bound"
         return f"{bound}: {self.share * 100:.0f} % waiting"
 
@@ -106,10 +106,10 @@ class _Record:
 
 
 class Monitor:
-    """Iterable over the batches of a loader that measures the wait for each.
+    """An iterable over the batches of a loader, which measures the wait for each batch.
 
-    All other attributes (`sampler`, `set_epoch`, ...) are those of the loader. The report is written when the monitor
-    is deleted and when the program ends. It is not written if `report` was called after the last step.
+    All other attributes (`sampler`, `set_epoch`, ...) are attributes of the loader. The report is written when the
+    monitor is deleted and when the program ends. It is not written if `report` was called after the last step.
     """
 
     def __init__(

@@ -149,7 +149,7 @@ def subjects(paths: Sequence[Path], geometry: str | None, like: Subject) -> list
 
 
 def evenly(dataset: Any, samples: int) -> Dataset[Any]:
-    """Return at most so many samples, spread evenly over the data set."""
+    """Return a dataset of at most `samples` samples, spread evenly over `dataset`. None: all samples."""
     if samples >= len(dataset):
         return dataset  # type: ignore[no-any-return]
     places = np.linspace(0, len(dataset) - 1, samples).round().astype(np.int64).tolist()
@@ -197,7 +197,7 @@ class LoaderSetting:
         )
 
     def check(self, dataset: Dataset[Any]) -> None:
-        """Make one batch in this process. So errors are raised without the traceback of a worker."""
+        """Make one batch in this process, so that an error has no traceback of a worker."""
         try:
             next(iter(DataLoader(dataset, self.batch_size, collate_fn=_collate(dataset))))
         except MixedShapes as error:
