@@ -378,7 +378,7 @@ class Loader:
         return {**self._identity(), **self._state.state(), "sampler_state": sampler}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from the position of `state_dict` at the next `iter`. The number of ranks may differ.
+        """Continue from `state`, a result of `state_dict`, at the next `iter`. The number of ranks may differ.
 
         Raises InvalidRequest if a setting that determines the order differs.
         """

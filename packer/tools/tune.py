@@ -171,7 +171,7 @@ def chosen(rows: Sequence[TuneRow], loader: str) -> TuneRow | None:
 
 
 def recommended(rows: Sequence[TuneRow]) -> TuneRow:
-    """Return the row to use. Of the loaders at their knees, the fastest loader wins; see `knee`."""
+    """Return the row to use: the fastest of the rows that `chosen` returns for the loaders."""
     knees = [row for loader in LOADERS if (row := chosen(rows, loader)) is not None]
     return min(knees, key=lambda row: row.total)
 
