@@ -29,18 +29,18 @@ class Policies:
         missing: A sample without its label file: `keep` it without labels, `skip` it, or raise an `error`. A sample
             without another file that samples need is skipped with `skip` and an error otherwise.
         duplicates: A sample whose file is in two places: `error`, use the `first` path, or `skip` the sample.
-        labels: `strict`: a label that is not valid is an error. `lenient`: the label is skipped.
+        bad_labels: `error`: a label that is not valid is an error. `skip`: the label is skipped.
     """
 
     missing: str = "error"
     duplicates: str = "error"
-    labels: str = "strict"
+    bad_labels: str = "error"
 
     def __post_init__(self) -> None:
         """Raise InvalidRequest for a value that an option does not have."""
         base.check_choice("missing", self.missing, ("keep", "skip", "error"))
         base.check_choice("duplicates", self.duplicates, ("error", "first", "skip"))
-        base.check_choice("labels", self.labels, ("strict", "lenient"))
+        base.check_choice("bad_labels", self.bad_labels, ("error", "skip"))
 
 
 class FileSource(ListedSource):
@@ -122,7 +122,7 @@ class FileSource(ListedSource):
             InvalidRequest: The folder contains no sample.
             BadInput: Files are missing or there twice; the message names all samples.
         """
-        self._is_strict = policies.labels == "strict"
+        self._is_strict = policies.bad_labels == "error"
         listing = self._open_root(root, follow_links=follow_links)
         groups, others = self._grouped(listing.names, self.roles)
         main = self.anchor or self.roles[0].name

@@ -71,11 +71,11 @@ class SourceOptions(TypedDict, total=False):
         Use(("coco", "cornell", "jacquard"), "refuse a sample that exists twice, pack the first one, or none."),
         Use(("yolo",), "the same for an image that two splits list."),
     ]
-    labels: Annotated[
-        Literal["strict", "lenient"] | None,
+    bad_labels: Annotated[
+        Literal["error", "skip"] | None,
         Use(
             ("coco", "cornell", "grasp-anything", "ivalab", "jacquard", "ocid-grasp", "regrad", *_VOC),
-            "refuse a malformed label line, label file or annotation, or drop it.",
+            "refuse a malformed label line, label file or annotation, or skip it.  [default: error]",
         ),
     ]
     classes: Annotated[

@@ -196,7 +196,7 @@ def test_annotations_of_unknown_images_and_categories(tmp_path: Path) -> None:
     root = one(tmp_path, [image_entry(1, "a.jpg")], things)
     with pytest.raises(BadInput, match="2 annotations .*category_id 77.*image_id 5"):
         Source(root)
-    source = Source(root, labels="lenient")
+    source = Source(root, bad_labels="skip")
     assert source[0]["annotation_ids"].tolist() == [1]
     assert any("skipped 2 annotations" in note for note in source.notes)
 
@@ -687,7 +687,7 @@ def test_colors_that_no_segment_has(tmp_path: Path) -> None:
     root = segments(tmp_path / "in", colors, [7 + 256])
     with pytest.raises(BadInput, match=r"a\.png: .*segments_info: 197121"):
         Source(root)[0]
-    mask = Source(root, labels="lenient")[0]["mask"]
+    mask = Source(root, bad_labels="skip")[0]["mask"]
     assert (int(mask.sum()), int(mask[:10, :10].sum())) == (100, 100)
 
 
@@ -726,7 +726,7 @@ def test_negative_sides_are_annotations_that_cannot_be_taken(tmp_path: Path) -> 
     root = one(tmp_path, [image_entry(1, "a.jpg")], [thing(7, 1, 0, [5, 5, -2, 3]), thing(8, 1, 0, [5, 5, 2, 3])])
     with pytest.raises(BadInput, match="negative"):
         Source(root)
-    assert Source(root, labels="lenient")[0]["boxes"].tolist() == [[5, 5, 7, 8]]
+    assert Source(root, bad_labels="skip")[0]["boxes"].tolist() == [[5, 5, 7, 8]]
 
 
 def test_segments_without_a_pixel_are_told(tmp_path: Path) -> None:

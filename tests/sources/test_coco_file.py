@@ -163,7 +163,7 @@ def test_an_annotation_that_is_ill_formed_is_an_error_or_left_out(annotation: An
         read(box(), annotation, box(image_id=2))
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
-    assert "--labels lenient" in str(caught.value)
+    assert "--bad-labels skip" in str(caught.value)
     found = read(box(), annotation, box(image_id=2), strict=False)
     assert found.problem_count == 1
     assert (len(objects(found, 1)), len(objects(found, 2)), found.count()) == (1, 1, 2)

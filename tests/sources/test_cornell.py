@@ -118,10 +118,10 @@ def test_an_empty_cneg_and_an_absent_one_are_no_negatives(root: Path) -> None:
 def test_a_damaged_label_is_an_error_with_its_line_or_dropped(root: Path) -> None:
     (root / "01/pcd0100cpos.txt").write_text(RECTANGLES + "1 2\n3\n5 6\n7 8\n")
     strict = Source(root)
-    with pytest.raises(BadInput, match=r"01/pcd0100cpos.txt:10.*--labels lenient"):
+    with pytest.raises(BadInput, match=r"01/pcd0100cpos.txt:10.*--bad-labels skip"):
         strict[0]
     assert strict.missing(0) is None
-    lenient = Source(root, labels="lenient")
+    lenient = Source(root, bad_labels="skip")
     assert lenient[0]["grasps"].shape == (2, 4, 2)
     assert str(lenient.missing(0)).startswith("1 of 3 labels")
 
@@ -234,7 +234,7 @@ def test_a_line_that_does_not_fit_the_table_is_an_error_or_skipped(root: Path, l
     (root / "processedData/z.txt").write_text(f"0100 26 Cup pcdb_0002\n{line}\n")
     with pytest.raises(BadInput, match="z.txt:2"):
         Source(root)
-    assert int(Source(root, labels="lenient")[0]["object_id"]) == 26
+    assert int(Source(root, bad_labels="skip")[0]["object_id"]) == 26
 
 
 def test_two_tables_are_an_error(root: Path) -> None:

@@ -45,7 +45,7 @@ class Source(FileSource):
         *,
         missing: str = "keep",
         duplicates: str = "error",
-        labels: str = "strict",
+        bad_labels: str = "error",
         follow_links: bool = False,
     ) -> None:
         self._list(root, Policies(missing, duplicates, labels), follow_links=follow_links)
@@ -270,7 +270,7 @@ def test_a_source_chooses_its_declarations_by_the_files(root: Path) -> None:
 
 def test_a_label_that_is_not_valid_is_an_error_or_skipped(root: Path) -> None:
     (root / "val/2.txt").write_text("2 x")
-    strict, lenient = Source(root), Source(root, labels="lenient")
+    strict, lenient = Source(root), Source(root, bad_labels="skip")
     with pytest.raises(BadInput, match=r"2\.txt"):
         strict[0]
     assert strict.missing(0) is None
@@ -290,7 +290,7 @@ def test_a_folder_without_samples_is_refused(tmp_path: Path) -> None:
         Source(write(tmp_path, {"a.txt": "1", "b.md": ""}))
 
 
-@pytest.mark.parametrize("options", [{"missing": "x"}, {"duplicates": "x"}, {"labels": "x"}])
+@pytest.mark.parametrize("options", [{"missing": "x"}, {"duplicates": "x"}, {"bad_labels": "x"}])
 def test_an_unknown_value_of_an_option_is_refused(root: Path, options: dict[str, str]) -> None:
     with pytest.raises(PackerError, match="'x'"):
         Source(root, **options)

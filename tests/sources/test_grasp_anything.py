@@ -149,7 +149,7 @@ def test_a_file_without_a_tensor_of_rows_is_an_error_or_skipped(
     (root / f"grasp_label_positive/{B}_3.pt").write_bytes(data)
     with pytest.raises(BadInput, match=rf"grasp_label_positive/{B}_3\.pt: .*{word}"):
         Source(root)[1]
-    source = Source(root, labels="lenient")
+    source = Source(root, bad_labels="skip")
     assert len(source[1]["grasps"]) == 0 and source[1]["label_keys"] == [f"{B}_0", f"{B}_3"]
     assert re.search(rf"grasp_label_positive/{B}_3\.pt: .*{word}", str(source.missing(1)))
     assert not (root / "evil").exists()

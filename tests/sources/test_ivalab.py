@@ -68,6 +68,6 @@ def test_ill_formed_labels(root: Path) -> None:
     path.write_text(ivalab.ANNOTATIONS + "1 2\n3 4 5\n5 6\n7 8\n")
     with pytest.raises(BadInput, match=r"rgb_0001_annotations\.txt:10"):
         Source(root)[1]
-    lenient = Source(root, labels="lenient")
+    lenient = Source(root, bad_labels="skip")
     assert len(lenient[1]["grasps"]) == 2
     assert str(lenient.missing(1)).startswith("1 of 3 labels")

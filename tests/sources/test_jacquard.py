@@ -165,5 +165,5 @@ def test_a_damaged_row_is_an_error_with_its_line_or_dropped(root: Path) -> None:
     with pytest.raises(BadInput, match=r"_grasps.txt:2: cannot read the label: 4 numbers"):
         strict[0]
     assert strict.missing(0) is None
-    lenient = Source(root, labels="lenient")
+    lenient = Source(root, bad_labels="skip")
     assert lenient[0]["grasp_rows"].tolist() == [[1, 2, 3, 4, 5]]

@@ -28,8 +28,8 @@ def test_convert_makes_the_pack_of_the_same_options(tmp_path: Path) -> None:
     root = source_trees.cornell(tmp_path / "in")
     named = packer.sources.Cornell(str(root), depth_from="none")
     assert repr(named) == f"packer.sources.Cornell({str(root)!r}, depth_from='none')"
-    packer.convert(root, tmp_path / "a.pack", kind="cornell", depth_from="none", labels="lenient")
-    packer.convert(pickle.loads(pickle.dumps(named)), tmp_path / "b.pack", labels="lenient")
+    packer.convert(root, tmp_path / "a.pack", kind="cornell", depth_from="none", bad_labels="skip")
+    packer.convert(pickle.loads(pickle.dumps(named)), tmp_path / "b.pack", bad_labels="skip")
     assert digest(tmp_path / "a.pack") == digest(tmp_path / "b.pack")
     with pytest.raises(InvalidRequest, match="kind='folder'.*leave it out"):
         packer.convert(named, tmp_path / "c.pack", kind="folder")

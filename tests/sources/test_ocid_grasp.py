@@ -104,7 +104,7 @@ def test_ill_formed_labels(root: Path) -> None:
     index = by_key(Source(root))[FIRST]
     with pytest.raises(BadInput, match=rf"{name}\.txt:6"):
         Source(root)[index]
-    lenient = Source(root, labels="lenient")
+    lenient = Source(root, bad_labels="skip")
     assert lenient[index]["grasp_objects"].tolist() == [2, 8]
     assert "1 of 3 labels" in str(lenient.missing(index))
 

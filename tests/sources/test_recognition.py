@@ -29,7 +29,7 @@ class Annotated(base.Source):
 
     @classmethod
     def defaults(cls) -> dict[str, object]:
-        return {"follow_links": False, "labels": "strict"}
+        return {"follow_links": False, "bad_labels": "error"}
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:

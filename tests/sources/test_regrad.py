@@ -138,16 +138,16 @@ def test_the_order_is_by_number(root: Path) -> None:
 def test_a_grasp_of_another_form_is_an_error_or_skipped(root: Path, grasp: Any) -> None:
     with pytest.raises(BadInput, match=r"2D_Grasp/train/00001/1/1\.json: grasp 0"):
         with_grasps(root, [grasp])[1]
-    source = Source(root, labels="lenient")
+    source = Source(root, bad_labels="skip")
     assert len(source[1]["grasp_rows"]) == 0
     assert str(source.missing(1)).startswith("1 of 1 labels")
 
 
 @pytest.mark.parametrize("text", ["{}", "[1", "[" * 5000, '[{"a": 1, "a": 2}]', "1" * 5000, "\x00"])
 def test_another_file_is_an_error_of_one_line(root: Path, text: str) -> None:
-    for labels in ("strict", "lenient"):
+    for bad_labels in ("error", "skip"):
         with pytest.raises(BadInput, match=r"2D_Grasp/train/00001/1/1\.json: ") as caught:
-            with_grasps(root, text if text[0] != "\x00" else '"\x00"', labels=labels)[1]
+            with_grasps(root, text if text[0] != "\x00" else '"\x00"', bad_labels=bad_labels)[1]
         assert str(caught.value).isprintable()
 
 

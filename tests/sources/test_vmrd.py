@@ -80,7 +80,7 @@ def test_a_line_that_cannot_be_read_is_named_or_left_out(root: Path, line: str, 
     with pytest.raises(BadInput) as caught:
         Source(root)[1]
     assert str(root / "Grasps/00010.txt") in str(caught.value) and reason in str(caught.value)
-    lenient = Source(root, labels="lenient")
+    lenient = Source(root, bad_labels="skip")
     assert lenient[1]["grasps"].tolist() == [[[1, 2], [3, 4], [5, 6], [7, 8]]]
     assert str(lenient.missing(1)).startswith("1 of 2 labels in Grasps")
 

@@ -265,8 +265,8 @@ def test_an_object_that_cannot_be_read_is_an_error_or_left_out(tmp_path: Path, i
     with pytest.raises(BadInput) as caught:
         Source(root)[0]
     assert "a.xml: object 2" in str(caught.value) and reason in str(caught.value)
-    assert "--labels lenient" in str(caught.value) and str(caught.value).isprintable()
-    lenient = Source(root, labels="lenient")
+    assert "--bad-labels skip" in str(caught.value) and str(caught.value).isprintable()
+    lenient = Source(root, bad_labels="skip")
     assert lenient[0]["boxes"].tolist() == [[0, 0, 2, 2]]
     assert str(lenient.missing(0)).startswith("1 of 2 labels")
 
@@ -606,6 +606,6 @@ def test_boxes_elsewhere_than_in_objects_are_refused(tmp_path: Path, outer: str)
     root = images(tmp_path / "in", {"a": text})
     with pytest.raises(BadInputs, match="<bndbox> outside"):
         packer.convert(root, tmp_path / "a.pack", kind="voc")
-    source = Source(root, labels="lenient")
+    source = Source(root, bad_labels="skip")
     assert source[0]["boxes"].shape == (0, 4)
     assert str(source.missing(0)).startswith("1 of 1 labels")

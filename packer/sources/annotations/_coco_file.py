@@ -198,7 +198,7 @@ def read_annotations(data: bytes, path: str, *, strict: bool = True) -> Annotati
     file.remarks["objects with the id of another"] += len(ids) - len(np.unique(np.asarray(ids)))
     _check_references(file)
     if strict and file.problem_count:
-        raise BadInput(f"{shown(path)}: {file.shown_problems()}; correct the file, or skip them with --labels lenient")
+        raise BadInput(f"{shown(path)}: {file.shown_problems()}; correct the file, or skip them with --bad-labels skip")
     return file
 
 

@@ -87,6 +87,6 @@ def panoptic_mask(png: bytes, ids: Sequence[int], *, strict: bool) -> npt.NDArra
     if strict and not is_known.all():
         others = np.unique(pixels[~is_known]).tolist()
         raise BadInput(
-            f"has colors that are not ids in segments_info: {listed(map(str, others))}; --labels lenient ignores them"
+            f"has colors that are not ids in segments_info: {listed(map(str, others))}; --bad-labels skip ignores them"
         )
     return np.where(is_known, numbers, 0).astype(np.uint16)

@@ -109,7 +109,7 @@ def read_annotation(data: bytes, path: Path, *, strict: bool) -> Annotation:
     if not objects and not problems:
         problems = ["<bndbox> outside of an <object>" for each in root.iter() if each.tag.lower() == "bndbox"]
     if problems and strict:
-        raise BadInput(f"{where}: {shown(problems[0])}; correct the file, or skip such objects with --labels lenient")
+        raise BadInput(f"{where}: {shown(problems[0])}; correct the file, or skip such objects with --bad-labels skip")
     filename = root.findtext("filename", "").strip()
     return Annotation(_size(root), filename, tuple(objects), len(problems))
 

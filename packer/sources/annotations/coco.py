@@ -83,7 +83,7 @@ class Source(ListedSource):
         label_frame: str = "auto",
         missing: str = "error",
         duplicates: str = "error",
-        labels: str = "strict",
+        bad_labels: str = "error",
         follow_links: bool = False,
     ) -> None:
         """List the images and read the annotation files.
@@ -97,7 +97,7 @@ class Source(ListedSource):
             missing: For an absent image, `error` raises BadInput and `skip` skips the image.
             duplicates: For an image listed twice, `error` raises BadInput, `first` uses the first entry, and `skip`
                 skips the image.
-            labels: For an annotation that is not valid, `strict` raises BadInput and `lenient` skips the annotation.
+            bad_labels: For an annotation that is not valid, `error` raises BadInput and `skip` skips the annotation.
             follow_links: True: also read files behind links that lead out of `root`.
 
         Raises:
@@ -110,10 +110,10 @@ class Source(ListedSource):
         base.check_choice("label_frame", label_frame, tuple(_FRAMES))
         base.check_choice("missing", missing, ("error", "skip"))
         base.check_choice("duplicates", duplicates, ("error", "first", "skip"))
-        base.check_choice("labels", labels, ("strict", "lenient"))
+        base.check_choice("bad_labels", bad_labels, ("error", "skip"))
         listing = self._open_root(root, follow_links=follow_links)
         self.frame = _FRAMES[label_frame]
-        self._is_strict = labels == "strict"
+        self._is_strict = bad_labels == "error"
         self._digests: list[str] = []  # of annotation files, if any is elsewhere
         names = self._named(annotations, listing.names) or layout.annotation_files(self.folder, listing.names)
         if not names:

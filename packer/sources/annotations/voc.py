@@ -68,7 +68,7 @@ class Source(VOCSource):
         task: str = "auto",
         origin: str = "one",
         missing: str = "keep",
-        labels: str = "strict",
+        bad_labels: str = "error",
         label_frame: str = "auto",
         own_splits: bool = True,
         known_classes: Sequence[str] = (),
@@ -82,13 +82,13 @@ class Source(VOCSource):
                 `auto`: `segment` if masks and no annotation files exist, otherwise `detect`.
             missing: For an image without an annotation file, `keep` adds a sample without boxes, `skip` skips the
                 image, and `error` raises BadInput.
-            labels: For an object that is not valid, `strict` raises BadInput and `lenient` skips the object.
+            bad_labels: For an object that is not valid, `error` raises BadInput and `skip` skips the object.
         """
         base.check_choice("task", task, ("auto", "detect", "segment"))
         self._task = task
         self._list_annotated(
             root,
-            Policies(missing, labels=labels),
+            Policies(missing, bad_labels=bad_labels),
             origin=origin,
             label_frame=label_frame,
             own_splits=own_splits,

@@ -55,12 +55,12 @@ def read_grasps(data: bytes, path: Path) -> AnythingGrasps:
     try:
         tensor = read_tensor(data)
     except BadInput as error:
-        raise BadInput(f"{where}: cannot read the grasps: {shown(error.message)}; use --labels lenient") from error
+        raise BadInput(f"{where}: cannot read the grasps: {shown(error.message)}; use --bad-labels skip") from error
     name, shape = tensor.dtype.name, tensor.shape
     if name not in _FLOATS or shape not in ((0,), (*shape[:1], COLUMNS)):  # (0,): torch.tensor([])
         raise BadInput(
             f"{where}: cannot read the grasps: found {name} {shape!s:.60}, expected a tensor (N, {COLUMNS}) of "
-            "float32; use --labels lenient"
+            "float32; use --bad-labels skip"
         )
     with np.errstate(all="ignore"):  # NaN and numbers beyond float32 are skipped
         exact = tensor.reshape(-1, COLUMNS)

@@ -63,7 +63,7 @@ def read_rectangles(data: bytes, path: Path, *, strict: bool) -> Labels:
         last = len(data.splitlines())
         raise BadInput(
             f"{shown(str(path))}:{last}: incomplete rectangle: {len(rows)} corners, expected a multiple of 4; "
-            "fix the file or use --labels lenient"
+            "fix the file or use --bad-labels skip"
         )
     corners = rows[: len(rows) - rest].reshape(-1, 4, 2)
     return Labels(corners[_finite(corners)], len(corners) + bool(rest))
@@ -103,7 +103,7 @@ def _rows(data: bytes, path: Path, *, columns: int, separator: str | None, stric
             if strict:
                 raise BadInput(
                     f"{shown(str(path))}:{number}: cannot read the label: {error}, expected {columns} numbers "
-                    f"separated by {separator or 'spaces'!r}; fix the file or use --labels lenient"
+                    f"separated by {separator or 'spaces'!r}; fix the file or use --bad-labels skip"
                 ) from error
             row = [float("nan")] * columns
         rows.append(row)

@@ -37,7 +37,7 @@ def read_regrad_grasps(data: bytes, path: Path, *, strict: bool) -> tuple[npt.ND
         if row is None and strict:
             raise BadInput(
                 f"{shown(str(path))}: grasp {number}: expected [object, [[x, y], [width, height], angle], [4 scores]]; "
-                "correct the file or use --labels lenient"
+                "correct the file or use --bad-labels skip"
             )
         rows.append(row or [float("nan")] * COLUMNS)
     values = np.asarray(rows, np.float64).reshape(-1, COLUMNS)

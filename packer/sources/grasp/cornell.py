@@ -67,7 +67,7 @@ class Source(FileSource):
         *,
         depth_from: str = "auto",
         duplicates: str = "error",
-        labels: str = "strict",
+        bad_labels: str = "error",
         follow_links: bool = False,
     ) -> None:
         """List the scenes.
@@ -81,7 +81,7 @@ class Source(FileSource):
         depth: Need = "alike" if depth_from == "auto" else "always" if depth_from == "tiff" else "unused"
         needs: dict[str, Need] = {"depth": depth, "cloud": "always" if self._is_computed else "unused"}
         self.roles = tuple(replace(role, need=needs.get(role.name, role.need)) for role in self.roles)
-        self._list(root, Policies(duplicates=duplicates, labels=labels), follow_links=follow_links)
+        self._list(root, Policies(duplicates=duplicates, bad_labels=bad_labels), follow_links=follow_links)
 
     def stem_of(self, sample: FileSample) -> str:
         folder, slash, _ = sample.paths["rgb"].rpartition("/")
@@ -133,6 +133,6 @@ def read_table(data: bytes, path: Path, *, strict: bool) -> dict[str, tuple[int,
         if words and strict:
             raise BadInput(
                 f"{shown(str(path))}:{number}: cannot read the table: found {shown(line)!r}, expected number, object "
-                "id, category, background, once for each number; correct the file or use --labels lenient"
+                "id, category, background, once for each number; correct the file or use --bad-labels skip"
             )
     return objects

@@ -90,15 +90,15 @@ class Source(FileSource):
         root: Path | FileTree,
         *,
         missing: str = "keep",
-        labels: str = "strict",
+        bad_labels: str = "error",
         follow_links: bool = False,
     ) -> None:
         """List the images. Options: see `Policies`.
 
         An image needs label files, and masks if other images have masks; both are labels for `missing`. With
-        `labels="lenient"`, a label file that is not readable is skipped.
+        `bad_labels="skip"`, a label file that is not readable is skipped.
         """
-        self._list(root, Policies(missing, labels=labels), follow_links=follow_links)
+        self._list(root, Policies(missing, bad_labels=bad_labels), follow_links=follow_links)
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:

@@ -46,10 +46,10 @@ class Source(FileSource):
     recognized_by = (("rgb", "grasps_file"),)
 
     def __init__(
-        self, root: Path | FileTree, *, missing: str = "keep", labels: str = "strict", follow_links: bool = False
+        self, root: Path | FileTree, *, missing: str = "keep", bad_labels: str = "error", follow_links: bool = False
     ) -> None:
         """List the images. Options: see `Policies`; follow_links: follow links out of the folder."""
-        self._list(root, Policies(missing=missing, labels=labels), follow_links=follow_links)
+        self._list(root, Policies(missing=missing, bad_labels=bad_labels), follow_links=follow_links)
 
     def order(self, sample: FileSample) -> Any:
         return int(sample.key), sample.key

@@ -71,7 +71,7 @@ class Source(FileSource):
         *,
         missing: str = "keep",
         duplicates: str = "error",
-        labels: str = "strict",
+        bad_labels: str = "error",
         follow_links: bool = False,
     ) -> None:
         """List the views. Options: see `Policies`; follow_links: follow links out of the folder."""

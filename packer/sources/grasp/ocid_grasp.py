@@ -72,7 +72,7 @@ class Source(FileSource):
         root: Path | FileTree,
         *,
         missing: str = "keep",
-        labels: str = "strict",
+        bad_labels: str = "error",
         own_splits: bool = True,
         follow_links: bool = False,
     ) -> None:
@@ -82,7 +82,7 @@ class Source(FileSource):
         of `data_split/`. Others: see `Policies`.
         """
         self._missing, self._has_lists = missing, own_splits
-        self._list(root, Policies(missing=missing, labels=labels), follow_links=follow_links)
+        self._list(root, Policies(missing=missing, bad_labels=bad_labels), follow_links=follow_links)
 
     @classmethod
     def key_of(cls, match: re.Match[str]) -> str:

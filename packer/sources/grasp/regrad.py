@@ -85,7 +85,7 @@ class Source(FileSource):
         *,
         like: str = "none",
         missing: str = "keep",
-        labels: str = "strict",
+        bad_labels: str = "error",
         own_splits: bool = True,
         follow_links: bool = False,
     ) -> None:
@@ -102,7 +102,7 @@ class Source(FileSource):
         """
         base.check_choice("like", like, ("none", *_ANGLES))
         self._like = like
-        self._list(root, Policies(missing=missing, labels=labels), follow_links=follow_links, own_splits=own_splits)
+        self._list(root, Policies(missing=missing, bad_labels=bad_labels), follow_links=follow_links, own_splits=own_splits)
 
     @classmethod
     def key_of(cls, match: re.Match[str]) -> str:

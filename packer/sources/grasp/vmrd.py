@@ -59,7 +59,7 @@ class Source(VOCSource):
         *,
         origin: str = "one",
         missing: str = "keep",
-        labels: str = "strict",
+        bad_labels: str = "error",
         label_frame: str = "auto",
         own_splits: bool = True,
         known_classes: Sequence[str] = (),
@@ -68,7 +68,7 @@ class Source(VOCSource):
         """List the images, and read all annotation files once. Options: see `Policies` and `_list_annotated`."""
         self._list_annotated(
             root,
-            Policies(missing, labels=labels),
+            Policies(missing, bad_labels=bad_labels),
             origin=origin,
             label_frame=label_frame,
             own_splits=own_splits,
@@ -121,7 +121,7 @@ def read_object_grasps(data: bytes, path: Path, strict: bool) -> Parsed:
     if strict and not are_valid.all():
         raise BadInput(
             f"{shown(str(path))}: found {numbers[~are_valid][0]:g} as the ninth number of a line, expected the number "
-            "of an object; correct the file or use --labels lenient"
+            "of an object; correct the file or use --bad-labels skip"
         )
     kept = rows.values[are_valid]
     values = {"grasps": kept[:, :8].reshape(-1, 4, 2).astype(np.float32), "grasp_objects": kept[:, 8].astype(np.int64)}
