@@ -81,7 +81,7 @@ def test_convert_takes_a_source_object(tmp_path: Path) -> None:
     packer.convert(source, tmp_path / "two.pack")
     assert digest(tmp_path / "one.pack") == digest(tmp_path / "two.pack")
     with pytest.raises(InvalidRequest, match="give them to the Source object"):
-        packer.convert(source, tmp_path / "three.pack", classes="none")
+        packer.convert(source, tmp_path / "three.pack", folders="none")
 
 
 def test_verify_and_extract_give_what_the_commands_tell(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def converts() -> int:
         on_note=print,
     )
     packer.convert("boxes.csv", "boxes.pack", label_key="class", group_by="filename", key_column="id", missing="skip")
-    packer.convert("DUTS", "duts.pack", kind="pairs", like="duts", missing="skip")
+    packer.convert("DUTS", "duts.pack", kind="pairs", layout="duts", missing="skip")
     packer.convert("photos", "pairs.pack", roles={"image": "a/{stem}:image", "mask": "b/{stem}.png:mask"})
     packer.convert("camvid", "camvid.pack", mask_colors={"mask": "colors.txt"}, unknown_colors="void")
     packer.convert("coco", "coco.pack", annotations="val.json", task="instances,captions", label_frame="stored")

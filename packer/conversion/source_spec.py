@@ -80,7 +80,7 @@ class SourceSpec:
         split_by: a field. Samples with an equal value of this field are in the same split.
         mask_colors: texts FILE or NAME=FILE.
         unknown_colors: "error" refuses colors that are not in the file; "void" stores 255 for these colors.
-        checks_layout: True to raise an error if the folders seem to be pairs of images and masks, not classes.
+        checks_folders: True to raise an error if the folders seem to be pairs of images and masks, not classes.
     """
 
     kind: str = "auto"
@@ -91,7 +91,7 @@ class SourceSpec:
     split_by: str | None = None
     mask_colors: tuple[str, ...] = ()
     unknown_colors: str | None = None
-    checks_layout: bool = True
+    checks_folders: bool = True
 
     @property
     def flags(self) -> list[str]:
@@ -141,10 +141,10 @@ class SourceSpec:
             kind, found = self._detect(place)
         else:
             kind, found = self.kind, f"read as {self.kind}"
-        layout = self.options.get("layout")
-        if splits and layout in ("split", "split/class"):
+        folders = self.options.get("folders")
+        if splits and folders in ("split", "split/class"):
             raise InvalidRequest(
-                f"--layout {layout} and --split: the folders are the splits; leave one of the options out"
+                f"--folders {folders} and --split: the folders are the splits; leave one of the options out"
             )
         sidecars = self._parsed_sidecars
         module = sources.load(kind)
@@ -152,8 +152,8 @@ class SourceSpec:
         if module.Source.holds_records and isinstance(listed, FileTree):
             raise InvalidRequest(f"{root}: {found}: files of many records are read from a disk; download them first")
         options = self._options(module.Source, kind)
-        if not self.checks_layout and "layout" in module.Source.defaults():
-            options.setdefault("layout", UNCHECKED)
+        if not self.checks_folders and "folders" in module.Source.defaults():
+            options.setdefault("folders", UNCHECKED)
         if sidecars and "ignore_suffixes" in module.Source.defaults():
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)
         if splits and "own_splits" in module.Source.defaults():

@@ -158,7 +158,7 @@ class Comparison:
             options["own_splits"] = False
         sidecars = self._recorded.get("sidecars")
         texts = tuple(map(str, sidecars)) if isinstance(sidecars, list) else ()
-        return SourceSpec(kind, options, texts, checks_layout=False)
+        return SourceSpec(kind, options, texts, checks_folders=False)
 
     def _recorded_colors(self) -> list[MaskColors]:
         tables = self._recorded.get("mask_colors", {})

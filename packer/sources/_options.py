@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_args, get_origin, get_type_hints
 
-UNCHECKED = "unchecked"  # the layout that packer itself sets: `auto` without an error
+UNCHECKED = "unchecked"  # the value of `folders` that packer itself sets: `auto` without an error
 INTERNAL = ("ignore_suffixes", "own_splits")  # parameters that packer itself sets for --sidecar and --split
 
 
@@ -78,20 +78,20 @@ class SourceOptions(TypedDict, total=False):
             "refuse a malformed label line, label file or annotation, or skip it.  [default: error]",
         ),
     ]
-    classes: Annotated[
-        Literal["auto", "folders", "none"] | None,
-        Use(("folder",), "whether the folders are classes."),
-    ]
-    layout: Annotated[
-        Literal["auto", "class", "split/class", "split"] | None,
+    folders: Annotated[
+        Literal["auto", "class", "split/class", "split", "none"] | None,
         Use(
             ("folder",),
             "meaning of the folders in SOURCE: classes; splits (train, val) that contain classes, packed as one pack "
-            "with the field split; splits without labels.  [default: classes, unless their names are those of splits]",
+            "with the field split; splits without labels; or none.  [default: classes, unless their names are those "
+            "of splits or masks]",
         ),
+    ]
+    named_splits: Annotated[
+        bool,
         Use(
             (*_LMDBS, *_ARRAYS, "recordio", "tfrecord", "webdataset"),
-            "split: files with the names of splits become the field split.  [default: such files are refused]",
+            "files or arrays with the names of splits (train, val) become the field split.  [default: refused]",
         ),
     ]
     decode_with: Annotated[
@@ -102,15 +102,15 @@ class SourceOptions(TypedDict, total=False):
             "store them as PNG.  [default: they are refused]",
         ),
     ]
-    pairs: Annotated[
-        Literal["refuse", "samples"] | None,
+    companions: Annotated[
+        Literal["error", "samples"] | None,
         Use(
             ("folder",),
             "images that seem to belong to others, such as a_mask.png to a.jpg: refuse them and show the --sidecar to "
-            "type, or pack them as samples.  [default: refuse]",
+            "type, or pack them as samples.  [default: error]",
         ),
     ]
-    like: Annotated[
+    layout: Annotated[
         str | None,
         Typed("NAME"),
         Use(
@@ -118,7 +118,10 @@ class SourceOptions(TypedDict, total=False):
             "the published layout of images and masks: duts, hku-is, minet, voc, ade20k, ade20k-full-2017, "
             "ade20k-full-2020, cityscapes, u2net or camvid.  [default: detected from the file names]",
         ),
-        Use(("regrad",), "cv44 or cv45: the version of OpenCV that defines the angles of the grasps."),
+    ]
+    angle_convention: Annotated[
+        Literal["cv44", "cv45"] | None,
+        Use(("regrad",), "version of OpenCV that defines the angles of the grasps.  [default: no field grasps]"),
     ]
     roles: Annotated[
         Mapping[str, str] | Sequence[str],

@@ -30,7 +30,7 @@ _DECIDING_OPTIONS = {
     "key_column": "table",
     "group_by": "table",
     "roles": "pairs",
-    "like": "pairs",
+    "layout": "pairs",
 }
 
 # Sources that need not be imported (1 to 7 ms each) to recognize a folder of images. A source in neither set is always

@@ -107,7 +107,7 @@ class Subject:
 
     def _source(self) -> Source:
         """Open the source of a folder."""
-        spec = SourceSpec(options=parameters({"follow_links": self.follow_links}), checks_layout=False)
+        spec = SourceSpec(options=parameters({"follow_links": self.follow_links}), checks_folders=False)
         return spec.open(self.path)[0]
 
     def count(self) -> int:

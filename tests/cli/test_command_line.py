@@ -179,7 +179,7 @@ def test_json_has_every_note_that_the_screen_gets(tmp_path: Path, dry: tuple[str
     files |= {"train/b/0.png": image(1), "train/b/0_mask.png": image(1)}
     files |= {f"train/b/0{end}.txt": "1" for end in ("", "_mask")}
     root = write(tmp_path / "data", files)
-    words = ("--layout", "split/class", "--sidecar", "t=.txt:text", "--resize", "300", *dry)
+    words = ("--folders", "split/class", "--sidecar", "t=.txt:text", "--resize", "300", *dry)
     said = called("convert", root, tmp_path / "a.pack", *words).stderr
     notes = json.loads(called("convert", root, tmp_path / "b.pack", *words, "--json").stdout)["notes"]
     for note in (
@@ -498,7 +498,7 @@ def test_doubts_about_the_layout_are_usage_errors(tmp_path: Path) -> None:
     mixed = source_trees.write(tmp_path / "mixed", {"a.png": source_trees.image(1), "c/b.png": source_trees.image(2)})
     empty = source_trees.write(tmp_path / "empty", {"c/b.png": source_trees.image(2)})
     (empty / "d").mkdir()
-    for root, said in ((mixed, "--classes folders"), (empty, "--allow-empty")):
+    for root, said in ((mixed, "--folders class"), (empty, "--allow-empty")):
         done = run("convert", root, tmp_path / "out.pack")
         assert (done.returncode, said in done.stderr) == (2, True)
 

@@ -182,7 +182,7 @@ def test_alpha_that_says_no_more_is_not(tmp_path: Path, alpha: str) -> None:
 def test_images_of_two_sizes_are_told(tmp_path: Path, options: tuple[str, ...]) -> None:
     root = write(tmp_path / "in", {f"hr/{n}.png": image(n, height=96, width=96) for n in range(3)})
     write(root, {f"lr/{n}.png": image(n, height=48, width=48) for n in range(3)})
-    asked = ("--classes", "none", "--sidecar", "lr=lr/{stem}.png:image", "--json", *options)
+    asked = ("--folders", "none", "--sidecar", "lr=lr/{stem}.png:image", "--json", *options)
     done = run("convert", root, tmp_path / "a.pack", *asked)
     (note,) = (note for note in json.loads(done.stdout)["notes"] if note.startswith("lr: "))
     assert "another size" in note and note.endswith("(3 samples)")

@@ -213,8 +213,8 @@ def test_what_needs_the_original_files_is_refused(tmp_path: Path) -> None:
         repacked(tmp_path / "a.pack", target, codecs=(("image", "encoded"),))
     with pytest.raises(InvalidRequest, match="--sidecar: for the original data"):
         SourceSpec(sidecars=("depth=_d.tiff:depth",)).open(tmp_path / "a.pack")
-    with pytest.raises(InvalidRequest, match="--classes: for the original data"):
-        SourceSpec(options={"classes": "none"}).open(tmp_path / "a.pack")
+    with pytest.raises(InvalidRequest, match="--folders: for the original data"):
+        SourceSpec(options={"folders": "none"}).open(tmp_path / "a.pack")
     with pytest.raises(InvalidRequest, match="is the source itself"):
         repacked(tmp_path / "a.pack", tmp_path / "a.pack")
     with pytest.raises(InvalidRequest, match="inside the source"):
@@ -346,7 +346,7 @@ def test_what_is_for_original_data_is_refused_of_a_pack(tmp_path: Path, argument
 def test_what_is_said_of_a_folder_is_refused_of_a_source_object(tmp_path: Path) -> None:
     root = photos(tmp_path / "in")
     calls: dict[str, dict[str, Any]] = {
-        "--classes": {"classes": "none"},
+        "--folders": {"folders": "none"},
         "--from": {"kind": "folder"},
         "--sidecar": {"sidecars": ["a=.txt:text"]},
     }

@@ -301,13 +301,13 @@ def test_so_do_its_sidecars_and_splits(tmp_path: Path) -> None:
     root = write(tmp_path / "in", files)
     (tmp_path / "list.txt").write_text("b.jpg\na.jpg\n")
     typed = ("box=.txt:boxes", "count=.num:number", "mask=_m.png:mask", "depth=_d.tiff:depth:-1.5")
-    inner = folder.Source(root, ignore_suffixes=("_m.png", "_d.tiff"), classes="none")
+    inner = folder.Source(root, ignore_suffixes=("_m.png", "_d.tiff"), folders="none")
     source = add_sidecars(inner, [Sidecar.parse(text) for text in typed])
     source = add_splits(source, {"val": tmp_path / "list.txt"})
     packer.convert(source, tmp_path / "a.pack")
-    packer.convert(root, tmp_path / "b.pack", sidecars=typed, splits={"val": tmp_path / "list.txt"}, classes="none")
+    packer.convert(root, tmp_path / "b.pack", sidecars=typed, splits={"val": tmp_path / "list.txt"}, folders="none")
     first, second = (manifests.read(tmp_path / name).options["source"] for name in ("a.pack", "b.pack"))
-    assert {**first, "options": {"classes": "none"}} == second
+    assert {**first, "options": {"folders": "none"}} == second
     for name in ("a.pack", "b.pack"):
         lines, not_compared = found_in(tmp_path / name, root)
         assert (lines, list(not_compared)) == ([], ["split"])

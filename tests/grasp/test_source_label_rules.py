@@ -49,7 +49,7 @@ def test_rows_of_regrad_are_no_labels_before_their_angles_are_known(tmp_path: Pa
     packed(root, tmp_path / "rows")
     with pytest.raises(InvalidRequest, match="no field 'grasp_rows' of 5 columns or 'grasps'"):
         GraspDataset(tmp_path / "rows", SIZE, include_depth=False)
-    source = opened(root, "regrad", like="cv44")
+    source = opened(root, "regrad", angle_convention="cv44")
     convert(source, tmp_path / "pack")
     [index] = [index for index in range(len(source)) if len(source[index]["grasps"]) == 2]
     found = GraspDataset(tmp_path / "pack", SIZE, include_depth=False).get_gtbb(index, 0, 1.0)

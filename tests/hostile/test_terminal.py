@@ -207,7 +207,7 @@ OF_SOURCES: dict[str, Lines] = {
         *[(source, at.new(), f"--split={named('a')}={at.list}"), (source, at.new(), f"--split=a={at.list}")],
         *[(source, at.new(), f"--sidecar=mask={EVIL}_mask.png:mask"), (source, at.new(), "--codec", f"image={EVIL}")],
         *[(source, at.new(), option, EVIL) for option in ("--fields", "--codec", "--resize", "--from", "--part-size")],
-        *[(source, at.new(), "--classes", "none"), (source, at.new(), "--preset", "ggcnn")],
+        *[(source, at.new(), "--folders", "none"), (source, at.new(), "--preset", "ggcnn")],
         *[(source, source / "pack"), (source, at.new() / "no" / "pack"), (at.new(), at.new())],
         (source, at.new(), "--on-error", "skip", "--codec", "image=jpeg:90", "--resize", "8"),
     ],

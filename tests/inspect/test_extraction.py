@@ -251,7 +251,7 @@ def test_what_lies_in_other_pixels_than_moved_images_is_named(tmp_path: Path) ->
     sidecars = {"boxes": "_b.txt:boxes", "meta": ".json:json"}
     for resize in (None, 16):
         pack = tmp_path / f"{resize}.pack"
-        packer.convert(root, pack, classes="none", sidecars=sidecars, resize=resize)
+        packer.convert(root, pack, folders="none", sidecars=sidecars, resize=resize)
         found = extract(pack, tmp_path / f"{resize}")
         wanted = (("boxes", "meta"), 1) if resize else ((), 0)
         assert (tuple(sorted(found.unmoved)), found.unmoved_extras) == wanted

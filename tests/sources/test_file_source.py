@@ -48,7 +48,7 @@ class Source(FileSource):
         bad_labels: str = "error",
         follow_links: bool = False,
     ) -> None:
-        self._list(root, Policies(missing, duplicates, labels), follow_links=follow_links)
+        self._list(root, Policies(missing, duplicates, bad_labels), follow_links=follow_links)
 
     def order(self, sample: FileSample) -> int:
         return int(sample.key)

@@ -57,7 +57,7 @@ def test_order_and_labels_are_imagefolders(
 ) -> None:
     root = tmp_path_factory.mktemp("folder")
     write(root, {"/".join(["c" + path[0], *(f"_{part}_" for part in path[1:]), "i.Jpg"]): b"" for path in paths})
-    source = Source(root, layout="class")  # as ImageFolder, whatever the folders look like
+    source = Source(root, folders="class")  # as ImageFolder, whatever the folders look like
     found = [(source.key(index), int(source[index]["label"])) for index in range(len(source))]
     assert found == image_folder_rule(root)
 
@@ -87,10 +87,10 @@ def test_images_in_and_beside_folders_need_a_decision(tmp_path: Path) -> None:
         InvalidRequest, match=r"1 image directly in the root \(such as loose.png\) and 2 in folders.*--classes"
     ):
         Source(root)
-    labeled = Source(root, classes="folders")
+    labeled = Source(root, folders="class")
     assert keys(labeled) == ["c/a.png", "c/b.png"]
     assert [key for key, _ in labeled.left_out] == ["loose.png"]
-    plain = Source(root, classes="none")
+    plain = Source(root, folders="none")
     assert keys(plain) == ["loose.png", "c/a.png", "c/b.png"]
     assert plain.left_out == []
     assert "label" not in plain.schema
@@ -107,8 +107,8 @@ def test_an_empty_class_is_an_error_unless_allowed(tmp_path: Path) -> None:
 
 
 def test_classes_without_any_folder_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="--classes none"):
-        Source(write(tmp_path, {"a.png": b""}), classes="folders")
+    with pytest.raises(InvalidRequest, match="--folders none"):
+        Source(write(tmp_path, {"a.png": b""}), folders="class")
 
 
 def test_a_linked_class_is_a_class_and_a_loop_is_none(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_class_that_is_a_second_name_of_another_is_an_error(tmp_path: Path) ->
     (root / "kitten").symlink_to("cat")
     with pytest.raises(BadInput, match=r"1 class that is a link to a folder that is packed already: kitten \(cat\);"):
         Source(root)
-    assert keys(Source(root, classes="none")) == ["cat/x.png", "dog/y.png"]
+    assert keys(Source(root, folders="none")) == ["cat/x.png", "dog/y.png"]
 
 
 def test_ignored_suffixes_are_no_samples(tmp_path: Path) -> None:

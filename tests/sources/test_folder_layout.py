@@ -40,9 +40,9 @@ def test_names_of_splits_are_known(word: str) -> None:
 
 def test_flat_splits_are_refused_as_classes(tmp_path: Path) -> None:
     root = tree(tmp_path, "train/a.jpg", "train/b.jpg", "val/c.jpg")
-    with pytest.raises(InvalidRequest, match="--layout split"):
+    with pytest.raises(InvalidRequest, match="--folders split"):
         Source(root)
-    source = Source(root, layout="split")
+    source = Source(root, folders="split")
     assert source.schema.names == ("key", "image", "split")
     assert source.schema["split"].classes == ("train", "val")
     assert [int(source[index]["split"]) for index in range(3)] == [0, 0, 1]
@@ -53,21 +53,21 @@ def test_what_is_only_measured_or_was_packed_before_may_have_any_layout(tmp_path
     root = write(tmp_path / "data", {f"{split}/cat/{n}.png": image(n) for split in ("train", "val") for n in range(2)})
     assert Subject(root).count() == 4
     convert_source(
-        Source(root, layout="unchecked"), tmp_path / "old", ConversionOptions(source={"kind": "folder", "options": {}})
+        Source(root, folders="unchecked"), tmp_path / "old", ConversionOptions(source={"kind": "folder", "options": {}})
     )
     assert list(Comparison(tmp_path / "old", root).problems()) == []
 
 
 def test_classes_that_are_named_as_splits_can_be_said(tmp_path: Path) -> None:
     root = tree(tmp_path, "train/a.jpg", "test/b.jpg")
-    assert Source(root, layout="class").schema["label"].classes == ("test", "train")
+    assert Source(root, folders="class").schema["label"].classes == ("test", "train")
 
 
 def test_splits_share_their_classes(tmp_path: Path) -> None:
     root = tree(
         tmp_path, "val/dog/1.jpg", "val/ape/2.jpg", "train/dog/x/3.jpg", "train/cat/4.jpg", "test/cat/5.jpg", "n.txt"
     )
-    source = Source(root, layout="split/class")
+    source = Source(root, folders="split/class")
     assert source.schema["label"].classes == ("ape", "cat", "dog")
     assert source.schema["split"].classes == ("train", "val", "test")
     assert keys(source) == ["train/cat/4.jpg", "train/dog/x/3.jpg", "val/ape/2.jpg", "val/dog/1.jpg", "test/cat/5.jpg"]
@@ -86,7 +86,7 @@ def test_splits_share_their_classes(tmp_path: Path) -> None:
 
 def test_images_in_no_class_folder_are_left_out_and_named(tmp_path: Path) -> None:
     root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg", "test/3.jpg", "4.jpg")
-    source = Source(root, layout="split/class")
+    source = Source(root, folders="split/class")
     assert dict(source.left_out) == {
         "test/3.jpg": "image is directly in test, in no class folder",
         "4.jpg": "image is directly in the root, in no split folder",
@@ -98,17 +98,14 @@ def test_a_class_folder_without_images_in_any_split_is_an_error(tmp_path: Path) 
     root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg")
     (root / "val/dog").mkdir()
     with pytest.raises(InvalidRequest, match="1 class of 2 without an image: dog"):
-        Source(root, layout="split/class")
-    assert Source(root, layout="split/class", allow_empty=True).schema["label"].classes == ("cat", "dog")
+        Source(root, folders="split/class")
+    assert Source(root, folders="split/class", allow_empty=True).schema["label"].classes == ("cat", "dog")
 
 
-def test_a_layout_that_contradicts_the_classes_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_meaning_of_the_folders_is_refused(tmp_path: Path) -> None:
     root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg")
-    for layout, classes in (("split/class", "none"), ("class", "none"), ("split", "folders")):
-        with pytest.raises(InvalidRequest, match="contradict"):
-            Source(root, layout=layout, classes=classes)
-    with pytest.raises(InvalidRequest, match="option layout"):
-        Source(root, layout="class/split")
+    with pytest.raises(InvalidRequest, match="option folders"):
+        Source(root, folders="class/split")
 
 
 def test_what_desktops_and_editors_leave_behind_is_no_class_and_no_image(tmp_path: Path) -> None:
@@ -166,8 +163,8 @@ def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="1 class that the pack of --classes-from does not have: zebra; it has ape, cat"):
         request.open(second)
     with pytest.raises(InvalidRequest, match="--classes-from"):
-        SourceSpec(options={"classes": "none", **known}).open(second)
-    convert_source(Source(second, classes="none"), tmp_path / "bare.pack", ConversionOptions())
+        SourceSpec(options={"folders": "none", **known}).open(second)
+    convert_source(Source(second, folders="none"), tmp_path / "bare.pack", ConversionOptions())
     with pytest.raises(InvalidRequest, match="has no classes"):
         parameters({"classes_from": tmp_path / "bare.pack"})
     with pytest.raises(
@@ -204,15 +201,15 @@ def test_classes_that_are_numbers_out_of_order_are_told(tmp_path: Path) -> None:
 def test_splits_of_folders_and_of_the_option_contradict_each_other(tmp_path: Path) -> None:
     root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg")
     with pytest.raises(InvalidRequest, match="--split"):
-        SourceSpec("folder", {"layout": "split/class"}, (), ("train=0.9",)).open(root)
+        SourceSpec("folder", {"folders": "split/class"}, (), ("train=0.9",)).open(root)
 
 
 # ---- folders whose meaning is not clear
 
-CLASS = "--layout class"
-SPLIT = "--layout split"
-BOTH = "--layout split/class"
-NONE = "--classes none"
+CLASS = "--folders class"
+SPLIT = "--folders split"
+BOTH = "--folders split/class"
+NONE = "--folders none"
 UNCLEAR: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # files -> options and folders that the error offers
     "splits of classes": (("train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg"), (BOTH, SPLIT, "/train")),
     "one split": (("train/cat/1.jpg", "train/dog/2.jpg"), (SPLIT, "/train")),
@@ -248,7 +245,7 @@ def test_unclear_folders_are_an_error_that_offers_each_reading(tmp_path: Path, n
         assert len(Source(root, **{flag: value})) <= len(files)
     for place in (text for text in offered if text.startswith("/")):
         assert f"give {root}{place}" in str(caught.value)
-        assert "label" in Source(root / place[1:], classes="folders").schema
+        assert "label" in Source(root / place[1:], folders="class").schema
 
 
 @pytest.mark.parametrize(

@@ -148,9 +148,9 @@ def gg_cnn(path: Path) -> Path:
 
 def test_files_of_gg_cnn_give_grasps_as_x_y_without_padding(tmp_path: Path) -> None:
     root = gg_cnn(tmp_path / "dataset.hdf5")
-    with pytest.raises(InvalidRequest, match=r"test 2, train 3.*--layout split"):
+    with pytest.raises(InvalidRequest, match=r"test 2, train 3.*--named-splits"):
         Source(root)
-    source = Source(root, layout="split")
+    source = Source(root, named_splits=True)
     assert [source.key(row) for row in (0, 2, 3)] == ["train/00000000", "train/00000002", "test/00000000"]
     assert (source[0]["grasps"].dtype, source[0]["grasps"].shape) == (np.float32, (2, 4, 2))
     assert source[0]["grasps"][0].tolist() == [[20, 10], [40, 10], [40, 15], [20, 15]]
@@ -159,7 +159,7 @@ def test_files_of_gg_cnn_give_grasps_as_x_y_without_padding(tmp_path: Path) -> N
     one = Source(root, image_key="test/rgb")
     assert len(one) == 2
     assert "split" not in one.schema
-    packer.convert(root, tmp_path / "a.pack", layout="split")
+    packer.convert(root, tmp_path / "a.pack", named_splits=True)
     assert packer.open(tmp_path / "a.pack", output="numpy")[0]["grasps"].tolist() == source[0]["grasps"].tolist()
 
 
@@ -168,13 +168,13 @@ def test_files_of_pcam_are_joined(tmp_path: Path) -> None:
         for name, data in (("x", PIXELS), ("y", LABELS.reshape(-1, 1, 1, 1)), ("mask", PIXELS[..., :1])):
             options = {"data": data[:count], "compression": "gzip"}
             made(tmp_path / f"in/camelyonpatch_level_2_split_{split}_{name}.h5", **{name: options})
-    source = Source(tmp_path / "in", layout="split")
+    source = Source(tmp_path / "in", named_splits=True)
     assert source.schema["split"].classes == ("train", "valid", "test")
     assert [field.name for field in source.schema][:4] == ["key", "image", "label", "mask"]
     assert [int(source[row]["label"]) for row in range(9)] == [0, 1, 2, 0, 0, 1, 2, 0, 1]
     assert len(base.file_paths(source, 0)) == 3
     assert len(source.more_files) == 9
-    packer.convert(tmp_path / "in", tmp_path / "a.pack", layout="split")
+    packer.convert(tmp_path / "in", tmp_path / "a.pack", named_splits=True)
     assert packer.verify(tmp_path / "a.pack", source=tmp_path / "in").problems == ()
 
 

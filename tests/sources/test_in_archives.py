@@ -252,10 +252,10 @@ def test_sidecars_lie_in_the_archive(tmp_path: Path) -> None:
     files |= {f"masks/{number}.png": mask(number) for number in range(4)}
     folder = write(tmp_path / "in", files)
     beside = ("mask=masks/{stem}.png:mask",)
-    convert(folder, tmp_path / "a.pack", sidecars=beside, classes="none")
+    convert(folder, tmp_path / "a.pack", sidecars=beside, folders="none")
     for maker in (gnu, stored):
         archive = maker(folder, tmp_path / "b")
-        convert(archive, tmp_path / f"{maker.__name__}.pack", kind="folder", sidecars=beside, classes="none")
+        convert(archive, tmp_path / f"{maker.__name__}.pack", kind="folder", sidecars=beside, folders="none")
         made = tmp_path / f"{maker.__name__}.pack"
         assert manifests.read(made).pack_id == manifests.read(tmp_path / "a.pack").pack_id
         assert list(Comparison(made, archive).problems()) == []

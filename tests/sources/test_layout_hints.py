@@ -152,7 +152,7 @@ def test_what_the_refusal_says_packs_the_set(tmp_path: Path, name: str) -> None:
     root, pack = tmp_path / "set", tmp_path / "set.pack"
     expected = built(root, name)
     said = ("--from", "folder") if name in PUBLISHED else ()
-    with pytest.raises(InvalidRequest, match="--pairs samples") as caught:
+    with pytest.raises(InvalidRequest, match="--companions samples") as caught:
         main.main(["convert", str(root), str(pack), *said], standalone_mode=False)
     pasted(root, pack, str(caught.value))
     with packer.open(pack, output="numpy") as dataset:
@@ -194,7 +194,7 @@ def test_masks_whose_names_do_not_follow_are_refused(tmp_path: Path, masks: tupl
     for classes in ("auto", "none"):
         with pytest.raises(InvalidRequest, match="--from pairs --role"):
             Source(tmp_path, classes=classes)
-    assert len(Source(tmp_path, classes="none", pairs="samples")) == 4 + len(masks)
+    assert len(Source(tmp_path, folders="none", companions="samples")) == 4 + len(masks)
 
 
 @pytest.mark.parametrize("files", [
@@ -218,7 +218,7 @@ def test_ordinary_classes_stay_classes(tmp_path: Path, files: dict[str, str]) ->
 @pytest.mark.parametrize("name", ["flat", "two words", "x and y", "Carvana", "VOC"])
 def test_images_in_pairs_can_be_samples(tmp_path: Path, name: str) -> None:
     built(tmp_path, name)
-    source = Source(tmp_path, pairs="samples", classes="none")
+    source = Source(tmp_path, companions="samples", folders="none")
     assert len(source) == 6 * len(SETS[name])
 
 

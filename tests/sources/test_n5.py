@@ -122,9 +122,9 @@ def test_groups_are_splits_and_a_data_set_may_stand_alone(tmp_path: Path) -> Non
     root = made(
         tmp_path, train__images=PIXELS, train__labels=np.arange(5), val__images=PIXELS[:2], val__labels=np.arange(2)
     )
-    with pytest.raises(InvalidRequest, match="--layout split"):
+    with pytest.raises(InvalidRequest, match="--named-splits"):
         Source(root)
-    source = Source(root, layout="split")
+    source = Source(root, named_splits=True)
     assert [source.key(row) for row in (0, 5)] == ["train/00000000", "val/00000000"]
     assert detect(root / "train") == ("n5", "N5: 2 data sets")
     assert len(Source(root / "train/images")) == 5

@@ -44,9 +44,9 @@ def test_the_size_of_a_sample_is_its_image_whatever_is_named_first(tmp_path: Pat
 @pytest.mark.parametrize("is_compressed", [True, False])
 def test_files_as_medmnist_has_them(is_compressed: bool, tmp_path: Path) -> None:
     root = med(tmp_path / "pathmnist.npz", is_compressed=is_compressed)
-    with pytest.raises(InvalidRequest, match=r"test 3, train 9, val 2.*--layout split"):
+    with pytest.raises(InvalidRequest, match=r"test 3, train 9, val 2.*--named-splits"):
         Source(root)
-    source = Source(root, layout="split")
+    source = Source(root, named_splits=True)
     assert source.schema["split"].classes == ("train", "val", "test")
     assert [source.key(row) for row in (0, 9, 11)] == ["train/00000000", "val/00000000", "test/00000000"]
     for row in (8, *range(9)):
@@ -56,7 +56,7 @@ def test_files_as_medmnist_has_them(is_compressed: bool, tmp_path: Path) -> None
     one = Source(root, image_key="val_images", label_key="val_labels")
     assert len(one) == 2
     assert "images: taken as RGB, which NumPy does not say" in source.notes
-    packer.convert(root, tmp_path / "a.pack", layout="split")
+    packer.convert(root, tmp_path / "a.pack", named_splits=True)
     dataset = packer.open(tmp_path / "a.pack", output="numpy")
     assert all(np.array_equal(dataset[row]["image"], PIXELS[row]) for row in range(9))
     assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
@@ -67,7 +67,7 @@ def test_files_as_medmnist_has_them(is_compressed: bool, tmp_path: Path) -> None
 def test_x_train_and_y_train(tmp_path: Path) -> None:
     gray = PIXELS[..., 0]
     np.savez(tmp_path / "mnist.npz", x_train=gray, y_train=LABELS[:, 0], x_test=gray[:2], y_test=LABELS[:2, 0])
-    source = Source(tmp_path, layout="split")
+    source = Source(tmp_path, named_splits=True)
     assert len(source) == 11
     assert source.schema["split"].classes == ("train", "test")
     assert np.array_equal(source[3]["image"], np.repeat(gray[3][..., None], 3, 2))
@@ -139,7 +139,7 @@ def test_npy_files_of_one_folder_are_a_table(tmp_path: Path) -> None:
     for split, count in (("train", 5), ("test", 3)):
         for name, array in (("x", PIXELS), ("y", LABELS)):
             np.save(tmp_path / f"{name}_{split}.npy", array[:count])
-    source = NpySource(tmp_path, layout="split")
+    source = NpySource(tmp_path, named_splits=True)
     assert len(source) == 8
     assert [int(source[row]["label"]) for row in range(8)] == [0, 1, 2, 3, 0, 0, 1, 2]
     assert [path.name for path in base.file_paths(source, 6)] == ["x_test.npy", "y_test.npy"]

@@ -428,7 +428,7 @@ def test_other_rows_do_not_go_on_with_unfinished_work(tmp_path: Path) -> None:
 
 
 def test_options_of_folders_are_refused_for_objects_and_the_other_way_round(tmp_path: Path) -> None:
-    for options in ({"kind": "folder"}, {"layout": "class"}, {"sidecars": ["m=.png:mask"]}, {"splits": {"a": 0.5}}):
+    for options in ({"kind": "folder"}, {"folders": "class"}, {"sidecars": ["m=.png:mask"]}, {"splits": {"a": 0.5}}):
         with pytest.raises(InvalidRequest, match="samples of a Python object"):
             packer.convert(samples(), tmp_path / "out.pack", **options)
     photos(tmp_path / "photos", 3)
@@ -834,7 +834,7 @@ def test_classes_that_are_named_as_splits_are_the_folder_with_its_layout(tmp_pat
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(image(number))
     one = packer.convert(standins.ImageFolder(tmp_path / "photos"), tmp_path / "one.pack")
-    other = packer.convert(tmp_path / "photos", tmp_path / "other.pack", layout="class")
+    other = packer.convert(tmp_path / "photos", tmp_path / "other.pack", folders="class")
     assert one.pack_id == other.pack_id
 
 

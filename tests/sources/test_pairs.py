@@ -365,7 +365,7 @@ def test_a_published_layout_in_a_tar_is_told_whatever_shares_its_stems(tmp_path:
         root = built(tmp_path / f"set{number}", found)
         archive = archives.gnu(root, tmp_path / f"a{number}")
         assert detect(archive) == detect(root) == ("pairs", detect(root)[1])
-        assert detect(archive, given=["like"])[0] == "pairs"
+        assert detect(archive, given=["layout"])[0] == "pairs"
         assert keys(Source(archive)) == keys(Source(root))
 
 
@@ -379,7 +379,7 @@ def test_a_published_layout_is_told_by_its_names(tmp_path: Path, name: str) -> N
     images = [path for path in files if files[path] == "image" and "_seg" not in path and "_parts" not in path]
     assert len(source) == 4 * len([path for path in images if "_color" not in path])
     assert (keys(source), source.schema, source.notes) == (
-        keys(Source(root, like=like)), Source(root, like=like).schema, Source(root, like=like).notes,
+        keys(Source(root, layout=like)), Source(root, layout=like).schema, Source(root, layout=like).notes,
     )  # fmt: skip
     for row in range(len(source)):
         sample = source[row]
@@ -405,15 +405,15 @@ def test_a_published_layout_is_told_by_its_names(tmp_path: Path, name: str) -> N
 def test_what_is_of_no_published_layout_is_not_taken_for_it(tmp_path: Path, names: Sequence[str]) -> None:
     files = [name.format(n=number) for name in names for number in range(3)]
     assert Source.recognize(TREE, files) is None
-    with pytest.raises(InvalidRequest, match="no images with masks.*--like"):
+    with pytest.raises(InvalidRequest, match="no images with masks.*--layout"):
         Source(write(tmp_path, dict.fromkeys(files, b"x")))
 
 
 def test_a_tree_of_two_layouts_is_not_decided(tmp_path: Path) -> None:
     write(tmp_path, {name: labels(1) for name in ("imgs/1.png", "gt/1.png", "Image/1.png", "Mask/1.png")})
-    with pytest.raises(InvalidRequest, match="--like hku-is or --like minet"):
+    with pytest.raises(InvalidRequest, match="--layout hku-is or --layout minet"):
         Source(tmp_path)
-    assert len(Source(tmp_path, like="minet")) == 1
+    assert len(Source(tmp_path, layout="minet")) == 1
 
 
 def test_u2nets_mixed_folder_is_asked_for(tmp_path: Path) -> None:
@@ -421,7 +421,7 @@ def test_u2nets_mixed_folder_is_asked_for(tmp_path: Path) -> None:
         write(tmp_path, {f"data/{number}.jpg": image(number, suffix=".jpg"), f"data/{number}.png": labels(number)})
     with pytest.raises(InvalidRequest, match="no images with masks"):
         Source(tmp_path)
-    source = Source(tmp_path, like="u2net")
+    source = Source(tmp_path, layout="u2net")
     assert keys(source) == ["data/1", "data/2", "data/3"]
     assert [Image.open(io.BytesIO(source[row]["mask"])).getextrema()[1] for row in range(3)] == [1, 2, 3]
 
@@ -574,7 +574,7 @@ def test_a_role_says_the_source(tmp_path: Path) -> None:
 
 def test_the_layout_is_an_option_of_the_command_line(tmp_path: Path) -> None:
     root = built(tmp_path / "in", {"{n}.jpg": "image", "{n}.png": "labels"})
-    typed = ["convert", str(root), str(tmp_path / "out"), "--from", "pairs", "--like", "u2net"]
+    typed = ["convert", str(root), str(tmp_path / "out"), "--from", "pairs", "--layout", "u2net"]
     main.main(typed, standalone_mode=False)
     with packer.open(tmp_path / "out") as dataset:
         assert [int(dataset[row]["mask"].max()) for row in range(4)] == [21, 22, 23, 24]
@@ -588,10 +588,10 @@ def test_a_role_that_no_file_has_is_told(tmp_path: Path) -> None:
 
 def test_a_layout_and_roles_contradict_each_other(tmp_path: Path) -> None:
     write(tmp_path, {"images/1.jpg": b"x", "masks/1.png": b"x"})
-    with pytest.raises(InvalidRequest, match="--like minet and --role"):
-        Source(tmp_path, roles=ROLES, like="minet")
+    with pytest.raises(InvalidRequest, match="--layout minet and --role"):
+        Source(tmp_path, roles=ROLES, layout="minet")
     with pytest.raises(InvalidRequest, match=r"expected \{folder\}/Image/\{stem\} and "):
-        Source(tmp_path, like="minet")
+        Source(tmp_path, layout="minet")
 
 
 def test_sidecars_go_with_pairs(tmp_path: Path) -> None:

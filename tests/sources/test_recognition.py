@@ -69,7 +69,7 @@ def test_two_of_one_rank_are_named_and_none_is_taken(tmp_path: Path, ranks: dict
 
 def test_what_the_user_asks_for_rules_layouts_out_that_do_not_have_it(tmp_path: Path, ranks: dict[str, int]) -> None:
     root = photos(tmp_path / "data")
-    assert SourceSpec(options={"classes": "none"}).open(root)[0].kind == "folder"
+    assert SourceSpec(options={"folders": "none"}).open(root)[0].kind == "folder"
     assert detect(root, given=["labels"])[0] == "left"
 
 
@@ -107,7 +107,7 @@ OUTCOMES: dict[tuple[str, str | tuple[str, ...]], tuple[str, ...]] = {
                                   BOTH),
     ("origin", "zero"):          (NOT, NOT, "voc", NOT, NOT, NOT, "voc", NOT, "voc"),
     ("label_frame", "stored"):   (NOT, "coco", "voc", NOT, "table", NOT, "voc", "coco", BOTH),
-    ("like", "duts"):            (NO_PAIRS, NO_PAIRS, NO_PAIRS, NO_PAIRS, NO_PAIRS, "pairs", NO_PAIRS, NO_PAIRS,
+    ("layout", "duts"):            (NO_PAIRS, NO_PAIRS, NO_PAIRS, NO_PAIRS, NO_PAIRS, "pairs", NO_PAIRS, NO_PAIRS,
                                   NO_PAIRS),
     ("roles", ROLES):            (NOTHING, NOTHING, "pairs", NOTHING, NOTHING, NOTHING, "pairs", NOTHING, "pairs"),
     ("key_column", "id"):        (NO_TABLE, NO_TABLE, NO_TABLE, NO_TABLE, "table", NO_TABLE, NO_TABLE, NO_TABLE,
@@ -173,7 +173,7 @@ def test_a_sidecar_with_the_name_of_a_field_that_was_found_is_told(tmp_path: Pat
     with pytest.raises(InvalidRequest, match="--sidecar mask: .*--from folder"):
         SourceSpec(sidecars=(mask,)).open(root)
     both = (mask, "other=SegmentationObject/{stem}.png:mask")
-    source, _ = SourceSpec("folder", {"classes": "none"}, sidecars=both).open(root)
+    source, _ = SourceSpec("folder", {"folders": "none"}, sidecars=both).open(root)
     assert source.schema.names == ("key", "image", "mask", "other", "files")
 
 
@@ -254,4 +254,4 @@ def test_samples_that_no_folder_can_be_made_of_stay_webdataset(tmp_path: Path) -
 def test_an_option_says_a_published_set_in_an_archive_as_in_a_folder(tmp_path: Path) -> None:
     root = layout_trees.builders()["regrad"](tmp_path / "in")
     for place in (root, archives.gnu(root, tmp_path / "a"), archives.deflated(root, tmp_path / "a")):
-        assert detect(place, given=["like"])[0] == "regrad"
+        assert detect(place, given=["angle_convention"])[0] == "regrad"

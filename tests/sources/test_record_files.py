@@ -53,7 +53,9 @@ def test_a_file_that_is_cut_loses_no_sample_silently(source: base.Source) -> Non
     for size in sorted({0, 1, 11, *range(100, len(data), max(512, len(data) // 20)), len(data) - 1}):
         path.write_bytes(data[:size])
         try:
-            cut = source.__class__(source.root, **({"layout": "unchecked"} if "layout" in source.defaults() else {}))
+            cut = source.__class__(
+                source.root, **({"named_splits": True} if "named_splits" in source.defaults() else {})
+            )
             found = [cut[row] for row in range(len(cut))]
         except PackerError as error:
             assert str(error).isprintable()

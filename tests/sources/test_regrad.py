@@ -35,7 +35,7 @@ def with_grasps(root: Path, grasps: Any, **options: Any) -> Source:
 
 
 def test_values_are_those_of_the_files(root: Path, tmp_path: Path) -> None:
-    summary = convert(root, tmp_path / "out.pack", like="cv44")
+    summary = convert(root, tmp_path / "out.pack", angle_convention="cv44")
     dataset = packer.open(tmp_path / "out.pack", output="numpy")
     assert list(dataset.keys()) == KEYS and dataset.schema["split"].classes == ("train", "seen_valid")
     for sample in map(dataset.__getitem__, range(4)):
@@ -65,16 +65,16 @@ def test_without_like_there_are_rows_and_no_corners(root: Path) -> None:
     source = Source(root)
     assert "grasps" not in source.schema and source[1]["grasp_rows"].shape == (2, 10)
     assert source.schema["grasp_objects"].of == "grasp_rows"
-    assert any("--like cv44" in note for note in source.notes)
+    assert any("--angle-convention cv44" in note for note in source.notes)
 
 
 def test_the_first_side_of_a_grasp_is_the_longer(root: Path) -> None:
     """Both forms in which OpenCV returns one rectangle give the same corners."""
     scores = [1, 1, 1, 1]
-    old = with_grasps(root, [[1, [[30, 20], [6, 18], -60], scores]], like="cv44")[1]["grasps"]
+    old = with_grasps(root, [[1, [[30, 20], [6, 18], -60], scores]], angle_convention="cv44")[1]["grasps"]
     for path in root.rglob("2D_Grasp/*/*/*/*.json"):
         path.write_text("[]", encoding="utf-8")
-    new = with_grasps(root, [[1, [[30, 20], [18, 6], 30], scores]], like="cv45")[1]["grasps"]
+    new = with_grasps(root, [[1, [[30, 20], [18, 6], 30], scores]], angle_convention="cv45")[1]["grasps"]
     assert old == pytest.approx(new, abs=1e-4)
     p0, p1, p2, _ = new[0].astype(float)
     assert p1 - p0 == pytest.approx([18 * np.cos(np.pi / 6), 18 * np.sin(np.pi / 6)], abs=1e-4)
@@ -82,12 +82,12 @@ def test_the_first_side_of_a_grasp_is_the_longer(root: Path) -> None:
 
 
 def test_an_angle_of_the_other_opencv_is_an_error(root: Path) -> None:
-    with pytest.raises(BadInput, match=r"1\.json: .*-30.*--like cv45"):
-        Source(root, like="cv45")[1]
-    with pytest.raises(BadInput, match=r"45 degrees.*--like cv44"):
-        with_grasps(root, [[1, [[30, 20], [18, 6], 45], [1, 1, 1, 1]]], like="cv44")[1]
+    with pytest.raises(BadInput, match=r"1\.json: .*-30.*--angle-convention cv45"):
+        Source(root, angle_convention="cv45")[1]
+    with pytest.raises(BadInput, match=r"45 degrees.*--angle-convention cv44"):
+        with_grasps(root, [[1, [[30, 20], [18, 6], 45], [1, 1, 1, 1]]], angle_convention="cv44")[1]
     with pytest.raises(InvalidRequest, match="cv44"):
-        Source(root, like="cv46")
+        Source(root, angle_convention="cv46")
 
 
 def test_images_without_version_1_have_no_grasps(root: Path) -> None:
@@ -95,8 +95,8 @@ def test_images_without_version_1_have_no_grasps(root: Path) -> None:
     source = Source(root)
     assert source.schema.names == ("key", "rgb", "depth", "mask", "relations", "split", "files")
     assert [source.missing(index) for index in range(4)] == [None] * 4
-    with pytest.raises(InvalidRequest, match="--like cv44"):
-        Source(root, like="cv44")
+    with pytest.raises(InvalidRequest, match="--angle-convention cv44"):
+        Source(root, angle_convention="cv44")
 
 
 def test_scenes_of_two_splits_may_have_one_number(root: Path) -> None:
@@ -178,10 +178,10 @@ def test_two_files_of_relations_of_one_split_are_an_error(root: Path) -> None:
 
 
 def test_an_option_of_pairs_does_not_select_pairs(root: Path, tmp_path: Path) -> None:
-    found = detect(root, given=("like",))
+    found = detect(root, given=("angle_convention",))
     assert found == ("regrad", "REGRAD: 4 views")
     write(tmp_path / "pairs", {"a/1.png": image(1)})
-    assert detect(tmp_path / "pairs", given=("like",))[0] == "pairs"
+    assert detect(tmp_path / "pairs", given=("angle_convention",))[0] == "pairs"
 
 
 def test_it_is_recognized(root: Path) -> None:

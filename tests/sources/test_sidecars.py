@@ -111,7 +111,7 @@ def test_a_sample_whose_name_lacks_what_is_replaced_is_named(tmp_path: Path) -> 
     sidecar = Sidecar.parse("m={folder}/{stem:training=manual}.png:mask")
     with pytest.raises(BadInput, match="test/1_test.png.*'training'"):
         add_sidecars(
-            folder.Source(root, classes="none", ignore_suffixes=["{folder}/{stem:training=manual}.png"]), [sidecar]
+            folder.Source(root, folders="none", ignore_suffixes=["{folder}/{stem:training=manual}.png"]), [sidecar]
         )
 
 
@@ -247,7 +247,7 @@ def test_a_pattern_that_leads_elsewhere_is_refused(text: str) -> None:
 
 def test_masks_in_a_folder_beside_the_images(tmp_path: Path) -> None:
     root = paired(tmp_path)
-    source = opened(root, "mask=masks/{stem}.png:mask", classes="none")
+    source = opened(root, "mask=masks/{stem}.png:mask", folders="none")
     assert len(source) == 3
     assert [source[n]["mask"] for n in range(3)] == [mask(n) for n in range(3)]
     assert source[1]["files"] == {"image": "images/1.jpg", "mask": "masks/1.png"}
@@ -299,13 +299,13 @@ def test_folders_above_that_cannot_be_told_apart_or_are_not_there_are_refused(tm
         opened(root, "mask=../mask/{stem}.png:mask")
     write(root, {"masks/x.txt": b""})
     with pytest.raises(InvalidRequest, match="two folders"):
-        opened(root, "mask=../masks/{stem}.png:mask", classes="none")
+        opened(root, "mask=../masks/{stem}.png:mask", folders="none")
 
 
 def test_a_sidecar_that_matches_nothing_says_what_is_there(tmp_path: Path) -> None:
     root = paired(tmp_path)
     with pytest.raises(InvalidRequest, match=r"images/0.jpg expected masks/0_m.png; found masks/0.png"):
-        opened(root, "mask=masks/{stem}_m.png:mask", classes="none", pairs="samples", missing="skip")
+        opened(root, "mask=masks/{stem}_m.png:mask", folders="none", companions="samples", missing="skip")
     with pytest.raises(InvalidRequest, match="--sidecar depth=_d.tiff matches nothing: 0 of 2 samples"):
         folder_root = write(tmp_path / "flat", {"a.jpg": b"", "a_depth.tif": b"", "b.jpg": b""})
         add_sidecars(folder.Source(folder_root, ignore_suffixes=("_depth.tif",)), [DEPTH])
@@ -387,13 +387,13 @@ def test_whole_numbers_that_float64_rounds_are_refused(tmp_path: Path, other: st
 def test_samples_do_not_share_a_file_by_habit(tmp_path: Path, names: tuple[str, ...], suffix: str) -> None:
     root = write(tmp_path, {name: image(1, suffix=Path(name).suffix) for name in names})
     with pytest.raises(InvalidRequest, match="same file"):
-        opened(root, f"mask={suffix}:mask", classes="none", pairs="samples")
+        opened(root, f"mask={suffix}:mask", folders="none", companions="samples")
 
 
 def test_a_file_of_a_whole_folder_is_shared_as_it_is_meant(tmp_path: Path) -> None:
     files: dict[str, bytes | str] = {f"{top}/{number}.png": image(number) for top in "ab" for number in range(2)}
     root = write(tmp_path, {**files, "a/camera.json": "[1]", "b/camera.json": "[2]"})
-    source = opened(root, "camera={folder}/camera.json:json", classes="none")
+    source = opened(root, "camera={folder}/camera.json:json", folders="none")
     assert [source[row]["camera"] for row in range(4)] == [[1], [1], [2], [2]]
 
 
@@ -428,7 +428,7 @@ def test_masks_and_boxes_of_images_that_are_not_upright_fit_them(
     tmp_path: Path, frame: str, exif: str, resize: str | None
 ) -> None:
     root = turned_set(tmp_path / "in", frame=frame)
-    request = SourceSpec("folder", {"classes": "none"}, FRAMED)
+    request = SourceSpec("folder", {"folders": "none"}, FRAMED)
     source, _ = request.open(root)
     options = ConversionOptions(exif=exif, resize=resize, sidecar_frame=frame, source=request.to_json(source))
     summary = convert_source(source, tmp_path / "out", options)
@@ -478,7 +478,7 @@ def test_masks_in_records_fit_images_that_are_not_upright(tmp_path: Path, kind: 
 @pytest.mark.parametrize("exif", ["ignore", "rotate"])
 def test_without_a_frame_images_that_are_not_upright_are_errors(tmp_path: Path, exif: str) -> None:
     root = turned_set(tmp_path / "in", frame="upright")
-    source = opened(root, *FRAMED, classes="none")
+    source = opened(root, *FRAMED, folders="none")
     with pytest.raises(BadInputs, match="EXIF orientation 2") as caught:
         convert_source(source, tmp_path / "out", ConversionOptions(exif=exif))
     assert "7 of 8 samples" in str(caught.value)
@@ -489,7 +489,7 @@ def test_without_a_frame_images_that_are_not_upright_are_errors(tmp_path: Path, 
 
 @pytest.mark.parametrize(("drawn", "said"), [("upright", "stored"), ("stored", "upright")])
 def test_a_frame_that_the_shapes_contradict_is_an_error(tmp_path: Path, drawn: str, said: str) -> None:
-    source = opened(turned_set(tmp_path / "in", frame=drawn), FRAMED[0], classes="none", missing="skip")
+    source = opened(turned_set(tmp_path / "in", frame=drawn), FRAMED[0], folders="none", missing="skip")
     options = ConversionOptions(exif="rotate", sidecar_frame=said, on_error="skip")
     summary = convert_source(source, tmp_path / "out", options)
     assert [key for key, _ in summary.skipped] == [f"images/{orientation}.png" for orientation in (5, 6, 7, 8)]

@@ -358,9 +358,9 @@ def test_images_beside_a_file_are_a_folder_of_images(tmp_path: Path, file: Path)
 def test_files_of_several_splits_are_refused_or_become_a_field(tmp_path: Path) -> None:
     names = ("train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001")
     root = write(tmp_path, {name: tfrecord(records(2)) for name in names})
-    with pytest.raises(InvalidRequest, match=r"train 2, validation 1.*--layout split"):
+    with pytest.raises(InvalidRequest, match=r"train 2, validation 1.*--named-splits"):
         Source(root)
-    source = Source(root, layout="split")
+    source = Source(root, named_splits=True)
     assert source.schema["split"].classes == ("train", "validation")
     assert [int(source[row]["split"]) for row in range(6)] == [0, 0, 0, 0, 1, 1]
     assert len(Source(root / names[2])) == 2

@@ -273,7 +273,7 @@ def test_masks_that_only_pillow_reads_are_decoded_where_that_is_asked(
 ) -> None:
     _, masks = masked
     pattern = "masks/{stem}_m.gif" if folder == "data" else "../masks/{stem}_m.gif"
-    request = SourceSpec("folder", {"classes": "none", "decode_with": "pillow"}, (f"mask={pattern}:mask",))
+    request = SourceSpec("folder", {"folders": "none", "decode_with": "pillow"}, (f"mask={pattern}:mask",))
     source, _ = request.open(tmp_path / folder)
     summary = convert_source(source, tmp_path / "out", ConversionOptions(source=request.to_json(source)))
     assert (summary.samples, summary.skipped) == (3, ())
@@ -289,7 +289,7 @@ def test_masks_that_only_pillow_reads_are_decoded_where_that_is_asked(
 
 def test_masks_that_only_pillow_reads_are_refused_before_a_file_is_read(masked: tuple[Path, dict[str, Any]]) -> None:
     root, _ = masked
-    request = SourceSpec("folder", {"classes": "none"}, ("mask=masks/{stem}_m.gif:mask",))
+    request = SourceSpec("folder", {"folders": "none"}, ("mask=masks/{stem}_m.gif:mask",))
     with pytest.raises(
         InvalidRequest, match=r"sidecar 'mask': packer does not read .*_m\.gif; add --decode-with pillow"
     ):
@@ -299,7 +299,7 @@ def test_masks_that_only_pillow_reads_are_refused_before_a_file_is_read(masked: 
 def test_a_damaged_mask_names_its_file(masked: tuple[Path, dict[str, Any]]) -> None:
     root, _ = masked
     (root / "masks/1_m.gif").write_bytes(b"GIF89a")
-    request = SourceSpec("folder", {"classes": "none", "decode_with": "pillow"}, ("mask=masks/{stem}_m.gif:mask",))
+    request = SourceSpec("folder", {"folders": "none", "decode_with": "pillow"}, ("mask=masks/{stem}_m.gif:mask",))
     source, _ = request.open(root)
     with pytest.raises(BadInput, match=r"masks/1_m\.gif: cannot decode as GIF"):
         convert_source(source, root.parent / "out", ConversionOptions(source=request.to_json(source)))

@@ -69,7 +69,7 @@ def test_sidecars_of_any_sample(tmp_path: Path) -> None:
     for number in range(COUNT):
         write(tmp_path / "in", {f"images/{number}.png": PHOTOS[number], f"ids/{number}.png": FILES[number]})
     sidecars = {"mask": "ids/{stem}.png:mask:uint16"}
-    packer.convert(tmp_path / "in", tmp_path / "pack", classes="none", sidecars=sidecars)
+    packer.convert(tmp_path / "in", tmp_path / "pack", folders="none", sidecars=sidecars)
     found = packer.open(tmp_path / "pack", output="numpy")
     assert all(np.array_equal(sample["mask"], mask) for sample, mask in zip(found, MASKS, strict=True))
     assert packer.verify(tmp_path / "pack", source=tmp_path / "in").problems == ()

@@ -442,7 +442,7 @@ def test_other_text_files_are_not_recognized(tmp_path: Path) -> None:
 
 def test_options_of_other_sources_exclude_it(tmp_path: Path) -> None:
     root = made(tmp_path, None, a=ROW)
-    assert detect(root, given={"classes": "none"})[0] == "folder"
+    assert detect(root, given={"folders": "none"})[0] == "folder"
     assert SourceSpec("auto", {"task": "segment"}).open(root)[0].kind == "yolo"
 
 

@@ -142,7 +142,7 @@ def add_sidecars(
     names = [sidecar.name for sidecar in sidecars]
     present = [name for at, name in enumerate(names) if name in source.schema or name in names[:at]]
     if present:
-        alone = "" if source.kind == "folder" else ", or add --from folder --classes none to read no annotations"
+        alone = "" if source.kind == "folder" else ", or add --from folder --folders none to read no annotations"
         raise InvalidRequest(f"--sidecar {listed(present)}: there is a field of that name already; rename it{alone}")
     _check_readable(sidecars, decode_with)
     addition = _Files(source, sidecars)

@@ -45,7 +45,7 @@ from packer.sources.arrays._array_fields import LABEL_NAMES, ArrayColumn, ambigu
 from packer.sources.arrays._stored_array import StoredArray, Unread
 from packer.sources.records._random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
 from packer.sources.records._record_fields import RecordField, about_unmoved, escaped, parse_fields
-from packer.sources.records._record_source import LAYOUTS, beside_first_image, opened
+from packer.sources.records._record_source import beside_first_image, opened
 
 START_BYTES = (1 << 13) + 8  # HDF5 may follow 8 KiB of the user
 _ONE_PER_IMAGE = ("label", "labels", "target", "targets")  # and `y` next to `x`
@@ -82,7 +82,7 @@ class ArraySource(base.Source):
         label_key: str = "",
         features: Sequence[str] = (),
         axes: str = "auto",
-        layout: str = "auto",
+        named_splits: bool = False,
         follow_links: bool = False,
     ) -> None:
         """List the arrays.
@@ -93,14 +93,13 @@ class ArraySource(base.Source):
             label_key: The name or path of the array of labels.
             features: FIELD=ARRAY or FIELD=ARRAY:KIND for each field.
             axes: The order of the axes of a row with three axes, one of `AXES`.
-            layout: `split` adds the field split.
+            named_splits: True adds the field split. False raises if arrays or files have the names of several splits.
             follow_links: If True, follow symbolic links to outside the folder.
 
         Raises:
             InvalidRequest: No file has this format, an array is absent, or arrays have several possible meanings.
             BadInput: A file is damaged or a git-lfs pointer, or files contradict each other.
         """
-        base.check_choice("layout", layout, LAYOUTS)
         base.check_choice("axes", axes, fields.AXES)
         self.root = root
         self._axes = axes
@@ -114,7 +113,7 @@ class ArraySource(base.Source):
             [one for one, reason in zip(found, skipped, strict=True) if isinstance(one, StoredArray) and not reason],
             [one for one in skipped if one is not None],
             [*declared, *parse_fields(features)],
-            layout=layout,
+            named_splits=named_splits,
             is_complete=bool(features),
         )
 
@@ -171,7 +170,7 @@ class ArraySource(base.Source):
         skipped: Sequence[Unread],
         declared: Sequence[RecordField],
         *,
-        layout: str,
+        named_splits: bool,
         is_complete: bool,
     ) -> None:
         """Choose the table and field of each array. is_complete: True if the user declares all fields."""
@@ -189,7 +188,7 @@ class ArraySource(base.Source):
                 "makes rows of single images"
             )
         self._main = main
-        self._tables = self._in_splits(with_main, layout)
+        self._tables = self._in_splits(with_main, is_declared=named_splits)
         self._counts = [table.arrays[main].shape[0] for table in self._tables]
         self._ends = list(accumulate(self._counts))
         if self._ends[-1] > _MOST_ROWS:
@@ -210,21 +209,21 @@ class ArraySource(base.Source):
     def _ambiguous(self, subject: str, readings: Mapping[str, str]) -> InvalidRequest:
         return ambiguous(f"{shown(str(self.root))}: {subject}", readings)
 
-    def _in_splits(self, tables: list[_Table], layout: str) -> list[_Table]:
+    def _in_splits(self, tables: list[_Table], *, is_declared: bool) -> list[_Table]:
         """Return the tables sorted by split, and set the names of the splits."""
         self._split_names: tuple[str, ...] = ()
         self._split_rows = counts = Counter[str]()
         for table in tables:
             counts[table.split or "other"] += table.arrays[self._main].shape[0]
         named = sorted(counts.keys() - {"other"})
-        if layout == "unchecked" or (layout == "auto" and len(named) <= 1):
+        if not is_declared and len(named) <= 1:
             return tables
-        if layout == "auto":
+        if not is_declared:
             rows = ", ".join(f"{word} {counts[word]}" for word in named)
             one = f"--image-key {shell_word(tables[0].arrays[self._main].path)}"
             raise self._ambiguous(
                 f"arrays of several splits ({rows})",
-                {"one pack with the field split": "--layout split", "a pack of each split": one},
+                {"one pack with the field split": "--named-splits", "a pack of each split": one},
             )
         self._split_names = ordered_splits(set(counts))
         return sorted(tables, key=lambda table: self._split_names.index(table.split or "other"))

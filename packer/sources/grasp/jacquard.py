@@ -75,7 +75,7 @@ class Source(FileSource):
         follow_links: bool = False,
     ) -> None:
         """List the views. Options: see `Policies`; follow_links: follow links out of the folder."""
-        self._list(root, Policies(missing, duplicates, labels), follow_links=follow_links)
+        self._list(root, Policies(missing, duplicates, bad_labels), follow_links=follow_links)
 
     def order(self, sample: FileSample) -> Any:
         return sample.paths["rgb"].removesuffix("RGB.png") + "grasps.txt"

@@ -17,8 +17,8 @@ Fields:
 
 A set in which no view has a file does not have its field. Labels count the pixels of the file as stored.
 
-The option `like` adds the field `grasps`. It states the angles that cv2.minAreaRect returned: `cv44` (-90 to 0) or
-`cv45` (0 to 90). The rectangle is the same in both. No file states which of its sides is the opening, see
+The option `angle_convention` adds the field `grasps`. It states the angles that cv2.minAreaRect returned: `cv44` (-90
+to 0) or `cv45` (0 to 90). The rectangle is the same in both. No file states which of its sides is the opening, see
 packer.sources.grasp._regrad_labels. This source was written without the files of the set.
 """
 
@@ -83,7 +83,7 @@ class Source(FileSource):
         self,
         root: Path | FileTree,
         *,
-        like: str = "none",
+        angle_convention: str = "none",
         missing: str = "keep",
         bad_labels: str = "error",
         own_splits: bool = True,
@@ -93,16 +93,18 @@ class Source(FileSource):
 
         Args:
             root: Folder or archive of the set.
-            like: Range of the angles in the grasp files. `cv44`: -90 to 0 degrees. `cv45`: 0 to 90 degrees. Another
-                angle is an error. With `none`, samples do not have the field `grasps`.
+            angle_convention: Range of the angles in the grasp files. `cv44`: -90 to 0 degrees. `cv45`: 0 to 90
+                degrees. Another angle is an error. With `none`, samples do not have the field `grasps`.
             missing: See `Policies`.
             labels: See `Policies`.
             own_splits: Whether the folders above the images are splits.
             follow_links: Whether links that lead out of `root` are followed.
         """
-        base.check_choice("like", like, ("none", *_ANGLES))
-        self._like = like
-        self._list(root, Policies(missing=missing, bad_labels=bad_labels), follow_links=follow_links, own_splits=own_splits)
+        base.check_choice("angle_convention", angle_convention, ("none", *_ANGLES))
+        self._convention = angle_convention
+        self._list(
+            root, Policies(missing=missing, bad_labels=bad_labels), follow_links=follow_links, own_splits=own_splits
+        )
 
     @classmethod
     def key_of(cls, match: re.Match[str]) -> str:
@@ -119,11 +121,12 @@ class Source(FileSource):
     def prepare(self, present: set[str]) -> None:
         self._has_grasps = "grasps_file" in present
         if self._has_grasps:
-            fields = _grasp_fields(has_corners=self._like != "none")
-            self.labels = (LabelFile("grasps_file", fields, partial(_parse, self._like)),)
-        elif self._like != "none":
+            fields = _grasp_fields(has_corners=self._convention != "none")
+            self.labels = (LabelFile("grasps_file", fields, partial(_parse, self._convention)),)
+        elif self._convention != "none":
             raise InvalidRequest(
-                f"{shown(str(self.root))}: --like {self._like}: there are no grasps; put 2D_Grasp/ of version 1 into it"
+                f"{shown(str(self.root))}: --angle-convention {self._convention}: there are no grasps; "
+                "put 2D_Grasp/ of version 1 into it"
             )
         else:
             self.roles = self.roles[:-1]
@@ -154,25 +157,27 @@ class Source(FileSource):
         return reason
 
     def more_notes(self) -> Sequence[str]:
-        has_corners = not self._has_grasps or self._like != "none"
+        has_corners = not self._has_grasps or self._convention != "none"
         return (
-            () if has_corners else ("no field grasps: --like cv44 or cv45 states what the angles in grasp_rows mean",)
+            ()
+            if has_corners
+            else ("no field grasps: --angle-convention cv44 or cv45 states what the angles in grasp_rows mean",)
         )
 
 
-def _parse(like: str, data: bytes, path: Path, strict: bool) -> Parsed:
-    """Parse the label file; the angles must be those of `like`. Raises BadInput."""
+def _parse(convention: str, data: bytes, path: Path, strict: bool) -> Parsed:
+    """Parse the label file; the angles must be those of `convention`. Raises BadInput."""
     has_file = data or path.suffix
     rows, total = read_regrad_grasps(data, path, strict=strict) if has_file else (np.zeros((0, COLUMNS)), 0)
     values = {"grasp_rows": rows, "grasp_scores": rows[:, -1].astype(np.float32)}
     values["grasp_objects"] = rows[:, 0].astype(np.int64)
-    if like != "none":
-        least, most = _ANGLES[like]
+    if convention != "none":
+        least, most = _ANGLES[convention]
         others = [angle for angle in rows[:, _ANGLE] if not least <= angle <= most]
         if others:
             raise BadInput(
-                f"{shown(str(path))}: an angle of {others[0]:g} degrees, expected {least:g} to {most:g} of --like "
-                f"{like}; use the other value, or omit --like"
+                f"{shown(str(path))}: an angle of {others[0]:g} degrees, expected {least:g} to {most:g} of "
+                f"--angle-convention {convention}; use the other value, or omit the option"
             )
         values["grasps"] = rectangles(rows)
     return Parsed(values, total, total - len(rows))

@@ -72,7 +72,7 @@ def check_pairs(root: Path, names: Sequence[str]) -> list[str]:
         return [f"{counted(count, 'image')} of {len(names)} may belong to others, {example}; each is a sample"]
     raise InvalidRequest(
         f"{shown(str(root))}: {count} of {len(names)} images seem to belong to others, {example}; "
-        f"{_sidecars(pairs)}; if each image is a sample, add: --pairs samples"
+        f"{_sidecars(pairs)}; if each image is a sample, add: --companions samples"
     )
 
 
@@ -98,12 +98,12 @@ def check_classes(root: Path, images: Sequence[str]) -> None:
     below = _classes_below(images, tops)
     if not (is_split or has_roles or below):
         return
-    readings = ["if they are classes, add: --layout class"]
+    readings = ["if they are classes, add: --folders class"]
     folders = [inner[top] - {""} for top in tops]
     is_below = any(folders) and not any(names and all(map(is_role, names)) or are_splits(names) for names in folders)
     if len(tops) > 1 and is_below and not any(inner[top] == {top} for top in tops):
-        readings.append("if they are splits that contain classes, add: --layout split/class")
-    readings.append("for no labels, add: " + ("--layout split" if is_split else "--classes none"))
+        readings.append("if they are splits that contain classes, add: --folders split/class")
+    readings.append("for no labels, add: " + ("--folders split" if is_split else "--folders none"))
     if place := below or next((top for top in splits if is_below and "" not in inner[top]), ""):
         source = shown(str(root / place)) if root.is_dir() else f"{shown(place)} of the archive, unpacked,"
         readings.append(f"if the folders in {shown(place)} are the classes, give {source} as SOURCE")
@@ -248,10 +248,10 @@ def _layout(pairs: Sequence[Pair]) -> str:
     if len(tops) > 1 and are_splits(tops):
         inner = [folder.split("/")[1:] for folder in folders]
         is_class = all(inner) and not any(is_role(name) or name.lower() in _FULL for names in inner for name in names)
-        return "--layout split/class" if is_class else "--layout split"
+        return "--folders split/class" if is_class else "--folders split"
     are_classes = len(tops) > 1 and all(pair.main.partition("/")[0] in pair.companion for pair in pairs)
     is_one_each = len(tops) == len({pair.main for pair in pairs})
-    return "" if are_classes and not is_one_each and not any(map(is_role, tops)) else "--classes none"
+    return "" if are_classes and not is_one_each and not any(map(is_role, tops)) else "--folders none"
 
 
 def _new_words(pair: Pair) -> set[str]:

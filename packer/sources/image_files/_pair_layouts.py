@@ -74,10 +74,10 @@ class PairLayout:
     """One variant of a published layout.
 
     Attributes:
-        name: The name of the layout, a value of the option `--like`.
+        name: The name of the layout, a value of the option `--layout`.
         roles: The files of a sample.
         needs: Groups of role names. A sample must have a file for at least one role of each group.
-        is_recognized: True: the layout is detected automatically. False: the user must set `--like`.
+        is_recognized: True: the layout is detected automatically. False: the user must set `--layout`.
         splits: `known`: only usual names, such as `train`, are splits. `any`: a split can have any name.
         objects: The format of the files with the role `objects_file`: `_atr.txt` rows or JSON. None: no such role.
         remarks: Name of a field, `split NAME`, or `no NAME` for an absent role -> note for the user.
@@ -124,15 +124,15 @@ class PairLayout:
         return False
 
 
-def layouts_of(names: Sequence[str], like: str | None = None) -> Iterator[PairLayout]:
-    """Yield the layouts that the files `names` fit, one variant of each. With `like`, only try this layout name."""
+def layouts_of(names: Sequence[str], name: str | None = None) -> Iterator[PairLayout]:
+    """Yield the layouts that the files `names` fit, one variant of each. With `name`, only try that layout."""
     folders = {name[: name.rfind("/") + 1] for name in names}
     done: set[str] = set()
     for layout in LAYOUTS:
-        is_candidate = layout.is_recognized if like is None else layout.name == like
+        is_candidate = layout.is_recognized if name is None else layout.name == name
         if not is_candidate or layout.name in done or not layout.may_fit(names, folders):
             continue
-        if layout.fits(names, any_split=like is not None):
+        if layout.fits(names, any_split=name is not None):
             done.add(layout.name)
             yield layout
 

@@ -49,11 +49,10 @@ class Source(ListedSource):
         self,
         root: Path | FileTree,
         *,
-        classes: str = "auto",
-        layout: str = "auto",
+        folders: str = "auto",
         allow_empty: bool = False,
         decode_with: str = "none",
-        pairs: str = "refuse",
+        companions: str = "error",
         ignore_suffixes: Sequence[str] = (),
         known_classes: Sequence[str] = (),
         follow_links: bool = False,
@@ -62,14 +61,13 @@ class Source(ListedSource):
 
         Args:
             root: The folder or the archive.
-            classes: `folders`: one class per folder. `none`: no labels. `auto`: classes if all images are in folders,
-                no labels if all images are directly in the root.
-            layout: The meaning of the folders under the root. `class`: classes. `split/class`: splits that contain
-                classes. `split`: splits without labels. `auto`: classes, but folder names such as `train` or `masks`
-                raise InvalidRequest. `unchecked`: as `auto`, without this check.
+            folders: The meaning of the folders under the root. `class`: classes. `split/class`: splits that contain
+                classes. `split`: splits without labels. `none`: no meaning. `auto`: classes, or `none` if all images
+                are directly in the root. Folder names such as `train` or `masks` raise InvalidRequest. `unchecked`:
+                as `auto`, without this check.
             allow_empty: True: a class folder may contain no image. False: an empty class raises InvalidRequest.
             decode_with: `pillow`: Pillow decodes images that packer cannot read. `none`: such images are unreadable.
-            pairs: For images that seem to annotate other images, such as `1_mask.png` for `1.jpg`: `refuse` raises
+            companions: For images that seem to annotate other images, such as `1_mask.png` for `1.jpg`: `error` raises
                 InvalidRequest, `samples` reads each image as a sample.
             ignore_suffixes: Image files that are not samples: suffixes of file names, or path patterns with `{stem}`.
             known_classes: The class names in label order. Empty: the sorted names of the class folders.
@@ -81,13 +79,9 @@ class Source(ListedSource):
             BadInput: A class folder is a link to another class folder, or is not in `known_classes`.
             MissingPackage: Pillow is required and not installed.
         """
-        base.check_choice("classes", classes, ("auto", "folders", "none"))
-        base.check_choice("layout", layout, ("auto", "class", "split/class", "split", UNCHECKED))
+        base.check_choice("folders", folders, ("auto", "class", "split/class", "split", "none", UNCHECKED))
         base.check_choice("decode_with", decode_with, ("none", "pillow"))
-        base.check_choice("pairs", pairs, ("refuse", "samples"))
-        has_labels = {"class": True, "split/class": True, "split": False}.get(layout)
-        if classes != "auto" and has_labels is not None and has_labels != (classes != "none"):
-            raise InvalidRequest(f"--layout {layout} and --classes {classes} contradict each other: omit --classes")
+        base.check_choice("companions", companions, ("error", "samples"))
         listing = self._open_root(root, follow_links=follow_links)
         endings = tuple(text for text in ignore_suffixes if "{" not in text)
         patterns = [SidecarPattern(text) for text in ignore_suffixes if "{" in text]
@@ -115,21 +109,21 @@ class Source(ListedSource):
         all_images = set(every_image)
         self.extras = [name for name in listing.names if name not in all_images]
         notes = []
-        if pairs == "refuse" and layout != UNCHECKED:
+        if companions == "error" and folders != UNCHECKED:
             try:
                 notes = _layout_hints.check_pairs(self.root, every_image)
             except InvalidRequest as error:
                 more = " (in addition to the --sidecar options, under another name)" if ignore_suffixes else ""
                 raise InvalidRequest(f"{error.message}{more}") from error
-        self._layout = self._decided(every_image, layout, classes)
+        self._layout = self._decided(every_image, folders)
         level = {"class": 1, "split": 1, "split/class": 2}.get(self._layout, 0)  # of the folder with the image
         if self._layout.startswith("split"):
             self._splits = ordered_splits({name.partition("/")[0] for name in every_image if "/" in name})
         if self._layout.endswith("class"):
-            folders = _class_folders(listing, patterns, self._splits)
+            classes = _class_folders(listing, patterns, self._splits)
             filled = {name.split("/")[level - 1] for name in every_image if name.count("/") >= level}
-            self._check_classes(listing, folders, filled, allow_empty=allow_empty)
-            numbered = numbered_classes(shown(str(self.root)), folders, known_classes)
+            self._check_classes(listing, classes, filled, allow_empty=allow_empty)
+            numbered = numbered_classes(shown(str(self.root)), classes, known_classes)
             self._classes = {name: number for number, name in enumerate(numbered)}
         elif known_classes:
             raise InvalidRequest(f"{shown(str(self.root))}: the images have no labels; omit --classes-from")
@@ -140,20 +134,20 @@ class Source(ListedSource):
         self.schema = self._schema()
         self.notes = [*listing.notes(), *self._notes(), *notes]
 
-    def _decided(self, images: Sequence[str], layout: str, classes: str) -> str:
-        """Return `class`, `split/class` or `split`. Empty: the images have no labels and no splits."""
-        if layout not in ("auto", UNCHECKED):
-            return layout
+    def _decided(self, images: Sequence[str], folders: str) -> str:
+        """Return `class`, `split/class`, `split` or `none`: the meaning of the folders."""
+        if folders not in ("auto", UNCHECKED):
+            return folders
         loose = [name for name in images if "/" not in name]
-        if classes == "none" or (classes == "auto" and len(loose) == len(images)):
-            return ""
-        if classes == "auto" and loose:
+        if len(loose) == len(images):
+            return "none"
+        if loose:
             raise InvalidRequest(
                 f"{shown(str(self.root))}: {counted(len(loose), 'image')} directly in the root (such as "
                 f"{shown(loose[0])}) and {len(images) - len(loose)} in folders: cannot decide whether folders are "
-                "classes; add --classes folders (skips the former) or --classes none (no labels)"
+                "classes; add --folders class (skips the former) or --folders none (no labels)"
             )
-        if layout == "auto":
+        if folders == "auto":
             _layout_hints.check_classes(self.root, images)
         return "class"
 
@@ -170,7 +164,7 @@ class Source(ListedSource):
             )
         empty = sorted(set(classes).difference(filled))
         if not filled:
-            raise InvalidRequest(f"{where}: no image is in a folder, so that there are no classes; add --classes none")
+            raise InvalidRequest(f"{where}: no image is in a folder, so that there are no classes; add --folders none")
         if empty and not allow_empty:
             raise InvalidRequest(
                 f"{where}: {counted(len(empty), 'class')} of {len(classes)} without an image: {listed(empty)}; fill or "

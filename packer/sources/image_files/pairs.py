@@ -56,7 +56,7 @@ class Source(FileSource):
         self,
         root: Path | FileTree,
         *,
-        like: str = "auto",
+        layout: str = "auto",
         roles: Sequence[str] = (),
         missing: str = "error",
         own_splits: bool = True,
@@ -66,7 +66,7 @@ class Source(FileSource):
 
         Args:
             root: The folder or the archive.
-            like: The published layout. `auto`: the layout whose patterns match the file names.
+            layout: The published layout. `auto`: the layout whose patterns match the file names.
             roles: Texts `NAME=PATTERN:KIND` that replace the published layout. The first role is an image.
             missing: For a sample without a required file, `error` raises BadInput and `skip` skips the sample.
             own_splits: True: the splits come from the patterns, or from VOC's lists in ImageSets. False: no splits.
@@ -76,14 +76,14 @@ class Source(FileSource):
             InvalidRequest: Files are absent, or the roles do not form samples.
             BadInput: A sample lacks a file, a file matches two roles, or a sample has two files for one role.
         """
-        base.check_choice("like", like, ("auto", *_NAMES))
+        base.check_choice("layout", layout, ("auto", *_NAMES))
         base.check_choice("missing", missing, ("error", "skip"))
-        if roles and like != "auto":
-            raise InvalidRequest(f"--like {like} and --role: a layout has its own roles; omit one of them")
+        if roles and layout != "auto":
+            raise InvalidRequest(f"--layout {layout} and --role: a layout has its own roles; omit one of them")
         declared = tuple(map(PairRole.parse, roles))
         if not roles:
             names = self._open_root(root, follow_links=follow_links).names
-            self._layout = _layout(self.root, names, None if like == "auto" else like)
+            self._layout = _layout(self.root, names, None if layout == "auto" else layout)
             declared, root = self._layout.roles, self.folder
         check_roles(declared)
         self._has_sets = own_splits and self._layout is not None and self._layout.name == "voc"
@@ -222,18 +222,18 @@ def _file_role(role: PairRole, layout: PairLayout | None) -> FileRole:
     )
 
 
-def _layout(root: Path, names: Sequence[str], like: str | None) -> PairLayout:
+def _layout(root: Path, names: Sequence[str], name: str | None) -> PairLayout:
     """Return the layout that matches the files. Raise InvalidRequest if no layout matches or several layouts match."""
-    layouts = list(layouts_of(names, like))
+    layouts = list(layouts_of(names, name))
     where = shown(str(root))
     if len(layouts) > 1:
-        options = " or ".join(f"--like {layout.name}" for layout in layouts)
+        options = " or ".join(f"--layout {layout.name}" for layout in layouts)
         raise InvalidRequest(f"{where}: cannot decide between two layouts of images and masks: add {options}")
     if layouts:
         return layouts[0]
-    variants = [layout for layout in LAYOUTS if layout.name == like]
+    variants = [layout for layout in LAYOUTS if layout.name == name]
     expected = "; or ".join(" and ".join(role.pattern.text for role in one.roles[:2]) for one in variants)
-    expected = expected or f"a layout that --like names ({', '.join(_NAMES)})"
+    expected = expected or f"a layout that --layout names ({', '.join(_NAMES)})"
     raise InvalidRequest(
         f"{where}: no images with masks: found {described(names)}, expected {expected}; or declare the files, such as "
         "--role 'image=images/{stem}.jpg:image' --role 'mask=masks/{stem}.png:mask'"

@@ -121,7 +121,7 @@ def source_of_list(files: FileList, *, follow_links: bool) -> tuple[base.Source,
     a `ListedFiles`. `options` are the options of `source` for the manifest.
     """
     links: dict[str, Any] = {"follow_links": True} if follow_links else {}
-    layouts: tuple[dict[str, Any], ...] = ({}, {"layout": "class"})
+    layouts: tuple[dict[str, Any], ...] = ({}, {"folders": "class"})
     for layout in layouts if os.path.isdir(files.root) else ():
         try:
             source = folder.Source(files.root, **layout, **links)

@@ -56,7 +56,6 @@ from packer.sources.records._record_fields import KINDS, RecordField, about_unmo
 
 IMAGE = Field("image", "image", "encoded")
 LABEL = Field("label", "number", "number", dtype="int64", shape=())
-LAYOUTS = ("auto", "split", "unchecked")
 MOST_BYTES = 1 << 30  # limit for one record
 _START_BYTES = 512
 _PROBES = 32
@@ -193,14 +192,13 @@ class RecordSource(base.Source):
 
     # ---- listing
 
-    def _list(self, root: Path, *, features: Sequence[str] = (), layout: str, follow_links: bool) -> None:
+    def _list(self, root: Path, *, features: Sequence[str] = (), named_splits: bool, follow_links: bool) -> None:
         """Find every record and build the schema.
 
         Raises:
             InvalidRequest: No file has this layout, or an option does not fit.
             BadInput: A file cannot be read, or is a git-lfs pointer.
         """
-        base.check_choice("layout", layout, LAYOUTS)
         self._asked = parse_fields(features, self.kinds)
         self.root = root
         self.folder, names, self.notes = opened(root, follow_links=follow_links)
@@ -221,7 +219,7 @@ class RecordSource(base.Source):
             found = f"found {described(names)}" if names else "the folder is empty"
             found += ", all empty" if are_empty(self.folder, names) else ""
             raise InvalidRequest(f"{shown(str(root))}: no {self.noun}s: {found}; expected {self.expected}")
-        self._check_files(files, layout)
+        self._check_files(files, named_splits=named_splits)
         fields = [Field(KEY, "text", "text"), *self.choose_fields()]
         if self._splits:
             fields.append(Field("split", "number", "number", dtype="int64", shape=(), classes=tuple(self._split_names)))
@@ -278,7 +276,7 @@ class RecordSource(base.Source):
                 f"{self._stems[number]}/{name}" for number, name in zip(self._numbers, self._names, strict=True)
             ]
 
-    def _check_files(self, files: Sequence[RecordFile], layout: str) -> None:
+    def _check_files(self, files: Sequence[RecordFile], *, named_splits: bool) -> None:
         """Check the records against the sizes of the files, and assign splits. Raises `BadInput`, `InvalidRequest`."""
         self._files = RecordFiles(self.folder, files)
         totals: Counter[int] = Counter()
@@ -295,7 +293,7 @@ class RecordSource(base.Source):
         names = [file.name for file in files]
         self._firsts = _firsts(self._numbers, len(files))
         self._stems = _stems(names)
-        self._splits = self._split_numbers(names, layout)
+        self._splits = self._split_numbers(names, is_declared=named_splits)
         if self.unread:
             reasons = listed(f"{key.rpartition('@')[0]}: {reason}" for key, reason in self.unread)
             self.unread_message = (
@@ -304,18 +302,18 @@ class RecordSource(base.Source):
             if not len(self):
                 raise BadInput(f"{shown(str(self.root))}: {self.unread_message}")
 
-    def _split_numbers(self, names: Sequence[str], layout: str) -> list[int]:
+    def _split_numbers(self, names: Sequence[str], *, is_declared: bool) -> list[int]:
         """Return the number of the split of each file. Return an empty list if the data set has no splits."""
         tops = [PurePosixPath(name).name if len({*map(_top, names)}) == 1 else _top(name) for name in names]
         found = [_split_word(top) for top in tops]
         there = sorted({word for word in found if word})
-        if layout == "unchecked" or (layout == "auto" and len(there) <= 1):
+        if not is_declared and len(there) <= 1:
             return []
-        if layout == "auto":
+        if not is_declared:
             counts = ", ".join(f"{word} {found.count(word)}" for word in there)
             raise InvalidRequest(
                 f"{shown(str(self.root))}: the files seem to be of several splits ({counts}); give a folder or a file "
-                "of one, or use --layout split, which packs all with the field split"
+                "of one, or use --named-splits, which packs all with the field split"
             )
         splits = [word or "other" for word in found]
         self._split_names = ordered_splits(set(splits))

@@ -53,14 +53,14 @@ class Source(LMDBSource):
     guessed = "by their sizes; --features declares it"
 
     def __init__(
-        self, root: Path, *, features: Sequence[str] = (), layout: str = "auto", follow_links: bool = False
+        self, root: Path, *, features: Sequence[str] = (), named_splits: bool = False, follow_links: bool = False
     ) -> None:
         """Find all records. Raises `BadInput` for a damaged LMDB.
 
         Raises `InvalidRequest` for another layout, or for pixels of several kinds.
         """
         self._dimensions = array("i")  # height, width and channels of each record
-        self._list(root, features=features, layout=layout, follow_links=follow_links)
+        self._list(root, features=features, named_splits=named_splits, follow_links=follow_links)
 
     @classmethod
     def parse(cls, value: bytes) -> bytes:

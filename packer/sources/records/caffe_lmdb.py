@@ -31,10 +31,10 @@ class Source(LMDBSource):
     title = "LMDB of Caffe's Datum"
     is_numbered = False
 
-    def __init__(self, root: Path, *, layout: str = "auto", follow_links: bool = False) -> None:
+    def __init__(self, root: Path, *, named_splits: bool = False, follow_links: bool = False) -> None:
         """Find all records. Raises `InvalidRequest` for another layout, and `BadInput` for a damaged LMDB."""
         self._has_labels = True
-        self._list(root, layout=layout, follow_links=follow_links)
+        self._list(root, named_splits=named_splits, follow_links=follow_links)
 
     @classmethod
     def is_metadata(cls, key: bytes) -> bool:

@@ -27,9 +27,9 @@ class Source(LMDBSource):
     title = "LMDB of pairs of image and label"
     fields = (IMAGE, LABEL)
 
-    def __init__(self, root: Path, *, layout: str = "auto", follow_links: bool = False) -> None:
+    def __init__(self, root: Path, *, named_splits: bool = False, follow_links: bool = False) -> None:
         """Find all records. Raises `InvalidRequest`, `BadInput`, or `MissingPackage` if values need pyarrow."""
-        self._list(root, layout=layout, follow_links=follow_links)
+        self._list(root, named_splits=named_splits, follow_links=follow_links)
 
     @classmethod
     def parse(cls, value: bytes) -> dict[str, Any]:

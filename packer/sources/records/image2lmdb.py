@@ -40,13 +40,15 @@ class Source(LMDBSource):
     kind = "image2lmdb"
     title = "LMDB of images without labels, by pyarrow"
 
-    def __init__(self, root: Path, *, labels_from: str = "", layout: str = "auto", follow_links: bool = False) -> None:
+    def __init__(
+        self, root: Path, *, labels_from: str = "", named_splits: bool = False, follow_links: bool = False
+    ) -> None:
         """Find all records.
 
         Args:
             root: An LMDB, or a folder of LMDBs.
             labels_from: The original folder of images, or an archive of the folder, which provides the labels.
-            layout: `split` adds the field split. `auto` raises if files belong to several splits; `unchecked` does not.
+            named_splits: True adds the field split. False raises if the file names are those of several splits.
             follow_links: If True, follow symbolic links to outside the folder.
 
         Raises:
@@ -57,7 +59,7 @@ class Source(LMDBSource):
         self._originals = _Originals(Path(labels_from), follow_links=follow_links) if labels_from else None
         self._labels: list[int] = []
         self._lists: list[dict[int, str]] = []
-        self._list(root, layout=layout, follow_links=follow_links)
+        self._list(root, named_splits=named_splits, follow_links=follow_links)
         self.places = {"labels_from": self._originals.digest} if self._originals else {}
         self._originals = None  # frees the lists
 

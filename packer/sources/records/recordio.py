@@ -81,12 +81,12 @@ class Source(RecordSource):
     expected = "names that end in .rec, with at least one record of an image"
     file_name = re.compile(r"\.rec$", re.IGNORECASE)
 
-    def __init__(self, root: Path, *, layout: str = "auto", follow_links: bool = False) -> None:
+    def __init__(self, root: Path, *, named_splits: bool = False, follow_links: bool = False) -> None:
         """Find all records. Raises `InvalidRequest` for files of another format, and `BadInput` for damaged files."""
         self._paths: list[str] = []  # the path of each record; empty without a path
         self._widths: set[int] = set()
         self._is_whole, self._largest, self._is_faces = True, 0.0, False
-        self._list(root, layout=layout, follow_links=follow_links)
+        self._list(root, named_splits=named_splits, follow_links=follow_links)
 
     @classmethod
     def begins(cls, start: bytes) -> bool:

@@ -48,7 +48,7 @@ class Source(LMDBSource):
         *,
         features: Sequence[str] = (),
         pixel_order: str = "bgr",
-        layout: str = "auto",
+        named_splits: bool = False,
         follow_links: bool = False,
     ) -> None:
         """Find all records.
@@ -57,7 +57,7 @@ class Source(LMDBSource):
             root: An LMDB, or a folder of LMDBs.
             features: The fields, each FIELD=COMPONENT or FIELD=COMPONENT:KIND.
             pixel_order: The order of channels in arrays of pixels, `bgr` or `rgb`.
-            layout: `split` adds the field split. `auto` raises if files belong to several splits; `unchecked` does not.
+            named_splits: True adds the field split. False raises if the file names are those of several splits.
             follow_links: If True, follow symbolic links to outside the folder.
 
         Raises:
@@ -67,7 +67,7 @@ class Source(LMDBSource):
         """
         base.check_choice("pixel_order", pixel_order, PIXEL_ORDERS)
         self._is_bgr = pixel_order == "bgr"
-        self._list(root, features=features, layout=layout, follow_links=follow_links)
+        self._list(root, features=features, named_splits=named_splits, follow_links=follow_links)
 
     @classmethod
     def parse(cls, value: bytes) -> dict[str, Any]:

@@ -47,13 +47,13 @@ class Source(RecordSource):
     )
 
     def __init__(
-        self, root: Path, *, features: Sequence[str] = (), layout: str = "auto", follow_links: bool = False
+        self, root: Path, *, features: Sequence[str] = (), named_splits: bool = False, follow_links: bool = False
     ) -> None:
         """Find all records. Raises `BadInput` for a damaged file.
 
         Raises `InvalidRequest` for files without records, or if no record has a feature of the option `features`.
         """
-        self._list(root, features=features, layout=layout, follow_links=follow_links)
+        self._list(root, features=features, named_splits=named_splits, follow_links=follow_links)
 
     @classmethod
     def begins(cls, start: bytes) -> bool:

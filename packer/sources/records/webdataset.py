@@ -62,7 +62,7 @@ class Source(RecordSource):
         *,
         features: Sequence[str] = (),
         missing: str = "error",
-        layout: str = "auto",
+        named_splits: bool = False,
         follow_links: bool = False,
     ) -> None:
         """Find all samples.
@@ -71,7 +71,7 @@ class Source(RecordSource):
             root: A tar file, or a folder of tar files.
             features: The fields, each FIELD=SUFFIX or FIELD=SUFFIX:KIND.
             missing: For a sample without the member of a field: `skip` the sample, or raise an `error`.
-            layout: `split` adds the field split. `auto` raises if files belong to several splits; `unchecked` does not.
+            named_splits: True adds the field split. False raises if the file names are those of several splits.
             follow_links: If True, follow symbolic links to outside the folder.
 
         Raises:
@@ -83,7 +83,7 @@ class Source(RecordSource):
         self._kinds = array("i")  # of each sample: the position of its suffixes in _suffixes
         self._suffixes: dict[tuple[str, ...], int] = {}
         self._others: Counter[str] = Counter()  # number of members outside samples
-        self._list(root, features=features, layout=layout, follow_links=follow_links)
+        self._list(root, features=features, named_splits=named_splits, follow_links=follow_links)
 
     @classmethod
     def begins(cls, start: bytes) -> bool:

@@ -36,7 +36,7 @@ def check(data: bytes) -> None:
     refusal: PackerError | None = None
     for maker in (npz.Source, npy.Source):
         try:
-            source: ArraySource = maker(path, layout="unchecked")
+            source: ArraySource = maker(path, named_splits=True)
             _compare(data, source, is_archive=maker is npz.Source)
         except PackerError as error:
             refusal = error
