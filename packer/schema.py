@@ -287,7 +287,7 @@ def _is_shape(shape: Shape) -> bool:
 def check_field_count(count: int) -> None:
     """Raise InvalidRequest if `count` is more than `MOST_FIELDS`."""
     if count > MOST_FIELDS:
-        raise InvalidRequest(f"{count} fields, expected at most {MOST_FIELDS}; choose some with --fields or --features")
+        raise InvalidRequest(f"{count} fields, expected at most {MOST_FIELDS}; choose some with --fields or --feature")
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def test_no_public_signature_hides_its_parameters(name: str) -> None:
 def test_convert_makes_the_pack_that_the_command_makes(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 12)
     words = ("--resize", "40x30", "--codec", "image=jpeg:90", "--split", "train=0.5", "--split", "val=0.5")
-    called("convert", root, tmp_path / "one.pack", "--to", "hdf5", *words, "--split-seed", "3")
+    called("convert", root, tmp_path / "one.pack", "--to", "hdf5", *words, "--seed", "3")
     told: list[Progress] = []
     summary = packer.convert(
         str(root),
@@ -61,7 +61,7 @@ def test_convert_makes_the_pack_that_the_command_makes(tmp_path: Path) -> None:
         resize=(30, 40),
         codecs={"image": "jpeg:90"},
         splits={"train": 0.5, "val": 0.5},
-        split_seed=3,
+        seed=3,
         progress=told.append,
     )
     assert digest(tmp_path / "one.pack") == digest(tmp_path / "two.pack")

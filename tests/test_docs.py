@@ -45,7 +45,7 @@ def test_every_option_is_documented_and_every_documented_option_exists(name: str
 
 def row(option: Option) -> str:
     """The row of the reference for an option of sources."""
-    values = "`, `".join(option.choices or option.typed.metavar.split("|"))
+    values = "`, `".join(map(str, option.choices) if option.choices else option.typed.metavar.split("|"))
     return f"| `{f'{option.flag} {values}'.strip()}` | {option.help.replace('  ', ' ')} |"
 
 

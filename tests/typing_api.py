@@ -34,11 +34,13 @@ def converts() -> int:
         progress=show,
         on_note=print,
     )
-    packer.convert("boxes.csv", "boxes.pack", label_key="class", group_by="filename", key_column="id", missing="skip")
+    packer.convert(
+        "boxes.csv", "boxes.pack", label_column="class", group_by="filename", key_column="id", missing="skip"
+    )
     packer.convert("DUTS", "duts.pack", kind="pairs", layout="duts", missing="skip")
     packer.convert("photos", "pairs.pack", roles={"image": "a/{stem}:image", "mask": "b/{stem}.png:mask"})
     packer.convert("camvid", "camvid.pack", mask_colors={"mask": "colors.txt"}, unknown_colors="void")
-    packer.convert("coco", "coco.pack", annotations="val.json", task="instances,captions", label_frame="stored")
+    packer.convert("coco", "coco.pack", annotations="val.json", task="instances,captions", labels_orientation="stored")
     packer.convert(packer.sources.Coco("coco", annotations="val.json", task="instances"), "coco.pack", resize=256)
     found = packer.verify("photos.pack", level="full", source="photos")
     written = packer.extract("photos.pack", "photos-again", skip_bad=True, progress=show)

@@ -47,12 +47,8 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     return None if value is None else parse_size(value)
 
 
-def _split_fields(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
-    if not value:
-        return ()
-    from packer.sources.records._record_fields import split_fields  # which brings NumPy
-
-    return tuple(split_fields(value))
+def _number(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    return None if value is None else int(value)
 
 
 def _source_options(command: _Command) -> _Command:
@@ -68,8 +64,8 @@ def _source_option(option: Option) -> Callable[[_Command], _Command]:
         return click.option(*words, is_flag=True, help=option.help)
     if option.typed.is_repeated:
         return click.option(*words, multiple=True, metavar=metavar, help=option.help)
-    if option.is_list:
-        return click.option(*words, callback=_split_fields, metavar=metavar, help=option.help)
+    if 0 in option.choices:
+        return click.option(*words, type=click.Choice(("1", "0")), callback=_number, help=option.help)
     choices = click.Choice(option.choices) if option.choices else None
     place = NamedPath() if option.is_path else None
     return click.option(*words, type=choices or place, metavar=metavar, help=option.help)
@@ -77,10 +73,13 @@ def _source_option(option: Option) -> Callable[[_Command], _Command]:
 
 # headings of the help and the options below each; the other options are the basic ones
 _GROUPS = {
-    "Order and splits": ("order", "order_seed", "splits", "split_seed", "split_by"),
+    "Order and splits": ("order", "splits", "split_by", "seed"),
     "Image checks": ("exif", "validate", "max_pixels"),
-    "Masks and other files": ("sidecars", "sidecar_frame", "missing", "mask_colors", "unknown_colors", "follow_links"),
-    "Output": ("part_bytes", "extras_bytes", "slots", "restart"),
+    "Masks and other files": (
+        *("sidecars", "labels_orientation", "missing", "mask_colors", "unknown_colors"),
+        "follow_links",
+    ),
+    "Output": ("part_bytes", "extras_bytes", "export_as", "restart"),
     "Object stores and clusters": ("scratch", "engine", "address", "nodes_scratch"),
 }
 
@@ -163,12 +162,11 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors.")
 @click.option("--order", type=click.Choice(("stored", "shuffled")), help="Order of samples.  [default: stored]")
-@click.option("--order-seed", type=int, default=0, metavar="N", help="Seed of the shuffled order.")
 @click.option(
     "--split", "splits", multiple=True, metavar="NAME=FILE|SHARE", help="Split: a list of files, or a random share."
 )
-@click.option("--split-seed", type=int, metavar="N", help="Seed of random splits.")
 @click.option("--split-by", metavar="FIELD", help="Keep equal values of FIELD in one random split.")
+@click.option("--seed", type=int, default=0, metavar="N", help="Seed of the shuffled order and random splits.")
 @click.option(
     "--exif",
     type=click.Choice(("ignore", "rotate")),
@@ -190,10 +188,10 @@ PLACE = (Group.MAKE_A_PACK, 0)
     help="Add files, such as mask=_mask.png:mask.",
 )
 @click.option(
-    "--sidecar-frame",
+    "--labels-orientation",
     type=click.Choice(("stored", "upright")),
-    metavar="FRAME",
-    help="Pixels of masks under EXIF: stored or upright.",
+    metavar="PIXELS",
+    help="Pixels of labels under EXIF: stored, upright.",
 )
 @click.option("--mask-colors", multiple=True, metavar="[NAME=]FILE", help="Table with the color of each class, or voc.")
 @click.option(
@@ -203,12 +201,11 @@ PLACE = (Group.MAKE_A_PACK, 0)
     help="Other colors: error or void (255).",
 )
 @click.option(
-    "--slot",
-    "slots",
+    "--export-as",
     multiple=True,
     callback=_pairs,
-    metavar="SLOT=FIELD",
-    help="Export FIELD as image or label.",
+    metavar="NAME=FIELD",
+    help="Name of FIELD in other formats: image or label.",
 )
 @_source_options
 @click.option(

@@ -22,8 +22,8 @@ from packer.conversion.options import (
     ConversionOptions,
     Exif,
     OnError,
+    Orientation,
     PresetName,
-    SidecarFrame,
     Validate,
     preset_options,
 )
@@ -99,15 +99,14 @@ def convert(
     validate: Validate = "full",
     on_error: OnError = "raise",
     sidecars: Mapping[str, str] | Sequence[str] = (),
-    sidecar_frame: SidecarFrame | None = None,
+    labels_orientation: Orientation | None = None,
     mask_colors: str | PathLike[str] | Mapping[str, str | PathLike[str]] | Sequence[str] = (),
     unknown_colors: Literal["error", "void"] | None = None,
-    slots: Mapping[str, str] | None = None,
+    export_as: Mapping[str, str] | None = None,
     order: Order | None = None,
-    order_seed: int = 0,
     splits: Mapping[str, str | PathLike[str] | float] | Sequence[str] = (),
-    split_seed: int | None = None,
     split_by: str | None = None,
+    seed: int = 0,
     part_bytes: int | None = None,
     extras_bytes: int = MOST_EXTRAS_BYTES,
     max_pixels: int | None = None,
@@ -149,16 +148,17 @@ def convert(
         validate: "full" decodes every image once; "header" checks only the header and the end of the file.
         on_error: "raise" writes no pack if a sample is bad; "skip" skips bad samples and lists them in the pack.
         sidecars: Files next to the images, by field: {"depth": "_d.tiff:depth"} has the suffix and the kind.
-        sidecar_frame: The pixels that sidecars describe if EXIF rotates the image: "stored" or "upright".
+        labels_orientation: The pixels that masks, boxes and other labels describe if EXIF rotates the image: "stored",
+            or "upright" as viewers show the image. Default: the orientation that label files state.
         mask_colors: A file with the mask value of each color, or a mapping of fields to files; "voc" for the palette
             of Pascal VOC.
         unknown_colors: "void" stores 255 for colors that are not in `mask_colors`; "error" refuses such masks.
-        slots: For the format of another tool: the field of each slot, such as {"image": "rgb", "label": "object_id"}.
+        export_as: For the format of another tool: the fields that its records name image and label, such as
+            {"image": "rgb", "label": "object_id"}.
         order: "stored" keeps the order of the source; "shuffled" shuffles. Default: the usual order of the format.
-        order_seed: The seed of the shuffled order.
         splits: For each split, a file that lists the samples, or the fraction of all samples, from 0 to 1.
-        split_seed: The seed for splits by fractions.
         split_by: The name of a field. Samples with an equal value of this field are in the same split.
+        seed: The seed of the shuffled order and of splits by fractions.
         part_bytes: Source bytes per part; 0 for a single part. Default: a sixteenth of the source, but 32 to 256 MiB.
         extras_bytes: The most bytes of all extras. If the extras are larger, no extra is packed; 0 packs none.
         max_pixels: The most pixels of one image. Default: 100 million.
@@ -439,7 +439,7 @@ class ConversionRequest:
             opened = opened if self.rows is None else subset(opened, self.rows)
             return opened, found, spec.to_json(opened)
         if isinstance(self.source, Source):
-            if self.spec != SourceSpec():
+            if replace(self.spec, labels_orientation=None) != SourceSpec():
                 raise InvalidRequest(
                     f"{self.source.root}: {', '.join(self.spec.flags) or 'kind'}: for a folder; give them to the "
                     "Source object, or give the folder"
@@ -457,7 +457,7 @@ class ConversionRequest:
             raise InvalidRequest(f"{data.__module__}.{data.__qualname__}: is a class; give an object of it")
         own = {name: value for name, value in self.spec.options.items() if name in ("axes", "follow_links")}
         others = {name: value for name, value in self.spec.options.items() if name not in own}
-        other = replace(self.spec, options=others)
+        other = replace(self.spec, options=others, labels_orientation=None)
         if other != SourceSpec():
             raise InvalidRequest(
                 f"<{type(data).__name__}>: {', '.join(other.flags) or 'kind'}: for the files of a folder; describe the "
@@ -487,26 +487,28 @@ def _request(given: Mapping[str, Any]) -> ConversionRequest:
         part_bytes=given["part_bytes"],
         extras_bytes=given["extras_bytes"],
         max_pixels=given["max_pixels"],
-        sidecar_frame=given["sidecar_frame"],
-        slots=tuple((given["slots"] or {}).items()),
+        labels_orientation=given["labels_orientation"],
+        slots=tuple((given["export_as"] or {}).items()),
         order=given["order"],
-        order_seed=given["order_seed"],
     )
     spec = SourceSpec(
         given["kind"],
         parameters(given["source_options"]),
         _texts(given["sidecars"]),
         _texts(given["splits"]),
-        split_seed=given["split_seed"],
         split_by=given["split_by"],
         mask_colors=_places(given["mask_colors"]),
         unknown_colors=given["unknown_colors"],
+        labels_orientation=given["labels_orientation"],
     )
+    is_shuffled = options.effective_order == "shuffled"
+    if given["seed"] and not (is_shuffled or spec.are_splits_random):
+        raise InvalidRequest("--seed is for --order shuffled and for random splits; leave it out")
     return ConversionRequest(
         source=source,
         pack=pack,
-        options=options,
-        spec=spec,
+        options=replace(options, order_seed=given["seed"]) if is_shuffled else options,
+        spec=replace(spec, split_seed=given["seed"]) if spec.are_splits_random else spec,
         preset=given["preset"],
         fields=fields,
         key=given["key"],

@@ -219,8 +219,8 @@ class SampleEncoder(Encoder):
         """Return True if labels are in px of the upright image. If the frame of labels is unknown, raise BadInput."""
         if image.orientation == 1 or field.name in image.turned_alike:
             return False
-        frame = self._plan.options.sidecar_frame
-        is_upright = labels_are_upright(self._source, field, image.frame, main=self._main, sidecar_frame=frame)
+        orientation = self._plan.options.labels_orientation
+        is_upright = labels_are_upright(self._source, field, image.frame, main=self._main, orientation=orientation)
         if is_upright and field.kind in PIXEL_KINDS and self._plan.options.exif != "rotate":
             raise BadInput(
                 f"its image has EXIF orientation {image.orientation}, and it describes the upright image: --exif "
@@ -245,11 +245,11 @@ class SampleEncoder(Encoder):
         is_turned, shown = image.frame.is_transposed, image.frame.upright
         here = shown if is_upright else (image.height, image.width)
         other = shown if here != shown else (image.height, image.width)
-        is_ours = field.name in self._source.companions  # --sidecar-frame applies to these fields
+        is_ours = field.name in self._source.companions  # --labels-orientation applies to these fields
         if is_ours and is_turned and here[0] != here[1] and (height, width) == other:
             raise BadInput(
-                f"it is {width}x{height}, its image {here[1]}x{here[0]} in the frame of --sidecar-frame "
-                f"{self._plan.options.sidecar_frame}: it has the other frame; give that, or fix the file"
+                f"it is {width}x{height}, its image {here[1]}x{here[0]} with --labels-orientation "
+                f"{self._plan.options.labels_orientation}: it has the other orientation; give that, or fix the file"
             )
         if abs(height * here[1] - width * here[0]) > _SHAPE_TOLERANCE * max(height * here[1], width * here[0]):
             image.notes.append(

@@ -23,7 +23,7 @@ MOST_EXTRAS_BYTES = 256 << 20
 Exif = Literal["ignore", "rotate"]
 Validate = Literal["full", "header"]
 OnError = Literal["raise", "skip"]
-SidecarFrame = Literal["stored", "upright"]
+Orientation = Literal["stored", "upright"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ConversionOptions:
         part_bytes: source bytes per part; 0 for one part; None for a sixteenth of the source, but 32 to 256 MiB.
         extras_bytes: the most bytes of all extras. If the extras are larger, no extra is packed.
         max_pixels: the most pixels of one image; None for `schema.USUAL_PIXELS`.
-        sidecar_frame: the pixels that sidecars describe if EXIF rotates the image: "stored" or "upright". If None,
+        labels_orientation: the pixels that labels describe if EXIF rotates the image: "stored" or "upright". If None,
             a sidecar of a rotated image is an error.
         slots: pairs `(slot, field)`, such as ("image", "rgb"), see `formats.base.Slot`.
         order: "stored" keeps the order of the source; "shuffled" shuffles; None for the usual order of the format.
@@ -59,19 +59,13 @@ class ConversionOptions:
     part_bytes: int | None = None
     extras_bytes: int = MOST_EXTRAS_BYTES
     max_pixels: int | None = None
-    sidecar_frame: SidecarFrame | None = None
+    labels_orientation: Orientation | None = None
     slots: tuple[tuple[str, str], ...] = ()
     order: Order | None = None
     order_seed: int = 0
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.order_seed and self.effective_order == "stored":
-            raise InvalidRequest("--order-seed is for --order shuffled")
-        if self.sidecar_frame == "upright" and self.exif != "rotate":
-            raise InvalidRequest(
-                "--sidecar-frame upright needs --exif rotate: upright masks do not fit images as stored"
-            )
         if self.resize is not None:
             Resize.parse(self.resize)
         for _, codec in self.codecs:
@@ -111,7 +105,7 @@ class ConversionOptions:
         out["slots"] = dict(self.slots)
         orders = (self.effective_order, formats.load(self.to).Writer.order)
         out["order"] = self.effective_order if "shuffled" in orders else None
-        for name in ("max_pixels", "sidecar_frame", "slots", "order", "order_seed"):
+        for name in ("max_pixels", "labels_orientation", "slots", "order", "order_seed"):
             if not out[name]:
                 del out[name]
         return out

@@ -35,7 +35,7 @@ def parameters(given: Mapping[str, object]) -> dict[str, Any]:
     plain = {OPTIONS[name].parameter: OPTIONS[name].plain(value) for name, value in given.items()}
     if plain.get("known_classes") is not None:
         plain["known_classes"] = _classes_of(path_or_url(plain["known_classes"]))
-    return {name: value for name, value in plain.items() if value not in (None, False, ())}
+    return {name: value for name, value in plain.items() if value is not None and value is not False and value != ()}
 
 
 def _classes_of(pack: Path) -> tuple[str, ...]:
@@ -79,6 +79,7 @@ class SourceSpec:
         split_seed: the seed for splits by fractions.
         split_by: a field. Samples with an equal value of this field are in the same split.
         mask_colors: texts FILE or NAME=FILE.
+        labels_orientation: "stored" or "upright", the pixels that labels describe if EXIF rotates the image.
         unknown_colors: "error" refuses colors that are not in the file; "void" stores 255 for these colors.
         checks_folders: True to raise an error if the folders seem to be pairs of images and masks, not classes.
     """
@@ -87,10 +88,11 @@ class SourceSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
     sidecars: tuple[str, ...] = ()
     splits: tuple[str, ...] = ()
-    split_seed: int | None = None
+    split_seed: int = 0
     split_by: str | None = None
     mask_colors: tuple[str, ...] = ()
     unknown_colors: str | None = None
+    labels_orientation: str | None = None
     checks_folders: bool = True
 
     @property
@@ -98,17 +100,23 @@ class SourceSpec:
         """Names of the set options, as on the command line: `--from`, `--sidecar`."""
         kind = None if self.kind in ("auto", manifests.PACK_KIND) else self.kind
         colors = {"mask_colors": self.mask_colors, "unknown_colors": self.unknown_colors}
-        splits = {"split": self.splits, "split_seed": self.split_seed, "split_by": self.split_by}
-        given = {"from": kind, **self.options, "sidecar": self.sidecars, **colors, **splits}
+        splits = {"split": self.splits, "split_by": self.split_by}
+        orientation = {"labels_orientation": self.labels_orientation}
+        given = {"from": kind, **self.options, "sidecar": self.sidecars, **orientation, **colors, **splits}
         return [flag(name) for name, value in given.items() if value not in (None, ())]
 
     @cached_property
     def _parsed_splits(self) -> "Lists | Shares":
-        if not self.splits and self.split_seed is None and self.split_by is None:
+        if not self.splits and self.split_by is None:
             return {}
         from packer.sources._extend.splits import parse_splits  # only a --split needs it
 
         return parse_splits(self.splits, seed=self.split_seed, by=self.split_by)
+
+    @property
+    def are_splits_random(self) -> bool:
+        """True if the splits are fractions of all samples."""
+        return bool(self._parsed_splits) and not isinstance(self._parsed_splits, Mapping)
 
     def open(self, root: Path) -> tuple[Source, str]:
         """Return `(source, note)` for the path or URL `root`. The note is one line on the detected kind.
@@ -158,9 +166,16 @@ class SourceSpec:
             options["ignore_suffixes"] = tuple(sidecar.suffix for sidecar in sidecars)
         if splits and "own_splits" in module.Source.defaults():
             options["own_splits"] = False
+        is_oriented = "labels_orientation" in module.Source.defaults()
+        if self.labels_orientation is not None and is_oriented:
+            options["labels_orientation"] = self.labels_orientation
         source = self._source(module, place, options)
         if sidecars:
             source = self._with_sidecars(source, sidecars, keeps_missing="missing" in module.Source.defaults())
+        if self.labels_orientation is not None and not is_oriented and not source.companions:
+            raise InvalidRequest(
+                f"{root}: --labels-orientation is for sidecars, masks in records, coco, table, vmrd and voc; omit it"
+            )
         if colors:
             source = self._with_mask_colors(source, colors)
         if splits:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from packer import codecs, sources
 from packer.conversion.encode import SKIP_ADVICE, SampleEncoder
-from packer.conversion.options import ConversionOptions
+from packer.conversion.options import ConversionOptions, Orientation
 from packer.conversion.plan import Plan
 from packer.conversion.source_spec import SourceSpec, check_source
 from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError, printable
@@ -158,7 +158,13 @@ class Comparison:
             options["own_splits"] = False
         sidecars = self._recorded.get("sidecars")
         texts = tuple(map(str, sidecars)) if isinstance(sidecars, list) else ()
-        return SourceSpec(kind, options, texts, checks_folders=False)
+        return SourceSpec(kind, options, texts, labels_orientation=self._orientation, checks_folders=False)
+
+    @property
+    def _orientation(self) -> Orientation | None:
+        """The option labels_orientation of the first conversion."""
+        recorded = self._conversions[0].get("labels_orientation")
+        return "upright" if recorded == "upright" else "stored" if recorded == "stored" else None
 
     def _recorded_colors(self) -> list[MaskColors]:
         tables = self._recorded.get("mask_colors", {})
@@ -170,14 +176,14 @@ class Comparison:
     def _plan(self, source: Source) -> Plan:
         first = self._conversions[0]
         sizes = [str(each["resize"]) for each in self._conversions if each.get("resize")]
-        frame, chosen = first.get("sidecar_frame"), first.get("codecs")
+        chosen = first.get("codecs")
         options = ConversionOptions(
             to=self._pack.manifest.format,
             resize=sizes[-1] if sizes else None,
             exif="rotate" if first.get("exif") == "rotate" else "ignore",
             validate="header",
             max_pixels=MOST_PIXELS,
-            sidecar_frame="upright" if frame == "upright" else "stored" if frame == "stored" else None,
+            labels_orientation=self._orientation,
         )
         source.folder.most_bytes = most_file_bytes(max(field.pixel_limit for field in self._pack.schema))
         fields = [field for field in self._pack.schema if field.name in source.schema]

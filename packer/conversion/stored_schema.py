@@ -172,9 +172,9 @@ def _form(
 ) -> tuple[tuple[int, int], str]:
     """Return `((height, width), dtype)` of an image after rotation and resize."""
     if name in source.companions:
-        is_upright = options.sidecar_frame == "upright"  # without this option, encoding raises an error
+        is_upright = options.labels_orientation == "upright"  # without this option, encoding raises an error
     else:
-        is_upright = labels_are_upright(source, source.schema[name], frame, main=main, sidecar_frame=None)
+        is_upright = labels_are_upright(source, source.schema[name], frame, main=main, orientation=None)
     height, width, dtype, _ = _described(source.value(row, name))
     size = height, width
     if options.exif == "rotate" and not is_upright:
@@ -221,7 +221,7 @@ def with_slots(schema: Schema, slots: Sequence[Slot], options: ConversionOptions
             names = ", ".join(field.name for field in fitting)
             raise InvalidRequest(
                 f"--to {options.to} needs {slot.what} as its {slot.name}; "
-                + (f"say which: --slot {slot.name}=FIELD, of {names}" if names else "the source has no such field")
+                + (f"say which: --export-as {slot.name}=FIELD, of {names}" if names else "the source has no such field")
             )
     of_field = {field: slot for slot, field in chosen.items()}
     return Schema(tuple(replace(field, slot=of_field.get(field.name)) for field in schema))
@@ -243,7 +243,7 @@ def _chosen(schema: Schema, slots: Sequence[Slot], options: ConversionOptions) -
         elif field in chosen.values():
             reason = f"{field} has a slot already; name another field"
         if reason is not None:
-            raise InvalidRequest(f"--slot {name}={field}: {reason}")
+            raise InvalidRequest(f"--export-as {name}={field}: {reason}")
         chosen[name] = field
     return chosen
 

@@ -128,7 +128,7 @@ class ForeignWriter(FolderWriter):
         hidden = [field.name for field in schema if field.name not in shown and not field.hidden]
         more = ["..."] * (len(hidden) > _SHOWN)
         if any(slot.name == "label" for slot in cls.slots) and schema.in_slot("label") is None and cls.needs_label:
-            found += ", label 0 for all, since no field is the label: --slot label=FIELD names one"
+            found += ", label 0 for all, since no field is the label: --export-as label=FIELD names one"
         rest = (
             f"; in values.npz alone, which it does not read: {', '.join([*hidden[:_SHOWN], *more])}" if hidden else ""
         )
@@ -176,14 +176,14 @@ class ForeignWriter(FolderWriter):
             return None
         reason = (
             f"label {number}: records of {cls.layout.tool} hold {cls.labels.start:,} to {cls.labels.stop - 1:,}; name "
-            "another --slot label"
+            "another --export-as label"
         )
         return label.name, reason
 
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
         for slot in self.slots:
             if slot.is_needed and schema.in_slot(slot.name) is None:
-                raise InvalidRequest(f"{path}: no field has the slot {slot.name}: --slot {slot.name}=FIELD names one")
+                raise InvalidRequest(f"{path}: no field is the {slot.name}: --export-as {slot.name}=FIELD names one")
         self._held = self.layout.held(schema)
         super().__init__(path, schema, payload_bytes=payload_bytes)
 

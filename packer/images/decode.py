@@ -147,11 +147,11 @@ def check_kind(found: Header, kind: str, *, wide: bool = False) -> None:
     if kind != "depth" and found.dtype != "uint8":
         instead = ""
         if kind == "mask" and found.dtype == "uint16":
-            instead = ", or take it as it is: kind mask:uint16 in its --sidecar or --features"
+            instead = ", or take it as it is: kind mask:uint16 in its --sidecar or --feature"
         elif kind == "mask" and not found.dtype.startswith("float"):  # a geometry would mix its values if it were depth
-            instead = ", or keep it as it is, which no geometry moves: kind bytes in its --sidecar or --features"
+            instead = ", or keep it as it is, which no geometry moves: kind bytes in its --sidecar or --feature"
         elif found.channels == 1:
-            instead = ", or, if it is a distance, pack it as depth: kind depth in its --sidecar or --features"
+            instead = ", or, if it is a distance, pack it as depth: kind depth in its --sidecar or --feature"
         raise BadInput(
             f"a {what} is no {kind}: expected {'16 bit at most' if wide else '8 bit'}, which packer never makes by "
             f"narrowing; convert it to {16 if wide else 8} bit{instead}"

@@ -18,8 +18,8 @@ from packer.sources.base import Source
 _LABELS = (*PIXEL_KINDS, "points", "boxes")
 _FIRST_TRANSPOSED = 5  # EXIF orientations from here on exchange the sides
 HOW_TO_FRAME = (
-    ": choose the frame of its masks, depth and boxes: the image as viewers show it (--exif rotate --sidecar-frame "
-    "upright: labelme, CVAT, browsers), or its stored pixels (--sidecar-frame stored)"
+    ": choose the orientation of its masks, depth and boxes: the image as viewers show it (--exif rotate "
+    "--labels-orientation upright: labelme, CVAT, browsers), or its stored pixels (--labels-orientation stored)"
 )
 
 
@@ -61,14 +61,12 @@ class ImageFrame(NamedTuple):
         return f"its labels state {_size(self.stated)} px, the image has {_size(self.stored)}: they may be of another"
 
 
-def labels_are_upright(
-    source: Source, field: Field, image: ImageFrame, *, main: str, sidecar_frame: str | None
-) -> bool:
+def labels_are_upright(source: Source, field: Field, image: ImageFrame, *, main: str, orientation: str | None) -> bool:
     """Return True if the values of a field refer to displayed pixels, False if they refer to stored pixels.
 
     Args:
         main: name of the first image. Its own pixels are always stored pixels.
-        sidecar_frame: the user's choice for sidecars, "stored" or "upright"; None without a choice.
+        orientation: the option labels_orientation, "stored" or "upright"; None without it.
 
     Raises:
         BadInput: EXIF rotates the image, and the frame of the field is unknown.
@@ -76,9 +74,9 @@ def labels_are_upright(
     if image.orientation == 1 or field.name == main or field.kind not in _LABELS:
         return False
     if field.name in source.companions:
-        if sidecar_frame is None:
+        if orientation is None:
             raise BadInput(f"its image has EXIF orientation {image.orientation}{HOW_TO_FRAME}")
-        return sidecar_frame == "upright"
+        return orientation == "upright"
     if source.frame == "stated":
         return _as_stated(image)
     return source.frame == "upright"
@@ -95,8 +93,8 @@ def _as_stated(image: ImageFrame) -> bool:
     stated = f"state {_size(image.stated)} px" if image.stated is not None else "state no size"
     raise BadInput(
         f"its image has EXIF orientation {image.orientation}, and is {_size(image.stored)} px as stored, "
-        f"{_size(image.upright)} px as viewers show it; its labels {stated}, so their frame is unknown: add "
-        "--label-frame stored or --label-frame upright, or rotate the pixels of the image"
+        f"{_size(image.upright)} px as viewers show it; its labels {stated}, so their orientation is unknown: add "
+        "--labels-orientation stored or upright, or rotate the pixels of the image"
     )
 
 

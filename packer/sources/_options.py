@@ -12,7 +12,8 @@ from os import PathLike
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_args, get_origin, get_type_hints
 
 UNCHECKED = "unchecked"  # the value of `folders` that packer itself sets: `auto` without an error
-INTERNAL = ("ignore_suffixes", "own_splits")  # parameters that packer itself sets for --sidecar and --split
+# parameters that packer sets for --sidecar, --split and --labels-orientation
+INTERNAL = ("ignore_suffixes", "own_splits", "labels_orientation")
 
 
 class Use(NamedTuple):
@@ -125,7 +126,7 @@ class SourceOptions(TypedDict, total=False):
     ]
     roles: Annotated[
         Mapping[str, str] | Sequence[str],
-        Typed("NAME=PATH:KIND", flag="--role", is_repeated=True),
+        Typed("NAME=PATTERN:KIND", flag="--role", is_repeated=True),
         Use(
             ("pairs",),
             "the files of the images and of their masks: image=images/{stem}.jpg:image, "
@@ -134,11 +135,11 @@ class SourceOptions(TypedDict, total=False):
     ]
     features: Annotated[
         Mapping[str, str] | Sequence[str],
-        Typed("FIELD=FEATURE,..."),
+        Typed("NAME=FEATURE[:KIND]", flag="--feature", is_repeated=True),
         Use(
             ("basicsr-lmdb", *_ARRAYS, "tensorpack-lmdb", "tfrecord", "webdataset"),
-            "the feature, suffix, component or array that becomes a field: "
-            "image=image/encoded,label=image/class/label.  [default: inferred from a few records, and shown]",
+            "a field, and the feature, suffix, component or array that it is read from: image=image/encoded. "
+            "Repeatable; only these fields are packed.  [default: inferred, and shown]",
         ),
     ]
     labels_from: Annotated[
@@ -153,24 +154,18 @@ class SourceOptions(TypedDict, total=False):
         Literal["bgr", "rgb"] | None,
         Use(("tensorpack-lmdb",), "order of the channels in arrays that are images.  [default: bgr]"),
     ]
-    image_key: Annotated[
+    image_column: Annotated[
         str | None,
-        Typed("ARRAY|COLUMN"),
-        Use(
-            _ARRAYS,
-            "the array of the images: a name (images), or a full name or path (train_images, train/images), which "
-            "selects that split alone.  [default: inferred, and shown]",
-        ),
+        Typed("COLUMN"),
         Use(
             ("table",),
             "the column of the image paths, or a pattern of columns, such as train/{id}.jpg.  [default: file_name, "
             "else the column that contains names of images]",
         ),
     ]
-    label_key: Annotated[
+    label_column: Annotated[
         str | None,
-        Typed("ARRAY|COLUMN"),
-        Use(_ARRAYS, "the array of the labels.  [default: inferred, and shown]"),
+        Typed("COLUMN"),
         Use(("table",), "the column of the labels.  [default: label or class]"),
     ]
     key_column: Annotated[
@@ -219,20 +214,12 @@ class SourceOptions(TypedDict, total=False):
         ),
         Use(("voc",), "detect (all images) or segment (images with a mask).  [default: inferred from the files]"),
     ]
-    origin: Annotated[
-        Literal["one", "zero"] | None,
+    first_pixel: Annotated[
+        Literal[0, 1] | None,
         Use(
             _VOC,
-            "number of the first pixel in the files. one: box edges are xmin and ymin minus 1, xmax and ymax "
-            "unchanged; zero: all four unchanged. Each manifest records it.  [default: one]",
-        ),
-    ]
-    label_frame: Annotated[
-        Literal["auto", "stored", "upright"] | None,
-        Use(
-            ("coco", "table", *_VOC),
-            "coordinate frame of the annotations if EXIF rotates the image: the pixels as stored in its file, or as "
-            "viewers show them.  [default: the frame with the size that the annotations state; an error if both fit]",
+            "number of the first pixel in the files. 1: box edges are xmin and ymin minus 1, xmax and ymax unchanged; "
+            "0: all four unchanged. Each manifest records it.  [default: 1]",
         ),
     ]
     allow_empty: Annotated[bool, Use(("folder",), "accept classes without images.")]
@@ -272,7 +259,7 @@ class Option:
         return self.typed.parameter or self.name
 
     @property
-    def choices(self) -> tuple[str, ...]:
+    def choices(self) -> tuple[str | int, ...]:
         """Return the values that it can have; none if any text is valid."""
         return next((get_args(each) for each in get_args(self.type) if get_origin(each) is Literal), ())
 

@@ -39,6 +39,7 @@ MOST_PROBES = 16
 UNTAKEN = "(untaken)"  # in the sample of a record: the names of its entries that are not in the schema
 Sample = dict[str, Any]
 Frame = Literal["stored", "upright", "stated"]
+_FRAMES: Mapping[str, Frame] = {"auto": "stated", "stored": "stored", "upright": "upright"}
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -132,7 +133,7 @@ class Source(ABC):
     more_files: Sequence[str] = ()
     extras: Sequence[str] = ()
     places: Mapping[str, str] = _NOTHING
-    assumed: Mapping[str, str] = _NOTHING
+    assumed: Mapping[str, str | int] = _NOTHING
     outside: Sequence[str] = ()
     holds_records: bool = False
     is_encoded: bool = False
@@ -323,7 +324,15 @@ def _plain(value: object) -> str | int | tuple[str, ...] | None:
     return value if isinstance(value, str | int) else None
 
 
-def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
+def check_choice(option: str, value: str | int, choices: Sequence[str | int]) -> None:
     """Raise InvalidRequest for a value that the option does not have."""
     if value not in choices:
-        raise InvalidRequest(f"option {option}: unknown value {value!r}; expected one of {', '.join(choices)}")
+        raise InvalidRequest(
+            f"option {option}: unknown value {value!r}; expected one of {', '.join(map(str, choices))}"
+        )
+
+
+def frame_of(labels_orientation: str) -> Frame:
+    """Return the frame of a source whose label files state image sizes: `stated` for the option `auto`."""
+    check_choice("labels_orientation", labels_orientation, tuple(_FRAMES))
+    return _FRAMES[labels_orientation]

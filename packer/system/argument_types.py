@@ -45,7 +45,7 @@ def _fits(value: Any, wanted: Any) -> bool:
     if kind in (Union, types.UnionType):
         return any(_fits(value, each) for each in inner)
     if kind is Literal:
-        return isinstance(value, str) and value in inner
+        return isinstance(value, str | Integral) and value in inner
     if kind is bool:
         return isinstance(value, int | np.integer | np.bool_) and value in (0, 1)
     if kind is tuple:

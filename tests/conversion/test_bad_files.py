@@ -61,7 +61,7 @@ def test_a_remedy_of_many_is_said_once(tmp_path: Path) -> None:
         write(tmp_path / "in", {f"{n}.png": mask(n)})
     with pytest.raises(BadInputs) as caught:
         packer.convert(tmp_path / "in", tmp_path / "a.pack", sidecars={"mask": ".png:mask"})
-    assert str(caught.value).count("--sidecar-frame upright") == 1
+    assert str(caught.value).count("--labels-orientation upright") == 1
     assert str(caught.value).count("its image has EXIF orientation 6") == 5
 
 

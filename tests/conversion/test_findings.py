@@ -46,7 +46,7 @@ def test_boxes_of_a_turned_image_are_seen_in_their_frame(tmp_path: Path) -> None
             tmp_path / f"{frame}.pack",
             sidecars={"boxes": ".txt:boxes"},
             exif="rotate" if frame == "upright" else "ignore",
-            sidecar_frame=frame,  # type: ignore[arg-type]
+            labels_orientation=frame,  # type: ignore[arg-type]
         )
         assert any("reach out of the image (3 samples)" in note for note in made.notes) == is_said
 

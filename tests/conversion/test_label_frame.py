@@ -122,7 +122,7 @@ def test_the_samples_of_a_wrapped_source_keep_their_frame(tmp_path: Path) -> Non
     root = annotated_source.write(
         tmp_path / "set", {"a": (SIZE, OBJECTS), "b": (SIZE, OBJECTS), "c": (SIZE, OBJECTS)}, orientation=6
     )
-    packer.convert(AnnotatedSource(root, frame="stated"), tmp_path / "pack", order="shuffled", order_seed=3)
+    packer.convert(AnnotatedSource(root, frame="stated"), tmp_path / "pack", order="shuffled", seed=3)
     dataset = packer.open(tmp_path / "pack", output="numpy")
     for index in range(3):
         assert_over_pixels(dataset[index])

@@ -209,7 +209,7 @@ def test_masks_beside_turned_images_are_compared_where_they_lie(
     files = {"a.jpg": oriented(6, pixels=colors(1, height=64, width=48)), "a.txt": "1 2 30 40\n"}
     root = write(tmp_path / "in", {**files, "a_m.png": source_trees.mask(3, height=height, width=width)})
     beside = {"mask": "_m.png:mask", "box": ".txt:boxes"}
-    packer.convert(root, tmp_path / "a.pack", sidecars=beside, exif="rotate", sidecar_frame=frame, resize=(24, 32))
+    packer.convert(root, tmp_path / "a.pack", sidecars=beside, exif="rotate", labels_orientation=frame, resize=(24, 32))
     packer.convert(tmp_path / "a.pack", tmp_path / "b.pack", resize=(12, 16))
     assert found_in(tmp_path / "a.pack", root) == ([], {})
     lines, not_compared = found_in(tmp_path / "b.pack", root)
@@ -287,12 +287,12 @@ def test_a_pack_with_annotations_from_elsewhere_is_refused(tmp_path: Path) -> No
 
 def test_a_source_that_the_user_made_leaves_its_options_in_the_pack(tmp_path: Path) -> None:
     root = layout_trees.builders()["voc"](tmp_path / "in")
-    source = voc.Source(root, origin="zero", task="segment", label_frame="stored", missing="keep")
+    source = voc.Source(root, first_pixel=0, task="segment", missing="keep")
     packer.convert(source, tmp_path / "a.pack")
     asked = manifests.read(tmp_path / "a.pack").options["source"]
-    assert asked["options"] == {"origin": "zero", "task": "segment", "label_frame": "stored"}
+    assert asked["options"] == {"first_pixel": 0, "task": "segment"}
     assert found_in(tmp_path / "a.pack", root) == ([], {})
-    packer.convert(root, tmp_path / "b.pack", kind="voc", origin="zero", task="segment", label_frame="stored")
+    packer.convert(root, tmp_path / "b.pack", kind="voc", first_pixel=0, task="segment")
     assert manifests.read(tmp_path / "b.pack").options["source"]["options"] == asked["options"]
 
 

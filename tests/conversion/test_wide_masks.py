@@ -204,14 +204,14 @@ def test_masks_of_several_sizes_in_a_batch_say_what_to_do(tmp_path: Path) -> Non
 @pytest.mark.parametrize("codec", ["encoded", "raw"])
 def test_masks_are_turned_with_their_images(tmp_path: Path, codec: str) -> None:
     root = id_masks.tree(tmp_path / "set", 3, orientation=6)
-    pack = convert(root, tmp_path / "pack", exif="rotate", sidecar_frame="stored", codecs={"mask": codec})
+    pack = convert(root, tmp_path / "pack", exif="rotate", labels_orientation="stored", codecs={"mask": codec})
     assert are(masks(pack), [np.rot90(mask_of(number), -1) for number in range(3)])
     upright = tmp_path / "upright"
     for number in range(3):
         photo = (root / f"{number}.jpg").read_bytes()
         turned = encoded(".png", np.ascontiguousarray(np.rot90(mask_of(number), -1)))
         write(upright, {f"{number}.jpg": photo, f"{number}_ids.png": turned})
-    pack = convert(upright, tmp_path / "shown", exif="rotate", sidecar_frame="upright", codecs={"mask": codec})
+    pack = convert(upright, tmp_path / "shown", exif="rotate", labels_orientation="upright", codecs={"mask": codec})
     assert are(masks(pack), [np.rot90(mask_of(number), -1) for number in range(3)])
 
 

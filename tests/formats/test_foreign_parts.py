@@ -118,7 +118,7 @@ def test_samples_are_shuffled_unless_the_stored_order_is_asked_for(name: str, ph
     notes: list[str] = []
     convert(photos, tmp_path / "a.pack", to=name, on_note=notes.append)
     convert(photos, tmp_path / "again.pack", to=name, threads=1)
-    convert(photos, tmp_path / "other.pack", to=name, order="shuffled", order_seed=5)
+    convert(photos, tmp_path / "other.pack", to=name, order="shuffled", seed=5)
     convert(photos, tmp_path / "stored.pack", to=name, order="stored")
     keys = {
         which: [packer.open(tmp_path / f"{which}.pack").key(at) for at in range(12)]
@@ -149,8 +149,8 @@ def test_an_unshuffled_format_takes_the_option_too(photos: Path, tmp_path: Path)
     keys = [[packer.open(tmp_path / f"{which}.pack").key(at) for at in range(12)] for which in "abc"]
     assert keys[0] != keys[1] == keys[2]
     assert digest(tmp_path / "b.pack") == digest(tmp_path / "c.pack")
-    with pytest.raises(InvalidRequest, match="--order-seed is for --order shuffled"):
-        convert(photos, tmp_path / "d.pack", order_seed=3)
+    with pytest.raises(InvalidRequest, match="--seed is for --order shuffled"):
+        convert(photos, tmp_path / "d.pack", seed=3)
 
 
 # ---- slots
@@ -168,19 +168,19 @@ def test_a_slot_that_does_not_fit_is_refused(
     name: str, slots: dict[str, str], reason: str, photos: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(InvalidRequest, match=reason):
-        convert(photos, tmp_path / "a.pack", to=name, slots=slots)
+        convert(photos, tmp_path / "a.pack", to=name, export_as=slots)
     assert not (tmp_path / "a.pack").exists()
 
 
 def test_a_slot_of_packers_own_format_is_refused(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="'lmdb' has no slot 'image'; slots are for the formats of other tools"):
-        convert(photos, tmp_path / "a.pack", slots={"image": "image"})
+        convert(photos, tmp_path / "a.pack", export_as={"image": "image"})
 
 
 def test_the_notes_say_what_the_tool_will_find(name: str, tmp_path: Path) -> None:
     notes: list[str] = []
     root = source_trees.jacquard(tmp_path / "in")
-    dry_run(root, tmp_path / "a.pack", {"to": name, "slots": {"image": "rgb"}}, notes.append)
+    dry_run(root, tmp_path / "a.pack", {"to": name, "export_as": {"image": "rgb"}}, notes.append)
     found = [note for note in notes if " will find: " in note]
     assert len(found) == 1 and "=rgb" in found[0]
 
@@ -223,7 +223,7 @@ def test_a_pack_without_a_field_for_the_tool_is_refused(name: str, photos: Path,
 @pytest.mark.parametrize("kind", ["jacquard", "cornell"])
 def test_labels_that_the_tool_would_find_off_the_image_are_refused(name: str, kind: str, tmp_path: Path) -> None:
     root = source_trees.BUILDERS[kind](tmp_path / "in")
-    options: dict[str, object] = {"to": name, "slots": {"image": "rgb"}}
+    options: dict[str, object] = {"to": name, "export_as": {"image": "rgb"}}
     notes = dry_run(root, tmp_path / "a.pack", options, print)
     shown = formats.load(name).Writer.shown(notes.plan.schema)
     options["resize"] = (32, 32)
@@ -236,7 +236,7 @@ def test_labels_that_the_tool_would_find_off_the_image_are_refused(name: str, ki
 
 def test_the_note_on_images_names_what_is_written(tmp_path: Path) -> None:
     root = source_trees.jacquard(tmp_path / "in")
-    options = {"to": "webdataset", "slots": {"image": "rgb"}, "fields": ["rgb", "mask", "depth"], "resize": 20}
+    options = {"to": "webdataset", "export_as": {"image": "rgb"}, "fields": ["rgb", "mask", "depth"], "resize": 20}
     for codecs, mask in (({}, "mask.png=mask"), ({"mask": "raw"}, "mask.bin=mask")):
         made = convert(root, tmp_path / f"{len(codecs)}.pack", codecs=codecs, **options)  # type: ignore[arg-type]
         (note,) = (note for note in made.notes if "will find" in note)
@@ -252,7 +252,7 @@ def test_raw_fields_of_a_pack_are_files_as_from_the_source(name: str, tmp_path: 
     fields = ["rgb", "mask", "depth", "grasp_rows", "files"]
     notes = convert(root, tmp_path / "raw.pack", fields=fields, resize=20).notes
     assert any("grasp_rows: stored as they are: --resize" in note for note in notes)
-    options = {"to": name, "slots": {"image": "rgb"}}
+    options = {"to": name, "export_as": {"image": "rgb"}}
     made = convert(tmp_path / "raw.pack", tmp_path / "pack", **options)  # type: ignore[arg-type]
     assert not [note for note in made.notes if "cannot open" in note]
     convert(root, tmp_path / "source", fields=fields, resize=20, **options)  # type: ignore[arg-type]

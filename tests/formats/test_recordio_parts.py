@@ -114,7 +114,7 @@ def test_a_record_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pyte
 
 def test_a_schema_without_a_image_is_refused(tmp_path: Path) -> None:
     schema = codecs.described(Schema((Field("key", "text", "text"),)))
-    with pytest.raises(InvalidRequest, match="no field has the slot image: --slot image=FIELD names one"):
+    with pytest.raises(InvalidRequest, match="no field is the image: --export-as image=FIELD names one"):
         recordio.Writer(tmp_path / "part", schema, payload_bytes=0)
 
 

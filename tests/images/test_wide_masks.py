@@ -86,7 +86,7 @@ def test_colors_are_no_mask() -> None:
 
 def test_16_bit_stay_refused_where_8_are_expected_and_the_error_says_what_to_type() -> None:
     for refuse in (decode, validate):
-        with pytest.raises(BadInput, match=r"expected 8 bit, .* kind mask:uint16 in its --sidecar or --features"):
+        with pytest.raises(BadInput, match=r"expected 8 bit, .* kind mask:uint16 in its --sidecar or --feature"):
             refuse(WIDE["png"], "mask")
 
 

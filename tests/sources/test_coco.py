@@ -546,10 +546,10 @@ def test_annotations_lie_over_the_image_whose_size_they_state(tmp_path: Path) ->
 
 def test_a_turned_image_whose_size_does_not_tell_is_asked_for(tmp_path: Path) -> None:
     root = turned(tmp_path / "in", 6, None)
-    with pytest.raises(BadInputs, match=r"labels state no size.*--label-frame"):
+    with pytest.raises(BadInputs, match=r"labels state no size.*--labels-orientation"):
         convert(root, tmp_path / "a.pack")
-    convert(root, tmp_path / "a.pack", label_frame="upright")
-    convert(root, tmp_path / "b.pack", label_frame="stored")
+    convert(root, tmp_path / "a.pack", labels_orientation="upright")
+    convert(root, tmp_path / "b.pack", labels_orientation="stored")
     with packer.open(tmp_path / "a.pack") as upright, packer.open(tmp_path / "b.pack") as stored:
         assert np.asarray(upright[0]["boxes"])[0].tolist() == [4, 36, 10, 46]
         assert np.asarray(stored[0]["boxes"])[0].tolist() == [2, 4, 12, 10]
@@ -560,9 +560,9 @@ def test_run_lengths_over_an_upright_image_are_refused(tmp_path: Path) -> None:
     root = turned(tmp_path / "in", 6, (64, 48))
     entry = image_entry(1, "a.jpg", height=64, width=48)
     write(root, {"annotations/x.json": annotations([entry], [thing(1, 1, 0, [0, 0, 1, 1], segmentation=runs)])})
-    with pytest.raises(BadInputs, match="run lengths.*--label-frame"):
+    with pytest.raises(BadInputs, match="run lengths.*--labels-orientation"):
         convert(root, tmp_path / "a.pack")
-    convert(root, tmp_path / "a.pack", label_frame="stored")
+    convert(root, tmp_path / "a.pack", labels_orientation="stored")
 
 
 def test_pixels_are_those_of_the_file(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
 def test_images_in_and_beside_folders_need_a_decision(tmp_path: Path) -> None:
     root = write(tmp_path, {"loose.png": b"", "c/a.png": b"", "c/b.png": b""})
     with pytest.raises(
-        InvalidRequest, match=r"1 image directly in the root \(such as loose.png\) and 2 in folders.*--classes"
+        InvalidRequest, match=r"1 image directly in the root \(such as loose.png\) and 2 in folders.*--folders"
     ):
         Source(root)
     labeled = Source(root, folders="class")

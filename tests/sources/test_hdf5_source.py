@@ -19,7 +19,7 @@ from packer.sources._recognition import detect
 from packer.sources.arrays import _hdf5_arrays as hdf5_arrays
 from packer.sources.arrays.hdf5 import Source
 from tests.support.child_processes import child
-from tests.support.source_trees import image, write
+from tests.support.source_trees import image, pasted_features, write
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (11, 20, 24, 3), np.uint8)
 LABELS = np.arange(11) % 3
@@ -156,7 +156,7 @@ def test_files_of_gg_cnn_give_grasps_as_x_y_without_padding(tmp_path: Path) -> N
     assert source[0]["grasps"][0].tolist() == [[20, 10], [40, 10], [40, 15], [20, 15]]
     assert {field.name for field in source.schema} >= {"rgb", "depth", "grasps", "img_id", "grasp_width"}
     assert source[4]["img_id"] == 101
-    one = Source(root, image_key="test/rgb")
+    one = Source(root, features=("image=test/rgb",))
     assert len(one) == 2
     assert "split" not in one.schema
     packer.convert(root, tmp_path / "a.pack", named_splits=True)
@@ -237,8 +237,8 @@ def test_a_number_without_a_name_is_a_bad_sample(tmp_path: Path) -> None:
 def test_the_guess_is_what_to_type(tmp_path: Path) -> None:
     root = made(tmp_path / "a.h5", x=PIXELS, y=LABELS, score=np.linspace(0, 1, 11), mask=PIXELS[..., 0], mean=PIXELS[0])
     source = Source(root)
-    said = next(note for note in source.notes if note.startswith("--features"))
-    assert Source(root, features=tuple(said.split()[1].split(","))).schema == source.schema
+    said = next(note for note in source.notes if note.startswith("--feature"))
+    assert Source(root, features=pasted_features(said)).schema == source.schema
     assert any("skipped: a.h5/mean uint8 (20, 24, 3)" in note for note in source.notes)
     assert [(field.name, field.kind) for field in source.schema][:5] == [
         ("key", "text"),
@@ -254,7 +254,7 @@ def test_arrays_are_named_by_the_user(tmp_path: Path) -> None:
     only = Source(root, features=("image=a", "numbers=b:numbers"))
     assert only.schema.names == ("key", "image", "numbers", "files")
     assert np.array_equal(only[1]["numbers"], PIXELS[9])
-    packer.convert(root, tmp_path / "a.pack", image_key="b", label_key="d")
+    packer.convert(root, tmp_path / "a.pack", features={"image": "b", "label": "d"})
     sample = packer.open(tmp_path / "a.pack", output="numpy")[0]
     assert np.array_equal(sample["image"], PIXELS[10])
     assert sample["label"] == LABELS[10]
@@ -263,9 +263,9 @@ def test_arrays_are_named_by_the_user(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"image_key": "c"}, "no array 'c'.*a.h5/x, a.h5/y"),
+        ({"features": ("image=c",)}, "no array 'c'.*a.h5/x, a.h5/y"),
         ({"features": ("image=z",)}, "no array 'z'"),
-        ({"image_key": "y"}, r"image=y: a.h5/y int64 \(11,\)"),
+        ({"features": ("image=y",)}, r"image=y: a.h5/y int64 \(11,\)"),
         ({"features": ("image=x:text",)}, "image=x:text: a.h5/x"),
         ({"features": ("image=x:number",)}, "more than one number"),
         ({"features": ("key=x",)}, "packer's own"),

@@ -191,9 +191,9 @@ def test_masks_whose_names_do_not_follow_are_refused(tmp_path: Path, masks: tupl
     """DSB2018: the masks of an image are named by chance."""
     write(tmp_path, {"1/images/1.png": smooth(1, ".png"), "2/images/2.png": smooth(2, ".png")})
     write(tmp_path, {name: labels(1) for name in (*masks, "2/masks/c3.png", "2/masks/d4.png")})
-    for classes in ("auto", "none"):
+    for folders in ("auto", "none"):
         with pytest.raises(InvalidRequest, match="--from pairs --role"):
-            Source(tmp_path, classes=classes)
+            Source(tmp_path, folders=folders)
     assert len(Source(tmp_path, folders="none", companions="samples")) == 4 + len(masks)
 
 

@@ -65,7 +65,8 @@ def made(root: Path, **arrays: npt.NDArray[Any]) -> Path:
 def test_what_tensorstore_wrote_is_read_as_it_was(tmp_path: Path) -> None:
     files = json.loads(zlib.decompress(base64.b64decode(GOLDEN)))
     root = write(tmp_path, {name: bytes.fromhex(text) for name, text in files.items()})
-    source = Source(root, image_key="images")
+    features = ("image=images:image", "label=labels", "depth=depth:depth", "x16=x16:numbers")
+    source = Source(root, features=features)
     for row in range(5):
         sample = source[row]
         assert np.array_equal(sample["image"], GOLDEN_PIXELS[row])
@@ -128,7 +129,7 @@ def test_groups_are_splits_and_a_data_set_may_stand_alone(tmp_path: Path) -> Non
     assert [source.key(row) for row in (0, 5)] == ["train/00000000", "val/00000000"]
     assert detect(root / "train") == ("n5", "N5: 2 data sets")
     assert len(Source(root / "train/images")) == 5
-    assert len(Source(root, image_key="val/images")) == 2
+    assert len(Source(root, features=("image=val/images",))) == 2
 
 
 def attributes(**changes: Any) -> str:

@@ -19,7 +19,7 @@ from packer.sources.arrays import _stored_array as stored_array
 from packer.sources.arrays.npy import Source as NpySource
 from packer.sources.arrays.npz import Source
 from packer.sources.records import _random_access_files
-from tests.support.source_trees import write
+from tests.support.source_trees import pasted_features, write
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (9, 12, 14, 3), np.uint8)
 LABELS = np.arange(9, dtype=np.uint8).reshape(9, 1) % 4
@@ -35,7 +35,7 @@ def med(path: Path, *, is_compressed: bool) -> Path:
     return path
 
 
-@pytest.mark.parametrize("options", [{"label_key": "labels"}, {"features": ("label=labels", "image=images:image")}])
+@pytest.mark.parametrize("options", [{}, {"features": ("label=labels", "image=images:image")}])
 def test_the_size_of_a_sample_is_its_image_whatever_is_named_first(tmp_path: Path, options: Any) -> None:
     np.savez(tmp_path / "a.npz", images=PIXELS[:4], labels=LABELS[:4])
     assert {Source(tmp_path / "a.npz", **options).entry(row).extent.size for row in range(4)} == {PIXELS[0].nbytes}
@@ -53,7 +53,7 @@ def test_files_as_medmnist_has_them(is_compressed: bool, tmp_path: Path) -> None
         assert np.array_equal(source[row]["image"], PIXELS[row])
         assert source[row]["label"] == LABELS[row, 0]
         assert source[row]["label"].shape == ()
-    one = Source(root, image_key="val_images", label_key="val_labels")
+    one = Source(root, features=("image=val_images", "label=val_labels"))
     assert len(one) == 2
     assert "images: taken as RGB, which NumPy does not say" in source.notes
     packer.convert(root, tmp_path / "a.pack", named_splits=True)
@@ -167,7 +167,7 @@ def test_objects_are_never_unpickled(tmp_path: Path) -> None:
     source = Source(tmp_path / "a.npz")
     assert any("skipped: a.npz/y.npy (it contains Python objects" in note for note in source.notes)
     with pytest.raises(InvalidRequest, match="no array 'y'"):
-        Source(tmp_path / "a.npz", label_key="y")
+        Source(tmp_path / "a.npz", features=("image=x", "label=y"))
 
 
 @pytest.mark.parametrize("is_compressed", [True, False])
@@ -223,7 +223,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "code": (archive({"x.npy": lying("(__import__('os').system('id'),)")}), "does not describe"),
     "no array": (archive({"x.txt": b"a"}), "x.txt.*npy"),
     "labels alone": (archive({"y.npy": npy(LABELS)}), "y uint8"),
-    "one image": (archive({"x.npy": npy(PIXELS[0])}), "x uint8.*--image-key"),
+    "one image": (archive({"x.npy": npy(PIXELS[0])}), "x uint8.*--feature"),
 }
 
 
@@ -279,10 +279,10 @@ def test_masks_of_another_type_are_numbers_and_noted(tmp_path: Path, dtype: str)
 
 
 def typed_features(error: PackerError) -> tuple[str, ...]:
-    """The fields of the first --features in a message."""
-    found = re.search(r"--features ([^;\s]+)", str(error))
+    """The fields of the first --feature in a message, and of those that follow it."""
+    found = re.search(r"(--feature [^;\s]+ ?)+", str(error))
     assert found is not None
-    return tuple(found[1].split(","))
+    return pasted_features(found[0])
 
 
 def test_pieces_of_one_array_are_not_taken_for_images_of_one_row(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_rows_of_one_image_are_no_images(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="numpy.stack"):
         NpySource(tmp_path)
     with pytest.raises(InvalidRequest, match="numpy.stack"):
-        NpySource(tmp_path, image_key="0")
+        NpySource(tmp_path, features=("image=0",))
 
 
 @pytest.mark.parametrize(("dtype", "kinds"), [("uint8", ["image", "mask"]), ("uint16", ["depth", "mask:uint16"])])
@@ -351,10 +351,11 @@ def test_planes_whose_name_says_neither_image_nor_mask_are_refused(
     np.savez(tmp_path / "a.npz", images=PIXELS, lesion=(PIXELS[..., 0] % 3 * 60).astype(dtype), labels=LABELS)
     with pytest.raises(InvalidRequest, match="lesion") as caught:
         Source(tmp_path / "a.npz")
-    typed = re.findall(r"--features ([^;\s]+)", str(caught.value))
-    assert typed == [f"image=images:image,label=labels,lesion=lesion:{kind}" for kind in kinds]
+    typed = re.findall(r"(?:--feature [^;\s]+ ?)+", str(caught.value))
+    assert [pasted_features(text)[2] for text in typed] == [f"lesion=lesion:{kind}" for kind in kinds]
     for text, kind in zip(typed, kinds, strict=True):
-        assert Source(tmp_path / "a.npz", features=text.split(",")).schema["lesion"].kind == kind.partition(":")[0]
+        source = Source(tmp_path / "a.npz", features=pasted_features(text))
+        assert source.schema["lesion"].kind == kind.partition(":")[0]
 
 
 def test_verify_finds_values_that_changed_in_the_source(tmp_path: Path) -> None:
@@ -396,8 +397,6 @@ ROWS = np.arange(4)
 @pytest.mark.parametrize(
     "options",
     [
-        {"label_key": "labels"},
-        {"image_key": "images", "label_key": "labels"},
         {"features": ("label=labels", "image=images")},
         {"features": ("image=images", "label=labels")},
     ],
@@ -410,11 +409,11 @@ def test_a_file_that_lacks_the_named_array_is_an_error(options: dict[str, Any], 
 
 def test_the_named_array_of_one_place_is_taken_alone(tmp_path: Path) -> None:
     root = parts(tmp_path / "in", ROWS, None)
-    source = Source(root, label_key="p0.npz/labels")
+    source = Source(root, features=("image=p0.npz/images", "label=p0.npz/labels"))
     assert len(source) == 4
     np.savez(root / "p1.npz", images=PIXELS[:4], labels=ROWS)
     np.savez(root / "stats.npz", mean=np.zeros(3))  # no part of the set: it has none of its arrays
-    source = Source(root, label_key="labels")
+    source = Source(root, features=("image=images", "label=labels"))
     assert len(source) == 8
     assert any("skipped: stats.npz/mean float64 (3,)" in note for note in source.notes)
 
@@ -422,16 +421,16 @@ def test_the_named_array_of_one_place_is_taken_alone(tmp_path: Path) -> None:
 def test_named_arrays_of_two_splits_are_an_error(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", test_images=PIXELS, train_labels=LABELS, train_other=LABELS)
     with pytest.raises(InvalidRequest, match="train_other"):
-        Source(tmp_path / "a.npz", image_key="images", label_key="train_labels")
+        Source(tmp_path / "a.npz", features=("image=images", "label=train_labels"))
 
 
 def test_the_named_labels_of_other_images_are_an_error(tmp_path: Path) -> None:
     root = parts(tmp_path / "in", ROWS, ROWS[:3])
-    with pytest.raises(InvalidRequest, match="p1.npz/images has 4 rows, p1.npz/labels 3"):
-        Source(root, label_key="labels")
+    with pytest.raises(InvalidRequest, match="p1.npz/labels has 3 rows, p1.npz/images 4"):
+        Source(root, features=("image=images", "label=labels"))
     np.savez(root / "p1.npz", images=PIXELS[:4, :9], labels=ROWS)
-    with pytest.raises(InvalidRequest, match=r"p1.npz/images uint8 \(4, 9, 14, 3\)"):
-        Source(root, label_key="labels")
+    with pytest.raises(BadInput, match=r"p1.npz/images uint8 \(4, 9, 14, 3\)"):
+        Source(root, features=("image=images", "label=labels"))
     alone = Source(root, features=("label=labels",))
     assert len(alone) == 8
     assert any(note.startswith("no image: p0.npz/labels int64 (4,)") for note in alone.notes)
@@ -439,7 +438,7 @@ def test_the_named_labels_of_other_images_are_an_error(tmp_path: Path) -> None:
 
 def test_whole_numbers_of_any_width_are_one_label(tmp_path: Path) -> None:
     root = parts(tmp_path / "in", ROWS.astype(np.uint8), ROWS.reshape(4, 1) - 2, ROWS.astype(">u2"))
-    for options in ({}, {"label_key": "labels"}, {"features": ("image=images", "label=labels")}):
+    for options in ({}, {"features": ("image=images", "label=labels")}):
         source = Source(root, **options)
         assert [int(source[row]["label"]) for row in range(12)] == [0, 1, 2, 3, -2, -1, 0, 1, 0, 1, 2, 3]
         assert source.schema["label"].dtype == "int64"

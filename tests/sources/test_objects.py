@@ -334,7 +334,7 @@ def test_a_subset_of_a_packer_data_set_is_its_records_in_that_order(tmp_path: Pa
     keys = list(before)
     with packer.open(pack) as dataset:
         packer.convert(Subset(Subset(dataset, [7, 2, 9, -1]), [3, 0, 1]), tmp_path / "few.pack")
-        packer.convert(Subset(dataset, [7, 2]), tmp_path / "mixed.pack", order="shuffled", order_seed=1)
+        packer.convert(Subset(dataset, [7, 2]), tmp_path / "mixed.pack", order="shuffled", seed=1)
     after = records(tmp_path / "few.pack")
     assert list(after) == [keys[11], keys[7], keys[2]]
     assert all(before[key] == record for key, record in after.items())
@@ -681,7 +681,7 @@ def test_an_iterable_that_repeats_a_key_is_refused(tmp_path: Path) -> None:
 def test_an_iterable_is_not_shuffled(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="order='stored'"):
         packer.convert(iter(samples()), tmp_path / "out.pack", length=5, order="shuffled")
-    packer.convert(samples(20), tmp_path / "out.pack", order="shuffled", order_seed=3)
+    packer.convert(samples(20), tmp_path / "out.pack", order="shuffled", seed=3)
     with packer.open(tmp_path / "out.pack", fields=("key", "text")) as dataset:
         keys = [dataset[index]["key"] for index in range(20)]
     assert sorted(keys) == [f"{number:08d}" for number in range(20)] != keys
@@ -1180,9 +1180,11 @@ def test_a_mask_of_a_turned_image_asks_over_which_it_lies(tmp_path: Path) -> Non
     one = [{"image": data.getvalue(), "mask": np.zeros((32, 24), np.uint8)}]  # as viewers show it
     ways: tuple[Exif, ...] = ("ignore", "rotate")
     for exif in ways:
-        with pytest.raises(BadInputs, match="orientation 6: choose the frame .*--sidecar-frame upright.*frame stored"):
+        with pytest.raises(
+            BadInputs, match="orientation 6: choose the orientation .*--labels-orientation upright.*stored"
+        ):
             packer.convert(one, tmp_path / "a.pack", exif=exif)
-    packer.convert(one, tmp_path / "a.pack", exif="rotate", sidecar_frame="upright")
+    packer.convert(one, tmp_path / "a.pack", exif="rotate", labels_orientation="upright")
     with packer.open(tmp_path / "a.pack") as pack:
         sample = pack[0]
     assert np.asarray(sample["mask"]).shape == np.asarray(sample["image"]).shape[1:] == (32, 24)

@@ -243,9 +243,9 @@ def turned(root: Path, *, frame: str) -> Path:
 @pytest.mark.parametrize(("frame", "exif"), [("upright", "rotate"), ("stored", "rotate"), ("stored", "ignore")])
 def test_masks_of_images_that_are_not_upright_lie_where_the_user_says(tmp_path: Path, frame: str, exif: str) -> None:
     root = turned(tmp_path / "in", frame=frame)
-    with pytest.raises(BadInputs, match="(?s)7 of 8 samples .*--sidecar-frame"):
+    with pytest.raises(BadInputs, match="(?s)7 of 8 samples .*--labels-orientation"):
         packer.convert(root, tmp_path / "out", roles=ROLES, exif=exif)  # type: ignore[arg-type]
-    samples, _ = packed(root, tmp_path / "out", roles=ROLES, exif=exif, sidecar_frame=frame)
+    samples, _ = packed(root, tmp_path / "out", roles=ROLES, exif=exif, labels_orientation=frame)
     assert len(samples) == 8
     for sample in samples:
         assert np.array_equal(sample["image"][:, :, 0] > 127, np.squeeze(sample["mask"]) > 127)

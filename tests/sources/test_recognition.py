@@ -70,13 +70,13 @@ def test_two_of_one_rank_are_named_and_none_is_taken(tmp_path: Path, ranks: dict
 def test_what_the_user_asks_for_rules_layouts_out_that_do_not_have_it(tmp_path: Path, ranks: dict[str, int]) -> None:
     root = photos(tmp_path / "data")
     assert SourceSpec(options={"folders": "none"}).open(root)[0].kind == "folder"
-    assert detect(root, given=["labels"])[0] == "left"
+    assert detect(root, given=["bad_labels"])[0] == "left"
 
 
 def test_one_of_records_is_ruled_out_by_nothing(tmp_path: Path, ranks: dict[str, int]) -> None:
     ranks.update(left=-1, right=-2)
     (tmp_path / "rows.txt").write_bytes(b"rows")
-    assert detect(tmp_path, given=["classes"])[0] == "left"
+    assert detect(tmp_path, given=["folders"])[0] == "left"
 
 
 # ---- what each option makes of trees that fit one source, none, or two
@@ -99,15 +99,14 @@ BOTH = "cannot decide what it is"  # and both are named
 TREES = ("photos", "coco", "voc", "yolo", "table", "pairs", "voc+yolo", "coco+yolo", "coco+voc")
 NOTHING, NO_TABLE, NO_PAIRS, NO_FILE = "no samples", "no table", "no images with masks", "no such file"
 ROLES = ("image=JPEGImages/{stem}.jpg:image", "mask=SegmentationClass/{stem}.png:mask")
-OUTCOMES: dict[tuple[str, str | tuple[str, ...]], tuple[str, ...]] = {
+OUTCOMES: dict[tuple[str, str | int | tuple[str, ...]], tuple[str, ...]] = {
     #                              photos   coco  voc   yolo  table  pairs    voc+yolo coco+yolo coco+voc
     ("", ""):                    ("folder", "coco", "voc", "yolo", "table", "pairs", BOTH, BOTH, BOTH),
     ("task", "segment"):         (NOT, "unknown value 'segment'", "voc", "yolo", NOT, NOT, BOTH, BOTH, BOTH),
     ("task", "keypoints"):       (NOT, "for --task keypoints", "unknown value", "unknown value", NOT, NOT, BOTH, BOTH,
                                   BOTH),
-    ("origin", "zero"):          (NOT, NOT, "voc", NOT, NOT, NOT, "voc", NOT, "voc"),
-    ("label_frame", "stored"):   (NOT, "coco", "voc", NOT, "table", NOT, "voc", "coco", BOTH),
-    ("layout", "duts"):            (NO_PAIRS, NO_PAIRS, NO_PAIRS, NO_PAIRS, NO_PAIRS, "pairs", NO_PAIRS, NO_PAIRS,
+    ("first_pixel", 0):          (NOT, NOT, "voc", NOT, NOT, NOT, "voc", NOT, "voc"),
+    ("layout", "duts"):          (NO_PAIRS, NO_PAIRS, NO_PAIRS, NO_PAIRS, NO_PAIRS, "pairs", NO_PAIRS, NO_PAIRS,
                                   NO_PAIRS),
     ("roles", ROLES):            (NOTHING, NOTHING, "pairs", NOTHING, NOTHING, NOTHING, "pairs", NOTHING, "pairs"),
     ("key_column", "id"):        (NO_TABLE, NO_TABLE, NO_TABLE, NO_TABLE, "table", NO_TABLE, NO_TABLE, NO_TABLE,
@@ -141,7 +140,7 @@ def test_a_tar_of_two_layouts_is_asked_about_too(tmp_path: Path) -> None:
     place = archives.pax(trees()["voc+yolo"](tmp_path / "in"), tmp_path / "data")
     with pytest.raises(InvalidRequest, match="cannot decide what it is; .*--from voc .*--from yolo "):
         detect(place)
-    assert detect(place, given=["origin"])[0] == "voc"
+    assert detect(place, given=["first_pixel"])[0] == "voc"
 
 
 # ---- rules that hold for every layout

@@ -17,7 +17,7 @@ from packer.sources._recognition import detect
 from packer.sources.grasp.regrad import Source
 from tests.support.layout_trees import regrad
 from tests.support.layout_trees.regrad import GRASPS, RELATIONS
-from tests.support.source_trees import image, write
+from tests.support.source_trees import write
 
 KEYS = ["seen_valid/00001_1", "train/00001_1", "train/00001_9", "train/00002_1"]
 TRAIN = "Grasp Part/2D_Grasp/train/00001/1/1.json"
@@ -175,13 +175,6 @@ def test_two_files_of_relations_of_one_split_are_an_error(root: Path) -> None:
     write(root, {"more/train/mrts.json": "{}"})
     with pytest.raises(BadInput, match=r"Relation Part/train/mrts\.json, more/train/mrts\.json"):
         Source(root)
-
-
-def test_an_option_of_pairs_does_not_select_pairs(root: Path, tmp_path: Path) -> None:
-    found = detect(root, given=("angle_convention",))
-    assert found == ("regrad", "REGRAD: 4 views")
-    write(tmp_path / "pairs", {"a/1.png": image(1)})
-    assert detect(tmp_path / "pairs", given=("angle_convention",))[0] == "pairs"
 
 
 def test_it_is_recognized(root: Path) -> None:

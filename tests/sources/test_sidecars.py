@@ -430,7 +430,7 @@ def test_masks_and_boxes_of_images_that_are_not_upright_fit_them(
     root = turned_set(tmp_path / "in", frame=frame)
     request = SourceSpec("folder", {"folders": "none"}, FRAMED)
     source, _ = request.open(root)
-    options = ConversionOptions(exif=exif, resize=resize, sidecar_frame=frame, source=request.to_json(source))
+    options = ConversionOptions(exif=exif, resize=resize, labels_orientation=frame, source=request.to_json(source))
     summary = convert_source(source, tmp_path / "out", options)
     assert (summary.samples, summary.skipped, summary.incomplete) == (8, (), ())
     dataset = LMDBDataset(tmp_path / "out")
@@ -466,8 +466,8 @@ def test_masks_in_records_fit_images_that_are_not_upright(tmp_path: Path, kind: 
     root = turned_records(tmp_path, kind, frame=frame)
     with pytest.raises(BadInputs, match="7 of 8 samples .*") as caught:
         packer.convert(root, tmp_path / "out", exif=exif)
-    assert str(caught.value).count("--sidecar-frame stored") == 1
-    packer.convert(root, tmp_path / "out", exif=exif, sidecar_frame=frame)  # type: ignore[arg-type]
+    assert str(caught.value).count("--labels-orientation stored") == 1
+    packer.convert(root, tmp_path / "out", exif=exif, labels_orientation=frame)  # type: ignore[arg-type]
     with LMDBDataset(tmp_path / "out") as dataset:
         assert len(dataset) == 8
         for sample in map(dataset.__getitem__, range(8)):
@@ -482,18 +482,18 @@ def test_without_a_frame_images_that_are_not_upright_are_errors(tmp_path: Path, 
     with pytest.raises(BadInputs, match="EXIF orientation 2") as caught:
         convert_source(source, tmp_path / "out", ConversionOptions(exif=exif))
     assert "7 of 8 samples" in str(caught.value)
-    assert str(caught.value).count("choose the frame of its masks, depth and boxes") == 1
-    with pytest.raises(InvalidRequest, match="--sidecar-frame upright needs --exif rotate"):
-        ConversionOptions(sidecar_frame="upright")
+    assert str(caught.value).count("choose the orientation of its masks, depth and boxes") == 1
+    with pytest.raises(BadInputs, match="--exif rotate stores both upright"):
+        convert_source(source, tmp_path / "out", ConversionOptions(labels_orientation="upright"))
 
 
 @pytest.mark.parametrize(("drawn", "said"), [("upright", "stored"), ("stored", "upright")])
 def test_a_frame_that_the_shapes_contradict_is_an_error(tmp_path: Path, drawn: str, said: str) -> None:
     source = opened(turned_set(tmp_path / "in", frame=drawn), FRAMED[0], folders="none", missing="skip")
-    options = ConversionOptions(exif="rotate", sidecar_frame=said, on_error="skip")
+    options = ConversionOptions(exif="rotate", labels_orientation=said, on_error="skip")
     summary = convert_source(source, tmp_path / "out", options)
     assert [key for key, _ in summary.skipped] == [f"images/{orientation}.png" for orientation in (5, 6, 7, 8)]
-    assert "other frame" in summary.skipped[0][1]
+    assert "other orientation" in summary.skipped[0][1]
 
 
 def test_a_mask_of_another_shape_is_listed(tmp_path: Path) -> None:

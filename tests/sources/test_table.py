@@ -317,7 +317,7 @@ def test_rows_of_one_image_are_its_boxes(tmp_path: Path) -> None:
         assert [classes[label] for label in sample["box_labels"]] == [row["class"] for row in mine]
         assert sample["width"] == 64 and source.stated_size(index) == (48, 64)
     assert source.schema["box_labels"].of == "boxes"
-    convert(path, tmp_path / "out.pack", group_by="filename", label_key="class")
+    convert(path, tmp_path / "out.pack", group_by="filename", label_column="class")
     with LMDBDataset(tmp_path / "out.pack") as dataset:
         assert dataset[1]["boxes"].shape == (3, 4)
         assert np.asarray(dataset[1]["box_labels"]).tolist() == [1, 0, 1]
@@ -328,7 +328,7 @@ def test_columns_that_differ_have_a_value_per_row(tmp_path: Path) -> None:
         "image,city,x1,y1,x2,y2,score,crowd,text\n"
         "a.png,Bonn,1,2,3,4,0.5,0,p\nb.png,Köln,,,,,,,\na.png,Bonn,5,6,7,8,,1,q\nc.png,Trier,1,1,2,2,1,0,\n"
     )
-    source = listed(tmp_path / "in", text, "a.png", "b.png", "c.png", group_by="image", image_key="image")
+    source = listed(tmp_path / "in", text, "a.png", "b.png", "c.png", group_by="image", image_column="image")
     assert column(source, "city") == ["Bonn", "Köln", "Trier"]
     assert [sample.tolist() for sample in column(source, "boxes")] == [[[1, 2, 3, 4], [5, 6, 7, 8]], [], [[1, 1, 2, 2]]]
     assert source[1]["boxes"].shape == (0, 4)
@@ -394,20 +394,20 @@ def test_shares_are_not_boxes(tmp_path: Path) -> None:
     ],
 )
 def test_the_column_of_the_images_must_be_clear(tmp_path: Path, name: str, text: str) -> None:
-    with pytest.raises(InvalidRequest, match="--image-key COLUMN"):
+    with pytest.raises(InvalidRequest, match="--image-column COLUMN"):
         listed(tmp_path, text, "a.png", "b.png", name=name)
 
 
-def test_the_option_image_key_names_a_column_or_a_pattern(tmp_path: Path) -> None:
+def test_the_option_image_column_names_a_column_or_a_pattern(tmp_path: Path) -> None:
     text = "id,breed,left,right\n00a,boxer,a.png,b.png\n00b,pug,b.png,a.png\n"
     write(images(tmp_path, "a.png", "b.png", "train/00a.jpg", "train/00b.jpg"), {"labels.csv": text})
-    assert table.Source(tmp_path / "labels.csv", image_key="left")[0]["right"] == "b.png"
-    source = table.Source(tmp_path / "labels.csv", image_key="train/{id}.jpg", label_key="breed")
+    assert table.Source(tmp_path / "labels.csv", image_column="left")[0]["right"] == "b.png"
+    source = table.Source(tmp_path / "labels.csv", image_column="train/{id}.jpg", label_column="breed")
     assert [source.key(row) for row in range(2)] == ["train/00a.jpg", "train/00b.jpg"]
     assert source.schema["label"].classes == ("boxer", "pug")
     assert source.schema.names == ("key", "image", "label", "left", "right", "files")
-    with pytest.raises(InvalidRequest, match="option image_key: .*'idd'"):
-        table.Source(tmp_path / "labels.csv", image_key="train/{idd}.jpg")
+    with pytest.raises(InvalidRequest, match="option image_column: .*'idd'"):
+        table.Source(tmp_path / "labels.csv", image_column="train/{idd}.jpg")
 
 
 def test_columns_of_other_images(tmp_path: Path) -> None:
@@ -665,8 +665,8 @@ def test_boxes_of_a_turned_image(tmp_path: Path, frame: str, has_size: bool) -> 
     size = "width,height," if has_size else ""
     text = f"file_name,{size}xmin,ymin,xmax,ymax\na.jpg,{'40,60,' if has_size else ''}1,2,11,22\n"
     root = write(tmp_path / "in", {"a.jpg": data, "metadata.csv": text})
-    source = table.Source(root, label_frame=frame)
-    assert SourceSpec(options={"label_frame": frame}).open(root)[0].frame == source.frame
+    source = table.Source(root, labels_orientation=frame)
+    assert SourceSpec(options={"labels_orientation": frame}).open(root)[0].frame == source.frame
     if frame == "auto" and not has_size:
         with pytest.raises(BadInputs) as caught:
             convert_source(source, tmp_path / "out.pack", ConversionOptions())

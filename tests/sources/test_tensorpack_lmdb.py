@@ -43,7 +43,7 @@ def test_image_files_and_labels_of_pickles(tmp_path: Path, protocol: int) -> Non
     assert source.schema.names == ("key", "image", "label", "files")
     assert [source[row]["image"] for row in range(3)] == [image(row) for row in range(3)]
     assert [int(source[row]["label"]) for row in range(3)] == [-1, 0, 1]
-    assert any(note.startswith("--features image=0:image,label=1:number (guessed") for note in source.notes)
+    assert any(note.startswith("--feature image=0:image --feature label=1:number (guessed") for note in source.notes)
     assert not source.decodes
 
 
@@ -210,7 +210,7 @@ def test_components_that_no_record_looked_at_has_are_told_at_the_end(
 
 def test_components_that_some_records_looked_at_lack_are_told(tmp_path: Path) -> None:
     source = Source(written(tmp_path / "a.lmdb", [{"n": 1}, {"n": 2, "x": 3}]))
-    assert "components left out, since not every record has them: x; --features takes some" in source.notes
+    assert "components left out, since not every record has them: x; --feature takes some" in source.notes
 
 
 def test_numbers_that_sort_otherwise_keep_their_order(tmp_path: Path) -> None:

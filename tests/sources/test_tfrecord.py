@@ -3,7 +3,6 @@
 import gzip
 import os
 import pickle
-import shlex
 import struct
 import zlib
 from collections.abc import Callable
@@ -22,7 +21,6 @@ from packer.layouts.tfrecord_frames import crc32c, masked_crc32c
 from packer.pack import manifest
 from packer.sources._recognition import detect
 from packer.sources.records import _random_access_files
-from packer.sources.records._record_fields import split_fields
 from packer.sources.records.tfrecord import Source
 from packer.system.parallel import ordered_map
 from tests.support.child_processes import child
@@ -38,7 +36,7 @@ from tests.support.foreign_files import (
     tfrecord_index,
     varint,
 )
-from tests.support.source_trees import encoded, image, mask, tfrecord_shards, tree, write
+from tests.support.source_trees import encoded, image, mask, pasted_features, tfrecord_shards, tree, write
 
 # of the layout's description: {'image/encoded': ff d8, 'image/class/label': -1}
 GOLDEN = (
@@ -380,10 +378,9 @@ def test_keys_tell_the_files_apart(tmp_path: Path) -> None:
 
 def test_the_guess_is_said_as_what_to_type(tmp_path: Path) -> None:
     source = Source(tfrecord_shards(tmp_path))
-    said = next(note for note in source.notes if note.startswith("--features"))
-    typed = said.split()[1]
+    said = next(note for note in source.notes if note.startswith("--feature"))
     assert "guessed" in said
-    again = Source(tmp_path, features=tuple(typed.split(",")))
+    again = Source(tmp_path, features=pasted_features(said))
     assert again.schema == source.schema
     assert [field.kind for field in source.schema] == ["text", "image", "number", "number", "text", "json"]
     assert source.schema["label"].shape == ()
@@ -427,7 +424,7 @@ def test_a_record_that_lacks_a_feature_is_bad_and_named(tmp_path: Path) -> None:
         features=("image=image/encoded", "label=image/class/label:number"),
     )
     for row, message in (
-        (25, "expected one number, found 2; .*label=...:numbers in"),
+        (25, "expected one number, found 2; .*label=...:numbers with"),
         (27, "found none"),
         (29, "expected int64 numbers"),
     ):
@@ -455,7 +452,7 @@ def test_what_some_records_lack_is_left_out_bytes_and_numbers_alike(tmp_path: Pa
     assert [name for name in source.schema.names if not name.startswith("key")] == ["id", "xmin"]
     assert [source[row]["xmin"].tolist() for row in range(6)] == [[], [], [], [0.5], [0.5], []]
     (note,) = (note for note in source.notes if "skipped" in note)
-    assert "area, other, text; --features" in note
+    assert "area, other, text; --feature" in note
     asked = Source(root, features=("other=other:numbers",))
     assert [asked[row]["other"].tolist() for row in (0, 3)] == [[], [7]]
 
@@ -614,9 +611,8 @@ def test_the_line_for_features_of_any_name_can_be_pasted(tmp_path: Path) -> None
     record = example({name: int64_list([number]) for number, name in enumerate(names)})
     root = write(tmp_path, {"a.tfrecord": tfrecord([record])})
     source = Source(root)
-    (line,) = (note for note in source.notes if note.startswith("--features"))
-    features = tuple(split_fields(shlex.split(line)[1]))
-    again = Source(root, features=features)
+    (line,) = (note for note in source.notes if note.startswith("--feature"))
+    again = Source(root, features=pasted_features(line))
     assert again.schema == source.schema and again[0] == source[0]
     assert sorted(int(value) for name, value in again[0].items() if name != "key") == list(range(len(names)))
 

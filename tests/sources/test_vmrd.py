@@ -2,7 +2,6 @@
 
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -100,10 +99,10 @@ def test_images_without_grasps(root: Path, tmp_path: Path) -> None:
     assert summary.incomplete == (("00011", "no Grasps/ID.txt"),)
 
 
-@pytest.mark.parametrize("origin", ["one", "zero"])
-def test_the_origin_is_of_boxes_and_not_of_grasps(root: Path, origin: Any) -> None:
-    sample = Source(root, origin=origin)[1]
-    assert sample["boxes"].tolist() == ([[0, 0, 64, 48]] if origin == "one" else [[1, 1, 64, 48]])
+@pytest.mark.parametrize("first_pixel", [1, 0])
+def test_the_first_pixel_is_of_boxes_and_not_of_grasps(root: Path, first_pixel: int) -> None:
+    sample = Source(root, first_pixel=first_pixel)[1]
+    assert sample["boxes"].tolist() == ([[0, 0, 64, 48]] if first_pixel else [[1, 1, 64, 48]])
     assert sample["grasps"].tolist() == [[[1, 2], [3, 4], [5, 6], [7, 8]]]
 
 

@@ -96,24 +96,24 @@ def test_boxes_are_edges_of_pixels_counted_from_one(tmp_path: Path) -> None:
     whole = annotation([annotated_object("cat", (1, 1, 20, 10))], size=(20, 10))
     root = images(tmp_path / "in", {"a": whole, "b": whole})
     assert Source(root)[0]["boxes"].tolist() == [[0, 0, 20, 10]]
-    assert Source(root, origin="zero")[0]["boxes"].tolist() == [[1, 1, 20, 10]]
-    assert "origin one" in notes(Source(root))
-    assert "origin zero" in notes(Source(root, origin="zero"))
+    assert Source(root, first_pixel=0)[0]["boxes"].tolist() == [[1, 1, 20, 10]]
+    assert "first pixel 1" in notes(Source(root))
+    assert "first pixel 0" in notes(Source(root, first_pixel=0))
 
 
-@pytest.mark.parametrize("typed", [None, "one", "zero"])
-def test_every_manifest_states_the_origin(tmp_path: Path, typed: Any) -> None:
-    packer.convert(voc.build(tmp_path / "in"), tmp_path / "a.pack", origin=typed)
+@pytest.mark.parametrize("typed", [None, 1, 0])
+def test_every_manifest_states_the_first_pixel(tmp_path: Path, typed: Any) -> None:
+    packer.convert(voc.build(tmp_path / "in"), tmp_path / "a.pack", first_pixel=typed)
     stated = manifests.read(tmp_path / "a.pack").options["source"]["options"]
-    assert stated["origin"] == (typed or "one")
+    assert stated["first_pixel"] == (1 if typed is None else typed)
     packer.convert(tmp_path / "a.pack", tmp_path / "b.pack", resize=32)
     assert manifests.read(tmp_path / "b.pack").options["source"]["options"]["source"]["options"] == stated
 
 
-def test_a_box_that_begins_at_0_asks_for_the_origin(tmp_path: Path) -> None:
+def test_a_box_that_begins_at_0_asks_for_the_first_pixel(tmp_path: Path) -> None:
     root = images(tmp_path, {"a": annotation([annotated_object("cat", (0, 3, 20, 10))])})
     assert "1 object with an xmin or ymin of 0" in notes(Source(root))
-    assert "ymin of 0" not in notes(Source(root, origin="zero"))
+    assert "ymin of 0" not in notes(Source(root, first_pixel=0))
 
 
 def test_floats_and_either_order_of_the_corners(tmp_path: Path) -> None:
@@ -473,8 +473,8 @@ def test_a_turned_image_whose_labels_say_nothing_is_an_error_until_the_user_says
     write(root, {"JPEGImages/a.jpg": turned(6)})
     with pytest.raises(BadInputs, match="EXIF orientation 6"):
         packer.convert(root, tmp_path / "a.pack")
-    stored = samples(root, tmp_path / "b.pack", label_frame="stored")
-    upright = samples(root, tmp_path / "c.pack", label_frame="upright")
+    stored = samples(root, tmp_path / "b.pack", labels_orientation="stored")
+    upright = samples(root, tmp_path / "c.pack", labels_orientation="upright")
     assert stored[0]["boxes"].tolist() == [[9, 19, 30, 40]]
     assert upright[0]["boxes"].tolist() == [[19, 18, 40, 39]]
 
@@ -537,8 +537,8 @@ def test_other_xml_beside_images_is_not_taken(tmp_path: Path, text: str) -> None
 
 def test_what_the_user_asks_for_beside_is_no_voc(tmp_path: Path) -> None:
     root = voc.build(tmp_path / "in")
-    assert detect(root, given=["classes"])[0] != "voc"
-    assert detect(root, given=["missing", "origin"])[0] == "voc"
+    assert detect(root, given=["folders"])[0] != "voc"
+    assert detect(root, given=["missing", "first_pixel"])[0] == "voc"
 
 
 def test_only_what_is_asked_for_is_read(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import pickle
-import shlex
 import tarfile
 import tempfile
 import zlib
@@ -39,7 +38,7 @@ from tests.support.foreign_files import (
     tfrecord,
 )
 from tests.support.image_files import oriented
-from tests.support.source_trees import encoded, image, tar_shards, tree, write
+from tests.support.source_trees import encoded, image, pasted_features, tar_shards, tree, write
 
 END = bytes(1024)
 # a file of webdataset's ShardWriter, deflated, and what webdataset reads of it
@@ -226,11 +225,11 @@ def test_images_of_several_suffixes_are_one_field_unless_a_sample_has_two(tmp_pa
 
 def test_the_guess_is_said_as_what_to_type(tmp_path: Path) -> None:
     source = Source(tar_shards(tmp_path))
-    said = next(note for note in source.notes if note.startswith("--features"))
-    typed = shlex.split(said)[1]
+    said = next(note for note in source.notes if note.startswith("--feature"))
+    typed = pasted_features(said)
     assert "'image=jpg;png" in said  # a shell would end the command there
-    assert typed == "image=jpg;png:image,label=cls:number,seg=seg.png:mask,text=txt:text"
-    assert Source(tmp_path, features=tuple(typed.split(","))).schema == source.schema
+    assert typed == ("image=jpg;png:image", "label=cls:number", "seg=seg.png:mask", "text=txt:text")
+    assert Source(tmp_path, features=typed).schema == source.schema
 
 
 def test_that_there_are_no_labels_is_said(tmp_path: Path) -> None:
@@ -279,7 +278,7 @@ def test_members_that_no_sample_has_all_of_are_said(tmp_path: Path) -> None:
 def test_pickled_members_are_refused_left_out_or_kept_unread(tmp_path: Path, suffix: str) -> None:
     evil = b"cos\nsystem\n(S'false'\ntR."
     root = write(tmp_path, {"a.tar": tar_archive({"0.png": image(1), f"0.{suffix}": evil})})
-    with pytest.raises(InvalidRequest, match=rf"members .{suffix} are pickled.*--features image=png"):
+    with pytest.raises(InvalidRequest, match=rf"members .{suffix} are pickled.*--feature image=png"):
         Source(root)
     assert [field.name for field in Source(root, features=("image=png",)).schema] == ["key", "image", "files"]
     assert Source(root, features=("image=png", f"meta={suffix}:bytes"))[0]["meta"] == evil

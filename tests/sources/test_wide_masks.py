@@ -109,9 +109,7 @@ def test_tensorpack(tmp_path: Path, is_file: bool) -> None:
     entries = {b"%08d" % at: pickle.dumps(value) for at, value in enumerate(values)}
     root = lmdb_environment(tmp_path / "a.lmdb", {**entries, b"__keys__": pickle.dumps(list(entries))}, is_folder=False)
     check(root, tmp_path, "image=0:image,mask=1:mask:uint16")
-    with pytest.raises(
-        BadInput, match=r"expected the pixels of a mask|kind mask:uint16 in its --sidecar or --features"
-    ):
+    with pytest.raises(BadInput, match=r"expected the pixels of a mask|kind mask:uint16 in its --sidecar or --feature"):
         packer.convert(root, tmp_path / "narrow", features=["image=0:image", "mask=1:mask"])
 
 
@@ -144,7 +142,7 @@ def test_arrays(tmp_path: Path, kind: str) -> None:
             opened.update(arrays)
     features = ["image=images:image", "mask=masks:mask:uint16", "classes=small:mask:uint16"]
     source = sources.load(kind).Source(file, features=features)
-    (note,) = (note for note in source.notes if note.startswith("--features"))
+    (note,) = (note for note in source.notes if note.startswith("--feature"))
     assert "mask=masks:mask:uint16" in note
     packer.convert(file, tmp_path / "pack", features=features)
     for number, sample in enumerate(packer.open(tmp_path / "pack", output="numpy")):

@@ -2,7 +2,9 @@
 
 import os
 import pickle
+import shlex
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import cv2
@@ -337,3 +339,8 @@ def tree(root: Path) -> dict[bytes, bytes]:
             with open(path, "rb") as file:
                 found[os.path.relpath(path, os.fsencode(root))] = file.read()
     return found
+
+
+def pasted_features(text: str) -> tuple[str, ...]:
+    """The value of each --feature in a note or an error, as a shell reads it."""
+    return tuple(word for option, word in pairwise(shlex.split(text)) if option == "--feature" and "=" in word)

@@ -78,10 +78,10 @@ def splits_to_json(splits: "Lists | Shares") -> dict[str, Any]:
     return {name: hashlib.sha256(base.read_file(file)).hexdigest() for name, file in splits.items()}
 
 
-def parse_splits(texts: Sequence[str], *, seed: int | None = None, by: str | None = None) -> "Lists | Shares":
+def parse_splits(texts: Sequence[str], *, seed: int = 0, by: str | None = None) -> "Lists | Shares":
     """Parse one `NAME=FILE` or `NAME=SHARE` text per split. Raise InvalidRequest if both occur, or if one is invalid.
 
-    `seed` (None: 0) and `by` (None: no field) are attributes of `Shares`, and invalid for lists.
+    `seed` and `by` (None: no field) are attributes of `Shares`. `by` is invalid for lists.
     """
     values = {name: value for name, _, value in (text.partition("=") for text in texts)}
     are_shares = {bool(_SHARE.fullmatch(value)) for value in values.values()}
@@ -91,9 +91,9 @@ def parse_splits(texts: Sequence[str], *, seed: int | None = None, by: str | Non
             "NAME=SHARE, such as train=train.txt or train=0.9"
         )
     if True in are_shares:
-        return Shares(values, seed or 0, by or "")
-    if seed is not None or by is not None:
-        raise InvalidRequest("--split-seed and --split-by are for random splits; say --split train=0.9 --split val=0.1")
+        return Shares(values, seed, by or "")
+    if by is not None:
+        raise InvalidRequest("--split-by is for random splits; say --split train=0.9 --split val=0.1")
     return {name: path_or_url(value) for name, value in values.items()}
 
 

@@ -11,7 +11,7 @@ without this folder and without the suffix. `<filename>` and `<path>` are ignore
 
 Box coordinates are pixel edges: a box around a complete image is 0, 0, width, height. VOC counts pixels from 1 and
 includes the last pixel, so the edges are xmin - 1, ymin - 1, xmax, ymax (as in detectron2). Many tools count pixels
-from 0 and write the same XML. The files do not contain this difference, so the user sets the option `origin`.
+from 0 and write the same XML. The files do not contain this difference, so the user sets the option `first_pixel`.
 """
 
 import re
@@ -89,8 +89,8 @@ class VOCSource(FileSource):
         root: Path | FileTree,
         policies: Policies,
         *,
-        origin: str,
-        label_frame: str,
+        first_pixel: int,
+        labels_orientation: str,
         own_splits: bool,
         known_classes: Sequence[str],
         follow_links: bool,
@@ -100,18 +100,17 @@ class VOCSource(FileSource):
         Args:
             root: The folder or the archive.
             policies: The options of all file sources.
-            origin: The number of the first pixel in the annotation files, `one` or `zero`.
-            label_frame: The pixels that labels refer to if EXIF rotates the image: `stored` or `upright`. `auto`: the
-                pixels whose size the annotation file contains.
+            first_pixel: The number of the first pixel in the annotation files, 1 or 0.
+            labels_orientation: The pixels that labels refer to if EXIF rotates the image: `stored` or `upright`.
+                `auto`: the pixels whose size the annotation file contains.
             own_splits: True: the splits come from the lists in ImageSets or from folder names. False: no splits.
             known_classes: The class names in label order. Empty: all classes that the files contain.
             follow_links: True: also read files behind links that lead out of `root`.
         """
-        base.check_choice("origin", origin, ("one", "zero"))
-        base.check_choice("label_frame", label_frame, ("auto", "stored", "upright"))
-        self._origin, self._own_splits, self._known_classes = origin, own_splits, known_classes
-        self.assumed = {"origin": origin}
-        self.frame = "stated" if label_frame == "auto" else "upright" if label_frame == "upright" else "stored"
+        base.check_choice("first_pixel", first_pixel, (0, 1))
+        self._first_pixel, self._own_splits, self._known_classes = first_pixel, own_splits, known_classes
+        self.assumed = {"first_pixel": first_pixel}
+        self.frame = base.frame_of(labels_orientation)
         self._list(root, policies, follow_links=follow_links, own_splits=own_splits)
 
     @classmethod
@@ -270,8 +269,7 @@ class VOCSource(FileSource):
     def _edges(self, corners: Sequence[Corners]) -> npt.NDArray[np.float32]:
         """Return boxes as pixel edges, float32 (N, 4): x0, y0, x1, y1."""
         boxes = np.asarray(corners, np.float64).reshape(-1, 4)
-        if self._origin == "one":
-            boxes[:, :2] -= 1
+        boxes[:, :2] -= self._first_pixel
         return boxes.astype(np.float32)
 
     def split_of(self, sample: FileSample) -> str:
@@ -291,13 +289,13 @@ class VOCSource(FileSource):
         notes = [f"{counted(self._counts.total(), 'object')} of {counted(len(self._classes), 'class')}"]
         if first:
             notes.append(f"classes: {', '.join(first)}{f', ... and {more} more' if more else ''}")
-        if self._origin == "zero":
-            notes.append("origin zero: the edges of boxes are xmin, ymin, xmax, ymax")
+        if self._first_pixel == 0:
+            notes.append("first pixel 0: the edges of boxes are xmin, ymin, xmax, ymax")
         else:
-            notes.append("origin one: the edges of boxes are xmin - 1, ymin - 1, xmax, ymax; see --origin zero")
+            notes.append("first pixel 1: the edges of boxes are xmin - 1, ymin - 1, xmax, ymax; see --first-pixel 0")
             if self._zeros:
                 begin = f"{counted(self._zeros, 'object')} with an xmin or ymin of 0"
-                notes.append(f"{begin}: the files seem to count pixels from 0; check --origin zero")
+                notes.append(f"{begin}: the files seem to count pixels from 0; check --first-pixel 0")
         notes += self._sets.notes if self._own_splits else ()
         if self._renamed:
             files = counted(len(self._renamed), "annotation file")

@@ -46,7 +46,6 @@ from packer.sources.annotations._coco_labels import KINDS, CocoLabels
 from packer.sources.annotations._coco_masks import panoptic_mask
 
 SPECIFICITY = 50
-_FRAMES: Mapping[str, base.Frame] = {"auto": "stated", "stored": "stored", "upright": "upright"}
 _PNG = "panoptic_file"
 
 
@@ -80,7 +79,7 @@ class Source(ListedSource):
         *,
         annotations: Sequence[str] = (),
         task: str = "auto",
-        label_frame: str = "auto",
+        labels_orientation: str = "auto",
         missing: str = "error",
         duplicates: str = "error",
         bad_labels: str = "error",
@@ -92,8 +91,8 @@ class Source(ListedSource):
             root: The folder with the images.
             annotations: Paths of annotation files, in `root` or elsewhere. Empty: all files of the task in `root`.
             task: Tasks, such as `instances,captions`. `auto`: the first task that has a file.
-            label_frame: The pixels that labels refer to if EXIF rotates the image: `stored` or `upright`. `auto`: the
-                pixels whose size the annotation file contains.
+            labels_orientation: The pixels that labels refer to if EXIF rotates the image: `stored` or `upright`.
+                `auto`: the pixels whose size the annotation file contains.
             missing: For an absent image, `error` raises BadInput and `skip` skips the image.
             duplicates: For an image listed twice, `error` raises BadInput, `first` uses the first entry, and `skip`
                 skips the image.
@@ -107,12 +106,11 @@ class Source(ListedSource):
         tasks = () if task == "auto" else tuple(task.split(","))
         for word in tasks:
             base.check_choice("task", word, ("auto", *layout.TASKS))
-        base.check_choice("label_frame", label_frame, tuple(_FRAMES))
         base.check_choice("missing", missing, ("error", "skip"))
         base.check_choice("duplicates", duplicates, ("error", "first", "skip"))
         base.check_choice("bad_labels", bad_labels, ("error", "skip"))
         listing = self._open_root(root, follow_links=follow_links)
-        self.frame = _FRAMES[label_frame]
+        self.frame = base.frame_of(labels_orientation)
         self._is_strict = bad_labels == "error"
         self._digests: list[str] = []  # of annotation files, if any is elsewhere
         names = self._named(annotations, listing.names) or layout.annotation_files(self.folder, listing.names)
@@ -356,8 +354,8 @@ class Source(ListedSource):
             if header.orientation != 1 and not is_stored:
                 raise BadInput(
                     f"{shown(str(self.root / sample.key))}: EXIF orientation {header.orientation}, and run lengths "
-                    "that may refer to the upright image: rotate the pixels, or use --label-frame stored if "
-                    "they refer to the stored pixels, or --on-error skip"
+                    "that may refer to the upright image: rotate the pixels, or use --labels-orientation stored "
+                    "if they refer to the stored pixels, or --on-error skip"
                 )
 
     def missing(self, index: int) -> str | None:

@@ -19,7 +19,7 @@ sample, the field contains one value per sample. Otherwise the field contains on
 numbers per row belong to the boxes. A row without a box has four empty box cells.
 
 If EXIF rotates an image, boxes refer to the pixels, stored or upright, whose size the columns width and height contain.
-Without these columns, `label_frame` decides. Masks and depth follow --sidecar-frame, like sidecars.
+Without these columns, `labels_orientation` decides, as for masks and depth.
 Not supported: URLs, files outside the folder, lists of files (`file_names`), bytes in Parquet.
 """
 
@@ -178,12 +178,12 @@ class Source(ListedSource):
         self,
         root: Path | FileTree,
         *,
-        image_key: str = "",
-        label_key: str = "",
+        image_column: str = "",
+        label_column: str = "",
         key_column: str = "",
         group_by: str = "",
         missing: str = "error",
-        label_frame: str = "auto",
+        labels_orientation: str = "auto",
         known_classes: Sequence[str] = (),
         own_splits: bool = True,
         follow_links: bool = False,
@@ -192,14 +192,14 @@ class Source(ListedSource):
 
         Args:
             root: The table, or a folder or an archive with tables.
-            image_key: The column of image paths, or a path with column names in braces, such as `train/{id}.jpg`.
+            image_column: The column of image paths, or a path with column names in braces, such as `train/{id}.jpg`.
                 Empty: the column is detected.
-            label_key: The column of labels. Empty: `label` or `class`, if present.
+            label_column: The column of labels. Empty: `label` or `class`, if present.
             key_column: The column of keys. Empty: the image path is the key.
             group_by: The column in which all rows of a sample have the same value. Empty: each row is a sample.
             missing: For a sample without a file or label, `error` raises BadInput and `skip` skips the sample.
-            label_frame: The pixels that boxes refer to if EXIF rotates the image: `stored` or `upright`. `auto`: the
-                pixels whose size the columns width and height contain.
+            labels_orientation: The pixels that boxes refer to if EXIF rotates the image: `stored` or `upright`.
+                `auto`: the pixels whose size the columns width and height contain.
             known_classes: The class names in label order. Empty: all texts in the label column, sorted.
             own_splits: True: the splits come from folder names or the column `split`. False: no field `split`.
             follow_links: True: also read files behind links that lead out of `root`.
@@ -211,15 +211,15 @@ class Source(ListedSource):
             MissingPackage: A table is Parquet, and pyarrow is not installed.
         """
         base.check_choice("missing", missing, ("error", "skip"))
-        base.check_choice("label_frame", label_frame, ("auto", "stored", "upright"))
+        frame = base.frame_of(labels_orientation)
         names, listing_notes = self._open_tables(root, follow_links=follow_links)
         self._table = TableRows(self.folder, names)
         self.tables = self._table.names
         if not len(self._table) and not self._table.skipped_columns:
             raise BadInput(f"{listed(str(self.folder.root / name) for name in self.tables)}: the table has no rows")
-        self._main, others = self._image_patterns(image_key)
+        self._main, others = self._image_patterns(image_column)
         self._samples = _RowsOfSamples(self._table, others)
-        self._label = self._column("label_key", label_key) if label_key else self._usual(_LABELS)
+        self._label = self._column("label_column", label_column) if label_column else self._usual(_LABELS)
         self._key = self._column("key_column", key_column) if key_column else None
         self._group = self._column("group_by", group_by) if group_by else None
         self._boxes, are_shares = self._box_columns()
@@ -234,9 +234,9 @@ class Source(ListedSource):
         self._build_schema(own_splits=own_splits)
         size = [place for place in (self._usual(["height"]), self._usual(["width"])) if place is not None]
         is_stated = len(size) == 2 and all(self._table.columns[place].kind == "int" for place in size)
-        self._size = size if self._boxes and label_frame == "auto" and is_stated else []
+        self._size = size if self._boxes and frame == "stated" and is_stated else []
         if self._boxes:
-            self.frame = "stated" if label_frame == "auto" else "upright" if label_frame == "upright" else "stored"
+            self.frame = frame
         self.notes = [*listing_notes, *self._found(are_shares=are_shares, own_splits=own_splits)]
         self._listing = None  # a million names, which are not needed later
 
@@ -279,14 +279,14 @@ class Source(ListedSource):
         headers = [header.lower() for header in self._table.headers]
         return next((headers.index(name) for name in names if name in headers), None)
 
-    def _image_patterns(self, image_key: str) -> tuple[PathPattern, dict[str, PathPattern]]:
+    def _image_patterns(self, image_column: str) -> tuple[PathPattern, dict[str, PathPattern]]:
         """Return the path pattern of the image, and field name -> path pattern for the other file fields."""
         headers = self._table.headers
         with_paths = self._columns_of_paths()
         try:
-            main = PathPattern(image_key or self._main_column(with_paths), headers)
+            main = PathPattern(image_column or self._main_column(with_paths), headers)
         except InvalidRequest as error:
-            raise InvalidRequest(f"{self._where}: option image_key: {error.message}") from error
+            raise InvalidRequest(f"{self._where}: option image_column: {error.message}") from error
         others = {}
         fields = FieldNames(_RESERVED)
         for place, header in enumerate(headers):
@@ -324,7 +324,7 @@ class Source(ListedSource):
         skipped = f"; bytes are not read: {listed(self._table.skipped_columns)}" if self._table.skipped_columns else ""
         raise InvalidRequest(
             f"which column names the image of a row? the first line names {listed(headers)}; {names}{skipped}; add "
-            "--image-key COLUMN, or --image-key 'train/{id}.jpg' for paths that contain columns"
+            "--image-column COLUMN, or --image-column 'train/{id}.jpg' for paths that contain columns"
         )
 
     def _box_columns(self) -> tuple[tuple[int, ...], bool]:
@@ -414,7 +414,7 @@ class Source(ListedSource):
                 if len(labels) > _MOST_CLASSES:
                     raise InvalidRequest(
                         f"{self._where}: column {shown(headers[label])} has more than {_MOST_CLASSES} different texts, "
-                        "which are not classes; name another column with --label-key"
+                        "which are not classes; name another column with --label-column"
                     )
         if faults:
             advice = "expected relative paths below the folder of the table, and complete rows"

@@ -66,10 +66,10 @@ class Source(VOCSource):
         root: Path | FileTree,
         *,
         task: str = "auto",
-        origin: str = "one",
+        first_pixel: int = 1,
         missing: str = "keep",
         bad_labels: str = "error",
-        label_frame: str = "auto",
+        labels_orientation: str = "auto",
         own_splits: bool = True,
         known_classes: Sequence[str] = (),
         follow_links: bool = False,
@@ -77,7 +77,8 @@ class Source(VOCSource):
         """List the images, and read all annotation files once.
 
         Args:
-            root, origin, label_frame, own_splits, known_classes, follow_links: See `VOCSource._list_annotated`.
+            root, first_pixel, labels_orientation, own_splits, known_classes, follow_links: See
+                `VOCSource._list_annotated`.
             task: `detect`: all images are samples. `segment`: images with a mask in SegmentationClass are samples.
                 `auto`: `segment` if masks and no annotation files exist, otherwise `detect`.
             missing: For an image without an annotation file, `keep` adds a sample without boxes, `skip` skips the
@@ -89,8 +90,8 @@ class Source(VOCSource):
         self._list_annotated(
             root,
             Policies(missing, bad_labels=bad_labels),
-            origin=origin,
-            label_frame=label_frame,
+            first_pixel=first_pixel,
+            labels_orientation=labels_orientation,
             own_splits=own_splits,
             known_classes=known_classes,
             follow_links=follow_links,

@@ -20,12 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput, InvalidRequest
-from packer.files.terminal_output import shell_word
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources._message_texts import counted, shown
 from packer.sources._name_words import DEPTHS, has_labels, is_image_word, words
 from packer.sources.arrays._stored_array import StoredArray
-from packer.sources.records._record_fields import RecordField, decoded, escaped, kind_of_bytes
+from packer.sources.records._record_fields import RecordField, decoded, escaped, kind_of_bytes, typed_features
 
 AXES = ("auto", "hwc", "chw")
 IMAGE_NAMES = ("image", "images", "img", "imgs", "x", "rgb", "data", "pixels", "picture", "pictures", "photos")
@@ -286,10 +285,8 @@ def _text_column(field: RecordField, arrays: Sequence[StoredArray]) -> ArrayColu
     for array in arrays:
         found.update(array.row(index) for index in range(array.shape[0]))
         if len(found) > _MOST_CLASSES:
-            typed = shell_word(f"label={escaped(entry)}:text")
-            raise InvalidRequest(
-                f"{array.path}: more than {_MOST_CLASSES} different labels; pack texts: --features {typed}"
-            )
+            typed = typed_features([f"label={escaped(entry)}:text"])
+            raise InvalidRequest(f"{array.path}: more than {_MOST_CLASSES} different labels; pack texts: {typed}")
     classes = tuple(sorted(found))
     numbers = {name: number for number, name in enumerate(classes)}
     made = Field(field.name, "number", "number", dtype="int64", shape=(), classes=classes)

@@ -44,7 +44,7 @@ from packer.sources.arrays import _array_fields as fields
 from packer.sources.arrays._array_fields import LABEL_NAMES, ArrayColumn, ambiguous, form
 from packer.sources.arrays._stored_array import StoredArray, Unread
 from packer.sources.records._random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
-from packer.sources.records._record_fields import RecordField, about_unmoved, escaped, parse_fields
+from packer.sources.records._record_fields import RecordField, about_unmoved, escaped, parse_fields, typed_features
 from packer.sources.records._record_source import beside_first_image, opened
 
 START_BYTES = (1 << 13) + 8  # HDF5 may follow 8 KiB of the user
@@ -78,8 +78,6 @@ class ArraySource(base.Source):
         self,
         root: Path,
         *,
-        image_key: str = "",
-        label_key: str = "",
         features: Sequence[str] = (),
         axes: str = "auto",
         named_splits: bool = False,
@@ -89,9 +87,8 @@ class ArraySource(base.Source):
 
         Args:
             root: A file, or a folder.
-            image_key: The name or path of the array of images.
-            label_key: The name or path of the array of labels.
-            features: FIELD=ARRAY or FIELD=ARRAY:KIND for each field.
+            features: FIELD=ARRAY or FIELD=ARRAY:KIND for each field. An array is a name (`images`), or a path
+                (`train_images`, `train/images`), which selects that split alone. Empty: the fields are inferred.
             axes: The order of the axes of a row with three axes, one of `AXES`.
             named_splits: True adds the field split. False raises if arrays or files have the names of several splits.
             follow_links: If True, follow symbolic links to outside the folder.
@@ -108,13 +105,11 @@ class ArraySource(base.Source):
         found, used = self._list(names)
         self.extras = [name for name in names if name not in used]
         skipped = [one if isinstance(one, Unread) else _why_unread(one) for one in found]
-        declared = [RecordField(name, (key,)) for name, key in (("image", image_key), ("label", label_key)) if key]
         self._select(
             [one for one, reason in zip(found, skipped, strict=True) if isinstance(one, StoredArray) and not reason],
             [one for one in skipped if one is not None],
-            [*declared, *parse_fields(features)],
+            parse_fields(features),
             named_splits=named_splits,
-            is_complete=bool(features),
         )
 
     # ---- what a format implements
@@ -171,9 +166,8 @@ class ArraySource(base.Source):
         declared: Sequence[RecordField],
         *,
         named_splits: bool,
-        is_complete: bool,
     ) -> None:
-        """Choose the table and field of each array. is_complete: True if the user declares all fields."""
+        """Choose the table and field of each array. declared: all fields; empty to infer them."""
         placed = [_placed(array) for array in arrays]
         for field in declared:
             placed = _renamed(placed, field.entries[0])
@@ -184,7 +178,7 @@ class ArraySource(base.Source):
             there = [fields.described(one.array) for one in placed] + [f"{path} ({reason})" for path, reason in skipped]
             raise self._error(
                 f"no array looks like images of at least {fields.LEAST_SIDE} px, one per row: found "
-                f"{listed(there) or 'none'}; name it with --image-key, or all fields with --features; numpy.stack "
+                f"{listed(there) or 'none'}; declare the fields, such as --feature image=ARRAY; numpy.stack "
                 "makes rows of single images"
             )
         self._main = main
@@ -196,10 +190,11 @@ class ArraySource(base.Source):
         if declared:
             self._check_no_table_lacks(tables)
         if fault := self._fault(main, is_label=bool(declared) and declared[0].name == "label"):
-            raise BadInput(f"{shown(str(self.root))}: {fault}; give one of them with --image-key")
-        self._columns = self._columns_of(declared, is_complete=is_complete)
+            raise BadInput(f"{shown(str(self.root))}: {fault}; declare one, such as --feature image=ARRAY")
+        columns = [self._column(field, is_declared=True) for field in declared]
+        self._columns = columns or self._inferred_columns()
         self._set_schema()
-        self._note_all(tables, skipped, is_complete=is_complete)
+        self._note_all(tables, skipped, is_declared=bool(declared))
         for array in arrays:
             array.forget()
 
@@ -220,10 +215,10 @@ class ArraySource(base.Source):
             return tables
         if not is_declared:
             rows = ", ".join(f"{word} {counts[word]}" for word in named)
-            one = f"--image-key {shell_word(tables[0].arrays[self._main].path)}"
+            one = f"{typed_features([f'image={escaped(tables[0].arrays[self._main].path)}'])} and its other fields"
             raise self._ambiguous(
                 f"arrays of several splits ({rows})",
-                {"one pack with the field split": "--named-splits", "a pack of each split": one},
+                {"one pack with the field split": "--named-splits", "a pack of one split": one},
             )
         self._split_names = ordered_splits(set(counts))
         return sorted(tables, key=lambda table: self._split_names.index(table.split or "other"))
@@ -264,29 +259,22 @@ class ArraySource(base.Source):
 
     # ---- fields
 
-    def _columns_of(self, declared: Sequence[RecordField], *, is_complete: bool) -> list[ArrayColumn]:
-        """Return the columns of the declared fields. Unless `is_complete`, append the columns of other arrays."""
-        columns = [self._column(field, is_declared=True) for field in declared]
-        if is_complete:
-            return columns
+    def _inferred_columns(self) -> list[ArrayColumn]:
+        """Return a column for each array with as many rows as the images; raises `InvalidRequest`."""
         first, main = self._tables[0].arrays, self._main
-        if not declared:
-            self._check_pieces(main)
-        names = FieldNames(column.field.name for column in columns)
-        label = None if "label" in names.taken else self._label_entry()
+        self._check_pieces(main)
+        columns: list[ArrayColumn] = []
+        names = FieldNames()
+        label = self._label_entry()
         common = sorted(entry for entry in first if self._fault(entry) is None)
-        # of --label-key alone: images that do not fit the labels are an error
-        images = _main_entry(self._tables[:1]) if names.taken == {"label"} else None
-        for entry in dict.fromkeys(filter(None, [main, label, *common, images])):
-            if any(column.entry == entry for column in columns):
-                continue
+        for entry in dict.fromkeys(filter(None, [main, label, *common])):
             usual = fields.usual_name(first[entry], entry, is_main=entry == main, is_label=entry == label)
             columns.append(self._column(RecordField(names.of_entry(entry, usual), (entry,)), is_declared=False))
         unclear = [column for column in columns if column.readings]
         if unclear:
             readings = zip(*(column.readings for column in unclear), strict=True)
             typed = [dict(zip((column.entry for column in unclear), kinds, strict=True)) for kinds in readings]
-            lines = [_features(column.typed(kind=kinds.get(column.entry)) for column in columns) for kinds in typed]
+            lines = [typed_features(each.typed(kind=kinds.get(each.entry)) for each in columns) for kinds in typed]
             kinds = [" and ".join(dict.fromkeys(kinds.values())) for kinds in typed]
             raise self._ambiguous(
                 listed(fields.described(first[column.entry]) for column in unclear),
@@ -320,7 +308,7 @@ class ArraySource(base.Source):
             raise self._ambiguous(
                 listed(names),
                 {
-                    "several images of each row": _features(f"{name}={escaped(name)}" for name in names),
+                    "several images of each row": typed_features(f"{name}={escaped(name)}" for name in names),
                     "pieces of one array": "write each with the arrays of its rows into a file, such as 0.npz",
                 },
             )
@@ -337,7 +325,7 @@ class ArraySource(base.Source):
                 if array is None or name == main or array.shape[0] == count:
                     continue
                 if form(array, is_label=True) == fields.WHOLE_NUMBERS:
-                    others = f"leave them out: {_features([f'image={escaped(main)}'])}"
+                    others = f"leave them out: {typed_features([f'image={escaped(main)}'])}"
                     raise self._ambiguous(
                         f"{fields.described(array)} next to {fields.described(table.arrays[main])}",
                         {"labels of other samples": others, "labels of these": "write one per row (numpy.moveaxis)"},
@@ -360,7 +348,7 @@ class ArraySource(base.Source):
         # the sizes of samples are those of images, whatever the user named first
         self._sized_entry = images[0].entry if images else self._main
 
-    def _note_all(self, tables: Sequence[_Table], unread: Sequence[Unread], *, is_complete: bool) -> None:
+    def _note_all(self, tables: Sequence[_Table], unread: Sequence[Unread], *, is_declared: bool) -> None:
         used = {column.entry for column in self._columns}
         arrays = list(self.arrays(used))
         self.notes.append(counted(len(self), "row"))
@@ -380,7 +368,7 @@ class ArraySource(base.Source):
                 if self._main not in table.arrays:
                     skipped.append(f"{fields.described(array)}: without {self._main!r} next to it")
                 elif entry not in used:
-                    skipped.append(f"{fields.described(array)}: {reasons[entry] or 'not in --features'}")
+                    skipped.append(f"{fields.described(array)}: {reasons[entry] or 'no --feature'}")
         if skipped:
             self.notes.append(f"arrays skipped: {listed(skipped)}")
         if self._first_image is None:
@@ -389,10 +377,10 @@ class ArraySource(base.Source):
                 f"no image: {shown(fields.described(main))} is packed otherwise; images are rows of uint8 (H, W, 3), "
                 "(3, H, W) or (H, W), depth those of floats and uint16 (H, W)"
             )
-        if not is_complete and "label" not in self.schema:
+        if not is_declared and "label" not in self.schema:
             self.notes.append("no labels")
-        how = "as declared" if is_complete else "from names and shapes; --features changes it"
-        self.notes.append(f"{_features(column.typed() for column in self._columns)} ({how})")
+        how = "as declared" if is_declared else "from names and shapes; --feature changes it"
+        self.notes.append(f"{typed_features(column.typed() for column in self._columns)} ({how})")
         if self._first_image is not None:
             self.notes += about_unmoved(
                 self.schema,
@@ -495,7 +483,7 @@ def _renamed(placed: list[_NamedArray], key: str) -> list[_NamedArray]:
     found = [one for one in placed if one.array.name == key or f"/{one.array.path}".endswith(f"/{key}")]
     if not found:
         there = listed(dict.fromkeys(one.array.path for one in placed))
-        raise InvalidRequest(f"options image_key, label_key, features: no array {key!r}; there are: {there or 'none'}")
+        raise InvalidRequest(f"option features: no array {key!r}; there are: {there or 'none'}")
     splits = {one.split for one in found}
     return [one._replace(entry=key) if one in found else one for one in placed if one.split in splits]
 
@@ -539,10 +527,6 @@ def _main_entry(tables: Sequence[_Table]) -> str | None:
 
 
 # ---- fields
-
-
-def _features(typed: "Iterator[str] | Sequence[str]") -> str:
-    return f"--features {shell_word(','.join(typed))}"
 
 
 def _is_file(field: Field) -> bool:

@@ -14,7 +14,7 @@ Fields:
 * split: int64, from `ImageSets/Main`.
 * Hidden: files (field -> relative path), annotation_file and grasps_file (verbatim, empty without a file).
 
-Numbers in the XML count pixels from 1, unless `origin` is `zero`. VMRN subtracts 1 from all four numbers of a box, this
+Numbers in the XML count pixels from 1, unless `first_pixel` is 0. VMRN subtracts 1 from all four numbers of a box, this
 source from xmin and ymin (see packer.sources.annotations._voc_source). Corners of grasps are not changed.
 """
 
@@ -57,10 +57,10 @@ class Source(VOCSource):
         self,
         root: Path | FileTree,
         *,
-        origin: str = "one",
+        first_pixel: int = 1,
         missing: str = "keep",
         bad_labels: str = "error",
-        label_frame: str = "auto",
+        labels_orientation: str = "auto",
         own_splits: bool = True,
         known_classes: Sequence[str] = (),
         follow_links: bool = False,
@@ -69,8 +69,8 @@ class Source(VOCSource):
         self._list_annotated(
             root,
             Policies(missing, bad_labels=bad_labels),
-            origin=origin,
-            label_frame=label_frame,
+            first_pixel=first_pixel,
+            labels_orientation=labels_orientation,
             own_splits=own_splits,
             known_classes=known_classes,
             follow_links=follow_links,

@@ -2,7 +2,7 @@
 
 The user types FIELD=ENTRY or FIELD=ENTRY:KIND, such as `image=image/encoded` or `mask=seg.png:mask`. `image=jpg;png`
 names two entries; each sample contains one of the two. An entry is a feature of a tf.train.Example, a suffix in a tar
-file, or a component of a datapoint. In entry names, type a backslash before `,`, `;` and backslash: `x_y=x\\;y`.
+file, or a component of a datapoint. In entry names, type a backslash before `;` and backslash: `x_y=x\\;y`.
 """
 
 import re
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from packer.errors import BadInput, DamagedImage, InvalidRequest
+from packer.files.terminal_output import shell_word
 from packer.images import sniff
 from packer.layouts.json_text import json_value
 from packer.schema import MASK_DTYPES, MOST_PIXELS, Field
@@ -59,12 +60,12 @@ class RecordField:
             invalid, entry, kind = float(kind), entry.removesuffix(":depth"), "depth"
         if not colon or kind not in kinds:
             entry, kind = rest, ""
-        entries = tuple(re.sub(r"\\([\\,;])", r"\1", piece) for piece in _pieces(entry, ";"))
+        entries = tuple(re.sub(r"\\([\\;])", r"\1", piece) for piece in _pieces(entry, ";"))
         if not equals or not all(entries):
             raise InvalidRequest(
                 f"option features: {text!r}: expected FIELD=FEATURE or FIELD=FEATURE:KIND, such as "
                 f"image=image/encoded, depth=FEATURE:depth:0 if 0 means no measurement, mask=FEATURE:mask:uint16 for "
-                f"16 bits; kinds are {', '.join(kinds)}; type \\, and \\; in the name of a feature"
+                f"16 bits; kinds are {', '.join(kinds)}; type \\; in the name of a feature"
             )
         if name in RESERVED:
             raise InvalidRequest(f"option features: {text!r}: the field {name!r} is packer's own; choose another name")
@@ -95,9 +96,9 @@ class RecordField:
         return _is_image_name(self.name) or any(has_labels(each) or says_depth(each) for each in self.entries)
 
 
-def split_fields(text: str) -> list[str]:
-    """Split `FIELD=ENTRY,FIELD=ENTRY` at the commas."""
-    return [piece.strip() for piece in _pieces(text, ",") if piece.strip()]
+def typed_features(texts: Iterable[str]) -> str:
+    """Return the options of the command line that declare these fields: `--feature image=jpg --feature label=cls`."""
+    return " ".join(f"--feature {shell_word(text)}" for text in texts)
 
 
 def _pieces(text: str, mark: str) -> list[str]:
@@ -112,8 +113,8 @@ def _pieces(text: str, mark: str) -> list[str]:
 
 
 def escaped(entry: str) -> str:
-    """Return the entry name with a backslash before each `,`, `;` and backslash."""
-    return re.sub(r"[\\,;]", r"\\\g<0>", entry)
+    """Return the entry name with a backslash before each `;` and backslash."""
+    return re.sub(r"[\\;]", r"\\\g<0>", entry)
 
 
 def parse_fields(texts: Sequence[str], kinds: Sequence[str] = KINDS) -> list[RecordField]:
@@ -222,7 +223,7 @@ def decoded(field: RecordField, data: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         raise BadInput(
             f"field {field.name!r}: {data[:20]!r} is not {'UTF-8' if field.kind == 'text' else 'JSON'}: "
-            f"{error}; type {field.name}=...:bytes in --features"
+            f"{error}; type {field.name}=...:bytes in --feature"
         ) from error
 
 

@@ -33,7 +33,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from packer.errors import BadInput, InvalidRequest
-from packer.files.terminal_output import shell_word
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema, check_field_count
 from packer.sources import base
 from packer.sources._extract_destinations import FILES, extracted_paths, is_file
@@ -52,7 +51,14 @@ from packer.sources.records._random_access_files import (
     is_pointer,
     open_records,
 )
-from packer.sources.records._record_fields import KINDS, RecordField, about_unmoved, parse_fields, readings
+from packer.sources.records._record_fields import (
+    KINDS,
+    RecordField,
+    about_unmoved,
+    parse_fields,
+    readings,
+    typed_features,
+)
 
 IMAGE = Field("image", "image", "encoded")
 LABEL = Field("label", "number", "number", dtype="int64", shape=())
@@ -89,7 +95,7 @@ class RecordSource(base.Source):
     may_be_packed: ClassVar[bool] = False
     fields: ClassVar[Sequence[Field]] = ()
     kinds: ClassVar[Sequence[str]] = KINDS
-    guessed: ClassVar[str] = "guessed from a few records; --features declares it"
+    guessed: ClassVar[str] = "guessed from a few records; --feature declares it"
     notes: list[str]
     left_out: list[tuple[str, str]]
     tables: list[str]
@@ -372,7 +378,7 @@ class RecordSource(base.Source):
                 else field.shown()
                 for field in fields
             ]
-            lines.append(f"--features {shell_word(','.join(shown_fields))}")
+            lines.append(typed_features(shown_fields))
         kinds = listed(f"{name} ({' or '.join(each)})" for name, each in undecided.items())
         return (
             f"{shown(str(self.root))}: cannot decide what images of one channel next to others are: {kinds}; use "
@@ -395,8 +401,8 @@ class RecordSource(base.Source):
         if self._main is not None:
             yield from about_unmoved(self.schema)
         if self._fields:
-            line = shell_word(",".join(field.shown() for field in self._fields))
-            yield f"--features {line} ({'as asked' if self._asked else self.guessed})"
+            line = typed_features(field.shown() for field in self._fields)
+            yield f"{line} ({'as asked' if self._asked else self.guessed})"
 
     # ---- the contract of sources
 

@@ -50,7 +50,7 @@ class Source(LMDBSource):
     kind = "basicsr-lmdb"
     title = "LMDB of BasicSR's images under names"
     is_numbered = False
-    guessed = "by their sizes; --features declares it"
+    guessed = "by their sizes; --feature declares it"
 
     def __init__(
         self, root: Path, *, features: Sequence[str] = (), named_splits: bool = False, follow_links: bool = False
@@ -135,7 +135,7 @@ class Source(LMDBSource):
         field, *more = self._asked
         if more or field.entries != (VALUE,) or field.kind not in _KINDS:
             raise InvalidRequest(
-                f"option features: {','.join(each.shown() for each in self._asked)!r}: expected one "
+                f"option features: {', '.join(each.shown() for each in self._asked)}: expected one "
                 f"FIELD={VALUE}:KIND, such as mask={VALUE}:mask; kinds are {', '.join(_KINDS)}"
             )
         return field

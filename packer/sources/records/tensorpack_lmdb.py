@@ -94,7 +94,7 @@ class Source(LMDBSource):
             raise InvalidRequest(f"{shown(str(self.root))}: the records have no component that can be packed")
         if absent := found.keys() - kinds.keys():
             self.notes.append(
-                f"components left out, since not every record has them: {listed(sorted(absent))}; --features takes some"
+                f"components left out, since not every record has them: {listed(sorted(absent))}; --feature takes some"
             )
         images = [name for name, kind in kinds.items() if kind == "image"]
         whole = [name for name, kind in kinds.items() if kind == "number" and _is_whole(found[name][0])]
@@ -108,7 +108,7 @@ class Source(LMDBSource):
         kinds = {field.kind} if field.kind else {_kind_of(called, value) for value in values}
         if len(kinds) > 1:
             raise InvalidRequest(
-                f"component {name!r} is {' or '.join(sorted(map(str, kinds)))}: declare it in --features"
+                f"component {name!r} is {' or '.join(sorted(map(str, kinds)))}: declare it with --feature"
             )
         field = replace(field, kind=kinds.pop())
         if field.kind in ("number", "numbers"):

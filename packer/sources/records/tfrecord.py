@@ -152,7 +152,7 @@ class Source(RecordSource):
         if not fields:
             raise InvalidRequest(f"{shown(str(self.root))}: the records have no feature that can be packed: {reason}")
         if absent:
-            self.notes.append(f"features skipped: {reason}; --features declares some")
+            self.notes.append(f"features skipped: {reason}; --feature declares some")
         fields = in_order(fields)
         images = [
             field
@@ -197,7 +197,7 @@ class Source(RecordSource):
         if len(numbers) != 1:
             raise BadInput(
                 f"field {field.name!r}: expected one number, found {len(numbers) or 'none'}; use --on-error skip, "
-                f"declare {field.name}=...:numbers in --features, or leave {field.name} out there"
+                f"declare {field.name}=...:numbers with --feature, or leave {field.name} out there"
             )
         return numbers[0]
 

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from packer.errors import BadInput, InvalidRequest
-from packer.files.terminal_output import shell_word
 from packer.layouts import tar
 from packer.schema import Field
 from packer.sources import base
@@ -28,7 +27,14 @@ from packer.sources._extract_destinations import is_path
 from packer.sources._field_names import FieldNames, check_gaps
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources.records._random_access_files import HeaderReader, OpenFile, UnpackedFile
-from packer.sources.records._record_fields import RecordField, are_images, decoded, in_order, kind_of_bytes
+from packer.sources.records._record_fields import (
+    RecordField,
+    are_images,
+    decoded,
+    in_order,
+    kind_of_bytes,
+    typed_features,
+)
 from packer.sources.records._record_source import RecordSource
 
 SPECIFICITY = -1
@@ -53,7 +59,7 @@ class Source(RecordSource):
     noun, row = "tar file", "sample"
     expected = "names that end in .tar, with members such as 0001.jpg and 0001.cls"
     file_name = re.compile(r"\.tar(?:\.gz)?$|\.tgz$", re.IGNORECASE)
-    guessed = "every suffix that there is; --features declares it"
+    guessed = "every suffix that there is; --feature declares it"
     may_be_packed = True
 
     def __init__(
@@ -147,10 +153,10 @@ class Source(RecordSource):
         pickled = [field for field in fields if field.kind is None and _kind(field.entries[0]) == "pickle"]
         if pickled:
             suffix = pickled[0].entries[0]
-            others = ",".join(field.shown() for field in fields if field not in pickled)
+            others = [field.shown() for field in fields if field not in pickled]
             raise InvalidRequest(
                 f"{shown(str(self.root))}: members .{suffix} are pickled, and packer reads no pickle; leave them out: "
-                f"--features {shell_word(others or 'image=jpg')}; or keep their bytes: {pickled[0].name}={suffix}:bytes"
+                f"{typed_features(others or ['image=jpg'])}; or keep their bytes: {pickled[0].name}={suffix}:bytes"
             )
         self._skip_incomplete(fields)
         self._sets = list(self._suffixes)
@@ -169,7 +175,7 @@ class Source(RecordSource):
             len(self._suffixes),
             names=len(suffixes),
             values=sum(map(len, self._suffixes)),
-            advice="a key ends at its first dot; rename the members, or name some in --features, such as image=jpg",
+            advice="a key ends at its first dot; rename the members, or name some with --feature, such as image=jpg",
         )
         images = tuple(suffix for suffix in _KINDS["image"] if suffix in suffixes)
         if any(sum(suffix in images for suffix in each) > 1 for each in self._suffixes):
@@ -220,12 +226,12 @@ class Source(RecordSource):
             firsts = {absent[self._kinds[row]]: self._names[row] for row in reversed(rows)}
             reasons = listed(f"{count} such as {firsts[each]} ({each})" for each, count in groups.most_common(5))
             complete = [field for field in fields if all(set(field.entries) & set(each) for each in self._suffixes)]
-            line = shell_word(",".join(field.shown() for field in complete) or "FIELD=SUFFIX")
+            line = typed_features([field.shown() for field in complete] or ["FIELD=SUFFIX"])
             skip = "leave them out with --missing skip, or " if len(rows) < len(self) else ""
             error = InvalidRequest if self._skips else BadInput
             raise error(
                 f"{shown(str(self.root))}: {counted(len(rows), 'sample')} of {len(self)} lack a member: {reasons}; "
-                f"{skip}take what all have: --features {line}"
+                f"{skip}take what all have: {line}"
             )
         self.left_out += [(self._names[row], f"no member {absent[self._kinds[row]]}") for row in rows]
         self._keep([row for row, kind in enumerate(self._kinds) if not absent[kind]])
@@ -289,7 +295,7 @@ def _kind(suffix: str) -> str | None:
 def _number(data: bytes) -> np.int64:
     text = data.strip()
     if not re.fullmatch(rb"[+-]?[0-9]{1,19}", text) or not -(1 << 63) <= int(text) < 1 << 63:
-        raise BadInput(f"expected a whole number, found {data[:40]!r}; type ...:text in --features to keep it as text")
+        raise BadInput(f"expected a whole number, found {data[:40]!r}; type ...:text with --feature to keep it as text")
     number: np.int64 = np.int64(int(text))
     return number
 
