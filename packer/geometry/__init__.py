@@ -1,4 +1,4 @@
-"""Geometry: resizes, crops, flips and rotations as one matrix per sample, for images, points and boxes alike."""
+"""Geometry: resizes, crops, flips and rotations as one matrix per sample, applied to images, points and boxes."""
 
 from packer.geometry.box_rule import BoxRule
 from packer.geometry.random import draw, shuffled

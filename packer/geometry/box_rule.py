@@ -1,4 +1,4 @@
-"""Box rule: clips or drops boxes that a geometry moves out of the image, completely or in part."""
+"""Box rule: clips or removes boxes that a geometry moves completely or partly out of the image."""
 
 import math
 from dataclasses import dataclass
@@ -9,20 +9,21 @@ import numpy.typing as npt
 
 from packer.errors import InvalidRequest
 
-_SLACK_PX = 1e-3  # rounding of float32 may move the edge of a box past the edge of the image
+_SLACK_PX = 1e-3  # tolerance, because float32 rounding may move the edge of a box out of the image
 
 
 @dataclass(frozen=True)
 class BoxRule:
-    """Rule for boxes that extend beyond the returned image. Without a rule, boxes stay as they are.
+    """Rule for boxes that extend beyond the returned image. By default, boxes are unchanged.
 
-    A dropped box takes its row of every related field and its polygons with it.
+    If a box is removed, its polygons and its rows of all related fields are also removed.
 
     Attributes:
-        clip: Clip boxes to 0, 0, width, height.
-        least_visible: Drop boxes with a smaller share of their area inside the image, 0 < share <= 1. A box without
-            area is dropped if its center is outside. A box that is not finite is kept. None drops no box.
-        min_side: Drop boxes with a shorter side in px, after clipping. Most detectors fail on a box without width.
+        clip: True clips boxes to (0, 0, width, height).
+        least_visible: Remove a box if less than this share of its area is inside the image (0 < share <= 1). A box
+            with zero area is removed if its center is outside. A box with NaN or infinity is kept. None removes no box.
+        min_side: Remove a box if a side is shorter than this length in px, after clipping. None removes no box. Most
+            detectors fail for boxes with zero width.
     """
 
     clip: bool = False
@@ -44,11 +45,11 @@ class BoxRule:
             raise InvalidRequest(f"BoxRule: min_side={side!r}: expected px above 0, or None, which drops no box")
 
     def visible(self, boxes: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[np.bool_]:
-        """Return bool (N,), True for boxes that stay.
+        """Return bool (N,): True for boxes to keep, False for boxes to remove.
 
         Args:
-            boxes: (N, 4), x0, y0, x1, y1.
-            size: (height, width) of the image.
+            boxes: (N, 4), x0, y0, x1, y1 in px.
+            size: (height, width) of the image in px.
         """
         stay: npt.NDArray[np.bool_] = np.ones(len(boxes), np.bool_)
         if self.min_side is not None:
@@ -71,7 +72,7 @@ class BoxRule:
         return stay
 
     def clipped(self, boxes: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any]:
-        """Return the boxes in the same dtype, clipped to an image of `size` (height, width) if `clip` is set."""
+        """Return boxes (N, 4) clipped to an image of `size` (height, width). If `clip` is False, return `boxes`."""
         if not self.clip:
             return boxes
         height, width = size

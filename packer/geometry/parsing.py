@@ -1,4 +1,4 @@
-"""Parsing: a geometry from text such as `RandomResizedCrop(224), RandomHorizontalFlip()`; runs no code of the text."""
+"""Parsing: a geometry from text such as `RandomResizedCrop(224), RandomHorizontalFlip()`, without running code."""
 
 import ast
 from functools import cache
@@ -11,9 +11,9 @@ from packer.geometry.transforms import Compose, Geometry
 
 @cache
 def classes() -> dict[str, type[Geometry]]:
-    """Return the geometry classes that a text may contain, by class name, such as `{"Resize": Resize}`.
+    """Return class name -> geometry class, such as `{"Resize": Resize}`, for all classes that a text may contain.
 
-    Compose is not among them: a text separates several geometries by commas.
+    Compose is not included, because a text contains several geometries separated by commas instead.
     """
     return {
         name: found
@@ -23,10 +23,10 @@ def classes() -> dict[str, type[Geometry]]:
 
 
 def parse(text: str) -> Geometry:
-    """Return the geometry that a text describes; a Compose if the text contains several geometries.
+    """Return the geometry that a text describes. For several geometries separated by commas, return a Compose.
 
     Raises:
-        InvalidRequest: The text is not a list of geometries, or an argument is wrong or not a literal.
+        InvalidRequest: The text is not a list of geometries, or an argument is invalid or not a Python literal.
     """
     try:
         expression = ast.parse(text.strip(), mode="eval").body

@@ -1,7 +1,7 @@
-"""Random numbers that depend only on (seed, epoch, sample index): the same in any order and in any thread.
+"""Random numbers that depend only on (seed, epoch, sample index), and not on the order of calls or the thread.
 
-The generator is SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). Its state for a sample is a hash of the three numbers,
-and each draw is one step. A call computes a complete batch and keeps no state.
+The generator is SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). The initial state of a sample is a hash of the three
+numbers. Each random number is one step of the generator. A call computes a complete batch and stores no state.
 """
 
 import numpy as np
@@ -14,17 +14,17 @@ _MASK = (1 << 64) - 1
 def draw(
     seed: int, epoch: int | npt.NDArray[np.int64], indices: npt.NDArray[np.int64], count: int
 ) -> npt.NDArray[np.float64]:
-    """Return float64 (len(indices), count), 0 <= r < 1; row i depends only on seed, its epoch and indices[i]."""
+    """Return float64 (len(indices), count) in [0, 1). Row i depends on seed, epoch (or epoch[i]) and indices[i]."""
     steps = (np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GAMMA))[None, :]
     bits = _mixed(_states(seed, epoch, indices)[:, None] + steps)
     return np.asarray((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
 def shuffled(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
-    """Return the numbers 0 to count - 1 in an order that depends only on seed and epoch, not on NumPy's version."""
+    """Return a random permutation of 0 to count - 1, int64 (count,), which depends only on `seed` and `epoch`."""
     bits = np.uint64(max(count - 1, 1).bit_length())
     numbers = np.arange(count, dtype=np.int64)
-    # the low bits of each random key are its number: all keys differ, so every sorting method gives the same order
+    # the low bits of each random key are the number: all keys differ, so every sorting algorithm gives this order
     keys = (_states(seed, epoch, numbers) >> bits << bits) | numbers.astype(np.uint64)
     keys.sort()
     return np.asarray((keys & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64))
@@ -38,7 +38,7 @@ def _states(seed: int, epoch: int | npt.NDArray[np.int64], indices: npt.NDArray[
 
 
 def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Apply the finalizer of SplitMix64: every bit of the output depends on every bit of the input."""
+    """Return the values after the finalizer of SplitMix64, a hash function for 64-bit integers."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(values ^ (values >> np.uint64(31)))

@@ -1,7 +1,6 @@
-"""Transforms: the geometries that users name. Each makes one matrix, a view, per sample.
+"""Transforms: the geometries that users select. A geometry computes one view (a matrix and an output size) per sample.
 
-Every class here that derives from `Geometry`, except `Compose`, can be written by its name: see
-packer.geometry.parsing.
+`packer.geometry.parsing` accepts the names of all subclasses of `Geometry` in this module except `Compose`.
 """
 
 import math
@@ -15,30 +14,28 @@ from packer.errors import BadInput, InvalidRequest
 from packer.geometry.view import View, identity, resized_crop
 from packer.system.argument_types import check_switches
 
-MOST_PX = 1 << 20  # of a side
-_TRIES = 10  # of RandomResizedCrop
+MOST_PX = 1 << 20  # largest side of an output image
+_TRIES = 10  # number of random boxes of RandomResizedCrop
 _TEXT = re.compile(r"(?:([0-9]{1,5})x)?([0-9]{1,5})", re.IGNORECASE)
-_QUARTERS = {0: (1.0, 0.0), 90: (0.0, 1.0), 180: (-1.0, 0.0), 270: (0.0, -1.0)}  # cos, sin without rounding
+_QUARTERS = {0: (1.0, 0.0), 90: (0.0, 1.0), 180: (-1.0, 0.0), 270: (0.0, -1.0)}  # degrees -> exact (cos, sin)
 
 
 class Geometry(ABC):
-    """Makes a view for each sample. Subclasses are frozen dataclasses of plain values.
+    """Base class of rules that compute a view for each sample. Subclasses are frozen dataclasses of plain values.
 
     Attributes:
-        draws: Number of random numbers of one view. The caller passes them, so that the same numbers give the same
-            view in every thread and process; see `packer.geometry.draw`.
+        draws: Number of random numbers that `view` needs. The caller passes these numbers, for example from
+            `packer.geometry.draw`. Equal numbers give equal views in every thread and process.
     """
 
-    draws: int = 0  # subclasses do not annotate it: it is not a field of the dataclass
+    draws: int = 0  # not annotated in subclasses, so that `draws` is not a field of the dataclass
 
     @abstractmethod
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """Return the view for an image of a size in px.
+        """Return the view for an image of `height` x `width` px.
 
         Args:
-            height: Height of the image.
-            width: Width of the image.
-            random: `draws` numbers, 0 <= r < 1.
+            random: `draws` random numbers r, 0 <= r < 1.
 
         Raises:
             BadInput: The geometry cannot be applied to an image of this size.
@@ -46,7 +43,7 @@ class Geometry(ABC):
 
 
 def as_size(size: object, what: str) -> tuple[int, int]:
-    """Return (height, width) in px for a size that is one number or a pair; raise InvalidRequest for anything else."""
+    """Return `size`, an int or a pair, as (height, width) in px. Raises InvalidRequest with a message about `what`."""
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     lengths = [length for length in pair if isinstance(length, int) and 1 <= length <= MOST_PX]
     if len(pair) != 2 or len(lengths) != 2:
@@ -60,7 +57,7 @@ def as_size(size: object, what: str) -> tuple[int, int]:
 def as_range(
     given: object, what: str, *, least: float = float("-inf"), most: float = float("inf")
 ) -> tuple[float, float]:
-    """Return a pair (low, high) unchanged; raise InvalidRequest unless least <= low <= high <= most."""
+    """Return the pair `given`. Raises InvalidRequest about `what` unless least <= given[0] <= given[1] <= most."""
     pair = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     numbers = [number for number in pair if isinstance(number, (int, float)) and not isinstance(number, bool)]
     if len(pair) != 2 or len(numbers) != 2 or not least <= numbers[0] <= numbers[1] <= most:
@@ -71,13 +68,13 @@ def as_range(
 
 
 class Compose(Geometry):
-    """Several geometries, applied in order. Their matrices are multiplied, so that the image is warped only once."""
+    """Several geometries, applied in order. The matrices are multiplied, so that the image is warped only once."""
 
     def __init__(self, *geometries: Geometry) -> None:
         """Compose geometries.
 
         Args:
-            geometries: The geometries in order; or one list of geometries, as in torchvision.
+            geometries: The geometries in order, or one list of geometries as in torchvision.
 
         Raises:
             InvalidRequest: A value is not a geometry.
@@ -92,7 +89,7 @@ class Compose(Geometry):
         self.draws = sum(geometry.draws for geometry in given)
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """Return the product of the views; each geometry gets the size that the geometry before it returned."""
+        """Return one view that applies the views of all geometries in order to an image of `height` x `width` px."""
         view = None
         size = (height, width)
         start = 0
@@ -115,10 +112,10 @@ class Compose(Geometry):
 
 @dataclass(frozen=True)
 class CenterCrop(Geometry):
-    """Crops the middle of the image; fills the border around a smaller image. The offset is that of torchvision.
+    """Crop of the center of the image, as in torchvision's CenterCrop. Smaller images get a border of fill values.
 
     Attributes:
-        size: Side in px, or (height, width).
+        size: Side of a square in px, or (height, width).
     """
 
     size: int | tuple[int, int]
@@ -127,18 +124,18 @@ class CenterCrop(Geometry):
         as_size(self.size, "CenterCrop")
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """Return the view for an image of a size; it uses no random number."""
+        """Return the view for an image of `height` x `width` px. `random` is ignored."""
         size = as_size(self.size, "CenterCrop")
         return _moved(_middle(height - size[0]), _middle(width - size[1]), size)
 
 
 @dataclass(frozen=True)
 class RandomCrop(Geometry):
-    """Crops a part of the image at a random position.
+    """Crop of the image at a random position.
 
     Attributes:
-        size: Side in px, or (height, width).
-        padding: Pixels of fill that are first added on every side.
+        size: Side of a square in px, or (height, width).
+        padding: Width in px of a border of fill values that is added on every side before the crop.
     """
 
     size: int | tuple[int, int]
@@ -151,7 +148,7 @@ class RandomCrop(Geometry):
             raise InvalidRequest(f"RandomCrop: padding {self.padding}: expected 0 or more px")
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """Return the view for an image of a size; raise BadInput if it is smaller than the part."""
+        """Return the view for an image of `height` x `width` px. Raises BadInput for an image smaller than the crop."""
         size = as_size(self.size, "RandomCrop")
         free = height + 2 * self.padding - size[0], width + 2 * self.padding - size[1]
         if min(free) < 0:
@@ -168,13 +165,13 @@ def _moved(top: int, left: int, size: tuple[int, int]) -> View:
 
 
 def _middle(rest: int) -> int:
-    """Return the offset of a centered crop: half of the difference, rounded half to even, or down for padding."""
+    """Return the offset of a centered crop for `rest` = image side - crop side in px, rounded as in torchvision."""
     return round(rest / 2) if rest >= 0 else -(-rest // 2)
 
 
 @dataclass(frozen=True)
 class RandomHorizontalFlip(Geometry):
-    """Mirrors the image left to right with probability p; the pixels are exact."""
+    """Horizontal flip of the image with probability `p`, without interpolation."""
 
     p: float = 0.5
     draws = 1
@@ -184,7 +181,7 @@ class RandomHorizontalFlip(Geometry):
             raise InvalidRequest(f"RandomHorizontalFlip: p={self.p}: expected 0 to 1")
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """Return the view for an image of a size."""
+        """Return the view for an image of `height` x `width` px."""
         if random[0] >= self.p:
             return identity(height, width)
         return View((-1.0, 0.0, width - 1.0, 0.0, 1.0, 0.0), (height, width))
@@ -192,12 +189,12 @@ class RandomHorizontalFlip(Geometry):
 
 @dataclass(frozen=True)
 class Resize(Geometry):
-    """Scales the image to a size, as torchvision's Resize does. Smaller images are enlarged.
+    """Scaling of the image to a size, as in torchvision's Resize. Smaller images are enlarged.
 
     Attributes:
-        size: (height, width) in px; or the length of the shorter side. The aspect ratio is then kept: the longer side
-            is int(length * size / shorter).
-        antialias: See `View`.
+        size: (height, width) in px, or the length of the shorter side in px. A single length keeps the aspect ratio:
+            the longer side becomes int(longer * size / shorter).
+        antialias: True filters an image that becomes smaller. False interpolates between four pixels only.
     """
 
     size: int | tuple[int, int]
@@ -213,7 +210,7 @@ class Resize(Geometry):
 
     @classmethod
     def parse(cls, text: str) -> "Resize":
-        """Parse the text `N` (shorter side) or `WxH`; raise InvalidRequest."""
+        """Return a Resize from the text `N` (shorter side in px) or `WxH`. Raises InvalidRequest for other texts."""
         match = _TEXT.fullmatch(text)
         if match is None:
             raise InvalidRequest(f"resize {text!r}: expected N (shorter side in px) or WxH, such as 256 or 640x480")
@@ -224,11 +221,11 @@ class Resize(Geometry):
 
     @property
     def fixed(self) -> tuple[int, int] | None:
-        """(height, width) of every result; None if it depends on the image."""
+        """(height, width) of all output images in px, or None if the output size depends on the image."""
         return None if isinstance(self.size, int) else as_size(self.size, "Resize")
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """Return the view for an image of a size; it uses no random number."""
+        """Return the view for an image of `height` x `width` px. `random` is ignored."""
         if isinstance(self.size, int):
             shorter = self.size
             size = (shorter, width * shorter // height) if height <= width else (height * shorter // width, shorter)
@@ -239,17 +236,17 @@ class Resize(Geometry):
 
 @dataclass(frozen=True)
 class RandomResizedCrop(Geometry):
-    """Crops a box of random area, aspect ratio and position, and scales it to `size`.
+    """Crop of a box with random area, aspect ratio and position, scaled to `size`.
 
-    The rule is that of Inception (Szegedy et al. 2015), as in torchvision. If none of ten boxes fits into the image, it
-    is the largest box in the middle with an allowed ratio. With antialias, boxes at least twice as large as the output
-    are aligned to 2, 4 or 8 px. A JPEG can then be decoded at a half, a quarter or an eighth of its size.
+    The box is drawn as in torchvision and Inception (Szegedy et al. 2015). If none of ten random boxes fits into the
+    image, the largest centered box with an allowed ratio is used. With antialias, boxes at least twice as large as the
+    output are aligned to 2, 4 or 8 px. A JPEG can then be decoded at 1/2, 1/4 or 1/8 scale.
 
     Attributes:
-        size: Side in px, or (height, width).
-        scale: Least and greatest share of the image's area.
-        ratio: Least and greatest ratio of width to height.
-        antialias: See `View`.
+        size: Side of a square in px, or (height, width).
+        scale: Smallest and largest area of the box as a share of the image area.
+        ratio: Smallest and largest aspect ratio (width / height) of the box.
+        antialias: True filters a box that becomes smaller. False interpolates between four pixels only.
     """
 
     size: int | tuple[int, int]
@@ -272,19 +269,19 @@ class RandomResizedCrop(Geometry):
         return size, low, math.log(self.ratio[1]) - low, self.scale[1] - self.scale[0]
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """Return the view for an image of a size."""
+        """Return the view for an image of `height` x `width` px."""
         size = self._constants[0]
         h, w, is_random = self._box(height, width, random)
         top, left = int(random[-2] * (height - h + 1)), int(random[-1] * (width - w + 1))
         if not is_random:
             top, left = (height - h) // 2, (width - w) // 2
         if self.antialias and (shrink := min(h / size[0], w / size[1])) >= 2:
-            grid = 1 << min(3, int(math.log2(shrink)))  # pixels that become one at the decoder's scale
+            grid = 1 << min(3, int(math.log2(shrink)))  # px per decoded px
             (top, h), (left, w) = _onto(grid, top, h, height), _onto(grid, left, w, width)
         return resized_crop(top, left, h, w, size=size, antialias=self.antialias)
 
     def _box(self, height: int, width: int, random: Sequence[float]) -> tuple[int, int, bool]:
-        """Return (height, width, is_random): is_random is False for the fallback, which is centered."""
+        """Return (height, width, is_random) of the box. is_random is False if none of ten random boxes fits."""
         _, low, logarithms, scales = self._constants
         for at in range(0, 2 * _TRIES, 2):
             area = height * width * (self.scale[0] + random[at] * scales)
@@ -300,7 +297,7 @@ class RandomResizedCrop(Geometry):
 
 
 def _onto(grid: int, start: int, length: int, whole: int) -> tuple[int, int]:
-    """Return start and length of the interval, extended to multiples of `grid` inside `whole` px."""
+    """Return (start, length) of an interval, extended to multiples of `grid` within 0 to `whole` px."""
     length = min(-(-length // grid) * grid, whole // grid * grid)
     start = min(start // grid * grid, (whole - length) // grid * grid)
     return start, length
@@ -308,13 +305,13 @@ def _onto(grid: int, start: int, length: int, whole: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class RandomRotation(Geometry):
-    """Rotates the image by a random angle in degrees, counter-clockwise, and keeps its size; fills the border.
+    """Counter-clockwise rotation about the center by a random angle. The image size is kept, and the border filled.
 
-    Quarter turns of square images are exact.
+    Rotations of square images by multiples of 90 degrees do not interpolate.
 
     Attributes:
-        degrees: d for -d to d, or (low, high).
-        choices: Angles to choose from instead, such as (0, 90, 180, 270).
+        degrees: Range (low, high) of the angle in degrees. A number d selects the range (-d, d).
+        choices: Possible angles in degrees, such as (0, 90, 180, 270). If `choices` is not empty, `degrees` is ignored.
     """
 
     degrees: float | tuple[float, float] = 180.0
@@ -330,7 +327,7 @@ class RandomRotation(Geometry):
             )
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """Return the view for an image of a size."""
+        """Return the view for an image of `height` x `width` px."""
         if self.choices:
             return rotated(self.choices[int(random[0] * len(self.choices))], height, width)
         low, high = self._range()
@@ -343,7 +340,7 @@ class RandomRotation(Geometry):
 
 
 def rotated(degrees: float, height: int, width: int) -> View:
-    """Return the view that rotates an image about its middle, counter-clockwise on the screen (y points down)."""
+    """Return the view that rotates an image about the image center, counter-clockwise as displayed (y points down)."""
     angle = math.radians(degrees)
     cos, sin = _QUARTERS.get(degrees % 360, (math.cos(angle), math.sin(angle)))  # type: ignore[call-overload]
     x, y = (width - 1) / 2, (height - 1) / 2
@@ -352,10 +349,10 @@ def rotated(degrees: float, height: int, width: int) -> View:
 
 @dataclass(frozen=True)
 class RandomZoom(Geometry):
-    """Scales the middle of the image to the size of the image. The factor is random between low and high.
+    """Zoom into the center of the image by a random factor between `low` and `high`. The image size is kept.
 
-    A factor of 0.5 enlarges the middle half of both sides twice; 1 changes nothing. Above 1, the image shrinks and gets
-    a border of fill.
+    The factor 0.5 enlarges the central half of both sides to the full image. The factor 1 does not change the image. A
+    factor above 1 shrinks the image and fills the border.
     """
 
     low: float = 0.5
@@ -366,11 +363,11 @@ class RandomZoom(Geometry):
         as_range((self.low, self.high), "RandomZoom", least=1e-3, most=1e3)
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """Return the view for an image of a size."""
+        """Return the view for an image of `height` x `width` px."""
         return zoomed(self.low + random[0] * (self.high - self.low), height, width)
 
 
 def zoomed(factor: float, height: int, width: int) -> View:
-    """Return the view that scales the middle `factor` of both sides to the size of the image."""
+    """Return the view that scales the central `factor` * height x `factor` * width px to the size of the image."""
     s = 1 / factor
     return View((s, 0.0, (1 - s) * (width - 1) / 2, 0.0, s, (1 - s) * (height - 1) / 2), (height, width))

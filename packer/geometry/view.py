@@ -1,9 +1,8 @@
-"""View: a 2x3 matrix from stored to output pixels, and moving points and boxes through it.
+"""View: a 2x3 matrix from stored to output pixels, and functions that apply a matrix to points and boxes.
 
-Coordinates are (x, y) with integer values at pixel centers, so that a resize by s is x' = s (x + 0.5) - 0.5. Everything
-that moves pixels is one such matrix; two matrices multiply. Points have the coordinates of pixel centers. The edges of
-boxes are between pixels, as in COCO and torchvision: the box of a complete image is 0, 0, width, height. An edge at x
-is half a pixel before the center at x.
+Matrices use coordinates (x, y) with integers at pixel centers. A resize by s is therefore x' = s (x + 0.5) - 0.5.
+Points also have integers at pixel centers. Boxes have integers at pixel edges, as in COCO and torchvision: the box of
+a complete image is (0, 0, width, height). The box coordinate x is half a pixel left of the pixel center x.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from packer.schema import Field
 
 Matrix = npt.NDArray[np.float64]
 
-# EXIF orientation, TIFF 6.0 and EXIF 2.3, tag 0x0112: a, b, d, e of the matrix
+# EXIF orientation (TIFF 6.0 and EXIF 2.3, tag 0x0112) -> (a, b, d, e) of the matrix
 _ORIENTATIONS = {
     1: (1, 0, 0, 1),
     2: (-1, 0, 0, 1),
@@ -29,12 +28,12 @@ _ORIENTATIONS = {
 
 
 class View(NamedTuple):
-    """Map from stored to output pixels.
+    """Affine map from stored to output pixels.
 
     Attributes:
-        matrix: a, b, c, d, e, f of x' = a x + b y + c and y' = d x + e y + f.
+        matrix: (a, b, c, d, e, f) of x' = a x + b y + c and y' = d x + e y + f.
         size: (height, width) of the output in px.
-        antialias: Filter an image before it shrinks. Otherwise each output pixel depends on four stored pixels only.
+        antialias: True filters an image that becomes smaller. False interpolates between four stored pixels only.
     """
 
     matrix: tuple[float, float, float, float, float, float]
@@ -43,7 +42,7 @@ class View(NamedTuple):
 
     @property
     def array(self) -> Matrix:
-        """The matrix as float64 (2, 3)."""
+        """Matrix as float64 (2, 3), [[a, b, c], [d, e, f]]."""
         return np.asarray(self.matrix, np.float64).reshape(2, 3)
 
     def then(self, other: "View") -> "View":
@@ -58,12 +57,12 @@ class View(NamedTuple):
         return self.matrix == (1.0, 0.0, 0.0, 0.0, 1.0, 0.0) and self.size == (height, width)
 
     def of(self, top: float, left: float, scale: float = 1.0) -> "View":
-        """Return the view that maps a part of the image, scaled by `scale`, to the same output.
+        """Return the view from a part of the scaled image, instead of the complete image, to the output of this view.
 
-        (top, left) is the first pixel of the part in the scaled image.
+        `scale` is the scale factor. (top, left) is the position of the part in the scaled image, in px.
         """
         a, b, c, d, e, f = self.matrix
-        x, y = (left + 0.5) / scale - 0.5, (top + 0.5) / scale - 0.5  # its pixel (0, 0) in the complete image
+        x, y = (left + 0.5) / scale - 0.5, (top + 0.5) / scale - 0.5  # pixel (0, 0) of the part in the complete image
         matrix = (a / scale, b / scale, a * x + b * y + c, d / scale, e / scale, d * x + e * y + f)
         return View(matrix, self.size, self.antialias)
 
@@ -76,23 +75,24 @@ def identity(height: int, width: int) -> View:
 def resized_crop(
     top: int, left: int, height: int, width: int, *, size: tuple[int, int], antialias: bool = True
 ) -> View:
-    """Return the view that crops a box and resizes it, as torchvision's functional resized_crop does.
+    """Return the view that crops a box and resizes the box, as in torchvision's functional resized_crop.
 
     Args:
-        top: First row of the box.
-        left: First column of the box.
-        height: Rows of the box.
-        width: Columns of the box.
+        top, left: First row and first column of the box.
+        height, width: Number of rows and columns of the box.
         size: (height, width) of the output in px.
-        antialias: Whether a smaller output is averaged over the pixels of the box.
+        antialias: True filters a box that becomes smaller. False interpolates between four pixels only.
     """
     sy, sx = size[0] / height, size[1] / width
-    # the box's edges (left - 0.5, ...) fall on the image's (-0.5, ...)
+    # the matrix maps the left edge of the box, left - 0.5, to the left edge of the output, -0.5
     return View((sx, 0.0, sx * (0.5 - left) - 0.5, 0.0, sy, sy * (0.5 - top) - 0.5), size, antialias)
 
 
 def upright(orientation: int, height: int, width: int) -> View:
-    """Return the view that shows a stored (height, width) image upright; orientation is the EXIF value 1-8."""
+    """Return the view that rotates or flips a stored image of `height` x `width` px to the displayed orientation.
+
+    orientation: EXIF orientation, 1 to 8.
+    """
     a, b, d, e = _ORIENTATIONS[orientation]
     size = (height, width) if b == 0 else (width, height)
     c = size[1] - 1 if a + b < 0 else 0
@@ -104,9 +104,9 @@ def upright(orientation: int, height: int, width: int) -> View:
 
 
 def move_points(points: npt.NDArray[Any], matrix: Matrix, *, edges: bool = False) -> npt.NDArray[np.float32]:
-    """Move points, (..., 2) x and y, through a matrix; return float32 of the same shape.
+    """Apply a matrix (2, 3) to points (..., 2), x and y. Return float32 points of equal shape.
 
-    edges: True if coordinates count from the corner of the first pixel, as in polygons. False for its center.
+    edges: True if integer coordinates are at pixel edges, as in polygons. False if integers are at pixel centers.
     """
     given = np.asarray(points, np.float64)
     if edges:
@@ -115,11 +115,11 @@ def move_points(points: npt.NDArray[Any], matrix: Matrix, *, edges: bool = False
 
 
 def move_boxes(boxes: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float32]:
-    """Return the axis-aligned boxes around the moved corners of `boxes`, float32 (N, 4).
+    """Apply a matrix to boxes. Return the axis-aligned boxes around the transformed corners, float32 (N, 4).
 
     Args:
-        boxes: (N, 4), x0, y0, x1, y1 in px.
-        matrix: (2, 3), from pixels of the boxes to pixels of the result.
+        boxes: (N, 4), x0, y0, x1, y1 in px. Integers are at pixel edges.
+        matrix: (2, 3), from input pixels to output pixels, with integers at pixel centers.
     """
     corners = np.asarray(boxes, np.float64).reshape(-1, 4)[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
     moved = (corners - 0.5) @ matrix[:, :2].T + matrix[:, 2] + 0.5
@@ -127,7 +127,7 @@ def move_boxes(boxes: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float3
 
 
 def move_values(field: Field, values: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[Any]:
-    """Return `values` of a field of points, boxes or areas, moved by `matrix` (2, 3)."""
+    """Apply a matrix (2, 3) to the values of a field. Points and boxes are moved; areas are scaled."""
     if field.is_area:
         (a, b), (d, e) = matrix[:, :2].tolist()
         scaled: npt.NDArray[Any] = values * abs(a * e - b * d)

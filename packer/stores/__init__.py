@@ -1,1 +1,1 @@
-"""Stores: objects in S3, Google Cloud Storage, Azure and behind https, read and written through a client process."""
+"""Stores: objects in S3, Google Cloud Storage, Azure and on web servers, read and written through a client process."""

@@ -1,14 +1,15 @@
-"""Client process: the program in which the client of the object stores runs, one for a process and its forked children.
+"""Client process: a separate process that runs obstore, the client of object stores.
 
-obstore's runtime has threads of its own and does not survive a fork (its issue 441), and DataLoader forks. So obstore
-runs in a fresh interpreter, which is started by exec with the first request. It ends when the last process that
-inherited its socket has ended. For each request, a process makes a pair of sockets and sends one of them over the
-inherited socket. The request and an open file go through the pair. The sockets have no names that other users could
-find.
+A user's process and its forked children share one client process. A separate process is necessary because obstore
+starts threads and does not survive a fork (obstore issue 441), and DataLoader forks. The first request starts the
+client process as a new interpreter. The client process ends when all processes that inherited its socket have ended.
+For each request, a user's process makes a pair of sockets and sends one of the two over the inherited socket. The
+request and an optional open file go through the pair. Unnamed sockets protect requests from other users.
 
-A message is `<IQ`, the sizes of a JSON object and of the bytes after it, then the object and the bytes. A request may
-carry one descriptor. The field `last` marks the last answer. Between answers the client sends beats, when it has the
-request and when bytes arrive. The user's process measures the patience from beat to beat: the client may be stuck.
+A message is a header `<IQ`, a JSON object and bytes. The header contains the size of the JSON object and the number of
+bytes. A request may contain one descriptor. The last answer to a request has the field `last`. The client process also
+sends messages with the field `beat`: after it receives a request, and when bytes arrive from the store. The user's
+process raises an error if no message arrives for `patience` + 5 seconds.
 """
 
 import fcntl
@@ -26,42 +27,43 @@ from packer.errors import StoreError
 from packer.registry import check_installed
 
 HEAD = struct.Struct("<IQ")
-MASTER = 3  # the descriptor in the client process, after its standard streams
-_TRIES = 4  # of a request
-_LAST_TRY_SECONDS = 5.0  # after the end of the patience
-_MOST_BYTES = 1 << 30  # of an answer
+MASTER = 3  # descriptor of the inherited socket in the client process
+_TRIES = 4  # number of client processes that a request is sent to
+_LAST_TRY_SECONDS = 5.0  # time for the error message of the client process after the end of the patience
+_MOST_BYTES = 1 << 30  # limit of the bytes of a message
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from packer.stores.client_program import serve; serve()"
 )
-# variables of the stores' own tools; if one changes, another client process is started
+# prefixes of environment variables that configure clients of stores; a change starts a new client process
 _CONVENTIONS = ("AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
 class Answer(NamedTuple):
-    """A message: the fields of its JSON object, and the bytes after it."""
+    """A received message: the JSON object and the bytes that follow the JSON object."""
 
     fields: Mapping[str, Any]
     payload: bytes
 
 
 def conventions() -> dict[str, str]:
-    """Return the environment variables that configure the stores' own tools, such as AWS_ENDPOINT_URL."""
+    """Return name -> value of the environment variables that configure stores, such as AWS_ENDPOINT_URL."""
     return {name: value for name, value in os.environ.items() if name.upper().startswith(_CONVENTIONS)}
 
 
 class _Ended(Exception):
-    """The client process ended before it answered."""
+    """The client process ended before the last answer."""
 
 
 def ask(
     request: Mapping[str, Any], *, payload: bytes = b"", descriptors: Sequence[int] = (), where: str
 ) -> Iterator[Answer]:
-    """Yield the answers of the client process to a request.
+    """Send a request to the client process, and yield the answers.
 
     If the client process ends before the first answer, the request is sent again to a new client process. An operation
-    may therefore run twice. `where` is the URL and the operation, for messages.
+    may therefore run several times. `payload` is bytes that follow the JSON object `request`. `descriptors` contains at
+    most one open file. `where` is the URL and the operation, for error messages.
 
-    Raises StoreError if the client process ended repeatedly, or sent nothing before the end of the patience.
+    Raises StoreError if client processes ended repeatedly, or sent no message for too long (request["patience"]).
     """
     answered = False
     for attempt in range(1, _TRIES + 1):
@@ -104,9 +106,9 @@ def _asked(request: Mapping[str, Any], payload: bytes, descriptors: Sequence[int
 
 
 def receive(connection: socket.socket, *, head: bytes | None = None) -> Answer:
-    """Receive a message; raises EOFError if the other end is closed or the message is too large.
+    """Receive and return one message. Raises EOFError if the connection is closed or the message is too large.
 
-    head: the first HEAD.size bytes of the message, if the caller has received them.
+    head: the first HEAD.size bytes of the message, if the caller has already received these bytes. Otherwise None.
     """
     fields, size = HEAD.unpack(head or _read(connection, HEAD.size))
     if size > _MOST_BYTES:
@@ -126,19 +128,16 @@ def _read(connection: socket.socket, size: int) -> bytearray:
 
 
 class _Clients:
-    """The client process of this process and of its forked children, which inherit the socket."""
+    """The client process that this process and its forked children share."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._master: socket.socket | None = None
         self._environment: dict[str, str] = {}
-        self._process: tuple[int, int] | None = None  # the process that started it, and its own id
+        self._process: tuple[int, int] | None = None  # (id of the parent process, id of the client process)
 
     def connect(self, theirs: socket.socket) -> None:
-        """Send one end of a connection to the client process, which is started if necessary.
-
-        Raises ConnectionError if it ends at once.
-        """
+        """Send `theirs` to the client process. Start a client process if none runs. Raises ConnectionError."""
         environment = conventions()
         with self._lock:
             if self._master is not None and self._environment == environment:
@@ -146,17 +145,17 @@ class _Clients:
                     socket.send_fds(self._master, [b"c"], [theirs.fileno()])
                     return
                 except ConnectionError:
-                    pass  # it has ended
+                    pass  # the client process has ended
             socket.send_fds(self._start(environment), [b"c"], [theirs.fileno()])
 
     def _start(self, environment: dict[str, str]) -> socket.socket:
-        """Start a new client process, and return the socket to the process."""
+        """Start a new client process. Return the socket that is connected to the client process."""
         self._forget()
         check_installed("obstore", "a URL of an object store")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         words = [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)]
         with theirs:
-            moved = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)  # out of the way of MASTER
+            moved = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)  # must differ from MASTER
             try:
                 actions = [
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -176,21 +175,21 @@ class _Clients:
         return ours
 
     def _forget(self) -> None:
-        """Close the socket; the client process ends when all processes have closed it."""
+        """Close the socket. The client process ends when all processes have closed their copies of the socket."""
         if self._master is not None:
             self._master.close()
             self._master = None
         if self._process is not None and self._process[0] == os.getpid():
             with suppress(ChildProcessError):
-                os.waitpid(self._process[1], os.WNOHANG)  # so that it does not stay a zombie
+                os.waitpid(self._process[1], os.WNOHANG)  # removes the zombie process
         self._process = None
 
     def hold(self) -> None:
-        """Wait, before fork, until no thread is starting a client process."""
+        """Acquire the lock before a fork, so that no thread starts a client process during the fork."""
         self._lock.acquire()
 
     def release(self) -> None:
-        """Release the lock after fork, in parent and child."""
+        """Release the lock after a fork, in parent and child."""
         self._lock.release()
 
 

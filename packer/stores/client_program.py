@@ -1,8 +1,8 @@
-"""Client program: the code of the client process, which runs one operation of obstore for each connection.
+"""Client program: the code of the client process, which runs one obstore operation for each connection.
 
-Every operation can be repeated. A read returns the same bytes while the ETag stays, and a write stores the same bytes.
-A create compares its bytes with the existing object. So operations are repeated during an outage, in addition
-to the few quick attempts of obstore, until the caller's patience ends. Each range or page that arrives renews it.
+Every operation can be repeated safely. A read returns equal bytes while the ETag does not change, and a write stores
+equal bytes. A create compares its bytes with an existing object. During an outage, operations are therefore repeated
+for `patience` seconds, in addition to the retries of obstore. Each received range or page restarts this period.
 """
 
 import hashlib
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
     from obstore import GetOptions
     from obstore.store import ClientConfig, RetryConfig
 
-_RANGE_BYTES = 8 << 20  # of one request for a large object.
-_RANGES = 3  # of one object at once.
-_UPLOAD_BYTES = 8 << 20  # of one part of an upload. S3 accepts 10,000 parts.
-_UPLOAD_PARTS = 9000
-_PAGE_OBJECTS = 1000  # of a listing, in one message
-# smallest piece of a body; a connection that delivers less within the patience counts as an outage
+_RANGE_BYTES = 8 << 20  # size of one request for a part of a large object
+_RANGES = 3  # number of concurrent requests for parts of one object
+_UPLOAD_BYTES = 8 << 20  # smallest part of an upload
+_UPLOAD_PARTS = 9000  # S3 accepts 10,000 parts
+_PAGE_OBJECTS = 1000  # number of objects in one message of a listing
+# smallest chunk of a body; a connection that receives less within the patience counts as an outage
 _CHUNK_BYTES = 256 << 10
-_BEAT_SECONDS = 0.1  # least time between two beats
+_BEAT_SECONDS = 0.1  # shortest time between two beats
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 10.0
 
 _VARIABLES = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_", "https": "-", "http": "-"}
 _ENDPOINT = re.compile(r"(STORAGE_)?(ENDPOINT|ENDPOINT_URL|ENDPOINT_URL_S3|BASE_URL)")
 _TRUE = ("1", "true", "yes", "on")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-_NOWHERE = "127.0.0.1:0"  # where nothing can listen
-_AWS_CREDENTIALS = ("amazonaws.com", "169.254.0.0/16")  # STS, and the services of a machine or a container
+_NOWHERE = "127.0.0.1:0"  # address at which no server can listen
+_AWS_CREDENTIALS = ("amazonaws.com", "169.254.0.0/16")  # hosts of STS and of the metadata services
 
 Kind = Literal["missing", "changed", "denied", "file", "refused", "outage"]
 Result = TypeVar("Result")
 
-# obstore has one class for outages and for permanent failures, which only its text distinguishes. Other texts are
-# permanent failures, also an answer that cannot be parsed.
+# obstore raises GenericError for outages and for permanent failures. A message that matches _OUTAGE is an outage. Other
+# messages are permanent failures, also an answer that cannot be parsed.
 _OUTAGE = re.compile(r"status(?: code)?:? (?:408|429|5\d\d)|HTTP error|error response")
 
 _XML = re.compile(r"<\?xml[^>]*>|<Error>(?:.*?<Code>([^<]*)</Code>)?.*?(?:</Error>|$)", re.S)
 
 
 class _Failed(Exception):
-    """The failure of an operation, for the caller."""
+    """A failed operation, which the caller receives as an answer."""
 
     def __init__(self, kind: Kind, cause: str) -> None:
         super().__init__(cause)
@@ -68,15 +68,15 @@ class _Failed(Exception):
 
 
 class _Short(Exception):
-    """An answer with fewer bytes than it announced; the request is repeated."""
+    """An answer with fewer bytes than its header states. The request is repeated."""
 
 
 class _Gone(Exception):
-    """A connection that the caller has closed."""
+    """The caller has closed the connection."""
 
 
 def serve() -> None:
-    """Serve requests until the last process that shares the socket has ended."""
+    """Answer requests until all processes that share the inherited socket have ended. Then exit this process."""
     clients = _Buckets()
     with socket.socket(fileno=MASTER) as master:
         while True:
@@ -89,7 +89,7 @@ def serve() -> None:
 
 
 def _answer(connection: socket.socket, clients: "_Buckets") -> None:
-    """Answer the one request of a connection."""
+    """Receive and answer the only request of a connection."""
     with connection:
         try:
             fields, payload, descriptors = _request(connection)
@@ -112,7 +112,7 @@ def _answer(connection: socket.socket, clients: "_Buckets") -> None:
 
 
 def _request(connection: socket.socket) -> tuple[Mapping[str, Any], bytes, list[int]]:
-    """Receive a request, whose descriptors come with the first bytes."""
+    """Return (JSON object, bytes, descriptors) of a request. The descriptors arrive with the first bytes."""
     data, descriptors, _, _ = socket.recv_fds(connection, HEAD.size, 1)
     while len(data) < HEAD.size:
         more = connection.recv(HEAD.size - len(data))
@@ -124,13 +124,13 @@ def _request(connection: socket.socket) -> tuple[Mapping[str, Any], bytes, list[
 
 
 class _Buckets:
-    """obstore's clients, one for each bucket, which keeps its connections."""
+    """Cache of obstore clients, one per bucket. A client keeps open connections."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, float], Any] = {}
 
     def of(self, url: StoreURL, *, stall: float) -> Any:
-        """Return the client for the bucket of a URL; raises _Failed. Two threads may both make one; one is kept."""
+        """Return the client for the bucket of a URL, with a read timeout of `stall` seconds. Raises _Failed."""
         key = (url.scheme, url.bucket, stall)
         if key not in self._known:
             options: ClientConfig = {
@@ -150,10 +150,10 @@ class _Buckets:
 
 
 def _reach(url: StoreURL) -> "ClientConfig":
-    """Return options that keep requests to the hosts that the user named, and credentials off unencrypted connections.
+    """Return options that restrict the client to the hosts of the user, and to TLS if credentials could leak.
 
-    The client follows redirects and has no option against that. So all hosts but those of the user go through a proxy
-    that does not exist. Users with a proxy of their own keep it.
+    obstore cannot disable redirects. Requests to other hosts therefore go through a nonexistent proxy and fail. This
+    applies to web servers and to S3 with an endpoint, unless the user has configured a proxy.
     """
     prefix = _VARIABLES[url.scheme]
     variables = {name: value for name, value in conventions().items() if name.startswith(prefix)}
@@ -176,7 +176,7 @@ def _reach(url: StoreURL) -> "ClientConfig":
 
 
 class _Call:
-    """One request."""
+    """Execution of one request."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class _Call:
         self.result: Any = b""
 
     def run(self) -> dict[str, Any]:
-        """Run the operation and return its fields; `result` contains its bytes."""
+        """Run the operation. Return the fields of the answer, and store the bytes of the answer in `result`."""
         operations: dict[str, Callable[[], dict[str, Any]]] = {
             "list": self._list,
             "state": self._state,
@@ -221,14 +221,14 @@ class _Call:
             self._connection.sendall(view)
 
     def beat(self) -> None:
-        """Send a beat: the request was received, or bytes arrive. Does nothing soon after another beat."""
+        """Send a beat, a message without a result, to the caller. Do nothing within 0.1 s after another beat."""
         now = time.monotonic()
         if now >= self._last_beat + _BEAT_SECONDS:
             self._last_beat = now
             self.send({"beat": True})
 
     def _renew(self) -> None:
-        """Renew the patience, since data has arrived."""
+        """Restart the patience period."""
         self._until = time.monotonic() + self._fields["patience"]
 
     @property
@@ -236,7 +236,7 @@ class _Call:
         return self._clients.of(self._url, stall=self._fields["stall"])
 
     def _patiently(self, do: Callable[[], Result]) -> Result:
-        """Return the result of a request, which is repeated during an outage until the patience ends."""
+        """Return `do()`. Repeat the call during an outage until the patience ends. Raises _Failed and _Gone."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
             self.attempts += 1
@@ -263,13 +263,13 @@ class _Call:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _check_etag(self, found: str | None, wanted: str | None) -> None:
-        """Raise _Failed for another ETag: some servers, such as rclone's, ignore If-Match."""
+        """Raise _Failed if the ETags differ. Necessary because some servers, such as rclone's, ignore If-Match."""
         if wanted and _etag(found) != wanted:
             raise _Failed("changed", f"expected ETag {wanted}, found {_etag(found)}")
 
     def _check_caller(self, seconds: float) -> None:
-        """Raise _Gone if the caller has closed the connection, or closes it within that time."""
-        closed = select.poll()  # one for each: several threads may wait
+        """Wait `seconds`. Raise _Gone if the caller has closed the connection or closes the connection meanwhile."""
+        closed = select.poll()  # a new object per call, because several threads may wait
         closed.register(self._connection, select.POLLRDHUP | select.POLLHUP)
         if closed.poll(1000 * seconds):
             raise _Gone
@@ -277,7 +277,7 @@ class _Call:
     # ---- operations
 
     def _list(self) -> dict[str, Any]:
-        last = ""  # name that was sent last: a listing that breaks off goes on behind it
+        last = ""  # last name that was sent; an interrupted listing continues after this name
 
         def rest() -> None:
             nonlocal last
@@ -304,9 +304,9 @@ class _Call:
         return {}
 
     def _get(self, start: int | None, end: int, etag: str | None, size: int | None = None) -> tuple[list[Any], str]:
-        """Return the chunks of the bytes from `start` to `end`, and the ETag; raise _Failed for another `size`.
+        """Return (chunks of the bytes from `start` to `end`, ETag). Raise _Failed if the object's size is not `size`.
 
-        Without `start`, return the complete object, of at most `end` bytes.
+        If `start` is None, return the complete object. The object must not be larger than `end` bytes.
         """
 
         def get() -> tuple[list[Any], str]:
@@ -325,7 +325,7 @@ class _Call:
         return self._patiently(get)
 
     def _body(self, answer: Any) -> list[Any]:
-        """Return the chunks of an answer; raises _Failed or _Short unless they have the announced size."""
+        """Return the chunks of an answer. Raise _Failed or _Short if their total size differs from the header."""
         first, end = answer.range
         chunks: list[Any] = []
         found = 0
@@ -340,7 +340,7 @@ class _Call:
         return chunks
 
     def _fetch(self) -> dict[str, Any]:
-        """Request ranges ahead, and hash and write them in order, all with the ETag of the first."""
+        """Download ranges concurrently, and hash and write the ranges in order. All ranges must have equal ETags."""
         (descriptor,) = self._descriptors
         size, etag = self._fields["bytes"], self._fields["etag"]
         digest = hashlib.sha256()
@@ -382,7 +382,7 @@ class _Call:
             except exceptions.AlreadyExistsError:
                 try:
                     found = obstore.get(self._client, self._url.key)
-                except (FileNotFoundError, exceptions.NotFoundError) as error:  # S3's 409 for concurrent attempts
+                except (FileNotFoundError, exceptions.NotFoundError) as error:  # S3's 409 for concurrent creates
                     raise _Short("it existed, and then it did not") from error
                 return found.range == (0, len(self._payload)) and b"".join(self._body(found)) == self._payload
             return True
@@ -415,7 +415,7 @@ class _Call:
 
 
 class _Watched(io.FileIO):
-    """A file that calls `watch` before each read, to show that its upload continues."""
+    """A file that calls `watch` before each read."""
 
     watch: Callable[[], None]
 
@@ -430,7 +430,7 @@ def _described(found: Any) -> dict[str, Any]:
 
 
 def _etag(text: str | None) -> str:
-    """Return an ETag with its quotes, which Azure's listings omit."""
+    """Return an ETag with quotes. Listings of Azure omit the quotes."""
     return f'"{text}"' if text and not text.endswith('"') else text or ""
 
 
@@ -448,7 +448,7 @@ def _write_at(descriptor: int, chunks: list[Any], start: int, digest: Any) -> No
 
 
 def _cause(error: BaseException) -> str:
-    """Return the message of an error of obstore in one line, without debug text; only the `<Code>` of an XML answer."""
+    """Return the message of an obstore error in one line, without debug text. An XML answer is reduced to `<Code>`."""
     if _NOWHERE in str(error):
         return "the server redirects to another host than the one that was named"
     text = _XML.sub(lambda found: found[1] or "", str(error).partition("Debug source")[0])

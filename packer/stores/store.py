@@ -1,8 +1,8 @@
 """Store: lists, reads and writes the objects below one URL.
 
-obstore (object_store of Rust) does the work, in a process of its own; see `client_process.py`. An operation is repeated
-during an outage, which is a server that answers 5xx or not at all. It is not repeated if the server refuses it. Objects
-that may change meanwhile are read with the ETag of the listing or of an earlier answer.
+obstore (a Python binding of the Rust crate object_store) runs in a separate process, see `client_process.py`. During an
+outage, when the server answers 5xx or does not answer, operations are repeated. Operations that the server refuses are
+not repeated. To detect a change of an object, a read can require the ETag of a listing or of an earlier answer.
 """
 
 import os
@@ -23,8 +23,8 @@ class StoreOptions:
     """Options of a store.
 
     Attributes:
-        patience_seconds: Duration of an outage before StoreError is raised, counted from the last bytes.
-        stall_seconds: Time without bytes before a connection is closed and another one is tried.
+        patience_seconds: Duration of an outage after which StoreError is raised, counted from the last received bytes.
+        stall_seconds: Time without received bytes after which a connection is replaced by a new connection.
     """
 
     patience_seconds: float = 180.0
@@ -38,10 +38,7 @@ class StoreOptions:
 
 
 class StoredObject(NamedTuple):
-    """An object of a store: name relative to the URL of the store, size, ETag, and time of the last change.
-
-    The time is in ns since 1970, by the clock of the server.
-    """
+    """An object of a store: name relative to the store's URL, size, ETag, time of the last change (ns since 1970)."""
 
     name: str
     bytes: int
@@ -50,7 +47,7 @@ class StoredObject(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """The size, sha256 in hex and ETag of a fetched object."""
+    """Result of `Store.fetch`: size, hexadecimal sha256 and ETag of the downloaded object."""
 
     bytes: int
     sha256: str
@@ -59,22 +56,22 @@ class Fetched(NamedTuple):
 
 @dataclass(frozen=True)
 class Store:
-    """The objects below a URL. Pickles; threads and forked children may share it.
+    """The objects below a URL. A store can be pickled. Threads and forked children may share a store.
 
-    name, in all calls: relative to the URL, with `/` between its components; "" for the object at the URL itself.
-    Every call raises StoreError: an outage that outlasts `patience_seconds`, or a refusal at once. The calls that
-    change something raise InvalidRequest for https, which can only be read.
+    The argument `name` of all methods is relative to the URL, with `/` as separator. The name "" is the object at the
+    URL. All methods raise StoreError if the server refuses the operation, or if an outage is longer than
+    `patience_seconds`. Methods that write or remove objects raise InvalidRequest for web servers.
     """
 
     url: StoreURL
     options: StoreOptions = StoreOptions()
 
     def objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield all objects below the URL, or below `prefix` there, in the order of the store.
+        """Yield all objects below the URL in the order of the store, or only objects below URL/`prefix`.
 
-        An object whose name ends with `/`, as consoles make for an empty folder, comes without that slash.
-        Raises InvalidRequest for https, which has no listing. Raises StoreError for too many names, for names
-        outside of the URL, and for names that are sorted neither by bytes nor by components.
+        A name that ends with `/`, the marker of an empty folder, is yielded without the slash. Raises InvalidRequest
+        for web servers, which cannot list objects. Raises StoreError if the store lists too many names, names outside
+        of the URL, or names that are sorted neither by bytes nor by components.
         """
         if self.url.is_web:
             raise InvalidRequest(f"{self.url}: a web server cannot list its files; give a store, such as s3://")
@@ -84,7 +81,7 @@ class Store:
         for answer in self._asked("list", prefix, {"key": below.key}):
             for found in answer.fields["objects"]:
                 key = found["name"]
-                if key == below.key:  # what consoles make for this folder itself
+                if key == below.key:  # marker of the folder itself
                     continue
                 last, count = _risen(last, key), count + 1
                 if not last or count > _MOST_OBJECTS or not key.startswith(f"{below.key}/" if below.key else ""):
@@ -95,7 +92,7 @@ class Store:
                 yield _object(below, key[cut:], found)
 
     def state(self, name: str = "") -> StoredObject | None:
-        """Return size, ETag and time of an object; None if it does not exist."""
+        """Return name, size, ETag and time of an object, or None if the object does not exist."""
         try:
             found = self._ask("state", name).fields
         except NoObject:
@@ -103,39 +100,41 @@ class Store:
         return _object(self.url, name, found)
 
     def read(self, name: str = "", *, most: int, start: int | None = None, etag: str | None = None) -> bytes:
-        """Return the bytes of an object, at most `most`, from `start` on if it is given.
+        """Return the complete object, or if `start` is given, at most `most` bytes from the offset `start`.
 
-        Raises NoObject, ObjectChanged if the ETag has changed, StoreError if the server sends more bytes.
+        Raises NoObject if the object does not exist, and ObjectChanged if the object's ETag is not `etag`. None accepts
+        any ETag. Raises StoreError if the server sends more than `most` bytes.
         """
         return self._ask("read", name, {"start": start, "most": most, "etag": etag}).payload
 
     def fetch(self, name: str, descriptor: int, *, bytes: int, etag: str | None = None) -> Fetched:
-        """Download an object of that size to an open file, from its beginning, and hash it.
+        """Download an object into the open file `descriptor`, from offset 0, and compute the sha256.
 
-        Several ranges are downloaded at once. Raises NoObject, ObjectChanged if size or ETag differ, StorageError if
-        the file cannot be written.
+        Several ranges are downloaded concurrently. Raises NoObject if the object does not exist, ObjectChanged if size
+        or ETag differ from `bytes` or `etag`, and StorageError if writing the file fails.
         """
         found = self._ask("fetch", name, {"bytes": bytes, "etag": etag}, descriptors=[descriptor]).fields
         return Fetched(found["bytes"], found["sha256"], found["etag"])
 
     def write(self, name: str, data: bytes) -> str:
-        """Put an object, also over an existing one; return its ETag."""
+        """Write an object, or replace an existing object. Return the ETag."""
         self._check_writable()
         return str(self._ask("write", name, payload=data).fields["etag"])
 
     def create(self, name: str, data: bytes) -> bool:
-        """Put an object unless it exists. Return True if it now has these bytes, from this call or an earlier one.
+        """Write an object unless the object exists. Return True if the object now contains `data`, otherwise False.
 
-        If several processes create different bytes, one gets True. This requires a store that supports If-None-Match;
-        see `keeps_conditions`.
+        If several processes create an object with different bytes, exactly one call returns True. This requires a store
+        that supports If-None-Match, which `keeps_conditions` checks.
         """
         self._check_writable()
         return bool(self._ask("create", name, payload=data).fields["created"])
 
     def upload(self, name: str, path: Path) -> str:
-        """Put a file as an object, also over an existing one, and in several parts if it is large; return its ETag.
+        """Write an object from a file, or replace an existing object. Return the ETag.
 
-        A failed upload is aborted, so that no parts stay and are billed. Raises StorageError for an unreadable file.
+        Large files are uploaded in several parts. A failed upload is aborted, so that the store does not keep and bill
+        parts. Raises StorageError if the file cannot be read.
         """
         self._check_writable()
         with failing(path, "open"):
@@ -146,15 +145,16 @@ class Store:
             os.close(descriptor)
 
     def remove(self, name: str) -> None:
-        """Remove an object, if it exists."""
+        """Remove an object. Do nothing if the object does not exist."""
         self._check_writable()
         with suppress(NoObject):
             self._ask("remove", name)
 
     def keeps_conditions(self, name: str) -> bool:
-        """Return True if the store refuses to create an object that exists. Creates and removes an object `name`.
+        """Return True if the store supports If-None-Match, so that `create` does not overwrite an existing object.
 
-        A store that ignores If-None-Match, as rclone's S3 server does, overwrites the object and reports success.
+        The check creates and removes an object `name`. A store without this support, such as rclone's S3 server,
+        overwrites the object and reports success.
         """
         try:
             return self.create(name, b"first") and not self.create(name, b"second")
@@ -174,7 +174,7 @@ class Store:
         payload: bytes = b"",
         descriptors: Sequence[int] = (),
     ) -> Answer:
-        """Return the only answer to a request."""
+        """Return the answer to a request that has one answer."""
         (answer,) = self._asked(operation, name, fields, payload=payload, descriptors=descriptors)
         return answer
 
@@ -187,7 +187,7 @@ class Store:
         payload: bytes = b"",
         descriptors: Sequence[int] = (),
     ) -> Iterator[Answer]:
-        """Yield the answers to a request; raises the error that an answer reports."""
+        """Yield the answers to a request. Raises the error that an answer reports."""
         url = self.url / name if name else self.url
         request = {
             "operation": operation,
@@ -204,25 +204,25 @@ class Store:
             yield answer
 
 
-_MOST_OBJECTS = 1 << 24  # of a listing
-_MOST_OBJECT_BYTES = 1 << 50  # stores take 5 to 190 TiB
+_MOST_OBJECTS = 1 << 24  # limit of a listing
+_MOST_OBJECT_BYTES = 1 << 50  # stores accept objects of 5 to 190 TiB
 _MOST_NAME_BYTES, _MOST_ETAG = 4096, 1024
-_Ranks = Mapping[Callable[[bytes], Any], Any]  # by an order of names: of the last name
+_Ranks = Mapping[Callable[[bytes], Any], Any]  # sort key function -> sort key of the last name
 _FIRST: _Ranks = {bytes: b"", lambda name: name.split(b"/"): []}  # by bytes as in S3, or by components as in folders
 
 
 def _risen(last: _Ranks, name: str) -> _Ranks:
-    """Return the rank of `name` in each order in which it follows the last name; empty for a name out of order.
+    """Return sort key function -> sort key of `name`, for each sort order in which `name` follows the last name.
 
-    If `name` does not follow the last name but `name/` does, the rank is that of `name/`. Because names rise, they are
-    unique, and an interrupted listing can continue after its last name.
+    The result is empty if `name` is not in order. If only `name/` follows the last name, the sort key of `name/` is
+    returned. In an ordered listing, names are unique, and an interrupted listing can continue after the last name.
     """
     found = {order: (order(name.encode()), order(f"{name}/".encode())) for order in last}
     return {order: low if low > last[order] else high for order, (low, high) in found.items() if high > last[order]}
 
 
 def _object(url: StoreURL, name: str, found: Mapping[str, Any]) -> StoredObject:
-    """Return the entry `found` of a listing of `url` as an object. Raises StoreError for an invalid size or name."""
+    """Return the object for an entry `found` of an answer. Raises StoreError for an invalid size, name or ETag."""
     size, etag = found["bytes"], found["etag"]
     if size > _MOST_OBJECT_BYTES or len(etag) > _MOST_ETAG or len(name.encode()) > _MOST_NAME_BYTES:
         raise StoreError(

@@ -1,7 +1,7 @@
-"""Synthetic data sets: images drawn from a seed, in the layouts of real data sets.
+"""Synthetic data sets: images drawn from a seed, in the folder layouts of real data sets.
 
-They replace real data sets in demonstrations, tests and benchmarks, so that nothing has to be downloaded. Their
-contract is in synthetic_set.py.
+Demonstrations, tests and benchmarks use synthetic data sets without a download. The module synthetic_set.py contains
+the contract of all sets.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from packer.registry import import_or_explain
 if TYPE_CHECKING:
     from packer.synthetic.synthetic_set import SetSummary
 
-# the module of each set; it defines `write_<set>`
+# set -> module that defines `write_<set>`
 _MODULES = {
     "coco": "labeled_sets",
     "cornell": "grasp_sets",
@@ -27,12 +27,12 @@ _MODULES = {
 
 
 def names() -> tuple[str, ...]:
-    """List the names of all sets, sorted."""
+    """Return the names of all sets, sorted."""
     return tuple(_MODULES)
 
 
 def load(name: str) -> "Callable[..., SetSummary]":
-    """Import the function that writes a set; its keyword-only parameters are the options of the set.
+    """Return the function that writes a set. The keyword-only parameters of the function are the options of the set.
 
     Raises:
         InvalidRequest: The name is unknown.

@@ -1,6 +1,6 @@
-"""Drawing: everyday objects on tables, seen from above, and the bytes of the images.
+"""Drawing: images of everyday objects on tables, seen from above, and encoding of these images.
 
-An object consists of flat shapes; a later shape covers earlier ones. Images are uint8 (H, W, 3), RGB.
+An object consists of flat shapes. A later shape covers earlier shapes. Images are uint8 (H, W, 3), RGB.
 """
 
 import math
@@ -42,7 +42,7 @@ _FIXED: dict[str, Color] = {"dark": (52, 50, 54), "light": (226, 222, 212), "met
 _TURN = np.linspace(0, 2 * math.pi, 48, endpoint=False)
 _OVAL = np.stack([np.cos(_TURN), np.sin(_TURN)], 1)
 _X, _Y = _OVAL.T
-# closed lines (N, 2) within -1 to 1
+# name -> closed outline (N, 2), x and y from -1 to 1
 _OUTLINES: dict[str, Floats] = {
     "arc": np.stack([_X, 0.5 - _X**2 + 0.5 * _Y], 1),
     "box": np.array([[-1, -1], [1, -1], [1, 1], [-1, 1.0]]),
@@ -52,9 +52,9 @@ _OUTLINES: dict[str, Floats] = {
     "round": np.sign(_OVAL) * np.abs(_OVAL) ** 0.4,
     "wedge": np.array([[-1, -1], [1, -0.4], [1, 0.4], [-1, 1]]),
 }
-# outline, x and y of its center, half its length and width in mm, color
+# (outline, x and y of the center, half of the length and of the width, color); lengths in mm
 _Shape = tuple[str, float, float, float, float, Literal["own", "dark", "light", "metal"]]
-# height in mm, shapes
+# kind -> (height in mm, shapes)
 _OBJECTS: dict[str, tuple[float, tuple[_Shape, ...]]] = {
     "ball": (74, (("oval", 0, 0, 37, 37, "own"), ("oval", 0, 0, 13, 36, "light"))),
     "banana": (32, (("arc", 0, 0, 80, 30, "own"), ("oval", -79, -15, 6, 6, "dark"), ("oval", 79, -15, 5, 5, "dark"))),
@@ -109,7 +109,7 @@ KINDS = tuple(_OBJECTS)
 
 @dataclass(frozen=True)
 class DrawnObject:
-    """An object with its proportions and colors. outlines: (N, 2), x and y in meters. height: in meters."""
+    """An object to draw: height in meters, outline of each shape (N, 2; x, y in meters), RGB color of each shape."""
 
     height: float
     outlines: tuple[Floats, ...]
@@ -117,12 +117,12 @@ class DrawnObject:
 
     @property
     def radius(self) -> float:
-        """Return the greatest distance of the outlines from the origin, in meters."""
+        """Largest distance of an outline point from the origin, in meters."""
         return max(float(np.hypot(*outline.T).max()) for outline in self.outlines)
 
 
 def make_object(kind: str, random: Generator, *, color: str | None = None) -> DrawnObject:
-    """Make an object with random proportions, in a color of PALETTE or in a random one."""
+    """Return an object with random proportions. `color` is a key of PALETTE; None selects a random color."""
     own = PALETTE[color or tuple(PALETTE)[random.integers(len(PALETTE))]]
     tint, stretch = random.uniform(0.85, 1.1), random.uniform(0.88, 1.12, 2) / 1000
     height, shapes = _OBJECTS[kind]
@@ -135,12 +135,12 @@ def draw_object(image: Image, drawn: DrawnObject, *, at: tuple[float, float], tu
     """Draw an object and its shadow into an image, in place.
 
     Args:
-        at: x and y of the origin of the object, in pixels.
+        at: (x, y) of the object's origin in the image, in pixels.
         turn: Clockwise rotation in rad.
         scale: Pixels per meter.
 
     Returns:
-        float32 (H, W): height of the object above the table in meters, 0 next to the object.
+        float32 (H, W): height above the table in meters, 0 at pixels without the object.
     """
     c, s = math.cos(turn) * scale, math.sin(turn) * scale
     outlines = [outline @ [[c, s], [-s, c]] + at for outline in drawn.outlines]
@@ -167,8 +167,8 @@ def _fill(area: Image, outline: Floats) -> Image:
 
 # --- tables
 
-GRAY, WHITE = 0, 5  # numbers of tables
-# the two colors of a table, and its pattern
+GRAY, WHITE = 0, 5  # indices of _TABLES
+# (dark color, light color, pattern) of each table
 _TABLES: tuple[tuple[Color, Color, Literal["plain", "planks", "tiles"]], ...] = (
     ((96, 98, 96), (204, 206, 204), "plain"),
     ((74, 44, 24), (196, 152, 104), "planks"),
@@ -180,7 +180,7 @@ _TABLES: tuple[tuple[Color, Color, Literal["plain", "planks", "tiles"]], ...] = 
 
 
 def draw_table(random: Generator, size: Size, *, number: int | None = None) -> Image:
-    """Draw an empty table: a random one, or the table of that number."""
+    """Return an image of an empty table. `number` selects one of six tables; None selects a random table."""
     dark, light, pattern = _TABLES[random.integers(len(_TABLES)) if number is None else number]
     value = 0.5 + 0.09 * clouds(random, size, cells=3) + 0.05 * clouds(random, size, cells=24)
     turn = random.uniform(0, math.pi)
@@ -197,7 +197,7 @@ def draw_table(random: Generator, size: Size, *, number: int | None = None) -> I
 
 
 def clouds(random: Generator, size: Size, *, cells: int) -> Plane:
-    """Draw smooth noise of deviation 1: float32 (H, W), about `cells` bright spots along each side."""
+    """Return smooth noise, float32 (H, W), with standard deviation 1 and about `cells` bright spots along each side."""
     coarse = random.standard_normal((cells + 1, cells + 1), np.float32)
     return np.asarray(cv2.resize(coarse, size[::-1], interpolation=cv2.INTER_CUBIC), np.float32)
 
@@ -206,15 +206,15 @@ def clouds(random: Generator, size: Size, *, cells: int) -> Plane:
 
 
 def photograph(image: Image, random: Generator, *, grain: float) -> Image:
-    """Blur a drawn image slightly and add noise, as a camera does. grain: the deviation of the noise."""
+    """Return a slightly blurred image with noise, similar to a photo. grain: standard deviation of the noise."""
     noise = cv2.GaussianBlur(random.integers(0, 256, image.shape, np.uint8), (3, 3), 0.6)
-    share = grain / 36.8  # the deviation that the blur leaves
+    share = grain / 36.8  # standard deviation of the blurred noise
     soft = cv2.GaussianBlur(image, (3, 3), 0.6)
     return np.asarray(cv2.addWeighted(soft, 1.0, noise, share, -127.5 * share), np.uint8)
 
 
 def encode(suffix: str, pixels: npt.NDArray[Any], *settings: int) -> bytes:
-    """Encode pixels as a file; three channels are RGB. settings: pairs for cv2.imencode."""
+    """Return the bytes of an image file such as ".png". Three channels are RGB. settings: flags of cv2.imencode."""
     done, data = cv2.imencode(suffix, pixels if pixels.ndim == 2 else cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), settings)
     if not done:
         raise PackerError(f"{suffix}: OpenCV cannot encode an array of shape {pixels.shape}; install another build")
@@ -222,5 +222,5 @@ def encode(suffix: str, pixels: npt.NDArray[Any], *settings: int) -> bytes:
 
 
 def encode_photo(image: Image) -> bytes:
-    """Encode an image as JPEG: baseline, 4:2:0, quality 90, no EXIF."""
+    """Return the bytes of a baseline JPEG file (4:2:0, quality 90, without EXIF)."""
     return encode(".jpg", image, cv2.IMWRITE_JPEG_QUALITY, 90)

@@ -1,7 +1,7 @@
 """Folder: photos of objects on tables, as an ImageFolder tree of JPEG files: `<class>/<class>_<number>.jpg`.
 
-The class is the kind of object; with more classes than kinds, also its color. A small network learns the classes in
-minutes.
+A class is a kind of object. If there are more classes than kinds, a class is a color and a kind. A small network can
+learn the classes.
 """
 
 import itertools
@@ -28,10 +28,10 @@ _SIZES = ((375, 500), (500, 375), (333, 500), (240, 320), (480, 640), (281, 500)
 def write_folder(
     folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = (375, 500)
 ) -> SetSummary:
-    """Write `samples` photos, evenly distributed over the classes.
+    """Write `samples` photos into a new or empty folder, evenly distributed over the classes. Return the counts.
 
     Args:
-        size: (height, width) in px; None for sizes from 320x240 to 1024x683 px, portrait and landscape.
+        size: (height, width) in px. None selects random sizes from 320x240 to 1024x683 px, portrait and landscape.
 
     Raises:
         InvalidRequest: An option is outside its limits.
@@ -45,7 +45,7 @@ def write_folder(
 
 
 def class_names(count: int) -> tuple[tuple[str, str | None], ...]:
-    """Name the first `count` classes: kind of object, and its color if there are more classes than kinds."""
+    """Return (kind, color) of the first `count` classes. If `count` is at most the number of kinds, color is None."""
     most = len(KINDS) * len(PALETTE)
     if not 1 <= count <= most:
         raise InvalidRequest(f"classes {count}: expected 1 to {most}; choose another number")

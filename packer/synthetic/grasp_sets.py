@@ -1,18 +1,18 @@
 """Grasp sets: RGB-D images of an object with grasps, in the layouts of Cornell and Jacquard.
 
-cornell: the ids of the real data set, 0100-0949 and 1000-1034. Samples come object by object, 4 views each, one object
-from each folder in turn, so that a small set has every folder. Some cneg files are empty and a few pixels of the depth
-are wrong, as in the real data set.
+cornell: the sample ids are 0100-0949 and 1000-1034, as in the real data set. An object has 4 views. Successive objects
+are in different folders, so that a small set has every folder. Some cneg files are empty, and a few depth pixels are
+wrong, as in the real data set.
 
 | file                            | content                                                                          |
 |---------------------------------|----------------------------------------------------------------------------------|
 | 01 to 10/pcdNNNNr.png           | 640x480 RGB, 8 bit                                                               |
 | 01 to 10/pcdNNNNd.tiff          | float32 (480, 640), depth in m, uncompressed                                     |
 | 01 to 10/pcdNNNNcpos.txt        | 4 lines `x y` per rectangle, a blank after lines 1-3; p0 to p1 is the opening    |
-| 01 to 10/pcdNNNNcneg.txt        | the same for rectangles that do not grasp                                        |
+| 01 to 10/pcdNNNNcneg.txt        | rectangles at which a grasp fails, as in cpos                                    |
 | processedData/z.txt             | `id object category background`, a line per rectangle                            |
 
-jacquard: 5 views of each object. The opening direction is (cos theta, sin theta), y down. Consecutive rows with equal
+jacquard: an object has 5 views. The opening direction is (cos theta, sin theta), y down. Consecutive rows with equal
 x, y, theta and opening are one grasp with several jaw sizes: 1, 1/2, 3/2, 2 and 3 times 2 cm.
 
 | file in Jacquard_Dataset_K/HASH | content (K from 0 to 11; HASH has 32 hex digits, sometimes 31)                   |
@@ -20,7 +20,7 @@ x, y, theta and opening are one grasp with several jaw sizes: 1, 1/2, 3/2, 2 and
 | I_HASH_RGB.png                  | 1024x1024 RGB, 8 bit                                                             |
 | I_HASH_mask.png                 | 0 and 255                                                                        |
 | I_HASH_perfect_depth.tiff       | float32, depth along the optical axis in m, LZW, two rows per strip              |
-| I_HASH_stereo_depth.tiff        | the same as measured by a stereo pair; -1.0 for missing pixels                   |
+| I_HASH_stereo_depth.tiff        | depth as a stereo camera measures it; -1.0 for missing pixels                    |
 | I_HASH_grasps.txt               | CRLF; `x;y;theta;opening;jaw`, theta in degrees, lengths in px                   |
 """
 
@@ -36,18 +36,18 @@ from packer.synthetic import drawing
 from packer.synthetic.drawing import KINDS, Floats, Generator, Pixels, Plane, clouds, encode
 from packer.synthetic.synthetic_set import DrawnSample, SetSummary, check_counts, stream, write_set
 
-# --- grasps of an object, found in its mask
+# --- grasps of an object, computed from a mask
 
 _POINTS = 100
 _DIRECTIONS = 24
-_UNIT = 1.5  # px, openings are multiples of it
+_UNIT = 1.5  # px; every opening is a multiple of this length
 
 
 @dataclass(frozen=True)
 class DrawnGrasp:
-    """A grasp rectangle in px; the gripper opens along (cos angle, sin angle), y down.
+    """A grasp rectangle with center (x, y) in px. The gripper opens along (cos angle, sin angle), y down.
 
-    angle: in rad, within (-pi/2, pi/2]. opening: distance of the fingers. jaw: length of a finger.
+    angle: in rad, within (-pi/2, pi/2]. opening: distance between the fingers in px. jaw: length of a finger in px.
     """
 
     x: float
@@ -57,13 +57,13 @@ class DrawnGrasp:
     jaw: float
 
     def corners(self) -> Floats:
-        """Return the corners p0 to p3, (4, 2), x and y: p0 to p1 is the opening, p1 to p2 the jaw."""
+        """Return the corners p0 to p3 as float64 (4, 2), x and y. The side p0-p1 is the opening, p1-p2 the jaw."""
         c, s = math.cos(self.angle), math.sin(self.angle)
         along, across = np.array([c, s]) * self.opening / 2, np.array([-s, c]) * self.jaw / 2
         return np.stack([-along - across, along - across, along + across, across - along]) + [self.x, self.y]
 
     def fits(self, mask: Pixels) -> bool:
-        """Check that the center is on the object and that both fingers are in the image, next to the object."""
+        """Return True if the center is on the object, and both fingers are inside the image and outside the object."""
         corners = self.corners()
         if corners.min() < 0 or (corners.max(0) > np.array(mask.shape[::-1]) - 1).any():
             return False
@@ -73,7 +73,7 @@ class DrawnGrasp:
         return bool(mask[y[0], x[0]] and not mask[y[1:], x[1:]].any())
 
     def differs(self, other: "DrawnGrasp", *, distance: float) -> bool:
-        """Check that two grasps differ by `distance` px or 30 degrees."""
+        """Return True if the centers differ by more than `distance` px, or the angles by more than 30 degrees."""
         turn = abs((self.angle - other.angle + math.pi / 2) % math.pi - math.pi / 2)
         return math.hypot(self.x - other.x, self.y - other.y) > distance or turn > math.pi / 6
 
@@ -81,19 +81,16 @@ class DrawnGrasp:
 def find_grasps(
     mask: Pixels, random: Generator, *, longest: int, jaw: float, distance: float
 ) -> tuple[list[DrawnGrasp], list[DrawnGrasp]]:
-    """Find grasps and misses at random points of an object, along chords from one edge of the object to the other.
+    """Return (grasps, misses): rectangles of successful and of failing grasps, at random points of an object.
 
-    A grasp is a short chord, with both fingers 2 to 10 px from the object. A miss is a long chord, with both
-    ends on the object.
+    A grasp spans the object in a short direction, with both fingers 2 to 10 px outside the object. A miss is along a
+    long direction, with both fingers on the object.
 
     Args:
-        mask: (H, W), True on the object.
-        longest: The widest opening, in px.
-        jaw: Length of the fingers of the grasps, in px.
-        distance: Least distance of two grasps in px, unless their angles differ by 30 degrees.
-
-    Returns:
-        The grasps and the misses.
+        mask: bool (H, W), True on the object.
+        longest: Largest opening of a grasp, in px.
+        jaw: Length of the fingers of a grasp, in px.
+        distance: Smallest distance of two grasps in px, unless the angles of the grasps differ by 30 degrees.
     """
     grasps: list[DrawnGrasp] = []
     misses: list[DrawnGrasp] = []
@@ -119,7 +116,7 @@ def find_grasps(
 
 
 def _reach(padded: Pixels, x: float, y: float, angles: Floats, longest: int) -> Floats:
-    """Return how far the object extends from a point at these angles, in px, `longest` at most."""
+    """Return the distance in px from a point to the edge of the object for each angle, at most `longest`."""
     steps = np.arange(1, longest + 1)[:, None]
     columns = np.rint(x + longest + steps * np.cos(angles)).astype(int)
     rows = np.rint(y + longest + steps * np.sin(angles)).astype(int)
@@ -132,14 +129,14 @@ def _reach(padded: Pixels, x: float, y: float, angles: Floats, longest: int) -> 
 _CORNELL_VIEWS = 4  # per object
 _CORNELL_SIZE = (480, 640)
 _CORNELL_SCALE = 525.0  # px per m: the focal length of a Kinect, at a distance of 1 m
-_CORNELL_LONGEST = 220  # px, the widest opening
+_CORNELL_LONGEST = 220  # px, largest opening
 # uncompressed, in one strip
 _PLAIN = (cv2.IMWRITE_TIFF_COMPRESSION, 1, cv2.IMWRITE_TIFF_ROWSPERSTRIP, _CORNELL_SIZE[0])
 _DEPTH_STEP = np.float32(0.002)  # 1/m between two steps of depth: 2 mm at 1 m
 
 
 def write_cornell(folder: Path, *, samples: int, seed: int = 0, threads: int = 1) -> SetSummary:
-    """Write the first `samples` scenes, at most 885.
+    """Write the first `samples` scenes of the cornell set, at most 885, into a new or empty folder. Return the counts.
 
     Raises:
         InvalidRequest: An option is outside its limits.
@@ -152,7 +149,7 @@ def write_cornell(folder: Path, *, samples: int, seed: int = 0, threads: int = 1
 
 
 def scene_ids() -> list[tuple[str, int]]:
-    """List (folder, id) of all scenes, in the order in which they are written."""
+    """Return (folder, id) of all scenes, in the order of the samples."""
     numbers = [*range(100, 950), *range(1000, 1035)]
     numbers.sort(key=lambda number: (number % 100 // _CORNELL_VIEWS, number))
     return [(f"{number // 100:02d}", number) for number in numbers]
@@ -185,17 +182,17 @@ def _cornell_scene(seed: int, ids: list[tuple[str, int]], index: int) -> DrawnSa
 
 
 def _cornell_positives(mask: Pixels, grasps: list[DrawnGrasp], random: Generator) -> list[Floats]:
-    """Choose 5 to 10 rectangles with longer jaws if these fit; a small object repeats some rectangles."""
+    """Return 5 to 10 rectangles, with longer jaws if the longer jaws fit. Few grasps lead to repeated rectangles."""
     corners = []
     for grasp in grasps:
         longer = replace(grasp, jaw=random.uniform(9, 34))
-        both_ways = (longer if longer.fits(mask) else grasp).corners()[:: random.choice([-1, 1])]  # as people mark them
+        both_ways = (longer if longer.fits(mask) else grasp).corners()[:: random.choice([-1, 1])]  # as people do
         corners.append(both_ways)
     return (corners * 5)[: random.integers(5, 11)]
 
 
 def _measured(depth: Plane, random: Generator) -> Plane:
-    """Round depth to the steps of a Kinect, with noise and a few wrong pixels at the bottom left."""
+    """Return depth with the resolution and noise of a Kinect, and a few wrong pixels at the bottom left."""
     steps = np.rint(1 / depth / _DEPTH_STEP + np.float32(0.25) * clouds(random, _CORNELL_SIZE, cells=70))
     measured = 1 / (steps * _DEPTH_STEP)
     measured[-3:, :2] = random.uniform(0.0323, 0.0353, (3, 2))
@@ -215,14 +212,14 @@ _JACQUARD_VIEWS = 5  # per object
 _PARTS = 12
 _FINGER = 0.02  # m, length of the default jaw
 _JAWS = (1.0, 0.5, 1.5, 2.0, 3.0)
-_JACQUARD_LONGEST = 270  # px, the widest opening
+_JACQUARD_LONGEST = 270  # px, largest opening
 # LZW, two rows per strip, no predictor: TIFF 6.0 tags 259, 278 and 317
 _LZW = (cv2.IMWRITE_TIFF_COMPRESSION, 5, cv2.IMWRITE_TIFF_ROWSPERSTRIP, 2, cv2.IMWRITE_TIFF_PREDICTOR, 1)
 _DISPARITY = np.float32(0.0064)  # 1/m between two disparities
 
 
 def write_jacquard(folder: Path, *, samples: int, seed: int = 0, threads: int = 1) -> SetSummary:
-    """Write `samples` views, object by object.
+    """Write `samples` views of the jacquard set into a new or empty folder, object by object. Return the counts.
 
     Raises:
         InvalidRequest: An option is outside its limits.
@@ -261,7 +258,7 @@ def _jacquard_view(seed: int, index: int) -> DrawnSample:
 
 
 def _jacquard_rows(grasps: list[DrawnGrasp], mask: Pixels, depth: Plane) -> bytes:
-    """Make the grasp file: for each grasp a row per jaw size that fits, the default size first."""
+    """Return the grasp file: for each grasp, one row per jaw size that fits, the default size first."""
     rows = []
     for grasp in grasps:
         jaw = _FINGER * _JACQUARD_SCALE * 1.5 / float(depth[round(grasp.y), round(grasp.x)])
@@ -274,7 +271,7 @@ def _jacquard_rows(grasps: list[DrawnGrasp], mask: Pixels, depth: Plane) -> byte
 
 
 def _stereo(depth: Plane, mask: Pixels, random: Generator) -> Plane:
-    """Round depth to the steps of a disparity; edges of the object and a corner of the image are missing."""
+    """Return depth as a stereo camera measures it. Some edges of the object and a corner of the image are missing."""
     noise = clouds(random, depth.shape, cells=256)
     stepped = np.rint(1 / depth / _DISPARITY + np.float32(0.1) * noise) * _DISPARITY
     seen = 1 / (np.float32(0.75) * stepped + np.float32(0.25) / depth)

@@ -1,12 +1,12 @@
 """Labeled sets: several objects on a table with exact labels, in the layouts of COCO, CamVid, imagefolder, VOC, YOLO.
 
-Boxes, polygons and masks follow from the pixels of each object. Every fifth image, from the second on, is in the
-split `val`. Except in `table`, every eighth image has no objects.
+Boxes, polygons and masks are computed from the pixels of each object. Images with index 1, 6, 11, ... are in the
+split `val`, all other images in `train`. Except in `table`, every eighth image has no objects.
 
-coco: annotations/instances_{train,val}2017.json, train2017/000000000001.jpg; ids of categories skip some numbers
-pairs (CamVid): train/000000.jpg, trainannot/000000.png; gray masks and classes.txt with the names of their values.
-    Option `colors`: RGB masks and label_colors.txt with a line `R G B NAME` per value. The first value is the table.
-table (imagefolder of Hugging Face): train/000000.jpg, train/masks/000000.png, 255 at the only object, and
+coco: annotations/instances_{train,val}2017.json, train2017/000000000001.jpg; category ids are not consecutive
+pairs (CamVid): train/000000.jpg, trainannot/000000.png (gray mask), classes.txt with the name of each mask value.
+    Option `colors`: RGB masks and label_colors.txt with a line `R G B NAME` per class. The first class is the table.
+table (imagefolder of Hugging Face): train/000000.jpg, train/masks/000000.png with 255 at the only object, and
     train/metadata.csv
 voc: JPEGImages/2012_000000.jpg, Annotations/2012_000000.xml, palette PNGs in SegmentationClass and SegmentationObject,
     ImageSets/{Main,Segmentation}/{train,val}.txt, labels.txt with the names of the classes
@@ -44,31 +44,31 @@ from packer.synthetic.synthetic_set import (
 SIZE: Size = (240, 320)
 _SIZES = ((240, 320), (320, 240), (200, 300), (288, 288))
 _ALL_CONTOURS = (cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
-_EMPTY = 8  # one image of so many has no objects
+_EMPTY = 8  # number of images per image without objects
 _GRAIN = 5.0
-_HELD_OUT = 5  # one image of so many is for validation
+_HELD_OUT = 5  # number of images per validation image
 
 # --- scenes
 
 
 @dataclass(frozen=True)
 class LabeledObject:
-    """An object in an image. label: the number of its class. pixels: where it is visible, (H, W)."""
+    """An object in an image. label: index of the class. pixels: bool (H, W), True where the object is visible."""
 
     label: int
     pixels: Pixels
 
     @property
     def box(self) -> tuple[int, int, int, int]:
-        """Return the left, top, right and bottom edge of the object."""
+        """(left, top, right, bottom) of the object in px. Right and bottom are exclusive."""
         rows, columns = np.flatnonzero(self.pixels.any(1)), np.flatnonzero(self.pixels.any(0))
         return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
 
     def polygon(self) -> list[tuple[int, int]]:
-        """Return a closed line of points x, y along the edges of the pixels; it surrounds them an odd number of times.
+        """Return the points (x, y) of one closed polygon along the pixel edges of the object (even-odd rule).
 
-        For an object with holes or several parts, the line goes there and returns on the same way. Annotators do the
-        same if an object may have only one polygon.
+        If the object has holes or several parts, the polygon reaches each part along a line and returns along the same
+        line.
         """
         # pixels 2c and 2c + 1 of the doubled mask are the halves of pixel c, whose edges are at c and c + 1
         doubled = np.repeat(np.repeat(self.pixels, 2, 0), 2, 1).astype(np.uint8)
@@ -82,26 +82,26 @@ class LabeledObject:
 
 @dataclass(frozen=True)
 class LabeledScene:
-    """image: uint8 (H, W, 3), RGB. objects: those in it, in the order in which they were drawn."""
+    """An image and its labels. image: uint8 (H, W, 3), RGB. objects: the visible objects, in drawing order."""
 
     image: Image
     objects: tuple[LabeledObject, ...]
 
     def mask(self, values: Sequence[int]) -> Image:
-        """Return uint8 (H, W): the value of each object at its pixels, 0 for the table."""
+        """Return uint8 (H, W): values[i] at the pixels of objects[i], 0 for the table."""
         mask = np.zeros(self.image.shape[:2], np.uint8)
         for each, value in zip(self.objects, values, strict=True):
             mask[each.pixels] = value
         return mask
 
     def class_mask(self) -> Image:
-        """Return uint8 (H, W): 1 + the number of the class at the pixels of an object, 0 for the table."""
+        """Return uint8 (H, W): 1 + class index at the pixels of an object, 0 for the table."""
         return self.mask([1 + each.label for each in self.objects])
 
 
 @dataclass(frozen=True)
 class Scenes:
-    """The scenes of a set, by their numbers. most_objects: 1, 4 or 9; with 1, every image has exactly one object."""
+    """All scenes of a set. `most_objects` per image is 1, 4 or 9. The value 1 means exactly one object per image."""
 
     seed: int
     classes: tuple[str, ...]
@@ -110,7 +110,7 @@ class Scenes:
 
     @classmethod
     def of(cls, *, samples: int, seed: int, classes: int, size: Size | None, most_objects: int = 4) -> "Scenes":
-        """Check the options of a set; size: (height, width) in px, None for several. Raises InvalidRequest."""
+        """Return the scenes for valid options. Raises InvalidRequest. If `size` is None, images have several sizes."""
         check_counts(samples=samples, seed=seed)
         check_size(size, least=32, most=4096)
         if not 1 <= classes <= len(KINDS):
@@ -118,7 +118,7 @@ class Scenes:
         return cls(seed, KINDS[:classes], _SIZES if size is None else (size,), most_objects)
 
     def draw(self, index: int) -> LabeledScene:
-        """Draw the scene of that number; its objects do not overlap."""
+        """Return the scene with this index. Objects do not overlap."""
         random = stream(self.seed, 1, index)
         height, width = size = self.sizes[random.integers(len(self.sizes))]
         image = drawing.draw_table(random, size)
@@ -149,16 +149,16 @@ def _splits(samples: int) -> tuple[str, ...]:
 
 # --- coco
 
-_MOST_OBJECTS = 100  # in an image, so that the ids of its annotations depend on its number only
+_MOST_OBJECTS = 100  # limit per image; the ids of an image's annotations then depend only on the image's number
 
 
 def write_coco(
     folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = SIZE
 ) -> SetSummary:
-    """Write `samples` images and their annotations.
+    """Write `samples` images and COCO annotations into a new or empty folder. Return the counts.
 
     Args:
-        size: (height, width) in px; None for several sizes.
+        size: (height, width) of all images in px. None selects one of several sizes for each image.
 
     Raises:
         InvalidRequest: An option is outside its limits.
@@ -171,7 +171,7 @@ def write_coco(
 
 
 def category_id(label: int) -> int:
-    """Return the id of a class."""
+    """Return the COCO category id of a class index. The ids are not consecutive."""
     return 1 + label + label // 5
 
 
@@ -226,9 +226,9 @@ def write_pairs(
     size: Size | None = SIZE,
     colors: bool = False,
 ) -> SetSummary:
-    """Write `samples` images and their masks; with `colors` the masks are RGB.
+    """Write `samples` images and segmentation masks into a new or empty folder. Return the counts.
 
-    The other arguments are those of `write_coco`.
+    `colors` is True for RGB masks, False for gray masks. All other arguments and errors are those of `write_coco`.
     """
     scenes = Scenes.of(samples=samples, seed=seed, classes=classes, size=size)
     values = [(name, color_of(name)) for name in ("table", *scenes.classes)]
@@ -239,7 +239,7 @@ def write_pairs(
 
 
 def color_of(name: str) -> Color:
-    """Return the color of a class in RGB masks: multiples of 16, black for the table."""
+    """Return the (R, G, B) color of a class in masks. Values are multiples of 16; "table" is black."""
     red, green, blue = (0, 0, 0) if name == "table" else hashlib.sha256(name.encode()).digest()[:3]
     return red & 0xF0, green & 0xF0, blue & 0xF0
 
@@ -261,7 +261,7 @@ _COLUMNS = "file_name,mask_file_name,label,xmin,ymin,xmax,ymax,width,height\n"
 def write_table(
     folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = SIZE
 ) -> SetSummary:
-    """Write `samples` images of one object each, their masks and the tables. Else as `write_coco`."""
+    """Write `samples` images with one object each, masks and metadata tables. Arguments are those of `write_coco`."""
     scenes = Scenes.of(samples=samples, seed=seed, classes=classes, size=size, most_objects=1)
     draw = partial(_table_sample, scenes)
     return write_set(folder, draw, samples=samples, threads=threads, shared=partial(joined, header=_COLUMNS))
@@ -285,14 +285,14 @@ def _spread_bits(value: int) -> int:
     return sum((value >> (3 * bit) & 1) << (7 - bit) for bit in range(3))
 
 
-# the colors of Pascal VOC: bits 3k, 3k + 1, 3k + 2 of a value are bit 7 - k of red, green and blue
+# Pascal VOC colors of mask values: bits 3k, 3k + 1, 3k + 2 of a value are bit 7 - k of red, green and blue
 _PALETTE = bytes(_spread_bits(value >> channel) for value in range(256) for channel in range(3))
 
 
 def write_voc(
     folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = SIZE
 ) -> SetSummary:
-    """Write `samples` images, their annotations and masks. Else as `write_coco`."""
+    """Write `samples` images, VOC annotations and masks. Arguments are those of `write_coco`."""
     scenes = Scenes.of(samples=samples, seed=seed, classes=classes, size=size)
     labels = {"labels.txt": "".join(f"{name}\n" for name in scenes.classes).encode()}
     draw = partial(_voc_sample, scenes)
@@ -327,9 +327,9 @@ def _voc_object(drawn: LabeledObject, name: str) -> str:
 
 
 def _palette_png(values: Image) -> bytes:
-    """Encode a PNG whose pixels are numbers of colors; OpenCV cannot write such files."""
+    """Return the bytes of a PNG with a palette, which OpenCV cannot write. values: uint8 (H, W), palette indices."""
     height, width = values.shape
-    rows = np.pad(values, ((0, 0), (1, 0)))  # a row begins with its filter, 0 for none
+    rows = np.pad(values, ((0, 0), (1, 0)))  # a PNG row begins with a filter type, here 0 (none)
     chunks = (
         b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0),
         b"PLTE" + _PALETTE,
@@ -346,7 +346,7 @@ def _palette_png(values: Image) -> bytes:
 def write_yolo(
     folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = SIZE
 ) -> SetSummary:
-    """Write `samples` images and their labels. Else as `write_coco`."""
+    """Write `samples` images and YOLO polygon labels. Arguments are those of `write_coco`."""
     scenes = Scenes.of(samples=samples, seed=seed, classes=classes, size=size)
     folders = [f"{split}: images/{split}" for split in _splits(samples)]
     names = [f"  {label}: {name}" for label, name in enumerate(scenes.classes)]

@@ -1,16 +1,16 @@
-"""Synthetic set: the contract of the sets, and how a set is written into its folder.
+"""Synthetic set: the contract of all sets, and functions that write a set into a folder.
 
 A set is a function `write_<name>(folder, *, samples, seed=0, threads=1, ...) -> SetSummary`. Its contract:
 
-* Sample k depends on (seed, k) and the options only, not on `samples` or `threads`. On one machine the same call writes
-  the same bytes.
-* Some layouts have files that describe all samples: annotations, tables, lists. The rows of sample k also depend on
-  (seed, k) and the options only, and follow the order of the samples. `samples` decides which splits exist. The rows
-  stay in memory until the last sample is drawn; images do not.
-* The folder appears complete or not at all. The function writes into `.<name>.synth` next to the folder, and removes
-  files of a killed run there.
-* InvalidRequest is raised for invalid options, PackExists if the folder is not empty, and StorageError if a file cannot
-  be written.
+* Sample k depends only on (seed, k) and the options, not on `samples` or `threads`. On one machine, equal calls write
+  equal bytes.
+* Some layouts have files that describe all samples: annotations, tables, lists. The rows of sample k also depend only
+  on (seed, k) and the options. Rows have the order of the samples. `samples` determines which splits exist. Rows stay
+  in memory until the last sample is drawn; images do not.
+* The folder appears complete or not at all. The function writes into `.<name>.synth` next to the folder, and first
+  removes the files of a killed run from `.<name>.synth`.
+* The function raises InvalidRequest for invalid options, PackExists if the folder is not empty, and StorageError if
+  writing a file fails.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +34,7 @@ Rows = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class SetSummary:
-    """Number of samples and files of a set, and the total size of its files."""
+    """Number of samples, number of files, and total size of all files of a set."""
 
     samples: int
     files: int
@@ -43,19 +43,19 @@ class SetSummary:
 
 @dataclass(frozen=True)
 class DrawnSample:
-    """Files of a sample by relative POSIX path, and its rows of each table that describes all samples."""
+    """Files of a sample (relative POSIX path -> content), and lines for tables of all samples (table name -> lines)."""
 
     files: Mapping[str, bytes]
     rows: Mapping[str, list[str]] = member(default_factory=dict)
 
 
 def stream(seed: int, *numbers: int) -> np.random.Generator:
-    """Create a random generator that depends on these integers only."""
+    """Return a new random generator that depends only on these integers."""
     return np.random.default_rng([seed, *numbers])
 
 
 def joined(rows: Rows, *, header: str = "") -> dict[str, bytes]:
-    """Make one file of each table: the header and the rows."""
+    """Return name -> content of one file per table: the header, followed by the rows."""
     return {name: "".join([header, *lines]).encode() for name, lines in rows.items()}
 
 
@@ -67,10 +67,11 @@ def write_set(
     threads: int,
     shared: Callable[[Rows], Mapping[str, bytes]] = joined,
 ) -> SetSummary:
-    """Draw the samples in threads and write them into a new or empty folder.
+    """Draw the samples in threads and write their files into a new or empty folder. Return the counts.
 
     Args:
-        shared: Makes the files that describe all samples from the rows of the samples.
+        draw: Function from the index of a sample to the drawn sample.
+        shared: Function from the rows of all samples to the files that describe all samples (path -> content).
 
     Raises:
         PackExists: The folder is not empty.
@@ -99,7 +100,7 @@ def check_counts(*, samples: int, seed: int, most: int | None = None) -> None:
 
 
 def check_size(size: tuple[int, int] | None, *, least: int, most: int) -> None:
-    """Raise InvalidRequest for a (height, width) outside these limits, in pixels."""
+    """Raise InvalidRequest if a side of `size` (height, width; in px) is outside the limits. None is valid."""
     if size is not None and not all(least <= length <= most for length in size):
         raise InvalidRequest(f"size {size[1]}x{size[0]}: expected {least} to {most} px a side; choose another size")
 
@@ -115,7 +116,7 @@ def _write_files(folder: Path, files: Mapping[str, bytes]) -> int:
 
 @contextmanager
 def _publishing(folder: Path) -> Iterator[Path]:
-    """Give an empty folder that becomes `folder` at the end, or is removed after an exception."""
+    """Yield an empty temporary folder, which is renamed to `folder` at the end, or removed after an exception."""
     folder = folder.absolute()
     _check_free(folder)
     with failing(folder.parent, "make the folder"):

@@ -1,1 +1,1 @@
-"""System: what the operating system gives a process: cores, memory, threads, shared memory, page cache, GPUs."""
+"""System: operating system resources of a process: cores, memory, threads, shared memory, CPU time."""

@@ -1,7 +1,7 @@
-"""Private names of torch that packer uses, and the versions whose code was compared.
+"""Private functions of torch that packer calls, and the torch versions that have been checked.
 
-torch may change them, so only this module uses them, and each release of torch is compared with it. Names and
-signatures were compared in torch 2.6.0 and 2.13.0, those of `_new_shared` and `_shutdown_workers` also in 2.14.1.
+torch may change private functions. Only this module therefore calls private functions of torch, and each torch release
+is checked. The checked versions are 2.6.0 and 2.13.0; for `_new_shared` and `_shutdown_workers` also 2.14.1.
 """
 
 from collections.abc import Callable
@@ -14,17 +14,17 @@ CollateFunction = Callable[..., Any]
 
 
 def register_collate(kind: type, collate: CollateFunction) -> None:
-    """Register a function of torch's default collate for batches whose first sample has a type.
+    """Make torch's `default_collate` call `collate` for batches whose first sample has type `kind`.
 
-    `default_collate` documents the table, which only a private module exports.
+    The documentation of `default_collate` describes the table of these functions, which a private module exports.
     """
     default_collate_fn_map[kind] = collate
 
 
 def storage_over_file(descriptor: int, size: int) -> torch.UntypedStorage:
-    """Return a storage over the first bytes of a file in memory, with its own mapping.
+    """Return a storage of `size` bytes that maps the start of a file in memory.
 
-    The caller closes the descriptor. torch.multiprocessing rebuilds received storages by this call.
+    The caller closes the descriptor. torch.multiprocessing also calls this function to rebuild received storages.
     """
     storages: Any = torch.UntypedStorage
     storage: torch.UntypedStorage = storages._new_shared_fd_cpu(descriptor, size)
@@ -32,15 +32,15 @@ def storage_over_file(descriptor: int, size: int) -> torch.UntypedStorage:
 
 
 def new_shared_storage(size: int) -> torch.UntypedStorage:
-    """Return a new storage in shared memory, as torch's collate does in a worker process."""
+    """Return a new storage of `size` bytes in shared memory, as torch's collate does in a worker process."""
     storages: Any = torch.UntypedStorage
     storage: torch.UntypedStorage = storages._new_shared(size, device="cpu")
     return storage
 
 
 def end_workers(iterator: Any) -> None:
-    """End the worker processes of a DataLoader's iterator now, instead of in its destructor.
+    """End the worker processes of a DataLoader iterator now, instead of in the destructor of the iterator.
 
-    A traceback may keep the iterator alive, or its queues may end first; then the processes would stay.
+    The destructor may run late if a traceback references the iterator. The worker processes would then remain.
     """
     iterator._shutdown_workers()

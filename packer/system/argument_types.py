@@ -1,4 +1,4 @@
-"""Argument types: compares arguments with the annotations of a function."""
+"""Argument types: checks of argument values against the annotations of a function."""
 
 import re
 import types
@@ -13,9 +13,10 @@ from packer.errors import WrongType
 
 
 def check_arguments(given: Mapping[str, object], annotations: Mapping[str, Any]) -> None:
-    """Raise WrongType for an argument whose value, or an element, does not match its annotation.
+    """Raise WrongType if an argument, or an element of an argument, does not match its annotation.
 
-    NumPy numbers are allowed, any collection for a sequence, and 0 and 1 for False and True.
+    Both mappings have argument names as keys. NumPy numbers match int and float. Any collection matches Sequence.
+    0 and 1 match bool.
     """
     for name, value in given.items():
         if not _fits(value, annotations[name]):
@@ -25,18 +26,18 @@ def check_arguments(given: Mapping[str, object], annotations: Mapping[str, Any])
 
 
 def check_parameters(function: Callable[..., object], values: Mapping[str, object]) -> None:
-    """Raise WrongType for a parameter of a function whose value its annotation does not allow.
+    """Raise WrongType if a value does not match the annotation of a parameter of `function`.
 
     Args:
         function: The function with the annotations.
-        values: Values by name, such as its `locals()`. Other names are ignored.
+        values: Parameter name -> value, such as `locals()` at the start of `function`. Other names are ignored.
     """
     annotations = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
     check_arguments({name: values[name] for name in annotations if name in values}, annotations)
 
 
 def check_switches(given: Mapping[str, object]) -> None:
-    """Raise WrongType for an argument that is neither True nor False, such as the text "no"."""
+    """Raise WrongType if a value is neither True nor False (1 nor 0), such as the text "no"."""
     check_arguments(given, dict.fromkeys(given, bool))
 
 

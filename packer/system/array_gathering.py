@@ -1,4 +1,4 @@
-"""Array gathering: values of one size from anywhere in memory, copied into one array in a single call.
+"""Array gathering: copies many values of equal size from separate buffers into one array.
 
 NumPy copies one value per call. Each call releases and acquires the interpreter lock, so threads do not help. OpenCV's
 vconcat copies a list in one call, without the lock.
@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from packer.schema import Buffer
 
-_MOST_COLUMNS = (1 << 31) - 1  # of an OpenCV matrix
+_MOST_COLUMNS = (1 << 31) - 1  # limit of an OpenCV matrix
 
 
 def gather(values: Sequence[Buffer], out: npt.NDArray[np.uint8]) -> None:
-    """Copy len(out) values of out.shape[1] bytes, in order, into `out`, C-contiguous uint8 (n, size)."""
+    """Copy the first `size` bytes of values[i] into row i of `out`, a C-contiguous uint8 array (n, size)."""
     count, size = out.shape
     if not out.size:
         return

@@ -1,16 +1,16 @@
-"""Buffer pool: a buffer returns when its last view is freed.
+"""Buffer pool: memory buffers that are reused after their last reference is freed.
 
-`give` returns a memoryview of an array that exists only for this purpose. Slices, NumPy arrays and tensors made from
-the view keep the array alive. When it is freed, the buffer returns to the pool. A slice of the array itself would not
-keep it, because NumPy lets a slice refer to the buffer directly. Memory is reused because the system clears each page
-of fresh memory, which costs more than filling it.
+Reuse is faster than new memory, because the system clears each page of new memory. `give` returns a memoryview of a
+helper array. Slices, NumPy arrays and tensors that are made from the memoryview keep the helper array alive. When the
+helper array is freed, the buffer returns to the pool. Slices of the helper array would not keep the helper array alive,
+because NumPy slices reference the underlying buffer directly.
 
-A forked child sees the buffers that its parent held at the fork, and the parent is not notified when the child frees
-them. So a buffer that is in use at a fork never returns; the system frees it when no process holds it. A child reuses
-no buffer of its parent. The rule holds for private memory too, where a reuse would copy its pages anyway.
+A forked child can read the buffers that the parent used at the fork. The parent is not notified when the child frees
+these buffers. A buffer that is in use at a fork therefore never returns to the pool. The system frees the buffer when
+no process references the buffer. A child never reuses a buffer of the parent. Private memory follows the same rule.
 
-No Python code runs when a buffer returns, or at a fork: the callbacks are methods of built-in types. An interrupt that
-arrives in a Python callback would be printed there, and lost.
+No Python code runs when a buffer returns, or at a fork: the callbacks are methods of built-in types. Python would print
+and discard a KeyboardInterrupt that arrives in a Python callback.
 """
 
 import os
@@ -28,7 +28,7 @@ _MOST_WASTE = 4  # the largest ratio of a reused buffer to the requested size
 
 Bytes = npt.NDArray[np.uint8]
 
-# one byte per fork, appended before it, and after it in both processes
+# each fork appends one byte to `_forks_begun`, and then, in both processes, one byte to `_forks_ended`
 _forks_begun, _forks_ended = bytearray(), bytearray()
 os.register_at_fork(
     before=partial(_forks_begun.append, 0),
@@ -38,13 +38,13 @@ os.register_at_fork(
 
 
 def _fork_state() -> tuple[int, int, int]:
-    """Return a state that changes with every fork: forks ended, forks begun, and the process."""
+    """Return (forks ended, forks begun, process id), which changes with every fork."""
     return len(_forks_ended), len(_forks_begun), os.getpid()
 
 
 @dataclass(eq=False)
 class PooledBuffer:
-    """Memory that a pool reuses. References to the array `memory` itself do not keep the buffer in use."""
+    """Memory that a pool reuses. A reference to the array `memory` does not prevent the reuse."""
 
     memory: Bytes
 
@@ -58,10 +58,10 @@ def pageable(size: int) -> PooledBuffer:
 
 
 class _ReleaseWatch(weakref.ref[Bytes], Generic[AnyBuffer]):
-    """Calls its callback when the view is freed. `then` is a second watch of the same view."""
+    """Weak reference that runs a callback when an array is freed. `then` is a second reference to the same array."""
 
     __slots__ = ("buffer", "then")
-    __hash__ = object.__hash__  # of the watch, not the array
+    __hash__ = object.__hash__  # identity of the weak reference, not of the array
     __eq__ = object.__eq__
 
     buffer: AnyBuffer
@@ -69,10 +69,10 @@ class _ReleaseWatch(weakref.ref[Bytes], Generic[AnyBuffer]):
 
 
 class BufferPool(Generic[AnyBuffer]):
-    """Gives out buffers, and reuses them after they have returned. Thread-safe."""
+    """Pool of reusable buffers. A buffer returns to the pool when the last reference is freed. Thread-safe."""
 
     def __init__(self, most_free: int, *, new: Callable[[int], AnyBuffer]) -> None:
-        """Keep at most `most_free` unused buffers; `new` makes a buffer of a size in bytes."""
+        """Keep at most `most_free` unused buffers. `new(size)` must return a buffer of `size` bytes."""
         self._new = new
         self._free: deque[AnyBuffer] = deque(maxlen=most_free)
         self._back: deque[_ReleaseWatch[AnyBuffer]] = deque(maxlen=most_free)  # returned since the last `reserve`
@@ -80,17 +80,17 @@ class BufferPool(Generic[AnyBuffer]):
         self._last_state = _fork_state()
 
     def take(self, size: int) -> memoryview:
-        """Return a buffer as writable bytes of undefined content."""
+        """Return `size` writable bytes of undefined content. The memory is reused after all references are freed."""
         return self.give(self.reserve(size), size)
 
     def reserve(self, size: int) -> AnyBuffer:
-        """Return a buffer of at least `size` bytes for `give`; forks before `give` are harmless."""
+        """Return an unused buffer of at least `size` bytes for `give` or `put_back`. A fork before `give` is safe."""
         self._collect()
         buffer = self._fitting(size)
         return buffer if buffer is not None else self._new(max(size, 1))
 
     def give(self, buffer: AnyBuffer, size: int) -> memoryview:
-        """Return the first `size` bytes of a reserved buffer, which returns when their last view is freed."""
+        """Return the first `size` bytes of a reserved buffer. The pool reuses the buffer after the last reference."""
         view = buffer.memory[:size]
         # when the view is freed, the first watch leaves `_out` and the second joins `_back`
         watch: _ReleaseWatch[AnyBuffer] = _ReleaseWatch(view, self._out.discard)
@@ -100,25 +100,25 @@ class BufferPool(Generic[AnyBuffer]):
         return view.data
 
     def put_back(self, buffer: AnyBuffer) -> None:
-        """Return a reserved buffer that was not given out; the caller must not write into it afterwards."""
+        """Put an unused buffer from `reserve` back into the pool. The caller must not use the buffer afterwards."""
         self._free.append(buffer)
 
     def _collect(self) -> None:
-        """Make returned buffers free, unless the process forked since the last call: a child may hold them."""
+        """Make returned buffers reusable. After a fork, discard these buffers instead, because a child may use them."""
         back = self._emptied()
         now = _fork_state()  # read after `back`, so these buffers returned before
         ended, begun, pid = now
-        if now == self._last_state and begun == ended:  # else another thread forks: the child may exist already
+        if now == self._last_state and begun == ended:  # otherwise another thread forks, and a child may exist
             self._free.extend(back)
             return
         if pid != self._last_state[2]:
             self._free.clear()
-        self._out.clear()  # these buffers never return; they end with their views
+        self._out.clear()  # buffers in use never return, and are freed with the last reference
         self._back.clear()
         self._last_state = now
 
     def _emptied(self) -> list[AnyBuffer]:
-        """Remove and return the returned buffers, in order; other threads may add and take buffers meanwhile."""
+        """Remove the returned buffers from `_back` and return a list of these buffers, oldest first. Thread-safe."""
         found = []
         while self._back:
             try:
@@ -128,11 +128,11 @@ class BufferPool(Generic[AnyBuffer]):
         return found
 
     def _fitting(self, size: int) -> AnyBuffer | None:
-        """Return the fitting buffer that returned last, whose pages are most likely in the caches."""
+        """Return the most recently returned buffer of a suitable size, most likely in a CPU cache. Otherwise None."""
         for _ in range(len(self._free)):
             try:
                 buffer = self._free.pop()
-            except IndexError:  # another thread took the last one
+            except IndexError:  # another thread took the last buffer
                 return None
             if size <= buffer.memory.size <= _MOST_WASTE * max(size, 1):
                 return buffer
@@ -140,10 +140,10 @@ class BufferPool(Generic[AnyBuffer]):
         return None
 
     def __len__(self) -> int:
-        """Return the number of buffers that are in use and will return."""
+        """Return the number of buffers that are in use and will return to the pool."""
         return len(self._out)
 
     @property
     def returned(self) -> int:
-        """Number of buffers that have returned since the last `reserve`."""
+        """Number of buffers that have returned to the pool since the last call of `reserve`."""
         return len(self._back)

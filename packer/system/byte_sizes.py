@@ -1,4 +1,4 @@
-"""Byte sizes: parses sizes such as 256M or 1.5GiB, and formats a number of bytes for people."""
+"""Byte sizes: parsing of sizes such as 256M or 1.5GiB, and formatting of byte counts."""
 
 from packer.errors import InvalidRequest
 
@@ -6,7 +6,7 @@ _PREFIXES = ("", "K", "M", "G", "T")
 
 
 def parse_size(text: str) -> int:
-    """Return the number of bytes of a size such as 0, 200GB or 1.5GiB; every unit is a power of 1024.
+    """Return the number of bytes of a size such as 0, 200GB or 1.5GiB. All units are powers of 1024, also GB.
 
     Raises:
         InvalidRequest: The text is not a size.
@@ -23,7 +23,7 @@ def parse_size(text: str) -> int:
 
 
 def size_text(size: float) -> str:
-    """Return a number of bytes for people, such as `1.5 MB`; every unit is a power of 1000."""
+    """Return a readable text for a number of bytes, such as `1.5 MB`. All units are powers of 1000."""
     for prefix in ("", "k", "M", "G"):
         if size < 1000:
             return f"{size:.1f} {prefix}B" if prefix else f"{size:.0f} bytes"

@@ -1,7 +1,7 @@
-"""Descriptors that forked children close: kernel locks and unnamed files that belong to one process.
+"""File descriptors that forked children close: kernel locks and unnamed files that belong to one process.
 
-A kernel lock on an open file, and the blocks of an unnamed file, last until the last descriptor is closed. A forked
-child, such as a worker of a DataLoader, inherits a copy of each descriptor and would keep them for hours.
+A kernel lock on an open file, and the disk space of an unnamed file, last until the last descriptor is closed. A forked
+child, such as a DataLoader worker, inherits a copy of each descriptor and could prolong locks and space for hours.
 """
 
 import os
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class ClosedAfterFork:
-    """The descriptors of this process that a forked child closes. Thread-safe."""
+    """Set of open file descriptors of this process that a forked child closes. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -20,29 +20,29 @@ class ClosedAfterFork:
         return len(self._open)
 
     def opened(self, make: Callable[[], int]) -> int:
-        """Call `make` and return the descriptor that it opens."""
-        with self._lock:  # no fork may come between the two steps
+        """Call `make`, which opens and returns a descriptor. Register and return the descriptor."""
+        with self._lock:  # prevents a fork between opening and registering
             descriptor = make()
             self._open.add(descriptor)
         return descriptor
 
     def close(self, descriptor: int) -> None:
-        """Close a descriptor, unless it is already closed, as in a forked child."""
+        """Close a registered descriptor. Do nothing if the descriptor is not registered, as in a forked child."""
         with self._lock:
             if descriptor in self._open:
                 self._open.remove(descriptor)
                 os.close(descriptor)
 
     def hold(self) -> None:
-        """Wait, before a fork, until no thread is opening a descriptor."""
+        """Acquire the lock before a fork, so that no thread opens a descriptor during the fork."""
         self._lock.acquire()
 
     def release(self) -> None:
-        """Let the threads of the parent continue after a fork."""
+        """Release the lock in the parent after a fork."""
         self._lock.release()
 
     def forget(self) -> None:
-        """Close the parent's descriptors in the child after a fork."""
+        """Close all registered descriptors in the child after a fork."""
         self._lock = threading.Lock()
         for descriptor in self._open:
             os.close(descriptor)

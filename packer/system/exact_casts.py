@@ -1,4 +1,4 @@
-"""Exact casts: converts numbers to another dtype exactly or raises; results go into the caller's array or a new one."""
+"""Exact casts: conversion of arrays to another dtype without a change of values, and checks of output arrays."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ _NUMBERS = "biuf"
 
 
 def cast_exactly(value: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return `value` as an array of a dtype, with equal elements (NaN equals NaN); copied only if necessary.
+    """Return `value` as an array of `dtype` with equal elements (NaN equals NaN). Copy only if necessary.
 
-    Raises BadInput for an element that does not fit, InvalidRequest for values that are not numbers.
+    Raises BadInput if `dtype` cannot represent an element, and InvalidRequest if `value` does not contain numbers.
     """
     wanted = np.dtype(dtype)
     try:
@@ -23,7 +23,7 @@ def cast_exactly(value: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         raise InvalidRequest(f"expected numbers of one shape, found {type(value).__name__}: {error}") from error
     if given.dtype.kind not in _NUMBERS:
         raise InvalidRequest(f"expected {wanted} numbers, found {type(value).__name__} of {given.dtype}")
-    loses = given.dtype.kind in "iu" and given.dtype.itemsize == 8 and wanted.kind == "f"  # NumPy calls it safe
+    loses = given.dtype.kind in "iu" and given.dtype.itemsize == 8 and wanted.kind == "f"  # safe for NumPy
     if np.can_cast(given.dtype, wanted, "safe") and not loses:
         return given.astype(wanted, copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -36,12 +36,12 @@ def cast_exactly(value: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def _equal(given: npt.NDArray[Any], made: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Compare two arrays by element; NumPy compares int64 with float64 inexactly."""
+    """Return elementwise equality as bool. The comparison is exact, unlike NumPy's comparison of int64 and float64."""
     if given.dtype.kind == made.dtype.kind == "f":
         return np.asarray((given == made) | (np.isnan(given) & np.isnan(made)))
     if given.dtype.kind == "f" or made.dtype.kind == "f":
         floats, whole = (given, made) if given.dtype.kind == "f" else (made, given)
-        # a whole float below 2**63 is exactly an int64
+        # int64 represents every integral float below 2**63 exactly
         inside = np.isfinite(floats) & (np.abs(floats) < 2.0**63)
         as_int = np.where(inside, floats, 0).astype(np.int64)
         fits = whole <= np.iinfo(np.int64).max if whole.dtype == np.uint64 else np.True_
@@ -50,7 +50,7 @@ def _equal(given: npt.NDArray[Any], made: npt.NDArray[Any]) -> npt.NDArray[np.bo
 
 
 def round_floats(given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Round a float array to a narrower float, keeping NaN and infinity; raises BadInput if a value overflows."""
+    """Return a float array rounded to a narrower float dtype. Keep NaN and infinity. Raises BadInput for overflow."""
     with np.errstate(over="ignore"):
         made = given.astype(dtype)
     lost = np.isinf(made) & np.isfinite(given)
@@ -60,9 +60,9 @@ def round_floats(given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[A
 
 
 def read_numbers(buffer: Buffer, dtype: np.dtype[Any], *, offset: int = 0) -> npt.NDArray[Any]:
-    """Return the bytes from `offset` on as (n,) little-endian numbers, a view of `buffer`.
+    """Return the bytes of `buffer` from `offset` to the end as an array (n,) of little-endian numbers, without a copy.
 
-    Raises CorruptRecord for a bool that is neither 0 nor 1.
+    Raises CorruptRecord if `dtype` is bool and a byte is neither 0 nor 1.
     """
     values = np.frombuffer(buffer, dtype.newbyteorder("<"), offset=offset)
     if dtype == np.bool_ and values.view(np.uint8).max(initial=0) > 1:
@@ -71,7 +71,7 @@ def read_numbers(buffer: Buffer, dtype: np.dtype[Any], *, offset: int = 0) -> np
 
 
 def target(shape: tuple[int, ...], dtype: npt.DTypeLike, *, out: Any = None) -> npt.NDArray[Any]:
-    """Return `out` as a plain array, or a new, uninitialized one; raises InvalidRequest unless `out` fits exactly."""
+    """Return `out`, or a new uninitialized array if `out` is None. Raises InvalidRequest if `out` does not fit."""
     if out is None:
         return np.empty(shape, dtype)
     if not isinstance(out, np.ndarray):
@@ -87,7 +87,10 @@ def target(shape: tuple[int, ...], dtype: npt.DTypeLike, *, out: Any = None) -> 
 
 
 def deliver(value: npt.NDArray[Any], *, out: Any = None) -> npt.NDArray[Any]:
-    """Return `value` C-contiguous, or copied into `out`; raises InvalidRequest unless `out` fits exactly."""
+    """Copy `value` into `out` and return `out`. If `out` is None, return `value` as a C-contiguous array.
+
+    Raises InvalidRequest if `out` is not a writable C-contiguous array with the shape and dtype of `value`.
+    """
     if out is None:
         return np.ascontiguousarray(value)
     np.copyto(target(value.shape, value.dtype, out=out), value)
@@ -95,5 +98,5 @@ def deliver(value: npt.NDArray[Any], *, out: Any = None) -> npt.NDArray[Any]:
 
 
 def form(value: Any) -> str:
-    """Describe a value for messages: dtype and shape of an array, else its type."""
+    """Return a description for messages: dtype and shape of an array, or the type name of another value."""
     return f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__

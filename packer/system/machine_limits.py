@@ -1,8 +1,8 @@
-"""Machine limits: memory, cores and file systems that this process may use, limits of cgroups included (Linux).
+"""Machine limits: memory, cores and file systems that this process may use, including limits of cgroups (Linux).
 
-Limits of cgroups apply at every level above the process, in version 1 and 2. The page cache of a cgroup does not count
-as used, because the kernel reclaims it. If the system does not report a limit (no /proc, no cgroups), it is unknown,
-which is not an error.
+The limits of all cgroups above the process apply, in cgroup version 1 and 2. The page cache of a cgroup counts as free
+memory, because the kernel can reclaim the page cache. A limit that the system does not report (no /proc, no cgroups) is
+unknown. An unknown limit is not an error.
 Source: kernel documentation, admin-guide: cgroup-v1, cgroup-v2.
 """
 
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-_NO_LIMIT = 1 << 60  # version 1 has 2**63 less a page without a limit
+_NO_LIMIT = 1 << 60  # cgroup version 1 reports almost 2**63 for an unlimited cgroup
 _IN_MEMORY = ("tmpfs", "ramfs")
 _HUGE_PAGE_BYTES = 2 << 20
 _PAGE_BYTES = 4096
 
 
 class Limit(NamedTuple):
-    """A limit on memory: its name, the total bytes, and the free bytes."""
+    """A memory limit: name for messages, limit in bytes, and bytes that are still free."""
 
     name: str
     total_bytes: int
@@ -28,41 +28,41 @@ class Limit(NamedTuple):
 
 
 class Mount(NamedTuple):
-    """A mounted file system: its kind, such as ext4, and its options."""
+    """A mounted file system: kind, such as "ext4", and mount options."""
 
     kind: str
     options: frozenset[str]
 
     @property
     def in_memory(self) -> bool:
-        """True if its files are in memory."""
+        """True if the file system stores files in memory."""
         return self.kind in _IN_MEMORY
 
     @property
     def block_bytes(self) -> int:
-        """Size of a block; a file takes a multiple of it."""
+        """Block size in bytes. The space of a file is a multiple of the block size."""
         return _HUGE_PAGE_BYTES if "huge=always" in self.options else _PAGE_BYTES
 
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine, read from its system folders; tests pass other folders."""
+    """Limits of this machine, read from the folders of the kernel. Tests pass other folders."""
 
     proc: Path = Path("/proc")
     cgroup: Path = Path("/sys/fs/cgroup")
     shared_memory: Path = Path("/dev/shm")
 
     def memory_limits(self) -> list[Limit]:
-        """Return all limits on memory: that of the machine, if it is reported, and those of the cgroups."""
+        """Return all memory limits: the memory of the machine, if known, and the limits of the cgroups."""
         whole = self.memory()
         return ([] if whole is None else [whole]) + self.cgroup_memory()
 
     def free_memory(self) -> int | None:
-        """Return the bytes that this process can still allocate, or None without a known limit."""
+        """Return the number of bytes that this process can still allocate, or None if no limit is known."""
         return min((limit.free_bytes for limit in self.memory_limits()), default=None)
 
     def memory(self) -> Limit | None:
-        """Return the machine's memory (MemTotal, MemAvailable), or None if it is not reported."""
+        """Return the memory of the machine (MemTotal, MemAvailable), or None if not known."""
         values = {}
         for line in _lines(self.proc / "meminfo"):
             name, _, rest = line.partition(":")
@@ -74,7 +74,7 @@ class Machine:
         return Limit("memory (MemAvailable)", values["MemTotal"], values["MemAvailable"])
 
     def cgroup_memory(self) -> list[Limit]:
-        """Return the memory limits of the process's cgroups."""
+        """Return the memory limits of the cgroups of this process. The list is empty without limits."""
         found = []
         for folder, is_second in self._levels("memory"):
             names = ("memory.max", "memory.high") if is_second else ("memory.limit_in_bytes",)
@@ -87,7 +87,7 @@ class Machine:
         return found
 
     def cpu_quota(self) -> float | None:
-        """Return the CPU quota of the cgroups in cores, such as 1.5, or None without a quota."""
+        """Return the smallest CPU quota of the cgroups in cores, such as 1.5, or None without a quota."""
         quotas = []
         for folder, is_second in self._levels("cpu"):
             if is_second:
@@ -99,9 +99,9 @@ class Machine:
         return min(quotas, default=None)
 
     def _levels(self, controller: str) -> Iterator[tuple[Path, bool]]:
-        """Yield the folders of the process's cgroup and of those above it, and whether they are of version 2.
+        """Yield (folder, is_version_2) for the cgroup of this process and all parent cgroups.
 
-        A container may see an outside path that does not exist inside; then the nearest existing folder is its root.
+        Inside a container, some of the folders may not exist.
         """
         for line in _lines(self.proc / "self/cgroup"):
             number, _, rest = line.partition(":")
@@ -116,7 +116,7 @@ class Machine:
                     yield root.joinpath(*parts[:count]), is_second
 
     def mount(self, path: Path) -> Mount | None:
-        """Return the file system of `path`, or None if it is not reported; raises OSError if `path` does not exist."""
+        """Return the file system of `path`, or None if not known. Raises OSError if `path` does not exist."""
         device = os.stat(path).st_dev
         wanted = f"{os.major(device)}:{os.minor(device)}"
         for line in _lines(
@@ -129,8 +129,8 @@ class Machine:
         return None
 
     def has_swap(self) -> bool:
-        """Return True if memory, including that of a tmpfs, may be swapped to a disk."""
-        return len(_lines(self.proc / "swaps")) > 1  # with a heading
+        """Return True if memory, including files in a tmpfs, may be swapped to a disk."""
+        return len(_lines(self.proc / "swaps")) > 1  # the first line is a heading
 
 
 def _lines(path: Path) -> list[str]:
@@ -145,7 +145,7 @@ def _number(path: Path) -> int | None:
 
 
 def _page_cache_bytes(folder: Path, prefix: str) -> int:
-    """Return the page cache of a cgroup, without files of a tmpfs."""
+    """Return the bytes of the page cache of a cgroup, without files of a tmpfs."""
     pairs = (line.split() for line in _lines(folder / "memory.stat"))
     wanted = (f"{prefix}inactive_file", f"{prefix}active_file")
     return sum(int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] in wanted and pair[1].isdigit())

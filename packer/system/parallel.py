@@ -1,4 +1,4 @@
-"""Parallel: map a function over items with threads, in order, and count the cores that this process may use."""
+"""Parallel: an ordered map with threads, and the number of cores that this process may use."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the number of cores that this process may use: the CPU affinity, limited by cgroup quotas; at least 1."""
+    """Return the number of cores in the CPU affinity of this process, limited by cgroup CPU quotas, at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = Machine(cgroup=cgroup).cpu_quota()
     return max(1, cores if quota is None else min(cores, math.ceil(quota)))
@@ -30,17 +30,15 @@ def ordered_map(
     window: int | None = None,
     background: bool = False,
 ) -> Iterator[Result]:
-    """Yield function(item) for each item, in order.
+    """Yield function(item) for each item, in the order of the items.
 
-    The first exception ends the map. It is raised at its item's turn; items that have not started are dropped, and
-    running ones awaited.
+    If a call raises an exception, the iterator first yields the results of all previous items, then raises the
+    exception. Calls that have not started are canceled. The iterator waits for running calls.
 
     Args:
-        function: Called once per item.
-        items: The items.
-        threads: Number of threads. With one thread, the caller's thread makes the calls.
-        window: Most items computed ahead; twice the threads by default.
-        background: Start a thread even for `threads` = 1, so that the caller's thread continues.
+        threads: Number of threads. With one thread, the calls run in the thread of the caller.
+        window: Largest number of items that are computed ahead. None selects twice the number of threads.
+        background: True runs the calls in a new thread even if `threads` is 1.
     """
     if threads <= 1 and not background:
         yield from map(function, items)

@@ -1,6 +1,6 @@
 """Progress callback: a function of the caller that receives the progress of a long call.
 
-It is called after every addition, without a limit on the rate.
+The callback is called whenever progress is added, without a limit on the rate.
 """
 
 from collections.abc import Callable
@@ -12,10 +12,10 @@ class Progress:
     """Progress of a call.
 
     Attributes:
-        samples: Samples that are done.
-        total: All samples.
-        bytes: Bytes that this run has read or written.
-        resumed_samples: Samples of `samples` that an earlier run did.
+        samples: Number of processed samples, including `resumed_samples`.
+        total: Number of all samples.
+        bytes: Number of bytes that this run has read or written.
+        resumed_samples: Number of samples that an earlier, interrupted run has processed.
     """
 
     samples: int
@@ -28,21 +28,21 @@ ProgressCallback = Callable[[Progress], object]
 
 
 class ProgressCounter:
-    """Adds up progress and passes the sum to a callback; for one thread at a time."""
+    """Counter that adds up progress and passes the sum to a callback. Not thread-safe."""
 
     def __init__(self, total: int, tell: ProgressCallback | None) -> None:
-        """Count up to `total` samples; `tell` is called once now, and after each addition."""
+        """Count up to `total` samples. `tell` is called now and after each addition. None calls no function."""
         self._tell = tell
         self._now = Progress(0, total, 0)
         if tell is not None:
             tell(self._now)
 
     def add(self, samples: int, size: int) -> None:
-        """Add samples of this run, and the bytes that it has read or written."""
+        """Add the number of samples that this run has processed, and the bytes that it has read or written."""
         self._set(samples, size, 0)
 
     def add_resumed(self, samples: int, size: int) -> None:
-        """Add samples of an earlier run; their `size` does not count as bytes of this run."""
+        """Add the number of samples that an earlier run has processed. `size` in bytes is ignored."""
         self._set(samples, 0, samples)
 
     def _set(self, samples: int, size: int, resumed: int) -> None:

@@ -8,7 +8,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def tree(pid: int) -> list[int]:
-    """Return the ids of a process and of all its descendants, the process first."""
+    """Return the ids of a process and all its descendants. The first id is `pid`."""
     found = [pid]
     for parent in found:
         try:
@@ -20,7 +20,7 @@ def tree(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return user and system time of the living processes of a tree, and of processes that they waited for."""
+    """Return the CPU seconds of a process and its descendants. An ended child counts after its parent waited for it."""
     ticks = 0
     for process in tree(pid):
         try:
@@ -32,9 +32,9 @@ def cpu_seconds(pid: int) -> float:
 
 
 def memory_mb(pid: int) -> dict[str, float]:
-    """Return the memory of a process and its descendants in MB, with shared pages counted once.
+    """Return the memory of a process and its descendants in MB. Each shared page is counted once.
 
-    The key "own" is anonymous and shared memory. The key "mapped" is pages of mapped files, which the system may drop.
+    The key "own" is anonymous and shared memory. The key "mapped" is memory of mapped files, which the system may free.
     """
     sums = {"Pss_Anon": 0, "Pss_Shmem": 0, "Pss_File": 0}
     for process in tree(pid):
@@ -50,7 +50,7 @@ def memory_mb(pid: int) -> dict[str, float]:
 
 
 class MemoryWatch:
-    """The peak memory of this process and its descendants while it is open, measured every `period` seconds."""
+    """Context manager that measures `peak`, the maximum of `memory_mb` for this process, every `period` seconds."""
 
     def __init__(self, period: float = 0.1) -> None:
         self.period = period

@@ -1,22 +1,22 @@
-"""Shared memory: buffers that several processes map and write, and the rule for reusing them.
+"""Shared memory: buffers that several processes map, write and reuse for batches.
 
-The rule: a batch's memory is reused only when no process can see it any more. A tensor or array over it may be held by
-the process that trains, by its forked children, and by processes that received it.
+The memory of a batch is reused only when no process references the batch. The training process, its forked children,
+and processes that received the batch may have tensors or arrays over the memory.
 
-`SharedMemory`: a worker of a stock DataLoader owns and fills the memory, and sends it as a tensor. Every tensor holds
-one more open description of the file, through a descriptor or a mapping. The kernel grants a write lease only to the
-last description (fcntl(2), F_SETLEASE), so a lease shows that the memory is free. A forked child shares and keeps open
-the descriptions of its parent.
+`SharedMemory`: a worker of a stock DataLoader owns and fills the memory, and sends a tensor. Every tensor has its own
+open file description of the memory file, through a descriptor or a mapping. The kernel grants a write lease only if no
+other description exists (fcntl(2), F_SETLEASE). A granted lease therefore proves that the memory is free. A forked
+child shares the descriptions of its parent and keeps these descriptions open.
 
-`shared`: the process that iterates Loader(num_workers=N) owns the memory, and a worker fills it. No system call per
-batch is needed: packer.system.buffer_pool follows the views in the owner. It does not reuse memory that was in use when
-the owner was forked. For torch, these tensors are not shared: it sends a copy to another process.
+`shared`: the process that iterates Loader(num_workers=N) owns the memory, and a worker fills the memory. No system call
+per batch is necessary, because packer.system.buffer_pool tracks the references in the owner. The pool does not reuse
+memory that was in use when the owner forked. torch does not consider these tensors shared, and sends copies.
 
-No process reuses memory that it inherited through a fork. Parent and child see each other's writes into a batch that
-both hold, as with any DataLoader with workers.
+No process reuses memory that was inherited through a fork. Parent and child see each other's writes into a batch that
+both use, as with any DataLoader with workers.
 
-New memory for each batch is slow, because the kernel zeroes its pages and maps them one fault at a time. Without leases
-or memfd, every batch gets new memory, as in torch.
+New memory for each batch is slow, because the kernel clears and maps each page in a separate page fault. On systems
+without leases or memfd, every batch gets new memory, as in torch.
 """
 
 import fcntl
@@ -35,13 +35,13 @@ import torch
 from packer.system._torch_private import new_shared_storage, storage_over_file
 from packer.system.buffer_pool import Bytes, PooledBuffer
 
-_MOST_BUFFERS = 6  # batches in flight from one worker with the default prefetch_factor, and one more
-_MOST_MAPPED = 64  # buffers that one worker maps
+_MOST_BUFFERS = 6  # number of batches in flight per worker with the default prefetch_factor, plus one
+_MOST_MAPPED = 64  # number of buffers that one worker maps
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)  # Linux: allocate pages at once
 
 
 def _memory_file(size: int) -> int:
-    """Return a descriptor of an unnamed file of zeros; raises OSError without memory."""
+    """Return a descriptor of an unnamed file in memory with `size` zero bytes. Raises OSError without free memory."""
     descriptor = os.memfd_create("packer", os.MFD_CLOEXEC)
     try:
         os.ftruncate(descriptor, size)
@@ -55,18 +55,18 @@ def _memory_file(size: int) -> int:
 
 
 class SharedMemory:
-    """The shared buffers of one process. Not thread-safe."""
+    """Reusable shared memory buffers of one process. Not thread-safe."""
 
     def __init__(self) -> None:
         self._buffers: list[_LeasedBuffer] = []
-        self.made = 0  # buffers, including dropped ones
+        self.made = 0  # number of buffers ever made
         self._calls = count()
         self._pid = os.getpid()
 
     def take(self, size: int) -> tuple[torch.Tensor, npt.NDArray[np.uint8]]:
-        """Return a flat uint8 tensor in shared memory to send, and a writable array over the same memory to fill.
+        """Return (tensor, array) over `size` bytes of shared memory: a uint8 tensor to send, a uint8 array to fill.
 
-        The content is undefined; the caller must overwrite all of it.
+        Both have the shape (size,). The content is undefined: the caller must overwrite all bytes.
         """
         storage, memory = self._take(size)
         return torch.empty(0, dtype=torch.uint8).set_(storage), memory
@@ -78,7 +78,7 @@ class SharedMemory:
     def _take(self, size: int) -> tuple[torch.UntypedStorage, npt.NDArray[np.uint8]]:
         if not hasattr(os, "memfd_create"):
             return _fresh(size)
-        if os.getpid() != self._pid:  # a forked child: its parent keeps these buffers
+        if os.getpid() != self._pid:  # this process is a forked child: the parent uses the old buffers
             self._buffers, self._pid = [], os.getpid()
         buffer = self._free(size)
         if buffer is None:
@@ -91,28 +91,25 @@ class SharedMemory:
         return buffer.storage(size), buffer.memory[:size]
 
     def _free(self, size: int) -> "_LeasedBuffer | None":
-        """Return a free buffer that is large enough and not wasteful."""
+        """Return a free buffer of `size` to 4 * `size` bytes, or None."""
         fitting = (buffer for buffer in self._buffers if size <= buffer.memory.size <= 4 * size)
         return next((buffer for buffer in fitting if buffer.is_free()), None)
 
     def _least_needed(self) -> "_LeasedBuffer":
-        """Return a free buffer of another size, else the buffer that has been in use longest.
-
-        Its memory stays valid for its holders.
-        """
+        """Return a free buffer. If all buffers are in use, return the least recently taken buffer."""
         free = (buffer for buffer in self._buffers if buffer.is_free())
         return next(free, min(self._buffers, key=lambda buffer: buffer.last_taken))
 
 
 class _LeasedBuffer:
-    """One file in memory, mapped while the object lives. `last_taken` is the number of the last call that used it."""
+    """One mapped file in memory. `last_taken` is the number of the latest `SharedMemory.take` call with this buffer."""
 
     last_taken: int
 
     def __init__(self, size: int) -> None:
         anonymous = _memory_file(max(size, 1))
         try:
-            # opened again by name, because a lease counts only such descriptions as writers
+            # opened again by name, because leases ignore the description that memfd_create returns
             self._descriptor = os.open(f"/proc/self/fd/{anonymous}", os.O_RDWR | os.O_CLOEXEC)
         finally:
             os.close(anonymous)
@@ -121,7 +118,7 @@ class _LeasedBuffer:
         self.memory: npt.NDArray[np.uint8] = np.frombuffer(mmap.mmap(self._descriptor, 0), np.uint8)
 
     def storage(self, size: int) -> torch.UntypedStorage:
-        """Return a storage over the first `size` bytes, with its own description and mapping."""
+        """Return a storage over the first `size` bytes, with a separate file description and mapping."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         try:
             return storage_over_file(descriptor, size)
@@ -132,7 +129,7 @@ class _LeasedBuffer:
         """Return True if no process has a tensor over the buffer."""
         try:
             fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        except OSError:  # it is in use, or the system has no leases and never reuses it
+        except OSError:  # the buffer is in use, or the system does not support leases
             return False
         fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
         return True
@@ -147,7 +144,7 @@ def _fresh(size: int) -> tuple[torch.UntypedStorage, npt.NDArray[np.uint8]]:
 
 
 class Address(NamedTuple):
-    """The address of a buffer for other processes: a file in memory that `pid` has open; `number` is unique."""
+    """Address of a buffer for other processes: open descriptor of process `pid`, unique number, and size in bytes."""
 
     pid: int
     descriptor: int
@@ -157,13 +154,13 @@ class Address(NamedTuple):
 
 @dataclass(eq=False)
 class SharedBuffer(PooledBuffer):
-    """Memory that other processes can map by its address while the object lives."""
+    """Memory that other processes can map by `address`, until this object is freed."""
 
     address: Address
 
 
 def shared(size: int, number: int) -> SharedBuffer:
-    """Return a buffer that other processes can map; raises OSError without memfd or memory."""
+    """Return a buffer that other processes can map. `number` must be unique. Raises OSError without memfd or memory."""
     descriptor = _memory_file(size)
     try:
         file = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED | _POPULATE)
@@ -178,9 +175,9 @@ class _Mapping(NamedTuple):
     """A buffer that this process has mapped.
 
     Attributes:
-        memory: The mapping.
-        path: Path of the owner's descriptor.
-        file: Device and inode when it was mapped.
+        memory: The mapped bytes, uint8 (size,).
+        path: Path of the owner's descriptor in /proc.
+        file: (device, inode) of the file at the time of mapping.
     """
 
     memory: Bytes
@@ -197,21 +194,21 @@ class _Mapping(NamedTuple):
 
 
 class MappedBuffers:
-    """The loader's buffers that a worker has mapped."""
+    """Cache of the loader's buffers that a worker process has mapped."""
 
     def __init__(self) -> None:
         self._mappings: OrderedDict[int, _Mapping] = OrderedDict()
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the mapped buffers, the most recently used last."""
+        """Return `Address.number` of all mapped buffers. The most recently used buffer is last."""
         return list(self._mappings)
 
     def get(self, address: Address) -> Bytes:
-        """Return the buffer's memory; raises OSError if this process may not map it."""
+        """Return the memory of a buffer as uint8 (size,), mapped at the first call. Raises OSError if mapping fails."""
         found = self._mappings.pop(address.number, None)
         if found is None:
             for number in [number for number, each in self._mappings.items() if each.is_over]:
-                del self._mappings[number]  # frees it if this was the last process
+                del self._mappings[number]  # the memory is freed if no other process maps it
             found = _mapped(address)
         self._mappings[address.number] = found
         if len(self._mappings) > _MOST_MAPPED:

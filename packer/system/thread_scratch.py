@@ -1,4 +1,4 @@
-"""Thread scratch: buffers of each thread, reused for each image."""
+"""Thread scratch: temporary buffers that each thread reuses for all images."""
 
 import threading
 from collections.abc import Callable
@@ -14,24 +14,24 @@ Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 
 
 class ThreadScratch(threading.local):
-    """Buffers of the calling thread, as large as the largest image so far; each call reuses the same memory."""
+    """Reusable buffers of the calling thread, which grow to the size of the largest image."""
 
     def __init__(self, *, odd: bool = False) -> None:
-        """Make the buffers; with `odd`, pixels begin at an odd address, which prevents any alignment."""
+        """Create empty buffers. If `odd` is true, `pixels` returns arrays at odd, unaligned addresses."""
         self._odd = int(odd)
         self._file = np.empty(0, np.uint8)
         self._file_view = self._file.data
         self._pixels = np.empty(0, np.uint8)
 
     def file(self, size: int) -> tuple[Bytes, memoryview]:
-        """Return at least `size` bytes, as an array and a view of the same memory; valid until the next call."""
+        """Return (uint8 array, memoryview) of one buffer with at least `size` bytes, valid until the next call."""
         if size > len(self._file):
             self._file = np.empty(_grown(size), np.uint8)
             self._file_view = self._file.data
         return self._file, self._file_view
 
     def pixels(self, height: int, width: int, channels: int = 3) -> Bytes:
-        """Return (height, width, channels) with undefined content; valid until the next call."""
+        """Return a uint8 array (height, width, channels) with undefined content, valid until the next call."""
         size = height * width * channels
         if size > len(self._pixels):
             self._pixels = np.empty(_grown(size) + self._odd, np.uint8)[self._odd :]
@@ -39,17 +39,17 @@ class ThreadScratch(threading.local):
 
 
 class ThreadArrays(threading.local, Generic[Arrays]):
-    """Several arrays over one buffer of the calling thread, kept while the size is the same."""
+    """Several arrays over one buffer of the calling thread, reused until a call with another image size."""
 
     def __init__(self, make: Callable[[Callable[[int], Bytes], int, int], Arrays]) -> None:
-        """Use `make(allocate, height, width)` for the arrays; `allocate(size)` returns bytes at an odd address."""
+        """Store `make(allocate, height, width)`, which returns the arrays. `allocate(size)` returns unaligned bytes."""
         self._make = make
         self._scratch = ThreadScratch(odd=True)
         self._size = 0, 0
         self._arrays: Arrays | None = None
 
     def of(self, height: int, width: int) -> Arrays:
-        """Return the arrays for a size, with undefined content; valid until the next call."""
+        """Return the arrays for an image of this size, with undefined content, valid until the next call."""
         if self._arrays is None or self._size != (height, width):
             self._arrays = self._make(lambda size: self._scratch.pixels(1, size, 1)[0, :, 0], height, width)
             self._size = height, width

@@ -1,1 +1,1 @@
-"""Tools: bench, tune, advise, profile, monitor, doctor; how fast loading is on this machine, and what limits it."""
+"""Tools bench, tune, advise, profile, monitor and doctor: speed and limits of data loading on this machine."""

@@ -1,4 +1,4 @@
-"""Advice: the way to pack a source that trials with a few of its samples on this machine recommend."""
+"""Advice: the recommended format, codec and image size for packing a source, from trials with a few samples."""
 
 import os
 import tempfile
@@ -31,22 +31,22 @@ from packer.tools.packing_trial import SourceSample, TrialRunner, measure
 from packer.tools.report import ToolReport, cores_text, table
 from packer.tools.workload import OURS, LoaderSetting, Subject
 
-_SHARE_OF_TRIALS = 0.8  # of the time; the rest is reserve
+_SHARE_OF_TRIALS = 0.8  # of Question.seconds; the rest is reserve
 
-_SHARE_OF_NOW = 0.05  # of the time, for the source as it is
-_LEAST_S = 0.3  # shortest time for a group
-_ROOM_BYTES = 2 << 30  # more than the packs of a group need
+_SHARE_OF_NOW = 0.05  # of Question.seconds, for loading the source without a pack
+_LEAST_S = 0.3  # shortest time in seconds for the trials of a group
+_ROOM_BYTES = 2 << 30  # upper limit of the size of a group's packs
 Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A source, and how it is trained on.
+    """Input of `advise`: a source, the settings of training, and the time for the trials.
 
     Attributes:
-        geometry: Geometry as text, None for a common one.
-        sizes: Sizes as --resize takes them, None for one that fits the geometry.
-        seconds: About how long the trials take.
+        geometry: Geometry as text. None selects a common geometry for the field kinds of the source.
+        sizes: Image sizes to try, in the syntax of `packer convert --resize`. None derives a size from the geometry.
+        seconds: Approximate duration of all trials.
         follow_links, max_pixels: The options of `packer convert`.
     """
 
@@ -64,13 +64,15 @@ class Advice:
     """Results of `advise`.
 
     Attributes:
-        geometry: The geometry that was used, as text.
+        geometry: Geometry of the trials, as text.
+        whole: Number of samples and bytes of the source.
         images: Number of image fields of a sample.
-        now: Samples per second of the source as it is through a Loader, None if it cannot be loaded that way.
+        now: Samples per second of a Loader that reads the source without a pack. None if loading fails.
         target: Path of the pack in the recommended commands.
-        best: The recommended prediction, None if no pack fits.
-        left_out: Ways that were not tried, with the reason.
-        has_grasps: True if a preset of `convert` is for the source.
+        predictions: One prediction for each combination of format, codec and image size that was tried.
+        best: The recommended prediction. None if no pack fits on the disk.
+        left_out: One line for each combination that was not tried, with the reason.
+        has_grasps: True if samples contain grasps, for which `packer convert` has presets.
     """
 
     question: Question
@@ -86,22 +88,21 @@ class Advice:
     has_grasps: bool = False
 
     def line(self, one: Prediction) -> str:
-        """Return the command that packs this way."""
+        """Return the `packer convert` command that packs the source as in the prediction."""
         return one.candidate.line(self.question.path, self.target, follow_links=self.question.follow_links)
 
 
 def advise(question: Question, *, say: Say, machine: Machine | None = None) -> Advice:
-    """Measure this machine and try several ways to pack, in about question.seconds.
+    """Try several formats, codecs and image sizes on this machine for about `question.seconds`. Return the results.
 
     Args:
-        question: The source and its options.
         say: Called with progress messages.
-        machine: The machine, for tests.
+        machine: Limits of the machine. None detects the limits; tests pass other limits.
 
     Raises:
-        InvalidRequest: The folder is not a data set, or a geometry or size is wrong.
-        BadInput: No sample can be read.
-        StorageError: The disk has no room for the trials.
+        InvalidRequest: The path is not a data set, or a geometry or size is invalid.
+        BadInput: The source has no samples, contains unreadable files, or no sample can be read.
+        StorageError: The disk has too little free space for the trials.
     """
     end = time.perf_counter() + question.seconds * _SHARE_OF_TRIALS
     source, found = _opened(question)
@@ -156,7 +157,7 @@ def _opened(question: Question) -> tuple[Source, str]:
 
 
 def _now(question: Question, runner: TrialRunner, samples: int, left_out: list[str]) -> float | None:
-    """Return the samples per second of the source as it is."""
+    """Return the samples per second without a pack. After an error, return None and append the error to `left_out`."""
     subject = Subject(
         question.path,
         geometry=runner.geometry,
@@ -179,7 +180,7 @@ def _trials(
     left_out: list[str],
     say: Say,
 ) -> Iterator[Trial]:
-    """Try the groups, which share the time until `end`; note those that cannot be packed or have no time."""
+    """Yield the trials of all groups until the time `end`. Append groups without a trial to `left_out`."""
     for number, group in enumerate(groups):
         seconds = (end - time.perf_counter()) / (len(groups) - number)
         name = f"{group[0].codec}, {group[0].size or 'as it is'}"
@@ -194,7 +195,7 @@ def _trials(
 
 
 def free_target(source: Path) -> Path:
-    """Return a free path for the pack: in the current folder, or next to the source if that contains it."""
+    """Return an unused path for a pack, in the current folder, or next to a source that contains the current folder."""
     plain = source.resolve()
     parent = plain.parent if plain in (Path.cwd(), *Path.cwd().parents) else Path()
     name = plain.name.removesuffix(".pack")
@@ -204,7 +205,7 @@ def free_target(source: Path) -> Path:
 
 @contextmanager
 def _scratch(machine: Machine) -> Iterator[Path]:
-    """Make a temporary folder for trials: in shared memory if it has room, otherwise with the temporary files."""
+    """Yield a temporary folder, in shared memory if enough is free, otherwise in the default temporary folder."""
     base: Path | None = machine.shared_memory
     try:
         capacity.check(machine.shared_memory, capacity.SpaceNeeded(_ROOM_BYTES, 0), None, machine)
@@ -216,16 +217,16 @@ def _scratch(machine: Machine) -> Iterator[Path]:
 
 # ---- the report
 
-_WORTH = 1.1  # times the rate of the source as it is
+_WORTH = 1.1  # times the samples per second of the source without a pack
 
 
 def report(advice: Advice) -> ToolReport:
-    """Return the report of `advise`."""
+    """Return the report of `packer advise`, as lines of text and as JSON."""
     return ToolReport(text(advice), document(advice))
 
 
 def text(advice: Advice) -> list[str]:
-    """Return the machine, the table of predictions, the recommendation and its command."""
+    """Return the lines of the report: machine, table of predictions, notes, recommendation and command."""
     unit = "images/s" if advice.images == 1 else "samples/s"
     head = ("", "codec", "size", unit, "GB", "convert", "in memory")
     now = "?" if advice.now is None else f"{advice.now:.0f}"
@@ -248,7 +249,6 @@ def _row(one: Prediction, *, marked: bool) -> tuple[str, ...]:
 
 
 def _measured(advice: Advice) -> Iterator[str]:
-    """Yield the machine, the disk and the source."""
     speeds = advice.speeds
     yield f"Machine: {cores_text()}, {speeds.memory_bytes / 1e9:.1f} GB of memory for files"
     read = f"reads {speeds.read / 1e6:.0f} MB/s cold" if speeds.read else "reads from memory only"
@@ -273,7 +273,6 @@ def _notes(advice: Advice) -> Iterator[str]:
 
 
 def _verdict(advice: Advice, unit: str) -> Iterator[str]:
-    """Yield the recommendation, its reason and its command."""
     best = advice.best
     if not advice.predictions:
         yield "No advice: no way could be tried, see above."
@@ -297,7 +296,7 @@ def _verdict(advice: Advice, unit: str) -> Iterator[str]:
 
 
 def document(advice: Advice) -> dict[str, Any]:
-    """Return all figures for the JSON, in samples per second, bytes and seconds."""
+    """Return the JSON document of the report, with values in samples/s, bytes, bytes/s and seconds."""
     rows = [
         {
             "format": one.candidate.format,

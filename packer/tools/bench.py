@@ -1,4 +1,4 @@
-"""Bench: samples per second of data sets through loaders, with CPU time and memory."""
+"""Bench: samples per second, CPU time and memory of data sets that loaders read."""
 
 import itertools
 import math
@@ -17,12 +17,12 @@ from packer.tools.report import ChartPanel, ToolReport, bar_chart, table
 from packer.tools.sweep import Answer, Say, SweepRow, cold_notes, sweep
 from packer.tools.workload import STOCK, LoaderSetting, Subject, images
 
-_LEAST_S = 1.0  # least duration of a turn
+_LEAST_S = 1.0  # least duration of a timed run
 _MOST_PASSES = 50
 
 
 class Turn(TypedDict):
-    """Figures of complete epochs."""
+    """Totals of one timed run of complete epochs. `cpu_seconds` includes all processes; `seconds` is the wall time."""
 
     samples: int
     seconds: float
@@ -32,7 +32,7 @@ class Turn(TypedDict):
 
 @dataclass
 class BenchRow(SweepRow):
-    """One data set through one loader. Each turn is a `Turn`.
+    """Results of one data set with one loader setting. `turns` contains one `Turn` per round.
 
     Attributes:
         stored_bytes: Size of all files of the data set.
@@ -51,40 +51,41 @@ class BenchRow(SweepRow):
 
     @property
     def rate(self) -> float:
-        """Median of the rates."""
+        """Median samples per second of all rounds."""
         return statistics.median(self.rates)
 
     @property
     def latest(self) -> str:
-        """Rate of the latest turn."""
+        """Samples per second of the latest round, as text."""
         return f"{self.rates[-1]:.0f} samples/s"
 
     @property
     def mb_per_sample(self) -> float:
-        """Stored MB of a sample, all fields together."""
+        """Mean size of a stored sample in MB (1e6 bytes), all fields together."""
         return self.stored_bytes / max(1, self.stored_samples) / 1e6
 
     @property
     def cpu_per_1000(self) -> float:
-        """CPU seconds of all processes per 1000 samples."""
+        """CPU seconds of all processes per 1000 samples, median of all rounds."""
         return float(statistics.median(turn["cpu_seconds"] / turn["samples"] * 1000 for turn in self.turns))
 
     @property
     def first_batch_seconds(self) -> float:
-        """Seconds from `iter` to the first batch."""
+        """Seconds from `iter(loader)` to the first batch, median of all rounds."""
         return float(statistics.median(turn["first_batch_seconds"] for turn in self.turns))
 
 
 def run(
     subjects: Sequence[Subject], settings: Sequence[LoaderSetting], *, rounds: int, cold: bool, say: Say
 ) -> list[BenchRow]:
-    """Measure every subject with every setting.
+    """Measure every subject with every loader setting, and return one row per combination.
 
-    Each row has a process. A first turn warms it up and is not counted, then each of `rounds` rounds measures one turn
-    of each row.
+    Each row has a separate process, which first loads the data set without timing. Then each of `rounds` rounds times
+    every row once.
 
     Args:
-        cold: Each turn is one epoch of a new process, after the files of the subject were dropped from the page cache.
+        cold: True drops the files of the subject from the page cache before each timed run. Each run is then one epoch
+            in a new process.
         say: Called with progress messages.
 
     Raises:
@@ -110,9 +111,9 @@ def run(
 
 
 def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting) -> Answer:
-    """Open a dataset in the process of its row, and return the function that measures one turn.
+    """Open a dataset in the process of its row, and return the function `turn(is_warm_up)` that does one timed run.
 
-    A turn is one epoch. After a warm-up, a turn is as many epochs as take a second.
+    A run is one epoch. After a call with `is_warm_up` true, a run has as many epochs as take about one second.
     """
     dataset: Any = open_dataset()
     setting.check(dataset)
@@ -130,10 +131,10 @@ def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting) ->
 
 
 def epochs(loader: Any, passes: int, expected: int) -> Turn:
-    """Run complete epochs of `expected` samples each, and return their figures. Batches are dicts.
+    """Load `passes` complete epochs from `loader`, whose batches are dicts, and return the times.
 
     Raises:
-        PackerError: The loader returned another number of samples.
+        PackerError: The number of samples per epoch is not `expected`.
     """
     samples, first = 0, 0.0
     cpu, start = cpu_seconds(os.getpid()), time.perf_counter()
@@ -151,13 +152,13 @@ def epochs(loader: Any, passes: int, expected: int) -> Turn:
 
 
 def report(rows: Sequence[BenchRow], options: Mapping[str, object]) -> ToolReport:
-    """Return the report of `run`. options: the options of the command, for the JSON."""
+    """Return the report of the rows that `run` returns. The JSON also contains `options`, the command's options."""
     document = {"title": "packer bench", "options": dict(options), "lines": [_figures(row) for row in rows]}
     return ToolReport(text(rows), document, lambda: figure(rows))
 
 
 def text(rows: Sequence[BenchRow]) -> list[str]:
-    """Return the table, and a sentence on the fastest row."""
+    """Return the lines of the report: the table, the fastest rows, and notes on the page cache."""
     head = ("", "workers", _unit(rows), "(lowest - highest)", "MB/s", "CPU s/1000", "first batch", "memory")
     return [*table(head, [_cells(row) for row in rows]), "", *_fastest(rows), *cold_notes(rows)]
 
@@ -181,15 +182,15 @@ def _cells(row: BenchRow) -> tuple[str, ...]:
 
 
 def best(rows: Sequence[BenchRow]) -> BenchRow:
-    """Return the row with the highest median."""
+    """Return the row with the highest median samples per second."""
     return max(rows, key=lambda row: row.rate)
 
 
 def _fastest(rows: Sequence[BenchRow]) -> Iterator[str]:
-    """One sentence for all sources with the same number of samples, which are assumed to contain the same data.
+    """Yield one sentence for each group of sources with equal numbers of samples, and therefore probably equal data.
 
-    The fastest row is compared with the best of the first source, through DataLoader if that was measured. The factor
-    is that of the medians in the table.
+    The sentence compares the fastest row of the group with the fastest row of the first source in the group. If the
+    first source was measured with DataLoader, only rows with DataLoader count.
     """
     for count in dict.fromkeys(row.stored_samples for row in rows):
         same = [row for row in rows if row.stored_samples == count]
@@ -220,7 +221,7 @@ def _figures(row: BenchRow) -> dict[str, Any]:
 
 
 def figure(rows: Sequence[BenchRow]) -> Any:
-    """Draw medians with lowest and highest, a panel per source and loader; raises MissingPackage."""
+    """Return a matplotlib Figure of the rates, one panel per source and loader. Raises MissingPackage."""
     groups: dict[tuple[str, str], list[BenchRow]] = {}
     for row in rows:
         groups.setdefault((row.subject.name, row.setting.loader), []).append(row)

@@ -1,4 +1,4 @@
-"""Doctor: findings about this machine, its packages and limits, with a fix for each problem."""
+"""Doctor: findings about packages and limits of this machine, with a fix for each problem."""
 
 import os
 import platform
@@ -16,7 +16,7 @@ from packer.registry import import_or_explain
 from packer.system.machine_limits import Machine
 from packer.system.parallel import usable_cores
 
-# distribution -> module, and the oldest version that packer works with; those of setup.cfg
+# distribution -> (module, oldest version that packer supports); must agree with setup.cfg
 PACKAGES = {
     "numpy": ("numpy", "2.0"),
     "torch": ("torch", "2.6"),
@@ -27,12 +27,12 @@ PACKAGES = {
     "tqdm": ("tqdm", "4.66"),
     "PyYAML": ("yaml", "6.0.2"),
 }
-# they contain the same module, and overwrite each other's files
+# distributions of the module cv2, which overwrite each other's files
 _OPENCVS = (
     *("opencv-python", "opencv-python-headless"),
     *("opencv-contrib-python", "opencv-contrib-python-headless"),
 )
-# the oldest without the vulnerabilities that setup.cfg names; h5py can be built with another one
+# oldest HDF5 without the vulnerabilities that setup.cfg names; h5py can be built with an older HDF5
 _LEAST_HDF5 = "2.0"
 _LEAST_SHARED_BYTES = 1 << 30  # 8 workers, 2 batches each, of 128 float32 images of 224x224 are 1.2 GB
 _LEAST_FILES = 1024
@@ -40,7 +40,7 @@ _LEAST_FILES = 1024
 
 @dataclass(frozen=True)
 class Finding:
-    """The state of one thing, and if it should be changed, the problem and its fix."""
+    """State `found` of a property `name` of the machine, such as "memory". `problem` is "" if the state is good."""
 
     name: str
     found: str
@@ -49,7 +49,7 @@ class Finding:
 
 
 def findings(machine: Machine) -> Iterator[Finding]:
-    """Yield all findings, in order."""
+    """Yield the findings about packages, GPU, JPEG decoder, cores, memory and open files."""
     yield Finding("packer", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
     for name in PACKAGES:
         yield package(name)
@@ -67,7 +67,7 @@ def findings(machine: Machine) -> Iterator[Finding]:
 
 
 def package(name: str) -> Finding:
-    """Return the version of a package that packer needs."""
+    """Return a finding with the installed version of a distribution in `PACKAGES`."""
     module, least = PACKAGES[name]
     try:
         loaded = import_or_explain(module, "packer")
@@ -103,10 +103,10 @@ def _installed(names: tuple[str, ...]) -> list[str]:
 
 
 def hdf5() -> Iterator[Finding]:
-    """Yield the version of the HDF5 library that h5py calls, which parses files from anywhere in this process."""
+    """Yield a finding with the version of the HDF5 library that h5py calls. Yield nothing without h5py."""
     try:
         found = import_or_explain("h5py", "packer").version.hdf5_version
-    except ImportError:  # the finding of h5py reports it
+    except ImportError:  # the finding of h5py reports the error
         return
     if _numbers(found) < _numbers(_LEAST_HDF5):
         problem = f"h5py calls HDF5 {found}, expected at least {_LEAST_HDF5}: a planted file can harm older ones"
@@ -117,14 +117,14 @@ def hdf5() -> Iterator[Finding]:
 
 
 def opencvs(names: list[str]) -> Iterator[Finding]:
-    """Yield a problem if several packages contain OpenCV."""
+    """Yield a finding with a problem if `names` has several items. names: installed distributions of OpenCV."""
     if len(names) > 1:
         problem = f"{len(names)} packages contain the module cv2 and overwrite each other's files: {', '.join(names)}"
         yield Finding("OpenCV", "several", problem, f"pip uninstall {' '.join(names)}; pip install opencv-python")
 
 
 def gpu(devices: Path) -> Finding:
-    """Return the GPUs that torch finds. devices: /dev."""
+    """Return a finding with the GPUs that torch finds. A driver file in `devices` (/dev) without a GPU is a problem."""
     try:
         cuda = import_or_explain("torch", "packer").cuda
     except ImportError:
@@ -138,7 +138,7 @@ def gpu(devices: Path) -> Finding:
 
 
 def decoder() -> Finding:
-    """Return the library that decodes JPEG."""
+    """Return a finding with the library that decodes JPEG."""
     reasons = []
     try:
         libjpeg = import_or_explain("packer.images.backends.strict_jpeg", "decoding JPEG")
@@ -155,7 +155,7 @@ def decoder() -> Finding:
 
 
 def cores(machine: Machine) -> Finding:
-    """Return the cores that this process may use."""
+    """Return a finding with the number of CPU cores that this process may use."""
     of_machine = os.cpu_count() or 1
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else of_machine
     quota = machine.cpu_quota()
@@ -168,7 +168,7 @@ def cores(machine: Machine) -> Finding:
 
 
 def memory(machine: Machine) -> Finding:
-    """Return the free memory of the machine and of the process's cgroups."""
+    """Return a finding with the free memory of the machine and of the process's cgroups. Less than 5 % is a problem."""
     limits = machine.memory_limits()
     text = "; ".join(f"{limit.name}: {_gb(limit.free_bytes)} of {_gb(limit.total_bytes)} GB free" for limit in limits)
     tight = [limit for limit in limits if limit.free_bytes < limit.total_bytes // 20]
@@ -179,7 +179,7 @@ def memory(machine: Machine) -> Finding:
 
 
 def shared_memory(machine: Machine) -> Finding:
-    """Return the free shared memory, which passes batches from the workers of a DataLoader."""
+    """Return a finding with the free shared memory, through which the workers of a DataLoader pass batches."""
     folder = machine.shared_memory
     mount = machine.mount(folder) if folder.is_dir() else None
     if mount is None or not mount.in_memory:
@@ -196,7 +196,7 @@ def shared_memory(machine: Machine) -> Finding:
 
 
 def open_files() -> Finding:
-    """Return how many files this process may open."""
+    """Return a finding with the number of files that this process may open at a time."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     shown = ["unlimited" if limit == resource.RLIM_INFINITY else str(limit) for limit in (soft, hard)]
     text = f"at most {shown[0]} (ulimit -n), which may be raised to {shown[1]}"

@@ -1,17 +1,17 @@
-"""Packing candidates: the ways to pack a source that are worth a trial, and a prediction for each.
+"""Packing candidates: combinations of format, codec and image size for a pack, and a prediction for each.
 
 | codec     | stored values                                                                            |
 |-----------|------------------------------------------------------------------------------------------|
-| kept      | the bytes of the files, in their size                                                    |
+| kept      | the bytes of the original files, without resizing                                        |
 | jpeg:95   | images as JPEG; depth and masks as `packer convert` stores them by default               |
-| png       | resized lossless images and masks as PNG; depth as by default                            |
-| raw       | the numbers of all pixels                                                                |
-| ycc420    | images as planes, half the bytes of raw, chroma at half the size; others as by default   |
-| a format  | the codecs of a format that has its own (bmp)                                            |
+| png       | resized lossless images and masks as PNG; depth with the default codec                   |
+| raw       | uncompressed pixel values                                                                |
+| ycc420    | images as YCbCr 4:2:0, half the bytes of raw; masks and depth with their default codecs  |
+| a format  | values in the only codec of a format, such as bmp                                        |
 
-A prediction scales a trial with a few samples to the complete set. If the pack fits in memory, the rate is that of the
-trial. Otherwise each epoch reads the share that does not fit from the disk while it decodes other samples, and the
-slower of the two decides. Packing also reads, encodes and writes at the same time.
+A prediction scales a trial with a few samples to the complete set. If the pack fits in memory, the predicted rate is
+the rate of the trial. Otherwise each epoch reads a part of the pack from the disk and decodes other samples meanwhile.
+The slower of reading and decoding then determines the rate. Packing also reads, encodes and writes at the same time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,13 +32,14 @@ _PLANES = "ycc420"
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to pack.
+    """A combination of format, codec and image size for a pack.
 
     Attributes:
-        size: Size as --resize takes it, None to keep the sizes.
-        codecs: (field, codec) pairs that differ from the defaults.
-        loses: True if it makes images worse in a way that `packer convert` does only on request.
-        max_pixels: Most pixels of one image, None for the default limit.
+        codec: Name of the codec in the report.
+        size: Image size in the syntax of `packer convert --resize`. None keeps the original sizes.
+        codecs: (field, codec) pairs for `--codec`. Fields that use the default codec are absent.
+        loses: True if the codec degrades images more than the default codec of `packer convert`.
+        max_pixels: Largest number of pixels of an image, None for the default limit.
     """
 
     format: str
@@ -53,12 +54,12 @@ class Candidate:
 
     @property
     def options(self) -> ConversionOptions:
-        """Options of a trial, which skips bad samples and copies no further files."""
+        """Options of the conversion in a trial, which skips unreadable samples and stores no extra files."""
         more = {"on_error": "skip", "extras_bytes": 0, "max_pixels": self.max_pixels}
         return ConversionOptions(to=self.format, codecs=self.codecs, resize=self.size, **more)  # type: ignore[arg-type]
 
     def line(self, source: Path, target: Path, *, follow_links: bool = False) -> str:
-        """Return the command that packs this way, for a POSIX shell."""
+        """Return the `packer convert` command for this candidate, quoted for a POSIX shell."""
         paths = [f"./{path}" if str(path).startswith("-") else str(path) for path in (source, target)]  # not options
         words = ["packer", "convert", *paths, "--to", self.format]
         words += [word for name, codec in self.codecs for word in ("--codec", f"{name}={codec}")]
@@ -68,7 +69,7 @@ class Candidate:
 
 
 def candidates(source: Source, sizes: Sequence[str | None], *, max_pixels: int | None = None) -> list[list[Candidate]]:
-    """Return groups of one codec and size in several formats, lossless ones first.
+    """Return groups of candidates. The candidates of a group differ only in the format. Lossless groups come first.
 
     Raises the errors of `make_plan`.
     """
@@ -90,7 +91,7 @@ def candidates(source: Source, sizes: Sequence[str | None], *, max_pixels: int |
 
 
 def _ways(pixel_fields: Sequence[Field], *, is_resized: bool) -> Iterator[tuple[str, list[tuple[str, str]], bool]]:
-    """Yield name, (field, codec) pairs and `loses`. pixel_fields: with the codecs of a conversion without --codec."""
+    """Yield (name, (field, codec) pairs, `loses`) of each codec to try. `pixel_fields` have the default codecs."""
     images = [field for field in pixel_fields if field.kind == "image"]
     is_default = all(field.codec == _JPEG for field in images)
     if not is_resized:
@@ -107,20 +108,20 @@ def _ways(pixel_fields: Sequence[Field], *, is_resized: bool) -> Iterator[tuple[
 
 # ---- predictions
 
-_EQUAL = 0.9  # of the best rate
-_LIKE = 1.1  # of the smallest size
+_EQUAL = 0.9  # share of the best rate from which rates count as equal
+_LIKE = 1.1  # times the smallest size up to which sizes count as equal
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Result of packing and loading a few samples in one way.
+    """Result of packing and loading a few samples as one candidate.
 
     Attributes:
-        rate: Samples per second with all cores, the pack in memory.
-        growth: Bytes of the pack per byte of the files.
-        encode_seconds: Wall time per sample with all cores.
-        samples: Number of samples.
-        skipped: Key and reason of the samples that cannot be packed.
+        rate: Samples per second with all cores, when the pack is in memory.
+        growth: Size of the pack divided by the size of the source files.
+        encode_seconds: Wall time per encoded sample with all cores.
+        samples: Number of samples in the pack.
+        skipped: "key: reason" of each sample that cannot be packed.
     """
 
     candidate: Candidate
@@ -133,7 +134,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class WholeSet:
-    """Size of the complete set: samples, bytes of their files, and bytes of the extra files that packs store."""
+    """Complete source: number of samples, bytes of their files, and bytes of the extra files that packs store."""
 
     samples: int
     bytes: int
@@ -142,14 +143,14 @@ class WholeSet:
 
 @dataclass(frozen=True)
 class Speeds:
-    """Speeds of this machine in bytes per second, and its room for a pack in bytes.
+    """Speeds of this machine in bytes per second, and free space in bytes.
 
     Attributes:
-        write: Writing to the disk of the pack.
-        read: Reading blocks of 256 KiB at random positions of that disk, None if its cache could not be dropped.
-        free_bytes: Free space on that disk.
-        memory_bytes: Room in the page cache.
-        source: Reading files of the source that are not in memory, None if not known.
+        write: Speed of writing to the disk of the pack.
+        read: Speed of reading blocks of 256 KiB at random positions. None if the page cache could not be dropped.
+        free_bytes: Free space on the disk.
+        memory_bytes: Memory that the page cache may use.
+        source: Speed of reading source files that are not in memory, None if not known.
     """
 
     write: float
@@ -161,7 +162,7 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Prediction for the complete set. rate: in samples per second."""
+    """Predicted results of packing and loading the complete source as one candidate. `rate` is in samples/s."""
 
     trial: Trial
     rate: float
@@ -172,12 +173,12 @@ class Prediction:
 
     @property
     def candidate(self) -> Candidate:
-        """The way to pack."""
+        """The candidate of the trial."""
         return self.trial.candidate
 
 
 def predict(trial: Trial, whole: WholeSet, speeds: Speeds) -> Prediction:
-    """Predict packing and loading the complete set in the way of a trial."""
+    """Scale the result of a trial to the complete source on a machine with these speeds."""
     source_bytes = whole.bytes / whole.samples
     pack_bytes = round(trial.growth * whole.bytes) + whole.extras_bytes
     missing = max(0.0, 1 - speeds.memory_bytes / max(1, pack_bytes))
@@ -195,10 +196,10 @@ def predict(trial: Trial, whole: WholeSet, speeds: Speeds) -> Prediction:
 
 
 def recommended(predictions: Sequence[Prediction]) -> Prediction | None:
-    """Return the best lossless prediction whose pack fits on the disk; None if no pack fits.
+    """Return the recommended prediction, or None if no pack fits on the disk. Candidates with `loses` are ignored.
 
-    Rates from 90 % of the best rate are equal. Among equal rates, the smallest pack wins. Packs up to 110 % of the
-    smallest size are equal, and the first of them wins.
+    Predictions with at least 90 % of the best rate count as equally fast. From the equally fast predictions, the first
+    with at most 110 % of the smallest pack size is returned.
     """
     good = [one for one in predictions if one.fits_disk and not one.candidate.loses]
     if not good:

@@ -1,8 +1,7 @@
-"""Packing trial: a few samples of a source, packed in several ways and loaded as `packer bench` loads them.
+"""Packing trial: a few samples of a source, packed as several candidates and loaded as in `packer bench`.
 
-The samples are drawn at random but always the same. Formats that store the same values differ only in how long a read
-takes. So the first format is loaded, and only the reads of the others are measured: the noise of loading would hide the
-difference.
+A fixed seed selects the samples. Formats that store the same values differ only in the read time. Loading noise would
+hide this difference. The trial therefore loads only the first format, and measures only the reads of other formats.
 """
 
 import os
@@ -44,20 +43,20 @@ from packer.tools.workload import LoaderSetting
 
 _LEAST_SAMPLES = 4
 _READINGS = 5
-_PACKING_SHARE = 0.2  # of a group's time that encoding may take at first
-_TURNS = 9  # about: medians of many short ones bear an interruption
+_PACKING_SHARE = 0.2  # share of a group's time for the measurement of encoding
+_TURNS = 9  # approximate number of timed runs; the median of many short runs ignores an interruption
 _MOST_TURNS = 25
 _TURN_S = (0.05, 0.5)
 
 
 @dataclass(frozen=True)
 class TrialRunner:
-    """Runs trials.
+    """Runner of packing trials.
 
     Attributes:
-        folder: The folder for the packs of trials, which are removed at the end of each trial.
-        setting: The loader, a Loader with a thread per core.
-        geometry: The geometry of the samples, None for no geometry.
+        folder: Folder for temporary packs. Each trial removes its packs.
+        setting: Loader setting of all trials.
+        geometry: Geometry of loaded samples, None to load complete images.
     """
 
     folder: Path
@@ -65,7 +64,7 @@ class TrialRunner:
     geometry: Geometry | None
 
     def trials(self, source: Source, group: Sequence[Candidate], *, seconds: float) -> list[Trial]:
-        """Try one codec and size in each format of the group, in about `seconds`.
+        """Pack and load a few samples as each candidate of a group, in about `seconds`. Return a trial per candidate.
 
         Raises:
             BadInput: The samples cannot be packed.
@@ -95,7 +94,7 @@ class TrialRunner:
         ]
 
     def _encode(self, plan: Plan, most_seconds: float) -> tuple[float, int]:
-        """Return the seconds of a sample, and how many samples were encoded in the time."""
+        """Encode samples for about `most_seconds`. Return (wall seconds per sample, number of encoded samples)."""
         begun, done, seconds = time.perf_counter(), 0, 0.0
         encoder, count = encoder_of(plan), len(plan.source)
         for _ in islice(ordered_map(encoder, range(count), threads=self.setting.workers), count):
@@ -105,7 +104,7 @@ class TrialRunner:
         return seconds / done, done
 
     def _read_seconds(self, dataset: PackDataset) -> float:
-        """Return the seconds that one thread reads a sample, every page touched: the best of several runs."""
+        """Return the seconds per sample that one thread needs to read all memory pages; the best of several runs."""
         sample_decoder, best = dataset.sample_decoder(), float("inf")
         for _ in range(_READINGS):
             begun = time.perf_counter()
@@ -116,7 +115,7 @@ class TrialRunner:
         return best / len(dataset)
 
     def _pack(self, source: Source, group: Sequence[Candidate]) -> tuple[list[Path], list[ConversionSummary]]:
-        """Pack the first format from the source, and the others, whose values are the same, from its pack."""
+        """Pack the source as the first candidate. Make the packs of the other formats from the first pack."""
         packs = [self.folder / candidate.format for candidate in group]
         summaries = [convert_source(source, packs[0], group[0].options)]
         for pack, candidate in zip(packs[1:], group[1:], strict=True):
@@ -125,9 +124,9 @@ class TrialRunner:
         return packs, summaries
 
     def rate(self, dataset: Any, *, until: float) -> float:
-        """Return the samples per second: the median of at least one turn of several passes in one epoch.
+        """Return the median samples per second of the timed runs that fit until the time `until`, at least one run.
 
-        The first pass does not count: it brings the pages into memory and compares the checksums.
+        A first pass over the data is not timed, because it reads the files into memory and compares checksums.
         """
         begun = time.perf_counter()
         bench.epochs(self.setting.make(dataset), 1, len(dataset))
@@ -144,33 +143,33 @@ class TrialRunner:
 # ---- the samples of trials
 
 _SAMPLES = 64
-_PIXEL_BYTES = 192 << 20  # of all samples of trials
+_PIXEL_BYTES = 192 << 20  # limit of the decoded bytes of all samples of a trial
 
-_MEASURED = 8  # samples whose images are measured
+_MEASURED = 8  # number of samples whose image sizes are read
 
-_SIZED = 2000  # samples whose files count for the size of the set
+_SIZED = 2000  # number of samples whose file sizes are read
 
-_SIZE_FACTOR = 2  # of the shorter side of a geometry's output: a zoom by 2 then finds all its pixels
+_SIZE_FACTOR = 2  # stored size per shorter side of a geometry's output; a zoom by 2 then needs no upsampling
 PHOTOS = "RandomResizedCrop(224), RandomHorizontalFlip()"
 LABELED = "RandomRotation(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resize((300, 300))"
 
 
 @dataclass(frozen=True)
 class SourceSample:
-    """A few samples of a source that is not empty. max_pixels: most pixels of one image, None for the default limit."""
+    """Random samples of a source with at least one sample. `max_pixels` limits each image; None: the default limit."""
 
     source: Source
     max_pixels: int | None = None
 
     @cached_property
     def _order(self) -> list[int]:
-        """Rows in random order."""
+        """At most 2000 rows of the source in a fixed random order."""
         rows: list[int] = np.random.default_rng(0).permutation(len(self.source))[:_SIZED].tolist()
         return rows
 
     @cached_property
     def whole(self) -> WholeSet:
-        """Size of the complete set, estimated from at most 2000 samples; raises BadInput for a file that vanished."""
+        """Size of the complete source, estimated from at most 2000 samples. Raises BadInput if a file was removed."""
         count = len(self.source)
         known = self.source.provenance()
         if known is not None:
@@ -187,7 +186,7 @@ class SourceSample:
 
     @cached_property
     def _shapes(self) -> list[dict[str, tuple[int, int]]]:
-        """Height and width of the images of a few samples, without unreadable samples."""
+        """(height, width) of each image field, one dict per readable sample of the first few samples."""
         found, reason = [], None
         for row in self._order[:_MEASURED]:
             try:
@@ -201,7 +200,7 @@ class SourceSample:
 
     @cached_property
     def few(self) -> Source:
-        """The samples of trials: at most 64, fewer if their images are large."""
+        """A source of the samples for trials, at most 64 samples. Large images reduce the number of samples."""
         fields = (self.source.schema[name] for name in self.images)
         kinds = {
             field.name: (3 if field.kind == "image" else 1) * np.dtype(field.pixel_dtype).itemsize for field in fields
@@ -212,18 +211,19 @@ class SourceSample:
 
     @property
     def files(self) -> list[Path]:
-        """Files of these samples; none for a pack, whose parts contain others too."""
+        """Files of the samples of `few`. Empty for a pack, because each part also contains other samples."""
         return [] if self.source.is_encoded else self._files(self._order[: len(self.few)])
 
     def usual(self) -> str:
-        """Return a common geometry, as text: one for sets with labels in px, one for others."""
+        """Return a common geometry as text: `LABELED` for samples with points or boxes, otherwise `PHOTOS`."""
         kinds = {field.kind for field in self.source.schema}
         return LABELED if kinds & {"points", "boxes"} else PHOTOS
 
     def sizes(self, geometry: Geometry, given: Sequence[str] | None) -> list[str | None]:
-        """Return the sizes to try, None to keep the sizes; raises InvalidRequest for a text that is not a size.
+        """Return the image sizes to try. The first element, None, keeps the original sizes.
 
-        By default, twice the shorter side of the geometry's output, if the images are larger.
+        `given` contains the sizes of the user. None selects twice the shorter side of the geometry's output, if the
+        images are larger. Raises InvalidRequest if a text is not a size.
         """
         if given is not None:
             for size in given:
@@ -264,10 +264,10 @@ Clock = Callable[[], float]
 def measure(
     folder: Path, files: Sequence[Path], *, memory_bytes: int, threads: int, clock: Clock = time.perf_counter
 ) -> Speeds:
-    """Measure the disk of a folder with a temporary file of 64 MiB, and reading files of the source.
+    """Measure the disk of a folder with a temporary file of 64 MiB, and the speed of reading the source files.
 
     Raises:
-        StorageError: The disk has no room, or it cannot be written.
+        StorageError: The disk is full, or writing fails.
         BadInput: A file of the source cannot be read.
     """
     free = free_bytes(folder)
@@ -294,7 +294,7 @@ def measure(
 
 
 def _measure_files(files: Sequence[Path], *, threads: int, clock: Clock) -> float | None:
-    """Return the bytes per second of complete files, None if they stayed in memory or the system does not report it."""
+    """Return the bytes per second of reading the files from disk, None if the page cache may contain the files."""
     left = drop(files)
     begun = clock()
     size = sum(ordered_map(lambda path: len(read_file(path)), files, threads=threads))

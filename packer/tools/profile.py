@@ -1,17 +1,17 @@
-"""Profile: the time of a sample of a pack in each stage of loading, in one thread.
+"""Profile: the time per sample of a pack in each stage of loading, in one thread.
 
 The stages run one after the other, with the code of the loaders. Stages that loaders combine are combined here too,
 such as decoding the visible part of a JPEG directly into the batch.
 
 | stage     | content                                                                                  |
 |-----------|------------------------------------------------------------------------------------------|
-| read      | the record's bytes from the pack, every page touched                                     |
-| crc       | the crc32, which loaders compare when they read a value for the first time               |
-| decode    | headers, pixels, labels; straight into the batch if there is no transform                |
+| read      | reading all bytes of the record from the pack                                            |
+| crc       | comparing the crc32; loaders do so when they read a value for the first time             |
+| decode    | decoding headers, pixels and labels; directly into the batch if there is no transform    |
 | warp      | the geometry: resizing, cropping, rotating                                               |
 | transform | the user's function                                                                      |
-| collate   | samples into a batch; only fields that are not decoded into it                           |
-| copy      | the batch to the device, until it is there; only with a GPU                              |
+| collate   | building the batch from fields that are not decoded directly into the batch              |
+| copy      | copying the batch to the device and waiting for the copy; only with a GPU                |
 """
 
 import heapq
@@ -45,12 +45,12 @@ Clock = Callable[[], float]
 
 @dataclass
 class Profile:
-    """Times of one pass.
+    """Times of loading some samples once.
 
     Attributes:
         seconds: (stage, field) -> seconds of all samples. The field is "" for stages of the complete sample.
-        worst: Seconds and keys of the slowest samples, without collating and copying.
-        device: The device, None if nothing was copied.
+        worst: (seconds, key) of the slowest samples, slowest first. The stages collate and copy are not included.
+        device: Device of the stage copy. None if batches were not copied.
     """
 
     samples: int
@@ -59,22 +59,22 @@ class Profile:
     device: str | None = None
 
     def of(self, stage: str) -> float:
-        """Return the milliseconds per sample in a stage, all fields together."""
+        """Return the milliseconds per sample of a stage, summed over all fields."""
         return sum(seconds for (name, _), seconds in self.seconds.items() if name == stage) / self.samples * 1e3
 
     @property
     def total(self) -> float:
-        """Milliseconds per sample of all stages except crc, which only the first epoch has."""
+        """Milliseconds per sample, summed over all stages except crc, which runs only in the first epoch."""
         return sum(map(self.of, LASTING))
 
     @property
     def limit(self) -> str:
-        """Name of the slowest stage. The stage crc is not counted."""
+        """Name of the slowest stage. The stage crc is ignored."""
         return max(LASTING, key=self.of)
 
 
 class Stopwatch:
-    """Adds the time since the last lap to a stage and a field."""
+    """Timer that sums the seconds of each (stage, field)."""
 
     def __init__(self, clock: Clock) -> None:
         self.seconds: dict[tuple[str, str], float] = {}
@@ -82,13 +82,13 @@ class Stopwatch:
         self.last = clock()
 
     def lap(self, stage: str, of: str = "") -> None:
-        """Count the time since the last lap for this stage and field."""
+        """Add the time since the last call of `lap` or `skip` to (stage, of). `of` is a field, "" for all fields."""
         now = self._clock()
         self.seconds[stage, of] = self.seconds.get((stage, of), 0.0) + now - self.last
         self.last = now
 
     def skip(self) -> None:
-        """Count the time since the last lap for no stage."""
+        """Discard the time since the last call of `lap` or `skip`."""
         self.last = self._clock()
 
 
@@ -100,11 +100,11 @@ def profile(
     device: str | None = None,
     clock: Clock = time.perf_counter,
 ) -> Profile:
-    """Load these samples, stage by stage.
+    """Load the samples at `indices` once, one stage after the other, and return the times.
 
     Args:
-        dataset: A dataset with output="torch". The profile includes its geometry and its transform.
-        device: The device to copy batches to, such as "cuda". None to copy nothing.
+        dataset: A dataset with output="torch". Its geometry and transform are applied and measured.
+        device: Device to copy batches to, such as "cuda". None skips the stage copy.
 
     Raises:
         InvalidRequest: `indices` is empty, or the dataset has another output.
@@ -120,8 +120,6 @@ def profile(
 
 
 class _ProfiledPass:
-    """One pass over the samples."""
-
     def __init__(self, dataset: PackDataset, watch: Stopwatch, device: str | None) -> None:
         self.watch = watch
         self.worst: list[tuple[float, str]] = []
@@ -182,7 +180,7 @@ class _ProfiledPass:
         return stored
 
     def _slot(self, each: Field, stored: StoredImage, view: View | None, *, position: int, count: int) -> Any:
-        """Return the sample's slot in the batch, whose memory is reused; None for an image of another shape."""
+        """Return the slice of the batch array for the image at `position`. None if the image has another shape."""
         shape = stored.shape if view is None else (*view.size, *stored.shape[2:])
         slots = self._slots.get(each.name)
         if slots is None or len(slots) < count:
@@ -221,7 +219,6 @@ class _ProfiledPass:
         return pixels
 
     def _collated(self, samples: list[Any], count: int) -> Any:
-        """Return the batch; images are in its slots already."""
         if self._dataset.transform is not None or not samples:
             return self._collator.samples(samples)
         batched = {
@@ -234,13 +231,12 @@ class _ProfiledPass:
 
 
 def touch(record: Record) -> None:
-    """Touch every page of a record's values, so that they are read from the disk or the page cache."""
+    """Access every memory page of a record's values, so that the system loads the pages."""
     for value in record.values():
         bytes(memoryview(value)[::_PAGE])
 
 
 def _copy(batch: Any, device: str) -> None:
-    """Copy every tensor of a batch to the device, and wait for it."""
     values = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, (list, tuple)) else [batch]
     for value in values:
         if isinstance(value, torch.Tensor):
@@ -264,16 +260,16 @@ def profile_pack(
     fields: tuple[str, ...] | None = None,
     transform: str | None = None,
 ) -> tuple[Profile, str]:
-    """Profile samples of a pack, drawn at random but always the same.
+    """Profile random samples of a pack. A fixed seed selects the samples.
 
     Args:
-        samples: The most samples to load.
-        cold: Drop the files of the pack from the page cache before.
-        geometry: The geometry as text.
-        fields, transform: See Subject.
+        samples: Largest number of samples to load.
+        cold: True drops the files of the pack from the page cache first. False loads the samples once without timing.
+        geometry: Geometry as text, None for no geometry.
+        fields, transform: The names of the fields to load, and a user's function `module:function`, as in `Subject`.
 
     Returns:
-        The profile, and with `cold` a sentence that states if the files were in memory, else "".
+        (profile, note). If `cold` is true, the note states whether the files were in memory, otherwise it is "".
 
     Raises:
         InvalidRequest: The folder is not a pack.
@@ -309,9 +305,9 @@ def report(found: Profile, options: Mapping[str, object], *, title: str, note: s
 
     Args:
         options: The options of the command, for the JSON.
-        title: The title of the plot.
-        note: The last line of the text; "" for none.
-        cores: The number of cores, for the rate of a loader.
+        title: Title of the plot.
+        note: Last line of the text, "" for no line.
+        cores: Number of cores, from which the report estimates the rate of a loader.
     """
     lines = [*text(found, cores=cores), *([note] if note else [])]
     drawn_verdict = verdict(found, cores)
@@ -319,7 +315,7 @@ def report(found: Profile, options: Mapping[str, object], *, title: str, note: s
 
 
 def text(found: Profile, *, cores: int) -> list[str]:
-    """Return the table, the stage that limits, and notes."""
+    """Return the lines of the report: the table, the slowest stage, and notes."""
     fields = sorted({of for _, of in found.seconds if of})
     used = [name for name in fields if any(_shown(found, stage, name) for stage in STAGES)]
     head = ("stage", "ms/sample", "share", *used)
@@ -335,13 +331,13 @@ def text(found: Profile, *, cores: int) -> list[str]:
 
 
 def _shown(found: Profile, stage: str, name: str) -> str:
-    """Return the milliseconds of a field in a stage; "" for very few."""
+    """Return the milliseconds of a field in a stage as text, "" if the time is negligible."""
     milliseconds = found.seconds.get((stage, name), 0.0) / found.samples * 1e3
     return f"{milliseconds:.3f}" if milliseconds >= 0.0005 * max(1.0, found.total) else ""
 
 
 def verdict(found: Profile, cores: int) -> str:
-    """Return the stage that limits, the rate that it allows, and what makes it faster."""
+    """Return text with the slowest stage, the possible samples per second, and advice to make the stage faster."""
     rate = 1e3 / max(found.total, 1e-9)
     stage = found.limit
     of = f"{found.of(stage):.2f} of {found.total:.2f} ms per sample, {found.of(stage) / max(found.total, 1e-9):.0%}"
@@ -350,7 +346,7 @@ def verdict(found: Profile, cores: int) -> str:
 
 
 def _help(found: Profile, stage: str) -> str:
-    """Return a sentence on how to make a stage faster, with the slowest field of the stage."""
+    """Return advice to make a stage faster. The advice names the slowest field of the stage."""
     fields = {of: seconds for (name, of), seconds in found.seconds.items() if name == stage and of}
     return _HELPS[stage].replace("FIELD", max(fields, key=fields.__getitem__, default="FIELD"))
 
@@ -363,7 +359,7 @@ def _notes(found: Profile) -> Iterator[str]:
 
 
 def document(found: Profile, options: Mapping[str, object]) -> dict[str, Any]:
-    """Return all figures for the JSON, in milliseconds per sample."""
+    """Return the JSON document of the report, with times in milliseconds per sample."""
     fields: dict[str, dict[str, float]] = {}
     for (stage, name), seconds in found.seconds.items():
         if name:
@@ -381,7 +377,7 @@ def document(found: Profile, options: Mapping[str, object]) -> dict[str, Any]:
 
 
 def figure(found: Profile, *, title: str, verdict: str) -> Any:
-    """Draw a bar per stage with its fields stacked; raises MissingPackage."""
+    """Return a matplotlib Figure with one bar per stage. Bars stack the fields. Raises MissingPackage."""
     stages = [stage for stage in STAGES if found.of(stage)]
     labels = {of: of or "complete samples" for _, of in found.seconds}
     stacks = {

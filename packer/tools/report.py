@@ -1,4 +1,4 @@
-"""ToolReport: the results of a tool as text, JSON and a plot, with the machine that they were measured on."""
+"""Results of a tool as text, JSON and a plot, with a description of the machine."""
 
 import io
 import json
@@ -32,8 +32,8 @@ class ToolReport:
 
     Attributes:
         text: Lines for the terminal.
-        document: All figures, as JSON.
-        draw: Returns the plot as a matplotlib Figure.
+        document: All numbers, serializable as JSON.
+        draw: Function that returns the plot as a matplotlib Figure. None if the command has no plot.
     """
 
     text: Sequence[str]
@@ -41,17 +41,17 @@ class ToolReport:
     draw: Callable[[], Any] | None = None
 
     def print(self, *, as_json: bool) -> None:
-        """Print the text to standard output, or JSON to standard output and the text to standard error."""
+        """Print the text to standard output. If `as_json` is true, print JSON to standard output, text to stderr."""
         echo(*self.text, err=as_json)
         if as_json:
             hand_over([json.dumps(self._with_machine(), sort_keys=True)])
 
     def write(self, path: Path) -> None:
-        """Replace a file by the figures as JSON; raises StorageError, InvalidRequest and UnsafePath."""
+        """Write the JSON document to `path`, over an existing file. Raises StorageError, InvalidRequest, UnsafePath."""
         save(path, f"{json.dumps(self._with_machine(), indent=2)}\n".encode())
 
     def save_plot(self, path: Path) -> None:
-        """Replace a file by the plot; raises MissingPackage, StorageError, InvalidRequest and UnsafePath."""
+        """Write the plot to `path`. Do nothing without a plot. Raises MissingPackage and the errors of `write`."""
         check_plot(path)
         if self.draw is not None:
             save_figure(self.draw(), path)
@@ -61,7 +61,7 @@ class ToolReport:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table: the first column is aligned to the left, the others to the right."""
+    """Return the lines of a text table. The first column is aligned to the left, all other columns to the right."""
     widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
     lines = []
     for row in (head, *rows):
@@ -75,7 +75,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def machine() -> dict[str, Any]:
-    """Return the CPU model, the usable cores, and the versions of Python and of the packages that do the work."""
+    """Return the CPU model, the number of usable cores, and the versions of Python and of important packages."""
     found: dict[str, Any] = {"cpu": _model(), "cores": usable_cores(), "python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -95,7 +95,7 @@ def _model() -> str:
 
 
 def cores_text(cgroup: Path = Path("/sys/fs/cgroup")) -> str:
-    """Return the number of cores that this process may use. If the machine has more, the text names the limit."""
+    """Return a text with the number of cores that this process may use, and with the limit if the machine has more."""
     usable, there = usable_cores(cgroup), os.cpu_count() or 1
     if usable >= there:
         return f"{usable} usable cores"
@@ -108,27 +108,27 @@ def cores_text(cgroup: Path = Path("/sys/fs/cgroup")) -> str:
 
 
 def check_plot(path: Path) -> None:
-    """Raise MissingPackage without matplotlib, InvalidRequest if the suffix is not .png, .svg or .pdf."""
+    """Raise MissingPackage without matplotlib, and InvalidRequest if the suffix is not .png, .svg or .pdf."""
     check_installed("matplotlib", "--plot")
     if path.suffix.lower() not in _PLOT_SUFFIXES:
         raise InvalidRequest(f"{path}: cannot draw into it; expected a name that ends in {', '.join(_PLOT_SUFFIXES)}")
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return a matplotlib Figure of a size in inches, without a window or global state; raises MissingPackage."""
+    """Return an empty matplotlib Figure of a size in inches, without global pyplot state. Raises MissingPackage."""
     module: Any = import_or_explain("matplotlib.figure", "--plot")
     return module.Figure(figsize=(width, height), layout="constrained")
 
 
 def plain(axes: Any, *, grid: str = "y") -> None:
-    """Give axes a light grid in the background and no frame."""
+    """Draw a light grid behind the data and hide the frame. grid: axes with grid lines, "x", "y" or "both"."""
     axes.grid(axis=grid, color="0.9", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Replace a file by the figure; raises StorageError, InvalidRequest and UnsafePath."""
+    """Write a figure to `path`, over an existing file. Raises StorageError, InvalidRequest and UnsafePath."""
     data = io.BytesIO()
     figure.savefig(data, dpi=_DPI, format=path.suffix[1:].lower())
     save(path, data.getvalue())
@@ -139,12 +139,10 @@ class ChartPanel:
     """One panel of a bar chart, with stacked bars next to each other.
 
     Attributes:
-        title: Title above the panel.
-        xlabel: Label below the panel.
         ticks: Name of each bar.
-        stacks: Label -> its height in each bar, from the bottom of the stacks to their top.
-        ranges: Lowest and highest total of each bar, drawn as a line. Empty: no lines.
-        marked: Position of a bar that gets the mark of the chart, None for no bar.
+        stacks: Label of a segment -> height of the segment in each bar. The first label is at the bottom.
+        ranges: (lowest, highest) of each bar, drawn as an error bar. Empty for no error bars.
+        marked: Index of the bar at which `bar_chart` draws the text `mark`. None marks no bar.
     """
 
     title: str
@@ -156,13 +154,10 @@ class ChartPanel:
 
 
 def bar_chart(panels: Sequence[ChartPanel], *, ylabel: str, mark: str = "", title: str = "", below: str = "") -> Any:
-    """Draw panels next to each other with one y axis; each label has the same color in all of them.
+    """Return a matplotlib Figure with the panels from left to right. All panels share the y axis and the colors.
 
     Args:
-        panels: The panels, from left to right.
-        ylabel: Label of the y axis.
-        mark: Text at marked bars.
-        title: Title of the chart.
+        mark: Text at the bar `ChartPanel.marked` of each panel.
         below: Sentence below the chart.
 
     Raises:
@@ -185,7 +180,7 @@ def bar_chart(panels: Sequence[ChartPanel], *, ylabel: str, mark: str = "", titl
 
 
 def _draw_panel(axes: Any, panel: ChartPanel, colors: Mapping[str, str], mark: str) -> dict[str, Any]:
-    """Draw a panel. Return a dict from each label to a bar of this label, for the legend."""
+    """Draw a panel. Return label -> drawn bars, for the legend."""
     positions = range(len(panel.ticks))
     totals = [0.0] * len(panel.ticks)
     handles: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""Sweep: data sets loaded in several ways, one after the other, each in a process of its own.
+"""Sweep: timed runs of data sets with several loader settings, each setting in a separate process.
 
-The processes are forked from a server that has imported torch and nothing else. They start in an instant, their memory
-is not that of earlier runs, and they have no threads when their workers are forked. Questions and answers are JSON.
+The processes are forked from a server that has imported torch and OpenCV. A process therefore starts quickly, shares
+no memory with earlier runs, and has no threads when a DataLoader forks workers. Messages between processes are JSON.
 """
 
 import json
@@ -35,12 +35,13 @@ _END_S = 10.0
 
 @dataclass
 class SweepRow(ABC):
-    """One data set loaded in one way.
+    """Results of one data set with one loader setting.
 
     Attributes:
-        turns: The figures of its turns, one per round.
-        memory_mb: The peak memory of its processes, beyond that of an idle process.
-        warm_shares: The share of its bytes that stayed in memory, per round. Empty if the files were not dropped.
+        turns: Results of the timed runs, one dict per round.
+        memory_mb: Peak memory of the processes in MB, minus the memory of an idle process.
+        warm_shares: Share of the file bytes (0 to 1) that stayed in the page cache, per round. None if not known. Empty
+            if the page cache was not dropped.
     """
 
     subject: "Subject"
@@ -51,13 +52,13 @@ class SweepRow(ABC):
 
     @property
     def name(self) -> str:
-        """Name for messages."""
+        """Names of the data set and of the loader setting, for messages."""
         return f"{self.subject.name} through {self.setting.short}"
 
     @property
     @abstractmethod
     def latest(self) -> str:
-        """The result of the latest turn, for progress messages."""
+        """The result of the latest timed run as text, for progress messages."""
 
 
 def sweep(
@@ -69,19 +70,17 @@ def sweep(
     keeps_processes: bool,
     say: Say,
 ) -> None:
-    """Run one turn of every row per round, and keep the figures of the turns in the rows.
-
-    The question to a process is True for a turn that only warms it up, and False for a turn that counts.
+    """Time every row once per round, and append the results to `turns` of the row.
 
     Args:
-        rows: The rows. The sweep fills their turns.
-        prepare: Called in a row's process with the function that opens its data set, its setting and `given`.
+        rows: Rows with a subject and a setting.
+        prepare: Called in the process of a row with a function that opens the data set, the setting and `given`.
+            Returns a function that does one run. The argument of this function is True for an untimed warm-up run.
         given: Further arguments of `prepare`; picklable.
-        rounds: Number of rounds.
-        cold: Drop the files of the subject from the page cache before each turn, which has a new process.
-        keeps_processes: Warm up a process per row, watch its memory meanwhile, and keep it for all rounds. Otherwise
-            each turn has a new process, whose memory is watched.
-        say: Called with a line for each turn.
+        cold: True drops the files of the subject from the page cache before each run. Each run then has a new process.
+        keeps_processes: True keeps one process per row for all rounds and measures its memory in a warm-up run. False
+            starts a process per run and measures the memory of each process. Ignored if `cold` is true.
+        say: Called with a progress message for each run.
 
     Raises:
         PackerError: Opening or loading a data set failed.
@@ -113,9 +112,9 @@ def sweep(
 
 
 def cold_notes(rows: Sequence[SweepRow]) -> Iterator[str]:
-    """Yield a sentence for each data set that was measured cold.
+    """Yield a sentence for each data set that was measured with `cold` true.
 
-    The sentence states whether all files had left the page cache before every run.
+    The sentence states whether all files of the data set had left the page cache before every run.
     """
     shares: dict[str, list[float | None]] = {}
     for row in rows:
@@ -124,10 +123,10 @@ def cold_notes(rows: Sequence[SweepRow]) -> Iterator[str]:
 
 
 class RunnerProcess:
-    """A process that answers questions with the function that `prepare(*given)` returns at the first question."""
+    """A separate process that calls `prepare(*given)` once, and the returned function for each question of `ask`."""
 
     def __init__(self, name: str, prepare: Callable[..., Answer], *given: Any) -> None:
-        """Start the process. prepare, given: picklable. name: for messages."""
+        """Start the process. `prepare` and `given` must be picklable. `name` appears in error messages."""
         self.name = name
         method = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
         context: Any = get_context(method)
@@ -145,7 +144,10 @@ class RunnerProcess:
         return memory_mb(self._process.pid)["own"]
 
     def ask(self, question: Any, *, watch: bool = False) -> dict[str, Any]:
-        """Return the answer to a JSON value; raise the process's error. watch: measure its memory meanwhile."""
+        """Send a JSON value to the process and return the answer. Raise an error that the process reports.
+
+        If `watch` is true, measure the peak memory of the process in `peak_mb` meanwhile.
+        """
         with suppress(*_GONE):
             self._pipe.send_bytes(json.dumps(question).encode())
         is_answered = not watch
@@ -169,7 +171,7 @@ class RunnerProcess:
         return answer
 
     def close(self) -> None:
-        """End the process; may be called twice."""
+        """End the process. Further calls do nothing."""
         self._pipe.close()
         for end in (None, self._process.terminate, self._process.kill):
             if end is not None:
@@ -188,8 +190,7 @@ class RunnerProcess:
 
 
 def _serve(pipe: Connection, prepare: Callable[..., Answer], given: tuple[Any, ...]) -> None:
-    """Answer questions until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks handles it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles the signal
     set_start_method(get_all_start_methods()[0], force=True)  # the system's default, for the workers of a DataLoader
     # a sweep measures more workers than cores on purpose
     warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)

@@ -1,15 +1,15 @@
-"""Tune: a training loop with each number of workers, its time in five columns that add up to the wall time.
+"""Tune: wall time of a training loop with each number of workers, divided into four columns.
 
 | column  | from -> to                                                                              |
 |---------|-----------------------------------------------------------------------------------------|
-| epoch   | end of the last step -> the old iterator is gone: time to shut down the old workers     |
-| first   | start of the pass -> first batch in hand: iterator, workers that start, first batch     |
-| compute | the steps                                                                               |
-| wait    | end of a step -> next batch in hand                                                     |
-| total   | the sum of the four                                                                     |
+| epoch   | end of the last step of an epoch -> iterator deleted, worker processes ended            |
+| first   | start of an epoch -> first batch: creates the iterator, starts workers, loads a batch   |
+| compute | start of a step -> end of the step                                                      |
+| wait    | end of a step -> next batch                                                             |
+| total   | the sum of the four columns                                                             |
 
-The table is that of GG-CNN's users (OneOneLiu/ggcnn_cornell_dataset, time_result_pro.xls), which counts the gap between
-epochs and all first waits but one twice. This one counts everything once.
+The table of GG-CNN's users (OneOneLiu/ggcnn_cornell_dataset, time_result_pro.xls) has similar columns, but counts some
+intervals twice. Here, the columns do not overlap.
 """
 
 import os
@@ -26,18 +26,20 @@ from packer.tools.sweep import Answer, Say, SweepRow, cold_notes, sweep
 from packer.tools.workload import LOADERS, LoaderSetting, Subject, evenly, load_function
 
 COLUMNS = ("epoch", "first", "compute", "wait")
-TOLERANCE = 0.05  # how much slower than the best a setting with fewer workers may be
-_MOST_STEPS = 100  # of an epoch, by default
+TOLERANCE = 0.05  # relative slowdown for which a setting with fewer workers is preferred
+_MOST_STEPS = 100  # largest default number of steps in an epoch
 Clock = Callable[[], float]
 Columns = dict[str, float]  # seconds
 
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """The training loop that every setting runs: `epochs` of `steps` batches.
+    """The training loop that every loader setting runs.
 
     Attributes:
-        step: `module:function`, called with each batch. None: the loop sleeps `step_seconds`, as if a GPU worked.
+        steps: Number of batches in an epoch.
+        step_seconds: Duration of a simulated training step. Ignored if `step` is not None.
+        step: A user's function `module:function`, called with each batch. None sleeps `step_seconds` per batch.
     """
 
     steps: int
@@ -46,7 +48,7 @@ class LoopPlan:
     step: str | None = None
 
     def function(self) -> Callable[[Any], object]:
-        """Return the function that is called with each batch."""
+        """Return the function to call with each batch: the imported `step`, or a function that sleeps."""
         if self.step is not None:
             return load_function(self.step, "--step")
         return lambda _: time.sleep(self.step_seconds)
@@ -55,9 +57,10 @@ class LoopPlan:
 def planned(
     subject: Subject, batch_size: int, *, steps: int | None, epochs: int, step_ms: float | None, step: str | None
 ) -> LoopPlan:
-    """Return the plan for the options of a user; raises InvalidRequest if they do not fit the subject.
+    """Return the loop for the options of a user. Raises InvalidRequest if `steps` is too large or options conflict.
 
-    steps: batches of an epoch, None for all, at most 100. step_ms: milliseconds of a step. step: function of a step.
+    steps: batches in an epoch; None selects all batches, but at most 100. step_ms: duration of a simulated step.
+    step: a user's function `module:function`. At most one of `step_ms` and `step` may be given.
     """
     if step is not None and step_ms is not None:
         raise InvalidRequest("--step and --step-ms both say what a step computes; give one of them")
@@ -71,11 +74,11 @@ def planned(
 
 @dataclass
 class TuneRow(SweepRow):
-    """One number of workers. Each turn contains the columns of one run, all epochs together."""
+    """Results of one loader setting. `turns` contains one dict per run: column -> seconds of all epochs."""
 
     @property
     def columns(self) -> Columns:
-        """Columns of the run with the median total."""
+        """Column -> seconds, of the run with the median total."""
         return sorted(self.turns, key=total)[(len(self.turns) - 1) // 2]
 
     @property
@@ -85,22 +88,22 @@ class TuneRow(SweepRow):
 
     @property
     def latest(self) -> str:
-        """Seconds of the latest run."""
+        """Total seconds of the latest run, as text."""
         return f"{total(self.turns[-1]):.2f} s"
 
 
 def total(columns: Columns) -> float:
-    """Return the sum of the columns: the wall time."""
+    """Return the sum of the columns in seconds, which equals the wall time of the run."""
     return sum(columns[name] for name in COLUMNS)
 
 
 def tune(
     subject: Subject, settings: Sequence[LoaderSetting], plan: LoopPlan, *, rounds: int, cold: bool, say: Say
 ) -> list[TuneRow]:
-    """Run the loop once per setting and round, each run in a new process.
+    """Run the loop once per setting and round, each run in a new process. Return one row per setting.
 
     Args:
-        cold: Drop the files of the subject from the page cache before each run.
+        cold: True drops the files of the subject from the page cache before each run.
         say: Called with progress messages.
 
     Raises:
@@ -112,7 +115,7 @@ def tune(
 
 
 def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting, plan: LoopPlan) -> Answer:
-    """Open a data set in its process, and return the function that runs the loop over it."""
+    """Open a dataset in the process of its row, and return a function that runs the loop and returns the columns."""
     dataset = open_dataset()
     setting.check(dataset)
     step = plan.function()
@@ -130,7 +133,7 @@ def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting, pl
 def run(
     loader: Iterable[Any], step: Callable[[Any], object], *, epochs: int, clock: Clock = time.perf_counter
 ) -> Columns:
-    """Run epochs one after the other, and return the seconds of each column. Their sum is the wall time."""
+    """Run `epochs` complete epochs and return column -> seconds. The sum of the columns is the wall time."""
     seconds = dict.fromkeys(COLUMNS, 0.0)
     last = clock()
 
@@ -159,19 +162,22 @@ def run(
 
 
 def knee(totals: dict[int, float], tolerance: float = TOLERANCE) -> int:
-    """Return the fewest workers with a total within `tolerance` of the lowest. totals: workers -> seconds."""
+    """Return the smallest number of workers whose time is at most (1 + `tolerance`) times the shortest time.
+
+    totals: number of workers -> seconds.
+    """
     lowest = min(totals.values())
     return min(workers for workers, seconds in totals.items() if seconds <= lowest * (1 + tolerance))
 
 
 def chosen(rows: Sequence[TuneRow], loader: str) -> TuneRow | None:
-    """Return the row of one loader at its knee; None if it was not measured."""
+    """Return the row of `loader` with the number of workers that `knee` selects, or None without rows of `loader`."""
     found = {row.setting.workers: row for row in rows if row.setting.loader == loader}
     return found[knee({workers: row.total for workers, row in found.items()})] if found else None
 
 
 def recommended(rows: Sequence[TuneRow]) -> TuneRow:
-    """Return the row to use: the fastest of the rows that `chosen` returns for the loaders."""
+    """Return the fastest of the rows that `chosen` returns for all measured loaders."""
     knees = [row for loader in LOADERS if (row := chosen(rows, loader)) is not None]
     return min(knees, key=lambda row: row.total)
 
@@ -182,7 +188,7 @@ _MUCH_WAITING = 0.1
 
 
 def report(rows: Sequence[TuneRow], plan: LoopPlan, options: Mapping[str, object], *, cores: int) -> ToolReport:
-    """Return the report of `tune`. options: the options of the command, for the JSON."""
+    """Return the report of the rows that `tune` returns. The JSON also contains `options`, the command's options."""
     best = recommended(rows)
     document = {
         "title": "packer tune",
@@ -195,7 +201,7 @@ def report(rows: Sequence[TuneRow], plan: LoopPlan, options: Mapping[str, object
 
 
 def text(rows: Sequence[TuneRow], plan: LoopPlan, *, cores: int) -> list[str]:
-    """Return the table, seconds of all epochs of a run, the recommendation and notes."""
+    """Return the lines of the report: the table in seconds per run, the recommendation and notes."""
     head = ("", "workers", *COLUMNS, "total", "waiting", "memory", "")
     best = recommended(rows)
     cells = [_cells(row, "<-" if row is best else "") for row in rows]
@@ -215,12 +221,12 @@ def _cells(row: TuneRow, mark: str) -> tuple[str, ...]:
 
 
 def waiting(row: TuneRow) -> float:
-    """Return the share of the time (0 to 1) that is not compute."""
+    """Return the share of the wall time (0 to 1) outside the column compute."""
     return 1 - row.columns["compute"] / max(row.total, 1e-9)
 
 
 def sentence(rows: Sequence[TuneRow], plan: LoopPlan) -> str:
-    """Return the recommendation and its reason."""
+    """Return a sentence with the recommended loader setting and the reason."""
     best = recommended(rows)
     fastest = min((row for row in rows if row.setting.loader == best.setting.loader), key=lambda row: row.total)
     per_epoch = f"{best.total / plan.epochs:.2f} s an epoch of {plan.steps} steps"
@@ -266,7 +272,7 @@ _STACKS = {
 
 
 def figure(rows: Sequence[TuneRow], plan: LoopPlan) -> Any:
-    """Draw the columns, stacked, in seconds per epoch over the number of workers; raises MissingPackage."""
+    """Return a matplotlib Figure of the columns, stacked per number of workers. Raises MissingPackage."""
     best = recommended(rows)
     groups = [group for loader in LOADERS if (group := [row for row in rows if row.setting.loader == loader])]
     panels = [

@@ -1,4 +1,4 @@
-"""Wait monitor: how long a training loop waits for its batches, reported at its end."""
+"""Wait monitor: measures and reports how long a training loop waits for batches."""
 
 import heapq
 import sys
@@ -12,25 +12,25 @@ from typing import Any, TextIO
 
 import numpy as np
 
-DATA_BOUND = 0.1  # a loop that waits for a larger share of its time is limited by its data
+DATA_BOUND = 0.1  # share of waiting from which a loop counts as limited by data loading
 PERCENTILES = (50, 90, 99)
 _MOST_WORST = 32
-_OF_WORST = 20  # one step of so many is among the worst
+_OF_WORST = 20  # number of steps per reported long wait
 _SHOWN_KEYS = 5
 Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
 class Report:
-    """Figures of all steps so far, in seconds.
+    """Times of all steps so far, in seconds.
 
     Attributes:
-        wait_seconds: Time in `iter` and `next`.
-        first_seconds: The part of wait_seconds before the first batch of each epoch.
+        wait_seconds: Time in `iter` and `next` of the loader.
+        first_seconds: Part of `wait_seconds` that precedes the first batch of each epoch.
         compute_seconds: Time in the body of the loop. Time between two epochs is neither waiting nor computing.
-        waits: The wait for each batch.
-        worst: The longest 5 % of the waits, without the first batches of epochs: (seconds, number of the step from 1,
-            keys of the batch). The keys are empty if the batch has none.
+        waits: Wait for each batch.
+        worst: (seconds, number of the step from 1, sample keys of the batch) of the longest 5 % of the waits, at most
+            32. The first batch of each epoch is ignored. The keys are empty if the batch does not contain keys.
     """
 
     epochs: int
@@ -43,18 +43,18 @@ class Report:
 
     @property
     def share(self) -> float:
-        """Share of the loop's time that the loop waited for batches, 0 to 1."""
+        """Time spent waiting for batches, divided by the time of the loop (0 to 1)."""
         return self.wait_seconds / max(self.wait_seconds + self.compute_seconds, 1e-12)
 
     @property
     def verdict(self) -> str:
-        """Text with the limit of the loop and the share of waiting, such as "data-bound: 63 % waiting"."""
+        """Limit of the loop and share of waiting as text, such as "data-bound: 63 % waiting"."""
         bound = "data-bound" if self.share >= DATA_BOUND else "compute-bound"
         return f"{bound}: {self.share * 100:.0f} % waiting"
 
     @property
     def suspects(self) -> list[tuple[str, int]]:
-        """(key, number of batches) of each key that is in several of the worst batches. These samples may be slow."""
+        """(key, number of batches) of each sample in several batches of `worst`. These samples may load slowly."""
         counts = Counter(key for _, _, keys in self.worst for key in set(keys))
         return [(key, count) for key, count in counts.most_common() if count > 1]
 
@@ -83,8 +83,6 @@ class Report:
 
 @dataclass
 class _Record:
-    """Figures while the loop runs."""
-
     epochs: int = 0
     first_seconds: float = 0.0
     compute_seconds: float = 0.0
@@ -106,10 +104,10 @@ class _Record:
 
 
 class Monitor:
-    """An iterable over the batches of a loader, which measures the wait for each batch.
+    """Wrapper that iterates over the batches of a loader and measures the wait for each batch.
 
-    All other attributes (`sampler`, `set_epoch`, ...) are attributes of the loader. The report is written when the
-    monitor is deleted and when the program ends. It is not written if `report` was called after the last step.
+    All other attributes (`sampler`, `set_epoch`, ...) are attributes of the loader. The monitor writes its report when
+    the monitor is deleted or the program ends. After a call of `report` that included all steps, nothing is written.
     """
 
     def __init__(
@@ -120,7 +118,7 @@ class Monitor:
         out: TextIO | None = None,
         clock: Clock = time.perf_counter,
     ) -> None:
-        """See `monitor`. clock: for tests."""
+        """Wrap a loader. `key` names the field of sample keys. `out` receives the report, sys.stderr by default."""
         self.loader = loader
         self._key = key
         self._clock = clock
@@ -159,7 +157,7 @@ class Monitor:
             push(record.worst, (seconds, len(record.waits), named))
 
     def report(self) -> Report:
-        """Return the figures so far; `str` of them is the text."""
+        """Return the times of all steps so far. `str(report)` is the text of the report."""
         return self._record.report()
 
     def __len__(self) -> int:
@@ -176,15 +174,16 @@ class Monitor:
 
 
 def monitor(loader: Iterable[Any], *, key: str = "key", out: TextIO | None = None) -> Monitor:
-    """Measure how long a training loop waits for the batches of a loader, and write a report at its end.
+    """Measure how long a training loop waits for the batches of a loader, and write a report.
 
     Args:
         loader: The loader, or another iterable of batches.
-        key: The field of the keys of the samples, if batches are dicts.
+        key: Name of the field with the sample keys, if batches are dicts.
         out: File of the report, sys.stderr by default.
 
     Returns:
-        An iterable over the same batches, with the attributes of the loader.
+        An iterable over the batches of the loader, with the attributes of the loader. The report is written when this
+        iterable is deleted or the program ends.
     """
     return Monitor(loader, key=key, out=out)
 

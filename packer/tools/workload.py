@@ -1,4 +1,4 @@
-"""Workload: the pack or folder that a tool measures, and the loader that reads it."""
+"""Workload: the pack or original data set that a tool measures, and the loader setting."""
 
 import importlib
 import os
@@ -30,16 +30,16 @@ from packer.system.parallel import usable_cores
 
 
 def load_function(name: str, wanted_by: str) -> Callable[..., Any]:
-    """Import the function `module:function`, also from the current folder; raises InvalidRequest, MissingPackage.
+    """Import and return the function with the name `module:function`. The module may be in the current folder.
 
-    wanted_by: the option that names it, for messages.
+    `wanted_by` is the option that contains the name, for messages. Raises InvalidRequest and MissingPackage.
     """
     module_name, _, path = name.partition(":")
     if not (path and all(part.isidentifier() for part in (*module_name.split("."), *path.split(".")))):
         raise InvalidRequest(f"{wanted_by} {name!r}: expected module:function, such as train:step")
     here = os.getcwd()
     if here not in sys.path:
-        sys.path.insert(0, here)  # a console script looks in its own folder only
+        sys.path.insert(0, here)  # Python does not search the current folder in a console script
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -64,14 +64,14 @@ LOADERS = (STOCK, OURS, OUR_WORKERS)
 
 @dataclass(frozen=True)
 class Subject:
-    """A pack, or the folder of an original data set, and the samples that are loaded from it.
+    """A pack or the folder of an original data set, with the options of loading.
 
     Attributes:
-        fields: Names of fields, None for all that are not bookkeeping.
-        samples: Number of samples, spread evenly; None for all.
+        fields: Names of the fields to load. None loads all fields that are not bookkeeping.
+        samples: Number of samples, evenly distributed over the data set. None loads all samples.
         transform: A user's function `module:function`, called with each sample.
-        follow_links: Follow links out of a folder.
-        max_pixels: Most pixels of one image of a folder, None for the default limit.
+        follow_links: True also reads links in an original data set that lead out of the folder.
+        max_pixels: Largest number of pixels of an image in an original data set, None for the default limit.
     """
 
     path: Path
@@ -84,16 +84,16 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
+        """The last component of the path."""
         return self.path.resolve().name
 
     @property
     def is_pack(self) -> bool:
-        """True if the folder has a manifest."""
+        """True for a pack: the folder contains a manifest."""
         return (self.path / manifests.NAME).is_file()
 
     def open(self) -> Dataset[Any]:
-        """Open the data set; raises InvalidRequest, BadInput, CorruptPack, UnknownKey."""
+        """Return a map-style dataset of the samples. Raises InvalidRequest, BadInput, CorruptPack and UnknownKey."""
         transform = load_function(self.transform, "--transform") if self.transform else None
         dataset: Any
         if self.is_pack:
@@ -106,7 +106,6 @@ class Subject:
         return dataset if self.samples is None else evenly(dataset, self.samples)
 
     def _source(self) -> Source:
-        """Open the source of a folder."""
         spec = SourceSpec(options=parameters({"follow_links": self.follow_links}), checks_folders=False)
         return spec.open(self.path)[0]
 
@@ -116,14 +115,14 @@ class Subject:
         return len(dataset)
 
     def notes(self) -> list[str]:
-        """Return a note on images of a folder in formats that packer does not read."""
+        """Return a note about images in formats that packer cannot read. The list is empty without such images."""
         if self.is_pack:
             return []
         source = self._source()
         return [f"{self.path}: not measured: {source.unread_message}"] if source.unread else []
 
     def files(self) -> list[Path]:
-        """Return the files that loading may read: those of the pack, or of a folder's samples."""
+        """Return the files that loading may read: all files of the pack, or the files of an original data set."""
         if self.is_pack:
             return sorted(path for path in self.path.rglob("*") if path.is_file())
         source = self._source()
@@ -134,8 +133,8 @@ def subjects(paths: Sequence[Path], geometry: str | None, like: Subject) -> list
     """Return a subject for each path.
 
     Args:
-        geometry: The geometry of all subjects, as text.
-        like: A subject with the other options of all subjects.
+        geometry: Geometry of all subjects as text, None for no geometry.
+        like: A subject from which all other options are copied.
 
     Raises:
         InvalidRequest: A path is not a folder, or two paths are the same folder.
@@ -149,7 +148,7 @@ def subjects(paths: Sequence[Path], geometry: str | None, like: Subject) -> list
 
 
 def evenly(dataset: Any, samples: int) -> Dataset[Any]:
-    """Return a dataset of at most `samples` samples, spread evenly over `dataset`. None: all samples."""
+    """Return a Subset of `samples` evenly distributed samples. If `dataset` is not larger, return `dataset`."""
     if samples >= len(dataset):
         return dataset  # type: ignore[no-any-return]
     places = np.linspace(0, len(dataset) - 1, samples).round().astype(np.int64).tolist()
@@ -157,23 +156,23 @@ def evenly(dataset: Any, samples: int) -> Dataset[Any]:
 
 
 def unwrapped(dataset: Any) -> Any:
-    """Return the data set inside a Subset or another wrapper."""
+    """Return the innermost dataset inside a Subset or another wrapper."""
     return unwrapped(dataset.dataset) if isinstance(getattr(dataset, "dataset", None), Dataset) else dataset
 
 
 def images(dataset: Any) -> int:
-    """Return the number of image fields of a sample; 0 if the data set has no schema."""
+    """Return the number of image fields of a sample, or 0 if the dataset has no schema."""
     return sum(field.kind in PIXEL_KINDS for field in getattr(unwrapped(dataset), "schema", ()))
 
 
 @dataclass(frozen=True)
 class LoaderSetting:
-    """A loader with its number of workers.
+    """A loader and its number of workers.
 
     Attributes:
         loader: "DataLoader", "Loader" (packer.Loader with threads) or "Loader-workers" (packer.Loader with processes).
         workers: Number of threads or processes. Only DataLoader may have 0.
-        persistent: True if the processes of DataLoader live from epoch to epoch.
+        persistent: True keeps the worker processes of DataLoader between epochs (persistent_workers).
     """
 
     loader: str
@@ -182,7 +181,7 @@ class LoaderSetting:
     persistent: bool = True
 
     def make(self, dataset: Dataset[Any]) -> Any:
-        """Make the loader, which shuffles."""
+        """Return a new loader that shuffles the samples of the dataset."""
         if self.is_ours:
             threads, workers = (None, self.workers) if self.loader == OUR_WORKERS else (max(1, self.workers), 0)
             return Loader(dataset, self.batch_size, shuffle=True, threads=threads, num_workers=workers)
@@ -197,7 +196,7 @@ class LoaderSetting:
         )
 
     def check(self, dataset: Dataset[Any]) -> None:
-        """Make one batch in this process, so that an error has no traceback of a worker."""
+        """Load one batch in this process, so that errors have no traceback of a worker. Raises MixedShapes."""
         try:
             next(iter(DataLoader(dataset, self.batch_size, collate_fn=_collate(dataset))))
         except MixedShapes as error:
@@ -210,18 +209,18 @@ class LoaderSetting:
 
     @property
     def noun(self) -> str:
-        """Name of the workers."""
+        """Plural noun for the workers: "threads" or "workers"."""
         return "threads" if self.loader == OURS else "workers"
 
     @property
     def short(self) -> str:
-        """Name of the setting."""
+        """Name of the setting for messages, such as "DataLoader, 4 workers"."""
         noun = self.noun if self.workers != 1 else self.noun.removesuffix("s")
         return f"{OURS if self.is_ours else STOCK}, {self.workers} {noun}"
 
     @property
     def text(self) -> str:
-        """The call that makes the loader in a program."""
+        """Python expression that creates the loader."""
         if self.is_ours:
             option = "num_workers" if self.loader == OUR_WORKERS else "threads"
             return f"packer.Loader(dataset, {self.batch_size}, {option}={self.workers})"
@@ -230,7 +229,7 @@ class LoaderSetting:
 
 
 def worker_counts() -> tuple[int, ...]:
-    """Return 0, 1, 2, 4, ... up to the cores that this process may use."""
+    """Return 0, the powers of 2 up to the number of usable cores, and the number of usable cores."""
     cores = usable_cores()
     powers = (1 << at for at in range(cores.bit_length()))
     return (0, *sorted({*powers, cores}))
@@ -239,9 +238,9 @@ def worker_counts() -> tuple[int, ...]:
 def settings(
     loaders: Sequence[str], workers: Sequence[int], batch_size: int, *, persistent: bool = True
 ) -> list[LoaderSetting]:
-    """Return every loader with every number of workers, without a Loader of 0 workers.
+    """Return all combinations of a loader and a number of workers. Only DataLoader is combined with 0 workers.
 
-    Raises InvalidRequest if nothing remains.
+    Raises InvalidRequest if the result is empty.
     """
     found = [
         LoaderSetting(loader, count, batch_size, persistent)
@@ -255,14 +254,14 @@ def settings(
 
 
 def quiet(_: int) -> None:
-    """Turn off OpenCV's threads in a worker process, because they would slow the other workers."""
+    """Disable OpenCV's threads in a worker process (`worker_init_fn`), because these threads slow other workers."""
     import_or_explain("cv2", "a data loader worker").setNumThreads(0)
 
 
 def _collate(dataset: Any) -> Any:
-    """Return the collate function of a DataLoader: None for packs, which return batches.
+    """Return the `collate_fn` of a DataLoader. None for packs without a transform, whose datasets return batches.
 
-    Samples of a folder or of a user's transform need packer's function, which accepts any number of grasps.
+    Other samples need packer's function, because samples may contain different numbers of grasps.
     """
     inner = unwrapped(dataset)
     if isinstance(inner, FolderDataset) or getattr(inner, "transform", None) is not None:
@@ -276,7 +275,7 @@ _DECODING = DecodeOptions(decoder="opencv", strict=False)
 
 
 class FolderDataset(Dataset[dict[str, Any]]):
-    """Samples of a source as dicts of tensors and plain values, as PackDataset returns them, decoded by OpenCV."""
+    """Map-style dataset of an original data set. OpenCV decodes the images. Samples have the types of PackDataset."""
 
     def __init__(
         self,
@@ -287,7 +286,10 @@ class FolderDataset(Dataset[dict[str, Any]]):
         *,
         max_pixels: int,
     ) -> None:
-        """See Subject. Raises UnknownKey."""
+        """Read `source`. None for `fields`: all fields that are not bookkeeping. Raises UnknownKey for other names.
+
+        `transform` is called with each sample. `max_pixels` is the largest number of pixels of an image.
+        """
         if missing := sorted(set(fields or ()) - set(source.schema.names)):
             names = ", ".join(source.schema.names)
             raise UnknownKey(f"{source.root}: no field {missing[0]!r}; there are: {names}")
@@ -321,7 +323,7 @@ class FolderDataset(Dataset[dict[str, Any]]):
         return self.transform(sample) if self.transform else sample
 
     def _views(self, sizes: dict[str, tuple[int, ...]]) -> dict[str, View]:
-        """Return a view per image, all of the same part of the scene."""
+        """Return a view for each image field. All views show the same part of the scene."""
         if self.geometry is None or not sizes:
             return {}
         height, width = next(iter(sizes.values()))
@@ -333,14 +335,14 @@ class FolderDataset(Dataset[dict[str, Any]]):
 
 
 def _pixels(field: Field, value: Any, max_pixels: int) -> Any:
-    """Decode an image by OpenCV, unless the source has computed it."""
+    """Return decoded pixels. An array from the source is returned unchanged."""
     if isinstance(value, np.ndarray):
         return value
     return decode(value, field.kind, options=_DECODING, header=sniff(value, max_pixels))
 
 
 def _shown(field: Field, pixels: Any, view: View | None) -> Any:
-    """Warp an image; depth becomes float32."""
+    """Warp an image if `view` is not None. Convert depth to float32."""
     if view is not None:
         pixels = warp(pixels, view, field.kind, invalid=field.invalid)
     return pixels.astype(np.float32) if field.kind == "depth" else pixels
