@@ -8,6 +8,7 @@ error. The command line makes the packs, because its options stay when internal 
 
 import argparse
 import contextlib
+import dataclasses
 import hashlib
 import inspect
 import json
@@ -17,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,32 @@ GENERAL = (
     "--codec mask=png",
     "--max-pixels 100",
 )
-RENAMED = {"--mask-colours": "--mask-colors", "--unknown-colours": "--unknown-colors"}  # options since FROZEN
+RENAMED = (  # options since FROZEN: where the new one exists, it is typed
+    ("--mask-colours", "--mask-colors"),
+    ("--unknown-colours", "--unknown-colors"),
+    ("--order-seed", "--seed"),
+    ("--split-seed", "--seed"),
+    ("--labels strict", "--bad-labels error"),
+    ("--labels lenient", "--bad-labels skip"),
+    ("--classes auto", "--folders auto"),
+    ("--classes folders", "--folders class"),
+    ("--classes none", "--folders none"),
+    ("--pairs samples", "--companions samples"),
+    ("--like cv", "--angle-convention cv"),
+    ("--like", "--layout"),
+    ("--features image=image/encoded,label", "--feature image=image/encoded --feature label"),
+    ("--label-frame", "--labels-orientation"),
+    ("--origin zero", "--first-pixel 0"),
+    ("--origin one", "--first-pixel 1"),
+)
+RENAMED_BY_KIND = (  # the same for sources of image folders, of tables, and of records or arrays
+    ("--layout", "--folders", r"folder|jacquard|cornell|pairs|coco|voc|yolo"),
+    ("--layout split", "--named-splits", r"(?!folder).*"),
+    ("--image-key", "--image-column", "table"),
+    ("--label-key", "--label-column", "table"),
+    ("--image-key images", "--feature image=images", "(?!table).*"),
+    ("--label-key labels", "--feature label=labels", "(?!table).*"),
+)
 OF_SOURCES = (
     "--sidecar mask=_mask.png:mask",
     "--sidecar depth=_d.png:depth:0",
@@ -106,8 +132,8 @@ OF_SOURCES = (
     "--duplicates error",
     "--duplicates first",
     "--duplicates skip",
-    "--bad-labels error",
-    "--bad-labels skip",
+    "--labels strict",
+    "--labels lenient",
     "--classes auto",
     "--classes folders",
     "--classes none",
@@ -218,26 +244,63 @@ def error_outcome(error: BaseException) -> str:
     return f"{type(error).__name__} {getattr(error, 'exit_code', '')}".strip()
 
 
-def convert(source: Path, pack: Path, words: str) -> None:
+def typed(words: str, kind: str, options: Collection[str]) -> str:
+    """The words of a command line with the names that options have now."""
+    for old, new in (*((old, new) for old, new, kinds in RENAMED_BY_KIND if re.fullmatch(kinds, kind)), *RENAMED):
+        if new.split()[0] in options:
+            words = words.replace(old, new)
+    return words
+
+
+def convert(source: Path, pack: Path, words: str, kind: str) -> None:
     """Run `packer convert` in this process; it prints nothing."""
     from packer.cli import registry
 
     command = registry.load("convert").command
     options = {option for parameter in command.params for option in parameter.opts}
-    typed = [RENAMED[word] if RENAMED.get(word) in options else word for word in words.split()]
+    words = typed(words, kind, options)
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-        command.main([str(source), str(pack), *typed], standalone_mode=False, prog_name="packer convert")
+        command.main([str(source), str(pack), *words.split()], standalone_mode=False, prog_name="packer convert")
+
+
+def old_names(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a manifest under the names and values that they had at FROZEN."""
+    source = options.get("source", {})
+    if not isinstance(source.get("options"), dict):
+        return options
+    given = dict(source["options"])
+    if "source" in given:  # a pack of a pack
+        return {**options, "source": {**source, "options": old_names(given)}}
+    values = {"error": "strict", "skip": "lenient", 1: "one", 0: "zero"}
+    for new, old in (("bad_labels", "labels"), ("first_pixel", "origin")):
+        if new in given:
+            given[old] = values[given.pop(new)]
+    if given.pop("named_splits", False):
+        given["layout"] = "split"
+    for new, old in (("companions", "pairs"), ("angle_convention", "like"), ("layout", "like")):
+        if new in given and not (new == "layout" and given[new] == "split"):
+            given[old] = given.pop(new)
+    if "folders" in given:
+        folders = given.pop("folders")
+        given["classes" if folders == "none" else "layout"] = folders
+    if "labels_orientation" in options and not source["sidecars"]:
+        given["label_frame"] = options["labels_orientation"]
+        options = {name: value for name, value in options.items() if name != "labels_orientation"}
+    return {**options, "source": {**source, "options": given}}
 
 
 def pack_outcome(pack: Path) -> str:
     """The files of a pack without its manifest, what of the manifest is no prose, and its samples."""
     import packer
+    from packer.pack import manifest as manifests
 
     manifest = json.loads((pack / "packer.json").read_bytes())
+    recorded = manifests.read(pack)
+    renamed = dataclasses.replace(recorded, options=old_names(dict(recorded.options)))
     facts = [
-        manifest["pack_id"],
+        manifest["pack_id"] if renamed.options == recorded.options else renamed.sealed().pack_id,
         manifest["schema"],
-        manifest["options"],
+        dict(renamed.options),
         *([entry[0] for entry in manifest.get(name, ())] for name in ("skipped", "incomplete")),
     ]
     files = {path.relative_to(pack).as_posix(): path for path in pack.rglob("*") if path.is_file()}
@@ -259,7 +322,7 @@ def converted(trees: Path, row: tuple[str, str, str, str]) -> tuple[str, str]:
             dict(damages(source))[damage](copy)
             source = copy
         try:
-            convert(source, pack, words)
+            convert(source, pack, words, kind)
             return name, pack_outcome(pack)
         except BaseException as error:  # any error is an outcome
             if isinstance(error, KeyboardInterrupt):
@@ -280,7 +343,7 @@ def batches(trees: Path) -> Iterator[tuple[str, str]]:
     for kind in ("folder", "voc", "jacquard", "coco", "table"):
         with tempfile.TemporaryDirectory(prefix="baseline-") as scratch:
             pack = Path(scratch, "out.pack")
-            convert(trees / kind, pack, f"--from {kind}")
+            convert(trees / kind, pack, f"--from {kind}", kind)
             for words, rule in geometries.items():
                 try:
                     loader = packer.Loader(packer.open(pack), 2, shuffle=True, seed=3, geometry=rule, threads=2)
