@@ -1,4 +1,4 @@
-"""Grasp: training items of grasp networks (GG-CNN, GR-ConvNet), equal to those of their own loaders."""
+"""Grasp: training items (input and target maps) of GG-CNN and GR-ConvNet, equal to items of the networks' loaders."""
 
 from packer.grasp.dataset import GGCNNDataset, GraspDataset, GRConvNetDataset, TurnAndZoom
 from packer.grasp.item_decoder import as_input

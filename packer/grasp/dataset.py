@@ -1,8 +1,8 @@
-"""Dataset: GraspDataset, training items of GG-CNN and GR-ConvNet from a pack, and their augmentation TurnAndZoom.
+"""GraspDataset, a torch dataset of training items of GG-CNN and GR-ConvNet, and the augmentation TurnAndZoom.
 
-GGCNNDataset and GRConvNetDataset have the constructors of the classes in the two projects, so that their scripts need
-few changes (`examples/ggcnn.patch`, `examples/grconvnet.patch`). Source of the constructors: dougsm/ggcnn and
-skumra/robotic-grasping, utils/data/cornell_data.py, jacquard_data.py and grasp_data.py.
+GGCNNDataset and GRConvNetDataset have the constructors of the dataset classes in the two projects. Therefore training
+scripts need few changes (`examples/ggcnn.patch`, `examples/grconvnet.patch`). Source of the constructors: dougsm/ggcnn
+and skumra/robotic-grasping, utils/data/cornell_data.py, jacquard_data.py and grasp_data.py.
 """
 
 import math
@@ -45,20 +45,20 @@ from packer.stores.url import path_or_url
 from packer.system.argument_types import check_parameters
 
 Pixels = Literal["float32", "uint8"]
-Number = Any  # a number, or a tensor of one
-TURNS = (0.0, math.pi / 2, 2 * math.pi / 2, 3 * math.pi / 2)  # radians, counter-clockwise as seen
+Number = Any  # a number, or a tensor with one number
+TURNS = (0.0, math.pi / 2, 2 * math.pi / 2, 3 * math.pi / 2)  # radians, counter-clockwise in the displayed image
 LEAST_ZOOM = 0.5
 
 
 @dataclass(frozen=True)
 class TurnAndZoom(Geometry):
-    """A random turn by 0, 90, 180 or 270 degrees, and a random zoom that shows 0.5 to 1 of both sides.
+    """A random rotation by 0, 90, 180 or 270 degrees, and a random zoom into the middle 0.5 to 1 of both sides.
 
-    GraspDataset turns about the center of its item. `view` turns about the center of the image.
+    GraspDataset rotates around the center of the grasps or of the image. `view` rotates around the center of the image.
 
     Args:
-        turn: False for no turn.
-        zoom: False for no zoom.
+        turn: True for a random rotation, False for none.
+        zoom: True for a random zoom, False for none.
     """
 
     turn: bool = True
@@ -66,12 +66,12 @@ class TurnAndZoom(Geometry):
     draws = 2
 
     def chosen(self, random: Sequence[float]) -> tuple[float, float]:
-        """Return the turn in radians and the zoom for two random numbers, 0 <= r < 1."""
+        """Return `(rotation, zoom)` for two random numbers 0 <= r < 1. Radians, and share of both sides, 0.5 to 1."""
         rot = TURNS[int(random[0] * len(TURNS))] if self.turn else 0.0
         return rot, LEAST_ZOOM + random[1] * (1 - LEAST_ZOOM) if self.zoom else 1.0
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """Return the view of an image of `height` x `width` px for `random`, two numbers 0 <= r < 1."""
+        """Return the matrix and output size for an image of `height` x `width` px. random: two numbers 0 <= r < 1."""
         rot, zoom = self.chosen(random)
         return rotated(round(math.degrees(rot)), height, width).then(zoomed(zoom, height, width))
 
@@ -85,10 +85,10 @@ class GraspDataset(PackDataset):
     |-------|--------------------------------------------------------------------------------------------------|
     | x     | float32 (C, S, S): depth in m minus its mean, clipped to -1 ... 1, then R, G, B / 255 minus their mean. |
     |       | With pixels="uint8" a tuple: uint8 (3, S, S), and float32 (1, S, S) for the depth                |
-    | maps  | float32 (1, S, S) each, equal to those of the networks' own loaders: quality 0 or 1, cos and sin |
-    |       | of twice the angle, width 0 ... 1                                                                |
+    | maps  | float32 (1, S, S) each, equal to the maps of the networks' own loaders: quality 0 or 1, cos and  |
+    |       | sin of twice the angle, width 0 ... 1                                                            |
     | index | int, the index in the dataset                                                                    |
-    | rot   | float, the turn in radians, counter-clockwise: 0, pi / 2, pi or 3 pi / 2                         |
+    | rot   | float, the rotation in radians, counter-clockwise: 0, pi / 2, pi or 3 pi / 2                     |
     | zoom  | float, the visible share of both sides, 0.5 ... 1                                                |
     """
 
@@ -129,30 +129,32 @@ class GraspDataset(PackDataset):
         """Open a pack.
 
         Args:
-            path: The folder of the pack, or its URL.
+            path: Folder or URL of the pack.
             output_size: S, the side of the output in px.
             include_depth: True to put the depth into x.
             include_rgb: True to put the image into x.
-            random_rotate: True for a random turn by 0, 90, 180 or 270 degrees.
+            random_rotate: True for a random rotation by 0, 90, 180 or 270 degrees.
             random_zoom: True for a random zoom.
-            style: The network, "ggcnn" or "grconvnet". Their width maps differ.
+            style: Network. The width map is 1 at an opening of 150 px for "ggcnn", S / 2 px for "grconvnet".
             split: Name of a split of the pack, or a split of packer.grasp, such as SliceSplit(0.0, 0.9). None for all.
-            seed: rot and zoom depend on (seed, epoch, index) then, as in packer.Loader with that seed. Call `set_epoch`
-                before each epoch. None uses torch's generator.
+            seed: Seed of rot and zoom, which then depend on (seed, epoch, index) only, as in packer.Loader. Call
+                `set_epoch` before each epoch. None uses torch's generator.
             pixels: "float32", or "uint8" for an x that `packer.grasp.as_input` converts on the device.
-            transform: A function of the item.
-            decoder: See PackDataset.
-            dct: See PackDataset.
-            verify: See PackDataset.
-            items: "image" for one item per image, with all its grasps. "label" for one item per label file. The two
-                differ for Grasp-Anything only.
-            exact: "fork" for the items of the loaders in andvg3/Grasp-Anything, with the image sizes in their code.
-            cache: See PackDataset.
-            cache_limit: See PackDataset.
-            patience: See PackDataset.
+            transform: Function of the item. None returns the item unchanged.
+            decoder: JPEG decoder, "auto", "turbojpeg" or "opencv". All three return equal pixels.
+            dct: "accurate", or "fast" for a faster JPEG transform, whose pixels differ by a few levels.
+            verify: "first" compares a value with its crc32 at the first read, "always" at each read.
+                The choice "never" compares nothing. The choice "open" is "first", and also hashes each part.
+            items: "image" for one item per image, with all its grasps. "label" for one item per label file. The choice
+                makes a difference for Grasp-Anything only.
+            exact: "fork" uses the fixed image sizes of andvg3/Grasp-Anything, a fork of GR-ConvNet. None uses the size
+                of each image.
+            cache: Local folder for the downloaded parts of a pack at a URL.
+            cache_limit: Largest size of `cache`, in bytes or as a text such as "200GB". None for the complete disk.
+            patience: Seconds to wait for a store that does not answer, before StoreError is raised.
 
         Raises:
-            WrongType: An argument has another type.
+            WrongType: An argument has a wrong type.
             InvalidRequest: The path is not a pack with grasps, or the options contradict each other.
             UnknownKey: The pack does not have the split or the field.
             CorruptPack: The pack is damaged.
@@ -186,11 +188,11 @@ class GraspDataset(PackDataset):
         )
         self._epoch = torch.zeros((), dtype=torch.int64)
         if seed is not None:
-            self._epoch.share_memory_()  # type: ignore[no-untyped-call]  # persistent workers see a new epoch too
+            self._epoch.share_memory_()  # type: ignore[no-untyped-call]  # shared, so that running workers use a new epoch
         self._means: npt.NDArray[np.float64] | None = None
         self._unit, self._exact = items, exact
         self._selects = items != "image" or exact is not None
-        self._label_files: npt.NDArray[np.int64] | None = None  # of every item, after `_select`
+        self._label_files: npt.NDArray[np.int64] | None = None  # label file of each item, set by `_select`
         fields.append(self._label_rule.field)
         if has_label_items(manifest, path, items, exact):
             fields.append(OWNER_FIELD)
@@ -235,20 +237,20 @@ class GraspDataset(PackDataset):
         return found.samples
 
     def _labels_at(self, indices: npt.NDArray[np.int64]) -> Sequence[int | None] | None:
-        """Return the label file of each of these items. None if items are images."""
+        """Return the position of the label file of each item in `label_keys`. None if items are images."""
         if not self._selects:
             return None
         self._chosen(self.sample_decoder())
         return None if self._label_files is None else self._label_files[indices].tolist()
 
     def key(self, index: int) -> str:
-        """Return the key of the item at `index`: the key of the sample, or the name of its label file."""
+        """Return the key of the item at `index`: the key of the sample, or, with items="label", of its label file."""
         [sample] = self.pack_indices([index]).tolist()
         labels = self._labels_at(np.asarray([index]))
         return super().key(index) if labels is None else self._pack_items().name(sample, labels[0])
 
     def index_of(self, key: str) -> int:
-        """Return the index of the item with that key. Raises UnknownKey."""
+        """Return the index of the item with the key `key`. Raises UnknownKey."""
         found = self._find(key)
         if found is None and self._label_files is not None:
             raise UnknownKey(f"no label file of name {key!r}{f' in the split {self.split!r}' if self.split else ''}")
@@ -271,15 +273,15 @@ class GraspDataset(PackDataset):
         return len(self)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the random turns and zooms of a dataset with a seed, also in running workers."""
+        """Set the epoch for the random rotations and zooms of a dataset with a seed, also in running workers."""
         self._epoch.fill_(epoch)
 
     # ---- items
 
     def sample(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
-        """Return the item at `index` with given random numbers. The arguments are those of `PackDataset.sample`.
+        """Return the item `(x, maps, index, rot, zoom)`, or the result of `transform` for this item.
 
-        geometry: A TurnAndZoom.
+        geometry: A TurnAndZoom. random: Two numbers 0 <= r < 1, which select rotation and zoom.
         """
         made = self.batch_decoder([index], geometry, random=[random], take=take_new)
         made.fill(0, 1)
@@ -295,8 +297,9 @@ class GraspDataset(PackDataset):
         take: Take,
         collate: CollateFields = dict,
     ) -> GraspBatchDecoder:
-        """Return the decoder of a batch. The arguments are those of `PackDataset.batch_decoder`.
+        """Return the decoder of a batch of the items at `indices`. take: allocates memory for the batch.
 
+        random: Two numbers 0 <= r < 1 per item. collate: Function of the dict of batched fields that returns the batch.
         Raises InvalidRequest if `geometry` is not a TurnAndZoom.
         """
         if not isinstance(geometry, TurnAndZoom):
@@ -330,17 +333,17 @@ class GraspDataset(PackDataset):
     # ---- methods that evaluation scripts call
 
     def get_gtbb(self, idx: Number, rot: Number = 0, zoom: Number = 1.0) -> npt.NDArray[np.int64]:
-        """Return the true rectangles of the item `idx`, int64 (N, 4, 2): row and column of the corners in px.
+        """Return the labeled grasps of the item `idx`, int64 (N, 4, 2): row and column of the corners in output px.
 
-        rot: Rotation in radians. zoom: Share of the image that the output shows.
+        rot: Rotation in radians, counter-clockwise. zoom: Visible share of both sides of the image, 0 to 1.
         """
         found: npt.NDArray[np.int64] = self._with_item(idx, lambda _, item: _moved(item, float(rot), float(zoom)))
         return found
 
     def get_rgb(self, idx: Number, rot: Number = 0, zoom: Number = 1.0, normalise: bool = True) -> npt.NDArray[Any]:
-        """Return the image of the item `idx`: float32 (3, S, S) minus its mean, RGB.
+        """Return the RGB image of the item `idx`: float32 (3, S, S), pixel values / 255 minus their mean.
 
-        rot and zoom are those of `get_gtbb`. With normalise=False the result is uint8 (S, S, 3).
+        With normalise=False, the result is uint8 (S, S, 3). rot: Rotation in radians. zoom: Share of both sides shown.
         """
         pixels = np.empty((self.output_size, self.output_size, 3), np.uint8)
         self._with_item(idx, lambda items, item: items.rgb(item, float(rot), float(zoom), pixels))
@@ -353,7 +356,7 @@ class GraspDataset(PackDataset):
     def get_depth(self, idx: Number, rot: Number = 0, zoom: Number = 1.0) -> npt.NDArray[np.float32]:
         """Return the depth of the item `idx`, float32 (S, S): in m minus the mean, clipped to -1 ... 1.
 
-        rot and zoom are those of `get_gtbb`.
+        rot: Rotation in radians. zoom: Visible share of both sides.
         """
         depth = np.empty((self.output_size, self.output_size), np.float32)
         self._with_item(idx, lambda items, item: items.depth(item, float(rot), float(zoom), depth))
@@ -375,7 +378,7 @@ _WITHOUT_DEPTH = ("grasp-anything", "ocid-grasp", "vmrd")
 
 
 def _check_fork(kind: str, style: str, *, include_depth: bool) -> None:
-    """Raise InvalidRequest for options that the loader of that set in the fork does not have."""
+    """Raise InvalidRequest for options that the fork's loader of the set `kind` does not have."""
     if style != "grconvnet":
         raise InvalidRequest(f'exact="fork", style={style!r}: it is a fork of GR-ConvNet; give style="grconvnet"')
     if include_depth and kind in _WITHOUT_DEPTH:
@@ -393,7 +396,7 @@ def _moved(item: GraspItem, rot: float, zoom: float) -> npt.NDArray[np.int64]:
 
 
 class GGCNNDataset(GraspDataset):
-    """Items of GG-CNN from a pack of Cornell or Jacquard. See GraspDataset."""
+    """A GraspDataset with the constructor of GG-CNN's datasets, over a pack of Cornell or Jacquard."""
 
     def __init__(
         self,
@@ -408,13 +411,13 @@ class GGCNNDataset(GraspDataset):
         random_rotate: bool = False,
         random_zoom: bool = False,
     ) -> None:
-        """Open the pack `file_path`. The other arguments are those of `GraspDataset`.
+        """Open the pack `file_path`. Other arguments have the meanings of `GraspDataset`.
 
         Args:
             file_path: Folder or URL of the pack.
-            start: First item, as a share of all items, 0 to 1. See `SliceSplit`.
-            end: End of the items, as a share of all items.
-            ds_rotate: Share by which the order of the items is rotated first.
+            start: Share of all items that come before the first item, 0 to 1.
+            end: Share of all items that come before the end, 0 to 1.
+            ds_rotate: Share of the items that first move from the start to the end of the list, 0 to 1.
         """
         super().__init__(
             file_path,
@@ -429,7 +432,7 @@ class GGCNNDataset(GraspDataset):
 
 
 class GRConvNetDataset(GraspDataset):
-    """Items of GR-ConvNet from a pack of Cornell or Jacquard. See GraspDataset."""
+    """A GraspDataset with the constructor of GR-ConvNet's datasets, over a pack of Cornell or Jacquard."""
 
     def __init__(
         self,
@@ -442,11 +445,11 @@ class GRConvNetDataset(GraspDataset):
         random_rotate: bool = False,
         random_zoom: bool = False,
     ) -> None:
-        """Open the pack `file_path`. The other arguments are those of `GraspDataset`.
+        """Open the pack `file_path`. Other arguments have the meanings of `GraspDataset`.
 
         Args:
             file_path: Folder or URL of the pack.
-            ds_rotate: Share by which the order of the items is rotated first. See `SliceSplit`.
+            ds_rotate: Share of the items that move from the start to the end of the list, 0 to 1.
         """
         super().__init__(
             file_path,

@@ -1,8 +1,8 @@
-"""Image warp: the images of training items, rotated, cropped and zoomed in one warp of the stored pixels.
+"""Image warp: rotates, crops and zooms the images of training items in one warp of the stored pixels.
 
-The loaders of the grasp networks warp the complete image three times. They rotate it about the center of the grasps
-(Cornell) or of the image (Jacquard), mirrored beyond the border. They cut a window, and resize the middle of the window
-to the output, bilinear. The view here is equal. Quarter turns move whole pixels, so they are separate and exact.
+The loaders of the grasp networks change the complete image in three steps. They rotate around the center of the grasps
+(Cornell) or of the image (Jacquard), with mirrored borders. They crop a window, and resize the middle of the window.
+This module combines the steps in one bilinear warp. Rotations by multiples of 90 degrees are a separate, exact step.
 """
 
 import math
@@ -21,8 +21,8 @@ from packer.system.thread_scratch import ThreadScratch
 Pixels = npt.NDArray[Any]
 
 _QUARTER = math.pi / 2
-_NEARLY = 1e-9  # of a quarter turn
-_STEP_BITS = 5  # of OpenCV's fixed-point coordinates
+_NEARLY = 1e-9  # tolerance, in quarter turns
+_STEP_BITS = 5  # fraction bits of OpenCV's fixed-point coordinates
 _STEPS = 1 << _STEP_BITS
 _MOST_PLACES = 1 << 14
 _ROTATIONS = {1: cv2.ROTATE_90_COUNTERCLOCKWISE, 2: cv2.ROTATE_180, 3: cv2.ROTATE_90_CLOCKWISE}
@@ -31,13 +31,13 @@ _upright = ThreadScratch()  # each thread has its own
 
 
 class SourceImage(NamedTuple):
-    """Geometry of a sample's image in source px.
+    """Size of a sample's image, center of rotation and visible window, in source px.
 
     Args:
         height: Height of the image.
         width: Width of the image.
         middle: (x, y) of the center of rotation. Pixel centers are at whole numbers.
-        window: (top, left, height, width).
+        window: (top, left, height, width) of the part that an item without zoom shows.
     """
 
     height: int
@@ -47,14 +47,17 @@ class SourceImage(NamedTuple):
 
 
 class ItemView(NamedTuple):
-    """A view of an image. view: from stored to upright output pixels. quarters: number of quarter turns after it."""
+    """A warp in two steps: `view` from stored pixels to unrotated output, then `quarters` rotations by 90 degrees."""
 
     view: View
     quarters: int
 
 
 def around_grasps(frame: Frame, height: int, width: int, *, bounds: tuple[int, int] | None = None) -> SourceImage:
-    """Return the window of Cornell around the labels, cut at the end of the image and at `bounds`."""
+    """Return image size and window for Cornell: the window of `frame`, cut at the bottom and right of the image.
+
+    bounds: (height, width) in px that also cut the window. None for no further limit.
+    """
     top, left = frame.top, frame.left
     bottom, right = (height, width) if bounds is None else (min(height, bounds[0]), min(width, bounds[1]))
     window = (top, left, min(bottom, top + frame.size) - top, min(right, left + frame.size) - left)
@@ -62,18 +65,18 @@ def around_grasps(frame: Frame, height: int, width: int, *, bounds: tuple[int, i
 
 
 def whole(height: int, width: int) -> SourceImage:
-    """Return the window of Jacquard: the complete image."""
+    """Return image size and window for Jacquard: the window is the complete image."""
     return SourceImage(height, width, ((width - 1) / 2, (height - 1) / 2), (0, 0, height, width))
 
 
 def item_view(source: SourceImage, stored: View | None, rot: float, zoom: float, size: tuple[int, int]) -> ItemView:
-    """Return the view of one item.
+    """Return the warp from stored pixels to the output of one item.
 
     Args:
-        source: The window of the image.
-        stored: The view from source to stored pixels. None for equal pixels.
-        rot: The turn in radians, counter-clockwise.
-        zoom: The visible share of both sides of the window.
+        source: Size and window of the source image.
+        stored: View from source to stored pixels. None for equal pixels.
+        rot: Rotation in radians, counter-clockwise.
+        zoom: Visible share of both sides of the window.
         size: (height, width) of the output in px.
     """
     turns = rot / _QUARTER
@@ -95,13 +98,13 @@ def item_view(source: SourceImage, stored: View | None, rot: float, zoom: float,
 
 
 def warp(whole_or_part: Pixels, at: ItemView, out: Pixels, *, origin: tuple[int, int] = (0, 0)) -> None:
-    """Write the view to `out`, (height, width) or (height, width, C) of the same dtype.
+    """Warp an image and write the result to `out`.
 
     Args:
-        whole_or_part: The stored image, or the part of it that `part` returns.
-        at: The view.
-        out: The output.
-        origin: First row and column of the part.
+        whole_or_part: The stored image, or the part of the image that `part` returns.
+        at: The warp.
+        out: Output, (height, width) or (height, width, C), with the dtype of the image.
+        origin: (row, column) of the first pixel of the part in the stored image.
     """
     if not at.quarters:
         _warp(whole_or_part, at.view.of(*origin), out)
@@ -114,7 +117,7 @@ def warp(whole_or_part: Pixels, at: ItemView, out: Pixels, *, origin: tuple[int,
 
 
 def part(at: ItemView, height: int, width: int) -> tuple[int, int, int, int] | None:
-    """Return (top, left, height, width) of the part of a stored image that the view needs. None for all of it."""
+    """Return (top, left, height, width) of the part of a stored image that a warp reads, or None for all of it."""
     if not inside(at.view, height, width):
         return None  # pixels beyond the border are mirrored
     return needed(at.view, axis_aligned_steps(at.view, height, width), height, width)
@@ -140,9 +143,9 @@ def _warp(array: Pixels, view: View, out: Pixels) -> None:
 
 
 def _places(view: View) -> tuple[Pixels, Pixels] | None:
-    """Return the coordinates of each output pixel for cv2.remap: whole px, and 1/32 px of both axes in one number.
+    """Return two maps for cv2.remap: whole px int16 (H, W, 2), and 1/32 px of both axes in one uint16 (H, W).
 
-    On bytes, OpenCV 5 is faster with coordinates than with the matrix. None for a view that turns or is far outside.
+    Return None for a view that rotates or is far outside. On uint8, OpenCV 5 is faster with maps than with the matrix.
     """
     a, b, c, d, e, f = view.matrix
     if b != 0 or d != 0:
@@ -160,7 +163,7 @@ def _places(view: View) -> tuple[Pixels, Pixels] | None:
 
 
 def _turned_back(quarters: int, size: tuple[int, int]) -> View:
-    """Return the view that reverts quarter turns. size: (height, width) of their result."""
+    """Return the view that reverts `quarters` rotations by 90 degrees. size: (height, width) after the rotations."""
     height, width = size
     back = rotated(-90 * quarters, 1, 1)
     x, y = (width - 1) / 2, (height - 1) / 2

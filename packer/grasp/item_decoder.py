@@ -31,16 +31,16 @@ Floats = npt.NDArray[np.float32]
 
 
 class GraspItem(NamedTuple):
-    """A sample before its images are decoded.
+    """An item before its images are decoded.
 
     Args:
         pack_index: Row of the pack.
-        record: The encoded fields.
-        images: The stored images by field.
-        points: See PlacedLabels.
-        frame: See PlacedLabels.
-        source: See PlacedLabels.
-        stored: For each image the view from source pixels to stored pixels. None for equal pixels.
+        record: Encoded fields.
+        images: Field -> stored image.
+        points: Corners (N, 4, 2) of the grasps, row and column, as in PlacedLabels.
+        frame: Size and position of the output in the source.
+        source: Source image, and the part that the item shows.
+        stored: Field -> view from source to stored pixels. None for equal pixels.
     """
 
     pack_index: int
@@ -53,7 +53,7 @@ class GraspItem(NamedTuple):
 
 
 class ItemDecoder:
-    """Makes items of one size from the records of an open pack. Thread-safe."""
+    """A thread-safe decoder of items from the records of an open pack."""
 
     def __init__(
         self, sample_decoder: SampleDecoder, size: int, *, rule: LabelRule, means: npt.NDArray[np.float64]
@@ -61,11 +61,11 @@ class ItemDecoder:
         """Create a decoder.
 
         Args:
-            sample_decoder: Decodes values of the pack.
+            sample_decoder: Decoder of the values of the pack.
             size: Side of the output in px.
-            rule: Places the labels.
-            means: Mean of the depth per sample of the pack and quarter turn, float64 (N, 4). NaN for unknown means,
-                which the decoder writes into the array.
+            rule: Rule that converts labels to rectangles and selects the part of the image.
+            means: Cache for the mean depth of each sample of the pack at 0, 90, 180 and 270 degrees, float64 (N, 4).
+                NaN is an unknown mean. The decoder replaces NaN by the computed mean.
         """
         self.sample_decoder = sample_decoder
         self._size = size
@@ -82,8 +82,8 @@ class ItemDecoder:
 
         Args:
             index: Row of the pack.
-            record: The encoded fields in `sample_decoder.stored`.
-            label: Number of a label file. None for all labels of the image.
+            record: Encoded values of the fields `sample_decoder.stored`.
+            label: Position of the label file in `label_keys`. None for all labels of the image.
 
         Raises:
             CorruptRecord: The record is damaged.
@@ -109,7 +109,7 @@ class ItemDecoder:
         return self.sample_decoder.as_stored(index, self.sample_decoder.schema[name], record[name])
 
     def _stored(self, index: int, first: tuple[int, ...], shape: tuple[int, ...]) -> View | None:
-        """Return the view from source to stored pixels of an image. The stored matrix is that of the first image."""
+        """Return the view from source to stored pixels of an image of `shape`. first: shape of the first image."""
         view = None
         if self._matrices is not None:
             view = View(tuple(self._matrices[index].ravel().tolist()), (first[0], first[1]))
@@ -119,13 +119,13 @@ class ItemDecoder:
         return other if view is None else view.then(other)
 
     def rgb(self, item: GraspItem, rot: float, zoom: float, out: Bytes) -> None:
-        """Write the image to `out`, uint8 (S, S, 3), RGB."""
+        """Write the RGB image to `out`, uint8 (S, S, 3). rot: radians. zoom: visible share of both sides."""
         shown = image_warp.item_view(item.source, item.stored[RGB], rot, zoom, (self._size, self._size))
         array, origin = self._part(item, RGB, shown)
         image_warp.warp(array, shown, out, origin=origin)
 
     def depth(self, item: GraspItem, rot: float, zoom: float, out: Floats) -> None:
-        """Write the depth to `out`, float32 (S, S): m minus the mean of the unzoomed window, clipped to -1 ... 1."""
+        """Write the depth in m to `out`, float32 (S, S), minus the mean before the zoom, clipped to -1 ... 1."""
         shown = image_warp.item_view(item.source, item.stored[DEPTH], rot, zoom, (self._size, self._size))
         mean = self._means[item.pack_index, shown.quarters] if _is_exact(shown) else np.nan
         if np.isnan(mean):
@@ -140,19 +140,19 @@ class ItemDecoder:
         np.clip(out, -1, 1, out=out)
 
     def _mean(self, item: GraspItem, array: Floats, rot: float) -> float:
-        """Return the mean of the rotated window before the zoom."""
+        """Return the mean depth in m of the rotated window before the zoom."""
         height, width = item.source.window[2:]
         shown = image_warp.item_view(item.source, item.stored[DEPTH], rot, 1.0, (height, width))
         if height == width and item.source == image_warp.whole(height, width) and _is_exact(shown):
-            return cv2.mean(array)[0]  # every turn shows the complete image
+            return cv2.mean(array)[0]  # a rotation by 90 degrees shows the complete image
         seen = np.empty((height, width), np.float32)
         image_warp.warp(array, shown, seen)
         return cv2.mean(seen)[0]
 
     def _part(self, item: GraspItem, name: str, shown: ItemView | None) -> tuple[Any, tuple[int, int]]:
-        """Return the part of a stored image that a view shows, or all of it, and the first row and column of the part.
+        """Return `(pixels, (top, left))`: the part of a stored image that a warp reads. None: the complete image.
 
-        A raw image is not copied. It is valid as long as the record.
+        A raw image is not copied. Its pixels are valid as long as the record.
         """
         decoder, stored = self.sample_decoder, item.images[name]
         field, value = decoder.schema[name], item.record[name]
@@ -178,7 +178,7 @@ def _is_column(schema: Schema, name: str) -> bool:
 
 
 def _is_exact(shown: ItemView) -> bool:
-    """Check if a view rotates only by multiples of 90 degrees."""
+    """Return True if the rotation is a multiple of 90 degrees."""
     _, b, _, d, *_ = shown.view.matrix
     return b == d == 0
 
@@ -192,14 +192,14 @@ _pixels = ThreadScratch()  # each thread has its own
 
 @dataclass(frozen=True)
 class ItemForm:
-    """Form of the items.
+    """Size and content of the network input x.
 
     Args:
         size: Side of the output in px.
-        widest: The opening in px at which the width map is 1.
+        widest: Opening in px at which the width map is 1.
         depth: True if x contains the depth.
         rgb: True if x contains the image.
-        as_bytes: True for an image in uint8.
+        as_bytes: True for an image in uint8, False for float32.
     """
 
     size: int
@@ -215,12 +215,12 @@ class ItemForm:
 
     @property
     def floats(self) -> int:
-        """Number of float32 planes in x."""
+        """Number of float32 channels in x."""
         return int(self.depth) + 3 * int(self.rgb and not self.as_bytes)
 
 
 class GraspBatchDecoder(BatchDecoder):
-    """A batch of items."""
+    """A decoder of one batch of items."""
 
     def __init__(
         self,
@@ -237,14 +237,14 @@ class GraspBatchDecoder(BatchDecoder):
         """Create a batch.
 
         Args:
-            item_decoder: Decodes items of the pack.
-            indices: Rows of the pack, int64.
-            dataset_indices: Indices of the same items in the dataset, int64.
-            augmentations: (turn in radians, zoom) of each item.
-            form: The form of the items.
-            take: Returns the memory of the batch.
-            labels: The label file of each item. None for all labels of the image.
-            collate: A function of the dict of batched fields that returns the batch.
+            item_decoder: Decoder of the items of the pack.
+            indices: Rows of the pack, int64 (N,).
+            dataset_indices: Indices of these items in the dataset, int64 (N,).
+            augmentations: (rotation in radians, zoom) of each item.
+            form: Size and content of x.
+            take: Function of a size in bytes that returns memory for the batch: a flat uint8 tensor and its array.
+            labels: Position of the label file of each item in `label_keys`. None for all labels of the image.
+            collate: Function of the dict of batched fields that returns the batch.
         """
         super().__init__(indices, collate)
         self._item_decoder = item_decoder
@@ -258,7 +258,7 @@ class GraspBatchDecoder(BatchDecoder):
         self._bytes, self._byte_arrays = _taken(take, (count, size, size, 3 if form.bytes else 0), np.uint8)
 
     def fill(self, start: int, stop: int) -> None:
-        """Make the items at these positions."""
+        """Decode the items at the positions `start` to `stop` - 1 of the batch."""
         chosen = self.indices[start:stop].tolist()
         rots, zooms = self._rot[start:stop], self._zoom[start:stop]
         item_decoder = self._item_decoder
@@ -282,7 +282,7 @@ class GraspBatchDecoder(BatchDecoder):
                     normalized(pixels, self._float_arrays[at, -3:])
 
     def fields(self) -> dict[str, Any]:
-        """Return x, the four maps, and the numbers of the batch, by NAMES."""
+        """Return a dict with the keys NAMES: x, a tuple of four maps, and tensors (N,) of index, rot and zoom."""
         x: Any = self._floats
         if self._form.bytes:
             x = (self._bytes.movedim(-1, 1), *((self._floats,) if self._form.floats else ()))
@@ -292,7 +292,7 @@ class GraspBatchDecoder(BatchDecoder):
 
 
 def normalized(pixels: npt.NDArray[np.uint8], out: npt.NDArray[np.float32]) -> None:
-    """Write uint8 (S, S, 3) / 255 minus its mean to `out`, float32 (3, S, S)."""
+    """Scale pixels to 0 ... 1, subtract their mean, and write them to `out`. uint8 (S, S, 3) to float32 (3, S, S)."""
     mean = sum(cv2.mean(pixels)[:3]) / (3 * 255)
     for plane, made in zip(cv2.split(pixels), out, strict=True):
         cv2.addWeighted(plane, 1 / 255, plane, 0, -mean, dst=made, dtype=cv2.CV_32F)
@@ -309,7 +309,7 @@ def as_input(x: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor:
     """Convert x of `GraspDataset(..., pixels="uint8")` to the input of the network, on the same device.
 
     Args:
-        x: uint8 (N, 3, S, S), and the depth, float32 (N, 1, S, S), if there is one. A tensor is returned unchanged.
+        x: Tuple of image, uint8 (N, 3, S, S), and optionally depth, float32 (N, 1, S, S). A tensor stays unchanged.
 
     Returns:
         float32 (N, C, S, S), depth first.

@@ -1,8 +1,8 @@
-"""Metrics: the best grasp of a network's maps, and whether it is correct.
+"""Metrics: select the best grasp of a network's maps, and compare grasps with labeled rectangles.
 
-A grasp is correct if it matches a true rectangle. Two rectangles match if their intersection over union is more than
-0.25 and their angles differ by at most 30 degrees. Source: Jiang, Moseson and Saxena, ICRA 2011. The intersection over
-union is that of the filled rectangles in whole pixels, as in GG-CNN.
+A grasp is correct if it matches a labeled rectangle. Two rectangles match if their intersection over union is more than
+0.25 and their angles differ by at most 30 degrees. Source: Jiang, Moseson and Saxena, ICRA 2011. Intersection and union
+count whole pixels of the filled rectangles, as in GG-CNN.
 """
 
 from typing import Any
@@ -21,28 +21,28 @@ Points = npt.NDArray[Any]  # (N, 4, 2) corners, row and column
 
 
 def angle(points: Points) -> npt.NDArray[np.float64]:
-    """Return the angle of the opening (N,), radians in [-pi/2, pi/2), counter-clockwise in the displayed image."""
+    """Return the angle of each opening axis, float64 (N,), radians in [-pi/2, pi/2), counter-clockwise as displayed."""
     along = points[..., 1, :] - points[..., 0, :]
     return np.asarray((np.arctan2(-along[..., 0], along[..., 1]) + np.pi / 2) % np.pi - np.pi / 2)
 
 
 def angle_difference(one: Any, other: Any) -> Any:
-    """Return the angle between two opening axes, in [0, pi/2].
+    """Return the angle between two opening axes in radians, in [0, pi/2].
 
     Args:
-        one: Angle of an axis in radians, a number or an array. A half turn gives the same axis.
-        other: Angle of the other axis.
+        one: Angle of an axis in radians, a number or an array. Angles that differ by pi are equal axes.
+        other: Angle of the other axis in radians.
     """
     return np.abs((one - other + np.pi / 2) % np.pi - np.pi / 2)
 
 
 def iou(one: Points, other: Points, *, most_turned: float = MOST_TURNED) -> float:
-    """Return the intersection over union of two rectangles, without pixels above or left of the image.
+    """Return the intersection over union of two rectangles, 0 to 1. Pixels above or left of the image do not count.
 
     Args:
         one: Corners (4, 2), row and column, in px.
-        other: Corners of the other rectangle.
-        most_turned: Largest angle between the two in radians. The result for a larger angle is 0.
+        other: Corners of the other rectangle, (4, 2).
+        most_turned: Largest angle between the rectangles in radians. The result for a larger angle is 0.
     """
     if angle_difference(angle(one), angle(other)) > most_turned:
         return 0.0
@@ -59,11 +59,11 @@ def iou(one: Points, other: Points, *, most_turned: float = MOST_TURNED) -> floa
 
 
 def is_correct_grasp(grasp: Points, truths: Points) -> bool:
-    """Check if the rectangle `grasp` matches one of the true rectangles: IoU over 0.25 and angles within 30 degrees.
+    """Return True if a grasp matches a labeled rectangle: IoU over 0.25, and angles within 30 degrees.
 
     Args:
         grasp: Corners (4, 2), row and column in px.
-        truths: Corners of the true rectangles (N, 4, 2).
+        truths: Corners of the labeled rectangles, (N, 4, 2).
     """
     return any(iou(grasp, truth) > LEAST_IOU for truth in truths)
 
@@ -75,14 +75,14 @@ _OPENING_PX = 150.0
 
 
 def best_grasp(quality: Any, cos: Any, sin: Any, width: Any, *, widest: float = _OPENING_PX) -> npt.NDArray[np.float64]:
-    """Return the rectangle at the largest quality. Its jaw is half of its opening.
+    """Return the grasp rectangle at the pixel with the largest quality, after smoothing. The jaw is half the opening.
 
     Args:
-        quality: Array or CPU tensor of S x S values.
-        cos: cos of twice the angle.
-        sin: sin of twice the angle.
-        width: Opening as a share of `widest`.
-        widest: The opening in px at which the width is 1.
+        quality: Quality map, array or CPU tensor of S x S values.
+        cos: Map of the cos of twice the angle.
+        sin: Map of the sin of twice the angle.
+        width: Map of the opening as a share of `widest`.
+        widest: Opening in px at which the width is 1.
 
     Returns:
         float64 (4, 2): row and column of the corners in px.

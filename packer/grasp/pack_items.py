@@ -1,8 +1,8 @@
-"""Pack items: the training items of a pack before a split: its samples, or the label files of its samples.
+"""Pack items: list the training items of a pack. An item is a sample, or one label file of a sample.
 
 Grasp-Anything has several label files per image. The field `label_keys` contains the names of the label files of a
-sample. The field `grasp_labels` contains the row in `label_keys` for each grasp. The list of all label files reads
-`label_keys` of every sample. Items by name read only the named samples.
+sample. For each grasp, the field `grasp_labels` contains the position of its label file in `label_keys`. Listing all
+items reads `label_keys` of every sample. Finding items by name reads only the samples with these names.
 """
 
 import re
@@ -25,26 +25,29 @@ ItemUnit = Literal["image", "label"]
 NAMES_FIELD, OWNER_FIELD = "label_keys", "grasp_labels"
 _CHUNK = 4096
 _LISTED = 3
-_SEVERAL_LABELS = "grasp-anything"  # the source whose images have any number of label files
+_SEVERAL_LABELS = "grasp-anything"  # source with any number of label files per image
 _NUMBERS = re.compile(r"_[0-9]+")
-_FORK_LEVELS = 5  # folders above an image of OCID
+_FORK_LEVELS = 5  # number of folders in a key of OCID
 _FORK_LABEL = re.compile(r"_[0-9]")
-_CORNELL_PREFIX = "pcd"  # before the number of a scene in the names of files
+_CORNELL_PREFIX = "pcd"  # prefix of the scene number in file names
 
 
 class ItemList(NamedTuple):
-    """Items in order. samples: rows of the pack. labels: rows in label_keys, None if items are images."""
+    """N items. samples: rows of the pack, int64 (N,). labels: positions in `label_keys`, None if items are images."""
 
     samples: Indices
     labels: Indices | None
 
     def at(self, positions: npt.NDArray[Any]) -> "ItemList":
-        """Return the items at these positions, or those of a boolean mask."""
+        """Return the items at `positions`: integers, or a boolean mask of N values."""
         return ItemList(self.samples[positions], None if self.labels is None else self.labels[positions])
 
 
 def has_label_items(manifest: Manifest, where: object, unit: ItemUnit, exact: Exact | None = None) -> bool:
-    """Check if items are label files. Raises InvalidRequest if the pack does not have the fields for it."""
+    """Return True if items are label files, False if items are images. where: path of the pack, for messages.
+
+    Raises InvalidRequest if the pack does not have the fields for label files.
+    """
     if kind_of(manifest) != _SEVERAL_LABELS:
         return False
     if unit == "image":
@@ -63,7 +66,7 @@ def has_label_items(manifest: Manifest, where: object, unit: ItemUnit, exact: Ex
 
 
 class PackItems:
-    """The items of an open pack."""
+    """The training items of an open pack."""
 
     def __init__(self, pack: Pack, unit: ItemUnit = "image", exact: Exact | None = None) -> None:
         """Create the items of a pack.
@@ -71,7 +74,7 @@ class PackItems:
         Args:
             pack: The open pack.
             unit: "image" for items with all grasps of an image, "label" for one item per label file.
-            exact: "fork" for the items of the loaders in andvg3/Grasp-Anything only.
+            exact: "fork" lists only the items of the loaders in andvg3/Grasp-Anything. None lists all items.
 
         Raises:
             InvalidRequest: The pack does not have the fields for these items.
@@ -103,8 +106,8 @@ class PackItems:
         """Return the items with these names, in the order of the names.
 
         Args:
-            names: Keys, or names of label files without their suffix.
-            skip_missing: True to skip names without an item.
+            names: Keys of samples, or names of label files without suffix.
+            skip_missing: True skips names without an item. False raises UnknownKey.
 
         Raises:
             UnknownKey: Names have no item.
@@ -126,14 +129,17 @@ class PackItems:
         return ItemList(pairs[:, 0].copy(), pairs[:, 1].copy() if self._has_labels else None)
 
     def name(self, sample: int, label: int | None) -> str:
-        """Return the name of an item."""
+        """Return the name of the label file at position `label` in `label_keys`. For None, return the sample key."""
         if label is None:
             return self.pack.index.key(sample)
         [(_, names)] = self._label_names([sample])
         return names[label]
 
     def find(self, name: str) -> tuple[int, int] | None:
-        """Return the row and the label file (0 if items are images) of a name. None for an unknown name."""
+        """Return `(row of the pack, position in label_keys)` of an item. None for an unknown name.
+
+        If items are images, the position is 0. name: as in `named`.
+        """
         if not self._has_labels:
             index = self.pack.index.find(name.removeprefix(_CORNELL_PREFIX) if self._kind == "cornell" else name)
             if index is None or (self._has_other_levels and name.count("/") != _FORK_LEVELS):
@@ -152,21 +158,20 @@ class PackItems:
         return None
 
     def _hint(self, name: str) -> str:
-        """Return what to do about an unknown name."""
         is_of_labels = self._kind == _SEVERAL_LABELS and not self._has_labels
         if is_of_labels and self.pack.index.find(name.rpartition("_")[0]) is not None:
             return '; it names a label file: give items="label"'
         return "; packer info --keys lists the keys"
 
     def _labels_of(self, index: int, names: Sequence[str]) -> list[int]:
-        """Return the rows of a sample's label files that are items."""
+        """Return the positions in `label_keys` that are items. names: value of `label_keys`."""
         if self._exact is None:
             return list(range(len(names)))
         key = self.pack.index.key(index)
         return [row for row, name in enumerate(names) if _FORK_LABEL.fullmatch(name.removeprefix(key))]
 
     def _label_names(self, indices: Sequence[int]) -> Iterable[tuple[int, list[str]]]:
-        """Yield the row and the names of the label files of each sample. Raises CorruptRecord."""
+        """Yield `(row, names of the label files)` of each sample. Raises CorruptRecord."""
         for start in range(0, len(indices), _CHUNK):
             chunk = indices[start : start + _CHUNK]
             with self.pack.records(chunk, [NAMES_FIELD]) as records:

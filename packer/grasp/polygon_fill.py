@@ -1,14 +1,14 @@
-"""Polygon fill: the pixels in convex polygons of four corners, equal to those of skimage.draw.polygon.
+"""Polygon fill: find the pixels in convex polygons of four corners, equal to skimage.draw.polygon.
 
-The rule, with the corners shifted by a pixel (x = column, y = row): a corner within 1e-12 on both axes is in. An edge
-from (x1, y1) to (x0, y0) meets the pixel's row at t = (x0 y1 - x1 y0) / (y1 - y0). It counts to the right where
-(y0 > 0) != (y1 > 0) and t > 0, to the left where (y0 < 0) != (y1 < 0) and t < 0. In, if one count is odd. Pixels are
-tried from the whole part of the least coordinate (at least 0) to the greatest, rounded up.
+The rule of skimage uses coordinates relative to the pixel (x = column, y = row). A pixel within 1e-12 of a corner on
+both axes is inside. An edge from (x1, y1) to (x0, y0) crosses the row of the pixel at
+t = (x0 y1 - x1 y0) / (y1 - y0). The edge counts on the right if `(y0 > 0) != (y1 > 0) and t > 0`, and on the left if
+`(y0 < 0) != (y1 < 0) and t < 0`. The pixel is inside if one of the two counts is odd. Coordinates are tested from the
+smallest corner, truncated and at least 0, to the largest corner, rounded up.
 
-Along a row, t decreases by one per pixel, with an error of about 1e-12. So its sign is uncertain only at the whole
-number next to a crossing. This module evaluates the same expression there, and derives all other pixels. It needs one
-step per row of a polygon instead of one per pixel. At most two edges count on each side, because the pixels of a convex
-polygon are one run per row.
+Along a row, t decreases by one per pixel, with an error of about 1e-12. Therefore the sign of t is uncertain only at
+the whole number next to a crossing. This module evaluates the expression only there, once per row of a polygon. The
+other pixels follow, because a convex polygon has at most two crossings per row.
 """
 
 from typing import NamedTuple
@@ -17,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 _SAME_CORNER = 1e-12
-_BEFORE = (3, 0, 1, 2)  # the corner before each corner
-_NONE = 1 << 40  # beyond every column
+_BEFORE = (3, 0, 1, 2)  # index of the previous corner
+_NONE = 1 << 40  # greater than every column
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
 class Runs(NamedTuple):
-    """Runs of pixels in the order of the polygons. int64 (K,) each."""
+    """K horizontal runs of pixels, sorted by polygon: number of the polygon, row, first and last column, int64 (K,)."""
 
     polygon: Ints
     row: Ints
@@ -33,11 +33,11 @@ class Runs(NamedTuple):
     last: Ints
 
     def pixels(self, width: int, area: Ints | int = 0) -> tuple[Ints, Ints]:
-        """Return the position of each pixel in a flat array, and its polygon.
+        """Return `(positions, polygons)`: for each pixel its position in a flat array, and the number of its polygon.
 
         Args:
             width: Length of a row of the array.
-            area: Offset of the positions, one per run or one for all.
+            area: Offset to add to the positions: an array (K,), or one number for all runs.
         """
         lengths = self.last - self.first + 1
         ends = np.cumsum(lengths)
@@ -47,7 +47,7 @@ class Runs(NamedTuple):
 
 
 def fill(y: Floats, x: Floats, height: int, width: int) -> Runs:
-    """Return the pixels of convex polygons. A pixel may be in two runs of one polygon.
+    """Return the pixels of N convex polygons in an image. A pixel may be in two runs of one polygon.
 
     Args:
         y: Rows of the corners (4, N), in the order of the outline.
@@ -69,9 +69,9 @@ def fill(y: Floats, x: Floats, height: int, width: int) -> Runs:
 
 
 def _columns(y: Floats, x: Floats, *, low: Ints, high: Ints, starts: Ints) -> tuple[Floats, Floats]:
-    """Return the first and last column of every row, low to high, of every polygon. Empty rows have first > last.
+    """Return `(first, last)`: first and last column of every row of every polygon. Empty rows have first > last.
 
-    starts: position of the first row of each polygon in the result.
+    low, high: first and last row of each polygon. starts: position of row `low` of each polygon in the result.
     """
     y0, x0, y1, x1 = y.ravel(), x.ravel(), y[_BEFORE, :].ravel(), x[_BEFORE, :].ravel()
     # the rows that an edge meets, including its ends; whole numbers as floats
@@ -87,7 +87,7 @@ def _columns(y: Floats, x: Floats, *, low: Ints, high: Ints, starts: Ints) -> tu
         down = y1 - y0
         near = np.rint((x0 * y1 - x1 * y0) / down)
         t = ((x0 - near) * y1 - (x1 - near) * y0) / down
-    # the last column that has the crossing on its right, and the first that has it on its left
+    # the last column left of the crossing, and the first column right of the crossing
     right, left = (y0 > 0) != (y1 > 0), (y0 < 0) != (y1 < 0)
     falls, count = down > 0, int((high - low + 1).clip(0).sum())
     before, after = near - ~(t > 0), near + ~(t < 0)
@@ -104,7 +104,7 @@ def _columns(y: Floats, x: Floats, *, low: Ints, high: Ints, starts: Ints) -> tu
 def _between(
     columns: Floats, place: Ints, sides: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]], *, count: int
 ) -> tuple[Floats, Floats]:
-    """Return the smaller and the larger column of the falling and the rising edge in each row."""
+    """Return `(smaller, larger)`: of each row, the columns of the falling and the rising edge in `sides`."""
     one, other = np.full((2, count), float(_NONE))
     for found, side in zip((one, other), sides, strict=True):
         which = np.flatnonzero(side)
@@ -113,7 +113,7 @@ def _between(
 
 
 def _with_corners(runs: Runs, y: Floats, x: Floats, *, height: int, width: int) -> Runs:
-    """Add runs for the corners that are pixels, in the order of the polygons."""
+    """Return the runs with additional runs for corners at whole pixels, sorted by polygon."""
     row, column = np.rint(y), np.rint(x)
     near = (np.abs(y - row) < _SAME_CORNER) & (np.abs(x - column) < _SAME_CORNER)
     near &= (row >= 0) & (row < height) & (column >= 0) & (column < width)

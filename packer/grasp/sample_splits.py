@@ -1,16 +1,16 @@
-"""Sample splits: the samples of a grasp dataset, and their order.
+"""Sample splits: select and order the samples of a grasp dataset.
 
 | split                                  | samples                                                              |
 |----------------------------------------|----------------------------------------------------------------------|
 | SliceSplit(0.0, 0.9, rotate=0.1)       | a slice of the rotated list, as in the networks' own loaders         |
-| SliceSplit(0.0, 0.9, of=NamedSplit(f)) | the same of another split                                            |
+| SliceSplit(0.0, 0.9, of=NamedSplit(f)) | a slice of another split                                             |
 | Fold(0, part="train")                  | four of five random folds of the images; part="val" is the fifth     |
-| Fold(0, by="object")                   | the same with all images of an object in one fold                    |
-| ListSplit("train.txt")                 | the samples whose keys are in the file, in its order                 |
-| NamedSplit("seen.obj")                 | the samples in a text or pickled list, in the pack's order           |
+| Fold(0, by="object")                   | four of five folds, with all images of an object in one fold         |
+| ListSplit("train.txt")                 | the samples whose keys are in the file, in the order of the file     |
+| NamedSplit("seen.obj")                 | the samples in a text or pickled list, in the order of the pack      |
 | "train"                                | the split of packer convert --split train=FILE                       |
 
-If items are label files (GraspDataset, items="label"), splits contain label files. A fold contains all label files of
+If items are label files (GraspDataset, items="label"), splits select label files. A fold contains all label files of
 an image, or none.
 """
 
@@ -36,30 +36,30 @@ Indices = npt.NDArray[np.int64]
 PARTS = ("train", "val")
 BY = ("image", "object")
 _CHUNK = 4096
-_PICKLE = b"\x80"  # what a pickle of protocol 2 or later begins with
+_PICKLE = b"\x80"  # first byte of a pickle of protocol 2 or later
 
 
 class _OfPack(ABC):
-    """A split of the items of a pack."""
+    """Base class of splits of the items of a pack."""
 
     @abstractmethod
     def choose(self, items: PackItems) -> ItemList:
-        """Return the chosen items in order."""
+        """Return the items of the split, in order."""
 
     def indices(self, pack: Pack) -> Indices:
-        """Return the rows of the pack, int64, in order. Raises the errors of `choose`."""
+        """Return the rows of the pack, int64 (N,), in order. Raises InvalidRequest, UnknownKey or BadInput."""
         return self.choose(PackItems(pack)).samples
 
 
 @dataclass(frozen=True)
 class SliceSplit(_OfPack):
-    """The samples int(start * n) to int(end * n) of n, after the first int(rotate * n) were moved to the end.
+    """A slice of a list of n samples: positions int(start * n) to int(end * n) - 1 of the rotated list.
 
     Args:
         start: Share of the samples before the slice, 0 to 1.
-        end: Share of the samples up to the end of the slice, 0 to 1.
-        rotate: Share of the samples to move to the end, 0 to 1.
-        of: The split to slice. None for all samples.
+        end: Share of the samples before the end of the slice, 0 to 1.
+        rotate: Share of the samples that first move from the start to the end of the list, 0 to 1.
+        of: Split to slice. None for all samples of the pack.
     """
 
     start: float = 0.0
@@ -77,7 +77,7 @@ class SliceSplit(_OfPack):
             raise WrongType(f'{self}: expected a split of packer.grasp, such as NamedSplit("seen.obj"), or None')
 
     def choose(self, items: PackItems) -> ItemList:
-        """Return the chosen items in order. Raises the errors of the inner split."""
+        """Return the items of the slice, in order. The split `of` may raise UnknownKey, BadInput or InvalidRequest."""
         every = items.every() if self.of is None else self.of.choose(items)
         count = len(every.samples)
         rotated = np.roll(np.arange(count), -int(count * self.rotate))
@@ -86,13 +86,13 @@ class SliceSplit(_OfPack):
 
 @dataclass(frozen=True)
 class Fold(_OfPack):
-    """A fold of a cross-validation: fold `number` of `folds` as "val", or the other folds as "train".
+    """A part of a cross-validation with random folds.
 
     Args:
-        number: Number of the fold, from 0.
+        number: Number of the validation fold, from 0.
         folds: Number of folds, at least 2.
-        part: "train" or "val".
-        by: "image", or "object" for all samples of an object in one fold. "object" needs the field object_id.
+        part: "val" for the samples in fold `number`, "train" for the samples in all other folds.
+        by: "image", or "object" to assign all samples of an object to one fold. "object" needs the field object_id.
         seed: Seed of the random assignment of samples to folds.
     """
 
@@ -109,7 +109,7 @@ class Fold(_OfPack):
             raise InvalidRequest(f"{self}: expected at least 2 folds, and their number from 0 to {self.folds - 1}")
 
     def choose(self, items: PackItems) -> ItemList:
-        """Return the chosen items in the order of the pack. Raises InvalidRequest for unknown objects."""
+        """Return the items in the order of the pack. Raises InvalidRequest if by="object" and an object is unknown."""
         every = items.every()
         of_sample = np.arange(len(items.pack)) if self.by == "image" else _objects(items.pack)
         groups = np.unique(of_sample[every.samples], return_inverse=True)[1].reshape(-1)
@@ -122,12 +122,16 @@ class Fold(_OfPack):
 
 @dataclass(frozen=True)
 class ListSplit(_OfPack):
-    """The samples of a text file with a key per line. Blank lines and lines that begin with # are ignored."""
+    """The samples whose keys are in a text file, in the order of the file.
+
+    Args:
+        file: Path of a text file with one key per line. Blank lines and lines that begin with # are ignored.
+    """
 
     file: str | PathLike[str]
 
     def choose(self, items: PackItems) -> ItemList:
-        """Return the chosen items in the order of the file. Raises UnknownKey and BadInput."""
+        """Return the items in the order of the file. Raises UnknownKey for an unknown key, BadInput for the file."""
         try:
             return items.named(_lines(read_file(path_or_url(self.file))))
         except UnknownKey as error:
@@ -136,12 +140,13 @@ class ListSplit(_OfPack):
 
 @dataclass(frozen=True)
 class NamedSplit(_OfPack):
-    """The samples in a file of names, in the order of the pack, such as a list of seen or unseen objects.
+    """The samples whose names are in a file, in the order of the pack, such as a list of seen or unseen objects.
 
     Args:
-        file: A text file as in ListSplit, or a pickled list of texts such as split/*/seen.obj of andvg3/Grasp-Anything,
-            which is read without unpickling. Names of Cornell may begin with pcd.
-        missing: "error" or "skip" for names without a sample. "skip" is for a partly downloaded set.
+        file: Text file as in ListSplit, or a pickled list of texts such as split/*/seen.obj of andvg3/Grasp-Anything.
+            The pickle is parsed without executing code. Names of Cornell may begin with pcd.
+        missing: "error" raises UnknownKey for names without a sample. "skip" ignores these names, for a partly
+            downloaded set.
     """
 
     file: str | PathLike[str]
@@ -152,7 +157,7 @@ class NamedSplit(_OfPack):
             raise InvalidRequest(f"{self}: expected missing error or skip")
 
     def choose(self, items: PackItems) -> ItemList:
-        """Return the chosen items. Raises UnknownKey, BadInput, and InvalidRequest if no name has a sample."""
+        """Return the items in the order of the pack. Raises UnknownKey, BadInput, or InvalidRequest for no sample."""
         names = list(dict.fromkeys(_names(path_or_url(self.file))))
         try:
             found = items.named(names, skip_missing=self.missing == "skip")
@@ -169,7 +174,7 @@ SPLITS = (SliceSplit, Fold, ListSplit, NamedSplit)
 
 
 def _lines(data: bytes) -> list[str]:
-    """Return the keys of a text file."""
+    """Return the lines of a text file, without blank lines and comments."""
     lines = data.decode("utf-8-sig", "surrogateescape").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
@@ -189,7 +194,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _objects(pack: Pack) -> Indices:
-    """Return the number of each sample's object, from 0, in the order of the ids."""
+    """Return a number from 0 for the object of each sample, int64 (N,). Numbers are in the order of the object ids."""
     if "object_id" not in pack.schema:
         raise InvalidRequest(f"{pack.folder}: no field object_id for a split by object; pack Cornell with its z.txt")
     if pack.schema["object_id"].is_column:

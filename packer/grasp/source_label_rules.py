@@ -1,17 +1,17 @@
-"""Source label rules: how each source's labels become the rectangles of an item, and which part the item shows.
+"""Source label rules: convert the labels of each source to rectangles, and select the part of the image to show.
 
 | source                                 | labels                                  | the item shows             |
 |----------------------------------------|-----------------------------------------|----------------------------|
-| jacquard                               | rows, scaled to the output              | the whole image          |
-| grasp-anything                         | rows with a score, scaled to the output | the whole image          |
-| cornell, graspnet-rect, ivalab,        | corners, not scaled                     | a window of the output's   |
-| ocid-grasp, regrad, vmrd               |                                         | size about the mean of all |
+| jacquard                               | rows, scaled to the output              | the whole image            |
+| grasp-anything                         | rows with a score, scaled to the output | the whole image            |
+| cornell, graspnet-rect, ivalab,        | corners, not scaled                     | a window with the size of  |
+| ocid-grasp, regrad, vmrd               |                                         | the output around all      |
 | any other, with rows of five numbers   | as jacquard                             | as jacquard                |
 | any other, with corners                | as cornell                              | as cornell                 |
 
-A pack of a pack keeps the source of the first. The loaders of andvg3/Grasp-Anything, a fork of GR-ConvNet (d7755f4,
-utils/data), have sizes of images in their code. These sizes are `bounds` and `side` here. For images of other sizes
-their items differ.
+If a pack was converted from another pack, its manifest contains the original source. The loaders of
+andvg3/Grasp-Anything, a fork of GR-ConvNet (d7755f4, utils/data), have sizes of images in their code. `bounds` and
+`side` contain these sizes. For images of other sizes, the items of the fork differ from the default items.
 """
 
 from collections.abc import Mapping
@@ -36,10 +36,10 @@ class PlacedLabels(NamedTuple):
     """Labels of an item, and the part of the image that the item shows.
 
     Attributes:
-        points: Corners (N, 4, 2), row and column. In px of the source if the item shows a window of the image. In px
-            of the output if the item shows the complete image.
+        points: Corners (N, 4, 2), row and column. If the item shows a window of the image, corners are in px of the
+            source. If the item shows the complete image, corners are in px of the output.
         frame: Size and position of the output in the source.
-        source: The image, and the part of it that the item shows.
+        source: Source image, and the part that the item shows.
     """
 
     points: targets.Floats
@@ -49,11 +49,11 @@ class PlacedLabels(NamedTuple):
 
 @dataclass(frozen=True)
 class WholeImage:
-    """Rows of numbers, scaled to an output that shows the complete image.
+    """Rule for rows of numbers: labels are scaled to an output that shows the complete image.
 
     Args:
-        columns: The columns of x, y, theta in degrees, opening and jaw.
-        side: Side in px of the image that the labels are for. None for the side of the stored image, a square.
+        columns: Positions of x, y, theta in degrees, opening and jaw in a row.
+        side: Side in px of the square image that the labels refer to. None for the side of the source image.
     """
 
     columns: tuple[int, int, int, int, int]
@@ -61,7 +61,10 @@ class WholeImage:
     field: ClassVar[str] = ROWS
 
     def place(self, rows: npt.NDArray[Any], height: int, width: int, size: int) -> PlacedLabels:
-        """Return the labels of an image of height x width for an output of size x size. Raises BadInput."""
+        """Return the labels of an image of `height` x `width` px, for an output of `size` x `size` px.
+
+        rows: Values of the field `grasp_rows`. If `side` is None, an image that is not square raises BadInput.
+        """
         if self.side is None and height != width:
             raise BadInput(f"{width}x{height} px; expected a square, as the images of this set are")
         points = targets.of_rows(rows[:, self.columns], size / (self.side or height))
@@ -70,17 +73,20 @@ class WholeImage:
 
 @dataclass(frozen=True)
 class AroundGrasps:
-    """Corners, and a window of the size of the output around their mean.
+    """Rule for corners: the item shows a window around the mean of all corners. Window and output have equal size.
 
     Args:
-        bounds: Height and width in px that contain the window. None for those of the image.
+        bounds: (height, width) in px of the area that contains the window. None for the image.
     """
 
     bounds: tuple[int, int] | None = None
     field: ClassVar[str] = CORNERS
 
     def place(self, corners: npt.NDArray[Any], height: int, width: int, size: int) -> PlacedLabels:
-        """Return the labels, see WholeImage.place. Raises BadInput if the window is outside the image."""
+        """Return the labels of an image of `height` x `width` px, for an output of `size` x `size` px.
+
+        corners: Values of the field `grasps`. Raises BadInput if the window is outside the image.
+        """
         points = targets.of_corners(corners)
         frame = targets.around_grasps(points, height, width, size, bounds=self.bounds)
         source = image_warp.around_grasps(frame, height, width, bounds=self.bounds)
@@ -113,15 +119,15 @@ FORK_RULES: Mapping[str, LabelRule] = {
 
 
 def kind_of(manifest: Manifest) -> str:
-    """Return the kind of the source of the samples."""
+    """Return the name of the source of the samples, such as "cornell"."""
     return str(manifest.source.get("kind"))
 
 
 def rule_of(manifest: Manifest, where: object, *, exact: Exact | None = None) -> LabelRule:
-    """Return the rule for the source of a pack.
+    """Return the rule for the source of a pack. where: path of the pack, for messages.
 
     Raises InvalidRequest if the pack does not have grasps. With exact="fork", also raises InvalidRequest if the fork of
-    GR-ConvNet does not read the source. `where` is the place that messages name.
+    GR-ConvNet does not read the source.
     """
     schema = manifest.schema
     if exact is None:
@@ -151,6 +157,6 @@ def _by_fields(schema: Schema, where: object) -> LabelRule:
 
 
 def of_label(values: npt.NDArray[Any], owner: npt.NDArray[Any], label: int) -> npt.NDArray[Any]:
-    """Return the rows of one label file."""
+    """Return the rows of `values` where `owner == label`. owner: position of the label file of each row."""
     kept: npt.NDArray[Any] = values[np.asarray(owner) == label]
     return kept

@@ -1,9 +1,9 @@
-"""Targets: the grasp rectangles of training items, and the maps that networks learn, equal to those of GG-CNN.
+"""Targets: compute the grasp rectangles of training items and the maps that networks learn, equal to GG-CNN's.
 
-Rectangles are corners (N, 4, 2), row and column. Every step truncates to whole pixels. The steps are in the order of
-the reference (dougsm/ggcnn, utils/dataset_processing/grasp.py), because another rounding gives other maps. Functions
-process many samples together: `owner` is the sample of each rectangle. The maps contain quality, cos 2 theta, sin 2
-theta and width of the grasp at each pixel. The style is "ggcnn" or "grconvnet".
+Rectangles are corners (N, 4, 2), row and column. Every step truncates to whole pixels, in the order of the reference
+(dougsm/ggcnn, utils/dataset_processing/grasp.py), because another rounding results in other maps. Functions process
+many samples together: `owner` is the number of the sample of each rectangle. The maps contain quality, cos 2 theta,
+sin 2 theta and width of the grasp at each pixel.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Frame(NamedTuple):
 
     Args:
         center: (row, column) of the center of rotation.
-        top: First row of the window, which is cut after the rotation.
+        top: First row of the window. The window is cropped after the rotation.
         left: First column of the window.
         size: Side of the output.
     """
@@ -46,12 +46,15 @@ class DrawnRectangles(NamedTuple):
     jaw: Floats
 
     def polygons(self) -> tuple[Floats, Floats]:
-        """Return rows and columns (4, N) of the corners of the middle third of the opening, which the maps show."""
+        """Return `(rows, columns)`, (4, N) each: corners of the middle third of the opening, which the maps show."""
         return rectangle(self.row, self.column, self.angle, self.opening / 3, self.jaw)
 
 
 def rectangle(row: Floats, column: Floats, angle: Floats, opening: Floats, jaw: Floats) -> tuple[Floats, Floats]:
-    """Return rows and columns (4, N) of the corners. The angle is counter-clockwise in the displayed image."""
+    """Return `(rows, columns)` of the corners, (4, N) each.
+
+    row, column: Center in px. angle: Radians, counter-clockwise in the displayed image. opening, jaw: Sides in px.
+    """
     cos, sin = np.cos(angle), np.sin(angle)
     down, along = opening / 2 * sin, opening / 2 * cos
     row_a, row_b, column_a, column_b = row + down, row - down, column - along, column + along
@@ -62,13 +65,13 @@ def rectangle(row: Floats, column: Floats, angle: Floats, opening: Floats, jaw: 
 
 
 def of_corners(corners: npt.NDArray[Any]) -> Floats:
-    """Return the corners of Cornell, x, y in source px, as row and column, rounded half to even."""
+    """Convert corners (N, 4, 2) from x, y to row, column, float64, rounded half to even."""
     rounded: Floats = np.rint(np.asarray(corners, np.float64)[..., ::-1])
     return rounded
 
 
 def of_rows(rows: Floats, factor: float) -> Floats:
-    """Return the corners of Jacquard's rows x, y, theta in degrees, opening, jaw, in px scaled by `factor`."""
+    """Return corners (N, 4, 2) times `factor`, row and column, of rows x, y, theta in degrees, opening, jaw."""
     x, y, degrees, opening, jaw = np.asarray(rows, np.float64).T
     points: Floats = np.stack(rectangle(y, x, -degrees / 180.0 * np.pi, opening, jaw), axis=-1).swapaxes(0, 1)
     return points if factor == 1.0 else points * factor
@@ -77,9 +80,9 @@ def of_rows(rows: Floats, factor: float) -> Floats:
 def around_grasps(
     points: Floats, height: int, width: int, size: int, *, bounds: tuple[int, int] | None = None
 ) -> Frame:
-    """Return the window of Cornell: around the mean of all corners, and inside of the image if it fits.
+    """Return the window for Cornell: around the mean of all corners, and inside the image if the image is large enough.
 
-    Without rectangles, the window is in the middle. bounds: height and width that contain the window instead.
+    Without rectangles, the window is in the middle. bounds: (height, width) to use instead of the size of the image.
     """
     center = (height // 2, width // 2)
     if len(points):
@@ -92,19 +95,19 @@ def around_grasps(
 
 
 def around_middle(size: int) -> Frame:
-    """Return the window of Jacquard: the complete image, because its labels are in px of the output already."""
+    """Return the window for Jacquard: the complete output, because labels are already in px of the output."""
     return Frame((size // 2, size // 2), 0, 0, size)
 
 
 def moved(points: Points, owner: Ints, frames: Sequence[Frame], rot: Floats, zoom: Floats) -> Ints:
-    """Return rotated, cut and zoomed rectangles, int64 (N, 4, 2), in px of the output.
+    """Rotate, crop and zoom rectangles. Returns corners, int64 (N, 4, 2), in px of the output.
 
     Args:
         points: Corners (N, 4, 2).
-        owner: The frame of each rectangle, int64 (N,).
-        frames: The frame of each sample.
-        rot: The turn of each sample in radians, counter-clockwise.
-        zoom: The visible share of both sides of each sample.
+        owner: Number of the sample of each rectangle, int64 (N,).
+        frames: Window of each sample.
+        rot: Rotation of each sample in radians, counter-clockwise.
+        zoom: Visible share of both sides of each sample.
     """
     places = np.asarray([(*frame.center, frame.top, frame.left, frame.size // 2) for frame in frames], np.float64)
     r0, c0, top, left, middle = places.reshape(-1, 5)[owner, :, None].swapaxes(0, 1)
@@ -118,10 +121,10 @@ def moved(points: Points, owner: Ints, frames: Sequence[Frame], rot: Floats, zoo
 
 
 def drawn(points: Ints) -> DrawnRectangles:
-    """Return the rectangles to draw for corners (N, 4, 2) in whole px."""
+    """Convert corners (N, 4, 2) in whole px to centers, angles, openings and jaws."""
     along, across = points[:, 1] - points[:, 0], points[:, 2] - points[:, 1]
     row, column = np.trunc(points.sum(axis=1) / 4).T
-    # integers until here, because a float -0.0 would turn the angle by pi
+    # integers until here, because a float -0.0 would change the angle by pi
     angle = (np.arctan2(-along[:, 0], along[:, 1]) + np.pi / 2) % np.pi - np.pi / 2
     return DrawnRectangles(row, column, angle, _length(along), _length(across))
 
@@ -140,13 +143,13 @@ Maps = npt.NDArray[np.float32]
 
 
 def draw(points: Ints, owner: Ints, widest: float, out: Maps) -> None:
-    """Draw rectangles into the maps of their samples. A later rectangle covers an earlier one.
+    """Draw rectangles into the maps of their samples. If rectangles overlap, the last rectangle is visible.
 
     Args:
-        points: Corners of `moved`, int64 (N, 4, 2).
-        owner: The sample of each rectangle, int64 (N,), ascending.
-        widest: The opening in px at which the width is 1. The width of larger openings is 1, too.
-        out: The maps in the order of MAPS, float32 (4, samples, S, S), C-contiguous. All of it is written.
+        points: Corners from `moved`, int64 (N, 4, 2).
+        owner: Number of the sample of each rectangle, int64 (N,), ascending.
+        widest: Opening in px at which the width is 1. The width of larger openings is also 1.
+        out: Maps in the order of MAPS, float32 (4, samples, S, S), C-contiguous. All values are overwritten.
     """
     for each, background in zip(out, _BACKGROUND, strict=True):
         each.fill(background)
@@ -160,7 +163,7 @@ def draw(points: Ints, owner: Ints, widest: float, out: Maps) -> None:
     quality, *others = (each.reshape(-1) for each in out)
     quality[pixels] = 1
     for each, value in zip(others, values, strict=True):
-        # NumPy assigns in order, so that the last value of equal places stays
+        # NumPy assigns in order: of several values for one pixel, the last value stays
         each[pixels] = value.astype(np.float32)[number]
 
 
@@ -190,7 +193,7 @@ def rows_of_corners(corners: npt.NDArray[Any]) -> Floats:
     theta is clockwise in the displayed image. The networks learn -theta in radians, in [-pi/2, pi/2).
 
     Args:
-        corners: (N, 4, 2), x, y of p0 ... p3; p0 -> p1 is the opening axis of the gripper, p1 -> p2 the jaw.
+        corners: (N, 4, 2), x, y of p0 ... p3 in px. p0 -> p1 is the opening axis of the gripper, p1 -> p2 the jaw.
 
     Returns:
         float64 (N, 5): x, y of the center, theta in degrees in (-90, 90], opening, jaw.
@@ -204,5 +207,8 @@ def rows_of_corners(corners: npt.NDArray[Any]) -> Floats:
 
 
 def scale(corners: npt.NDArray[Any], factor: float | tuple[float, float]) -> npt.NDArray[np.float32]:
-    """Return the corners in a scaled image, float32. factor: one number or (x, y). It adds no half-pixel term."""
+    """Convert corners to px of a resized image: `corners` times `factor`, float32, without a half-pixel offset.
+
+    corners: (N, 4, 2), x, y in px. factor: New size divided by old size, a number or (x, y).
+    """
     return np.asarray(np.asarray(corners, np.float64) * factor, np.float32)

@@ -1,11 +1,11 @@
-"""Sources: original data sets on disk, read as samples. Each module is a source; base.py has the contract.
+"""Sources: original data sets on disk, read as samples. Each module is a source. base.py defines the interface.
 
-Sources of one subject share a folder: image_files (images and their masks), annotations, grasp, records (files of many
-records), arrays. Names that begin with `_` are not sources: `_trees` opens folders and
-archives, and `_extend` adds fields such as sidecar files to any source.
+Sources are grouped in folders: image_files (images and their masks), annotations, grasp, records (files of many
+records), arrays. Modules and folders that begin with `_` are not sources. `_trees` opens folders and archives.
+`_extend` adds fields such as sidecar files to any source.
 
-A source module has a class `Source(base.Source)`, made by `Source(root, **options)`, and an int `SPECIFICITY`. To find
-the source of a folder, an archive or a file, _recognition calls `Source.recognize` in the order of `SPECIFICITY`.
+A source module has a class `Source(base.Source)`, created by `Source(root, **options)`, and an int `SPECIFICITY`. To
+find the source of a folder, archive or file, _recognition calls `Source.recognize`, highest `SPECIFICITY` first.
 """
 
 from os import PathLike
@@ -21,27 +21,27 @@ load = registry.load
 
 
 def having(option: str) -> list[str]:
-    """Return the names of the sources that have an option."""
+    """Return the names of the sources whose constructor has the parameter `option`."""
     return [name for name in names() if option in load(name).Source.defaults()]
 
 
 class NamedSource:
-    """An original data set with the name and the options of its source, for `packer.convert`.
+    """Description of an original data set for `packer.convert`: path, name of the source and options.
 
     `packer.sources` has a subclass for each source, such as `packer.sources.Coco("coco/", task="instances")`.
     """
 
-    kind: ClassVar[str]  # the name of the source
+    kind: ClassVar[str]  # name of the source, such as "coco"
 
     def __init__(self, root: str | PathLike[str], **options: Unpack[SourceOptions]) -> None:
-        """Name a data set. `packer.convert` reads it.
+        """Describe a data set. No file is read before `packer.convert`.
 
         Args:
-            root: The folder, archive or file of the data set, or its URL.
-            options: The options of this source.
+            root: Folder, archive, file or URL of the data set.
+            options: Options of this source. The docstring of the subclass lists them.
 
         Raises:
-            WrongType: The source does not have an option.
+            WrongType: The source does not have one of the options.
         """
         own = _options_of(self.kind)
         if unknown := sorted(options.keys() - set(own)):
@@ -55,14 +55,14 @@ class NamedSource:
 
 
 def _options_of(kind: str) -> dict[str, str]:
-    """Return the options of a source, each with its help text."""
+    """Return `{option: help text}` for a source."""
     defaults = load(kind).Source.defaults()
     uses = {name: option.uses for name, option in OPTIONS.items() if option.parameter in defaults}
     return {name: next((use for use in each if kind in use.sources), each[0]).help for name, each in uses.items()}
 
 
 def __getattr__(name: str) -> type[NamedSource]:
-    """Return the class of a source, such as `GraspAnything` for grasp-anything."""
+    """Return the `NamedSource` subclass of a source, such as `GraspAnything` for grasp-anything."""
     kind = {_class_name(each): each for each in names()}.get(name)
     if kind is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -74,7 +74,7 @@ def __getattr__(name: str) -> type[NamedSource]:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, for completion."""
+    """Return the names of the source classes, for `dir` and tab completion."""
     return sorted(["NamedSource", *map(_class_name, names())])
 
 

@@ -1,13 +1,13 @@
-"""Color table: the value of a mask for each color, and the text files of these tables.
+"""Color table: converts masks stored as colors to class values, and parses the text files of color tables.
 
-A line is a class. Its value is the position of the line, from 0, unless a column has another:
+Each line of a file is a class. The value of a class is the position of its line, from 0, unless a column `id` has it:
 
 * label_colors.txt of CamVid: `64 128 64<TAB>Animal`.
 * The other order: `Animal 64 128 64`, with spaces, tabs, commas or semicolons.
 * labelmap.txt of CVAT: `Animal:64,128,64::`.
-* A first line that names the columns: `name,r,g,b`. Other names are red, green, blue, class, and id for the value.
+* A first line with the names of the columns: `name,r,g,b`. Also allowed: red, green, blue, class, and id for the value.
 
-Empty lines and lines that begin with # are ignored. Pascal VOC's palette needs no file.
+Empty lines and lines that begin with # are ignored. `voc_palette` computes Pascal VOC's colors without a file.
 """
 
 import re
@@ -27,9 +27,9 @@ VOID = 255
 Color = tuple[int, int, int]
 
 _VALUES = 256
-_MOST_VALUE = 0xFFFF  # of a mask of 16 bits
+_MOST_VALUE = 0xFFFF  # largest value of a mask of 16 bits
 _MOST_BYTES = 1 << 22
-_SHOWN = 80  # characters of a line
+_SHOWN = 80  # number of characters of a line in a message
 _COMPONENT = r"([0-9]{1,3})"
 _TRIPLE = re.compile(rf"(?<![\w.]){_COMPONENT}\s*[\s,;]\s*{_COMPONENT}\s*[\s,;]\s*{_COMPONENT}(?![\w.])")
 _AROUND = " \t,;:"
@@ -44,7 +44,7 @@ _COLUMNS = {
 
 
 class ColorClass(NamedTuple):
-    """A line of a table: the value in the mask, its color, and its name, which may be empty."""
+    """A line of a color table: value in the mask, color (red, green, blue), and name, "" without a name."""
 
     value: int
     color: Color
@@ -52,7 +52,7 @@ class ColorClass(NamedTuple):
 
 
 def read_color_classes(data: bytes, where: str) -> tuple[ColorClass, ...]:
-    """Return the classes of a table file in its order; raises BadInput with the line. where: its path, for messages."""
+    """Return the classes of a table file, in order. where: path, for messages. Raises BadInput with the bad line."""
     try:
         if len(data) > _MOST_BYTES:
             raise ValueError(f"{len(data)} bytes are not a table of colors")
@@ -80,7 +80,7 @@ def read_color_classes(data: bytes, where: str) -> tuple[ColorClass, ...]:
 
 
 def voc_palette() -> list[Color]:
-    """Return the color of every value: bits 3k, 3k + 1, 3k + 2 of the value are bit 7 - k of red, green, blue."""
+    """Return the 256 colors of Pascal VOC. Bits 3k, 3k + 1 and 3k + 2 of a value are bit 7 - k of red, green, blue."""
     channels = [
         [sum((value >> (3 * bit + channel) & 1) << (7 - bit) for bit in range(3)) for value in range(_VALUES)]
         for channel in range(3)
@@ -89,7 +89,10 @@ def voc_palette() -> list[Color]:
 
 
 def class_names(classes: Sequence[ColorClass]) -> tuple[str, ...] | None:
-    """Return the names of the values 0, 1, ... except 255; None for gaps, and if values share a name or have none."""
+    """Return the class names, ordered by value. With up to 255 classes, value 255 (void) is omitted.
+
+    Return None if values are not 0, 1, 2, ..., or if a name is empty or not unique.
+    """
     names = {each.value: each.name for each in classes if each.value != VOID or len(classes) > VOID}
     texts = tuple(names[value] for value in sorted(names))
     is_complete = sorted(names) == list(range(len(names))) and len(set(texts)) == len(texts)
@@ -97,10 +100,10 @@ def class_names(classes: Sequence[ColorClass]) -> tuple[str, ...] | None:
 
 
 class ColorTable:
-    """The value of a mask for each color."""
+    """A mapping from colors to values, which converts images in colors to masks."""
 
     def __init__(self, values: Mapping[Color, int], where: str, *, unknown: int | None = None) -> None:
-        """where: the table, for messages. unknown: the value of all other colors; None if they are errors."""
+        """Create a table. where: name for messages. unknown: value of all other colors, None to raise BadInput."""
         self._where = where
         self._unknown = unknown
         codes = _codes(np.asarray(list(values), np.uint8))
@@ -110,9 +113,9 @@ class ColorTable:
         self._values = np.asarray(list(values.values()), self.dtype)[order]
 
     def values(self, data: bytes, path: Path) -> npt.NDArray[Any]:
-        """Return the mask (H, W) of an image file in colors: uint8, or uint16 if a value needs it.
+        """Return the mask (H, W) of an image file in colors: uint8, or uint16 if a value of the table is above 255.
 
-        Raises BadInput for a file whose colors are not exact, and for a color that is not in the table.
+        Raises BadInput for a lossy image, an EXIF orientation other than 1, or an unknown color. path: for messages.
         """
         try:
             header = images.sniff(data, MOST_PIXELS)
@@ -139,7 +142,7 @@ class ColorTable:
 
 
 def _header(line: str) -> tuple[str | None, dict[str, int]]:
-    """Return the separator and the positions of the columns that a first line names; none if it is a class."""
+    """Return `(separator, {column: position})` of a first line with column names, `(separator, {})` otherwise."""
     separator = next((each for each in ("\t", ",", ";") if each in line), None)
     words = [word.strip().strip('"').lower() for word in line.split(separator)]
     columns = {_COLUMNS[word]: place for place, word in enumerate(words) if word in _COLUMNS}
@@ -158,11 +161,11 @@ def _column_line(line: str, separator: str | None, columns: Mapping[str, int], p
 
 
 def _plain_line(line: str, place: int) -> ColorClass:
-    """Return the class of three numbers with a name before or after them; raises ValueError."""
+    """Parse `R G B NAME` or `NAME R G B`. place: value of the class. Raises ValueError."""
     match = _TRIPLE.search(line)
     front, back = (line[: match.start()].strip(_AROUND), line[match.end() :]) if match else ("", "")
     if front and back.lstrip().startswith(":"):
-        back = ""  # parts and actions of CVAT
+        back = ""  # `:PARTS:ACTIONS` of CVAT is not a name
     back = back.strip(_AROUND)
     words = (front or back).split()
     if match is None or (front and back) or (words and (words[0].isdecimal() or words[-1].isdecimal())):
@@ -175,6 +178,6 @@ def _text(color: Color) -> str:
 
 
 def _codes(colors: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
-    """Return one number per color, of an array (..., 3)."""
+    """Return the number 65536 red + 256 green + blue of each color. colors: (..., 3). Result: (...)."""
     wide = colors.astype(np.uint32)
     return np.asarray((wide[..., 0] << 16) | (wide[..., 1] << 8) | wide[..., 2], np.uint32)

@@ -1,4 +1,4 @@
-"""Extract destinations: the paths that `packer extract` gives to files of samples whose source has no such files."""
+"""Paths of the files that `packer extract` writes for samples of sources without separate files, such as arrays."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,12 +12,12 @@ FILES = Field("files", "json", "json", hidden=True)
 
 
 def is_file(field: Field) -> bool:
-    """Return whether `extract` writes a file for each value of a field."""
+    """Return True if `extract` writes a file for each value of a field."""
     return field.kind in (*PIXEL_KINDS, "text", "bytes") and field.name != KEY
 
 
 def is_path(key: str) -> bool:
-    """Return whether `extract` can write a file with this name."""
+    """Return True if a key is a safe relative path, which `extract` can use as a file name."""
     try:
         components(key)
     except InvalidRequest:
@@ -28,16 +28,16 @@ def is_path(key: str) -> bool:
 def extracted_paths(
     key: str, number: int, fields: Iterable[Field], values: Mapping[str, Any], *, sniffs_bytes: bool = False
 ) -> dict[str, str]:
-    """Return the path for each value: the key, the name of the field, and a suffix.
+    """Return `{field name: relative path}` for the values of a sample, without fields that have no value.
 
-    The key alone is the path of the first image if it has the suffix of that image already.
+    Paths are `KEY.FIELD.SUFFIX`. The first image is `KEY.SUFFIX`, or `KEY` if the key already ends in that suffix.
 
     Args:
-        key: The key of the sample.
-        number: The number of the sample, which replaces a key that is not a path.
-        fields: The fields that are files.
-        values: The values of the sample.
-        sniffs_bytes: Whether values of kind bytes that are image files have the suffix of an image.
+        key: Key of the sample.
+        number: Position of the sample, used instead of a key that is not a valid path.
+        fields: Fields that are written as files.
+        values: Values of the sample.
+        sniffs_bytes: True gives values of kind bytes that are image files the suffix of an image, False `.bin`.
     """
     stem = key if is_path(key) else f"{number:08d}"
     paths: dict[str, str] = {}
@@ -57,7 +57,7 @@ def extracted_paths(
 
 
 def _suffixes(field: Field, value: Any, *, sniffs_bytes: bool) -> tuple[str, ...]:
-    """Return the file suffixes that fit a value, the usual one first."""
+    """Return the valid file suffixes for a value, most common first."""
     if field.kind == "text":
         return (".txt",)
     if field.kind == "bytes" and not sniffs_bytes:

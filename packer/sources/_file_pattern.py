@@ -1,6 +1,6 @@
-"""File patterns: the files of samples, declared by users as NAME=PATTERN:KIND, such as `mask=masks/{stem}.png:mask`.
+"""File patterns: users declare the files of samples as NAME=PATTERN:KIND, such as `mask=masks/{stem}.png:mask`.
 
-The option `--role` declares the files of a sample; `--sidecar` adds files to the samples of any source:
+The option `--role` declares the files of a sample. The option `--sidecar` adds files to the samples of any source:
 
 | placeholder      | in a role                               | in a sidecar, for the image `a/b/c.jpg`   |
 |------------------|-----------------------------------------|-------------------------------------------|
@@ -13,7 +13,7 @@ The option `--role` declares the files of a sample; `--sidecar` adds files to th
 | `{top}`          |                                         | `a`                                       |
 | `{stem:old=new}` |                                         | `c` with `new` in place of each `old`     |
 
-Files whose stem, folder and split are equal form one sample. The position of a file in a list has no meaning.
+Files whose stem, folder and split are equal form one sample. The order of files has no meaning.
 """
 
 import re
@@ -29,13 +29,13 @@ from packer.schema import MASK_DTYPES
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _ANY_SUFFIX = rf"(?i:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})"
 _PLACE = re.compile(r"\{[^{}]*\}")
-# the characters of each placeholder; those that may be empty also remove the slash behind them
+# regular expression of each placeholder; an empty value also removes the slash after the placeholder
 _CHARACTERS = {"stem": "[^/]+", "name": "[^/]+", "split": "[^/]+", "number": "[0-9]+"}
 _CHARACTERS |= {"folder": ".*", "parent": "[^/]*", "top": "[^/]*"}
 
 
 class Declaration(NamedTuple):
-    """The parts of NAME=PATTERN:KIND, NAME=PATTERN:depth:INVALID or NAME=PATTERN:mask:DTYPE."""
+    """The parts of NAME=PATTERN:KIND, NAME=PATTERN:depth:INVALID or NAME=PATTERN:mask:DTYPE. Absent parts are None."""
 
     name: str
     pattern: str
@@ -45,7 +45,7 @@ class Declaration(NamedTuple):
 
     @classmethod
     def parse(cls, option: str, text: str, kinds: Iterable[str]) -> "Declaration":
-        """Parse the value of `option`; raises InvalidRequest for a value that has another form."""
+        """Parse a declaration. option: for messages. kinds: valid values of KIND. Raises InvalidRequest."""
         name, _, rest = text.partition("=")
         pattern, _, kind = rest.rpartition(":")
         front, _, inner = pattern.rpartition(":")
@@ -72,7 +72,7 @@ class _Placeholder(NamedTuple):
     new: str = ""
 
     def value(self, values: Mapping[str, str]) -> str:
-        """Return the value; the placeholder itself, which no file name contains, if `old` is absent."""
+        """Return the value with `new` for `old`. If `old` is absent, return `text`, which matches no file name."""
         value = values[self.name]
         if not self.old:
             return value
@@ -80,28 +80,27 @@ class _Placeholder(NamedTuple):
 
     @property
     def expression(self) -> str:
-        """The regular expression of its values."""
+        """Regular expression of the values."""
         expression = _CHARACTERS[self.name]
         if not self.old:
             return expression
         character = expression[:-1]
-        if self.old not in self.new:  # no value contains the replaced text
+        if self.old not in self.new:  # if `new` does not contain `old`, no value contains `old`
             character = f"(?:(?!{re.escape(self.old)}){character})"
         return f"{character}*{re.escape(self.new)}{character}*" if self.new else f"{character}{expression[-1]}"
 
 
 @dataclass(frozen=True)
 class FilePattern:
-    """A pattern of relative paths, as typed. Raises InvalidRequest for a text that is not valid."""
+    """A pattern of relative paths with placeholders. `text` is the pattern. An invalid text raises InvalidRequest."""
 
     text: str
 
-    names: ClassVar[tuple[str, ...]]  # the valid placeholders
-    expected: ClassVar[str]  # for messages
-    is_replaceable: ClassVar[bool] = False
+    names: ClassVar[tuple[str, ...]]  # names of the valid placeholders
+    expected: ClassVar[str]  # description of a valid pattern, for messages
+    is_replaceable: ClassVar[bool] = False  # whether {stem:old=new} is valid
 
     def __post_init__(self) -> None:
-        """Check the text."""
         rest = _PLACE.sub("", self.text)
         are_known = all(isinstance(piece, _Placeholder) for piece in self._pieces[1::2])
         if not are_known or {"{", "}", "\0"} & set(rest) or {"", "."} & set(self.text.split("/")) or not self._is_valid:
@@ -114,7 +113,7 @@ class FilePattern:
 
     @cached_property
     def _pieces(self) -> "list[str | _Placeholder]":
-        """The text in pieces: literal, placeholder, literal, ..."""
+        """Parts of the text: literal, placeholder, literal, ... An unknown placeholder is a str."""
         literals, places = _PLACE.split(self.text), _PLACE.findall(self.text)
         pieces: list[str | _Placeholder] = [literals[0]]
         for text, literal in zip(places, literals[1:], strict=True):
@@ -127,7 +126,7 @@ class FilePattern:
 
     @cached_property
     def expression(self) -> str:
-        """The regular expression of the paths, with a group for each placeholder without a replacement."""
+        """Regular expression of the paths, with a named group for each placeholder, except `{stem:old=new}`."""
         return self._expression_of(self._pieces)
 
     @cached_property
@@ -151,17 +150,17 @@ class FilePattern:
         return text
 
     def matches(self, name: str) -> bool:
-        """Return True if a relative path may be one of the pattern."""
+        """Return True if the relative path `name` matches the pattern."""
         return self._regex.fullmatch(name) is not None
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """Return the path with these values of the placeholders."""
+        """Return the path with a value for each placeholder. values: name of a placeholder -> value."""
         path = "".join(piece if isinstance(piece, str) else piece.value(values) for piece in self._pieces)
         return "/".join(part for part in path.split("/") if part)
 
 
 class SampleName(NamedTuple):
-    """The values that the files of one sample have in common; empty for placeholders that a pattern does not have."""
+    """Values of placeholders that identify a sample. A placeholder that the pattern does not have has the value ""."""
 
     split: str
     folder: str
@@ -169,18 +168,18 @@ class SampleName(NamedTuple):
 
     @classmethod
     def of(cls, match: re.Match[str]) -> "SampleName":
-        """Return the name from a match of a role pattern."""
+        """Create the name from a match of `RolePattern.expression`."""
         split, folder, stem = match.group("split", "folder", "stem")
         return cls(split, folder or "", stem)
 
     @property
     def key(self) -> str:
-        """The key of the sample: the values as one path."""
+        """Key of the sample: `split/folder/stem`, without empty values."""
         return "/".join(filter(None, self))
 
 
 class RolePattern(FilePattern):
-    """The pattern of the files with one role. Without a suffix it matches every suffix of an image."""
+    """The pattern of `--role`: paths of one kind of file. Without a suffix, the pattern matches all image suffixes."""
 
     names = ("stem", "folder", "split", "number")
     expected = (
@@ -197,22 +196,22 @@ class RolePattern(FilePattern):
 
     @property
     def places(self) -> frozenset[str]:
-        """The placeholders that distinguish samples."""
+        """Placeholders in the pattern that identify a sample: some of "split", "folder" and "stem"."""
         return frozenset(name for name in SampleName._fields if f"{{{name}}}" in self.text)
 
     @cached_property
     def weight(self) -> int:
-        """The length of the literal text: if two patterns match a file, the longer one applies."""
+        """Length of the literal text. If two patterns match a file, the pattern with the greater weight applies."""
         return len(_PLACE.sub("", self.text))
 
     @cached_property
     def takes_any_suffix(self) -> bool:
-        """Return whether it matches every suffix of an image."""
+        """True if the pattern has no suffix and therefore matches all image suffixes."""
         return "." not in _PLACE.sub("", self.text.partition("{stem}")[2])
 
     @cached_property
     def expression(self) -> str:
-        """The regular expression of the paths, with a group for each part of a `SampleName`."""
+        """Regular expression of the paths, with a named group for each part of a `SampleName`."""
         absent = "".join(f"(?P<{name}>)" for name in SampleName._fields if name not in self.places)
         return self._expression_of(self._pieces) + (_ANY_SUFFIX if self.takes_any_suffix else "") + absent
 
@@ -226,22 +225,22 @@ class RolePattern(FilePattern):
         return re.compile(self._expression_of(folder._pieces[:-2]), re.DOTALL)
 
     def match(self, name: str) -> SampleName | None:
-        """Return the sample that a file belongs to; None for a file that does not match."""
+        """Return the sample that the file `name` belongs to, None if the path does not match."""
         head, tail = self._ends
         match = self._regex.fullmatch(name) if name.startswith(head) and name.endswith(tail) else None
         return SampleName.of(match) if match else None
 
     def fits_folder(self, folders: Iterable[str]) -> bool:
-        """Return True if files of the pattern may be in one of these folders, which end with a slash."""
+        """Return True if files of the pattern may be in one of `folders`: relative paths that end with a slash."""
         return any(map(self._folder_regex.fullmatch, folders))
 
     def path(self, sample: SampleName) -> str:
-        """Return the name of the file of a sample, for messages, with `*` for a suffix and for a number."""
+        """Return the path of a file of a sample, for messages. `*` replaces an unknown suffix or number."""
         return self.filled({**sample._asdict(), "number": "*"}) + (".*" if self.takes_any_suffix else "")
 
 
 class SidecarPattern(FilePattern):
-    """The pattern of the files of a sidecar. It may begin with `../` and the name of a folder."""
+    """The pattern of `--sidecar`: paths of additional files. The pattern may begin with `../` and a folder."""
 
     names = ("stem", "name", "folder", "parent", "top")
     expected = (
@@ -261,22 +260,22 @@ class SidecarPattern(FilePattern):
 
     @property
     def outside(self) -> str | None:
-        """The folder above the source that the pattern names, such as `../masks`; None for a pattern inside."""
+        """Folder outside the source at the start of the pattern, such as `../masks`. None for a path in the source."""
         ups = self._ups
         return "/".join(self.text.split("/")[: ups + 1]) if ups else None
 
     @property
     def top(self) -> str | None:
-        """The folder directly in the source that the pattern names; None for none."""
+        """First folder of the pattern, if literal. None for a placeholder, `..`, or a pattern without a folder."""
         first, slash, _ = self.text.partition("/")
         return first if slash and "{" not in first and first != ".." else None
 
     def path(self, main: str, stem: str) -> str:
-        """Return the file of a sample. main: the relative path of its main file. stem: of its name."""
+        """Return the path of a sidecar. main: path of the sample's main file. stem: name of `main` without suffix."""
         return self.filled(_values(main, stem))
 
     def absent(self, main: str, stem: str) -> str | None:
-        """Return the first text to replace that the names of a sample do not contain; None if they contain all."""
+        """Return the first `old` of a `{stem:old=new}` that is not in the value, None if all are in their values."""
         values = _values(main, stem)
         pieces = (piece for piece in self._pieces if isinstance(piece, _Placeholder))
         return next((piece.old for piece in pieces if piece.old not in values[piece.name]), None)
@@ -289,7 +288,7 @@ def _values(main: str, stem: str) -> dict[str, str]:
 
 
 def stored_path(path: str) -> str:
-    """Return the name in a pack of a file above the source: the path without the leading `../`."""
+    """Return the path that a pack stores for a file outside the source: `path` without leading `../`."""
     while path.startswith("../"):
         path = path[3:]
     return path

@@ -1,4 +1,4 @@
-"""File source: the base of all sources whose samples are small files that share a key.
+"""File source: base class of all sources whose samples are groups of small files with a common key in their names.
 
 A subclass declares its files (`FileRole`) and its label files (`LabelFile`). This module groups the files, applies the
 options `missing`, `duplicates` and `labels`, orders the samples, and builds the schema, the values and the notes.
@@ -23,13 +23,14 @@ Groups = dict[tuple[str, str], dict[str, list[str]]]  # (folder, key) -> role ->
 
 @dataclass(frozen=True)
 class Policies:
-    """The options that several file sources have.
+    """Options that several file sources have.
 
     Attributes:
-        missing: A sample without its label file: `keep` it without labels, `skip` it, or raise an `error`. A sample
-            without another file that samples need is skipped with `skip` and an error otherwise.
-        duplicates: A sample whose file is in two places: `error`, use the `first` path, or `skip` the sample.
-        bad_labels: `error`: a label that is not valid is an error. `skip`: the label is skipped.
+        missing: What happens to a sample without its label file. `keep` stores the sample without labels, `skip` skips
+            the sample, `error` raises BadInput. If another required file is absent, `keep` raises BadInput, too.
+        duplicates: What happens if a file of a sample is in two places. `error` raises BadInput, `first` uses the first
+            path, `skip` skips the sample.
+        bad_labels: `error` raises BadInput for an invalid label, `skip` skips the label.
     """
 
     missing: str = "error"
@@ -37,26 +38,25 @@ class Policies:
     bad_labels: str = "error"
 
     def __post_init__(self) -> None:
-        """Raise InvalidRequest for a value that an option does not have."""
         base.check_choice("missing", self.missing, ("keep", "skip", "error"))
         base.check_choice("duplicates", self.duplicates, ("error", "first", "skip"))
         base.check_choice("bad_labels", self.bad_labels, ("error", "skip"))
 
 
 class FileSource(ListedSource):
-    """A source of small files; subclasses declare the class attributes and call `_list` in their constructor.
+    """Base class of sources of small files. Subclasses set the class attributes and call `_list` in the constructor.
 
     Attributes:
-        title: The name of the data set, for messages.
-        noun: What messages call a sample.
-        recognized_by: Sets of roles; a folder with a sample that has all files of one set is this data set.
-        anchor: The role without which files form no sample; label files without it are skipped, or an error with
-            `missing`. Empty: all files form samples.
-        order_by: The role whose paths order the samples. Empty: samples are ordered by `order`.
-        is_per_folder: Whether files with one key in two folders are two samples.
-        carries_skipped: Whether the files of skipped samples are extras of the pack.
-        has_labels_last: Whether the fields of labels follow `more_fields`.
-        has_companions: Whether the other images follow the EXIF orientation of the main image.
+        title: Name of the data set, for messages.
+        noun: Word for a sample in messages.
+        recognized_by: Sets of roles. A folder is this data set if a sample has files of all roles of a set.
+        anchor: Role of the file that every sample has. Without this file, other files form no sample: label files are
+            skipped, or raise BadInput with `missing="error"`. Empty: any file forms a sample.
+        order_by: Role whose paths order the samples. Empty: keys order the samples, unless `order` is overridden.
+        is_per_folder: True if equal keys in two folders are two samples.
+        carries_skipped: True if the pack contains the files of skipped samples as extras.
+        has_labels_last: True if the schema has `more_fields` before the fields of labels.
+        has_companions: True if all images except the main image are `companions`, see `packer.sources.base.Source`.
     """
 
     title: ClassVar[str]
@@ -73,54 +73,54 @@ class FileSource(ListedSource):
 
     @classmethod
     def key_of(cls, match: re.Match[str]) -> str:
-        """Return the key of the sample that a file belongs to."""
+        """Return the key of the sample that a file belongs to. match: match of the pattern of the role."""
         return match["key"]
 
     def choose(self, groups: Groups) -> None:
-        """Change the declarations before incomplete samples are skipped.
+        """Adapt `roles` to the files, before incomplete samples are skipped. Does nothing by default.
 
         Args:
-            groups: The files of all samples.
+            groups: Paths of the files of all samples: (folder, key) -> role -> paths.
 
         Raises:
-            InvalidRequest: An option asks for files that are absent.
+            InvalidRequest: An option requires files that are absent.
         """
 
     def order(self, sample: FileSample) -> Any:
-        """Return the sort key of a sample."""
+        """Return the value that samples are sorted by: the path of `order_by`, or the key."""
         return sample.paths[self.order_by] if self.order_by else sample.key
 
     def split_names(self, found: set[str]) -> tuple[str, ...]:
-        """Return the names of the splits, in order."""
+        """Return the names of the splits in the order of their numbers. found: names that `split_of` returned."""
         return ordered_splits(found)
 
     def more_fields(self) -> Sequence[Field]:
-        """Return the fields that are neither files nor labels."""
+        """Return the fields that are neither files nor labels. The default is none."""
         return ()
 
     def prepare(self, present: set[str]) -> None:
-        """Read the tables of the set, or change the declarations, before the schema is built.
+        """Read files with values of many samples, or adapt `roles` and `labels`, before the schema is built.
 
         Args:
-            present: The roles that have a file in at least one sample.
+            present: Roles that have a file in at least one sample.
 
         Raises:
-            BadInput: A table is not valid.
-            InvalidRequest: An option asks for files that are absent.
+            BadInput: A file is invalid.
+            InvalidRequest: An option requires files that are absent.
         """
 
     def more_notes(self) -> Sequence[str]:
-        """Return notes that only this set has."""
+        """Return additional notes for the user. The default is none."""
         return ()
 
     # ---- listing
 
     def _list(self, root: Path | FileTree, policies: Policies, *, follow_links: bool, own_splits: bool = True) -> None:
-        """List the samples and build the schema.
+        """List the samples and build the schema. own_splits: False omits the field `split`.
 
         Raises:
             InvalidRequest: The folder contains no sample.
-            BadInput: Files are missing or there twice; the message names all samples.
+            BadInput: Files are missing or duplicate. The message contains the keys of the samples.
         """
         self._is_strict = policies.bad_labels == "error"
         listing = self._open_root(root, follow_links=follow_links)
@@ -159,7 +159,7 @@ class FileSource(ListedSource):
 
     @classmethod
     def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
-        """Group the files of samples by folder, key and role; return the other files, too."""
+        """Return `(groups, other files)`: the files of samples by (folder, key) and role, and files without a role."""
         groups: Groups = {}
         others = []
         matchers = [(role.name, role.within(names).match) for role in roles]
@@ -175,7 +175,7 @@ class FileSource(ListedSource):
         return groups, others
 
     def _without_duplicates(self, groups: Groups, policy: str) -> tuple[list[FileSample], list[tuple[str, str]]]:
-        """Return the samples with one path per role, and (key, reason) of those that are skipped."""
+        """Return `(samples, skipped)`: samples with one path per role, and (key, reason) of skipped samples."""
         by_key: dict[str, list[dict[str, list[str]]]] = {}
         for (_, key), roles in sorted(groups.items()):
             by_key.setdefault(key, []).append(roles)
@@ -200,7 +200,7 @@ class FileSource(ListedSource):
         return samples, list(reasons.items()) if policy == "skip" else []
 
     def _one_path_each(self, roles: Mapping[str, Sequence[str]]) -> dict[str, str]:
-        """Choose one path per role; a stray copy must not separate an image from its labels."""
+        """Choose one path per role. Paths in the folder of the main file come first, then paths are sorted by name."""
         folders = {path.rpartition("/")[0] for path in roles.get(self.order_by or self.roles[0].name, ())}
         chosen = {name: paths[0] for name, paths in roles.items()}
         for name, paths in roles.items():
@@ -215,7 +215,7 @@ class FileSource(ListedSource):
         return {name: chosen[name] for name in used if name in chosen}
 
     def _lost(self, groups: Groups) -> dict[str, str]:
-        """Return key -> reason of label files without the anchor."""
+        """Return `{key: reason}` of label files without the file of the role `anchor`."""
         example = next((role.example for role in self.roles if role.name == self.anchor), "")
         labels = {role.name for role in self.roles if role.need == "labels"}
         lost = (key for (_, key), roles in sorted(groups.items()) if self.anchor not in roles and labels & roles.keys())
@@ -224,7 +224,7 @@ class FileSource(ListedSource):
     def _complete(
         self, samples: Sequence[FileSample], lost: Mapping[str, str], missing: str
     ) -> tuple[list[FileSample], list[tuple[str, str]]]:
-        """Return the samples with all files that they need, in order, and (key, reason) of those that are skipped."""
+        """Return `(samples, skipped)`: sorted samples with all required files, and (key, reason) of skipped samples."""
         passed = {
             sample.key: f"no {role.example}"
             for sample in samples
@@ -270,7 +270,7 @@ class FileSource(ListedSource):
         return Schema((Field("key", "text", "text"), *files, *middle, *split, names, *hidden))
 
     def _probed(self, field: Field) -> Field:
-        """Return the field; the dtype of a mask is that of a few of its files."""
+        """Return the field. The dtype of a mask is replaced by the dtype of a few mask files."""
         return replace(field, dtype=base.probed_mask_dtype(self, field.name)) if field.kind == "mask" else field
 
     def _notes(self, without_anchor: int) -> list[str]:
@@ -295,7 +295,7 @@ class FileSource(ListedSource):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return a line that names the data set and counts its samples; None if there is none."""
+        """Return a line with title and number of samples, None if no sample has the roles of `recognized_by`."""
         groups, _ = cls._grouped(names, cls.roles)
         count = sum(any(set(roles) <= paths.keys() for roles in cls.recognized_by) for paths in groups.values())
         return f"{cls.title}: {counted(count, cls.noun)}" if count else None

@@ -1,6 +1,6 @@
-"""Listed source: the base of all sources whose samples are small files, however the files are found.
+"""Listed source: base class of all sources whose samples are small files. Subclasses find the files.
 
-A subclass fills `_samples` with the files of each sample, and declares its label files (`LabelFile`). This module reads
+A subclass fills `_samples` with the files of each sample, and declares label files (`LabelFile`). This module reads
 the files and labels of a sample, and implements the methods of `packer.sources.base.Source`.
 """
 
@@ -23,31 +23,31 @@ NO_LISTS: Mapping[str, Sequence[str]] = {}
 
 @dataclass(frozen=True)
 class FileRole:
-    """One kind of file of a sample.
+    """One kind of file of a sample, such as the image or the label file.
 
     Attributes:
-        name: The role.
-        example: The name of one file, for messages.
-        pattern: A regular expression over the file name, or over the relative path if it contains a slash. Its group
-            `key` is the key of the sample; see `FileSource.key_of`.
-        field: The field that stores the bytes of the file, or, if it has another name, the field that `read_values`
-            computes from the file. None: the file is only parsed, or a field of `more_fields` with the name of the role
-            stores its bytes.
+        name: Name of the role.
+        example: Example of a file name, for messages.
+        pattern: Regular expression that matches file names. A pattern with a slash matches relative paths. The group
+            `key` is the key of the sample, unless `FileSource.key_of` is overridden.
+        field: Field that stores the bytes of the file. If role and field differ in name, `read_values` computes the
+            field from the file. None: the file is only parsed, or a field of `more_fields` with the name of the role
+            stores the bytes.
         need: What happens if a sample does not have the file:
 
             - "always": an error.
-            - "alike": an error, unless no sample has it.
+            - "alike": an error, unless no sample has the file.
             - "labels": the option `missing` decides.
             - "select": the sample is skipped.
             - "shared": no sample gets the field.
-            - "optional": the sample is complete without it.
-            - "unused": nothing; the file is never read.
-        is_extra: Whether a pack carries the file as an extra if it belongs to no sample.
-        is_many: A sample can have several of these files. `FileSample.lists` contains their paths.
-        stands_in_for: The role that this file fills in samples without a file of that role.
-        otherwise: What users can do if samples lack the file, for messages.
-        fallback: The pattern for sets in which no file matches `pattern`.
-        parse: (bytes, path) -> the value of the field. None: the value is the bytes. Raises BadInput.
+            - "optional": the sample is complete without the file.
+            - "unused": nothing. The file is never read.
+        is_extra: True if a pack contains the file as an extra when the file belongs to no sample.
+        is_many: True if a sample can have several of these files. `FileSample.lists` contains the paths.
+        stands_in_for: Role that this file fills in samples without a file of that role. Empty for none.
+        otherwise: Advice for users if samples lack the file, for messages.
+        fallback: Pattern for sets in which no file matches `pattern`. Empty for none.
+        parse: Function (bytes, path) -> value of the field, which may raise BadInput. None: the value is the bytes.
     """
 
     name: str
@@ -64,7 +64,7 @@ class FileRole:
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
-        """The compiled pattern."""
+        """Compiled pattern."""
         return re.compile(self.pattern, re.DOTALL)
 
     @cached_property
@@ -72,11 +72,11 @@ class FileRole:
         return "/" in self.pattern
 
     def match(self, name: str) -> re.Match[str] | None:
-        """Return the match of a relative path; None if the file does not have this role."""
+        """Match a relative path. Return None if the file does not have this role."""
         return self.regex.fullmatch(name if self._matches_paths else name[name.rfind("/") + 1 :])
 
     def within(self, names: Iterable[str]) -> "FileRole":
-        """Return the role with the pattern for a set with these files."""
+        """Return the role for a set with the files `names`. If no file matches, `fallback` becomes the pattern."""
         is_found = not self.fallback or any(map(self.match, names))
         return self if is_found else replace(self, pattern=self.fallback)
 
@@ -85,10 +85,10 @@ class Parsed(NamedTuple):
     """Labels of one file.
 
     Attributes:
-        values: The value of each field.
-        total: The number of labels in the file, skipped labels included.
-        skipped: The number of labels that are not valid and were skipped.
-        remark: A further reason why the sample is incomplete; empty for none.
+        values: Field name -> value.
+        total: Number of labels in the file, including skipped labels.
+        skipped: Number of invalid labels that were skipped.
+        remark: Further reason why the sample is incomplete. Empty for none.
     """
 
     values: Mapping[str, Any]
@@ -102,11 +102,11 @@ class LabelFile:
     """Fields that are parsed from the files of one role.
 
     Attributes:
-        role: The role.
+        role: Role of the files.
         fields: The fields, in order.
-        parse: (bytes, path, strict) -> Parsed. A sample without the file has the labels of empty bytes and `Path()`.
-            Raises BadInput; with `strict` false it skips labels that are not valid.
-        may_be_empty: Whether a sample whose file has no labels is complete.
+        parse: Function (bytes, path, strict) -> Parsed. If `strict` is true, `parse` raises BadInput for an invalid
+            label, otherwise `parse` skips the label. For a sample without the file, the arguments are b"" and `Path()`.
+        may_be_empty: True if a sample is complete even if its file has no labels.
     """
 
     role: str
@@ -116,13 +116,13 @@ class LabelFile:
 
 
 class FileSample(NamedTuple):
-    """A sample.
+    """The files of a sample.
 
     Attributes:
-        key: Its key.
-        paths: The relative path of its file of each role.
-        lists: The relative paths of roles with many files.
-        row: Its number in the source, for labels of many samples in one file.
+        key: Key of the sample.
+        paths: Role -> relative path of the file.
+        lists: Role with `is_many` -> relative paths of the files.
+        row: Position of the sample in a file with labels of many samples.
     """
 
     key: str
@@ -131,19 +131,19 @@ class FileSample(NamedTuple):
     row: int = 0
 
     def has(self, role: str) -> bool:
-        """Return True if the sample has a file of the role."""
+        """Return True if the sample has a file of `role`."""
         return role in self.paths or role in self.lists
 
 
 class ListedSource(base.Source):
-    """A source of small files; subclasses fill the attributes in their constructor.
+    """Base class of sources of small files. Subclasses set the attributes in the constructor.
 
     Attributes:
-        roles: The files of a sample; the first one is the main image.
-        labels: The label files.
-        _samples: The samples, in order; a sequence that builds them when they are read may replace a list.
-        _splits: The names of the splits; empty if there are none.
-        _is_strict: Whether a label that is not valid is an error.
+        roles: Kinds of files of a sample. The first role is the main image.
+        labels: Label files of a sample.
+        _samples: The samples, in order: a list, or a sequence that creates a sample at each access.
+        _splits: Names of the splits. Empty for a source without splits.
+        _is_strict: True if an invalid label raises BadInput.
     """
 
     roles: Sequence[FileRole]
@@ -153,15 +153,15 @@ class ListedSource(base.Source):
     _is_strict: bool = True
 
     def split_of(self, sample: FileSample) -> str:
-        """Return the split that the paths of a sample name; empty for none."""
+        """Return the name of the split of a sample, "" for a source without splits."""
         return ""
 
     def listed_values(self, sample: FileSample) -> base.Sample:
-        """Return the values of `more_fields` that need no file of the sample."""
+        """Return the values of `more_fields` that are known without reading a file of the sample."""
         return {}
 
     def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
-        """Return the other values of `more_fields`. Raises BadInput."""
+        """Return the other values of `more_fields`. files: role -> bytes of the file. Raises BadInput."""
         return {}
 
     def __len__(self) -> int:
@@ -176,7 +176,7 @@ class ListedSource(base.Source):
         return base.SampleEntry(sample.key, files, self.stem_of(sample))
 
     def stem_of(self, sample: FileSample) -> str:
-        """Return the path that names of sidecars begin with."""
+        """Return the relative path of the main file without suffix. Paths of sidecars begin with this path."""
         return base.stem_of(sample.paths[self.roles[0].name])
 
     def read(self, index: int, names: Sequence[str]) -> base.Sample:
@@ -203,7 +203,7 @@ class ListedSource(base.Source):
         return found | self.read_values(sample, files) if is_computed else found
 
     def missing(self, index: int) -> str | None:
-        """Return which labels are absent, empty or skipped; reads the label files."""
+        """Return which labels are absent, empty or skipped. None if complete. Reads the label files."""
         sample = self._samples[self.checked(index)]
         reasons = []
         for label in self.labels:
@@ -216,7 +216,7 @@ class ListedSource(base.Source):
             try:
                 parsed = self._parsed(sample, label, self.read_file(sample.paths[label.role]))
             except BadInput:
-                return None  # reading the sample raises it
+                return None  # `read` raises the error later
             if not (parsed.total or label.may_be_empty or role.need == "optional"):
                 reasons.append(f"{role.example} is empty")
             if parsed.skipped:

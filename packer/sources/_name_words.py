@@ -1,4 +1,4 @@
-"""Name words: what words in the names of files, folders and fields mean: splits, images, masks, depth, coordinates."""
+"""Name words: classify names of files, folders and fields by their words: splits, images, masks, depth, coordinates."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -31,7 +31,7 @@ segmentationclass segmentationobject truths depth depths matte mattes alpha resu
 prediction predictions pred preds bbox bboxes boxes target targets edges normals manual xml xmls json jsons txt csv
 """
 _COMPANIONS = _LABELS | frozenset(_COMPANIONS_TEXT.split())
-COMPANION_WITHIN = re.compile("|".join(sorted(_COMPANIONS)), re.IGNORECASE)  # finds more than is_companion does
+COMPANION_WITHIN = re.compile("|".join(sorted(_COMPANIONS)), re.IGNORECASE)  # also matches parts of words
 _LABEL_MAPS_TEXT = "msk msks labelmap labelmaps inst insts id labelids panoptic semantic semseg"
 _LABEL_MAPS = _LABELS | frozenset(_LABEL_MAPS_TEXT.split())
 DEPTHS = frozenset(("depth", "depths", "disparity", "disp"))
@@ -45,7 +45,7 @@ _COORDINATES = frozenset(_COORDINATES_TEXT.split())
 
 
 def words(name: str) -> list[str]:
-    """Return the words of a name in small letters: of `SegmentationClass`, `u2net_results`."""
+    """Return the words of a name in lower case: `SegmentationClass` has segmentation, class, segmentationclass."""
     return [word.lower() for word in (*_WORD.findall(name), *re.findall("[A-Za-z]+", name))]
 
 
@@ -55,32 +55,32 @@ def is_companion(name: str) -> bool:
 
 
 def is_image_word(name: str) -> bool:
-    """Return True if a name contains a word for images, and none for files that belong to them."""
+    """Return True if a name contains a word for images, and no word for files that belong to images."""
     return bool(IMAGES.intersection(words(name))) and not is_companion(name)
 
 
 def is_role(name: str) -> bool:
-    """Return True if a name contains a word for images, or for files that belong to them."""
+    """Return True if a name contains a word for images, or for files that belong to images."""
     return is_image_word(name) or is_companion(name)
 
 
 def has_labels(name: str) -> bool:
-    """Return True if a name contains a word for images whose values are labels, and none for depth."""
+    """Return True if a name contains a word for images whose pixels are labels, such as masks, and none for depth."""
     found = set(words(name))
     return bool(found & _LABEL_MAPS) and not found & DEPTHS
 
 
 def has_coordinates(name: str) -> bool:
-    """Return True if a name contains a word for places in an image, for lengths, or for angles."""
+    """Return True if a name contains a word for positions in an image, for lengths, or for angles."""
     return not _COORDINATES.isdisjoint({*words(name), *name.lower().split("_")})
 
 
 def split_rank(name: str, ignored: Collection[str] = ()) -> int | None:
-    """Return 0 for a name of training data, 1 for validation, 2 for test, and None for any other name.
+    """Return 0 for the name of a training split, 1 for validation, 2 for test, None for any other name.
 
     Args:
-        name: The name of a folder or file.
-        ignored: Words without a meaning here, such as those in the names of all folders.
+        name: Name of a folder or file.
+        ignored: Words of the name to ignore, such as words that are in the names of all folders.
     """
     rest = {word.lower() for word in _WORD.findall(name)} - _FILLERS - IMAGES - set(ignored)
     if len(rest) != 1:
@@ -90,7 +90,7 @@ def split_rank(name: str, ignored: Collection[str] = ()) -> int | None:
 
 
 def ordered_splits(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names in the order training, validation, test, others; equal ranks by name."""
+    """Sort names of splits: training, validation, test, others. Names of equal rank are sorted alphabetically."""
 
     def place(name: str) -> tuple[int, str]:
         rank = split_rank(name)
@@ -100,7 +100,7 @@ def ordered_splits(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def are_splits(names: Collection[str]) -> bool:
-    """Return True if all names are those of splits, or contain a word for splits, such as `trainA` and `testB`."""
+    """Return True if all names are names of splits, or contain a word for splits, such as `trainA` and `testB`."""
     shared = set.intersection(*(set(words(name)) for name in names)) if len(names) > 1 else set()
     if names and all({split_rank(name), split_rank(name, shared)} != {None} for name in names):
         return True
@@ -110,10 +110,9 @@ def are_splits(names: Collection[str]) -> bool:
 
 
 def numbered_classes(where: str, found: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes in the order of their numbers: those of the pack of --classes-from, or the found ones, sorted.
+    """Return class names, where the class with number i is at position i: `known`, or the sorted names in `found`.
 
-    Raises:
-        BadInput: A class is not one of `known`.
+    known: classes of the pack of --classes-from, empty without the option. Raises BadInput for a class not in `known`.
     """
     unknown = sorted(set(found).difference(known)) if known else []
     if unknown:
@@ -125,9 +124,9 @@ def numbered_classes(where: str, found: Iterable[str], known: Sequence[str]) -> 
 
 
 def other_spelling(absent: Iterable[str], present: Iterable[str]) -> str:
-    """Return the end of a message on absent files, if one is present under a name that looks the same.
+    """Return a text for messages on absent files, if a present file has an equal name in another spelling, else "".
 
-    Names differ in case, or in the Unicode form of accents: macOS writes `é` as `e` and an accent (NFD).
+    Spellings differ in case, or in the Unicode form of accents: macOS writes `é` as `e` and an accent (NFD).
     """
     expected: dict[str, str] = {}
     for name in absent:

@@ -1,8 +1,8 @@
-"""Source options: each option of a source that users can set, declared once.
+"""Source options: declaration of each option of a source that users can set.
 
-An entry of `SourceOptions` states the type of an option in Python, and for each source that has it a help text. The
-options of `packer convert`, the keyword arguments of `packer.convert` and the table in docs/commands.md are generated
-from these entries. To add an option, add a keyword-only parameter to the constructor of the source and an entry here.
+An entry of `SourceOptions` contains the type of an option in Python, and a help text per group of sources. The options
+of `packer convert`, the keyword arguments of `packer.convert` and the table in docs/commands.md are generated from
+these entries. To add an option, add a keyword-only parameter to the constructor of the source and an entry here.
 """
 
 import os
@@ -11,26 +11,26 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_args, get_origin, get_type_hints
 
-UNCHECKED = "unchecked"  # the value of `folders` that packer itself sets: `auto` without an error
-# parameters that packer sets for --sidecar, --split and --labels-orientation
+UNCHECKED = "unchecked"  # value of `folders` that only packer sets: `auto` without an error
+# parameters that only packer sets, for --sidecar, --split and --labels-orientation
 INTERNAL = ("ignore_suffixes", "own_splits", "labels_orientation")
 
 
 class Use(NamedTuple):
-    """The meaning of an option for some sources; without names, for all sources."""
+    """The help text of an option for some sources. An empty `sources` means all sources."""
 
     sources: tuple[str, ...]
     help: str
 
 
 class Typed(NamedTuple):
-    """The form of an option on the command line, if its name and type do not imply it.
+    """The syntax of an option on the command line, if name and type of the option do not imply the syntax.
 
     Attributes:
-        metavar: The placeholder of the value in help texts.
-        flag: The option as users type it; empty for the name with hyphens.
+        metavar: Placeholder of the value in help texts.
+        flag: Option as users type it. Empty for the name with hyphens.
         is_repeated: True if users repeat the option to set several values.
-        parameter: The parameter of the constructor that it sets; empty for the one of the same name.
+        parameter: Parameter of the constructor that the option sets. Empty for the parameter of equal name.
     """
 
     metavar: str = ""
@@ -237,10 +237,10 @@ class Option:
     """One entry of `SourceOptions`.
 
     Attributes:
-        name: The keyword in Python.
-        type: The type of its value in Python.
-        uses: The sources that have it, with the help text for each group.
-        typed: Its form on the command line.
+        name: Keyword argument in Python.
+        type: Type of the value in Python.
+        uses: Groups of sources that have the option, each with a help text.
+        typed: Syntax on the command line.
     """
 
     name: str
@@ -250,40 +250,40 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """Return the option as users type it."""
+        """Option as users type it, such as `--label-key`."""
         return self.typed.flag or f"--{self.name.replace('_', '-')}"
 
     @property
     def parameter(self) -> str:
-        """Return the parameter of the constructors that it sets."""
+        """Parameter of the constructors that the option sets."""
         return self.typed.parameter or self.name
 
     @property
     def choices(self) -> tuple[str | int, ...]:
-        """Return the values that it can have; none if any text is valid."""
+        """Valid values of the option. Empty if any text is valid."""
         return next((get_args(each) for each in get_args(self.type) if get_origin(each) is Literal), ())
 
     @property
     def is_list(self) -> bool:
-        """Return True if it can have several values."""
+        """True if the option can have several values."""
         return any(get_origin(each) is Sequence for each in get_args(self.type))
 
     @property
     def is_path(self) -> bool:
-        """Return True if its values name files or folders."""
+        """True if the values are paths of files or folders."""
         return any(get_origin(each) is PathLike for each in get_args(self.type))
 
     @property
     def help(self) -> str:
-        """Return the help text: for each group of sources their names and the meaning."""
+        """Help text: for each group of sources, the names of the sources and the meaning."""
         return "  ".join(f"{', '.join(use.sources)}: {use.help}" if use.sources else use.help for use in self.uses)
 
     def help_for(self, source: str) -> str:
-        """Return the help text for one source, or for all sources if `source` is empty; empty if there is none."""
+        """Return the help text for a source, or "" if the source does not have the option. "": for all sources."""
         return next((use.help for use in self.uses if source in use.sources or not (source or use.sources)), "")
 
     def plain(self, value: Any) -> Any:
-        """Return a value as constructors and manifests have it: a text, a flag, or a tuple of texts."""
+        """Convert a value to the type that constructors and manifests use: None, str, bool or a tuple of str."""
         if isinstance(value, Mapping):
             return tuple(f"{name}={each}" for name, each in value.items())
         if self.is_list:
@@ -304,6 +304,6 @@ OPTIONS: Mapping[str, Option] = {
 
 
 def flag(parameter: str) -> str:
-    """Return the option of the command line that sets a parameter of a constructor."""
+    """Return the command-line option that sets the parameter of a constructor: `--classes-from` for known_classes."""
     known = next((option.flag for option in OPTIONS.values() if option.parameter == parameter), None)
     return known or f"--{parameter.replace('_', '-')}"

@@ -1,8 +1,8 @@
 """Recognition: finds the source that reads a folder, an archive or a file, for `--from auto`.
 
-`SPECIFICITY` of the source modules is the order in which sources are tried, the highest first. If two sources of the
-same rank recognize the files, the error names both. Ranks from 1 to 99 are layouts of images with annotations. A source
-with one of these ranks is tried only if it has all options that the user set.
+Sources are tried in the order of their rank, `SPECIFICITY` of the source module, highest first. If two sources of equal
+rank recognize the files, InvalidRequest is raised. Ranks from 1 to 99 are layouts of images with annotations. A source
+with a rank from 1 to 99 is tried only if the source has all options that the user set.
 """
 
 import sys
@@ -19,12 +19,12 @@ from packer.sources._trees.folder_tree import EMPTY, SourceRoot
 from packer.sources._trees.listing import are_empty, scan
 from packer.sources._trees.open_tree import open_archive, open_tree
 
-_LOOKED_AT = 1000  # first files of a tar
+_LOOKED_AT = 1000  # number of files of a tar that are inspected
 _IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _LAYOUTS = range(1, 100)
 _LAYOUTS_AND_SETS = range(1, sys.maxsize)  # from rank 100 on: published data sets
 _TAR_SOURCE = "webdataset"
-# Options that name the files of the samples, each with the source that the user means.
+# Options that imply a source.
 _DECIDING_OPTIONS = {
     "annotations": "coco",
     "key_column": "table",
@@ -35,25 +35,25 @@ _DECIDING_OPTIONS = {
 
 # Sources that need not be imported (1 to 7 ms each) to recognize a folder of images. A source in neither set is always
 # tried.
-_BEHIND_IMAGES = frozenset(  # ranked below the image folder, which reads any folder with an image
+_BEHIND_IMAGES = frozenset(  # ranked below the source `folder`, which reads any folder with an image
     ("basicsr-lmdb", "caffe-lmdb", "efficient-lmdb", "hdf5", "image2lmdb", "n5", "npy", "npz", "recordio")
     + ("tensorpack-lmdb", "tfrecord", "webdataset")
 )
-_OF_LABEL_FILES = frozenset(  # do not recognize files that are all images
+_OF_LABEL_FILES = frozenset(  # sources that do not recognize a data set of images alone
     ("coco", "cornell", "grasp-anything", "graspnet-rect", "ivalab", "ocid-grasp", "table", "vmrd", "voc", "yolo")
 )
 
 
 def detect(root: Path | FileTree, *, follow_links: bool = False, given: Collection[str] = ()) -> tuple[str, str]:
-    """Return the name of the source that reads `root`, and a line on what was recognized.
+    """Return `(name, line)`: the name of the source that reads `root`, and a line for the user on the data set.
 
     Args:
-        root: A folder, an archive, or one file.
-        follow_links: Whether links out of the folder are followed.
-        given: The options that the user set, except those of any source (sidecars, splits).
+        root: Path of a folder, an archive or a file, or a tree.
+        follow_links: True follows symbolic links that lead out of the folder.
+        given: Names of the options that the user set, without options that all sources have (sidecars, splits).
 
     Raises:
-        InvalidRequest: No source reads the files, or several do.
+        InvalidRequest: No source recognizes the files, or several sources of equal rank do.
         BadInput: The folder cannot be listed, or an archive is damaged.
     """
     for option, name in _DECIDING_OPTIONS.items():
@@ -66,7 +66,7 @@ def detect(root: Path | FileTree, *, follow_links: bool = False, given: Collecti
 
 
 def recognize_records(root: Path) -> tuple[str, str] | None:
-    """Return the source of a file of records, or of a folder with such files directly in it; None for anything else."""
+    """Return `(name of the source, line)` for a file of records or a folder with files of records, None otherwise."""
     if root.is_file():
         place = root.resolve()
         folder, found = SourceRoot(place.parent), [place.name]
@@ -79,7 +79,7 @@ def recognize_records(root: Path) -> tuple[str, str] | None:
 
 
 def archive_for_sure(root: Path) -> FileTree | None:
-    """Return the files of an archive that no source of records reads; None for everything else. Raises BadInput."""
+    """Return the tree of an archive, None for any other file or if a source of records reads it. Raises BadInput."""
     return open_archive(root) if root.is_file() and recognize_records(root) is None else None
 
 
@@ -91,7 +91,7 @@ def _detect_tree(tree: FileTree, *, given: Collection[str]) -> tuple[str, str]:
     where = shown(str(tree.root))
     if not listing.names:
         raise InvalidRequest(f"{where}: there is no file in it; give the folder that holds the images")
-    from packer.sources import _unread_images  # NumPy, which `packer --help` does without
+    from packer.sources import _unread_images  # imported late: `packer --help` does not need NumPy
 
     unread = _unread_images.unread_images(tree, listing.names)
     if unread:
@@ -130,12 +130,12 @@ def _detect_file(root: Path, *, given: Collection[str]) -> tuple[str, str]:
 
 
 def _detect_tar(root: Path, sentence: str, *, given: Collection[str]) -> tuple[str, str]:
-    """Return the source of a tar, whose members are the samples of WebDataset or the files of a folder.
+    """Return `(name, line)` of the source of a tar, which contains samples of WebDataset or the files of a folder.
 
-    Members that follow each other and differ in their suffix are a sample. A tar that is a layout, too, is read as the
-    layout, unless all samples have the same suffixes.
+    Consecutive members that differ only in suffix are a WebDataset sample. If the tar is also a layout, the layout is
+    returned. If in addition all samples have equal suffixes, InvalidRequest is raised.
     """
-    from packer.sources._trees import tar_tree  # only a tar needs these
+    from packer.sources._trees import tar_tree  # imported late: only a tar needs it
     from packer.sources.records.webdataset import suffixes_of_samples
 
     first = tar_tree.first_names(root, _LOOKED_AT)
@@ -150,7 +150,7 @@ def _detect_tar(root: Path, sentence: str, *, given: Collection[str]) -> tuple[s
     files = scan(tree).names
     layout = _by_rank(tree, files, given=given, ranks=_LAYOUTS_AND_SETS)
     if layout is not None:
-        last = suffixes.pop() if len(first) == _LOOKED_AT else suffixes[0]  # more members of it may follow
+        last = suffixes.pop() if len(first) == _LOOKED_AT else suffixes[0]  # the last sample may be incomplete
         if has_samples and last <= suffixes[0] and all(each == suffixes[0] for each in suffixes):
             raise InvalidRequest(_undecided(tree.root, [layout, (_TAR_SOURCE, sentence)]))
         return layout
@@ -172,7 +172,7 @@ def _detect_tar(root: Path, sentence: str, *, given: Collection[str]) -> tuple[s
 
 
 def _published_set(root: Path | FileTree, option: str, *, follow_links: bool) -> tuple[str, str] | None:
-    """Return the published data set with this option that is in a folder or an archive."""
+    """Return `(name, line)` of a published data set in `root` whose source has `option`, None otherwise."""
     makers = [(load(name), name) for name in having(option)]
     sets = [(module, name) for module, name in makers if module.SPECIFICITY not in _LAYOUTS]
     if not sets:
@@ -189,9 +189,9 @@ def _by_rank(
     given: Collection[str],
     ranks: Container[int] | None = None,
 ) -> tuple[str, str] | None:
-    """Return the most specific source that recognizes the files; raises InvalidRequest for two of the same rank.
+    """Return `(name, line)` of the source of the highest rank that recognizes the files, None if no source does.
 
-    ranks: the ranks to try; None for all.
+    ranks: ranks to try, None for all. Raises InvalidRequest for two sources of equal rank.
     """
     for rank, modules in groupby(_modules(_that_may_recognize(files)), key=lambda pair: int(pair[0].SPECIFICITY)):
         tried = list(modules)
@@ -208,7 +208,7 @@ def _by_rank(
 def _recognized(
     tree: FileTree, files: Sequence[str], modules: Iterable[tuple[ModuleType, str]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the names of the sources that recognize the files, with their lines."""
+    """Yield `(name, line)` of each source that recognizes the files."""
     for module, name in modules:
         sentence = module.Source.recognize(tree, files)
         if sentence is not None:
@@ -221,7 +221,6 @@ def _undecided(root: Path, found: Sequence[tuple[str, str]]) -> str:
 
 
 def _that_may_recognize(files: Sequence[str]) -> set[str]:
-    """Return the sources that may recognize these files."""
     images = sum(map(_may_be_image, files))
     tried = set(names())
     if images:
@@ -232,7 +231,7 @@ def _that_may_recognize(files: Sequence[str]) -> set[str]:
 
 
 def _modules(chosen: Iterable[str] | None = None) -> list[tuple[ModuleType, str]]:
-    """Return the modules of some sources, all for None, the most specific first."""
+    """Return `(module, name)` of the chosen sources, highest rank first. None chooses all."""
     pairs = ((load(name), name) for name in (names() if chosen is None else chosen))
     return sorted(pairs, key=lambda pair: (-pair[0].SPECIFICITY, pair[1]))
 
@@ -242,7 +241,7 @@ def _may_be_image(name: str) -> bool:
 
 
 def _other_records(folder: SourceRoot, names: Sequence[str]) -> str | None:
-    """Return the description of an LMDB that no source reads; None if there is none."""
-    from packer.sources.records import _lmdb_source  # only an error needs it
+    """Return the description of an LMDB that no source reads, None without an LMDB."""
+    from packer.sources.records import _lmdb_source  # imported late: only an error needs it
 
     return _lmdb_source.other_layout(folder, names)

@@ -1,7 +1,7 @@
-"""Text values: values that text files contain: text, JSON, numbers and boxes; and the rule for valid boxes.
+"""Text values: parsers of files that contain text, JSON, a number or boxes, and the check of boxes.
 
-A box has finite edges x0 y0 x1 y1 within float32, with x0 <= x1 and y0 <= y1. It may have no extent, and it may extend
-beyond its image. Errors are a box with NaN, which has no place, and one with exchanged edges: geometries disagree.
+A valid box has finite edges x0 y0 x1 y1 within float32, with x0 <= x1 and y0 <= y1. Width or height may be 0. A box may
+extend beyond its image.
 """
 
 import math
@@ -18,17 +18,18 @@ from packer.layouts.json_text import json_value
 _EXPECTED = "expected x0 y0 x1 y1: finite numbers within float32, x0 <= x1, y0 <= y1"
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 INT64 = 2**63
-_EXACT = 2**53  # float64 contains every whole number up to it
+_EXACT = 2**53  # float64 represents all whole numbers up to this limit
 
 
 def text_value(data: bytes, where: str, kind: str, *, is_whole: bool = False) -> Any:
-    """Return the value of a file of kind text, json, boxes or number; the bytes of a file of another kind.
+    """Parse the bytes of a file by the kind of its field.
 
     Args:
-        data: The bytes of the file, in UTF-8.
-        where: The file, for messages.
-        kind: The kind of the field.
-        is_whole: Whether the field of a number is int64.
+        data: Bytes of the file. Text is UTF-8.
+        where: Path of the file, for messages.
+        kind: text: the result is a str. json: the parsed value. boxes: float32 (N, 4). number: np.float64 or np.int64.
+            For any other kind, the result is `data`.
+        is_whole: True parses a number as np.int64. A fraction then raises BadInput.
 
     Raises:
         BadInput: The file does not contain a value of this kind.
@@ -49,7 +50,7 @@ def text_value(data: bytes, where: str, kind: str, *, is_whole: bool = False) ->
 
 
 def number_of(data: bytes) -> int | float:
-    """Return the number in a file: an int if it is a whole number; raises ValueError."""
+    """Return the number in a file: int for text such as `-3`, float for `3.0`. Raises ValueError for other text."""
     return _parsed(data.decode("utf-8-sig").strip())
 
 
@@ -72,7 +73,7 @@ def _number(data: bytes, *, is_whole: bool) -> Any:
 
 
 def _boxes(text: str) -> Any:
-    """Return the boxes of lines with four numbers, separated by spaces or commas; blank lines are skipped."""
+    """Parse lines of four numbers, separated by spaces or commas. Blank lines are skipped. Returns float32 (N, 4)."""
     rows, lines = [], []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.replace(",", " ").split()
@@ -88,7 +89,7 @@ def _boxes(text: str) -> Any:
 def box_edges(
     boxes: npt.ArrayLike, row_name: Callable[[int], str] = lambda row: f"box {row + 1}"
 ) -> npt.NDArray[np.float32]:
-    """Return boxes as float32 (N, 4); raises BadInput as `check_boxes` does."""
+    """Convert boxes to float32 (N, 4). row_name: name of a row for messages. Raises BadInput for an invalid box."""
     edges = np.asarray(boxes, np.float64)
     check_boxes(edges, row_name)
     return edges.astype(np.float32)
@@ -105,9 +106,9 @@ def check_boxes(
     A box x0, y0, x1, y1 is valid if all numbers are finite, x0 <= x1 and y0 <= y1.
 
     Args:
-        boxes: The array.
-        row_name: Returns the name of a row for messages.
-        may_be_exchanged: Whether x0 > x1 and y0 > y1 are valid.
+        boxes: Array to check.
+        row_name: Function that returns the name of a row for messages.
+        may_be_exchanged: True also allows x0 > x1 and y0 > y1.
     """
     if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise BadInput(f"{boxes.dtype} {boxes.shape} is not an array of boxes: expected (N, 4), x0 y0 x1 y1 of each")

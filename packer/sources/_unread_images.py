@@ -1,7 +1,7 @@
-"""Unread images: image files in a format, or under a name, that packer does not read.
+"""Detection of image files in formats, or with suffixes, that packer does not read.
 
-Their suffix decides; the first bytes decide for a file without a suffix. They are not other files: a user who packs the
-photos of a phone expects the HEIC files, too.
+The suffix identifies the format. The first bytes identify the format of a file without a suffix. Packer reports these
+files instead of ignoring them: a user who packs the photos of a phone expects the HEIC files, too.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ _RAW = ".3fr .arw .cr2 .cr3 .crw .dng .erf .kdc .mrw .nef .nrw .orf .pef .raf .r
 _OTHERS = ".avifs .bpg .cur .dcm .dds .djvu .emf .exr .hdr .heics .jls .jxl .jxr .pam .pbm .pcx .pfm .pic .psb .ras"
 _MORE = ".rgbe .sgi .svg .svgz .wbmp .wdp .wmf .xbm .xcf .xpm"
 SUFFIXES = frozenset((*pillow.FORMATS, *_RAW.split(), *_OTHERS.split(), *_MORE.split()))
-# other suffixes of formats that packer reads
+# suffixes that packer does not read, of formats that packer reads
 _OTHER_NAMES = {".jfif": "JPEG", ".jpe": "JPEG", ".jfi": "JPEG", ".jif": "JPEG", ".dib": "BMP"}
 _START_BYTES = 32
 _STARTS = (
@@ -35,7 +35,7 @@ _BRANDS |= dict.fromkeys((b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", 
 
 
 def unread_images(folder: FileTree, names: Iterable[str]) -> dict[str, str]:
-    """Return the unread images among files that a source does not read, each with its suffix and format."""
+    """Return `{path: kind}` of image files that packer does not read. The kind is a suffix, and a format if known."""
     images = {}
     for name in names:
         suffix = suffix_of(name)
@@ -47,7 +47,7 @@ def unread_images(folder: FileTree, names: Iterable[str]) -> dict[str, str]:
 
 
 def described(images: Mapping[str, str]) -> str:
-    """Return a message: `2 images in formats that packer does not read: .heic 2 (a.heic, b.heic); convert them`."""
+    """Return a message with counts, names and advice. images: result of `unread_images`."""
     counts = Counter(images.values())
     kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(counts.items(), key=lambda pair: -pair[1]))
     advice = ["convert them"]
@@ -60,12 +60,12 @@ def described(images: Mapping[str, str]) -> str:
 
 
 def reason(kind: str) -> str:
-    """Return the reason for which one of them is skipped."""
+    """Return the reason why an image is skipped. kind: value of `unread_images`."""
     return f"image in a format that packer does not read: {kind}"
 
 
 def _format(folder: FileTree, name: str) -> str:
-    """Return the format that the first bytes of a file show; empty for others, and for files that cannot be read."""
+    """Return the image format by the first bytes of a file, "" for an unknown format or an unreadable file."""
     try:
         start = folder.start(name, _START_BYTES)
     except BadInput:

@@ -1,18 +1,18 @@
-"""Source: an original data set on disk, read as samples. This module is the contract of all sources.
+"""Interface of all sources. A source reads an original data set on disk as samples.
 
-A source implements `__len__`, `entry` and `read`; its constructor sets the attributes of `Source`.
+A source implements `__len__`, `entry` and `read`. Its constructor sets the attributes of `Source`.
 
-* The constructor lists the folder or the archive and chooses the schema and the order. It opens tables and annotation
-  files, and the first bytes of some other files. It raises BadInput if files contradict each other; the message names
-  all of them. It raises InvalidRequest if the folder does not exist or is not a data set of this source.
-* The order depends on names alone, never on the order in which the folder is listed.
-* `source[i]` reads the files of one sample. The value of a pixel field is the **bytes** of its file, or an array if the
-  source computes it (depth from a point cloud). Other values are decoded.
-* Files are read by `read_file`, which follows a link out of the folder only with the option `follow_links`.
-* A source is picklable, several threads may read it, and it keeps no file open. Sources of Python objects are
-  picklable if the objects are.
-* The options are the keyword-only parameters of the constructor. Each has a default that a manifest can store: str,
-  int, bool or a tuple of str. packer.sources._options declares each option for the command line.
+* The constructor lists the folder or the archive, and sets the schema and the order of the samples. The constructor
+  reads tables and annotation files, and the first bytes of some other files. Contradictory files raise BadInput with
+  all paths. A folder that does not exist, or is not a data set of this source, raises InvalidRequest.
+* The order depends only on file names, never on the order of the file system.
+* `source[i]` reads the files of one sample. The value of a pixel field is the **bytes** of the file. If the source
+  computes the value (depth from a point cloud), the value is an array. Other values are decoded.
+* `read_file` reads all files. A link that leads out of the folder is followed only with the option `follow_links`.
+* A source is picklable and thread-safe, and keeps no file open. A source of Python objects is picklable if the objects
+  are picklable.
+* The options are the keyword-only parameters of the constructor. Each default can be stored in a manifest: str, int,
+  bool or a tuple of str. packer.sources._options declares each option for the command line.
 """
 
 import inspect
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MOST_PROBES = 16
-UNTAKEN = "(untaken)"  # in the sample of a record: the names of its entries that are not in the schema
+UNTAKEN = "(untaken)"  # key in a sample: the names of the entries of the record that are not in the schema
 Sample = dict[str, Any]
 Frame = Literal["stored", "upright", "stated"]
 _FRAMES: Mapping[str, Frame] = {"auto": "stated", "stored": "stored", "upright": "upright"}
@@ -44,15 +44,15 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Provenance(NamedTuple):
-    """Facts about the samples of a pack or a Python object that a conversion uses instead of the files.
+    """Facts that a conversion uses if the source is a pack or a Python object instead of files.
 
     Attributes:
-        sizes: The bytes of each sample.
-        files: The number of files that contain the samples.
-        digest: A digest of their content.
-        identity: Bytes that change with anything that a conversion depends on.
-        origin: The description of the source in the manifest of the next pack.
-        asked: The options of the source in that manifest.
+        sizes: Size of each sample in bytes, int64 (N,).
+        files: Number of files that contain the samples, 0 for a Python object.
+        digest: Hexadecimal digest of the content.
+        identity: Bytes that change if any input of the conversion changes.
+        origin: Description of the source, for the manifest of the new pack.
+        asked: Options of the source, for the manifest of the new pack.
     """
 
     sizes: "npt.NDArray[np.int64]"
@@ -64,7 +64,7 @@ class Provenance(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """The place of a record: the relative path of its file, its first byte there, and its size in bytes."""
+    """The place of a record: `name` is the relative path of the file, `offset` and `size` are in bytes."""
 
     name: str
     offset: int
@@ -72,15 +72,14 @@ class Extent(NamedTuple):
 
 
 class SampleEntry(NamedTuple):
-    """The facts about a sample that its source has listed.
+    """Facts about a sample that are known without reading a file.
 
     Attributes:
-        key: The unique text id.
-        files: The relative paths of all files that the sample is read from, the main file first; empty for Python
-            objects.
-        stem: The relative path of the main file without its suffix; a sidecar is the stem and a suffix.
-        extent: The place of the record in a large file; None for samples that are files.
-        place: The place of the record for messages, such as `record at byte 12`.
+        key: Unique text id.
+        files: Relative paths of all files of the sample, main file first. Empty for Python objects.
+        stem: Relative path of the main file without suffix. The path of a sidecar is the stem and another suffix.
+        extent: Place of the record in a large file. None for samples that are files.
+        place: Place of the record for messages, such as `record at byte 12`. Empty for samples that are files.
     """
 
     key: str
@@ -94,28 +93,28 @@ class Source(ABC):
     """Base class of all sources. The constructor of a subclass sets these attributes.
 
     Attributes:
-        kind: The name that users type: the name of the module.
-        root: The folder, archive or file that the user names.
-        folder: The tree of files that is read; of a lone file, its folder.
-        schema: The fields, each with a codec without loss.
-        notes: Lines for the user on what was found.
+        kind: Name of the source that users type, such as `coco`.
+        root: Path of the folder, archive or file from the user.
+        folder: Tree of the files. If `root` is a single file, the tree of the folder that contains the file.
+        schema: Fields of a sample, each with a lossless codec.
+        notes: Lines for the user on the data set.
         left_out: (key, reason) of each sample that the options skip.
         unread: (key, reason) of each image in a format that packer does not read.
-        unread_message: A summary of these images and advice for the user.
-        decodes: Whether the source decodes images that are files in other sources.
-        companions: The fields that follow the EXIF orientation of the first image, such as sidecars.
-        frame: The pixels that labels refer to if EXIF rotates an image: `stored`, `upright` (as viewers show them), or
-            `stated`: those with the size that `stated_size` returns.
-        tables: The relative paths of the files of many samples that the constructor has read.
-        more_files: The relative paths of large files that no extent names.
-        extras: The relative paths of files of the data set that belong to no sample.
-        places: For each option that names an external folder: a digest of the files there, for the manifest.
-        assumed: The options that a manifest always stores, with their values.
-        outside: The folders above the root that options name, such as `../masks`.
-        holds_records: Whether the samples are records in large files.
-        is_encoded: Whether the values are already encoded, as in a pack.
-        is_sequential: Whether the samples can only be read in their order.
-        resume_reason: Why an interrupted conversion cannot resume; None if it can.
+        unread_message: Summary of the images in `unread`, with advice for the user.
+        decodes: True if the values of some pixel fields are arrays instead of the bytes of image files.
+        companions: Fields such as sidecars, to which --sidecar-frame applies if EXIF rotates the first image.
+        frame: Pixels that labels refer to if EXIF rotates an image. `stored`: pixels of the file. `upright`: pixels as
+            viewers show the image. `stated`: the frame whose size `stated_size` returns.
+        tables: Relative paths of files with values of many samples, which the constructor has read.
+        more_files: Relative paths of large files that contain no record of an `Extent`.
+        extras: Relative paths of files of the data set that belong to no sample.
+        places: Option with an external folder -> digest of the files there, for the manifest.
+        assumed: Option -> value of options that a manifest stores even if the user did not set the option.
+        outside: Folders outside the root that options contain, such as `../masks`.
+        holds_records: True if the samples are records in large files.
+        is_encoded: True if the values are already encoded, as in a pack.
+        is_sequential: True if the samples can only be read in order.
+        resume_reason: Reason why an interrupted conversion cannot resume. None if it can resume.
     """
 
     kind: str
@@ -142,38 +141,38 @@ class Source(ABC):
     _given: Mapping[str, Any] = _NOTHING  # the options of the constructor that a manifest can store
 
     def __new__(cls, *args: object, **options: Any) -> Self:
-        """Keep the options for `asked`."""
+        """Create a source, and store the options for `asked`."""
         made = super().__new__(cls)
         plain = {name: _plain(value) for name, value in options.items()}
         made._given = {name: value for name, value in plain.items() if value is not None}
         return made
 
     def _open_root(self, root: "Path | FileTree", *, follow_links: bool) -> Listing:
-        """Open a folder or an archive as the root, and list it; raises InvalidRequest, BadInput."""
+        """Set `folder` and `root`, and return the list of files. Raises InvalidRequest, BadInput."""
         self.folder = open_tree(root, follow_links=follow_links)
         self.root = self.folder.root
         return scan(self.folder)
 
     def place(self, name: str) -> tuple[FileTree, str]:
-        """Return the folder that contains a file, in the root or above it, and the path of the file there."""
+        """Return `(tree, path)`: the tree that contains the file `name`, and the path of the file in this tree."""
         return place(self.folder, self.outside, name)
 
     def read_file(self, name: str, *, is_table: bool = False) -> bytes:
-        """Return the bytes of a file by its relative path; raises BadInput.
+        """Return the bytes of the file at the relative path `name`. Raises BadInput.
 
-        is_table: Whether the file belongs to many samples, and may be larger than a file of one sample.
+        is_table: True for a file with values of many samples, which may be larger than a file of one sample.
         """
         folder, path = self.place(name)
         return folder.read(path, is_table=is_table)
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """Return the options of the constructor in order, each with its default."""
+        """Return `{option: default}`, in the order of the keyword-only parameters of the constructor."""
         parameters = inspect.signature(cls.__init__).parameters.values()
         return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
 
     def asked(self) -> dict[str, Any]:
-        """Return the options, sidecars and splits of this source, as the manifest of a pack stores them."""
+        """Return the entry `asked` of a manifest: kind, options that differ from defaults, sidecars and splits."""
         places, defaults = dict(self.places), self.defaults()
         given = {name: value for name, value in self._given.items() if defaults.get(name, value) != value}
         return {
@@ -190,66 +189,68 @@ class Source(ABC):
 
     @abstractmethod
     def entry(self, index: int) -> SampleEntry:
-        """Return the facts about a sample without reading a file; raises BadIndex."""
+        """Return facts about a sample, without reading a file. Raises BadIndex."""
 
     @abstractmethod
     def read(self, index: int, names: Sequence[str]) -> Sample:
-        """Return the named fields of a sample, and maybe more; reads no more files than needed.
+        """Return `{field name: value}` of a sample. Only files that are needed for the fields `names` are read.
+
+        The result may contain further fields.
 
         Raises:
-            BadInput: A file cannot be read or parsed; the message names it.
-            BadIndex: The index is not that of a sample.
+            BadInput: A file cannot be read or parsed. The message contains the path.
+            BadIndex: `index` is not in 0 ... len - 1.
         """
 
     def __getitem__(self, index: int) -> Sample:
         return self.read(index, self.schema.names)
 
     def value(self, index: int, name: str) -> Any:
-        """Return one field of a sample; raises as `read` does."""
+        """Return the value of the field `name` of a sample. Raises BadInput, BadIndex."""
         return self.read(index, (name,))[name]
 
     def key(self, index: int) -> str:
-        """Return the unique text id of a sample; raises BadIndex."""
+        """Return the unique text id of a sample. Raises BadIndex."""
         return self.entry(index).key
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return a line on what was recognized; None if these files are not a data set of this source.
+        """Return a line for the user on the data set, None if the files are not a data set of this source.
 
         Args:
-            tree: A folder or an archive.
-            names: The relative paths of its files; of a lone file, its name alone.
+            tree: Tree of the folder or archive.
+            names: Relative paths of the files. For a single file, only its name.
         """
         return None
 
     def stated_size(self, index: int) -> tuple[int, int] | None:
-        """Return the height and width in px of the image that the labels of a sample state; None for none."""
+        """Return (height, width) in px that the labels of a sample contain for the image, None without a size."""
         return None
 
     def provenance(self) -> Provenance | None:
-        """Return the facts that replace the files of the source; None if the files are listed."""
+        """Return the facts that replace the files of a pack or Python object, None for a source of files."""
         return None
 
     def subset(self, rows: Sequence[int]) -> "Source | None":
-        """Return a source of these rows; None if `source_wrapper.subset` makes it."""
+        """Return a source of the samples at `rows`. None means that `source_wrapper.subset` creates the source."""
         return None
 
     def missing(self, index: int) -> str | None:
-        """Return why a sample is incomplete, such as an absent annotation; None if it is complete."""
+        """Return the reason why a sample is incomplete, such as an absent annotation. None if complete."""
         self.checked(index)
         return None
 
     def checked(self, index: int) -> int:
-        """Return the index; raises BadIndex outside of 0 ... len - 1."""
+        """Return `index` unchanged. Raises BadIndex if `index` is not in 0 ... len - 1."""
         if not 0 <= index < len(self):
             raise BadIndex(f"{self.root}: no sample {index}; there are {len(self)}, counted from 0")
         return index
 
 
 def place(folder: FileTree, outside: Sequence[str], name: str) -> tuple[FileTree, str]:
-    """Return the folder that contains a file, and the path of the file there.
+    """Return `(tree, path)`: the tree that contains the file `name`, and the path of the file in this tree.
 
-    outside: The folders above the root that files may be in, such as `../masks`.
+    folder: tree of the source. outside: folders outside the source that may contain the file, such as `../masks`.
     """
     for above in outside:
         if name.startswith(f"{above}/"):
@@ -258,12 +259,9 @@ def place(folder: FileTree, outside: Sequence[str], name: str) -> tuple[FileTree
 
 
 def sample_name(source: Source, index: int, path: str | None = None) -> str:
-    """Return the name of a sample for messages.
+    """Return a name of a sample for messages: path of a file, or file, place and key of a record.
 
-    Args:
-        source: The source.
-        index: The row of the sample.
-        path: The path of one of its files, as the field `files` has it.
+    path: path of a file of the sample from the field `files`. None for the main file.
     """
     entry = source.entry(index)
     if not entry.files:
@@ -280,52 +278,52 @@ def sample_name(source: Source, index: int, path: str | None = None) -> str:
 
 
 def file_paths(source: Source, index: int) -> list[Path]:
-    """Return the paths of all files that a sample is read from, the main file first."""
+    """Return the paths of all files of a sample, main file first."""
     return [source.folder.root / name for name in source.entry(index).files]
 
 
 def stem_of(name: str) -> str:
-    """Return a path without the suffix of its file name."""
+    """Return a path without the suffix of the file name."""
     start = name.rfind("/") + 1
     dot = name.rfind(".")
     return name[:dot] if start < dot < len(name) - 1 else name
 
 
 def probe_indices(count: int, *, is_sequential: bool = False) -> Sequence[int]:
-    """Return at most 16 rows to inspect, spread evenly over `count` rows, or the first ones if they are sequential."""
+    """Return at most 16 of `count` rows to inspect: evenly spaced, or if `is_sequential` is true, the first rows."""
     if is_sequential:
         return range(min(MOST_PROBES, count))
     return sorted({number * count // MOST_PROBES for number in range(MOST_PROBES)})
 
 
 def probed_mask_dtype(source: Source, name: str) -> str:
-    """Return the dtype of a mask: uint16 if the file of one of a few samples has 16 bits, else uint8."""
-    from packer.images import sniff  # NumPy and decoders, which listing a folder does without
+    """Return the dtype of a mask field: uint16 if one of at most 16 inspected files has 16 bits, else uint8."""
+    from packer.images import sniff  # imported late: NumPy and decoders are not needed to list a folder
 
     for index in probe_indices(len(source)):
         try:
             if sniff(source.value(index, name), MOST_PIXELS).bits > 8:
                 return "uint16"
         except (BadInput, DamagedImage):
-            continue  # reading the sample raises it
+            continue  # `read` raises the error later
     return "uint8"
 
 
 def relative_name(path: Path, root: str) -> str:
-    """Return the path of a file relative to a folder; it begins with `../` for a file outside of the folder."""
+    """Return the path of a file relative to the folder `root`. The result begins with `../` for a file outside."""
     text = str(path)
     return text[len(root) + 1 :] if text.startswith(f"{root}/") else os.path.relpath(text, root)
 
 
 def _plain(value: object) -> str | int | tuple[str, ...] | None:
-    """Return the value of an option as a manifest stores it; None if a manifest cannot store it."""
+    """Convert the value of an option to a type that a manifest can store. None for any other type."""
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return tuple(value)
     return value if isinstance(value, str | int) else None
 
 
 def check_choice(option: str, value: str | int, choices: Sequence[str | int]) -> None:
-    """Raise InvalidRequest for a value that the option does not have."""
+    """Raise InvalidRequest if `value` is not in `choices`. option: name of the option, for the message."""
     if value not in choices:
         raise InvalidRequest(
             f"option {option}: unknown value {value!r}; expected one of {', '.join(map(str, choices))}"

@@ -1,10 +1,10 @@
-"""Archive tree: the files in an archive by relative path, read in place; nothing is unpacked to disk.
+"""Archive tree: reads the files in an archive by relative path, without unpacking to disk.
 
-An archive is either the folder that it was made of, or an error. Listing refuses members that lead out of the archive:
-absolute paths, paths with `..`, and links. It also refuses devices, duplicate names, names that differ only in case
-or accents, and files that are also folders. If everything is in one folder with the name of the
-archive (`photos.zip` with `photos/`), that folder is the root; `__MACOSX` and the like do not count as other folders.
-So is the one folder with folders in it that the Finder packed, even if the archive was renamed.
+Listing refuses members that lead out of the archive: absolute paths, paths with `..`, and links. Listing also refuses
+devices, duplicate names, names that differ only in case or accents, and files that are also folders. If all files are
+in one folder with the name of the archive (`photos.zip` with `photos/`), this folder becomes the root. `__MACOSX` and
+other files of desktops do not count. In an archive of the macOS Finder, a single folder with subfolders becomes the
+root under any name.
 """
 
 import zlib
@@ -21,21 +21,21 @@ from packer.sources._trees.listing import clutter_kind
 from packer.sources.records._random_access_files import OpenFile, RecordFile, RecordFiles
 
 ENDINGS = (".tar.gz", ".tgz", ".tar", ".zip")
-_FINDER = ("__MACOSX",)  # next to the folder that the Finder packs
-_SHOWN = 20  # refused members in one message
-_START_INPUT_BYTES = 1 << 10  # the first bytes of a member are made of at least as many compressed bytes
-_MOST_UNPACKED_BYTES = 1 << 30  # of a compressed table, which is read at once
+_FINDER = ("__MACOSX",)  # folder that the macOS Finder adds to a zip file
+_SHOWN = 20  # number of refused members in one message
+_START_INPUT_BYTES = 1 << 10  # least number of compressed bytes to read for the start of a member
+_MOST_UNPACKED_BYTES = 1 << 30  # largest compressed table, which is unpacked in memory
 _BARE = -zlib.MAX_WBITS
 
 
 class Members:
-    """The members of an archive or a store while it is listed; `resolve` checks them together.
+    """The members of an archive or object store, collected during listing. `resolve` then checks all members.
 
     Attributes:
-        names: relative paths of files.
-        columns: one array per property, such as offset and size, with a number per file.
-        folders: relative paths of folders.
-        refused: descriptions of members that packer refuses.
+        names: Relative paths of files.
+        columns: One int64 array per property, such as offset and size. Each array has one number per file.
+        folders: Relative paths of folders.
+        refused: Texts `name (reason)` of the members that packer refuses.
     """
 
     def __init__(self, columns: int) -> None:
@@ -45,7 +45,7 @@ class Members:
         self.refused: list[str] = []
 
     def add_file(self, name: str, *numbers: int) -> None:
-        """Add a file, or refuse its path. numbers: one for each column."""
+        """Add a file. An unsafe path is added to `refused`. numbers: one number per column."""
         path = self._checked(name)
         if path:
             self.names.append(path)
@@ -53,16 +53,16 @@ class Members:
                 column.append(number)
 
     def add_folder(self, name: str) -> None:
-        """Add a folder, whose name may end in slashes; `./` alone is the root."""
+        """Add a folder. Slashes at the end are removed. `./` is the root, which is not added."""
         if name.rstrip("/") not in ("", ".") and (path := self._checked(name.rstrip("/"))):
             self.folders.add(path)
 
     def refuse(self, name: str, reason: str) -> None:
-        """Note a member that packer refuses."""
+        """Add a member to `refused`. `resolve` then raises BadInput."""
         self.refused.append(f"{printable(name)} ({reason})")
 
     def _checked(self, name: str) -> str:
-        """Return the path without a leading `./`; empty for a refused path."""
+        """Return the path without a leading `./`, or "" for a refused path."""
         while name.startswith("./"):
             name = name[2:].lstrip("/")
         try:
@@ -74,9 +74,10 @@ class Members:
         return name
 
     def resolve(self, path: Path, *, has_root: bool = True) -> str:
-        """Sort by name and add the folders of files; returns the folder that is the root, or an empty text.
+        """Add missing parent folders, sort the files by name, and return the folder that becomes the root.
 
-        has_root: whether one folder with all files may be the root. Raises BadInput with the refused members.
+        The result is "" if no folder becomes the root. If `has_root` is true, a folder that contains all files becomes
+        the root. Raises BadInput with the refused members.
         """
         for name in self.names:
             add_parents(self.folders, name)
@@ -96,7 +97,7 @@ class Members:
         return root
 
     def _enter_root(self, top: str) -> str:
-        """Make the one folder with all files the root; files of desktops next to it stay and are counted."""
+        """Make the folder that contains all files the root, if any. Files of desktops outside the folder remain."""
         tops = {name.partition("/")[0] for name in (*self.names, *self.folders)}
         left = {name for name in tops - {top} if clutter_kind(name, is_folder=name in self.folders)}
         rest = tops - left
@@ -113,8 +114,8 @@ class Members:
         return top
 
     def _check_collisions(self) -> None:
-        """Refuse names that are equal on some file systems; hashes of a million names need less memory than texts."""
-        seen: set[int] = set()
+        """Refuse names that are equal on a file system that ignores case and accents."""
+        seen: set[int] = set()  # hashes need less memory than a million names
         for name in (*self.names, *self.folders):
             seen.add(hash(folded(name)))
         if len(seen) == len(self.names) + len(self.folders):
@@ -132,7 +133,7 @@ class Members:
 
 
 def add_parents(folders: set[str], name: str) -> None:
-    """Add the folders that contain a file."""
+    """Add to `folders` all folders that contain the file `name`."""
     at = name.rfind("/")
     while at >= 0 and name[:at] not in folders:
         folders.add(name[:at])
@@ -140,10 +141,10 @@ def add_parents(folders: set[str], name: str) -> None:
 
 
 class ListedTree(FileTree):
-    """A tree whose files are known, such as those of an archive or a store."""
+    """A tree with a complete list of files, such as an archive or an object store."""
 
     def __init__(self, root: Path, members: Members) -> None:
-        """members: resolved."""
+        """Create a tree. members: `Members` after `resolve`."""
         self.root = root
         self._contents = Contents(members.names, sorted(members.folders))
 
@@ -152,7 +153,7 @@ class ListedTree(FileTree):
         return self._contents
 
     def row(self, name: str) -> int:
-        """Return the position of a file; raises BadInput."""
+        """Return the position of a file in `contents.names`. Raises BadInput for an unknown name."""
         names = self._contents.names
         row = bisect_left(names, name)
         if row == len(names) or names[row] != name:
@@ -166,15 +167,15 @@ class ArchiveTree(ListedTree):
     def __init__(
         self, path: Path, members: Members, *, root: str = "", file: OpenFile, is_packed: bool = False
     ) -> None:
-        """Take the files of an archive.
+        """Create a tree of the files of an archive.
 
         Args:
-            path: the archive.
-            members: resolved, with the columns offset and size; those of a zip file also have unpacked size, crc32,
-                and 1 if the member is deflated.
-            root: the folder in the archive that is the root.
-            file: the archive, as it was listed.
-            is_packed: whether the archive is compressed as one.
+            path: Path of the archive.
+            members: `Members` after `resolve`, with the columns offset and size in bytes. A zip file has three more
+                columns: unpacked size, crc32, and 1 for a deflated member, otherwise 0.
+            root: Folder in the archive that becomes the root. Empty for the top of the archive.
+            file: The open archive.
+            is_packed: True if the whole archive is compressed with gzip.
         """
         super().__init__(path / root if root else path, members)
         self.path = path
@@ -208,11 +209,10 @@ class ArchiveTree(ListedTree):
         return FileState(self._size(self.row(name)), self._time_ns, is_regular=True)
 
     def _size(self, row: int) -> int:
-        """Return the size of a file as it is unpacked."""
         return (self._zip[0] if self._zip else self._sizes)[row]
 
     def _unpacked(self, row: int, name: str, data: bytes) -> bytes:
-        """Return the bytes of a member of a zip file; raises BadInput if size or crc32 differ from the archive's."""
+        """Return the unpacked bytes of a zip member. Raises BadInput if size or crc32 differ from the directory."""
         size, crc32, is_deflated = (column[row] for column in self._zip)
         if is_deflated:
             if size > max(_MOST_UNPACKED_BYTES, self.most_bytes):
@@ -234,12 +234,12 @@ class ArchiveTree(ListedTree):
 
 
 def place_of(path: Path) -> tuple[SourceRoot, str]:
-    """Return the folder of an archive, and its name there; follows a link that the user names."""
+    """Return `(folder, file name)` of an archive. If `path` is a symbolic link, the link is followed."""
     place = path.resolve() if path.is_symlink() else path
     return SourceRoot(place.parent), place.name
 
 
 def _stem(name: str) -> str:
-    """Return the name of an archive without its suffix."""
+    """Return the file name of an archive without `.tar.gz`, `.tgz`, `.tar` or `.zip`."""
     ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), "")
     return name[: len(name) - len(ending)]

@@ -1,7 +1,4 @@
-"""File tree: the files of a data set by relative path, in a folder, an archive or a store.
-
-Sources of small files read trees, so that each of them reads folders, archives and stores alike.
-"""
+"""File tree: interface to the files of a data set by relative path, in a folder, an archive or an object store."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,12 +10,12 @@ from packer.schema import USUAL_PIXELS
 
 
 def most_file_bytes(max_pixels: int) -> int:
-    """Return the size of the largest file of a sample: four channels of 16 bits per pixel, uncompressed, and 1 MiB."""
+    """Return the largest allowed size in bytes of a file of a sample: 8 bytes per pixel and 1 MiB."""
     return 8 * max(max_pixels, USUAL_PIXELS) + (1 << 20)
 
 
 class FileState(NamedTuple):
-    """The state of a file. time_ns: of its last change; in an archive, of the last change of the archive."""
+    """Unpacked size, time and kind of a file. time_ns: last change of the file, or of the archive with the file."""
 
     size_bytes: int
     time_ns: int
@@ -26,22 +23,22 @@ class FileState(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """Sorted relative POSIX paths of the files in an archive, and of all folders that contain them."""
+    """Sorted relative POSIX paths: `names` of the files in an archive, `folders` of all folders with files."""
 
     names: Sequence[str]
     folders: Sequence[str]
 
 
 class FileTree(ABC):
-    """Files by relative POSIX path; picklable and thread-safe.
+    """The files of a data set by relative POSIX path. A tree is picklable and thread-safe.
 
     Attributes:
-        root: the folder or archive; paths in messages begin with it.
-        follow_links: whether links out of the root are followed.
-        most_bytes: the largest file of one sample.
-        unpacks_again: whether reading files out of order unpacks the archive again and again.
-        reads_at_once: the number of threads that read at once, more than one if a read waits for a server.
-        is_local: whether the files are on a disk below `root`.
+        root: Path of the folder or archive, or the URL. Paths in messages begin with `root`.
+        follow_links: True follows symbolic links that lead out of `root`.
+        most_bytes: Largest allowed size of a file of one sample.
+        unpacks_again: True if reading files out of order unpacks parts of the archive repeatedly.
+        reads_at_once: Number of threads that should read in parallel. Greater than 1 for reads from a server.
+        is_local: True if the files are on a disk below `root`.
     """
 
     root: Path
@@ -53,13 +50,13 @@ class FileTree(ABC):
 
     @abstractmethod
     def read(self, name: str, *, is_table: bool = False) -> bytes:
-        """Return the bytes of a file; raises BadInput.
+        """Return the bytes of a file. Raises BadInput if the file cannot be read or is too large.
 
-        is_table: whether the file belongs to many samples, and may be larger than `most_bytes`.
+        is_table: True for a file with values of many samples, which may be larger than `most_bytes`.
         """
 
     def check_size(self, name: str, size: int) -> None:
-        """Raise BadInput for a file of a sample that is too large, before it is read."""
+        """Raise BadInput if `size`, the size in bytes of the file `name`, exceeds `most_bytes`."""
         if size > self.most_bytes:
             raise BadInput(
                 f"{printable(str(self.root / name))}: {size:,} bytes, expected at most {self.most_bytes:,} of a "
@@ -68,17 +65,17 @@ class FileTree(ABC):
 
     @abstractmethod
     def start(self, name: str, count: int) -> bytes:
-        """Return the first bytes of a file, at most `count`; raises BadInput."""
+        """Return the first `count` bytes of a file, fewer if the file is smaller. Raises BadInput."""
 
     @abstractmethod
     def state(self, name: str) -> FileState:
-        """Return size, time and kind of a file; raises BadInput."""
+        """Return size, time and kind of a file. Raises BadInput if the file cannot be read."""
 
     def above(self, name: str) -> "FileTree":
-        """Return the tree of a folder above the root, such as `../masks`; raises BadInput for an archive."""
+        """Return the tree of a folder outside `root`, such as `../masks`. An archive or URL raises BadInput."""
         raise BadInput(f"{self.root}: {name} is outside of the archive; unpack it and give the folder")
 
     @property
     def contents(self) -> Contents | None:
-        """The files, if they are known as in an archive; None for a folder, which `scan` walks."""
+        """All files and folders of an archive or URL. None for a folder on disk, which `scan` lists."""
         return None

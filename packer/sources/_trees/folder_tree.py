@@ -1,4 +1,4 @@
-"""Folder tree: the files of a data set below the folder that the user names, read by one rule about links.
+"""Folder tree: reads the files of a data set below a folder, with a rule about symbolic links.
 
 | the path of a file                                    | by default   | follow_links |
 |-------------------------------------------------------|--------------|--------------|
@@ -7,14 +7,14 @@
 | leads out of the folder                               | LinkLeadsOut | is read      |
 | leads nowhere, to itself, or not to a regular file    | BadInput     | BadInput     |
 
-The folder itself may be a link. A folder from an archive can contain a link to any file of the user. So files elsewhere
-are read only if the user asks for it. A file is opened beneath the descriptor of the folder, and no link is on the
-way: the opened file is the checked one, even if another program replaces it with a link meanwhile.
+The folder itself may be a link. A folder from an archive can contain a link to any file of the user. Therefore files
+outside the folder are read only with `follow_links`. A file is opened relative to the descriptor of the folder, with
+links resolved before. If another program replaces the file with a link meanwhile, opening fails.
 
-When a SourceRoot first meets a file, it notes its size and the times of modification and change. After every read it
-compares them with those of the open file. Writing to a file, or renaming another file to its path,
-changes its ctime, which no program can set. Device and inode are not compared. They differ between the machines of a
-cluster, and exFAT and FUSE change the inode number of a file from time to time.
+At the first access to a file, a SourceRoot stores size, mtime and ctime. After every read, the stored values are
+compared with the values of the open file. Writing to a file, or renaming another file to its path, changes the ctime,
+which no program can set. Device and inode are not compared: they differ between the machines of a cluster, and exFAT
+and FUSE change inode numbers.
 """
 
 import errno
@@ -29,28 +29,28 @@ from packer.sources._trees.file_tree import FileState, FileTree
 
 _FILE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)  # a FIFO does not block
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_CLOEXEC", 0)
-_THROUGH_A_LINK = (errno.ELOOP, errno.ENOTDIR)  # errors of open_beneath for a link, at the end or on the way
+_THROUGH_A_LINK = (errno.ELOOP, errno.ENOTDIR)  # errors of open_beneath: the file is a link, or a folder of its path
 _BROKEN = {errno.ENOENT: "leads nowhere", errno.ELOOP: "leads to itself, or through more than 40 others"}
 EMPTY = "the file is empty; get it again"
 HOW_TO_FOLLOW = "--follow-links (follow_links=True)"
 
 
 class LinkLeadsOut(BadInput):
-    """A file behind a link out of the folder, which the user did not request to follow."""
+    """Error for a path that a symbolic link leads out of the folder, without `follow_links`."""
 
 
 @dataclass(eq=False)
 class SourceRoot(FileTree):
-    """The folder of a data set; keeps nothing open."""
+    """The tree of a folder on disk. No descriptor stays open between calls."""
 
     root: Path
     follow_links: bool = False
-    _met: dict[str, int] = field(default_factory=dict, repr=False, compare=False)  # hash of each file's size and times
+    _met: dict[str, int] = field(default_factory=dict, repr=False, compare=False)  # path -> hash of size and times
     _above: "dict[str, SourceRoot]" = field(default_factory=dict, repr=False, compare=False)
 
     def read(self, name: str, *, is_table: bool = False) -> bytes:
-        """Return the bytes of a regular file; raises LinkLeadsOut, BadInput."""
-        try:  # 100 000 small files are read here: only messages make a Path
+        """Return the bytes of a regular file. Raises LinkLeadsOut, or BadInput for an unreadable or changed file."""
+        try:  # fast path for many small files: a Path is created only for messages
             descriptor = self._open(name)
             try:
                 before = os.fstat(descriptor)
@@ -72,7 +72,7 @@ class SourceRoot(FileTree):
         return data
 
     def check(self, name: str, status: os.stat_result) -> None:
-        """Raise BadInput if a regular file is not the one that this path had first."""
+        """Raise BadInput if size, mtime or ctime of a regular file changed since the first access."""
         now = hash((status.st_size, status.st_mtime_ns, status.st_ctime_ns))
         if self._met.setdefault(name, now) != now:
             raise self._changed(name)
@@ -81,7 +81,7 @@ class SourceRoot(FileTree):
         return BadInput(f"{self.root / name}: changed since it was listed; run again when nothing writes to it")
 
     def open(self, name: str) -> int:
-        """Return a descriptor of a regular file, for the caller to close; raises LinkLeadsOut, BadInput."""
+        """Open a regular file and return the descriptor, which the caller closes. Raises LinkLeadsOut, BadInput."""
         try:
             descriptor = self._open(name)
             try:
@@ -106,8 +106,8 @@ class SourceRoot(FileTree):
             os.close(descriptor)
 
     def status(self, name: str) -> os.stat_result:
-        """Return the status of a file, behind its links; raises LinkLeadsOut, BadInput."""
-        try:  # as in `read`
+        """Return the `os.stat` result of a file, with links followed. Raises LinkLeadsOut, BadInput."""
+        try:  # without a Path, as in `read`
             status = os.stat(f"{self.root}/{name}", follow_symlinks=self.follow_links)
             if stat.S_ISLNK(status.st_mode):
                 status = os.stat(os.path.join(self.real, self.behind_links(name)), follow_symlinks=False)
@@ -127,22 +127,22 @@ class SourceRoot(FileTree):
         return found
 
     def leads_out(self, name: str) -> bool:
-        """Return whether a path leads out of the folder, with all links followed."""
+        """Return True if a path leads out of the folder after all symbolic links are followed."""
         real = self.real
         found = os.path.realpath(os.path.join(real, name))
         return found != real and not found.startswith(os.path.join(real, ""))
 
     def behind_links(self, name: str) -> str:
-        """Return the relative path that `name` leads to, without links in it; raises LinkLeadsOut, OSError."""
+        """Return the relative path that `name` leads to, with all links resolved. Raises LinkLeadsOut, OSError."""
         if not self.leads_out(name):
             return os.path.relpath(os.path.realpath(os.path.join(self.real, name)), self.real)
         path = self.root / name
-        os.stat(path)  # a link that leads nowhere raises here
+        os.stat(path)  # raises OSError for a broken link
         raise LinkLeadsOut(f"{path}: is a link out of the folder; {HOW_TO_FOLLOW} packs its target")
 
     @property
     def real(self) -> str:
-        """The folder's absolute path, without links in it."""
+        """Absolute path of the folder, with all links resolved."""
         return os.path.realpath(self.root)
 
     def _open(self, name: str) -> int:
@@ -161,9 +161,9 @@ class SourceRoot(FileTree):
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of a regular file that the user names; follows links. Raises BadInput for anything else.
+    """Return the bytes of a regular file at a path from the user. Links are followed.
 
-    Never blocks on a FIFO or device. SourceRoot reads the files of a data set.
+    Raises BadInput for any other kind of file. Never blocks on a FIFO or device.
     """
     return SourceRoot(path.parent, follow_links=True).read(path.name)
 
@@ -175,7 +175,6 @@ def _open_followed(path: Path) -> int:
 
 
 def _unreadable(path: Path, error: OSError) -> BadInput:
-    """Return an error of the system as one of the file."""
     if os.path.islink(path) and error.errno in _BROKEN:
         return BadInput(f"{path}: cannot read: the link {_BROKEN[error.errno]}; fix it or leave it out")
     return BadInput(f"{path}: cannot read: {error.strerror}; make it readable or leave it out")

@@ -1,12 +1,12 @@
-"""Listing: every file name under a folder, in one walk that opens no file and enters each folder once.
+"""Listing: the paths of all files under a folder. Listing opens no file.
 
-The walk enters each folder once, by its own path if possible. Otherwise two links in each of N folders would result in
-2^N paths. A link to a folder elsewhere is an error unless the user has it followed; it is then entered once.
-If several links lead to one folder, their paths decide which one is entered, never the order of a directory. Links in
-the folder itself come before links behind other links, then the names decide.
+Each folder is listed once, under its own path if possible: two links in each of N folders would otherwise result in 2^N
+paths. A link to a folder outside the root is an error without `follow_links`. If several links lead to a folder, the
+paths of the links decide which link is followed, not the order of the file system. Links that are not behind another
+link come first, then links are sorted by name.
 
-Files of desktops, editors and version control are not part of a data set. The walk skips folders whose name begins with
-a dot, `__MACOSX`, `._*`, `.DS_Store`, `Thumbs.db` and `desktop.ini`. Notes count them.
+Files of desktops, editors and version control are not part of a data set. Listing skips folders whose name begins with
+a dot, `__MACOSX`, `._*`, `.DS_Store`, `Thumbs.db` and `desktop.ini`. Notes contain the counts of skipped files.
 """
 
 import os
@@ -28,16 +28,16 @@ _TOOL_FOLDERS = frozenset(f".{name}" for name in _TOOLS.split())
 
 @dataclass(frozen=True)
 class Listing:
-    """Relative POSIX paths under `root`, sorted by code point; bytes that are not UTF-8 are surrogates (PEP 383).
+    """Relative POSIX paths under `root`, sorted by code point. Bytes that are not UTF-8 are surrogates (PEP 383).
 
     Attributes:
-        root: the folder or archive.
-        names: every file, and everything else that is not a folder; about 120 bytes each in memory.
-        folders: every entered folder below the root.
-        loops: links that were not entered, because they lead to a folder that contains them.
-        repeats: links that were not entered, because they lead to another entered folder; and that folder.
-        clutter: files and folders of desktops and editors -> their number.
-        hidden: other folders whose name begins with a dot.
+        root: Path of the folder or archive.
+        names: Paths of all files, including other entries that are not folders, such as devices.
+        folders: Paths of all listed folders below the root.
+        loops: Links that were not followed because they lead to a folder that contains the link.
+        repeats: Pairs (link, folder): links that were not followed because `folder`, the target, is already listed.
+        clutter: Name of a kind of skipped file or folder of desktops and editors -> count.
+        hidden: Other skipped folders whose name begins with a dot.
     """
 
     root: Path
@@ -49,7 +49,7 @@ class Listing:
     hidden: Sequence[str] = ()
 
     def notes(self) -> list[str]:
-        """Return what the walk did not enter, one line each."""
+        """Return a line for the user on each kind of skipped link, folder or file."""
         notes = []
         if self.loops:
             notes.append(f"folders not entered, because they lead back to a folder above: {listed(self.loops)}")
@@ -68,15 +68,15 @@ class Listing:
 
 
 def scan(root: Path | FileTree, *, follow_links: bool = False) -> Listing:
-    """List all files under a folder, which may be a link, or the contents of an archive.
+    """List all files of a folder or of a tree.
 
     Args:
-        root: a folder, or a tree.
-        follow_links: whether links to folders elsewhere are entered; a tree has its own rule.
+        root: Path of a folder, which may be a link, or a tree.
+        follow_links: True follows links to folders outside `root`. If `root` is a tree, its `follow_links` counts.
 
     Raises:
-        InvalidRequest: root is not a folder.
-        BadInput: Folders cannot be listed, or are links out of the root. The message names all of them.
+        InvalidRequest: `root` is not a folder.
+        BadInput: Folders cannot be listed, or are links out of the root. The message contains the paths.
     """
     tree = root if isinstance(root, FileTree) else SourceRoot(root, follow_links)
     if tree.contents is not None:
@@ -104,7 +104,7 @@ def scan(root: Path | FileTree, *, follow_links: bool = False) -> Listing:
 
 
 def clutter_kind(name: str, *, is_folder: bool) -> str | None:
-    """Return what a note calls an entry that desktops or editors make; None for an entry of the data set."""
+    """Return the kind of a file or folder of desktops or editors, such as `._*`. None for an entry of the data set."""
     if is_folder:
         return f"{name}/" if name.startswith(".") or name.lower() in _CLUTTER_FOLDERS else None
     if name.startswith("._"):
@@ -113,7 +113,7 @@ def clutter_kind(name: str, *, is_folder: bool) -> str | None:
 
 
 def are_empty(tree: FileTree, names: Sequence[str]) -> bool:
-    """Return whether there are files and all of them have no bytes; an unreadable file is not empty."""
+    """Return True if `names` is not empty and all these files have 0 bytes. An unreadable file is not empty."""
     try:
         return bool(names) and not any(tree.start(name, 1) for name in names)
     except PackerError:
@@ -121,14 +121,14 @@ def are_empty(tree: FileTree, names: Sequence[str]) -> bool:
 
 
 class _Clutter:
-    """Separates entries of desktops and editors from those of a data set."""
+    """Filter that skips and counts the files and folders of desktops and editors."""
 
     def __init__(self) -> None:
         self.clutter: Counter[str] = Counter()
         self.hidden: list[str] = []
 
     def passes(self, folder: str, name: str, *, is_folder: bool) -> bool:
-        """Return whether an entry belongs to the data set; notes it otherwise. folder: with a slash, or empty."""
+        """Return True for an entry of the data set. Any other entry is counted. folder: `a/b/`, or "" for the root."""
         kind = clutter_kind(name, is_folder=is_folder)
         if kind is not None and is_folder and name.startswith(".") and name.lower() not in _TOOL_FOLDERS:
             self.hidden.append(f"{folder}{name}")
@@ -138,10 +138,10 @@ class _Clutter:
 
 
 def _listed_contents(root: Path, contents: Contents) -> Listing:
-    """List an archive as the folder that it unpacks to."""
+    """List the contents of an archive as `scan` lists a folder."""
     found = _Clutter()
     entered = {""}
-    for name in contents.folders:  # sorted: a folder comes before those in it
+    for name in contents.folders:  # sorted: a folder comes before its subfolders
         folder, last = _split(name)
         if folder.rstrip("/") in entered and found.passes(folder, last, is_folder=True):
             entered.add(name)
@@ -155,7 +155,7 @@ def _listed_contents(root: Path, contents: Contents) -> Listing:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Return the folder of a path, with its slash, and the last name."""
+    """Split `a/b/c` into `("a/b/", "c")`."""
     at = name.rfind("/") + 1
     return name[:at], name[at:]
 
@@ -165,10 +165,10 @@ _Identity = tuple[int, int]
 
 @dataclass
 class _Walk:
-    """The state of a walk.
+    """The state of a listing.
 
-    links: links to folders that are still to be followed, with the identities of the folders that contain them.
-    seen: identity of each entered folder -> its path. elsewhere: links out of the root that were not followed.
+    links: links to folders that are to be followed, each with the identities of the folders that contain the link.
+    seen: identity (device, inode) of each listed folder -> path. elsewhere: refused links out of the root.
     """
 
     folder: SourceRoot
@@ -183,7 +183,7 @@ class _Walk:
     found: _Clutter = field(default_factory=_Clutter)
 
     def follow(self, name: str, above: frozenset[_Identity]) -> None:
-        """Enter a link to a folder unless it leads to an entered folder or out of the root."""
+        """List the folder that a link leads to, unless the folder is already listed or outside the root."""
         try:
             status = os.stat(os.path.join(self.folder.root, name))
         except OSError as error:
@@ -198,10 +198,10 @@ class _Walk:
             self.enter(f"{name}/", above, is_followed=True)
 
     def enter(self, prefix: str, above: frozenset[_Identity], *, is_followed: bool = False) -> None:
-        """List a folder and all folders in it that are not links.
+        """List a folder and all its subfolders that are not links.
 
-        Behind a link, folders that were entered already are skipped. Before any link a folder cannot come twice, and
-        two folders with one identity, which some file systems return, are two.
+        If `is_followed` is true, folders that are already listed are skipped. Otherwise no folder can come twice, and
+        folders with equal identities, which some file systems return, are all listed.
         """
         pending = [(prefix, above)]
         while pending:
@@ -226,7 +226,7 @@ class _Walk:
             pending += [(f"{name}/", inside) for name in inner]
 
     def _is_entered(self, name: str, identity: _Identity, above: frozenset[_Identity], *, is_followed: bool) -> bool:
-        """Return whether a folder contains itself, or was entered before a link led to it; notes both."""
+        """Return whether a folder contains itself, or a followed link leads to a listed folder. Record both cases."""
         if identity in above:
             self.loops.append(name)
         elif is_followed and identity in self.seen:
@@ -237,7 +237,7 @@ class _Walk:
 
 
 def _entries(path: str) -> tuple[list[str], list[str], list[str]]:
-    """Return names of files, folders, and links to folders; a link that leads nowhere is a file: reading it fails."""
+    """Return the names of `(files, folders, links to folders)`. A broken link counts as a file."""
     files: list[str] = []
     folders: list[str] = []
     links: list[str] = []

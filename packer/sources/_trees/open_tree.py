@@ -1,4 +1,4 @@
-"""Open tree: a folder, a tar, a zip file or a URL as a tree of files; its first bytes identify an archive."""
+"""Opening of a folder, a tar file, a zip file or a URL as a tree of files. The first bytes identify an archive."""
 
 from pathlib import Path
 
@@ -8,25 +8,25 @@ from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import EMPTY, SourceRoot
 from packer.stores.url import URLPath
 
-_START_BYTES = 512  # a header of tar
+_START_BYTES = 512  # size of a tar header
 
 
 def open_tree(root: Path | FileTree, *, follow_links: bool = False, takes_files: bool = False) -> FileTree:
-    """Return the files below a folder or a URL, or in an archive; a tree is returned as it is.
+    """Return the tree of the files below a folder or URL, or in an archive.
 
     Args:
-        root: a path, a URL or a tree.
-        follow_links: whether links out of a folder are followed.
-        takes_files: whether the root may be another file; the tree is then its folder.
+        root: Path, URL or tree. A tree is returned unchanged.
+        follow_links: True follows symbolic links that lead out of a folder.
+        takes_files: True allows a file that is not an archive, and returns the tree of the folder that contains it.
 
     Raises:
-        InvalidRequest: A file is not an archive. A missing folder raises when it is listed.
-        BadInput: An archive is damaged, or packer refuses some of its members.
+        InvalidRequest: A file is not an archive. A missing folder does not raise here, but in `scan`.
+        BadInput: An archive is damaged, or packer refuses some members.
     """
     if isinstance(root, FileTree):
         return root
     if isinstance(root, URLPath):
-        from packer.sources._trees.store_tree import StoreTree  # the client of the stores, which folders do without
+        from packer.sources._trees.store_tree import StoreTree  # imported late: folders need no client of stores
 
         return StoreTree(root)
     if not root.is_file():
@@ -44,8 +44,8 @@ def open_tree(root: Path | FileTree, *, follow_links: bool = False, takes_files:
 
 
 def open_archive(path: Path) -> FileTree | None:
-    """Return the files in an archive, None for another file; raises BadInput."""
-    from packer.sources._trees import tar_tree, zip_tree  # zipfile, which a folder does without
+    """Return the tree of a tar or zip file, None for any other file. Raises BadInput for a damaged archive."""
+    from packer.sources._trees import tar_tree, zip_tree  # imported late: folders do not need zipfile
 
     place = path.resolve()
     start = SourceRoot(place.parent).start(place.name, _START_BYTES)

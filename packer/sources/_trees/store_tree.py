@@ -1,8 +1,8 @@
-"""Store tree: the objects below a URL as files of a folder: `s3://bucket/photos` with classes below it.
+"""Store tree: reads the objects below a URL as files, such as `s3://bucket/photos` with folders that are classes.
 
-One listing returns names, sizes and times. Each file is read by its own request with the ETag of the listing, so that a
-file which is replaced meanwhile is an error. The rules of archives hold for names. An empty object with the name of a
-folder is what consoles create for a folder.
+One listing returns names, sizes and times. Each read is a request with the ETag of the listing: an object that was
+replaced meanwhile raises BadInput. The rules for names in archives (archive_tree) apply. An empty object with the name
+of a folder is skipped: web consoles create such objects for folders.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ _SECOND_NS = 10**9
 class StoreTree(ListedTree):
     """The files below one URL."""
 
-    reads_at_once = 32  # each read waits some 10 to 50 ms for its answer
+    reads_at_once = 32  # a request takes 10 to 50 ms
     is_local = False
 
     def __init__(self, root: URLPath, options: StoreOptions | None = None) -> None:
-        """List the objects. Raises InvalidRequest if there are none, BadInput for refused names, StoreError."""
+        """List the objects below a URL. Raises InvalidRequest without an object, BadInput for bad names, StoreError."""
         self._store = Store(root.url, options or StoreOptions())
         objects = list(self._store.objects())
         if not objects:
@@ -55,7 +55,7 @@ class StoreTree(ListedTree):
         return self._read(name, found, 0, min(count, found.bytes)) if found.bytes else b""
 
     def state(self, name: str) -> FileState:
-        """Return size and time: whole seconds of the server plus a hash of the ETag, so that changes are seen."""
+        """Return size and time. The time is the seconds of the server, with a hash of the ETag as nanoseconds."""
         found = self._objects[self.row(name)]
         seconds = found.modified_ns // _SECOND_NS
         etag_ns = int.from_bytes(hashlib.sha256(found.etag.encode()).digest()[:8], "big") % _SECOND_NS

@@ -1,9 +1,9 @@
-"""Tar tree: the files in a tar: images in folders that are classes, or ImageNet's tar of tars.
+"""Tar tree: reads the files in a tar: images in folders that are classes, or ImageNet's tar of tars.
 
-One pass over the headers notes the position of every file; the data between them are not read. A tar that contains only
-tars is a folder of folders: `n01440764.tar` in it is the folder `n01440764` with the members as files. This goes one
-level deep. A tar that is compressed with gzip is unpacked in memory as it is read, from positions that are kept every
-16 MiB. This is cheap if files are read once, in the order of the archive. Otherwise gunzip the tar first.
+Listing reads only the headers of the members. In a tar that contains only tars, each inner tar is a folder:
+`n01440764.tar` is the folder `n01440764`. Tars in inner tars are refused. A tar that is compressed with gzip is
+unpacked in memory during reading, from restart points every 16 MiB. This is fast if files are read once, in the order
+of the archive. Otherwise gunzip the tar first.
 """
 
 from pathlib import Path
@@ -16,11 +16,11 @@ from packer.sources.records._random_access_files import HeaderReader, check_no_p
 _SUFFIX = ".tar"
 _GZIP = b"\x1f\x8b"
 _WINDOW_BYTES = 1 << 12  # a larger window would read the whole archive if files are smaller
-_MOST_UNPACKED_BYTES = 4 << 30  # of a compressed tar
+_MOST_UNPACKED_BYTES = 4 << 30  # largest unpacked size of a compressed tar
 
 
 def is_tar(path: Path, start: bytes) -> bool:
-    """Return whether a file with these first 512 bytes is a tar, maybe in gzip; raises BadInput for damaged gzip."""
+    """Return True for a tar or tar.gz. start: first 512 bytes of the file. Raises BadInput for damaged gzip."""
     if tar.is_header(start) or not start.startswith(_GZIP):
         return tar.is_header(start)
     _, file = open_records(*place_of(path), is_packed=True)
@@ -28,7 +28,7 @@ def is_tar(path: Path, start: bytes) -> bool:
 
 
 def first_names(path: Path, count: int) -> list[str]:
-    """Return the names of the first files in a tar, `count` at most, in its order; damage ends them."""
+    """Return the names of the first `count` files in a tar, in order. Names after damage are not returned."""
     folder, name = place_of(path)
     start = folder.start(name, tar.BLOCK_BYTES)
     _, file = open_records(folder, name, is_packed=not tar.is_header(start))
@@ -41,17 +41,17 @@ def first_names(path: Path, count: int) -> list[str]:
             if len(names) == count:
                 break
     except BadInput:
-        return names  # reading the archive raises it
+        return names  # `tar_tree` raises the error
     return names
 
 
 def holds_tars(names: list[str]) -> bool:
-    """Return whether a tar with files of these names is a tar of tars."""
+    """Return True if `names` is not empty and all names end in `.tar`."""
     return bool(names) and all(name.lower().endswith(_SUFFIX) for name in names)
 
 
 def tar_tree(path: Path) -> ArchiveTree:
-    """Return the files in a tar; raises BadInput for refused members, and for a tar that is damaged or cut."""
+    """Return the tree of the files in a tar. Raises BadInput for refused members, or a damaged or truncated tar."""
     folder, name = place_of(path)
     start = folder.start(name, tar.BLOCK_BYTES)
     check_no_pointer(start, path)
@@ -70,11 +70,11 @@ def tar_tree(path: Path) -> ArchiveTree:
 def _walk(
     path: Path, members: Members, read: tar.Read, skip: tar.Skip, *, size: int | None, at: int = 0, folder: str = ""
 ) -> None:
-    """Add every member from `at` on. size: the end of the tar, if known. folder: the name of an inner tar."""
+    """Add every member from position `at` on. size: end of the tar, None if unknown. folder: name of an inner tar."""
     try:
         for member in tar.members(read, skip=skip, at=at, size=size):
             name = member.name
-            while folder and name.startswith("./"):  # a name that leads out of an inner tar stays one
+            while folder and name.startswith("./"):  # a name such as `./../x` must stay a refused name
                 name = name[2:].lstrip("/")
             name = f"{folder}/{name}" if folder else name
             if not member.size and (member.kind == "folder" or (member.is_file and name.endswith("/"))):
@@ -93,7 +93,7 @@ def _walk(
 
 
 def _inner_members(path: Path, outer: Members, read: tar.Read, skip: tar.Skip) -> Members:
-    """Return the files in the tars of a tar of tars; the outer members if one of them is not a tar."""
+    """Return the members of the inner tars. If an outer member is not a tar, return `outer`."""
     spans = list(zip(outer.names, *outer.columns, strict=True))
     if not all(tar.is_header(read(offset, min(size, tar.BLOCK_BYTES))) for _, offset, size in spans):
         return outer
@@ -109,12 +109,12 @@ def _inner_members(path: Path, outer: Members, read: tar.Read, skip: tar.Skip) -
 
 
 def _until(read: tar.Read, end: int) -> tar.Read:
-    """Return a reader of the bytes before a position."""
+    """Return a function that reads only bytes before `end`."""
     return lambda offset, size: read(offset, max(0, min(size, end - offset)))
 
 
 def _limited(read: tar.Read) -> tar.Read:
-    """Return a reader of unpacked bytes up to a limit: a small file may unpack to any size."""
+    """Return a function that raises BadInput for unpacked bytes beyond a limit: a small gzip may unpack to any size."""
 
     def limited(offset: int, size: int) -> bytes:
         if offset + size > _MOST_UNPACKED_BYTES:

@@ -1,7 +1,7 @@
-"""Zip tree: the files in a zip file; stored members are read by offset, deflated members are unpacked.
+"""Zip tree: reads the files in a zip file. Deflated members are unpacked in memory.
 
-packer.layouts.zip_archive checks the positions of members. Every read compares size and crc32 with those of the
-archive, so that no member unpacks to more than its stated size.
+packer.layouts.zip_archive checks the positions of members. Every read compares size and crc32 with the directory of the
+zip file. No member unpacks to more than the size in the directory.
 """
 
 import os
@@ -13,17 +13,17 @@ from packer.layouts.zip_archive import ZIP_ERRORS, Archive
 from packer.sources._trees.archive_tree import ArchiveTree, Members, place_of
 from packer.sources.records._random_access_files import FileBytes, OpenFile
 
-_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")  # of a file with members, and without
-_MOST_DIRECTORY_BYTES = 256 << 20  # two million names like those of ImageNet
+_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")  # first bytes of a zip file with members, and without
+_MOST_DIRECTORY_BYTES = 256 << 20  # enough for two million names of ImageNet's length
 
 
 def is_zip(start: bytes) -> bool:
-    """Return whether a file with these first bytes is a zip file."""
+    """Return True for a zip file. start: first bytes of the file, at least 4."""
     return start.startswith(_MAGICS)
 
 
 def zip_tree(path: Path) -> ArchiveTree:
-    """Return the files in a zip file; raises BadInput for refused members and for a damaged file."""
+    """Return the tree of the files in a zip file. Raises BadInput for refused members or a damaged zip file."""
     file = OpenFile(*place_of(path))
     try:
         with os.fdopen(os.dup(file.descriptor), "rb") as stream:

@@ -1,9 +1,9 @@
-"""Anything labels: the files of Grasp-Anything as arrays and texts: grasps (.pt), descriptions (.pkl), masks (.npy).
+"""Parsers of the label files of Grasp-Anything: grasps (.pt), descriptions (.pkl) and masks (.npy).
 
-A .pt file is a tensor (N, 6): score, x, y, opening, jaw, theta in degrees. Lengths are in pixels, signs those of
-Jacquard. A .pkl file is a text, or a pair of a text and a list of texts. Neither is unpickled: see
-packer.layouts.torch_file and packer.layouts.pickled. An .npy file is an array (height, width) that is not 0 at the
-object.
+* .pt: a tensor (N, 6) with the columns score, x, y, opening, jaw (in px) and theta (in degrees, signs of Jacquard).
+* .pkl: a text, or a pair of a text and a list of texts.
+* .npy: an array (height, width). Pixels of the object are not 0.
+No code in a .pt or .pkl file is executed: packer.layouts.torch_file and packer.layouts.pickled parse these files.
 """
 
 from pathlib import Path
@@ -24,13 +24,13 @@ _FLOATS = ("float16", "float32", "float64")
 
 
 class AnythingGrasps(NamedTuple):
-    """The grasps of a file.
+    """Grasps of a .pt file.
 
     Attributes:
-        rows: float32 (N, 6), finite, as in the file.
-        corners: float32 (N, 4, 2).
-        total: The number of grasps with those that are not finite.
-        is_rounded: Whether float32 has fewer digits than the file.
+        rows: Finite rows of the file, float32 (N, 6): score, x, y, opening, jaw, theta in degrees.
+        corners: Corners of the grasp rectangles, float32 (N, 4, 2), in px.
+        total: Number of rows in the file, including rows that are not finite.
+        is_rounded: True if the conversion to float32 changed a number of `rows`.
     """
 
     rows: npt.NDArray[np.float32]
@@ -43,14 +43,14 @@ NO_GRASPS = AnythingGrasps(np.zeros((0, COLUMNS), np.float32), np.zeros((0, 4, 2
 
 
 class SceneText(NamedTuple):
-    """The description of an image, and the names of its objects by number."""
+    """Description of an image, and the names of the objects. Object i has the name `queries[i]`."""
 
     prompt: str = ""
     queries: tuple[str, ...] = ()
 
 
 def read_grasps(data: bytes, path: Path) -> AnythingGrasps:
-    """Return the grasps of a file; rows that are not finite in float32 are skipped. Raises BadInput."""
+    """Parse a .pt file. Rows that are not finite in float32 are skipped. path: for messages. Raises BadInput."""
     where = shown(str(path))
     try:
         tensor = read_tensor(data)
@@ -71,7 +71,7 @@ def read_grasps(data: bytes, path: Path) -> AnythingGrasps:
 
 
 def read_description(data: bytes, path: Path) -> SceneText:
-    """Return the description of an image. Raises BadInput."""
+    """Parse a .pkl file with a text, or with a text and the names of objects. path: for messages. Raises BadInput."""
     match _unpickled(data, path):
         case str(prompt):
             return SceneText(prompt)
@@ -81,7 +81,7 @@ def read_description(data: bytes, path: Path) -> SceneText:
 
 
 def read_instruction(data: bytes, path: Path) -> str:
-    """Return the text of a file, alone or first in a list. Raises BadInput."""
+    """Return the text of a .pkl file, or the first text of a list. path: for messages. Raises BadInput."""
     match _unpickled(data, path):
         case str(text) | (str(text), *_):
             return text
@@ -89,8 +89,8 @@ def read_instruction(data: bytes, path: Path) -> str:
 
 
 def _unpickled(data: bytes, path: Path) -> Any:
-    """Return the plain value of a pickle. Raises BadInput, also for a text that is not Unicode."""
-    from packer.layouts import pickled  # the table of all opcodes, which looking at a folder does without
+    """Return the value of a pickle of plain values. Raises BadInput, also for a text that is not valid Unicode."""
+    from packer.layouts import pickled  # imported late: not needed to list a folder
 
     try:
         value = pickled.loads(data)
@@ -102,7 +102,7 @@ def _unpickled(data: bytes, path: Path) -> Any:
 
 
 def _check_texts(value: Any, depth: int = 2) -> None:
-    """Raise UnicodeEncodeError for a text with half of a pair of surrogates, in lists of at most this depth."""
+    """Raise UnicodeEncodeError for a text that UTF-8 cannot encode. `depth`: levels of nested lists to check."""
     if isinstance(value, str):
         value.encode()
     elif isinstance(value, (tuple, list)) and depth:
@@ -111,13 +111,13 @@ def _check_texts(value: Any, depth: int = 2) -> None:
 
 
 def read_mask(data: bytes, path: Path) -> npt.NDArray[Any]:
-    """Return the numbers of a mask (height, width); those of bool as uint8. Raises BadInput."""
+    """Return the mask of an .npy file as integers (height, width). A bool mask becomes uint8. Raises BadInput."""
     where = shown(str(path))
     try:
         header = read_header(data)
     except ValueError as error:
         raise BadInput(f"{where}: cannot read the mask: {error}; download the file again") from error
-    dtype = np.dtype(np.uint8) if header.dtype.kind == "b" else header.dtype  # a bool may have any byte
+    dtype = np.dtype(np.uint8) if header.dtype.kind == "b" else header.dtype  # a byte of a bool may have any value
     if dtype.kind not in "iu" or len(header.shape) != 2:
         raise BadInput(
             f"{where}: found {header.name} {header.shape!s:.60}, expected a mask (height, width) of whole numbers"

@@ -1,7 +1,7 @@
-"""GraspNet rows: the rectangle labels of GraspNet-1Billion, an .npy file of seven numbers a grasp, as arrays.
+"""Parser of the rectangle labels of GraspNet-1Billion: an .npy file with seven numbers per grasp.
 
 A row is center x, center y, open x, open y, height, score, object. The open point is the middle of one end of the
-rectangle: the opening is twice its distance from the center, and the height is the length of the jaws.
+rectangle. The opening is twice the distance between open point and center. The height is the length of the jaws.
 """
 
 from pathlib import Path
@@ -15,16 +15,16 @@ from packer.files.npy_arrays import read_header
 from packer.sources._message_texts import shown
 
 COLUMNS = 7
-_LARGEST_ID = 1 << 53  # up to which float64 holds every whole number
+_LARGEST_ID = 1 << 53  # float64 represents all whole numbers up to this limit
 
 
 class GraspNetRows(NamedTuple):
     """Grasps of a file.
 
     Attributes:
-        rows: Valid rows of the file, float64 (N, 7), all finite, with the columns that the module describes.
+        rows: Finite rows of the file, float64 (N, 7): center x, center y, open x, open y, height, score, object.
         corners: Corners of the grasp rectangles, float32 (N, 4, 2), in px.
-        total: Number of rows in the file, with the invalid rows that are skipped.
+        total: Number of rows in the file, including the skipped rows.
     """
 
     rows: npt.NDArray[np.float64]
@@ -38,16 +38,15 @@ class GraspNetRows(NamedTuple):
 
     @property
     def flat(self) -> int:
-        """Return the number of rows without an opening, or without a jaw length above 0."""
+        """Return the number of `rows` with an opening of 0, or with a height of 0 or below."""
         is_closed = (self.rows[:, :2] == self.rows[:, 2:4]).all(axis=1)
         return int((is_closed | (self.rows[:, 4] <= 0)).sum())
 
 
 def read_graspnet_rows(data: bytes, path: Path) -> GraspNetRows:
-    """Return the rows of a file, without rows that are NaN or beyond float32; never unpickles.
+    """Parse an .npy file. Rows with NaN or a number beyond float32 are skipped. path: for messages.
 
-    Raises:
-        BadInput: The file is not an array of seven numbers per row.
+    Raises BadInput if the file is not an array of seven numbers per row, or if an object is not a whole number.
     """
     where = shown(str(path))
     try:
@@ -64,7 +63,7 @@ def read_graspnet_rows(data: bytes, path: Path) -> GraspNetRows:
         )
     array = np.frombuffer(data, header.dtype, offset=header.data_at)
     shaped = array.reshape(header.shape, order="F" if header.is_fortran else "C")
-    with np.errstate(all="ignore"):  # what comes of NaN and of numbers beyond float32 is left out
+    with np.errstate(all="ignore"):  # NaN and numbers beyond float32 are skipped
         rows = np.ascontiguousarray(shaped, np.float64)
         placed = corners(rows)
         kept = np.isfinite(rows).all(axis=1) & np.isfinite(placed).all(axis=(1, 2))
@@ -80,10 +79,10 @@ def read_graspnet_rows(data: bytes, path: Path) -> GraspNetRows:
 
 
 def corners(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Rows (N, 7) as corners (N, 4, 2), p0 -> p1 the opening axis, from the other end to the open point."""
+    """Return the corners, float32 (N, 4, 2), of rows (N, 7). p0 -> p1 is the opening axis, toward the open point."""
     center, half = rows[:, :2], rows[:, 2:4] - rows[:, :2]
     length = np.hypot(half[:, 0], half[:, 1])[:, None]
-    along = np.where(length > 0, half / np.where(length > 0, length, 1), [1.0, 0.0])  # without an opening: level
+    along = np.where(length > 0, half / np.where(length > 0, length, 1), [1.0, 0.0])  # opening 0: along x
     across = np.stack([-along[:, 1], along[:, 0]], axis=1) * rows[:, 4:5] / 2
     ends = [center - half - across, center + half - across, center + half + across, center - half + across]
     return np.asarray(np.stack(ends, axis=1), np.float32)

@@ -1,7 +1,7 @@
-"""Grasp labels: the text files of grasp sets, lines of numbers, as arrays.
+"""Parsers of the grasp labels in text files: lines of numbers.
 
-Strict reading raises an error that names the first invalid line. Lenient reading skips the label of the line. Both skip
-rows that are not finite (`NaN`, `inf`), which are annotations without a position.
+Strict parsing raises BadInput for the first invalid line. Lenient parsing skips the label of an invalid line. Both skip
+labels with a number that is not finite (`NaN`, `inf`): such labels do not have a position.
 """
 
 from pathlib import Path
@@ -22,8 +22,8 @@ class Labels(NamedTuple):
     """Labels of a file.
 
     Attributes:
-        values: Valid labels, float64 (N, ...), all finite.
-        total: Number of labels in the file, with the invalid labels that are skipped.
+        values: Finite labels, float64: rows (N, columns) or corners (N, 4, 2).
+        total: Number of labels in the file, including the skipped labels.
     """
 
     values: npt.NDArray[np.float64]
@@ -36,26 +36,24 @@ class Labels(NamedTuple):
 
 
 def read_rows(data: bytes, path: Path, *, columns: int, separator: str | None, strict: bool) -> Labels:
-    """Return one label per line, as (N, columns). Blank lines are skipped.
+    """Parse one label per line. `values` of the result are (N, columns). Blank lines are skipped.
 
     Args:
-        data: The bytes of the file.
-        path: The file, for messages.
-        columns: The count of numbers in a line.
-        separator: The text between the numbers; None for white space.
-        strict: Whether an invalid line is an error.
-
-    Raises:
-        BadInput: A line is not valid; the message has the form path:line.
+        data: Bytes of the file.
+        path: Path of the file, for messages.
+        columns: Count of numbers in a line.
+        separator: Text between two numbers. None for white space.
+        strict: True raises BadInput for an invalid line, with `path:line`. False skips the line.
     """
     rows = _rows(data, path, columns=columns, separator=separator, strict=strict)
     return Labels(rows[_finite(rows)], len(rows))
 
 
 def read_rectangles(data: bytes, path: Path, *, strict: bool) -> Labels:
-    """Return one rectangle per four lines `x y` (Cornell's cpos and cneg files), as corners (N, 4, 2).
+    """Parse one rectangle per four lines `x y`, as in Cornell's cpos and cneg files.
 
-    A rectangle with a corner that is not finite is skipped. With `strict`, an invalid line raises BadInput.
+    `values` of the result are corners (N, 4, 2). A rectangle with a corner that is not finite is skipped. If `strict`
+    is true, an invalid line or an incomplete rectangle raises BadInput, otherwise the rectangle is skipped.
     """
     rows = _rows(data, path, columns=2, separator=None, strict=strict)
     rest = len(rows) % 4
@@ -70,9 +68,9 @@ def read_rectangles(data: bytes, path: Path, *, strict: bool) -> Labels:
 
 
 def corners(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Return the corners (N, 4, 2) of rows x, y, theta in degrees, opening, jaw (N, 5). p0 -> p1 is the opening axis.
+    """Return the corners, float32 (N, 4, 2), of rows (N, 5): x, y, theta in degrees, opening, jaw.
 
-    The signs are those of Jacquard and Grasp-Anything: the opening is along (cos theta, sin theta), with y down.
+    p0 -> p1, the opening axis, points along (cos theta, sin theta) with y down, as in Jacquard and Grasp-Anything.
     """
     x, y, degrees, opening, jaw = rows.reshape(-1, 5).T
     cos, sin = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
@@ -89,7 +87,7 @@ def _finite(values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
 
 
 def _rows(data: bytes, path: Path, *, columns: int, separator: str | None, strict: bool) -> npt.NDArray[np.float64]:
-    """Every line that is not blank; one that does not fit is NaN where not strict, which keeps the groups of four."""
+    """Return one row per line that is not blank. If not strict, an invalid line is a row of NaN."""
     rows = []
     text = data.decode("utf-8-sig", errors="replace")
     for number, line in enumerate(text.splitlines(), start=1):
@@ -111,7 +109,7 @@ def _rows(data: bytes, path: Path, *, columns: int, separator: str | None, stric
 
 
 def _number(word: str) -> float:
-    if not word.isascii() or "_" in word:  # Python's float() takes more than label files mean
+    if not word.isascii() or "_" in word:  # float() also accepts other digits and underscores
         raise ValueError(f"{shown(word[:20])!r}")
     try:
         return float(word)
@@ -123,17 +121,20 @@ def _number(word: str) -> float:
 
 
 def points(name: str) -> Field:
-    """Return the field of corners x, y (N, 4, 2) in px; p0 -> p1 is the opening axis."""
+    """Return the field of grasp corners x, y, float32 (N, 4, 2), in px. p0 -> p1 is the opening axis."""
     return Field(name, "points", "raw:float32", dtype="float32", shape=(None, 4, 2))
 
 
 def verbatim(name: str) -> Field:
-    """Return the hidden field that keeps a label file as it is."""
+    """Return the hidden field that stores the bytes of a label file unchanged."""
     return Field(name, "bytes", "encoded", hidden=True)
 
 
 def rectangles(name: str, role: str) -> LabelFile:
-    """Declare a label file with four lines `x y` per rectangle, as Cornell's cpos and cneg files."""
+    """Return the declaration of a label file with four lines `x y` per rectangle.
+
+    name: name of the field with the corners. role: name of the `FileRole` of the label file.
+    """
 
     def parse(data: bytes, path: Path, strict: bool) -> Parsed:
         labels = read_rectangles(data, path, strict=strict)

@@ -1,4 +1,4 @@
-"""Point cloud of a Cornell scene, as the depth image that grasp networks train on.
+"""Conversion of the point cloud of a Cornell scene to the depth image that grasp networks train on.
 
 The file is PCD 0.7 as text: header lines up to `DATA ascii`, then one line `x y z rgb index` per valid pixel. The
 positions are in millimeters, and index = row * width + column. Depth is the distance sqrt(x^2 + y^2 + z^2) in meters.
@@ -26,7 +26,7 @@ Array = npt.NDArray[np.float64]
 
 
 def read_depth(data: bytes, path: Path, *, height: int, width: int) -> npt.NDArray[np.float32]:
-    """Return the filled depth image of a cloud, float32 (height, width), in meters. Raises BadInput."""
+    """Return the depth image of a point cloud, float32 (height, width), in m, with filled holes. Raises BadInput."""
     points = read_points(data, path)
     points = points[np.isfinite(points).all(axis=1)]
     index = points[:, 3]
@@ -36,7 +36,7 @@ def read_depth(data: bytes, path: Path, *, height: int, width: int) -> npt.NDArr
             f"{index.max():g}, expected integers below {width}x{height}; get the file again"
         )
     depth = np.zeros(height * width)
-    with np.errstate(over="ignore"):  # an infinite distance is an error below
+    with np.errstate(over="ignore"):  # the check below raises BadInput for an infinite distance
         depth[index.astype(np.int64)] = np.sqrt((points[:, :3] ** 2).sum(axis=1)) / 1000.0
     if depth.max() > _FARTHEST:
         raise BadInput(
@@ -48,9 +48,9 @@ def read_depth(data: bytes, path: Path, *, height: int, width: int) -> npt.NDArr
 
 
 def read_points(data: bytes, path: Path) -> Array:
-    """Return x, y, z, index of each line of five numbers, float64 (N, 4); other lines are skipped.
+    """Return x, y, z (in mm) and pixel index of each line with five numbers, float64 (N, 4).
 
-    Raises BadInput if the header does not announce text.
+    Other lines are skipped. Raises BadInput if the header does not contain `DATA ascii`.
     """
     found = _DATA.search(data)
     if found is None or found[1] != b"ascii":
@@ -87,7 +87,7 @@ def _point_lines(body: bytes) -> Array:
 
 
 def _inpaint(depth: Array) -> npt.NDArray[np.float32]:
-    cv2 = import_or_explain("cv2", "--depth-from pcd")  # needed for clouds only
+    cv2 = import_or_explain("cv2", "--depth-from pcd")  # imported late: only point clouds need OpenCV
     framed = cv2.copyMakeBorder(depth, 1, 1, 1, 1, cv2.BORDER_DEFAULT)
     mask = (framed == 0).astype(np.uint8)
     scale = np.float32(np.abs(framed).max())

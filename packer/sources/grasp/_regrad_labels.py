@@ -1,8 +1,8 @@
-"""REGRAD labels: its JSON files of grasps (version 1) and of relations of objects (version 2), as arrays and lists.
+"""Parsers of the JSON labels of REGRAD: grasps (version 1) and relations of objects (version 2).
 
-A grasp is `[object, [[center x, center y], [width, height], angle], [four scores]]`: the rectangle of cv2.minAreaRect,
-and the scores vertical, center, antipodal and total. Relations are, by scene, for each object `name-number` the names
-of its parents.
+A grasp is `[object, [[center x, center y], [width, height], angle], [four scores]]`. The rectangle is from
+cv2.minAreaRect. The scores are vertical, center, antipodal and total. The file of relations is
+`{scene: {object: [parent, ...]}}`, where an object has the name `name-number`.
 """
 
 from pathlib import Path
@@ -23,10 +23,10 @@ Relations = dict[str, list[str]]  # object -> its parents
 
 
 def read_regrad_grasps(data: bytes, path: Path, *, strict: bool) -> tuple[npt.NDArray[np.float64], int]:
-    """Return the rows (N, 10) of a file, and how many grasps the file has; grasps beyond float32 are skipped.
+    """Return `(rows, total)`: float64 rows (N, 10), and the number of grasps in the file, including skipped grasps.
 
-    A row has the object, x, y, width, height, angle and four scores. A grasp of another form is an error if `strict`
-    is set, else it is skipped. Raises BadInput.
+    A row has the object, x, y, width, height, angle in degrees and four scores. Grasps beyond float32 are skipped. If
+    `strict` is true, a malformed grasp raises BadInput, otherwise the grasp is skipped. Invalid JSON raises BadInput.
     """
     grasps = _loaded(data, path)
     if not isinstance(grasps, list):
@@ -48,11 +48,11 @@ def read_regrad_grasps(data: bytes, path: Path, *, strict: bool) -> tuple[npt.ND
 
 
 def rectangles(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Return the corners (N, 4, 2) of rows (N, 10); p0 -> p1 is the longer side.
+    """Return the corners, float32 (N, 4, 2), of rows (N, 10). p0 -> p1 is the longer side.
 
-    The width is along (cos angle, sin angle), y down, in every version of OpenCV (cv2.boxPoints); OpenCV 4.5.1 changed
-    which side is the width. No file states which side is the opening. The code of the set draws the inner edges of two
-    fingers: the distance is 0.068 m, the thickness 0.024 m. The longer side is the opening, except in oblique views.
+    The width is along (cos angle, sin angle), with y down (cv2.boxPoints). Which side is the width depends on the
+    version of OpenCV. No file states which side is the opening. The code of the set draws two fingers at a distance of
+    0.068 m, 0.024 m thick. Therefore the longer side is the opening, except in oblique images.
     """
     width, height, angle = rows[:, 3], rows[:, 4], rows[:, 5]
     degrees = np.where(width >= height, angle, angle + 90)
@@ -61,7 +61,7 @@ def rectangles(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
 
 
 def read_relations(data: bytes, path: Path) -> dict[str, Relations]:
-    """Return the relations of the objects of each scene. Raises BadInput."""
+    """Return, for each scene, the names of the parents of each object. path: for messages. Raises BadInput."""
     scenes = _loaded(data, path)
     if isinstance(scenes, dict) and all(_is_relations(scene) for scene in scenes.values()):
         return scenes
@@ -85,7 +85,7 @@ def _is_relations(scene: Any) -> bool:
 
 
 def _row(grasp: Any) -> list[float] | None:
-    """Return the ten numbers of a grasp; None if it has another form."""
+    """Return the ten numbers of a grasp, None for a malformed grasp."""
     try:
         number, ((x, y), (width, height), angle), (vertical, center, antipodal, total) = grasp
         row = [number, x, y, width, height, angle, vertical, center, antipodal, total]

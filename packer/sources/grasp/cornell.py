@@ -1,8 +1,8 @@
 """Cornell: the Cornell grasping data set, in any of the layouts in which it is distributed.
 
-A scene is all files `pcdNNNNr.png`, `pcdNNNNd.tiff`, `pcdNNNNcpos.txt`, `pcdNNNNcneg.txt` and `pcdNNNN.txt` with one
-number, in any folders. A sample is a scene with a cpos file. Samples are ordered by the path of the cpos file, as in
-the loaders of the grasp networks (their splits are cuts of that list).
+A scene is all files `pcdNNNNr.png`, `pcdNNNNd.tiff`, `pcdNNNNcpos.txt`, `pcdNNNNcneg.txt` and `pcdNNNN.txt` with an
+equal number NNNN, in any folders. A sample is a scene with a cpos file. Samples are ordered by the path of the cpos
+file, as in the loaders of the grasp networks. The splits of these loaders are slices of the ordered list.
 
 Fields:
 * key: four digits.
@@ -10,8 +10,8 @@ Fields:
 * depth: float32, in meters: TIFF bytes, or computed.
 * grasps, grasps_negative: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis. Rectangles with NaN are
   skipped.
-* object_id, category: from `z.txt`, -1 and "" for a scene that it does not list.
-* Hidden: files (field -> relative path), grasps_file and grasps_negative_file (verbatim, empty without a file).
+* object_id, category: from `z.txt`, -1 and "" for a scene that `z.txt` does not list.
+* Hidden: files (field -> relative path), grasps_file and grasps_negative_file (bytes, empty without a file).
 """
 
 import re
@@ -72,9 +72,11 @@ class Source(FileSource):
     ) -> None:
         """List the scenes.
 
-        depth_from: `tiff`: the d.tiff files. `pcd`: computed from the point clouds. `none`: no depth. `auto`: the
-        d.tiff files if all scenes have one, no depth if none has. duplicates, labels: see `Policies`. follow_links:
-        follow links out of the folder.
+        depth_from: `tiff` stores the d.tiff files. `pcd` computes depth from the point clouds. `none` stores no depth.
+        `auto` is `tiff` if scenes have d.tiff files, else `none`.
+        duplicates: `error`, `first` or `skip` for scenes with a file in two places. `first` uses the first path.
+        bad_labels: `error` raises BadInput for an invalid rectangle, `skip` skips the rectangle.
+        follow_links: True follows symbolic links that lead out of `root`.
         """
         base.check_choice("depth_from", depth_from, ("auto", "tiff", "pcd", "none"))
         self._is_computed = depth_from == "pcd"
@@ -111,18 +113,13 @@ class Source(FileSource):
 
 
 def read_table(data: bytes, path: Path, *, strict: bool) -> dict[str, tuple[int, str]]:
-    """Read lines `number object category background` (processedData/z.txt).
-
-    Args:
-        data: The file.
-        path: Its path, for messages.
-        strict: A line that is not valid is an error; otherwise it is skipped.
+    """Parse lines `number object category background` (processedData/z.txt).
 
     Returns:
-        Object id and category by number.
+        The number of each scene -> (object id, category).
 
     Raises:
-        BadInput: A line is not valid, or a number has two objects.
+        BadInput: A line is invalid, or a number has two objects. If `strict` is false, such lines are skipped.
     """
     objects: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(data.decode("utf-8-sig", errors="surrogateescape").splitlines(), start=1):

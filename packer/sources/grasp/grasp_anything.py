@@ -1,31 +1,31 @@
-"""Grasp-Anything and Grasp-Anything++: one sample for each image, however many label files it has.
+"""Grasp-Anything and Grasp-Anything++: one sample for each image, with the labels of all its label files.
 
-An image is `image/<id>.jpg`. The names of its other files begin with its name, then `_<k>` for its object number k, or
-in ++ `_<k>_<part>`. Only the last folder of a path and the name count:
+An image is `image/<id>.jpg`. The names of its label files begin with `<id>`. Then follows `_<k>`, the number of an
+object, or in Grasp-Anything++ `_<k>_<part>`. Only the last folder of a path and the file name matter:
 * `grasp_label_positive/<id>_<k>.pt`, also `positive_grasp/`, `grasp_label/`.
 * `grasp_label_negative/<id>_<k>.pt`, also `negative_grasp/`.
 * `mask/<id>_<k>.npy`, also `part_mask/`.
 * `grasp_instructions/<id>_<k>_<part>.pkl`.
 * `scene_description/<id>.pkl`, also `prompt/`: the description of the image.
 
-Numbers have one to four digits. Samples are ordered by the name of the image, label files by their numbers: 10 comes
-after 9.
+Numbers have one to four digits. Samples are ordered by the name of the image. Label files of a sample are ordered by
+number: 10 comes after 9.
 
 Fields:
 * key: `<id>`. rgb: the bytes of the file.
-* mask: uint8 or uint16, k + 1 for object k, 0 elsewhere. The smaller of two objects is on top.
-* part_mask: the same for parts, 1 + the row in label_keys.
+* mask: uint8 or uint16, k + 1 for object k, 0 elsewhere. If two objects overlap, the smaller object counts.
+* part_mask: the mask of parts: 1 + the position of the part in label_keys, 0 elsewhere.
 * grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
 * grasp_rows: float32 (N, 6), score, x, y, opening, jaw, theta in degrees: the finite rows of the files.
-* For each grasp: grasp_scores (float32), grasp_objects (int64: k), grasp_labels (int64: the row in label_keys).
+* For each grasp: grasp_scores (float32), grasp_objects (int64: k), grasp_labels (int64: position in label_keys).
 * label_keys: json, names of the label files without suffix, also of files without grasps.
-* grasps_negative, grasp_rows_negative, grasp_objects_negative: the same.
+* grasps_negative, grasp_rows_negative, grasp_objects_negative: the negative grasps.
 * text and queries (json: names of the objects, by k) from scene_description.
-* instructions: json, a text for each of label_keys, null without an instruction.
+* instructions: json, a text for each entry of label_keys, null for an entry without an instruction.
 * Hidden: files (field -> relative path).
 
-A field that no image has is not in the schema. Label files are not kept: their rows are float32, as in the files.
-Labels count the pixels of the file as stored.
+A field that no image has is not in the schema. The pack does not contain the bytes of label files. Positions are pixels
+of the image file before EXIF orientation.
 """
 
 import re
@@ -55,9 +55,9 @@ from packer.sources.grasp._anything_labels import (
 from packer.sources.grasp._label_files import points
 
 SPECIFICITY = 100
-_NUMBERS = r"(?:_[0-9]{1,4}){1,2}"  # of an object, and of a part of it
+_NUMBERS = r"(?:_[0-9]{1,4}){1,2}"  # number of an object, and optionally of a part of the object
 _MOST_OF_UINT8 = 255
-_PART = 2  # numbers in the name of a file of a part
+_PART = 2  # count of numbers in the name of a file that belongs to a part
 
 Numbers = tuple[int, ...]
 Content = TypeVar("Content")
@@ -93,10 +93,11 @@ class Source(FileSource):
         bad_labels: str = "error",
         follow_links: bool = False,
     ) -> None:
-        """List the images. Options: see `Policies`.
+        """List the images.
 
-        An image needs label files, and masks if other images have masks; both are labels for `missing`. With
-        `bad_labels="skip"`, a label file that is not readable is skipped.
+        missing: `keep`, `skip` or `error` for images without grasp files, or without a mask if other images have masks.
+        bad_labels: `error` raises BadInput for a malformed grasp file, `skip` skips the file.
+        follow_links: True follows symbolic links that lead out of `root`.
         """
         self._list(root, Policies(missing, bad_labels=bad_labels), follow_links=follow_links)
 
@@ -106,7 +107,7 @@ class Source(FileSource):
 
     @classmethod
     def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
-        """Group each file with the image that has the longest name that the name of the file begins with."""
+        """Group each file with its image: the image with the longest name that begins the file name."""
         by_stem, others = super()._grouped(names, roles)
         images = {stem for (_, stem), files in by_stem.items() if "rgb" in files}
         groups: Groups = {}
@@ -127,7 +128,7 @@ class Source(FileSource):
 
     def prepare(self, present: set[str]) -> None:
         twice, read, fields = [], set[str](), set[str]()
-        largest = {"mask": 0, "part_mask": 0}  # the largest value of each
+        largest = {"mask": 0, "part_mask": 0}  # largest value of each field
         for sample in self._samples:
             for role, paths in sample.lists.items():
                 read.update(paths)
@@ -179,12 +180,12 @@ class Source(FileSource):
         return [f"{counted(sum(labels), 'label file')}; {counted(labels.count(0), 'image')} without label files"]
 
     def missing(self, index: int) -> str | None:
-        """Return which grasps, masks and texts are absent, skipped or rounded; reads the label files."""
+        """Return which grasps, masks and texts are absent, skipped or rounded. None if complete. Reads label files."""
         sample = self._samples[self.checked(index)]
         try:
             return "; ".join(self._reasons(sample)) or None
         except BadInput:
-            return None  # reading the sample raises it
+            return None  # `read` raises the error later
 
     def _reasons(self, sample: FileSample) -> list[str]:
         values, reasons = self._grasps(sample, "positive")
@@ -201,7 +202,7 @@ class Source(FileSource):
         return reasons
 
     def _grasps(self, sample: FileSample, role: str) -> tuple[base.Sample, list[str]]:
-        """Return the grasps of the label files, and remarks on them. Raises BadInput if strict."""
+        """Return `(values, reasons)`: fields of the grasps of a role, and texts on skipped or rounded grasps."""
         found, reasons = [], []
         files = _by_numbers(sample, role)
         for path in files.values():
@@ -225,10 +226,10 @@ class Source(FileSource):
         return values, reasons
 
     def _masks(self, sample: FileSample, data: bytes) -> base.Sample:
-        """Return the masks of an image. Raises BadInput for a mask of another size."""
+        """Return the mask fields of a sample. Raises BadInput if a mask and the image differ in size."""
         if not self._dtypes:
             return {}
-        from packer.images import sniff  # decoders, which listing a folder does without
+        from packer.images import sniff  # imported late: not needed to list a folder
 
         try:
             header = sniff(data, MOST_PIXELS)
@@ -249,7 +250,7 @@ class Source(FileSource):
         return values
 
     def _drawn(self, field: str, paths: Mapping[int, str], size: tuple[int, int]) -> npt.NDArray[Any]:
-        """Return one mask for several, each with its value; the smaller are on top."""
+        """Draw one mask from `{value: path}`. If masks overlap, the smaller mask counts."""
         found = [(value, self._mask(path, size) != 0) for value, path in paths.items()]
         drawn = np.zeros(size, self._dtypes[field])
         for value, where in sorted(found, key=lambda pair: (-int(pair[1].sum()), pair[0])):
@@ -266,7 +267,7 @@ class Source(FileSource):
         return mask
 
     def _description(self, sample: FileSample) -> tuple[SceneText, list[str]]:
-        """Return the description, empty if it is absent or not readable, and why."""
+        """Return `(description, reasons)`. An absent or malformed file gives an empty description and a reason."""
         path = sample.paths.get("description")
         if path is None:
             return SceneText(), ["no text: no scene_description"]
@@ -274,7 +275,7 @@ class Source(FileSource):
         return text, [f"no text: {cause}"] if cause else []
 
     def _instructions(self, sample: FileSample) -> tuple[list[str | None], list[str]]:
-        """Return the text for each label file, None if it is absent or not readable, and why."""
+        """Return `(texts, reasons)`: a text or None for each grasp file, and the causes of malformed files."""
         files = _by_numbers(sample, "instruction")
         texts: list[str | None] = []
         reasons = []
@@ -319,17 +320,17 @@ def _stem(path: str) -> str:
 
 
 def _numbers(path: str, key: str) -> Numbers:
-    """Return the numbers after the name of the image."""
+    """Return (), (object,) or (object, part): the numbers after the image name `key`."""
     return tuple(map(int, _stem(path)[len(key) + 1 :].split("_"))) if _stem(path) != key else ()
 
 
 def _by_numbers(sample: FileSample, role: str) -> dict[Numbers, str]:
-    """Return the paths of the files of a role by their numbers, in order."""
+    """Return `{numbers: path}` of the files of a role, sorted by numbers."""
     return dict(sorted((_numbers(path, sample.key), path) for path in sample.lists.get(role, ())))
 
 
 def _image_of(stem: str, role: str, images: Collection[str]) -> str:
-    """Return the name of the image of a file; without an image, the name without numbers."""
+    """Return the image name for a file name. If no image matches, return the file name without numbers."""
     if role in ("rgb", "description"):
         return stem
     name, numbers = stem, 0

@@ -1,8 +1,8 @@
 """GraspNet-1Billion with its planar grasps (rectangles), from one camera or from both.
 
-A sample is an image `scene_NNNN/<realsense|kinect>/rgb/NNNN.png`, below any folders; `depth/` and `label/` (the mask)
-are next to `rgb/`. Its grasps are `rect/NNNN.npy` next to these, else `scene_NNNN/<camera>/NNNN.npy` of the download
-`rect_labels`.
+A sample is an image `scene_NNNN/<realsense|kinect>/rgb/NNNN.png`, below any folders. The folders `depth/` and `label/`
+(masks) are next to `rgb/`. The grasps are in `rect/NNNN.npy` next to `rgb/`. Without this file, the grasps are in
+`scene_NNNN/<camera>/NNNN.npy` of the download `rect_labels`.
 
 Fields:
 * key: `scene_0000/realsense/0000`. camera: text.
@@ -11,8 +11,7 @@ Fields:
 * grasp_rows: float64 (N, 7), center x, y, open point x, y, height, score, object.
 * grasp_scores: float32 (N,). grasp_objects: int64 (N,).
 * split: int64. Scenes 0 to 99 are train, to 129 test_seen, to 159 test_similar, to 189 test_novel, others other.
-* Hidden: files (field -> relative path), grasps_file (verbatim, empty for an image without one).
-
+* Hidden: files (field -> relative path), grasps_file (bytes, empty for an image without a grasp file).
 A set without depth or masks does not have these fields.
 """
 
@@ -84,8 +83,9 @@ class Source(FileSource):
     ) -> None:
         """List the images.
 
-        missing: see `Policies`. own_splits: the samples have the splits of their scenes. follow_links: follow links out
-        of the folder.
+        missing: `keep`, `skip` or `error` for images without a grasp file.
+        own_splits: True adds the field `split`.
+        follow_links: True follows symbolic links that lead out of `root`.
         """
         self._list(root, Policies(missing=missing), follow_links=follow_links, own_splits=own_splits)
 

@@ -1,16 +1,16 @@
 """ivalab: the multi-object grasping set of ivalab (grasp_multiObject), in folders of any names.
 
-A sample is all files with one number: `rgb_NNNN.jpg`, `depth_NNNN.png` (published as `rgbd/`) and
-`rgb_NNNN_annotations.txt` (`annotations/`, in Cornell's syntax). Names count, not folders. Samples are ordered by
-number.
+A sample is all files with an equal number: `rgb_NNNN.jpg`, `depth_NNNN.png` (published in `rgbd/`) and
+`rgb_NNNN_annotations.txt` (published in `annotations/`, in Cornell's syntax). Only file names matter, not folders.
+Samples are ordered by number.
 
 Fields:
 * key: the digits.
 * rgb, depth: the bytes of the files. Depth is uint16, 0 without a measurement.
 * grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
-* Hidden: files (field -> relative path), grasps_file (verbatim, empty for a sample without one).
+* Hidden: files (field -> relative path), grasps_file (bytes, empty for a sample without a grasp file).
 
-A set without depth does not have the field depth. Labels count the pixels of the file as stored.
+A set without depth does not have the field depth. Positions are pixels of the image file before EXIF orientation.
 """
 
 from pathlib import Path
@@ -48,7 +48,12 @@ class Source(FileSource):
     def __init__(
         self, root: Path | FileTree, *, missing: str = "keep", bad_labels: str = "error", follow_links: bool = False
     ) -> None:
-        """List the images. Options: see `Policies`; follow_links: follow links out of the folder."""
+        """List the images.
+
+        missing: `keep`, `skip` or `error` for images without a grasp file.
+        bad_labels: `error` raises BadInput for an invalid rectangle, `skip` skips the rectangle.
+        follow_links: True follows symbolic links that lead out of `root`.
+        """
         self._list(root, Policies(missing=missing, bad_labels=bad_labels), follow_links=follow_links)
 
     def order(self, sample: FileSample) -> Any:

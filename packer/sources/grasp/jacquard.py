@@ -1,21 +1,21 @@
 """Jacquard: the Jacquard grasping data set, unpacked in any nesting of folders.
 
-A view is all files that begin with one `<i>_<object>_` in one folder. This beginning is its key. Views are ordered by
-relative path, as in the loaders of the grasp networks: `Jacquard_Dataset_10` comes before `Jacquard_Dataset_2`. The
-order differs between nestings, and so does each cut of it.
+A sample is all files of a folder with an equal beginning `<i>_<object>_`: one image of an object, its depth and labels.
+Samples are ordered by relative path, as in the loaders of the grasp networks: `Jacquard_Dataset_10` comes before
+`Jacquard_Dataset_2`. Order, and splits that are slices of the ordered list, depend on the nesting of the folders.
 
 Fields:
-* key. object_id: text.
+* key: `<i>_<object>`. object_id: text, `<object>`.
 * rgb, mask: PNG bytes.
 * depth, depth_stereo: TIFF bytes, float32, in meters. In depth_stereo, -1 is a pixel without a measurement.
 * grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
 * grasp_rows: float64 (N, 5), x, y, theta in degrees, opening, jaw: all finite rows in the order of the file.
-* Hidden: files (field -> relative path), grasps_file (verbatim, empty for a view without one).
+* Hidden: files (field -> relative path), grasps_file (bytes, empty for a sample without a grasp file).
 
 A set without depth or masks does not have these fields.
 
-Jacquard V2 (`JacquardV2_Dataset_<n>`) has the same names and rows. Corrected files have one more row at the start, and
-no line end at the end. The loaders of the networks cut the last character of each line, and with it a digit.
+Jacquard V2 (`JacquardV2_Dataset_<n>`) has equal names and rows. Its corrected files have one more row at the start, and
+no newline at the end. The loaders of the networks remove the last character of each line, and therefore lose a digit.
 """
 
 import re
@@ -74,7 +74,13 @@ class Source(FileSource):
         bad_labels: str = "error",
         follow_links: bool = False,
     ) -> None:
-        """List the views. Options: see `Policies`; follow_links: follow links out of the folder."""
+        """List the samples.
+
+        missing: `keep`, `skip` or `error` for samples without a grasp file.
+        duplicates: `error`, `first` or `skip` for samples that are in two folders. `first` uses the first path.
+        bad_labels: `error` raises BadInput for an invalid row, `skip` skips the row.
+        follow_links: True follows symbolic links that lead out of `root`.
+        """
         self._list(root, Policies(missing, duplicates, bad_labels), follow_links=follow_links)
 
     def order(self, sample: FileSample) -> Any:

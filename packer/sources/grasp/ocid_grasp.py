@@ -1,9 +1,9 @@
 """OCID-Grasp: the images of OCID with grasps and classes of objects, in folders of any depth.
 
 A sequence is a folder with `rgb/` and `Annotations/`, at any depth: ARID20 has `ARID20/table/top/seq01`, ARID10 and
-YCB10 have one more folder. A sample is an image `<sequence>/rgb/<name>.png`. Its other files have the same name in
-`depth/`, `seg_mask_labeled_combi/` (classes), `seg_mask_instances_combi/`, `Annotations/<name>.txt` (all grasps) and
-`Annotations_per_class/<name>/<class>/<name>.txt` (the same grasps by class). Samples are ordered by the path of
+YCB10 have one more folder. A sample is an image `<sequence>/rgb/<name>.png` with files of equal name: `depth/`,
+`seg_mask_labeled_combi/` (classes), `seg_mask_instances_combi/`, `Annotations/<name>.txt` (all grasps) and
+`Annotations_per_class/<name>/<class>/<name>.txt` (these grasps, sorted by class). Samples are ordered by the path of
 `Annotations/<name>.txt`, as in the loaders of the grasp networks.
 
 Fields:
@@ -11,12 +11,11 @@ Fields:
 * rgb, depth, mask and instances: PNG bytes. Depth is uint16 in millimeters, 0 without a measurement. The mask is 0 for
   background, 1 to 30 for classes, 31 for objects without a class.
 * grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
-* grasp_objects: int64 (N,), the class of the object of each grasp, -1 if no file contains it.
-* split: int64, from `data_split/*.txt`.
-* Hidden: files (field -> relative path), grasps_file (verbatim, empty for an image without one).
+* grasp_objects: int64 (N,), the class of the object of each grasp, -1 if no file by class contains the grasp.
+* split: int64, from the lists `data_split/*.txt`.
+* Hidden: files (field -> relative path), grasps_file (bytes, empty for an image without a grasp file).
 
-A set without depth, masks or lists does not have these fields. Labels count the pixels of the file as stored. PNG files
-of this set do not have an EXIF orientation.
+A set without depth, masks or lists does not have these fields. PNG files of this set do not have an EXIF orientation.
 """
 
 import re
@@ -38,7 +37,7 @@ from packer.sources._trees.file_tree import FileTree
 from packer.sources.grasp._label_files import read_rectangles, rectangles, verbatim
 
 SPECIFICITY = 100
-UNLISTED = "unlisted"  # the split of images that are in no list
+UNLISTED = "unlisted"  # split of images that no list contains
 _PER_CLASS = "Annotations_per_class"
 _LIST = re.compile(r"(?P<base>(?:.*/)?)data_split/(?P<split>[^/]+?)(?:_(?P<number>[0-9]+))?\.txt", re.DOTALL)
 
@@ -78,8 +77,11 @@ class Source(FileSource):
     ) -> None:
         """List the images.
 
-        With `missing="error"`, an image that only a list has is an error, too. own_splits: the samples have the splits
-        of `data_split/`. Others: see `Policies`.
+        missing: `keep`, `skip` or `error` for images without a grasp file. `error` also raises BadInput for an image
+        that is listed in `data_split/` but not found.
+        bad_labels: `error` raises BadInput for an invalid rectangle, `skip` skips the rectangle.
+        own_splits: True adds the field `split` from `data_split/`.
+        follow_links: True follows symbolic links that lead out of `root`.
         """
         self._missing, self._has_lists = missing, own_splits
         self._list(root, Policies(missing=missing, bad_labels=bad_labels), follow_links=follow_links)
@@ -113,7 +115,7 @@ class Source(FileSource):
         return {"grasp_objects": self._objects(sample, files.get("grasps_file", b""))[0]} if self._has_classes else {}
 
     def missing(self, index: int) -> str | None:
-        """Return which labels are absent, empty or skipped, or have no class; reads the label files."""
+        """Return which labels are absent, empty, skipped or without class. None if complete. Reads the label files."""
         reason = super().missing(index)
         sample = self._samples[self.checked(index)]
         if not self._has_classes or "grasps_file" not in sample.paths:
@@ -121,7 +123,7 @@ class Source(FileSource):
         try:
             objects, unmatched = self._objects(sample, self.read_file(sample.paths["grasps_file"]))
         except BadInput:
-            return None  # reading the sample raises it
+            return None  # `read` raises the error later
         unknown = int((objects < 0).sum())
         if unknown or unmatched:
             counts = f"{unknown} grasps without a class, {unmatched} only in {_PER_CLASS}"
@@ -132,10 +134,10 @@ class Source(FileSource):
         return self._absent
 
     def _objects(self, sample: FileSample, data: bytes) -> tuple[npt.NDArray[np.int64], int]:
-        """Return the class of each grasp, and how many grasps only a file by class contains."""
+        """Return `(classes, count)`: the class of each grasp, and the count of grasps that only files by class have."""
         name = sample.paths.get("grasps_file", "")
         grasps = read_rectangles(data, self.root / name, strict=self._is_strict)
-        classes: dict[bytes, list[int]] = {}  # several objects may have the same rectangle
+        classes: dict[bytes, list[int]] = {}  # several objects may have equal rectangles
         files = sorted(((int(path.split("/")[-2]), path) for path in sample.lists.get("classes", ())), reverse=True)
         for number, path in files:
             for corners in read_rectangles(self.read_file(path), self.root / path, strict=self._is_strict).values:
@@ -144,7 +146,7 @@ class Source(FileSource):
         return np.array(of_each, np.int64), sum(map(len, classes.values()))
 
     def _lists(self) -> dict[str, str]:
-        """Return the list of each split in `data_split/`, the one with the lowest number. Raises BadInput."""
+        """Return `{split: path}` of the lists in `data_split/`: for each split, the list with the lowest number."""
         matches = [match for match in map(_LIST.fullmatch, self.extras) if match]
         if len({match["base"] for match in matches}) > 1:
             raise BadInput(
@@ -156,7 +158,7 @@ class Source(FileSource):
         return lists
 
     def _read_lists(self) -> dict[str, str]:
-        """Return the split of each listed key. Raises BadInput."""
+        """Return `{key: split}` of the listed images. Raises BadInput if an image is in two lists."""
         keys = {sample.key for sample in self._samples} | {key for key, _ in self.left_out}
         split_of: dict[str, str] = {}
         twice = []
@@ -176,7 +178,7 @@ class Source(FileSource):
 
 
 def _listed_keys(data: bytes, path: Path) -> Iterable[str]:
-    """Yield the keys of lines `sequence,name.png`, below the folder with the lists. Raises BadInput."""
+    """Yield the key `sequence/name` of each line `sequence,name.png`. Raises BadInput for an invalid line."""
     for number, line in enumerate(data.decode("utf-8-sig", errors="surrogateescape").splitlines(), start=1):
         if not line.strip():
             continue

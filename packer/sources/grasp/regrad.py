@@ -1,8 +1,8 @@
 """REGRAD: the images of its version 2, with relations of objects, and the planar grasps of version 1.
 
-A sample is `<split>/RGBImages/<scene>_<view>.jpg`. Its other files are `DepthImages/` and `SegmentationImages/` next to
-these (`.png`), `<split>/mrts.json` (relations by scene), and `2D_Grasp/<split>/<scene>/<view>/<view>.json` in any
-folder. Samples are ordered by split, scene and view.
+A sample is an image `<split>/RGBImages/<scene>_<view>.jpg`. A view is one camera position of a scene. The other files
+are `DepthImages/` and `SegmentationImages/` next to `RGBImages/` (`.png`), `<split>/mrts.json` (relations by scene),
+and `2D_Grasp/<split>/<scene>/<view>/<view>.json` in any folder. Samples are ordered by split, scene and view.
 
 Fields:
 * key: `train/00001_1`. split: int64, the names of folders.
@@ -12,14 +12,15 @@ Fields:
 * relations: json, object -> names of its parents.
 * grasp_rows: float64 (N, 10), as in the file: object, center x, center y, width, height, angle, and the scores
   vertical, center, antipodal and total.
-* grasp_scores: float32 (N,), the last score. grasp_objects: int64 (N,).
-* Hidden: files (field -> relative path), grasps_file (verbatim, empty for a view without one).
+* grasp_scores: float32 (N,), the total score. grasp_objects: int64 (N,).
+* Hidden: files (field -> relative path), grasps_file (bytes, empty for a view without a grasp file).
 
-A set in which no view has a file does not have its field. Labels count the pixels of the file as stored.
-
-The option `angle_convention` adds the field `grasps`. It states the angles that cv2.minAreaRect returned: `cv44` (-90
-to 0) or `cv45` (0 to 90). The rectangle is the same in both. No file states which of its sides is the opening, see
-packer.sources.grasp._regrad_labels. This source was written without the files of the set.
+If no view has files of a kind, the field of these files is absent. Positions are pixels of the image file before EXIF
+orientation. The option `angle_convention` adds the field `grasps`: float32 (N, 4, 2), corners. The option states the
+range of the angles in the grasp files: `cv44` (-90 to 0) or `cv45` (0 to 90). OpenCV 4.5.1 changed this range in
+cv2.minAreaRect.
+No file states which side of a rectangle is the opening: packer.sources.grasp._regrad_labels contains the rule. This
+source was written without access to the files of the set.
 """
 
 import json
@@ -45,10 +46,10 @@ from packer.sources.grasp._regrad_labels import COLUMNS, read_regrad_grasps, rea
 
 SPECIFICITY = 100
 _SPLIT = r"(?:(?:.*/)?(?P<split>[^/]+)/)?"
-_NO_SPLIT = "2D_Grasp"  # the folder above scenes of a set without splits
+_NO_SPLIT = "2D_Grasp"  # in a set without splits, the folder that contains the scenes
 _RELATIONS = re.compile(_SPLIT + r"mrts\.json", re.DOTALL)
 _ANGLES = {"cv44": (-90.0, 0.0), "cv45": (0.0, 90.0)}  # in degrees, of cv2.minAreaRect before and since OpenCV 4.5.1
-_ANGLE = 5  # its column
+_ANGLE = 5  # column of the angle
 
 
 def _role(name: str, folder: str, suffix: str, field: Field, need: Need) -> FileRole:
@@ -95,10 +96,10 @@ class Source(FileSource):
             root: Folder or archive of the set.
             angle_convention: Range of the angles in the grasp files. `cv44`: -90 to 0 degrees. `cv45`: 0 to 90
                 degrees. Another angle is an error. With `none`, samples do not have the field `grasps`.
-            missing: See `Policies`.
-            labels: See `Policies`.
-            own_splits: Whether the folders above the images are splits.
-            follow_links: Whether links that lead out of `root` are followed.
+            missing: `keep`, `skip` or `error` for views without a grasp file.
+            bad_labels: `error` raises BadInput for an invalid grasp, `skip` skips the grasp.
+            own_splits: True takes the names of the folders above the images as splits.
+            follow_links: True follows symbolic links that lead out of `root`.
         """
         base.check_choice("angle_convention", angle_convention, ("none", *_ANGLES))
         self._convention = angle_convention
@@ -166,7 +167,7 @@ class Source(FileSource):
 
 
 def _parse(convention: str, data: bytes, path: Path, strict: bool) -> Parsed:
-    """Parse the label file; the angles must be those of `convention`. Raises BadInput."""
+    """Parse a grasp file. Raises BadInput for an angle that is not in the range of `convention`."""
     has_file = data or path.suffix
     rows, total = read_regrad_grasps(data, path, strict=strict) if has_file else (np.zeros((0, COLUMNS)), 0)
     values = {"grasp_rows": rows, "grasp_scores": rows[:, -1].astype(np.float32)}

@@ -1,21 +1,21 @@
 """VMRD: the visual manipulation relationship data set: VOC's layout, with grasps of objects and relations of objects.
 
-A sample is `JPEGImages/ID.jpg` with `Annotations/ID.xml` and `Grasps/ID.txt`. A line of the latter has the corners
+A sample is `JPEGImages/ID.jpg` with `Annotations/ID.xml` and `Grasps/ID.txt`. A line of `Grasps/ID.txt` has the corners
 x1 y1 ... x4 y4, the number of an object, and `easy`, `hard` or nothing. Samples are ordered by key. The loaders of the
-networks use the order of the file system, so their splits differ between machines.
+networks use the order of the file system. Therefore the splits of these loaders differ between machines.
 
 Fields:
-* key. rgb: the bytes of the file.
+* key: `ID`. rgb: the bytes of the file.
 * grasps: float32 (N, 4, 2), corners x, y as in the file; p0 -> p1 is the opening axis.
 * grasp_objects: int64, for each grasp the number of its object.
 * boxes: float32 (N, 4), edges. For each box: box_labels (int64, names of classes in lower case), box_objects (int64:
   `<index>`, -1 if a file has none), box_difficult and box_truncated (uint8).
 * relations: json, for each box `{"object", "fathers", "children"}`, numbers of objects.
 * split: int64, from `ImageSets/Main`.
-* Hidden: files (field -> relative path), annotation_file and grasps_file (verbatim, empty without a file).
+* Hidden: files (field -> relative path), annotation_file and grasps_file (bytes, empty without a file).
 
-Numbers in the XML count pixels from 1, unless `first_pixel` is 0. VMRN subtracts 1 from all four numbers of a box, this
-source from xmin and ymin (see packer.sources.annotations._voc_source). Corners of grasps are not changed.
+Positions in the XML file count pixels from 1, unless `first_pixel` is 0. This source subtracts 1 from xmin and ymin,
+VMRN from all four edges of a box (see packer.sources.annotations._voc_source). Corners of grasps are not changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -65,7 +65,19 @@ class Source(VOCSource):
         known_classes: Sequence[str] = (),
         follow_links: bool = False,
     ) -> None:
-        """List the images, and read all annotation files once. Options: see `Policies` and `_list_annotated`."""
+        """List the images, and read all annotation files once.
+
+        Args:
+            root: Folder or archive of the set.
+            first_pixel: Number of the first pixel in the XML files, 1 or 0.
+            missing: `keep`, `skip` or `error` for images without a label file.
+            bad_labels: `error` raises BadInput for an invalid label, `skip` skips the label.
+            labels_orientation: Pixels that labels refer to if EXIF rotates the image, `stored` or `upright`. With
+                `auto`, the pixels whose size the XML file contains.
+            own_splits: True takes the splits from the lists in ImageSets.
+            known_classes: Class names in the order of their numbers. Empty for all classes that the files contain.
+            follow_links: True follows symbolic links that lead out of `root`.
+        """
         self._list_annotated(
             root,
             Policies(missing, bad_labels=bad_labels),
@@ -104,16 +116,19 @@ class Source(VOCSource):
         return values
 
     def missing(self, index: int) -> str | None:
-        """Return which labels are absent, empty, skipped or inconsistent; reads the label files."""
+        """Return which labels are absent, empty, skipped or inconsistent. None if complete. Reads the label files."""
         reasons = [super().missing(index)]
-        with suppress(BadInput):  # reading the sample raises it
+        with suppress(BadInput):  # `read` raises the error later
             found = self._annotation(self._samples[index])
             reasons += _inconsistent(found, self.value(index, "grasp_objects").tolist())
         return "; ".join(filter(None, reasons)) or None
 
 
 def read_object_grasps(data: bytes, path: Path, strict: bool) -> Parsed:
-    """Parse the grasps of one file. Grasps that are not finite are skipped. Raises BadInput."""
+    """Parse a grasp file: corners and the number of an object per line. Grasps that are not finite are skipped.
+
+    If `strict` is true, an invalid line or object number raises BadInput, otherwise the grasp is skipped.
+    """
     text = "\n".join(_without_word(line) for line in data.decode("utf-8-sig", errors="replace").splitlines())
     rows = read_rows(text.encode(), path, columns=_NUMBERS, separator=None, strict=strict)
     numbers = rows.values[:, -1]
@@ -129,15 +144,15 @@ def read_object_grasps(data: bytes, path: Path, strict: bool) -> Parsed:
 
 
 def _without_word(line: str) -> str:
-    """Return the line without a word after its numbers."""
+    """Return the line without the word after its nine numbers, if any."""
     words = line.split()
     return " ".join(words[:-1] if len(words) == _NUMBERS + 1 and words[-1].isalpha() else words)
 
 
 def _inconsistent(found: Annotation, grasps: Sequence[int]) -> Iterator[str]:
-    """Yield what the numbers of objects contradict; they are not changed."""
+    """Yield a text for each kind of contradiction between the numbers of objects, grasps and relations."""
     numbers = [each.number for each in found.objects if each.number is not None]
-    if not numbers:  # no annotation file, or one without <index>
+    if not numbers:  # no annotation file, or no <index> in the file
         return
     related = {number for each in found.objects for number in (*each.fathers, *each.children)}
     for label, wrong in (
