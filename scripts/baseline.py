@@ -63,6 +63,15 @@ INTENDED: tuple[tuple[str, str], ...] = (
         r"signature (open|\w*Dataset(\..*)?|BackgroundIterator.*|CUDAPrefetcher.*|DataLoaderX.*|datasets\..*)",
         "the top level has the names of most programs; the classes are in datasets, grasp and loading",
     ),
+    (
+        r"option convert (split_seed|order_seed|seed|slots|export_as|sidecar_frame|label_frame|labels_orientation|pairs"
+        r"|companions|origin|first_pixel|like|layout|angle_convention|named_splits|labels|bad_labels|classes|folders"
+        r"|(image|label)_(key|column)|features)|(folder --classes|voc --task) .*",
+        "one word per option; the manifest records the new name",
+    ),
+    (r".* --label-frame (stored|upright)", "--labels-orientation is for masks and depth of all sources, too"),
+    (r".* --layout split/class", "--folders is for image folders, --layout for published layouts of pairs"),
+    (r"(hdf5|n5|npy|npz) --(image|label)-key .*", "--feature declares all fields of arrays"),
     (r"table.*, halved test/metadata\.csv", "tables of one set whose columns differ are an error"),
 )
 

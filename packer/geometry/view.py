@@ -78,8 +78,10 @@ def resized_crop(
     """Return the view that crops a box and resizes the box, as in torchvision's functional resized_crop.
 
     Args:
-        top, left: First row and first column of the box.
-        height, width: Number of rows and columns of the box.
+        top: First row of the box.
+        left: First column of the box.
+        height: Number of rows of the box.
+        width: Number of columns of the box.
         size: (height, width) of the output in px.
         antialias: True filters a box that becomes smaller. False interpolates between four pixels only.
     """

@@ -411,7 +411,7 @@ class GGCNNDataset(GraspDataset):
         random_rotate: bool = False,
         random_zoom: bool = False,
     ) -> None:
-        """Open the pack `file_path`. Other arguments have the meanings of `GraspDataset`.
+        """Open the pack `file_path`. The other arguments are those of `GraspDataset`.
 
         Args:
             file_path: Folder or URL of the pack.
@@ -445,7 +445,7 @@ class GRConvNetDataset(GraspDataset):
         random_rotate: bool = False,
         random_zoom: bool = False,
     ) -> None:
-        """Open the pack `file_path`. Other arguments have the meanings of `GraspDataset`.
+        """Open the pack `file_path`. The other arguments are those of `GraspDataset`.
 
         Args:
             file_path: Folder or URL of the pack.
