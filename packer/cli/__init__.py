@@ -15,8 +15,10 @@ import contextlib
 import errno
 import gc
 import re
+import shutil
 import signal
 import sys
+import textwrap
 import traceback
 from types import FrameType
 
@@ -127,7 +129,8 @@ def _code() -> int:
         echo(_usage(error), err=True)
         return error.exit_code
     except PackerError as error:
-        _tell(_with_hint(f"packer: {error}") if sys.stderr.isatty() else f"packer: {error}")
+        text = f"packer: {error}"
+        _tell(_for_terminal(text, shutil.get_terminal_size().columns) if sys.stderr.isatty() else text)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:  # click turns an interrupt into Abort
         # click 8.1 raises Abort without a cause
@@ -155,10 +158,15 @@ def _usage(error: click.ClickException) -> str:
     return f"{where}: {text}{' ' if text.endswith('?') else '; '}{where} --help shows how"
 
 
-def _with_hint(text: str) -> str:
-    """Return an error for a terminal: the advice after the last semicolon is on its own line."""
+def _for_terminal(text: str, width: int) -> str:
+    """Return an error in lines of at most `width` columns. The advice after the last semicolon begins a line."""
     error, separator, advice = text.rpartition("; ")
-    return f"{error}\nhint: {advice}" if separator else text
+    parts = [error, f"hint: {advice}"] if separator else [text]
+    lines = [line for part in parts for line in part.split("\n")]
+    return "\n".join(
+        textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        for line in lines
+    )
 
 
 def _unforeseen(error: Exception) -> int:

@@ -87,14 +87,14 @@ class RegistryName(click.ParamType):  # type: ignore[type-arg]  # generic since 
 
 
 class Count(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
-    """A whole number in a range, shown as N without the range."""
+    """A number in a range, whole unless `is_whole` is False. Help texts show N without the range."""
 
     name = "number"
 
-    def __init__(self, least: int = 1, most: int | None = None) -> None:
-        self._range = click.IntRange(least, most)
+    def __init__(self, least: int = 1, most: int | None = None, *, is_whole: bool = True) -> None:
+        self._range = click.IntRange(least, most) if is_whole else click.FloatRange(least, most)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         return self._range.convert(value, param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:

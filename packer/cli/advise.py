@@ -44,7 +44,7 @@ PLACE = (Group.MAKE_A_PACK, 1)
     metavar="N,WxH",
     help="Sizes to try, as in convert --resize.  [default: twice the output size]",
 )
-@click.option("--seconds", type=click.FloatRange(min=1), default=30, show_default=True, help="Approximate duration.")
+@click.option("--seconds", type=Count(is_whole=False), default=30, show_default=True, help="Approximate duration.")
 @follow_links_option
 @max_pixels_option
 @json_option

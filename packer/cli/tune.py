@@ -48,7 +48,7 @@ PLACE = (Group.READ_IT_FASTER, 1)
     help="Worker processes, or threads of Loader.  [default: up to twice the cores]",
 )
 @loader_option
-@click.option("--step-ms", type=click.FloatRange(min=0), help="Simulate a training step of MS milliseconds.")
+@click.option("--step-ms", type=Count(0, is_whole=False), help="Simulate a training step of MS milliseconds.")
 @click.option("--step", callback=_step, metavar="MODULE:FUNCTION", help="Call your function with each batch.")
 @click.option("--steps", type=Count(), help="Steps per epoch.  [default: all, at most 100]")
 @click.option("--epochs", type=Count(), default=3, show_default=True, help="Epochs per run.")

@@ -578,5 +578,6 @@ def test_quiet_prints_errors_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_terminal_shows_the_advice_of_an_error_on_its_own_line() -> None:
-    assert cli._with_hint("packer: a; b: expected c; use d") == "packer: a; b: expected c\nhint: use d"
-    assert cli._with_hint("packer: a") == "packer: a"
+    found = cli._for_terminal("packer: a; b: expected c; use d", 20)
+    assert found == "packer: a; b:\n  expected c\nhint: use d"
+    assert cli._for_terminal("packer: a", 20) == "packer: a"

@@ -108,7 +108,7 @@ def check_classes(root: Path, images: Sequence[str]) -> None:
         source = shown(str(root / place)) if root.is_dir() else f"{shown(place)} of the archive, unpacked,"
         readings.append(f"if the folders in {shown(place)} are the classes, give {source} as SOURCE")
     raise InvalidRequest(
-        f"{shown(str(root))}: cannot decide whether these folders are classes: {listed(tops)}; {'; '.join(readings)}"
+        f"{shown(str(root))}: cannot decide whether these folders are classes: {listed(tops)}; {', or '.join(readings)}"
     )
 
 
