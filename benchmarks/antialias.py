@@ -13,7 +13,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from packer.geometry import RandomResizedCrop, View, draw
-from packer.geometry.warp.axis_aligned import axis_aligned_steps
+from packer.geometry.warp.axis_aligned_steps import axis_aligned_steps
 from packer.images import DecodeOptions, Decoder
 
 Pixels = npt.NDArray[np.uint8]

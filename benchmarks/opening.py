@@ -15,8 +15,8 @@ from packer import __version__
 from packer.datasets.pack_dataset import LMDBDataset
 from packer.formats.lmdb import Writer
 from packer.pack import manifest as manifests
-from packer.pack.index import PartIndex, merge
 from packer.pack.manifest import Manifest, Part
+from packer.pack.sample_index import PartIndex, merge
 from packer.schema import Field, Schema
 
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from packer.conversion.convert import convert
     from packer.datasets.pack_dataset import open as open
     from packer.inspect.extraction import extract
-    from packer.inspect.pack_verification import verify
+    from packer.inspect.verify import verify
     from packer.loading.loader import Loader
     from packer.tools.wait_monitor import monitor
 
@@ -38,7 +38,7 @@ _HOMES = {
     "extract": "packer.inspect.extraction",
     "monitor": "packer.tools.wait_monitor",
     "open": "packer.datasets.pack_dataset",
-    "verify": "packer.inspect.pack_verification",
+    "verify": "packer.inspect.verify",
 }
 
 

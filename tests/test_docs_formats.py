@@ -12,8 +12,8 @@ from PIL import Image
 from packer import codecs, formats
 from packer.datasets.pack_dataset import PackDataset
 from packer.pack import extra_files
-from packer.pack.index import file_dtypes
 from packer.pack.manifest import VERSION
+from packer.pack.sample_index import file_dtypes
 from packer.schema import KINDS, Schema
 from scripts import make_golden
 from tests.support.conversions import packed

@@ -21,8 +21,8 @@ from packer.errors import CorruptPack, InvalidRequest
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.pack import verification
-from packer.pack.index import merge
 from packer.pack.manifest import VERSION
+from packer.pack.sample_index import merge
 from packer.schema import KINDS
 from scripts import make_golden
 from tests.support import built_packs

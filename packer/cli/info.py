@@ -48,7 +48,7 @@ def command(
         folder = fetched.enter_context(_head(pack.url)) if isinstance(pack, URLPath) else pack
         manifest = manifests.read(folder)
         if keys:
-            from packer.pack.index import Index
+            from packer.pack.sample_index import Index
 
             index = Index(folder, manifest)
             hand_over(map(index.key, range(len(index))))
@@ -91,7 +91,7 @@ def _tell_shuffle(
 
     from packer.loading.block_order import block_order
     from packer.loading.shuffle_quality import label_field, shuffle_quality
-    from packer.pack.index import Index  # keeps `packer --help` light
+    from packer.pack.sample_index import Index  # keeps `packer --help` light
 
     name = label_field(manifest.schema)
     if name is None:
@@ -131,8 +131,8 @@ def _tell_shuffle(
 
 def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], str]:
     """[name, samples] of each class and split, by field, from the index; and why there are none."""
-    from packer.pack.index import Index
     from packer.pack.mostly_holes import check_mostly_holes  # keeps `packer --help` light
+    from packer.pack.sample_index import Index
 
     named = [field for field in manifest.schema if field.classes and field.is_column and not field.shape]
     if not named:

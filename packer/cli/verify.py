@@ -53,7 +53,7 @@ def command(
 
     PACK may be a URL, such as s3://bucket/photos.pack. The first 20 problems and the number of all are shown.
     """
-    from packer.inspect.pack_verification import verify  # keeps `packer --help` light
+    from packer.inspect.verify import verify  # keeps `packer --help` light
 
     count = itertools.count(1)
 

@@ -19,8 +19,8 @@ from packer.files.digest import part_bytes, part_sha256
 from packer.files.fsync import sync_part
 from packer.files.storage_errors import failing
 from packer.formats.base import Writer
-from packer.pack.index import PartIndex
 from packer.pack.manifest import Part
+from packer.pack.sample_index import PartIndex
 from packer.system.parallel import ordered_map, usable_cores
 
 Progress = Callable[[int, int], None]  # receives samples and source bytes since the previous call

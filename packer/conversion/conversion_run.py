@@ -18,8 +18,8 @@ from packer.errors import BadInputs, InvalidRequest, StorageError, StoreError, p
 from packer.files.storage_errors import free_bytes, free_files
 from packer.pack import manifest as manifests
 from packer.pack.extra_files import write_extras
-from packer.pack.index import merge
 from packer.pack.manifest import Manifest, Part
+from packer.pack.sample_index import merge
 from packer.schema import PIXEL_KINDS
 from packer.sources._message_texts import counted
 from packer.sources.base import probe_indices

@@ -45,10 +45,10 @@ from packer.sources._extend.source_wrapper import subset
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources._options import OPTIONS, SourceOptions
 from packer.sources.base import Source
-from packer.sources.objects._class_names import is_a
+from packer.sources.objects._isinstance_without_import import is_a
 from packer.sources.objects._object_rows import Indexable
 from packer.stores.url import URLPath, path_or_url
-from packer.system.argument_types import check_arguments, check_switches
+from packer.system.argument_checks import check_arguments, check_switches
 from packer.system.parallel import usable_cores
 from packer.system.progress_callback import ProgressCallback, ProgressCounter
 

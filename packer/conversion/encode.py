@@ -20,8 +20,8 @@ from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_values, upright
 from packer.images import MAX_PIXELS, Header, loses_alpha, restart_interval_table
 from packer.images.field_decoder import HeaderCache
+from packer.pack.field_row_relations import check_rows
 from packer.pack.label_orientation import ImageFrame, labels_are_upright
-from packer.pack.related_rows import check_rows
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources._message_texts import shown
 from packer.sources._text_values import check_boxes

@@ -33,7 +33,7 @@ from typing import Any
 
 from packer import formats
 from packer.conversion.build_part import FinishedPart
-from packer.conversion.library_versions import library_versions
+from packer.conversion.machine_versions import library_versions
 from packer.conversion.plan import Plan
 from packer.conversion.publication import (
     Publication,

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import InvalidRequest
-from packer.pack.parts import PartSupply
+from packer.pack.part_access import PartSupply
 
 
 class PartSchedule:

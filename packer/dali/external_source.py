@@ -24,7 +24,7 @@ from packer.loading.batch_jobs import unwrapped
 from packer.loading.sampling import EpochSteps, Indices, Order, Step, rank_and_world_size
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Field
-from packer.system.argument_types import check_parameters
+from packer.system.argument_checks import check_parameters
 
 LastBatch = Literal["partial", "drop", "fill"]
 Array = npt.NDArray[Any]

@@ -29,7 +29,7 @@ from packer.pack.sample_decoder import SampleDecoder
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Field, Schema
 from packer.stores.url import StoreURL, is_url, path_or_url
-from packer.system.argument_types import check_arguments, check_parameters
+from packer.system.argument_checks import check_arguments, check_parameters
 from packer.system.shared_memory import SharedMemory
 
 if TYPE_CHECKING:  # a pack in a folder is opened without the modules for URLs

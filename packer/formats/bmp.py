@@ -25,7 +25,7 @@ from packer.files.safe_paths import components, folded
 from packer.files.tree_writer import TreeWriter
 from packer.formats import base
 from packer.formats._folder_part import TABLE, FolderReader, FolderWriter, Tables
-from packer.formats._part_files import MOST_FILE_BYTES, PartFiles
+from packer.formats._folder_part_files import MOST_FILE_BYTES, PartFiles
 from packer.schema import Field, FixedArray, Schema, StoredForm
 
 SUFFIX = ""  # some tools treat a folder with the suffix of an image as an image

@@ -35,8 +35,8 @@ import numpy as np
 from packer.errors import InvalidRequest
 from packer.formats import base
 from packer.formats._folder_part import TABLE
+from packer.formats._folder_part_files import PartFiles
 from packer.formats._foreign_part import IMAGE, LABEL, ForeignLayout, ForeignReader, ForeignWriter, Places
-from packer.formats._part_files import PartFiles
 from packer.layouts import n5_blocks
 from packer.layouts.n5_blocks import Attributes
 from packer.schema import Schema

@@ -33,7 +33,7 @@ from packer.grasp.item_decoder import (
     ItemForm,
     normalized,
 )
-from packer.grasp.pack_items import OWNER_FIELD, ItemUnit, PackItems, has_label_items
+from packer.grasp.item_list import OWNER_FIELD, ItemUnit, PackItems, has_label_items
 from packer.grasp.sample_splits import SliceSplit, Split
 from packer.grasp.source_label_rules import Exact, kind_of, rule_of
 from packer.grasp.targets import Style, max_width
@@ -42,7 +42,7 @@ from packer.pack import manifest as manifests
 from packer.pack.reader import Pack, VerifyMode
 from packer.schema import PIXEL_KINDS
 from packer.stores.url import path_or_url
-from packer.system.argument_types import check_parameters
+from packer.system.argument_checks import check_parameters
 
 Pixels = Literal["float32", "uint8"]
 Number = Any  # a number, or a tensor with one number

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from packer.geometry import View, resized_crop
 from packer.geometry.transforms import rotated
-from packer.geometry.warp.axis_aligned import axis_aligned_steps, inside, needed
+from packer.geometry.warp.axis_aligned_steps import axis_aligned_steps, inside, needed
 from packer.grasp.targets import Frame
 from packer.system.thread_scratch import ThreadScratch
 

@@ -17,7 +17,7 @@ from packer.formats.base import Record
 from packer.geometry import View, resized_crop
 from packer.grasp import image_warp, targets
 from packer.grasp.image_warp import ItemView, SourceImage
-from packer.grasp.pack_items import OWNER_FIELD
+from packer.grasp.item_list import OWNER_FIELD
 from packer.grasp.source_label_rules import LabelRule, of_label
 from packer.grasp.targets import MAPS, draw
 from packer.pack.sample_decoder import SampleDecoder

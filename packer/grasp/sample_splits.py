@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from packer.errors import BadInput, InvalidRequest, UnknownKey, WrongType
 from packer.geometry import shuffled
-from packer.grasp.pack_items import ItemList, PackItems
+from packer.grasp.item_list import ItemList, PackItems
 from packer.layouts import pickled
 from packer.pack.reader import Pack
 from packer.sources.base import read_file

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from packer.geometry import View
 from packer.geometry.warp import image
-from packer.geometry.warp.axis_aligned import AxisAlignedSteps, axis_aligned_steps, needed
+from packer.geometry.warp.axis_aligned_steps import AxisAlignedSteps, axis_aligned_steps, needed
 from packer.images.backends import strict_jpeg
 from packer.images.headers._header_record import Buffer, Header
 from packer.system.exact_casts import target

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from packer.errors import DamagedImage, InvalidRequest
 from packer.geometry import View
 from packer.geometry.warp import image
-from packer.geometry.warp.axis_aligned import axis_aligned_steps, needed, shrinking
+from packer.geometry.warp.axis_aligned_steps import axis_aligned_steps, needed, shrinking
 from packer.images import lossless_jpeg_crop
 from packer.images.backends import strict_jpeg
 from packer.images.backends.strict_jpeg import RegionDecoder

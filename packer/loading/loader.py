@@ -22,11 +22,11 @@ from packer.loading.batch_jobs import BatchJobs, packs_in, unwrapped
 from packer.loading.block_order import BlockOrder, block_order
 from packer.loading.device_transfer import MeanStd, PostProcessing, device_of, pinned, transfer_to
 from packer.loading.prefetchers import TransferPass
+from packer.loading.process_engine import WorkerPool
 from packer.loading.sampling import LoaderState, Order, Steps, rank_and_world_size, state_from
 from packer.loading.shuffle_quality import POOR_VARIANCE_RATIO, label_field, shuffle_quality
 from packer.loading.thread_engine import Pass, ThreadEngine
-from packer.loading.worker_processes import WorkerPool
-from packer.system.argument_types import check_parameters
+from packer.system.argument_checks import check_parameters
 from packer.system.buffer_pool import BufferPool, pageable
 from packer.system.parallel import usable_cores
 

@@ -22,7 +22,7 @@ import torch
 from packer.errors import InvalidRequest
 from packer.geometry import shuffled
 from packer.loading.block_order import BlockOrder
-from packer.system.argument_types import check_parameters
+from packer.system.argument_checks import check_parameters
 
 Indices = npt.NDArray[np.int64]
 

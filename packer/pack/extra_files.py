@@ -26,8 +26,8 @@ from packer.errors import BadInput, CorruptPack, InvalidRequest
 from packer.files.fsync import make_folder, sync
 from packer.files.npy_arrays import map_file
 from packer.files.safe_paths import components
-from packer.pack.index import write_array
 from packer.pack.manifest import EXTRAS, IndexFile, Manifest
+from packer.pack.sample_index import write_array
 from packer.schema import Buffer
 from packer.sources._message_texts import counted, listed
 from packer.sources._trees.file_tree import FileState

@@ -12,10 +12,10 @@ from packer.files.digest import file_bytes, file_sha256
 from packer.files.folder_handle import FolderHandle
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
 from packer.pack import manifest as manifests
-from packer.pack.index import PartIndex, merge
 from packer.pack.manifest import INDEX, Manifest, Part
 from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import PartOpener
+from packer.pack.sample_index import PartIndex, merge
 from packer.pack.unlisted_files import check_digest
 from packer.schema import KEY
 

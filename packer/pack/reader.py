@@ -18,12 +18,12 @@ import numpy.typing as npt
 from packer.errors import BadInput, CorruptPack, CorruptRecord, DamagedObject, InvalidRequest
 from packer.formats.base import Reader, Record
 from packer.pack import manifest
-from packer.pack.index import Index, crc32_problem
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import INDEX
 from packer.pack.mostly_holes import check_mostly_holes
+from packer.pack.part_access import CheckedParts, LocalParts, Parts, PartSupply, SuppliedParts
 from packer.pack.part_readers import PartOpener, open_readers
-from packer.pack.parts import CheckedParts, LocalParts, Parts, PartSupply, SuppliedParts
+from packer.pack.sample_index import Index, crc32_problem
 from packer.registry import import_or_explain
 from packer.schema import Buffer
 from packer.system.machine_limits import Machine

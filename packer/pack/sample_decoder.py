@@ -16,8 +16,8 @@ from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import BoxRule, Geometry, View, move_values, resized_crop
 from packer.images import DCT, DecodeOptions, Decoder, DecoderName, Header, StoredImage
+from packer.pack.field_row_relations import RowRelations, Values
 from packer.pack.reader import Pack
-from packer.pack.related_rows import RowRelations, Values
 from packer.schema import PIXEL_KINDS, Buffer, Field, Schema
 
 Views = tuple[View | None, dict[str, View]]  # see `SampleDecoder.views`

@@ -29,11 +29,11 @@ from packer.files.safe_paths import components
 from packer.formats.base import Reader
 from packer.pack import manifest as manifests
 from packer.pack.extra_files import ExtraFiles
-from packer.pack.index import Index, crc32_problem
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import EXTRAS, INDEX, IndexFile, Manifest, Part
 from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import PartOpener
+from packer.pack.sample_index import Index, crc32_problem
 from packer.pack.unlisted_files import foreign_files, part_state
 from packer.stores.url import StoreURL, URLPath
 

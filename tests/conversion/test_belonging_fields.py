@@ -90,7 +90,7 @@ def test_rows_of_fields_that_are_not_packed_are_not_compared(folder: Path, tmp_p
 
 def test_verify_and_extract(folder: Path, tmp_path: Path) -> None:
     from packer.inspect.extraction import extract  # noqa: PLC0415
-    from packer.inspect.pack_verification import verify  # noqa: PLC0415
+    from packer.inspect.verify import verify  # noqa: PLC0415
 
     packer.convert(AnnotatedSource(folder), tmp_path / "pack")
     assert verify(tmp_path / "pack")

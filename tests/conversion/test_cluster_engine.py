@@ -30,7 +30,7 @@ from packer.conversion.engines._cluster_engine import (
     build_remotely,
 )
 from packer.conversion.engines.base import EngineOptions
-from packer.conversion.library_versions import library_versions
+from packer.conversion.machine_versions import library_versions
 from packer.conversion.options import ConversionOptions
 from packer.conversion.plan import make_plan
 from packer.conversion.publication import FolderDelivery, FolderPublication

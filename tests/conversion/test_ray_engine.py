@@ -28,7 +28,7 @@ from pathlib import Path
 import cv2, numpy as np, ray
 from ray.cluster_utils import Cluster
 import packer
-from packer.conversion.library_versions import library_versions
+from packer.conversion.machine_versions import library_versions
 from packer.conversion.engines import _cluster_engine
 from packer.errors import PackerError
 

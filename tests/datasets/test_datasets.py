@@ -20,7 +20,7 @@ import packer
 from packer.datasets.pack_dataset import LMDBDataset, PackDataset
 from packer.errors import BadIndex, CorruptPack, CorruptRecord, InvalidRequest, UnknownKey, WrongType
 from packer.pack import part_readers
-from packer.pack.index import Index
+from packer.pack.sample_index import Index
 from tests.support import source_trees
 from tests.support.child_processes import forked
 from tests.support.conversions import packed

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from packer.formats._part_files import map_file
+from packer.formats._folder_part_files import map_file
 from tests.support.descriptors import open_files
 
 

@@ -11,7 +11,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from packer.loading.nested_tensors import tensors
-from packer.loading.worker_processes import BatchLayout
+from packer.loading.process_engine import BatchLayout
 from packer.system.buffer_pool import BufferPool
 from packer.system.shared_memory import MappedBuffers, shared
 from tests.support.descriptors import open_files

@@ -18,7 +18,7 @@ from packer.inspect.extraction import extract
 from packer.pack import extra_files, verification
 from packer.pack import manifest as manifests
 from packer.pack.extra_files import ExtraFiles
-from packer.pack.index import write_array
+from packer.pack.sample_index import write_array
 from packer.sources.image_files.folder import Source
 from tests.support import built_packs, source_trees
 from tests.support.command_line import run

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError, StorageError, UnknownKey
 from packer.pack import manifest as manifests
-from packer.pack.index import Index, PartIndex, merge
 from packer.pack.manifest import IndexFile, Manifest
+from packer.pack.sample_index import Index, PartIndex, merge
 from packer.schema import Field, Schema
 from tests.support import built_packs
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import BoxRule
-from packer.pack.related_rows import RowRelations, check_rows
+from packer.pack.field_row_relations import RowRelations, check_rows
 from packer.schema import Field, Schema
 from tests.support import annotated_source
 

@@ -25,7 +25,7 @@ from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.sources._recognition import detect
 from packer.sources.annotations import table
-from packer.sources.annotations._table_columns import ColumnCells, checked_path
+from packer.sources.annotations._table_cell_kinds import ColumnCells, checked_path
 from tests.support import image_files
 from tests.support.archives import gnu
 from tests.support.command_line import run

@@ -39,10 +39,10 @@ import packer.images.backends.opencv  # noqa: E402
 import packer.inspect.contact_sheet  # noqa: E402
 import packer.inspect.extraction  # noqa: E402
 import packer.inspect.html_sheet  # noqa: E402
-import packer.inspect.pack_verification  # noqa: E402
 import packer.inspect.png_sheet  # noqa: E402
 import packer.inspect.statistics_report  # noqa: E402
 import packer.inspect.statistics_scan  # noqa: E402,F401
+import packer.inspect.verify  # noqa: E402
 import packer.pack.index_rebuild  # noqa: E402
 import packer.system.array_gathering  # noqa: E402
 

@@ -13,9 +13,9 @@ from packer.files.digest import part_bytes, part_sha256
 from packer.files.folder_handle import FolderHandle, remove
 from packer.files.fsync import make_folder, sync, write_file
 from packer.pack import manifest as manifests
-from packer.pack.index import PartIndex, merge
 from packer.pack.manifest import Manifest, Part
 from packer.pack.reader import Pack
+from packer.pack.sample_index import PartIndex, merge
 from packer.schema import KEY, Field, Schema
 
 SCHEMA = codecs.described(

@@ -25,7 +25,7 @@ from packer.conversion.build_part import PartSpec, build_part
 from packer.conversion.conversion_run import ConversionRun
 from packer.conversion.engines import base
 from packer.conversion.engines.base import EngineOptions
-from packer.conversion.library_versions import check_versions, compares_pixels, library_versions
+from packer.conversion.machine_versions import check_versions, compares_pixels, library_versions
 from packer.conversion.plan import Plan
 from packer.conversion.publication import Delivery
 from packer.conversion.work_folder_names import PACK, PIECES

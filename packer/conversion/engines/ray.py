@@ -23,7 +23,7 @@ from packer.conversion.engines._cluster_engine import (
     build_remotely,
 )
 from packer.conversion.engines.base import EngineOptions
-from packer.conversion.library_versions import check_versions, compares_pixels, library_versions
+from packer.conversion.machine_versions import check_versions, compares_pixels, library_versions
 from packer.errors import InvalidRequest
 
 _PORT_SECONDS = 20.0

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from packer.errors import InvalidRequest
 from packer.geometry import View
 from packer.geometry.warp import depth, image
-from packer.geometry.warp.axis_aligned import axis_aligned_steps, turned
+from packer.geometry.warp.axis_aligned_steps import axis_aligned_steps, turned
 from packer.schema import PIXEL_KINDS
 from packer.system.exact_casts import deliver
 

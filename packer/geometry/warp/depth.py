@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.geometry import View
-from packer.geometry.warp.axis_aligned import inside, shrinking
+from packer.geometry.warp.axis_aligned_steps import inside, shrinking
 
 Pixels = npt.NDArray[Any]
 Weights = npt.NDArray[np.float64]

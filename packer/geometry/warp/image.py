@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.geometry import View
-from packer.geometry.warp.axis_aligned import AxisAlignedSteps, inside, needed, shrinking
+from packer.geometry.warp.axis_aligned_steps import AxisAlignedSteps, inside, needed, shrinking
 from packer.system.exact_casts import target
 from packer.system.thread_scratch import ThreadScratch
 

@@ -27,7 +27,7 @@ from packer.registry import import_or_explain
 from packer.sources._field_names import check_gaps
 from packer.sources._message_texts import suffix_of
 from packer.sources._trees.file_tree import FileTree
-from packer.sources.annotations._table_columns import Cell, ColumnCells
+from packer.sources.annotations._table_cell_kinds import Cell, ColumnCells
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 _CSV = (".csv", ".tsv")

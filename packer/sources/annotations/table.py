@@ -11,7 +11,7 @@ Fields:
 * label: the column `label` or `class`. Numbers are not changed. A text becomes its position among the sorted classes.
 * boxes: float32 (N, 4), from the columns xmin, ymin, xmax, ymax in px. box_labels replaces label.
 * split: from folders, or from a column `split`.
-* Each other column: a number, a text or json (packer.sources.annotations._table_columns). Hidden: files.
+* Each other column: a number, a text or json (packer.sources.annotations._table_cell_kinds). Hidden: files.
 
 By default, each row is a sample, in the order of the table. With `group_by`, all rows with the same value in that
 column form a sample. Samples are then ordered by their first rows. If the cells of a column are equal within every
@@ -56,7 +56,7 @@ from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.listing import scan
 from packer.sources._trees.open_tree import open_tree
-from packer.sources.annotations._table_columns import (
+from packer.sources.annotations._table_cell_kinds import (
     NUMBERS,
     Cell,
     Kind,

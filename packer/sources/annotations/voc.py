@@ -1,6 +1,6 @@
 """VOC: images with boxes in Pascal VOC's XML and segmentation masks, from one or several data sets (VOCdevkit).
 
-Layouts, keys and box coordinates: packer.sources.annotations._voc_source. Samples are ordered by key.
+Layouts, keys and box coordinates: packer.sources.annotations._voc_base. Samples are ordered by key.
 
 Fields:
 * key. image: the bytes of the file.
@@ -33,7 +33,7 @@ from packer.sources._file_source import Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample
 from packer.sources._message_texts import counted
 from packer.sources._trees.file_tree import FileTree
-from packer.sources.annotations._voc_source import (
+from packer.sources.annotations._voc_base import (
     ANNOTATION,
     LABEL_MAP,
     XML,

@@ -15,7 +15,7 @@ Fields:
 * Hidden: files (field -> relative path), annotation_file and grasps_file (bytes, empty without a file).
 
 Positions in the XML file count pixels from 1, unless `first_pixel` is 0. This source subtracts 1 from xmin and ymin,
-VMRN from all four edges of a box (see packer.sources.annotations._voc_source). Corners of grasps are not changed.
+VMRN from all four edges of a box (see packer.sources.annotations._voc_base). Corners of grasps are not changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ from packer.sources._file_source import Groups, Policies
 from packer.sources._listed_source import FileRole, LabelFile, Parsed
 from packer.sources._message_texts import listed, shown
 from packer.sources._trees.file_tree import FileTree
-from packer.sources.annotations._voc_source import ANNOTATION, XML, VOCSource, image_role, in_folder
+from packer.sources.annotations._voc_base import ANNOTATION, XML, VOCSource, image_role, in_folder
 from packer.sources.annotations._voc_xml import AnnotatedObject, Annotation
 from packer.sources.grasp._label_files import points, read_rows, verbatim
 

@@ -22,7 +22,7 @@ from packer.sources import base
 from packer.sources._message_texts import counted, listed
 from packer.sources._trees.open_tree import open_tree
 from packer.sources.image_files import folder
-from packer.sources.objects._class_names import class_named, type_name
+from packer.sources.objects._isinstance_without_import import class_named, type_name
 
 _TORCHVISION = "torchvision.datasets.folder"
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from packer.errors import InvalidRequest
 from packer.schema import DTYPES, Field
-from packer.sources.objects._class_names import is_a
 from packer.sources.objects._file_list import FileList, file_list
+from packer.sources.objects._isinstance_without_import import is_a
 from packer.sources.objects._object_source import ObjectData
 
 SPLIT = "split"

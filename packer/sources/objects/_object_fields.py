@@ -19,7 +19,7 @@ from packer.schema import DTYPES, KEY, KINDS, PIXEL_KINDS, ROW_KINDS, Field
 from packer.sources._field_names import FieldNames
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources._name_words import DEPTHS, IMAGES, has_labels, words
-from packer.sources.objects._class_names import type_name
+from packer.sources.objects._isinstance_without_import import type_name
 from packer.sources.objects._object_values import (
     DEEP_MODES,
     Axes,

@@ -8,8 +8,8 @@ from packer.errors import InvalidRequest
 from packer.sources import base
 from packer.sources._message_texts import counted
 from packer.sources.objects import _hugging_face
-from packer.sources.objects._class_names import is_a, type_name
 from packer.sources.objects._file_list import is_torchvision_folder, source_of_list, torchvision_files
+from packer.sources.objects._isinstance_without_import import is_a, type_name
 from packer.sources.objects._object_fields import FieldsRequest
 from packer.sources.objects._object_rows import Indexable, ObjectRows, SequentialRows
 from packer.sources.objects._object_source import KeyRequest, ObjectData, ObjectSource

@@ -28,7 +28,7 @@ from packer.schema import PIXEL_KINDS, ROW_KINDS, Field
 from packer.sources._message_texts import listed
 from packer.sources._text_values import check_boxes
 from packer.sources.base import read_file
-from packer.sources.objects._class_names import is_a, type_name
+from packer.sources.objects._isinstance_without_import import is_a, type_name
 from packer.system.exact_casts import cast_exactly, form, round_floats
 
 Axes = Literal["auto", "hwc", "chw"]

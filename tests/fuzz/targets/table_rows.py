@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import InvalidRequest
-from packer.sources.annotations._table_columns import ColumnCells, PathPattern, checked_path, value_of
+from packer.sources.annotations._table_cell_kinds import ColumnCells, PathPattern, checked_path, value_of
 from packer.sources.annotations._table_rows import FileRows, first_columns
 from tests.fuzz.target import Disagreement
 
