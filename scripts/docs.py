@@ -1,7 +1,8 @@
-"""Site of the documentation: writes the reference pages from the code, and builds or serves the site with Zensical."""
+"""Site of the documentation: writes the reference and the notebooks, and builds or serves the site with Zensical."""
 
 import argparse
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
+TUTORIALS = DOCS / "tutorials"
 _GENERATED = "<!-- Written by scripts/docs write. Do not edit. -->\n\n"
 # modules with public names, in the order of the navigation
 _MODULES = ("packer", "packer.datasets", "packer.geometry", "packer.grasp", "packer.loading", "packer.dali")
@@ -237,13 +239,36 @@ def pages() -> dict[Path, str]:
     return {REFERENCE / name: _GENERATED + text for name, text in found.items()}
 
 
+def notebooks() -> dict[Path, str]:
+    """Returns the path and the text of the notebook of each tutorial."""
+    return {path.with_suffix(".ipynb"): _notebook(path.read_text("utf-8")) for path in sorted(TUTORIALS.glob("*.md"))}
+
+
+def _notebook(page: str) -> str:
+    """Returns a page as a notebook: text, Python and commands become cells; the output of a cell is left out."""
+    cells: list[dict[str, Any]] = []
+    for part in re.split(r"^(```\w+\n(?:.*?\n)?```)$", page, flags=re.DOTALL | re.MULTILINE):
+        kind, code = re.sub(r"\n```$", "", part).split("\n", 1) if part.startswith("```") else ("", part.strip())
+        if kind == "```text" or not code:
+            continue
+        cell: dict[str, Any] = {"cell_type": "code" if kind else "markdown", "id": f"cell-{len(cells)}", "metadata": {}}
+        if kind:
+            cell |= {"execution_count": None, "outputs": []}
+        text = re.sub("^", "!", code, flags=re.MULTILINE) if kind == "```sh" else code
+        cells.append({**cell, "source": text.splitlines(keepends=True)})
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    found = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
 def write() -> None:
     """Writes the generated pages and removes those that nothing generates any more."""
     wanted = pages()
     for path in REFERENCE.rglob("*.md"):
         if path not in wanted and path.read_text(encoding="utf-8").startswith(_GENERATED):
             path.unlink()
-    for path, text in wanted.items():
+    for path, text in (wanted | notebooks()).items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
@@ -252,7 +277,7 @@ def main() -> int:
     """Runs one of the steps `write`, `build` and `serve`."""
     parser = argparse.ArgumentParser(prog="scripts/docs", description=__doc__)
     parser.add_argument(
-        "step", choices=("write", "build", "serve"), help="write: the reference; build: .site; serve: locally"
+        "step", choices=("write", "build", "serve"), help="write: reference, notebooks; build: .site; serve: locally"
     )
     step = parser.parse_args().step
     if step == "write":
@@ -261,7 +286,7 @@ def main() -> int:
     for path, text in home_pages().items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    program = Path(sys.executable).with_name("zensical")
+    program = str(Path(sys.executable).with_name("zensical"))
     words = [program, "build", "--clean", "--strict"] if step == "build" else [program, "serve"]
     code = subprocess.run(words, cwd=ROOT, check=False).returncode
     if step == "build" and code == 0:
