@@ -39,7 +39,8 @@ ENVIRONMENTS = (
     Environment("tensorstore", ("tensorstore==0.1.86",)),
     Environment("pyarrow", ("pyarrow==11.0.0", "numpy<2")),
     Environment("pycocotools", ("pycocotools==2.0.11", "numpy<2.3")),
-    Environment("torchvision", ("torchvision==0.28.0",), with_packer=True),
+    Environment("torchvision", ("torchvision==0.28.0", "timm==1.0.31"), with_packer=True),
+    Environment("albumentations", ("albumentations==2.0.8",), with_packer=True),
     Environment("datasets", ("datasets==4.8.5", "Pillow"), with_packer=True),
     Environment("lightning", ("lightning==2.6.6", "accelerate==1.15.0"), with_packer=True),
     Environment("ray", ("ray==2.60.0", "obstore"), with_packer=True),
@@ -101,7 +102,7 @@ def main() -> int:
     if args.list:
         for environment in ENVIRONMENTS:
             kind = f"Python {environment.python}" if environment.python else "Node.js"
-            print(f"{environment.name:12} {kind:12} {' '.join(environment.packages)}")
+            print(f"{environment.name:14} {kind:12} {' '.join(environment.packages)}")
         return 0
     for name in args.name or known:
         made(known[name])

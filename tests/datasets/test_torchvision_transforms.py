@@ -12,28 +12,21 @@ import packer
 from packer.synthetic import load
 from tests.support import annotated_source
 from tests.support.annotated_source import AnnotatedSource
-from tests.support.foreign_environments import said_by
+from tests.support.foreign_environments import TORCHVISION_OPERATORS, said_by
 
 pytestmark = pytest.mark.foreign
 
 Sample = dict[str, npt.NDArray[Any]]
 
-# the compiled half of torchvision's wheels needs the torch that they were built with; without it two operators are
-# missed as soon as it is imported, which no transform here runs
-_TORCHVISION = """
-import importlib.util, json, sys
-from pathlib import Path
-import packer, torch
-
-try:
-    for library in Path(importlib.util.find_spec("torchvision").origin).parent.glob("_C*.so"):
-        torch.ops.load_library(library)
-except OSError:
-    for name in ("nms", "qnms"):
-        torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+_TORCHVISION = (
+    TORCHVISION_OPERATORS
+    + """
+import json, sys
+import packer
 from torchvision import tv_tensors, transforms as v1
 from torchvision.transforms import v2
 """
+)
 
 _PROGRAM = (
     _TORCHVISION
