@@ -289,9 +289,9 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
     images = [field for field in made.schema if field.kind in PIXEL_KINDS and not field.hidden]
     if any(field.codec == "encoded" for field in images) and made.options.get("resize") is None:
         faster = "--preset ggcnn or grconvnet" if "grasps" in made.schema else "--resize N"
-        kept = "files' bytes are kept, exact, and" if made.options.get("exif") != "rotate" else "images are"
-        measured = f", packer advise {shell_word(str(source))} measures how" if source.is_dir() else ""
-        yield f"faster:   {kept} decoded whole in every epoch; {faster} makes training fast{measured}"
+        yield f"faster:   images have their original size, which every epoch decodes; {faster} makes training fast"
+        if source.is_dir():
+            yield f"          packer advise {shell_word(str(source))} measures sizes and codecs"
 
 
 def _tell_dry_run(found: "DryRun", notes: list[str], *, as_json: bool) -> None:

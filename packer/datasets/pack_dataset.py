@@ -622,9 +622,10 @@ class PackDataset(Dataset[Any]):
 
     @property
     def classes(self) -> list[str]:
-        """Class names of the field `label`, by value, as in torchvision. Empty without class names."""
+        """Class names by value, of the field `label`, else of `box_labels`, else of `mask`. Empty without class names."""
         schema = self.sample_decoder().pack.schema
-        return list(schema["label"].classes or ()) if "label" in schema else []
+        named = (schema[name].classes for name in ("label", "box_labels", "mask") if name in schema)
+        return list(next(filter(None, named), ()))
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return the values of the number field `name`, such as "label": a new array (n, ...), in the order of samples.

@@ -179,7 +179,8 @@ def _with_numbers(
     left_out = [*((source.key(row), reason) for row, number in enumerate(numbers) if number < 0), *left_out]
     rows = (row for row, number in enumerate(numbers) if number >= 0)
     counts = ", ".join(f"{shown(name)} {numbers.count(number)}" for number, name in enumerate(names))
-    note = f"splits: {counts}; {counted(len(left_out), 'sample')} {reason}{how}"
+    others = f"; {counted(len(left_out), 'sample')} {reason}" if left_out else ""
+    note = f"splits: {counts}{how}{others}"
     return DerivedSource(source, addition, rows=rows, left_out=left_out, note=note, unread=unread)
 
 
