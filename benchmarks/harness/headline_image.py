@@ -26,7 +26,7 @@ class Rate(NamedTuple):
 def rates(page: str) -> list[Rate]:
     """The rows of the section's first table, the fastest first; raises ValueError where the page has none."""
     section = page.partition(SECTION)[2].partition("\n## ")[0]
-    found = re.findall(r"^\| (.+?) \| (\d+) \(\d+ - \d+\) \|", section, re.MULTILINE)
+    found = re.findall(r"^\| ([^|]+) \| (\d+) \(\d+ - \d+\) \|", section, re.MULTILINE)
     if not found:
         raise ValueError(f"expected a table of images/s below {SECTION!r}, found none")
     rows = [(re.sub(r"[*`]", "", name), int(rate)) for name, rate in found]
@@ -46,12 +46,12 @@ def drawing(rows: list[Rate]) -> str:
         top = _GAP + number * (_BAR + _GAP)
         width, color = row.rate * scale, _ORANGE if row.is_ours else _GRAY
         weight = "bold" if row.is_ours else "normal"
-        middle = top + _BAR * 0.7
+        middle, end = top + _BAR * 0.7, _NAMES + width + 8
         lines += [
             f'<text x="{_NAMES - 10}" y="{middle:.1f}" text-anchor="end" fill="{_TEXT}" font-weight="{weight}">'
             f"{html.escape(row.name)}</text>",
             f'<rect x="{_NAMES}" y="{top}" width="{width:.1f}" height="{_BAR}" rx="2" fill="{color}"/>',
-            f'<text x="{_NAMES + width + 8:.1f}" y="{middle:.1f}" fill="{_TEXT}" font-weight="{weight}">{row.rate}</text>',
+            f'<text x="{end:.1f}" y="{middle:.1f}" fill="{_TEXT}" font-weight="{weight}">{row.rate}</text>',
         ]
     return "\n".join([*lines, "</svg>", ""])
 

@@ -622,7 +622,7 @@ class PackDataset(Dataset[Any]):
 
     @property
     def classes(self) -> list[str]:
-        """Class names by value, of the field `label`, else of `box_labels`, else of `mask`. Empty without class names."""
+        """Class names by value: those of `label`, else of `box_labels`, else of `mask`. Empty if there are none."""
         schema = self.sample_decoder().pack.schema
         named = (schema[name].classes for name in ("label", "box_labels", "mask") if name in schema)
         return list(next(filter(None, named), ()))
