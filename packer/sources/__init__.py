@@ -55,7 +55,7 @@ class NamedSource:
 
 
 def _options_of(kind: str) -> dict[str, str]:
-    """Return `{option: help text}` for a source."""
+    """Return `{option: help text}` for the source with the name `kind`."""
     defaults = load(kind).Source.defaults()
     uses = {name: option.uses for name, option in OPTIONS.items() if option.parameter in defaults}
     return {name: next((use for use in each if kind in use.sources), each[0]).help for name, each in uses.items()}

@@ -37,7 +37,7 @@ def extracted_paths(
         number: Position of the sample, used instead of a key that is not a valid path.
         fields: Fields that are written as files.
         values: Values of the sample.
-        sniffs_bytes: True gives values of kind bytes that are image files the suffix of an image, False `.bin`.
+        sniffs_bytes: True: an image file in a field of kind bytes gets the suffix of its format. False: `.bin`.
     """
     stem = key if is_path(key) else f"{number:08d}"
     paths: dict[str, str] = {}
@@ -57,7 +57,7 @@ def extracted_paths(
 
 
 def _suffixes(field: Field, value: Any, *, sniffs_bytes: bool) -> tuple[str, ...]:
-    """Return the valid file suffixes for a value, most common first."""
+    """Return the valid file suffixes for a value, most common first. sniffs_bytes: see `extracted_paths`."""
     if field.kind == "text":
         return (".txt",)
     if field.kind == "bytes" and not sniffs_bytes:

@@ -12,7 +12,7 @@ RESERVED = (KEY, "files", "split", "orientation", "matrix", "source_size")
 
 
 def check_gaps(where: Path, rows: int, *, names: int, values: int, advice: str) -> None:
-    """Raise BadInput if fewer than 1 in 100 of the `rows * names` possible values exist. values: existing values."""
+    """Raise BadInput if fewer than 1 in 100 of the `rows * names` possible values exist. values: number of these."""
     if rows * names > _MOST_GAPS * values:
         raise BadInput(
             f"{printable(str(where))}: {rows} rows have {values} values under {names} names, expected at least 1 in "
@@ -21,7 +21,7 @@ def check_gaps(where: Path, rows: int, *, names: int, values: int, advice: str) 
 
 
 class FieldNames:
-    """A generator of unique field names. taken: names that are already used."""
+    """The field names in use. The methods return unused names. taken: the names in use at the start."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self.taken = set(taken)

@@ -64,7 +64,7 @@ class Declaration(NamedTuple):
 
 
 class _Placeholder(NamedTuple):
-    """`{stem}`, or `{stem:old=new}`."""
+    """A placeholder, `{stem}` or `{stem:old=new}`: text with braces, name, and old and new, empty if absent."""
 
     text: str
     name: str
@@ -160,7 +160,7 @@ class FilePattern:
 
 
 class SampleName(NamedTuple):
-    """Values of placeholders that identify a sample. A placeholder that the pattern does not have has the value ""."""
+    """The values of `{split}`, `{folder}` and `{stem}`, which together identify a sample; "" if not in the pattern."""
 
     split: str
     folder: str
@@ -275,7 +275,7 @@ class SidecarPattern(FilePattern):
         return self.filled(_values(main, stem))
 
     def absent(self, main: str, stem: str) -> str | None:
-        """Return the first `old` of a `{stem:old=new}` that is not in the value, None if all are in their values."""
+        """Return the first `old` of a `{stem:old=new}` that the stem or other value does not contain, else None."""
         values = _values(main, stem)
         pieces = (piece for piece in self._pieces if isinstance(piece, _Placeholder))
         return next((piece.old for piece in pieces if piece.old not in values[piece.name]), None)

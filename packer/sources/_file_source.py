@@ -53,7 +53,7 @@ class FileSource(ListedSource):
         anchor: Role of the file that every sample has. Without this file, other files form no sample: label files are
             skipped, or raise BadInput with `missing="error"`. Empty: any file forms a sample.
         order_by: Role whose paths order the samples. Empty: keys order the samples, unless `order` is overridden.
-        is_per_folder: True if equal keys in two folders are two samples.
+        is_per_folder: True if equal keys in two folders are two samples, False if they are one sample.
         carries_skipped: True if the pack contains the files of skipped samples as extras.
         has_labels_last: True if the schema has `more_fields` before the fields of labels.
         has_companions: True if all images except the main image are `companions`, see `packer.sources.base.Source`.
@@ -175,7 +175,7 @@ class FileSource(ListedSource):
         return groups, others
 
     def _without_duplicates(self, groups: Groups, policy: str) -> tuple[list[FileSample], list[tuple[str, str]]]:
-        """Return `(samples, skipped)`: samples with one path per role, and (key, reason) of skipped samples."""
+        """Apply `policy`, the option `duplicates`. Return samples with one path per role, (key, reason) of skipped."""
         by_key: dict[str, list[dict[str, list[str]]]] = {}
         for (_, key), roles in sorted(groups.items()):
             by_key.setdefault(key, []).append(roles)
@@ -224,7 +224,7 @@ class FileSource(ListedSource):
     def _complete(
         self, samples: Sequence[FileSample], lost: Mapping[str, str], missing: str
     ) -> tuple[list[FileSample], list[tuple[str, str]]]:
-        """Return `(samples, skipped)`: sorted samples with all required files, and (key, reason) of skipped samples."""
+        """Apply the option `missing`. Return sorted samples, and (key, reason) of skipped. lost: result of `_lost`."""
         passed = {
             sample.key: f"no {role.example}"
             for sample in samples
@@ -270,7 +270,7 @@ class FileSource(ListedSource):
         return Schema((Field("key", "text", "text"), *files, *middle, *split, names, *hidden))
 
     def _probed(self, field: Field) -> Field:
-        """Return the field. The dtype of a mask is replaced by the dtype of a few mask files."""
+        """Return the field unchanged, or for a mask, with the dtype that a few mask files have."""
         return replace(field, dtype=base.probed_mask_dtype(self, field.name)) if field.kind == "mask" else field
 
     def _notes(self, without_anchor: int) -> list[str]:

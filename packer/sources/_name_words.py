@@ -45,7 +45,7 @@ _COORDINATES = frozenset(_COORDINATES_TEXT.split())
 
 
 def words(name: str) -> list[str]:
-    """Return the words of a name in lower case: `SegmentationClass` has segmentation, class, segmentationclass."""
+    """Return the words of a name in lower case: `SegmentationClass` gives segmentation, class, segmentationclass."""
     return [word.lower() for word in (*_WORD.findall(name), *re.findall("[A-Za-z]+", name))]
 
 

@@ -250,7 +250,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """Option as users type it, such as `--label-key`."""
+        """Option as users type it, such as `--label-column`."""
         return self.typed.flag or f"--{self.name.replace('_', '-')}"
 
     @property
@@ -279,11 +279,11 @@ class Option:
         return "  ".join(f"{', '.join(use.sources)}: {use.help}" if use.sources else use.help for use in self.uses)
 
     def help_for(self, source: str) -> str:
-        """Return the help text for a source, or "" if the source does not have the option. "": for all sources."""
+        """Return the help text for a source, "" without this option. source: "" for the text about all sources."""
         return next((use.help for use in self.uses if source in use.sources or not (source or use.sources)), "")
 
     def plain(self, value: Any) -> Any:
-        """Convert a value to the type that constructors and manifests use: None, str, bool or a tuple of str."""
+        """Convert a value to the type that constructors and manifests use: None, str, int, bool, tuple of str."""
         if isinstance(value, Mapping):
             return tuple(f"{name}={each}" for name, each in value.items())
         if self.is_list:

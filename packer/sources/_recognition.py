@@ -132,8 +132,8 @@ def _detect_file(root: Path, *, given: Collection[str]) -> tuple[str, str]:
 def _detect_tar(root: Path, sentence: str, *, given: Collection[str]) -> tuple[str, str]:
     """Return `(name, line)` of the source of a tar, which contains samples of WebDataset or the files of a folder.
 
-    Consecutive members that differ only in suffix are a WebDataset sample. If the tar is also a layout, the layout is
-    returned. If in addition all samples have equal suffixes, InvalidRequest is raised.
+    Consecutive members that differ only in suffix are a WebDataset sample. Another source that recognizes the files is
+    preferred. If all samples have equal suffixes, InvalidRequest is raised instead. sentence: line for WebDataset.
     """
     from packer.sources._trees import tar_tree  # imported late: only a tar needs it
     from packer.sources.records.webdataset import suffixes_of_samples
@@ -191,7 +191,7 @@ def _by_rank(
 ) -> tuple[str, str] | None:
     """Return `(name, line)` of the source of the highest rank that recognizes the files, None if no source does.
 
-    ranks: ranks to try, None for all. Raises InvalidRequest for two sources of equal rank.
+    ranks: ranks to try, None for all. given: see `detect`. Raises InvalidRequest for two sources of equal rank.
     """
     for rank, modules in groupby(_modules(_that_may_recognize(files)), key=lambda pair: int(pair[0].SPECIFICITY)):
         tried = list(modules)

@@ -103,10 +103,8 @@ def check_boxes(
 ) -> None:
     """Raise BadInput for an array that is not (N, 4), and for the first row that is not a valid box.
 
-    A box x0, y0, x1, y1 is valid if all numbers are finite, x0 <= x1 and y0 <= y1.
-
     Args:
-        boxes: Array to check.
+        boxes: Array to check, rows x0, y0, x1, y1.
         row_name: Function that returns the name of a row for messages.
         may_be_exchanged: True also allows x0 > x1 and y0 > y1.
     """

@@ -102,15 +102,15 @@ class Source(ABC):
         unread: (key, reason) of each image in a format that packer does not read.
         unread_message: Summary of the images in `unread`, with advice for the user.
         decodes: True if the values of some pixel fields are arrays instead of the bytes of image files.
-        companions: Fields such as sidecars, to which --sidecar-frame applies if EXIF rotates the first image.
+        companions: Fields such as sidecars, to which --labels-orientation applies if EXIF rotates the first image.
         frame: Pixels that labels refer to if EXIF rotates an image. `stored`: pixels of the file. `upright`: pixels as
             viewers show the image. `stated`: the frame whose size `stated_size` returns.
         tables: Relative paths of files with values of many samples, which the constructor has read.
         more_files: Relative paths of large files that contain no record of an `Extent`.
         extras: Relative paths of files of the data set that belong to no sample.
         places: Option with an external folder -> digest of the files there, for the manifest.
-        assumed: Option -> value of options that a manifest stores even if the user did not set the option.
-        outside: Folders outside the root that options contain, such as `../masks`.
+        assumed: Option -> value, for options that a manifest stores even if the user did not set them.
+        outside: Folders outside the root that options name, such as `../masks`.
         holds_records: True if the samples are records in large files.
         is_encoded: True if the values are already encoded, as in a pack.
         is_sequential: True if the samples can only be read in order.
@@ -331,6 +331,6 @@ def check_choice(option: str, value: str | int, choices: Sequence[str | int]) ->
 
 
 def frame_of(labels_orientation: str) -> Frame:
-    """Return the frame of a source whose label files state image sizes: `stated` for the option `auto`."""
+    """Return `Source.frame` for label files with image sizes: `stated` for `auto`, else `labels_orientation`."""
     check_choice("labels_orientation", labels_orientation, tuple(_FRAMES))
     return _FRAMES[labels_orientation]

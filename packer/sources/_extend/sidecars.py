@@ -123,7 +123,7 @@ def add_sidecars(
 ) -> base.Source:
     """Return a source with the fields of `source` and the fields from sidecar files.
 
-    A source that reads every image as a sample must ignore the sidecar files (folder: `ignore_suffixes`).
+    The caller excludes the sidecar files from the samples of a folder, with the option `ignore_suffixes`.
 
     Args:
         source: The source of the samples.
@@ -202,7 +202,7 @@ def _check_readable(sidecars: Sequence[Sidecar], decode_with: str) -> None:
 
 
 def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequence[str]) -> set[str]:
-    """Return the paths, such as `../masks/1.png`, of all files in sidecar folders outside of the source."""
+    """Return the paths (`../masks/1.png`) in sidecar folders outside of the source. `names`: paths in the source."""
     found: set[str] = set()
     tops = {name.partition("/")[0] for name in names}
     for sidecar in sidecars:
@@ -227,7 +227,7 @@ def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequ
 
 
 def _matches_nothing(source: base.Source, sidecar: Sidecar, available: Iterable[str]) -> str:
-    """Return the error message for a sidecar without any files, with similar file names."""
+    """Return the error message for a sidecar without any files, with similar names from `available`."""
     expected = sidecar.path(source, 0)
     mains = {name for row in range(len(source)) for name in source.entry(row).files}
     folder, _, stem = source.entry(0).stem.rpartition("/")
@@ -259,7 +259,7 @@ class _Files(AddedFields):
         self._main = next((field.name for field in source.schema if field.kind == "image"), None)
 
     def find_whole_numbers(self, source: base.Source, rows: Iterable[int]) -> None:
-        """Declare a number field as int64 if all files of the field contain integers. float64 rounds large integers."""
+        """Declare a number field as int64 if its files of `rows` contain integers. float64 rounds large integers."""
         numbers = [sidecar for sidecar in self._sidecars.values() if sidecar.kind == "number"]
         whole = {sidecar.name for sidecar in numbers}
         for row in rows if numbers else ():

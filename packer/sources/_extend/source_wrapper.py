@@ -139,7 +139,7 @@ class _NoFields(AddedFields):
 
 
 def subset(source: base.Source, rows: Sequence[int]) -> base.Source:
-    """Return a source with the samples at the positions `rows`, in this order. Positions must not repeat."""
+    """Return a source with the samples at the positions `rows`, in this order. The caller repeats no position."""
     own = source.subset(rows)
     if own is not None:
         return own

@@ -11,7 +11,7 @@ and lines that begin with `#` are ignored. All line ends are accepted.
 
 Random splits: the user declares NAME=SHARE, such as `train=0.9`. The samples are sorted by sha256(seed, key) and cut
 into consecutive shares. Counts are exact, and equal seeds and keys give equal splits on every machine. An additional
-file only moves samples next to a cut. With a field, samples with equal values of the field are in the same split.
+sample changes the split only of samples next to a cut. Samples with equal values of the field `by` have one split.
 """
 
 import hashlib
@@ -174,7 +174,10 @@ def _with_numbers(
     left_out: Sequence[tuple[str, str]] = (),
     how: str = "",
 ) -> base.Source:
-    """Return the samples with a split number of at least 0. `left_out` are unreadable images that are in no split."""
+    """Return the samples whose number in `addition` is at least 0. reason: why the others are skipped.
+
+    unread: unreadable images in a split. left_out: unreadable images in no split. how: text to append to the note.
+    """
     names, numbers = addition.names, addition.numbers
     left_out = [*((source.key(row), reason) for row, number in enumerate(numbers) if number < 0), *left_out]
     rows = (row for row, number in enumerate(numbers) if number >= 0)
@@ -230,7 +233,7 @@ class _RowsByName:
         return self._short_names.get(name, 0) is None
 
     def _has_file(self, row: int, name: str) -> bool:
-        """Return whether `name` is the name of a file of the sample, or the key if the key is not a number."""
+        """Return whether a file of the sample has the file name of `name`, or `name` is the key and not a number."""
         if name == self._source.key(row) and not name.isdecimal():
             return True
         return any(path.rpartition("/")[2] == name.rpartition("/")[2] for path in self._source.entry(row).files)

@@ -76,8 +76,7 @@ class Members:
     def resolve(self, path: Path, *, has_root: bool = True) -> str:
         """Add missing parent folders, sort the files by name, and return the folder that becomes the root.
 
-        The result is "" if no folder becomes the root. If `has_root` is true, a folder that contains all files becomes
-        the root. Raises BadInput with the refused members.
+        The result is "" if no folder becomes the root, or `has_root` is false. Raises BadInput for refused members.
         """
         for name in self.names:
             add_parents(self.folders, name)
@@ -97,7 +96,7 @@ class Members:
         return root
 
     def _enter_root(self, top: str) -> str:
-        """Make the folder that contains all files the root, if any. Files of desktops outside the folder remain."""
+        """Make the folder `top`, or the Finder's single folder, the root if it contains all files. Return it or ""."""
         tops = {name.partition("/")[0] for name in (*self.names, *self.folders)}
         left = {name for name in tops - {top} if clutter_kind(name, is_folder=name in self.folders)}
         rest = tops - left

@@ -15,7 +15,7 @@ def most_file_bytes(max_pixels: int) -> int:
 
 
 class FileState(NamedTuple):
-    """Unpacked size, time and kind of a file. time_ns: last change of the file, or of the archive with the file."""
+    """Unpacked size, time of the last change (of the archive, for a file in it), and whether the file is regular."""
 
     size_bytes: int
     time_ns: int

@@ -183,7 +183,7 @@ class _Walk:
     found: _Clutter = field(default_factory=_Clutter)
 
     def follow(self, name: str, above: frozenset[_Identity]) -> None:
-        """List the folder that a link leads to, unless the folder is already listed or outside the root."""
+        """List the folder behind a link, unless already listed or outside the root. above: folders with the link."""
         try:
             status = os.stat(os.path.join(self.folder.root, name))
         except OSError as error:
@@ -198,7 +198,7 @@ class _Walk:
             self.enter(f"{name}/", above, is_followed=True)
 
     def enter(self, prefix: str, above: frozenset[_Identity], *, is_followed: bool = False) -> None:
-        """List a folder and all its subfolders that are not links.
+        """List the folder `prefix` and all its subfolders that are not links. above: the folders that contain it.
 
         If `is_followed` is true, folders that are already listed are skipped. Otherwise no folder can come twice, and
         folders with equal identities, which some file systems return, are all listed.
@@ -226,7 +226,7 @@ class _Walk:
             pending += [(f"{name}/", inside) for name in inner]
 
     def _is_entered(self, name: str, identity: _Identity, above: frozenset[_Identity], *, is_followed: bool) -> bool:
-        """Return whether a folder contains itself, or a followed link leads to a listed folder. Record both cases."""
+        """Return whether to skip a folder that is in `above`, or is listed and behind a link. Record both cases."""
         if identity in above:
             self.loops.append(name)
         elif is_followed and identity in self.seen:

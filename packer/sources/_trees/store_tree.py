@@ -23,7 +23,7 @@ class StoreTree(ListedTree):
     is_local = False
 
     def __init__(self, root: URLPath, options: StoreOptions | None = None) -> None:
-        """List the objects below a URL. Raises InvalidRequest without an object, BadInput for bad names, StoreError."""
+        """List the objects. Raises InvalidRequest for none, BadInput for bad names, StoreError if a request fails."""
         self._store = Store(root.url, options or StoreOptions())
         objects = list(self._store.objects())
         if not objects:

@@ -88,8 +88,8 @@ class CocoObject(NamedTuple):
 
     Attributes:
         category: The category id.
-        numbers: The bytes of one element of NUMBERS. The box is x, y, width, height in px. An absent id is NO_ID, an
-            absent area is NaN.
+        numbers: The bytes of id, box, area and crowd flag, with the dtype NUMBERS. The box is x, y, width, height in
+            px. An absent id is NO_ID, an absent area is NaN.
         keypoints: The bytes of a float32 array (K, 3): x, y, visibility.
         points: The bytes of a float32 array (P, 2): x, y of polygon points. A row (NaN, NaN) ends each polygon.
         runs: Run lengths and mask size. None: the object has no run lengths.
@@ -306,7 +306,7 @@ def _object(file: AnnotationFile, element: _Element, ids: "array[int]") -> bytes
 
 
 def _segmentation(element: _Element) -> tuple[bytes, bytes]:
-    """Return (packed polygon points, packed run lengths). At most one is not empty. Raise ValueError if invalid."""
+    """Return (packed polygon points, packed run lengths). At least one is empty. Raise ValueError if invalid."""
     value = element.get("segmentation")
     try:
         if value is None or isinstance(value, list):
@@ -347,7 +347,7 @@ def _panoptic(element: _Element) -> Panoptic:
 
 
 def _check_references(file: AnnotationFile) -> None:
-    """Remove annotations of unknown images or categories. JSON may contain images and categories after annotations."""
+    """Remove annotations of unknown images or categories, after the file is read, and add each to the problems."""
     for kind, by_image in file.values.items():
         for image, values in [*by_image.items()]:
             size = file.images[image].size if image in file.images else None

@@ -83,7 +83,7 @@ def named_task(name: str) -> str | None:
 def tasks_of(kinds: Collection[str], *, has_categories: bool) -> frozenset[str]:
     """Return the tasks (keys of `TASKS`) of an annotation file from the `kinds` of the annotations.
 
-    A file without annotations has the kind "objects" if `has_categories` is true, otherwise the task "image_info".
+    Without annotations, a file counts as a file of "objects" if `has_categories` is true, otherwise of "image_info".
     """
     kinds = kinds or ({"objects"} if has_categories else {""})
     return frozenset(task for task, kind in TASKS.items() if kind in kinds)
@@ -167,7 +167,7 @@ class ImageFolders:
         return name if "\\" not in name or name[name.rfind("/") + 1 :] in self._paths else name.replace("\\", "/")
 
     def _folder(self, names: Iterable[str], label_file: str, split: str, other_splits: Collection[str]) -> str:
-        """Return the folder that the names are relative to. If no folder matches, return an impossible folder name."""
+        """Return the folder that the names are relative to. If no folder matches, return a name that no folder has."""
         counts: Counter[str] = Counter()
         for name in names:
             for path in self._paths.get(name[name.rfind("/") + 1 :], ()):

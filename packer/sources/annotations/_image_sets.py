@@ -101,7 +101,7 @@ def read_image_sets(
 
 
 def _known(images: Mapping[str, str]) -> dict[str, str]:
-    """Return name -> key for each name that a line may contain: key, path, and path without suffix."""
+    """Return name -> key for all names of `images` in a list: key, path, and path without suffix."""
     stems = {path.rpartition(".")[0]: key for path, key in images.items()}
     return {**stems, **images, **{key: key for key in images.values()}}
 
@@ -113,7 +113,7 @@ def _base(path: str, key: str) -> str:
 
 
 def _class_of(tree: FileTree, stem: str, lists: Mapping[str, str]) -> str | None:
-    """Return `person` for `person_train` if a list `train` exists, "" for an empty list, None for other lists."""
+    """Return `person` for the stem `person_train` if a list `train` exists, "" for an empty list, otherwise None."""
     for at in (match.start() for match in re.finditer("_", stem)):
         if at and stem[at + 1 :] in lists:
             first = _lines(tree.start(lists[stem], _START_BYTES))[:1]
@@ -141,7 +141,7 @@ def _key(line: str, base: str, known: Mapping[str, str]) -> str | None:
 
 
 def _disjoint(members: Mapping[str, Mapping[str, None]], notes: list[str]) -> dict[str, Mapping[str, None]]:
-    """Return the lists that are splits: not empty, and not contained in other lists. Return {} if they overlap."""
+    """Return the lists that are splits: not empty, not contained in others. {} if they overlap. Add to `notes`."""
     kept = {stem: inside for stem, inside in members.items() if inside}
     empty = sorted(set(members) - set(kept))
     if empty:

@@ -84,7 +84,7 @@ class ColumnCells:
         self._floats = _bounds([*self._floats, *floats])
 
     def column(self, name: str, *, rows: int) -> Column:
-        """Return the column `name` of a table with `rows` rows. Rows without an added cell are empty cells."""
+        """Return the column `name` of a table with `rows` rows. If fewer cells are added, the others are empty."""
         least, most = self._ints or (0, 0)
         is_exact = least >= -_EXACT and most <= _EXACT
         gaps = rows - self._count

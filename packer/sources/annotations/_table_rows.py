@@ -242,7 +242,7 @@ def _csv_rows(path: Path, data: bytes, separator: str, *, at: int) -> Iterator[t
 
 
 def _json_rows(path: Path, data: bytes, kind: type, *, at: int) -> Iterator[tuple[int, int, Any]]:
-    """Yield (start, end, value) for each line that is not blank. `at`, start and end are byte offsets."""
+    """Yield (start, end, value) for each line that is not blank, a value of type `kind`, from byte `at` on."""
     while at < len(data):
         newline = data.find(b"\n", at)
         end = newline if newline >= 0 else len(data)

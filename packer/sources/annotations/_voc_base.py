@@ -101,8 +101,8 @@ class VOCSource(FileSource):
             root: The folder or the archive.
             policies: The options of all file sources.
             first_pixel: The number of the first pixel in the annotation files, 1 or 0.
-            labels_orientation: The pixels that labels refer to if EXIF rotates the image: `stored` or `upright`.
-                `auto`: the pixels whose size the annotation file contains.
+            labels_orientation: The pixels that labels refer to if EXIF rotates the image: `stored` in the file, or
+                `upright` after the rotation. `auto`: those whose size the annotation file contains.
             own_splits: True: the splits come from the lists in ImageSets or from folder names. False: no splits.
             known_classes: The class names in label order. Empty: all classes that the files contain.
             follow_links: True: also read files behind links that lead out of `root`.
@@ -207,7 +207,7 @@ class VOCSource(FileSource):
         return read_annotation(data, path, strict=self._is_strict)
 
     def _read_label_maps(self) -> dict[str, Color | None]:
-        """Return label -> RGB color from lines `label:r,g,b:parts:actions`. None: the line contains no color."""
+        """Return label -> RGB color, None without color, from lines `label:r,g,b:parts:actions` of labelmap.txt."""
         found: dict[str, Color | None] = {}
         for name in self._maps:
             for line in self.read_file(name).decode("utf-8-sig", "surrogateescape").splitlines():
@@ -267,7 +267,7 @@ class VOCSource(FileSource):
         return values
 
     def _edges(self, corners: Sequence[Corners]) -> npt.NDArray[np.float32]:
-        """Return boxes as pixel edges, float32 (N, 4): x0, y0, x1, y1."""
+        """Convert xmin, ymin, xmax, ymax of boxes in a file to pixel edges, float32 (N, 4): x0, y0, x1, y1."""
         boxes = np.asarray(corners, np.float64).reshape(-1, 4)
         boxes[:, :2] -= self._first_pixel
         return boxes.astype(np.float32)
@@ -304,7 +304,7 @@ class VOCSource(FileSource):
 
 
 def _by_folder(keys: Iterable[str]) -> dict[str, Any]:
-    """Return `splits` and `names` of `ImageSets` from the top folders, or {} if a top folder has another name."""
+    """Return `splits` and `names` of `ImageSets` from the top folders, or {} unless all have names of splits."""
     tops = {key: key.partition("/")[0] for key in keys}
     names = set(tops.values())
     is_split = len(names) > 1 and all("/" in key and split_rank(top) is not None for key, top in tops.items())

@@ -43,7 +43,7 @@ class AnnotatedObject(NamedTuple):
         flags: Flag -> value, for the flags in FLAGS that the object has.
         parts: The parts of the object.
         number: VMRD's `<index>` of the object. None in other data sets.
-        fathers, children: The numbers of the objects under this object, and on top of this object (VMRD).
+        fathers, children: VMRD: fathers are the numbers of the objects under this object, children of those on it.
     """
 
     name: str

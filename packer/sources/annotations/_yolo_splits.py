@@ -163,7 +163,7 @@ def without_duplicates(
 
 
 def _split_word(image: str) -> str:
-    """Return the split in a path such as `images/train/1.jpg` or `train/images/1.jpg`, or "" if there is none."""
+    """Return the split in a path such as `images/train/1.jpg` or `train/images/1.jpg`, or "" without a split."""
     above, found, below = f"/{image}".rpartition("/images/")
     near = (below.rpartition("/")[0].partition("/")[0], above.rpartition("/")[2]) if found else ()
     return next((name for name in near if split_rank(name) is not None), "")

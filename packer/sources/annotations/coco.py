@@ -19,8 +19,8 @@ Fields:
 
 The schema omits a field for which no image has a value.
 
-If EXIF rotates an image, the annotation file contains a width and height. The annotations refer to the pixels, stored
-or upright, that have this size.
+If EXIF rotates an image, the annotations refer to the pixels, stored or upright, whose width and height the annotation
+file contains. The option `labels_orientation` overrides this rule.
 """
 
 import hashlib
@@ -91,8 +91,8 @@ class Source(ListedSource):
             root: The folder with the images.
             annotations: Paths of annotation files, in `root` or elsewhere. Empty: all files of the task in `root`.
             task: Tasks, such as `instances,captions`. `auto`: the first task that has a file.
-            labels_orientation: The pixels that labels refer to if EXIF rotates the image: `stored` or `upright`.
-                `auto`: the pixels whose size the annotation file contains.
+            labels_orientation: The pixels that labels refer to if EXIF rotates the image: `stored` in the file, or
+                `upright` after the rotation. `auto`: those whose size the annotation file contains.
             missing: For an absent image, `error` raises BadInput and `skip` skips the image.
             duplicates: For an image listed twice, `error` raises BadInput, `first` uses the first entry, and `skip`
                 skips the image.
@@ -163,7 +163,7 @@ class Source(ListedSource):
         return files
 
     def _read_files(self, names: Sequence[str], tasks: Sequence[str], *, is_named: bool) -> list[_File]:
-        """Read the annotation files of the tasks. Ignore files with another task in the file name."""
+        """Read the files of `tasks`. Empty: of the first task, or if the user named the files, of all their tasks."""
         contents: dict[str, AnnotationFile] = {}
         of_files: dict[str, frozenset[str]] = {}
         for name in names:
@@ -208,7 +208,7 @@ class Source(ListedSource):
     def _images(
         self, splits: Sequence[str], names: Sequence[str], *, may_skip: bool
     ) -> tuple[list[_ListedImage], list[tuple[str, str]]]:
-        """Return the images of all annotation files in order, and (name, reason) of each absent image."""
+        """Return all images in order, and (name, reason) of absent ones. may_skip: False raises BadInput for these."""
         folders = layout.ImageFolders(names)
         images: list[_ListedImage] = []
         absent: dict[str, str] = {}  # name -> annotation file
@@ -257,7 +257,7 @@ class Source(ListedSource):
     def _without_duplicates(
         self, images: Sequence[_ListedImage], duplicates: str
     ) -> tuple[Sequence[_ListedImage], list[tuple[str, str]]]:
-        """Return the images without repeated paths, and (key, reason) of each skipped entry."""
+        """Apply the option `duplicates`. Return the images to keep, and (key, reason) of each skipped entry."""
         by_path: dict[str, list[_ListedImage]] = {}
         for image in images:
             by_path.setdefault(image.paths["image"], []).append(image)
@@ -359,7 +359,7 @@ class Source(ListedSource):
                 )
 
     def missing(self, index: int) -> str | None:
-        """Return a text with the number of segments without a pixel, or None. The first call may read the sample."""
+        """Return a text if segments without a pixel exist, otherwise None. The first call may read the sample."""
         sample = self._samples[self.checked(index)]
         if _PNG in sample.paths and self._bare_segments[index] < 0:
             with suppress(BadInput):  # reading the sample raises it

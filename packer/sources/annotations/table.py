@@ -87,7 +87,7 @@ _FILES = Field("files", "json", "json", hidden=True)
 
 
 class _ValueColumn(NamedTuple):
-    """A field with the values of a column. `classes` is text -> class number, empty except for labels and splits."""
+    """A field from the column at `place`. classes: text -> number, or empty. is_per_row: one value per row."""
 
     field: Field
     place: int
@@ -198,8 +198,8 @@ class Source(ListedSource):
             key_column: The column of keys. Empty: the image path is the key.
             group_by: The column in which all rows of a sample have the same value. Empty: each row is a sample.
             missing: For a sample without a file or label, `error` raises BadInput and `skip` skips the sample.
-            labels_orientation: The pixels that boxes refer to if EXIF rotates the image: `stored` or `upright`.
-                `auto`: the pixels whose size the columns width and height contain.
+            labels_orientation: The pixels that boxes refer to if EXIF rotates the image: `stored` in the file, or
+                `upright` after the rotation. `auto`: those whose size the columns width and height contain.
             known_classes: The class names in label order. Empty: all texts in the label column, sorted.
             own_splits: True: the splits come from folder names or the column `split`. False: no field `split`.
             follow_links: True: also read files behind links that lead out of `root`.
@@ -353,7 +353,7 @@ class Source(ListedSource):
         """Read all rows once, and collect paths, keys, groups and classes.
 
         Raises:
-            BadInput: A row is not valid, or `is_skipping` is false and a sample is incomplete.
+            BadInput: A row is not valid, or a sample is incomplete, unless `is_skipping`: the sample is then skipped.
             InvalidRequest: The label column contains too many different texts.
         """
         samples, headers, label, group = self._samples, self._table.headers, self._label, self._group
@@ -439,13 +439,13 @@ class Source(ListedSource):
             self.extras = [name for name, used in zip(self._listing, is_used.tolist(), strict=True) if not used]
 
     def _row_error(self, what: str, rows: Sequence[tuple[int, str]], advice: str) -> BadInput:
-        """Return an error with the first rows and their reasons."""
+        """Return an error `what`, with the first of `rows`, (row number, reason), and with `advice`."""
         lines = [f"{self._table.where(row)}: {reason}" for row, reason in rows[:_SHOWN]]
         more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
         return BadInput(f"{self._where}: {what}: {'; '.join(lines)}{more}; {advice}")
 
     def _place(self, name: str) -> int:
-        """Return the position of a file in the listing. Without a listing, return 0. Return -1 for an absent file."""
+        """Return the position of a file in `_listing`, -1 if absent. If the root is a table, return 0 or -1."""
         if self._listing is not None:
             place = bisect_left(self._listing, name)
             return place if place < len(self._listing) and self._listing[place] == name else -1
@@ -501,7 +501,7 @@ class Source(ListedSource):
         self.schema = Schema((*fields, *(value.field for value in self._values), _FILES))
 
     def _add_value(self, name: str, place: int, *, classes: Sequence[str], is_per_row: bool) -> None:
-        """Add a field for the column at `place`. `classes` are the class names, if the texts are classes."""
+        """Add a field for the column at `place`. `classes`: names of classes. is_per_row: one value per row."""
         column = self._table.columns[place]
         kind = column.filled if place == self._label else column.kind
         if classes or kind in NUMBERS:

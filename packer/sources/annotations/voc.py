@@ -133,7 +133,7 @@ class Source(VOCSource):
         return not header.palette and header.channels >= _COLORS
 
     def _color_table(self, name: str) -> ColorTable:
-        """Return the table that maps each RGB color to a mask value."""
+        """Return the table that maps each RGB color to a value of the mask field `name`."""
         palette = voc_palette()
         if name != "mask" or not any(self._label_map.values()):
             return ColorTable({color: value for value, color in enumerate(palette)}, "Pascal VOC's palette")

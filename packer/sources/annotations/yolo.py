@@ -274,7 +274,7 @@ class Source(ListedSource):
             self._samples = [sample for sample in self._samples if "labels_file" in sample.paths]
 
     def _row_form(self, task: str, description: YoloDescription, filled: Sequence[FileSample]) -> RowForm:
-        """Return the meaning of the numbers in label rows. Raise InvalidRequest if the meaning is ambiguous."""
+        """Return the meaning of label rows. `filled`: samples with rows. Raise InvalidRequest if ambiguous."""
         keypoints = description.keypoints
         chosen = next((name for name in TASKS if name == task), "pose" if keypoints else None)
         chosen = chosen or self._task_of_rows(filled)
@@ -286,7 +286,7 @@ class Source(ListedSource):
         return RowForm(chosen, len(description.names) or None, keypoints if chosen == "pose" else None)
 
     def _task_of_rows(self, filled: Sequence[FileSample]) -> Task:
-        """Return the task implied by the row lengths in some label files. Raise InvalidRequest if ambiguous."""
+        """Return the task that the row lengths of some `filled` samples imply. Raise InvalidRequest if ambiguous."""
         lengths: set[int] = set()
         for sample in filled[:: -(-len(filled) // _PROBED) or 1]:
             with suppress(BadInput):  # reading the sample raises it
@@ -361,7 +361,7 @@ def _is_image(name: str) -> bool:
 
 
 def _sentence(names: Sequence[str], description: str) -> str | None:
-    """Return one line about a data set with a description, or None if no image has a label file."""
+    """Return one line with counts and the path `description`, or None if no image has a label file."""
     texts = {name for name in names if name.endswith(".txt")}
     images = list(filter(_is_image, names))
     is_darknet = description.endswith(DARKNET)

@@ -44,11 +44,11 @@ Axes = Literal["hw", "hwc", "chw"]
 
 
 class ArrayColumn(NamedTuple):
-    """A field, and the arrays that contain its values.
+    """A field, and how its values are read from arrays.
 
     Attributes:
         field: The field of the schema.
-        entry: The name of the arrays.
+        entry: The name of the arrays that contain the values, equal in all tables.
         value: A function that converts a stored row to the value of the field.
         kind: The kind in the syntax of the option `features`.
         note: A note for the user about the field; empty for no note.
@@ -63,7 +63,7 @@ class ArrayColumn(NamedTuple):
     readings: tuple[str, ...] = ()
 
     def typed(self, *, kind: str | None = None, invalid: float | None = None) -> str:
-        """Return the field in the syntax of the option `features`. kind, invalid: replacements for the field's own."""
+        """Return the field in the syntax of the option `features`. kind, invalid: None for those of the field."""
         words = [self.kind if kind is None else kind]
         number = self.field.invalid if invalid is None else invalid
         words += [] if number is None else [f"{number:g}"]
@@ -96,7 +96,7 @@ def is_label_map(entry: str) -> bool:
 def may_be_images(array: StoredArray, *, is_main: bool) -> bool:
     """Return whether rows have the shape and dtype of images or depth, with sides of at least 8 px.
 
-    is_main: True for the array that defines the samples.
+    is_main: True for the array that defines the samples. One side of 8 px is then enough.
     """
     if array.is_text or array.is_ragged:
         return array.is_ragged and array.dtype.name == "uint8"
@@ -178,7 +178,7 @@ def _misfit(field: RecordField, array: StoredArray, expected: str) -> InvalidReq
 def _image_column(
     field: RecordField, array: StoredArray, *, is_open: bool, axes: str, color_note: str
 ) -> ArrayColumn | None:
-    """Return the column of images, masks or depth; None if rows do not fit. is_open: the name decides the kind."""
+    """Return the column of images, masks or depth; None if rows do not fit. is_open: True adds unclear `readings`."""
     entry, dtype = field.entries[0], array.dtype.newbyteorder("=").name
     order = _axes_of(array, axes)
     channels = 0 if order is None else 1 if order == "hw" else array.shape[1 if order == "chw" else 3]
@@ -223,14 +223,14 @@ def _axes_of(array: StoredArray, axes: str) -> Axes | None:
 
 
 def ambiguous(subject: str, readings: Mapping[str, str]) -> InvalidRequest:
-    """Return the error for arrays with several possible meanings. readings: meaning -> instruction for the user."""
+    """Return an error. subject: description of the arrays. readings: possible meaning -> instruction for the user."""
     return InvalidRequest(
         f"{subject} may be {' or '.join(readings)}: " + "; ".join(f"for {one}: {do}" for one, do in readings.items())
     )
 
 
 def _pixels(row: npt.NDArray[Any], *, axes: Axes, is_gray: bool, is_image: bool) -> npt.NDArray[Any]:
-    """Return an image row as (H, W, 3). Masks and depth become (H, W)."""
+    """Return a row as (H, W, 3) if `is_image`, else as (H, W). is_gray: True for a row with one channel."""
     pixels = row.transpose(1, 2, 0) if axes == "chw" else row
     if is_gray:
         pixels = pixels.reshape(pixels.shape[:2])
@@ -313,7 +313,7 @@ def _ragged_column(field: RecordField, array: StoredArray) -> ArrayColumn:
 
 
 def _number_column(field: RecordField, array: StoredArray) -> ArrayColumn:
-    """Return the column of numbers. The index contains up to 16 numbers per sample; more are in the record."""
+    """Return the column of numbers. A pack stores up to 16 numbers of a sample in its index, more in a part."""
     shape = tuple(length for length in array.shape[1:] if length != 1)
     entry, dtype = field.entries[0], array.dtype.newbyteorder("=").name
     if field.kind == "number" and shape:
@@ -327,7 +327,7 @@ def _number_column(field: RecordField, array: StoredArray) -> ArrayColumn:
 
 
 def _numbers(row: npt.NDArray[Any], *, shape: tuple[int, ...]) -> Any:
-    """Return the row without dimensions of length 1."""
+    """Return the row in `shape`, its shape without dimensions of length 1. Return a scalar for ()."""
     return row.reshape(shape) if shape else row.reshape(-1)[0]
 
 

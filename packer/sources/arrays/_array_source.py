@@ -54,7 +54,7 @@ _MOST_ROWS = 1 << 31
 
 
 class _Table(NamedTuple):
-    """Arrays by entry name. Row i of each array belongs to the same sample."""
+    """Arrays by entry name, of one split or None. Row i of each array belongs to the same sample."""
 
     name: str
     split: str | None
@@ -62,7 +62,7 @@ class _Table(NamedTuple):
 
 
 class ArraySource(base.Source):
-    """A source whose samples are rows of arrays. Subclasses implement `_arrays_in` or `_list`."""
+    """A source whose samples are rows of arrays. Subclasses set the attributes, and define `_arrays_in` or `_list`."""
 
     holds_records = True
     folder: SourceRoot
@@ -115,7 +115,7 @@ class ArraySource(base.Source):
     # ---- what a format implements
 
     def _arrays_in(self, files: RecordFiles, number: int) -> Iterator[StoredArray | Unread]:
-        """Yield the arrays of one file; raises `BadInput`. A source of folders overrides `_list` instead."""
+        """Yield the arrays of file `number`; raises `BadInput`. A source of folders overrides `_list` instead."""
         return iter(())
 
     def _list(self, names: Sequence[str]) -> tuple[list[StoredArray | Unread], set[str]]:
@@ -167,7 +167,7 @@ class ArraySource(base.Source):
         *,
         named_splits: bool,
     ) -> None:
-        """Choose the table and field of each array. declared: all fields; empty to infer them."""
+        """Choose table and field of each array. skipped: for messages. declared: all fields; empty to infer them."""
         placed = [_placed(array) for array in arrays]
         for field in declared:
             placed = _renamed(placed, field.entries[0])
@@ -205,7 +205,7 @@ class ArraySource(base.Source):
         return ambiguous(f"{shown(str(self.root))}: {subject}", readings)
 
     def _in_splits(self, tables: list[_Table], *, is_declared: bool) -> list[_Table]:
-        """Return the tables sorted by split, and set the names of the splits."""
+        """Sort the tables by split. is_declared: False raises `InvalidRequest` for tables of several splits."""
         self._split_names: tuple[str, ...] = ()
         self._split_rows = counts = Counter[str]()
         for table in tables:
@@ -224,9 +224,9 @@ class ArraySource(base.Source):
         return sorted(tables, key=lambda table: self._split_names.index(table.split or "other"))
 
     def _check_no_table_lacks(self, tables: Sequence[_Table]) -> None:
-        """Raise `InvalidRequest` if a table does not contain an array that the user named.
+        """Raise `InvalidRequest` if a table has arrays of samples, but not the array that defines the samples.
 
-        A name that is a path (`a/labels`) is not required in other groups.
+        If the user names this array by a path (`a/images`), tables outside the group `a` are ignored.
         """
         common = {entry for table in self._tables for entry in table.arrays}
         group = self._main.rpartition("/")[0]
@@ -244,7 +244,7 @@ class ArraySource(base.Source):
             yield from (array for entry, array in table.arrays.items() if entries is None or entry in entries)
 
     def _fault(self, entry: str, *, is_label: bool = False) -> str | None:
-        """Return why the arrays of an entry cannot become one field; None if the arrays fit together."""
+        """Return why the arrays of an entry cannot be one field; None if they can. is_label: ignore integer dtypes."""
         first: StoredArray | None = None
         for table, count in zip(self._tables, self._counts, strict=True):
             main, array = table.arrays[self._main], table.arrays.get(entry)
@@ -299,7 +299,7 @@ class ArraySource(base.Source):
         )
 
     def _check_pieces(self, main: str) -> None:
-        """Raise `InvalidRequest` if the images may be one array that is divided into numbered arrays."""
+        """Raise `InvalidRequest` if the entry `main` may be one of numbered pieces of a divided array of images."""
         arrays = self._tables[0].arrays
         pattern = re.sub("[0-9]+", "#", main)
         names = [entry for entry in arrays if re.sub("[0-9]+", "#", entry) == pattern]
@@ -453,7 +453,7 @@ def _why_unread(array: StoredArray) -> Unread | None:
 
 
 class _NamedArray(NamedTuple):
-    """An array, and the split and entry in its path. entry: the array's name without the split."""
+    """An array, its name without the word for a split, and the split in its path; None without a split."""
 
     array: StoredArray
     entry: str
@@ -477,7 +477,7 @@ def _placed(array: StoredArray) -> _NamedArray:
 
 
 def _renamed(placed: list[_NamedArray], key: str) -> list[_NamedArray]:
-    """Use the array named `key` as one entry in each split that contains it; raises `InvalidRequest`."""
+    """Rename arrays with name or path `key` to the entry `key`, remove splits without one; raises `InvalidRequest`."""
     if any(one.entry == key for one in placed):
         return placed
     found = [one for one in placed if one.array.name == key or f"/{one.array.path}".endswith(f"/{key}")]
@@ -510,7 +510,7 @@ def _stem(container: str) -> str:
 
 
 def _main_entry(tables: Sequence[_Table]) -> str | None:
-    """Return the entry of the images. Prefer usual names, then uint8, then the most rows."""
+    """Return the entry of the images; None without images. Prefer usual names, then uint8, then the most rows."""
     ranks = [
         (
             fields.is_label_map(entry),

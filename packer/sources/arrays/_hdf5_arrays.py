@@ -6,9 +6,9 @@
 | in chunks              | all chunks of some rows together; packer decodes deflate, lzf, shuffle, fletcher32   |
 | of variable length     | references of 16 bytes: uint32 length, uint64 address, uint32 index in a global heap |
 
-The reason is that HDF5 inflates chunks without a size limit and can hang on a damaged heap. The module compares each
-position with the file size, and each size with the shape of the array. Layouts: HDF5 File Format
-Specification 3.0, III.E (global heap), VI.A (filters); lzf: liblzf as h5py registers it.
+packer reads the bytes, because HDF5 inflates chunks without a size limit and can hang on a damaged heap. Each position
+is compared with the file size, and each size with the shape of the array. Layouts: HDF5 File Format Specification
+3.0, III.E (global heap), VI.A (filters); lzf: liblzf as h5py registers it.
 """
 
 import math
@@ -73,7 +73,7 @@ class _UnreadArray(Exception):
 
 
 def _walk(root: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (path, data set), sorted by path in each group, once for each array. For a link, the data set is None."""
+    """Yield (path, data set), sorted by path in each group, once for each array. The data set of a link is None."""
     seen: set[Any] = set()
     pending = [(root, "", 0)]
     count = 0
@@ -101,7 +101,7 @@ def _walk(root: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _array(dataset: Any, path: str, files: RecordFiles, number: int, *, has_long_addresses: bool) -> StoredArray:
-    """Return one array. Raises `_UnreadArray` for an unsupported array, and `BadInput` if bytes are missing."""
+    """Return one array; raises `_UnreadArray`, `BadInput`. has_long_addresses: True for addresses of 8 bytes."""
     space, kind = dataset.get_space(), dataset.get_type()
     shape = space.get_simple_extent_dims() if space.get_simple_extent_type() == h5py.h5s.SIMPLE else ()
     if not shape or not all(shape):
@@ -185,7 +185,7 @@ class ChunkedArray(BlockedArray):
     """An array in chunks of one shape, with the same filters for all chunks. Chunks at the edge have the full shape."""
 
     def __init__(self, form: ArrayForm, dataset: Any, *, block: tuple[int, ...], filters: "Sequence[_Undo]") -> None:
-        """List the chunks. Raises `BadInput` for a chunk outside the file, and `ValueError` for a damaged index."""
+        """List the chunks of shape `block`. Raises `BadInput` if outside the file, `ValueError` if damaged."""
         grid = [-(-length // step) for length, step in zip(form.shape, block, strict=True)]
         numbers = array("q")
 
@@ -249,7 +249,7 @@ def _unshuffle(data: bytes, expected: int, itemsize: int) -> bytes:
 
 
 def _checked(data: bytes, expected: int, itemsize: int) -> bytes:
-    """Verify and remove the Fletcher-32 checksum at the end of `data`. Raises `ValueError` for a wrong checksum."""
+    """Return `data` without the Fletcher-32 checksum at the end. Raises `ValueError` for a wrong checksum."""
     if len(data) < 4:
         raise ValueError("it has no checksum")
     body, stored = data[:-4], struct.unpack("<I", data[-4:])[0]
@@ -305,7 +305,7 @@ class RaggedArray(StoredArray):
     """Rows of any length in the global heaps of a file. Each row is bytes, numbers or a text."""
 
     def __init__(self, references: StoredArray, form: ArrayForm, *, is_text: bool) -> None:
-        """Raises `BadInput` if the values together are larger than the file."""
+        """Read all references. Raises `BadInput` if the values together are larger than the file."""
         super().__init__(form)
         self.is_text, self.is_ragged = is_text, not is_text
         self._heaps: Kept[dict[int, tuple[int, int]]] = Kept(_HEAPS)
@@ -348,7 +348,7 @@ class RaggedArray(StoredArray):
         return Extent(self.files()[0], found[0], size)
 
     def _heap(self, address: int) -> dict[int, tuple[int, int]]:
-        """Return object number -> (position, size) for a global heap. Raises `BadInput` for a damaged heap."""
+        """Return object number -> (position, size) for the global heap at byte `address`. Raises `BadInput`."""
         limit = self._files.files[self._number].size
         magic, version, size = b"", 0, 0
         if 0 <= address <= limit - _HEAP.size:

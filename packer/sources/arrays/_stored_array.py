@@ -163,10 +163,10 @@ class StoredArray(ABC):
 
 
 class SpanArray(StoredArray):
-    """Rows that are contiguous in one file. In Fortran order, the columns are contiguous."""
+    """An array that is contiguous in one file. In Fortran order, all rows are read together."""
 
     def __init__(self, form: ArrayForm, *, is_fortran: bool = False) -> None:
-        """Raises `BadInput` if the array extends beyond the file, or is in Fortran order and larger than 1 GiB."""
+        """Check the size. Raises `BadInput` for an array beyond the file, or in Fortran order and larger than 1 GiB."""
         super().__init__(form)
         size, file = self.shape[0] * self.row_bytes, self._files.files[self._number]
         if not file.is_packed and not 0 <= self._offset <= file.size - size:
@@ -217,7 +217,7 @@ class BlockedArray(StoredArray):
             raise BadInput(f"{self.path}: {self.missing_blocks} of {total} blocks were never written; the array is cut")
 
     def places(self, number: int) -> Iterator[tuple[int, ...]]:
-        """Yield the grid position of each block that contains rows of the stretch `number`."""
+        """Yield the grid positions of all blocks that begin at row `number * stretch`. They are read together."""
         return product((number,), *map(range, self.grid[1:]))
 
     @abstractmethod

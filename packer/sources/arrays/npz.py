@@ -43,7 +43,7 @@ class Source(ArraySource):
             yield self._array(file.name, member, entry) if member.endswith(_SUFFIX) else Unread(path, "is not .npy")
 
     def _array(self, name: str, member: str, entry: ArchiveEntry) -> StoredArray | Unread:
-        """Return the array of a zip member. The crc32 of the member is compared before the header is read."""
+        """Return the array of a zip member. Raises `BadInput` if its crc32 or size is wrong."""
         span = PackedSpan(entry.offset, entry.size_bytes) if entry.is_deflated else None
         size = self.folder.status(name).st_size
         files = RecordFiles(self.folder, [RecordFile(name, size, is_packed=entry.is_deflated, span=span)])
@@ -70,7 +70,7 @@ class Source(ArraySource):
 
     @classmethod
     def begins(cls, start: bytes, path: Path) -> bool:
-        """Return whether a file is a zip archive of arrays. If the suffix is .npz, only the first member is checked."""
+        """Return whether a file is a zip of arrays. First member: always checked. Others: unless the suffix is .npz."""
         length = int.from_bytes(start[26:28], "little")
         if not start.startswith(cls.magic) or not start[30 : 30 + length].endswith(_SUFFIX.encode()):
             return False

@@ -2,7 +2,7 @@
 
 * .pt: a tensor (N, 6) with the columns score, x, y, opening, jaw (in px) and theta (in degrees, signs of Jacquard).
 * .pkl: a text, or a pair of a text and a list of texts.
-* .npy: an array (height, width). Pixels of the object are not 0.
+* .npy: an array (height, width), not 0 in the pixels of the object.
 No code in a .pt or .pkl file is executed: packer.layouts.torch_file and packer.layouts.pickled parse these files.
 """
 

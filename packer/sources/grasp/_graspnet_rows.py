@@ -1,7 +1,7 @@
 """Parser of the rectangle labels of GraspNet-1Billion: an .npy file with seven numbers per grasp.
 
-A row is center x, center y, open x, open y, height, score, object. The open point is the middle of one end of the
-rectangle. The opening is twice the distance between open point and center. The height is the length of the jaws.
+A row is center x, center y, open x, open y, height, score, object number. The open point is the middle of one end of
+the rectangle. The opening is twice the distance between open point and center. The height is the length of the jaws.
 """
 
 from pathlib import Path

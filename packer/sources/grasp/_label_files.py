@@ -22,7 +22,7 @@ class Labels(NamedTuple):
     """Labels of a file.
 
     Attributes:
-        values: Finite labels, float64: rows (N, columns) or corners (N, 4, 2).
+        values: Finite labels, float64: rows (N, columns) of `read_rows`, corners (N, 4, 2) of `read_rectangles`.
         total: Number of labels in the file, including the skipped labels.
     """
 

@@ -52,7 +52,7 @@ def rectangles(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
 
     The width is along (cos angle, sin angle), with y down (cv2.boxPoints). Which side is the width depends on the
     version of OpenCV. No file states which side is the opening. The code of the set draws two fingers at a distance of
-    0.068 m, 0.024 m thick. Therefore the longer side is the opening, except in oblique images.
+    0.068 m, 0.024 m thick. Therefore the longer side is taken as the opening, which may be wrong in oblique images.
     """
     width, height, angle = rows[:, 3], rows[:, 4], rows[:, 5]
     degrees = np.where(width >= height, angle, angle + 90)

@@ -7,7 +7,7 @@ file, as in the loaders of the grasp networks. The splits of these loaders are s
 Fields:
 * key: four digits.
 * rgb: PNG bytes.
-* depth: float32, in meters: TIFF bytes, or computed.
+* depth: float32, in meters: TIFF bytes, or an array computed from the point cloud.
 * grasps, grasps_negative: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis. Rectangles with NaN are
   skipped.
 * object_id, category: from `z.txt`, -1 and "" for a scene that `z.txt` does not list.
@@ -74,7 +74,7 @@ class Source(FileSource):
 
         depth_from: `tiff` stores the d.tiff files. `pcd` computes depth from the point clouds. `none` stores no depth.
         `auto` is `tiff` if scenes have d.tiff files, else `none`.
-        duplicates: `error`, `first` or `skip` for scenes with a file in two places. `first` uses the first path.
+        duplicates: A scene with a file in two places: `error` raises BadInput, `first` uses the first, `skip` skips it.
         bad_labels: `error` raises BadInput for an invalid rectangle, `skip` skips the rectangle.
         follow_links: True follows symbolic links that lead out of `root`.
         """

@@ -13,7 +13,7 @@ number: 10 comes after 9.
 
 Fields:
 * key: `<id>`. rgb: the bytes of the file.
-* mask: uint8 or uint16, k + 1 for object k, 0 elsewhere. If two objects overlap, the smaller object counts.
+* mask: uint8 or uint16, k + 1 for object k, 0 elsewhere. Overlapping pixels belong to the smaller object.
 * part_mask: the mask of parts: 1 + the position of the part in label_keys, 0 elsewhere.
 * grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
 * grasp_rows: float32 (N, 6), score, x, y, opening, jaw, theta in degrees: the finite rows of the files.
@@ -95,7 +95,7 @@ class Source(FileSource):
     ) -> None:
         """List the images.
 
-        missing: `keep`, `skip` or `error` for images without grasp files, or without a mask if other images have masks.
+        missing: An image without grasp files, or a mask if others have masks: `keep` or `skip` it, or raise an `error`.
         bad_labels: `error` raises BadInput for a malformed grasp file, `skip` skips the file.
         follow_links: True follows symbolic links that lead out of `root`.
         """
@@ -107,7 +107,7 @@ class Source(FileSource):
 
     @classmethod
     def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
-        """Group each file with its image: the image with the longest name that begins the file name."""
+        """Group files by image, the one with the longest name that begins the file name. Return also other files."""
         by_stem, others = super()._grouped(names, roles)
         images = {stem for (_, stem), files in by_stem.items() if "rgb" in files}
         groups: Groups = {}
@@ -250,7 +250,7 @@ class Source(FileSource):
         return values
 
     def _drawn(self, field: str, paths: Mapping[int, str], size: tuple[int, int]) -> npt.NDArray[Any]:
-        """Draw one mask from `{value: path}`. If masks overlap, the smaller mask counts."""
+        """Draw the mask `field` from `{value: path of a mask}`. Overlapping pixels belong to the smaller mask."""
         found = [(value, self._mask(path, size) != 0) for value, path in paths.items()]
         drawn = np.zeros(size, self._dtypes[field])
         for value, where in sorted(found, key=lambda pair: (-int(pair[1].sum()), pair[0])):

@@ -10,7 +10,7 @@ Fields:
 * grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
 * grasp_rows: float64 (N, 7), center x, y, open point x, y, height, score, object.
 * grasp_scores: float32 (N,). grasp_objects: int64 (N,).
-* split: int64. Scenes 0 to 99 are train, to 129 test_seen, to 159 test_similar, to 189 test_novel, others other.
+* split: int64. Scenes 0-99: train, 100-129: test_seen, 130-159: test_similar, 160-189: test_novel. Others: other.
 * Hidden: files (field -> relative path), grasps_file (bytes, empty for an image without a grasp file).
 A set without depth or masks does not have these fields.
 """
@@ -83,7 +83,7 @@ class Source(FileSource):
     ) -> None:
         """List the images.
 
-        missing: `keep`, `skip` or `error` for images without a grasp file.
+        missing: An image without a grasp file: `keep` stores it, `skip` skips it, `error` raises BadInput.
         own_splits: True adds the field `split`.
         follow_links: True follows symbolic links that lead out of `root`.
         """

@@ -50,7 +50,7 @@ class Source(FileSource):
     ) -> None:
         """List the images.
 
-        missing: `keep`, `skip` or `error` for images without a grasp file.
+        missing: An image without a grasp file: `keep` stores it, `skip` skips it, `error` raises BadInput.
         bad_labels: `error` raises BadInput for an invalid rectangle, `skip` skips the rectangle.
         follow_links: True follows symbolic links that lead out of `root`.
         """

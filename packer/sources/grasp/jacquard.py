@@ -38,7 +38,7 @@ def _role(name: str, suffix: str, field: Field, need: Need = "alike") -> FileRol
 
 
 def _parse(data: bytes, path: Path, strict: bool) -> Parsed:
-    """Parse lines `x;y;theta;opening;jaw`."""
+    """Parse lines `x;y;theta;opening;jaw`. strict: True raises BadInput for an invalid line, False skips it."""
     rows = read_rows(data, path, columns=5, separator=";", strict=strict)
     return Parsed({"grasps": corners(rows.values), "grasp_rows": rows.values}, rows.total, rows.dropped)
 
@@ -76,8 +76,8 @@ class Source(FileSource):
     ) -> None:
         """List the samples.
 
-        missing: `keep`, `skip` or `error` for samples without a grasp file.
-        duplicates: `error`, `first` or `skip` for samples that are in two folders. `first` uses the first path.
+        missing: A sample without a grasp file: `keep` stores it, `skip` skips it, `error` raises BadInput.
+        duplicates: For a sample in two folders, `error` raises BadInput, `first` uses the first path, `skip` skips it.
         bad_labels: `error` raises BadInput for an invalid row, `skip` skips the row.
         follow_links: True follows symbolic links that lead out of `root`.
         """

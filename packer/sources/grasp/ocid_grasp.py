@@ -77,8 +77,8 @@ class Source(FileSource):
     ) -> None:
         """List the images.
 
-        missing: `keep`, `skip` or `error` for images without a grasp file. `error` also raises BadInput for an image
-        that is listed in `data_split/` but not found.
+        missing: An image without a grasp file: `keep` stores it, `skip` skips it, `error` raises BadInput.
+        `error` also raises BadInput for an image that is listed in `data_split/` but not found.
         bad_labels: `error` raises BadInput for an invalid rectangle, `skip` skips the rectangle.
         own_splits: True adds the field `split` from `data_split/`.
         follow_links: True follows symbolic links that lead out of `root`.

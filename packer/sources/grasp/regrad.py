@@ -96,7 +96,7 @@ class Source(FileSource):
             root: Folder or archive of the set.
             angle_convention: Range of the angles in the grasp files. `cv44`: -90 to 0 degrees. `cv45`: 0 to 90
                 degrees. Another angle is an error. With `none`, samples do not have the field `grasps`.
-            missing: `keep`, `skip` or `error` for views without a grasp file.
+            missing: A view without a grasp file: `keep` stores it, `skip` skips it, `error` raises BadInput.
             bad_labels: `error` raises BadInput for an invalid grasp, `skip` skips the grasp.
             own_splits: True takes the names of the folders above the images as splits.
             follow_links: True follows symbolic links that lead out of `root`.

@@ -14,8 +14,8 @@ Fields:
 * split: int64, from `ImageSets/Main`.
 * Hidden: files (field -> relative path), annotation_file and grasps_file (bytes, empty without a file).
 
-Positions in the XML file count pixels from 1, unless `first_pixel` is 0. This source subtracts 1 from xmin and ymin,
-VMRN from all four edges of a box (see packer.sources.annotations._voc_base). Corners of grasps are not changed.
+Positions in the XML file count pixels from 1, unless `first_pixel` is 0. This source subtracts 1 from xmin and ymin
+(see packer.sources.annotations._voc_base). The network VMRN subtracts 1 from all four edges. Grasps are not changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -70,10 +70,10 @@ class Source(VOCSource):
         Args:
             root: Folder or archive of the set.
             first_pixel: Number of the first pixel in the XML files, 1 or 0.
-            missing: `keep`, `skip` or `error` for images without a label file.
+            missing: An image without XML or grasp file: `keep` stores it, `skip` skips it, `error` raises BadInput.
             bad_labels: `error` raises BadInput for an invalid label, `skip` skips the label.
-            labels_orientation: Pixels that labels refer to if EXIF rotates the image, `stored` or `upright`. With
-                `auto`, the pixels whose size the XML file contains.
+            labels_orientation: Pixels that labels refer to if EXIF rotates the image, `stored` in the file or
+                `upright` after the rotation. With `auto`, those whose size the XML file contains.
             own_splits: True takes the splits from the lists in ImageSets.
             known_classes: Class names in the order of their numbers. Empty for all classes that the files contain.
             follow_links: True follows symbolic links that lead out of `root`.

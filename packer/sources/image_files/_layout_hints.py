@@ -194,7 +194,7 @@ def _readings(names: Sequence[str]) -> Iterator[list[Pair]]:
 
 
 def _by_key(names: Sequence[_Name], key: Callable[[_Name], Hashable], *, is_single: bool = False) -> list[Pair]:
-    """Return the pairs of files with equal keys. Ignore the key None, and with `is_single` keys with several images."""
+    """Return the pairs of files with equal keys. Ignore the key None. is_single: ignore keys with several images."""
     groups: dict[Hashable, list[_Name]] = defaultdict(list)
     for name in names:
         if (found := key(name)) is not None:

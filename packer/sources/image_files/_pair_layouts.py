@@ -79,7 +79,7 @@ class PairLayout:
         needs: Groups of role names. A sample must have a file for at least one role of each group.
         is_recognized: True: the layout is detected automatically. False: the user must set `--layout`.
         splits: `known`: only usual names, such as `train`, are splits. `any`: a split can have any name.
-        objects: The format of the files with the role `objects_file`: `_atr.txt` rows or JSON. None: no such role.
+        objects: The format of the files of the role `objects_file`: `rows` of `_atr.txt`, or `json`. None: no role.
         remarks: Name of a field, `split NAME`, or `no NAME` for an absent role -> note for the user.
     """
 

@@ -135,7 +135,7 @@ class Source(ListedSource):
         self.notes = [*listing.notes(), *self._notes(), *notes]
 
     def _decided(self, images: Sequence[str], folders: str) -> str:
-        """Return `class`, `split/class`, `split` or `none`: the meaning of the folders."""
+        """Return the meaning of the folders: the option `folders`, or for `auto` and `unchecked`, `class` or `none`."""
         if folders not in ("auto", UNCHECKED):
             return folders
         loose = [name for name in images if "/" not in name]
@@ -280,7 +280,7 @@ class _SamplesByName(Sequence[FileSample]):
 
 
 def _class_folders(listing: Listing, patterns: Sequence[SidecarPattern], splits: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the class folders. Folders that contain only sidecar files are not classes."""
+    """Return the names of the class folders. Folders with only files of `patterns` (sidecars) are not classes."""
     elsewhere = [pattern for pattern in patterns if not pattern.text.startswith(("{folder}/", "{top}/"))]
     tops: dict[str, bool] = {}  # folder -> whether all its files are sidecars
     for name in listing.names if elsewhere else ():

@@ -37,7 +37,7 @@ class FileList(NamedTuple):
 
 
 def file_list(root: Path, paths: Iterable[str], labels: Sequence[int] | None, classes: Iterable[str]) -> FileList:
-    """Return a list of files; raises `InvalidRequest`. `paths` are absolute, or relative to the current folder."""
+    """Return a list of files. paths: absolute, or relative to the current folder; `InvalidRequest` if not in `root`."""
     names = [Path(base.relative_name(Path(path), str(root))).as_posix() for path in paths]
     outside = [name for name in names if name.startswith("../")]
     if outside:

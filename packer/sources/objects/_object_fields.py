@@ -87,7 +87,7 @@ def fields_of(
         request: A dict of name -> kind or Field, or names of entries of a dict. None for all entries of a dict.
         declared: Fields that the library declares. They apply to entries whose kind the user does not state.
         axes: The order of the axes of images that are arrays.
-        key_entry: The entry with the key. The entry becomes a field only if the user requests it.
+        key_entry: The entry with the key; None without one. It becomes a field only if `request` contains it.
 
     Raises:
         InvalidRequest: A kind is ambiguous, or a value does not have the stated kind.
@@ -250,7 +250,7 @@ def _image_field(field: Field, values: Sequence[Any], axes: Axes) -> Field:
 
 
 def _number_field(name: str, kind: str, values: Sequence[Any]) -> Field:
-    """Return a field of numbers or points. A dimension of varying length, and the first dimension of lists, is None."""
+    """Return a field of numbers or points. Its shape has None for varying lengths, and for the first axis of lists."""
     arrays = sound_values(_array, values)
     filled = [array for array in arrays if array.size] or arrays
     dtype = np.result_type(*(array.dtype for array in filled)).name

@@ -91,7 +91,7 @@ def without_subsets(data: object) -> tuple[Any, Sequence[int] | None]:
 
 
 def _rows(found: ObjectData, length: int | None) -> ObjectRows:
-    """Return access by index if the object supports indexing, otherwise in sequence; raises `InvalidRequest`."""
+    """Return access by index if possible, otherwise in sequence. Raises `InvalidRequest` for a wrong `length`."""
     data, name = found.data, f"<{found.name}>"
     if length is not None and (isinstance(length, bool) or length < 1):
         raise InvalidRequest(f"{name}: length={length!r}: expected the number of samples, 1 or more")

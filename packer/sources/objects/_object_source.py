@@ -51,7 +51,7 @@ class ObjectData:
         columns: The names for which `data[name]` returns the entries of all samples.
         fingerprint: A text that changes when the samples change; None if unknown.
         classes: The class names of the field `label`.
-        frame: See `Source.frame`.
+        frame: The pixels that labels refer to if EXIF rotates an image: see `Source.frame`.
     """
 
     data: Any
@@ -75,7 +75,7 @@ class ObjectSource(base.Source):
         """Inspect the first samples, and choose the fields. Raises `BadInput` for repeated keys or unreadable samples.
 
         Raises `InvalidRequest` if the fields are ambiguous, or if two reads of a sample differ.
-        key: the name of an entry, all keys, a function that returns the key of an index, or None for numbers.
+        key: the name of an entry, a sequence of all keys, a function of an index, or None for numbers as keys.
         """
         self.root = Path(f"<{data.name}>")
         self.folder = SourceRoot(self.root)
@@ -144,7 +144,7 @@ class ObjectSource(base.Source):
         return keys
 
     def _rows_with(self, entry: Any) -> ObjectRows:
-        """Return rows that contain the entry. For an object with columns, read only the column of the entry."""
+        """Return rows that contain `entry`. If it is a column of the object, only this column is read."""
         if entry in self._data.columns:
             return ObjectRows([{entry: value} for value in self._data.data[entry]], len(self._objects))
         return self._objects
@@ -182,7 +182,7 @@ class ObjectSource(base.Source):
         return ordered_splits(names)
 
     def _notes(self, probes: Mapping[int, base.Sample]) -> list[str]:
-        """Return the notes. Raises `InvalidRequest` if a sample differs when it is read again."""
+        """Return the notes. Raises `InvalidRequest` if a sample of `probes` differs when it is read again."""
         fields = ", ".join(f"{each.field.name} ({each.field.kind})" for each in self._fields)
         notes = [f"{counted(len(self), 'sample')}: {fields}"]
         if self.resume_reason is not None:

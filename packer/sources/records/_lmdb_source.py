@@ -9,7 +9,7 @@ An LMDB is a folder with data.mdb, or one file. `layout_of` detects the tool tha
 | `__keys__`; keys of 8 digits, no `__len__`: lists or dicts       | tensorpack-lmdb|
 | `__keys__`; numbers as keys: only bytes, by pyarrow              | image2lmdb     |
 | numbers as keys: pairs of image and label                        | efficient-lmdb |
-| a Datum                                                          | caffe-lmdb     |
+| Datum messages of Caffe as values                                | caffe-lmdb     |
 """
 
 import re
@@ -116,7 +116,7 @@ class LMDBSource(RecordSource):
                 ) from error
 
     def _in_order(self, entries: Sequence[Entry]) -> list[tuple[int, Entry]]:
-        """Return (number, entry) in numeric order, without the entries that `__keys__` does not list."""
+        """Return (key as number, entry) in numeric order, without the entries that `__keys__` does not list."""
         names = self._listed_keys()
         numbered, others = [], []
         for entry in entries:
@@ -176,9 +176,9 @@ def layout_of(folder: SourceRoot, name: str) -> str | None:
 
 
 def other_layout(folder: SourceRoot, names: Sequence[str]) -> str | None:
-    """Return a message about the first LMDB in `names`, which no source can read; None without an LMDB.
+    """Return a message that no source reads the first LMDB in `names`; None without an LMDB.
 
-    Raises `BadInput` for a damaged file.
+    The caller has tried all sources. Raises `BadInput` for a damaged file.
     """
     for name in names if len(names) == 1 else filter(LMDBSource.file_name.search, names):
         found = _first_entries(folder, name, 1)
@@ -204,7 +204,7 @@ def _has_magic(start: bytes) -> bool:
 
 
 def _first_entries(folder: SourceRoot, name: str, count: int) -> list[tuple[bytes, bytes]] | None:
-    """Return (key, value) of the first entries; None if the file is not an LMDB. Raises `BadInput` if damaged."""
+    """Return (key, value) of the first `count` entries; None if not an LMDB. Raises `BadInput` if damaged."""
     if not _has_magic(folder.start(name, MAGIC_AT + len(MAGIC))):
         return None
     file = OpenFile(folder, name)

@@ -71,8 +71,8 @@ class RecordFile(NamedTuple):
     Attributes:
         name: The relative path.
         size: The size on disk in bytes.
-        is_packed: True if the file is compressed with gzip or zlib, or if `span` is a deflate stream.
-        span: The part of the file to read; None for the complete file.
+        is_packed: True if the file is compressed with gzip or zlib, or if `span` is not None.
+        span: The deflate stream in the file to read; None for the complete file.
     """
 
     name: str
@@ -116,15 +116,15 @@ class RecordFiles:
         return bool(packed) and any(number in packed and end > most for number, end in ends)
 
     def path(self, number: int) -> Path:
-        """Return the path of a file."""
+        """Return the path of file `number`."""
         return self._folder.root / self.files[number].name
 
     def open(self, number: int) -> "OpenFile":
-        """Return an open file. Raises `BadInput` for an unreadable file, or if the file changed after listing."""
+        """Return file `number`, open. Raises `BadInput` if it is unreadable, or changed after listing."""
         return OpenFile(self._folder, self.files[number].name)
 
     def read(self, number: int, offset: int, size: int) -> bytes:
-        """Return bytes of a file. Raises `BadInput` for an unreadable file, or if the file changed after listing."""
+        """Return `size` bytes of file `number` from `offset` on. Raises `BadInput` if unreadable or changed."""
         file = self.files[number]
         if self._pid != os.getpid():  # after a fork, another thread may hold the lock
             self._begin()
@@ -175,7 +175,7 @@ class OpenFile:
             return self.size if error.errno == errno.ENXIO else offset
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes, fewer at the end of the file. Raises `BadInput` for an unreadable or changed file."""
+        """Return `size` bytes from `offset` on, fewer at the end. Raises `BadInput` if unreadable or changed."""
         if offset >= self.size:  # a damaged file can contain any offset
             return b""
         try:
@@ -263,7 +263,7 @@ class UnpackedFile:
         return self._unpack(number)
 
     def _unpack(self, number: int) -> bytes:
-        """Decompress a block, save the block and the decoder state after it, and return the block."""
+        """Decompress block `number`, save the block and the decoder state after it, and return the block."""
         place, state = self._states[number]
         decoder = state.copy()
         pieces: list[bytes] = []

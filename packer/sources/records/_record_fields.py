@@ -170,7 +170,7 @@ def kind_of_bytes(values: Sequence[bytes], entry: str) -> str:
 
 
 def readings(values: Sequence[Any]) -> tuple[str, ...]:
-    """Return the two possible kinds of one-channel images, such as `("image", "mask")`; empty for other values."""
+    """Return the two possible kinds of one-channel images: image and mask, or depth and mask. Empty for others."""
     images = _images(values)
     if not images or not all(each.is_gray for each in images):
         return ()

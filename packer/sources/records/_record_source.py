@@ -16,8 +16,8 @@ The members of `Source` mean the following for records:
 | `content(index, name)` | the bytes of that path       | the bytes in the record                               |
 
 The constructor reads each file once to find the records, then parses a few records for the schema. It keeps 20 bytes
-per record. Reading a file stops at the first bytes that are not a record. If the last record is incomplete, it is
-skipped. Other bytes are unreadable: an error unless bad samples are skipped.
+per record. Reading a file stops at the first bytes that are not a record. An incomplete last record is skipped. Other
+bytes are listed in `unread`: an error, unless the user skips bad samples.
 """
 
 import re
@@ -251,7 +251,7 @@ class RecordSource(base.Source):
             self._ids.append(key)
 
     def _end(self, name: str, at: int, reason: str, *, is_cut: bool) -> None:
-        """Report that bytes from offset `at` on are not a record. is_cut: True if the last record is incomplete."""
+        """Report that bytes from `at` on are not a record. is_cut: True to skip an incomplete last record."""
         key = f"{name}@{at}"
         if is_cut:
             self.left_out.append((key, reason))
@@ -309,7 +309,7 @@ class RecordSource(base.Source):
                 raise BadInput(f"{shown(str(self.root))}: {self.unread_message}")
 
     def _split_numbers(self, names: Sequence[str], *, is_declared: bool) -> list[int]:
-        """Return the number of the split of each file. Return an empty list if the data set has no splits."""
+        """Return the split number of each file; [] without splits. is_declared: False raises for several splits."""
         tops = [PurePosixPath(name).name if len({*map(_top, names)}) == 1 else _top(name) for name in names]
         found = [_split_word(top) for top in tops]
         there = sorted({word for word in found if word})
@@ -335,7 +335,7 @@ class RecordSource(base.Source):
                 yield index, self.record(index)
 
     def _parse_some(self) -> tuple[dict[str, list[Any]], int]:
-        """Parse a few records. Return the values of each entry, and the number of records. Raises `BadInput`."""
+        """Parse a few records. Return entry name -> values, and the number of parsed records. Raises `BadInput`."""
         found: dict[str, list[Any]] = {}
         count, damage = 0, ""
         for index, record in self._probes():
@@ -354,7 +354,7 @@ class RecordSource(base.Source):
         return found, count
 
     def _typed(self, fields: Sequence[RecordField], found: Mapping[str, Sequence[Any]]) -> list[Field]:
-        """Set kind and dtype of each field, and return the fields. Raises `InvalidRequest` if a kind is ambiguous."""
+        """Set kind and dtype of each field by its values in `found`. Raises `InvalidRequest` for an ambiguous kind."""
         values = [[value for entry in field.entries for value in found.get(entry, ())] for field in fields]
         typed = [self.typed(field, each) for field, each in zip(fields, values, strict=True)]
         if sum(field.kind in PIXEL_KINDS for field in typed) > 1:
@@ -458,7 +458,7 @@ class RecordSource(base.Source):
 
 
 def opened(root: Path, *, follow_links: bool) -> tuple[SourceRoot, list[str], list[str]]:
-    """Return `(folder, names, notes)` for a folder or a file.
+    """Return `(folder, names, notes)` for a folder or a file. `notes` are for the user.
 
     `names` are the relative paths of the files in the folder. If `root` is a file, `folder` is its parent and `names`
     contains only that file. Raises `InvalidRequest` if `root` does not exist.
@@ -475,7 +475,7 @@ def opened(root: Path, *, follow_links: bool) -> tuple[SourceRoot, list[str], li
 
 
 def beside_first_image(schema: Schema) -> tuple[str, ...]:
-    """Return the names of all image fields except the first."""
+    """Return the names of all image fields of a sample except the first."""
     return tuple(field.name for field in schema if field.kind in PIXEL_KINDS)[1:]
 
 

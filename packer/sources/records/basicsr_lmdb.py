@@ -55,7 +55,7 @@ class Source(LMDBSource):
     def __init__(
         self, root: Path, *, features: Sequence[str] = (), named_splits: bool = False, follow_links: bool = False
     ) -> None:
-        """Find all records. Raises `BadInput` for a damaged LMDB.
+        """Find all records. Raises `BadInput` for a damaged LMDB. named_splits: False refuses files of several splits.
 
         Raises `InvalidRequest` for another layout, or for pixels of several kinds.
         """
@@ -141,7 +141,7 @@ class Source(LMDBSource):
         return field
 
     def _by_sizes(self, forms: Counter[_Form], dtypes: Sequence[str]) -> RecordField | None:
-        """Return the field for the lengths of the values. Return None for values of several kinds."""
+        """Return the field for the counted `forms` and their dtypes. Return None for values of several kinds."""
         channels = {count for dtype, count in forms if dtype != "file"}
         if set(forms) == {_FILE} and self._are_depth_files():
             return RecordField("depth", (VALUE,), "depth")
@@ -196,7 +196,7 @@ class Source(LMDBSource):
 
 
 def _pickled_sizes(data: bytes, keys: Sequence[str], path: Path) -> Sequence[_Size]:
-    """Return the sizes in meta_info.pkl. Raises `BadInput` for invalid contents."""
+    """Return the image size of each of `keys` from meta_info.pkl. Raises `BadInput` for invalid contents."""
     from packer.layouts import pickled  # the table of all opcodes, which recognition does not need
 
     try:
@@ -228,7 +228,7 @@ def _without_frame(key: str) -> str:
 
 
 def _size(numbers: Sequence[str], order: Sequence[int], path: Path) -> _Size:
-    """Return (height, width, channels). order: the position of each in `numbers`. Raises `BadInput`."""
+    """Return (height, width, channels). order: the positions of these three in `numbers`. Raises `BadInput`."""
     if len(numbers) != len(order) or not all(number.isdecimal() and len(number) < 10 for number in numbers):
         raise BadInput(f"{path}: expected three lengths of an image, found {'_'.join(numbers)[:60]!r}")
     height, width, channels = (int(numbers[at]) for at in order)

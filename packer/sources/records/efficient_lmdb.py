@@ -28,7 +28,7 @@ class Source(LMDBSource):
     fields = (IMAGE, LABEL)
 
     def __init__(self, root: Path, *, named_splits: bool = False, follow_links: bool = False) -> None:
-        """Find all records. Raises `InvalidRequest`, `BadInput`, or `MissingPackage` if values need pyarrow."""
+        """Find all records. named_splits: False refuses several splits. Raises `MissingPackage` (pyarrow)."""
         self._list(root, named_splits=named_splits, follow_links=follow_links)
 
     @classmethod

@@ -6,7 +6,7 @@ Fields:
 * image: the bytes of the image file.
 * label: int64 if every label is one whole number, otherwise float32. An array if records have several labels.
 
-InsightFace's records without images are skipped. label is then the first label, and label_vector contains all labels.
+InsightFace's records without images are skipped. In its files, label is the first label, label_vector all labels.
 An .idx next to the file has a line `number<TAB>offset` for each record. Records that the .idx does not list are
 skipped. Layout: packer.layouts.recordio_frames.
 """
@@ -82,7 +82,7 @@ class Source(RecordSource):
     file_name = re.compile(r"\.rec$", re.IGNORECASE)
 
     def __init__(self, root: Path, *, named_splits: bool = False, follow_links: bool = False) -> None:
-        """Find all records. Raises `InvalidRequest` for files of another format, and `BadInput` for damaged files."""
+        """Find all records; raises `InvalidRequest`, `BadInput`. named_splits: False refuses several splits."""
         self._paths: list[str] = []  # the path of each record; empty without a path
         self._widths: set[int] = set()
         self._is_whole, self._largest, self._is_faces = True, 0.0, False
@@ -153,7 +153,7 @@ class Source(RecordSource):
             records += 1
 
     def _index(self, name: str, starts: set[int]) -> dict[int, int] | None:
-        """Return offset -> number from the .idx; None if the .idx is absent or belongs to another file."""
+        """Return offset -> number from the .idx; None if absent, or if an offset is not in `starts`."""
         place = str(PurePosixPath(name).with_suffix(".idx"))
         data = self._table(place)
         if data is None:
@@ -222,7 +222,7 @@ class Source(RecordSource):
 
 
 def _face_images(first: _RecordPlace) -> int | None:
-    """Return the end of the range of image numbers, from InsightFace's first record. None for any other record."""
+    """Return the number after the last image, from InsightFace's first record. None for any other record."""
     if not 0 < first.width == (len(first.head) - HEADER.size) / 4 or len(first.head) >= _HEAD_BYTES:
         return None
     images = first.label or 0.0
@@ -232,8 +232,8 @@ def _face_images(first: _RecordPlace) -> int | None:
 def _listed_numbers(records: Sequence[_RecordPlace], listed: Sequence[int]) -> dict[int, int]:
     """Return offset -> number of the records of a file without an .idx.
 
-    If the .lst lists all numbers in the record headers, the header numbers are used. Otherwise the i-th line numbers
-    the i-th record, as in im2rec. Without a .lst, the number of a record is its position.
+    If `listed`, the numbers in the .lst, contain all numbers in the record headers, the header numbers are used.
+    Otherwise the i-th line numbers the i-th record, as in im2rec. Without a .lst, positions are the numbers.
     """
     numbers = [record.number for record in records]
     if len(set(numbers)) < len(numbers) or not set(listed) >= set(numbers):

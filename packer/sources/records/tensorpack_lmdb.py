@@ -88,7 +88,7 @@ class Source(LMDBSource):
         return fields
 
     def guess(self, found: Mapping[str, Sequence[Any]], count: int) -> Sequence[RecordField]:
-        """Return a field per common component. A single image is named `image`; a single whole number, `label`."""
+        """Return a field per component of all parsed records. The only image is named image, the only integer label."""
         kinds = {name: _kind_of(name, values[0]) for name, values in found.items() if len(values) == count}
         if not kinds:
             raise InvalidRequest(f"{shown(str(self.root))}: the records have no component that can be packed")
@@ -194,7 +194,7 @@ def _typed_numbers(field: RecordField, values: Sequence[Any]) -> RecordField:
 
 
 def _numbers(value: Any, field: RecordField) -> Any:
-    """Convert to the dtype of the field. Raises `BadInput` unless the dtype represents the numbers exactly."""
+    """Convert numbers to the dtype of the field. Raises `BadInput` if a number or the dimensions would change."""
     dimensions = field.dimensions if field.kind == "numbers" else 0
     if not isinstance(value, _NUMBER_TYPES):
         raise BadInput(f"expected numbers, found {_described(value)}")

@@ -49,7 +49,7 @@ class Source(RecordSource):
     def __init__(
         self, root: Path, *, features: Sequence[str] = (), named_splits: bool = False, follow_links: bool = False
     ) -> None:
-        """Find all records. Raises `BadInput` for a damaged file.
+        """Find all records. Raises `BadInput` for damaged files. named_splits: False refuses files of several splits.
 
         Raises `InvalidRequest` for files without records, or if no record has a feature of the option `features`.
         """
@@ -125,7 +125,7 @@ class Source(RecordSource):
         return {name: values for name, values in filled.items() if values}, count
 
     def guess(self, found: Mapping[str, Sequence[Any]], count: int) -> Sequence[RecordField]:
-        """Return a field for each feature that all records have: one value of bytes, or numbers.
+        """Return a field for each feature with one bytes value, or with numbers, in every parsed record.
 
         Numbers are a list if the feature is empty in some records. `image/class/label` becomes a field even if some
         records do not have this feature. Reading a record without the feature is an error.
