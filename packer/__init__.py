@@ -50,7 +50,7 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
 
     def __getattr__(name):
-        """Import a public name, or a module that is not imported yet."""
+        """Import and return a public name or a module of packer at first use; raises AttributeError."""
         if name in _HOMES:
             found = getattr(importlib.import_module(_HOMES[name]), name)
         elif name in __all__:

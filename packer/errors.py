@@ -194,7 +194,7 @@ class OutOfMemory(PackerError, MemoryError):
 
 @contextmanager
 def naming_memory(where: Callable[[], object]) -> Iterator[None]:
-    """Return a context that replaces each MemoryError of the block by OutOfMemory with a file name.
+    """Return a `with` block that turns a MemoryError into OutOfMemory, whose message begins with a file name.
 
     Args:
         where: Function that returns the file name for the message.

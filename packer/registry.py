@@ -112,7 +112,7 @@ def _entry_points(group: str) -> "EntryPoints | tuple[EntryPoint, ...]":
 
 
 def _may_be_offered(group: str) -> bool:
-    """Return False if no package has entry points of this group, without the slow importlib.metadata."""
+    """Return True if a package may have entry points of this group. This is faster than importlib.metadata."""
     finders = (finder for finder in sys.meta_path if finder is not PathFinder)
     if any(hasattr(finder, "find_distributions") for finder in finders):
         return True

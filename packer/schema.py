@@ -8,7 +8,7 @@
 | points | float32 (..., 2): x, y in source pixels; (0, 0) is the center of the first pixel, or its    |
 |        | upper left corner if `edges` is true                                                        |
 | boxes  | float32 (N, 4): x0, y0, x1, y1 in source pixels; a full image has 0, 0, width, height       |
-| number | a scalar or an array; a geometry scales only `box_areas`; a fixed shape is an index column  |
+| number | a scalar or an array; with a fixed shape, in the index; geometries scale only `box_areas`   |
 | text   | str                                                                                         |
 | json   | a value that `json` can encode                                                              |
 | bytes  | bytes, kept verbatim                                                                        |
@@ -89,7 +89,7 @@ class Field:
     """Description of one named value of each sample. Rows are the first axis of a value.
 
     Attributes:
-        kind: One of `KINDS`; the table above lists the decoded value of each kind.
+        kind: One of `KINDS`; the table of the module lists the decoded value of each kind.
         codec: Name and optional argument of the codec: `encoded`, `jpeg:95`, `raw:float16`.
         dtype: NumPy dtype name of the decoded value; None if the encoded bytes contain the dtype.
         shape: Shape of the decoded value. A None inside the tuple is a length that differs between samples. If

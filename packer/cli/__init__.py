@@ -52,10 +52,10 @@ registry = Registry(__name__, __path__[0], "command")
 
 
 class Main(click.Group):
-    """Lists the folder's commands and imports the one that is called."""
+    """Lists the commands of this folder, and imports a command when it is called."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """In groups, by what they are for."""
+        """Write the list of commands for `packer --help`, in the groups of `Group`."""
         places = {name: getattr(registry.load(name), "PLACE", None) for name in registry.names()}
         width = max(map(len, places))
         for group in (*Group, None):
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def run() -> None:
-    """Entry point of the console script: one line per error, and its exit code."""
+    """Run the command line, and exit. An error of packer is printed as one message, and sets the exit code."""
     signals = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     for number in signals:
         signal.signal(number, _interrupt)
@@ -159,7 +159,7 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _for_terminal(text: str, width: int) -> str:
-    """Return an error in lines of at most `width` columns. The advice after the last semicolon begins a line."""
+    """Return an error message in lines of at most `width` columns. The advice after the last "; " is a hint line."""
     error, separator, advice = text.rpartition("; ")
     parts = [error, f"hint: {advice}"] if separator else [text]
     lines = [line for part in parts for line in part.split("\n")]
@@ -184,7 +184,7 @@ def _unforeseen(error: Exception) -> int:
 
 
 def _is_of_memory(error: Exception) -> bool:
-    """Return True if the system refused memory. torch, OpenCV and threads do not raise MemoryError for it."""
+    """Return True if an error means that memory is exhausted, also for errors of torch, OpenCV and threads."""
     if isinstance(error, (OSError, MemoryError)):
         return isinstance(error, MemoryError) or error.errno == errno.ENOMEM
     found = isinstance(error, (RuntimeError, ImportError)) and any(text in str(error) for text in _NO_MEMORY)
@@ -203,6 +203,6 @@ def _tell(text: str) -> None:
 
 
 def _drop_output() -> None:
-    """Close the output, so that the interpreter does not write it again at its end and change the exit code."""
+    """Close stdout after a failed write. Else the interpreter flushes it at exit and changes the exit code."""
     with contextlib.suppress(OSError):
         sys.stdout.close()

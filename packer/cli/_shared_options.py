@@ -1,4 +1,4 @@
-"""Shared options: those that several commands have, the types of their values, and how progress is shown."""
+"""Shared options: options of several commands, the types of their values, and the display of progress."""
 
 import json
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Group(Enum):
-    """Groups of commands, in the order of `packer --help`. PLACE of a command is its group and its position there."""
+    """Groups of commands, in the order of `packer --help`. `PLACE` of a command module: (group, position in it)."""
 
     MAKE_A_PACK = "Make a pack"
     LOOK_AT_IT = "Look at it"
@@ -32,7 +32,7 @@ class Group(Enum):
 
 
 class NamedPath(click.Path):
-    """Path that is neither a URL nor empty: pathlib reads "", an unset shell variable, as the current folder."""
+    """Path on this machine, not a URL and not "": pathlib reads "" (an unset variable) as the current folder."""
 
     def __init__(self, *, exists: bool = False, file_okay: bool = True) -> None:
         super().__init__(exists=exists, file_okay=file_okay, path_type=Path)
@@ -58,7 +58,7 @@ class PathOrURL(NamedPath):
 
 
 class PackOrURL(PathOrURL):
-    """The folder of a pack, which is there, or the URL of one."""
+    """The existing folder of a pack, or the URL of a pack, which is not checked."""
 
     def __init__(self, *, file_okay: bool = False) -> None:
         super().__init__(exists=True, file_okay=file_okay)
@@ -68,7 +68,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)  # of a command's figures, rep
 
 
 class RegistryName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
-    """A name of a registry, or one of the further words; nothing is imported to check it."""
+    """A name in a registry, or one of the words `further`. No module is imported to check it."""
 
     name = "name"
 
@@ -87,7 +87,7 @@ class RegistryName(click.ParamType):  # type: ignore[type-arg]  # generic since 
 
 
 class Count(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
-    """A number in a range, whole unless `is_whole` is False. Help texts show N without the range."""
+    """A number from `least` to `most`, whole unless `is_whole` is False. Help texts show it as N."""
 
     name = "number"
 
@@ -102,7 +102,7 @@ class Count(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help: lines to copy."""
+    """Return the end of the help of a command: the lines under the heading Examples."""
     return "\b\n" + "\n".join((f"Example{'s' * (len(lines) > 1)}:", *(f"  {line}" for line in lines)))
 
 
@@ -115,12 +115,12 @@ def parse_size(text: str) -> int:
 
 
 def parse_names(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """Names from A,B; None where nothing was given."""
+    """Return the names in a text such as A,B; None without a text."""
     return tuple(name.strip() for name in value.split(",") if name.strip()) if value else None
 
 
 def parse_counts(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    """Whole numbers from 0,1,4-8, sorted, each once; None where nothing was given; raises click.BadParameter."""
+    """Return the sorted numbers in a text such as 0,1,4-8; None without a text. Raises click.BadParameter."""
     if value is None:
         return None
     found: set[int] = set()
@@ -182,7 +182,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class _Figures(click.Path):
-    """Path of a JSON file that the command can write."""
+    """Path of a JSON file to write. Another suffix, or a path that cannot be written, is an error."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, dir_okay=False)
@@ -233,7 +233,7 @@ def check_folders(sources: Sequence[Path]) -> None:
 
 
 def deliver(report: "ToolReport", options: Mapping[str, Any]) -> None:
-    """Print a report and write its files, as --json, --output and --plot of a command ask."""
+    """Print a report and write its files. options: values of --json, --output and --plot, by parameter name."""
     report.print(as_json=options["as_json"])
     for path in options["outputs"]:
         report.write(path)
@@ -242,12 +242,12 @@ def deliver(report: "ToolReport", options: Mapping[str, Any]) -> None:
 
 
 def left_out(noun: str, key: str, reason: str) -> str:
-    """A line on a sample that is skipped or incomplete: its file once, and no advice that was taken."""
+    """Return a line on a sample, with its key once and without the advice to skip it. noun: skipped or incomplete."""
     for advice in ("; --on-error skip leaves it out", "; replace the file or leave it out"):
         reason = reason.removesuffix(advice)
     return f"{noun} {reason}" if key in reason.partition(": ")[0] else f"{noun} {key}: {reason}"
 
 
 def print_json(data: Any) -> None:
-    """One line of JSON on stdout, for machines."""
+    """Print `data` as one line of JSON to stdout."""
     echo(json.dumps(data, sort_keys=True))

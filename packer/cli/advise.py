@@ -1,4 +1,4 @@
-"""packer advise: which way to pack a data set on this machine."""
+"""packer advise: the best way to pack a data set for this machine."""
 
 from functools import partial
 from pathlib import Path

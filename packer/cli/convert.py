@@ -52,7 +52,7 @@ def _number(_: click.Context, parameter: click.Parameter, value: str | None) -> 
 
 
 def _source_options(command: _Command) -> _Command:
-    """Add the options of all sources."""
+    """Decorate a command with the options of all sources."""
     for option in reversed(tuple(OPTIONS.values())):
         command = _source_option(option)(command)
     return command
@@ -274,7 +274,7 @@ def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, sourc
 
 
 def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
-    """Yield the Python that opens the pack, and, if it keeps files, the option that makes reading fast."""
+    """Yield the Python code that opens the pack, and, if it keeps image files, an option that makes training fast."""
     from packer.pack import manifest as manifests  # keeps `packer --help` light
 
     name = repr(str(pack))
@@ -295,7 +295,7 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
 
 
 def _tell_dry_run(found: "DryRun", notes: list[str], *, as_json: bool) -> None:
-    """Print what would be packed, then raise what the real run would. notes: on the source, for JSON."""
+    """Print the fields and sizes of a dry run, then raise the error of the real run. notes: lines for the JSON."""
     plan, size = found.plan, found.size
     verdict = "would be refused" if found.refused is not None else "can be packed, as far as was looked"
     if as_json:

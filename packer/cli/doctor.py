@@ -1,4 +1,4 @@
-"""packer doctor: what is wrong with this machine, and how to put it right."""
+"""packer doctor: problems of this machine for packer, and how to fix them."""
 
 import click
 

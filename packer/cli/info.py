@@ -68,7 +68,7 @@ def command(
 
 @contextmanager
 def _head(url: "StoreURL") -> Iterator[Path]:
-    """A folder with manifest and index of the pack there, which goes with the block."""
+    """Return a `with` block that yields a temporary folder with manifest and index of the pack at `url`."""
     from packer.files.storage_errors import failing
     from packer.pack.manifest import NAME
     from packer.pack.remote_head import fetch_index, read_manifest
@@ -86,7 +86,7 @@ def _head(url: "StoreURL") -> Iterator[Path]:
 def _tell_shuffle(
     pack: Path, folder: Path, manifest: Any, *, window: int | None, batch_size: int, as_json: bool
 ) -> None:
-    """Print how well the first pass of a shuffle by blocks, with seed 0, mixes the labels."""
+    """Print how well a shuffle by blocks mixes the labels, for the first pass with seed 0."""
     import numpy as np
 
     from packer.loading.block_order import block_order
@@ -130,7 +130,7 @@ def _tell_shuffle(
 
 
 def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], str]:
-    """[name, samples] of each class and split, by field, from the index; and why there are none."""
+    """Return field -> [[class name, number of samples], ...], and the error if the index is damaged, else ""."""
     from packer.pack.mostly_holes import check_mostly_holes  # keeps `packer --help` light
     from packer.pack.sample_index import Index
 
@@ -196,7 +196,7 @@ def _print(pack: Path, data: dict[str, Any]) -> None:
 
 
 def _shape(field: dict[str, Any]) -> str:
-    """(H, W, 3) of images, (N, 4, 2) of grasps; - of one value, and where the bytes tell."""
+    """Return the shape of a field as text, such as (H, W, 3) or (N, 4, 2); "-" for a scalar or an unknown shape."""
     free = iter("HW") if field["kind"] in PIXEL_KINDS else iter("N")
     lengths = [next(free, "?") if length is None else str(length) for length in field.get("shape") or ()]
     return f"({', '.join(lengths)})" if lengths else "-"

@@ -60,7 +60,7 @@ def command(
 
 
 def _check_plot(path: Path) -> None:
-    """Raises InvalidRequest for another suffix, MissingPackage without matplotlib."""
+    """Raise InvalidRequest unless the suffix is .png, and MissingPackage if matplotlib is not installed."""
     from packer.registry import import_or_explain  # keeps `packer --help` light
 
     if path.suffix.lower() != ".png":

@@ -14,7 +14,7 @@ from packer.system.parallel import usable_cores
 
 
 def _size(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None | str:
-    """`WxH` as (height, width), `varied` as None, nothing as ''."""
+    """Return (height, width) for the text WxH, None for "varied", and "" without a text."""
     if text is None or text == "varied":
         return None if text else ""
     found = re.fullmatch(r"([0-9]{1,5})[xX]([0-9]{1,5})", text)

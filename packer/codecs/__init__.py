@@ -15,12 +15,12 @@ load = registry.load
 
 
 def check(text: str) -> None:
-    """Raise InvalidRequest for an unknown codec, with or without argument, without importing codecs."""
+    """Raise InvalidRequest if a text such as "png" or "jpeg:95" names an unknown codec. Codecs are not imported."""
     registry.check(parse_codec(text)[0])
 
 
 def codec_class(field: Field) -> "type[Codec]":
-    """Return the class of a field's codec; raises InvalidRequest for an unknown one, MissingPackage."""
+    """Return the class of a field's codec; raises InvalidRequest for an unknown codec, and MissingPackage."""
     found: type[Codec] = load(field.codec_name).Codec
     return found
 
@@ -36,5 +36,5 @@ def stored_form(field: Field) -> StoredForm:
 
 
 def described(schema: Schema) -> Schema:
-    """Return the schema for formats, which adds the form of encoded values."""
+    """Return a copy of the schema for formats: its `stored_form` describes the encoded values of each field."""
     return replace(schema, form_of=stored_form)

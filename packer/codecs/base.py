@@ -8,8 +8,8 @@ A codec module has `class Codec(base.Codec)`. One object serves one field for a 
   `encode` did not make, and never returns memory that it did not write.
 * `out`, if given, is C-contiguous with exactly the dtype and shape of the result, and is returned. Anything else raises
   InvalidRequest.
-* `view` transforms the image (image, depth and mask only). `header` is the result of `read_header` for the same bytes,
-  so that the header is parsed once.
+* `view` is the matrix and output size that `decode` applies to an image, depth or mask. `header` is the header that
+  `read_header` returned for the same bytes, so that it is parsed once.
 """
 
 from abc import ABC, abstractmethod
@@ -36,17 +36,17 @@ class Codec(ABC):
 
     Attributes:
         kinds: Kinds of field that the codec can hold.
-        takes_argument: The name may have an argument, as in `raw:float16`.
+        takes_argument: True if the name may have an argument, as in `raw:float16`.
         suffixes: File suffixes of a value that other programs open as a file, the usual one first. `packer extract` and
             the format bmp name files with them. Override `suffixes_of` if they depend on the bytes.
-        image_suffix: Suffix of the file that `as_image` makes, for values that image viewers do not open.
-        lossy: `decode(encode(value))` may differ from `value`.
-        exact_views: A view of the value equals, to the bit, the result of packer.geometry.warp for all of its pixels.
-        any_image: A value of an image field may be an image file of any format that packer.images reads. Then `decode`
-            must be `self.pixels`, because readers call `file_decoder` instead.
-        keeps_files: `encode` takes the bytes of a file and returns them, instead of pixels.
-        verbatim: A value is equal to the file that it was read from, unless its pixels were moved.
-        has_table: `encode` adds a table of the parts of a value, which can be decoded alone; see `check`.
+        image_suffix: Suffix of the file that `as_image` returns; None if `as_image` is not supported.
+        lossy: True if `decode(encode(value))` may differ from `value`.
+        exact_views: True if `decode` with a view equals `decode` without it, followed by packer.geometry.warp.
+        any_image: True if a value may be an image file of any format that packer.images reads. Then `decode` must only
+            call `self.pixels`, because readers call this object directly, as `file_decoder`.
+        keeps_files: True if `encode` takes the bytes of a file and returns them. False if it takes decoded values.
+        verbatim: True if a value has the bytes of its original file, unless the image was resized or rotated.
+        has_table: True if `encode` adds a table of sections, so that a crop decodes only some of them; see `check`.
     """
 
     kinds: ClassVar[tuple[str, ...]]
@@ -111,7 +111,7 @@ class Codec(ABC):
 
     @classmethod
     def stored_form(cls, field: Field) -> StoredForm:
-        """Return a description of the field's encoded values for formats."""
+        """Return the byte layout of the field's encoded values, for formats."""
         return StoredForm(cls.fixed_array(field), partial(cls.suffixes_of, field), cls.list_dtype(field))
 
     @abstractmethod
@@ -129,7 +129,7 @@ class Codec(ABC):
             )
 
     def encode_file(self, file: Buffer, header: Header) -> bytes | None:
-        """Return the bytes to store for an image file. None if the caller must decode it and encode the pixels.
+        """Return the bytes to store for an image file, or None: then the caller decodes it and encodes the pixels.
 
         Raises DamagedImage if decoding the file raises it.
         """
@@ -137,12 +137,12 @@ class Codec(ABC):
 
     @abstractmethod
     def decode(self, buffer: Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None) -> Any:
-        """Return the value; the module describes the contract."""
+        """Return the decoded value, in `out` if given. The module describes the arguments and errors."""
 
     def in_place(self, buffer: Buffer) -> Pixels | None:
-        """Return the array of `decode(buffer)` as a view of the buffer, or None if the bytes must be decoded.
+        """Return an array in the memory of the buffer, equal to `decode(buffer)`; None if the bytes must be decoded.
 
-        The caller warps or copies it at once, because the view ends with the buffer. Raises the errors of `decode`.
+        The caller must warp or copy it while the buffer is valid. Raises the errors of `decode`.
         """
         return None
 
@@ -151,9 +151,9 @@ class Codec(ABC):
         raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no other form")
 
     def check(self, buffer: Buffer) -> None:
-        """Raise DamagedImage if the table of parts in an encoded value is wrong. Only for codecs with `has_table`.
+        """Raise DamagedImage if the table of sections in a value is wrong, InvalidRequest without `has_table`.
 
-        Decoding a part of the value uses the table without a check. Decoding the complete value ignores the table.
+        Decoding of a crop trusts the table. Decoding of the complete image ignores it.
         """
         raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no table")
 
@@ -163,7 +163,7 @@ class Codec(ABC):
         return self.pixels if self.any_image and self.field.kind in PIXEL_KINDS else None
 
     def read_header(self, buffer: Buffer) -> StoredImage:
-        """Return the shape of a decoded image, and the header of its file for `decode`."""
+        """Return the shape of a decoded image and the header of its file for `decode`; None if it is not a file."""
         if self.file_decoder is not None:
             return self.file_decoder.stored_image(buffer)
         return StoredImage(cast(tuple[int, ...], self.shape(buffer)), None)  # the lengths of an image are known

@@ -41,7 +41,7 @@ _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None)}
 
 
 class Codec(base.Codec):
-    """See packer.codecs.base."""
+    """Stores pixels as a BMP file. Methods: see `packer.codecs.base.Codec`."""
 
     kinds = ("image", "mask")
     takes_argument = False
@@ -59,7 +59,7 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """Set uint8, but for a wide mask, which is refused; and a shape of any size if the field has none."""
+        """Return the field with uint8, or its own dtype for a wide mask, and any height and width without shape."""
         dtype = field.dtype if field.is_wide_mask else "uint8"
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
@@ -100,12 +100,12 @@ class Codec(base.Codec):
         return made if out is None else out
 
     def shape(self, buffer: base.Buffer) -> Shape:
-        """Return (H, W, 3) of an image, (H, W) of a mask, from the header, which must be exact."""
+        """Return (H, W, 3) of an image, (H, W) of a mask; raises CorruptRecord unless `encode` made the header."""
         size = self._size(buffer)
         return (*size, 3) if self._channels == 3 else size
 
     def _size(self, buffer: base.Buffer) -> tuple[int, int]:
-        """Return height and width in px, after checking the header and the size of the file."""
+        """Return (height, width) in px; raises CorruptRecord for a wrong header or size of the file."""
         height, width = 0, 0
         if len(buffer) >= self._start:
             width, height = struct.unpack_from("<ii", buffer, 18)
@@ -125,7 +125,7 @@ class Codec(base.Codec):
         return (width * self._channels + 3) // 4 * 4
 
     def _head(self, height: int, width: int) -> bytes:
-        """Return everything before the pixels, or nothing for a size that is refused anyway."""
+        """Return the bytes before the pixels, or b"" for an image that is too large for the codec."""
         pixel_bytes = height * self._row_bytes(width)
         file_bytes = self._start + pixel_bytes
         if max(file_bytes, height, width) >= _MOST_BYTES:

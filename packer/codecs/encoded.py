@@ -1,7 +1,7 @@
 """encoded: the bytes of a file, unchanged; images are decoded when they are read.
 
-A pixel field may contain any image formats that packer.images reads, also several. packer.images.validate checks the
-files first. A field of kind bytes is returned unchanged.
+The files of a field may have any image formats that packer.images reads, also several. `encode` does not decode a file:
+the conversion checks it before, with packer.images.validate. A field of kind bytes is returned unchanged.
 """
 
 from dataclasses import replace
@@ -27,17 +27,17 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """Set uint8 for an image, and for a mask without a dtype; a depth keeps the dtype of its field."""
+        """Return the field with uint8 for an image or a mask without dtype, and any height and width without shape."""
         dtype = "uint8" if field.kind == "image" or (field.kind == "mask" and field.dtype is None) else field.dtype
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
     @classmethod
     def suffixes_of(cls, field: Field, value: base.Buffer) -> tuple[str, ...]:
-        """Return the suffixes of the image's format; kind bytes has none."""
+        """Return the suffixes of the image's format; empty for kind bytes."""
         return file_suffixes(value) if field.kind in PIXEL_KINDS else ()
 
     def encode(self, value: Any) -> bytes:
-        """Return the bytes; raises BadInput for a depth whose header has another dtype than the field."""
+        """Return the bytes of a file; raises BadInput for a depth whose header has another dtype than the field."""
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise InvalidRequest(
                 f"field {self.field.name!r}: codec 'encoded' keeps the bytes of a file, found {type(value).__name__}; "

@@ -33,7 +33,7 @@ _LONGEST_PX = 65_500  # JPEG_MAX_DIMENSION of libjpeg
 
 
 class Codec(base.Codec):
-    """See packer.codecs.base."""
+    """Stores pixels as a JPEG file. Methods: see `packer.codecs.base.Codec`."""
 
     kinds = ("image",)
     any_image = True
@@ -54,7 +54,7 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """Set uint8, and (H, W, 3) of any size if the field has no shape."""
+        """Return the field with dtype uint8, and (H, W, 3) of any size if it has no shape."""
         return replace(field, dtype="uint8", shape=field.shape or (None, None, 3))
 
     @classmethod
@@ -101,7 +101,7 @@ class Codec(base.Codec):
 
 
 def _interval(row: int, mcu_px: int) -> int:
-    """Return the MCUs between restart markers: a divisor of a row's MCUs, at least 2, so that intervals end with rows.
+    """Return the MCUs between restart markers: a divisor of `row`, the MCUs of a row, so that rows end with intervals.
 
     In each row, a crop decodes about one extra interval, and a marker for every interval. With T MCUs per interval,
     that is T MCUs and crop / T markers. The nearest divisor to the optimal T, sqrt(crop * marker / MCU), is used.

@@ -11,7 +11,7 @@ from packer.layouts.json_text import json_value
 
 
 class Codec(base.Codec):
-    """See packer.codecs.base."""
+    """Stores a value as JSON. Methods: see `packer.codecs.base.Codec`."""
 
     kinds = ("json",)
     takes_argument = False

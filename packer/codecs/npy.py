@@ -18,7 +18,7 @@ from packer.system.exact_casts import form
 
 
 class Codec(base.Codec):
-    """See packer.codecs.base."""
+    """Stores pixels as an .npy file. Methods: see `packer.codecs.base.Codec`."""
 
     kinds = ("depth", "mask")
     takes_argument = False
@@ -30,7 +30,7 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """Set a shape of any size if the field has none, and uint8 for a mask without a dtype."""
+        """Return the field with any height and width if it has no shape, and uint8 for a mask without a dtype."""
         dtype = "uint8" if field.kind == "mask" and field.dtype is None else field.dtype
         return replace(field, dtype=dtype, shape=field.shape or (None, None))
 

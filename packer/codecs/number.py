@@ -14,7 +14,7 @@ from packer.system.exact_casts import cast_exactly, deliver, read_numbers
 
 
 class Codec(base.Codec):
-    """See packer.codecs.base."""
+    """Stores the bytes of numbers of a fixed shape. Methods: see `packer.codecs.base.Codec`."""
 
     kinds = ("number",)
     takes_argument = False

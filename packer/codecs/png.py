@@ -16,7 +16,7 @@ _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "de
 
 
 class Codec(base.Codec):
-    """See packer.codecs.base."""
+    """Stores pixels as a PNG file. Methods: see `packer.codecs.base.Codec`."""
 
     kinds = PIXEL_KINDS
     takes_argument = False
@@ -33,7 +33,7 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """Set uint8 for an image, and for a mask without a dtype; and a shape of any size if the field has none."""
+        """Return the field with uint8 for an image or a mask without dtype, and any height and width without shape."""
         dtype = "uint8" if field.kind == "image" or (field.kind == "mask" and field.dtype is None) else field.dtype
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 

@@ -25,7 +25,7 @@ _MAX_BYTES = 1 << 62
 
 
 class Codec(base.Codec):
-    """See packer.codecs.base."""
+    """Stores the bytes of the numbers of an array. Methods: see `packer.codecs.base.Codec`."""
 
     kinds = (*PIXEL_KINDS, "points", "boxes", "number")
 
@@ -53,18 +53,18 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """Set the dtype of the argument, or that of the kind; and the shape of images and boxes without one."""
+        """Return the field with the dtype of the argument, else its own, else that of its kind. Add a missing shape."""
         dtype = field.codec_argument or field.dtype or _DTYPES.get(field.kind)
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
     @classmethod
     def fixed_array(cls, field: Field) -> FixedArray | None:
-        """Return the dtype of the argument or the field, and the shape if no length varies between samples."""
+        """Return (dtype, shape) of the values, or None if a length varies. The argument of the codec sets the dtype."""
         return base.array_of(field)
 
     @classmethod
     def list_dtype(cls, field: Field) -> str | None:
-        """Return the dtype of the argument or the field if it has one dimension of any length."""
+        """Return the dtype of a field with one dimension of any length, else None."""
         described = cls.complete(field)
         return described.dtype if described.shape == (None,) else None
 
@@ -90,7 +90,7 @@ class Codec(base.Codec):
         return values.copy() if out is None else deliver(values, out=out)
 
     def in_place(self, buffer: base.Buffer) -> base.Pixels | None:
-        """Return the numbers in the buffer, on a little-endian machine."""
+        """Return the numbers in the memory of the buffer; None if a big-endian machine must swap their bytes."""
         values = self._values(buffer, self.shape(buffer))
         return values if values.dtype.isnative else None
 

@@ -9,7 +9,7 @@ from packer.images import Header
 
 
 class Codec(base.Codec):
-    """See packer.codecs.base."""
+    """Stores a text as UTF-8. Methods: see `packer.codecs.base.Codec`."""
 
     kinds = ("text",)
     takes_argument = False

@@ -39,7 +39,7 @@ _LONGEST_PX = 99_999
 
 
 class Codec(base.Codec):
-    """See packer.codecs.base."""
+    """Stores the planes of a JPEG before color conversion. Methods: see `packer.codecs.base.Codec`."""
 
     kinds = ("image",)
     takes_argument = False
@@ -55,7 +55,7 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """Set uint8, and (H, W, 3) of any size if the field has no shape."""
+        """Return the field with dtype uint8, and (H, W, 3) of any size if it has no shape."""
         return replace(field, dtype="uint8", shape=field.shape or (None, None, 3))
 
     def encode(self, value: Any) -> bytes:
@@ -89,7 +89,7 @@ class Codec(base.Codec):
         return through_view(planes, view, out=out)
 
     def shape(self, buffer: base.Buffer) -> Shape:
-        """Return (H, W, 3), from the header, which must be exact."""
+        """Return (H, W, 3) from the header; raises CorruptRecord unless `encode` made the header."""
         height, width, _ = self._layout(buffer)
         return height, width, 3
 

@@ -133,7 +133,7 @@ class ConversionRun:
 
     @contextmanager
     def naming_needed_space(self) -> Iterator[None]:
-        """Return a context that adds the needed and the free space to the message of a StorageError."""
+        """Return a `with` block that adds the needed and the free space to the message of a StorageError."""
         try:
             yield
         except StoreError:  # space on this disk does not matter

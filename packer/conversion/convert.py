@@ -128,7 +128,7 @@ def convert(
     docs/commands.md for details.
 
     Args:
-        source: A folder, file, archive or pack. Except for a pack, also a URL. Or a data set with options, such as
+        source: A folder, file, archive or pack, or a URL, but not that of a pack. Or a data set with options, such as
             `packer.sources.Coco("coco/", task="instances")`. Or a Python object with samples: a torch or Hugging Face
             data set, a sequence or an iterable.
         pack: The folder or URL of the new pack.
@@ -136,7 +136,7 @@ def convert(
         kind: The name of the source, such as "coco", "pack" for a pack, or "auto" to detect the source.
         preset: "ggcnn" or "grconvnet": options for training these grasp networks.
         fields: The names of the fields to pack; None for all. For a Python object, also a mapping of names to kinds
-            ("image", "number", ...) or to `Field`. For samples that are tuples, in the order of the tuple.
+            ("image", "number", ...) or to `Field`. If its samples are tuples, one name for each element, in order.
         key: For a Python object: the field that contains the key, a list of all keys, or a function from index to
             key.
         length: For an iterable: the number of samples.
@@ -147,7 +147,7 @@ def convert(
         exif: "rotate" rotates images and labels upright; "ignore" keeps the stored pixels.
         validate: "full" decodes every image once; "header" checks only the header and the end of the file.
         on_error: "raise" writes no pack if a sample is bad; "skip" skips bad samples and lists them in the pack.
-        sidecars: Files next to the images, by field: {"depth": "_d.tiff:depth"} has the suffix and the kind.
+        sidecars: Files next to the images, as a mapping of new fields to SUFFIX:KIND: {"depth": "_d.tiff:depth"}.
         labels_orientation: The pixels that masks, boxes and other labels describe if EXIF rotates the image: "stored",
             or "upright" as viewers show the image. Default: the orientation that label files state.
         mask_colors: A file with the mask value of each color, or a mapping of fields to files; "voc" for the palette
@@ -370,7 +370,7 @@ class ConversionRequest:
 
         Raises:
             InvalidRequest: the request does not fit the source.
-            PackExists: `pack` exists.
+            PackExists: `pack` exists and `overwrite` is false.
             BadInput: a file of the source is damaged, or the source is empty.
         """
         packed = self._of_pack()
@@ -410,7 +410,7 @@ class ConversionRequest:
             )
 
     def _check_places(self, place: Path | None) -> None:
-        """Check that the source `place` exists and that the pack can be written."""
+        """Raise unless the source exists and the pack can be written. place: path of the source, None for a URL."""
         if place is not None:
             check_source(place)
         if not isinstance(self.pack, URLPath):
@@ -419,7 +419,7 @@ class ConversionRequest:
             check_outside(place, self.scratch)
 
     def _of_pack(self) -> "ConversionRequest | None":
-        """If the source is a Dataset of packer, or a `Subset`, return a request with the pack as source."""
+        """Return a request with the pack as source if the source is a Dataset of packer or its `Subset`, else None."""
         if isinstance(self.source, Path | Source):
             return None
         from packer.sources.objects._object_kinds import without_subsets  # folders do without
@@ -521,7 +521,7 @@ def _request(given: Mapping[str, Any]) -> ConversionRequest:
 
 
 def _check_options(given: Mapping[str, object]) -> None:
-    """Raise WrongType if no source has an option, or if a value has the wrong type."""
+    """Raise WrongType for an option that no source has, or for a value of the wrong type. given: name -> value."""
     unknown = sorted(given.keys() - OPTIONS.keys())
     if unknown:
         raise WrongType(f"{unknown[0]}: convert has no such argument, and no source such an option")
@@ -633,12 +633,12 @@ def _notes(plan: Plan) -> list[str]:
 
 
 def _moving(options: ConversionOptions) -> str:
-    """Return the set options that move pixels, such as `--resize and --exif rotate`, or ""."""
+    """Return the options of the user that resize or rotate images, such as `--resize and --exif rotate`, or ""."""
     return " and ".join(["--resize"] * (options.resize is not None) + ["--exif rotate"] * (options.exif == "rotate"))
 
 
 def _about_moves(source: Source, fields: Sequence[Field], moves: str) -> Iterator[str]:
-    """Yield notes on fields that remain unchanged although pixels move, and on depth without `invalid`."""
+    """Yield notes on fields that the options `moves` leave unchanged, and on resized depth without `invalid`."""
     unmoved = [field for field in fields if _may_describe_pixels(source, field)]
     if unmoved and not source.holds_records:  # a source of records lists such fields
         yield f"{_names(unmoved)}: stored as they are: {moves} moves images, masks, depth, boxes and points only"
@@ -651,7 +651,7 @@ def _about_moves(source: Source, fields: Sequence[Field], moves: str) -> Iterato
 
 
 def _may_describe_pixels(source: Source, field: Field) -> bool:
-    """Return True if a field may contain pixel positions that packer does not move: an array, JSON, or a sidecar."""
+    """Return True if a field may contain pixel positions that packer cannot adapt: an array, JSON, or a sidecar."""
     is_array = field.kind == "number" and len(field.shape or ()) > 1
     return is_array or field.kind == "json" or (field.kind in ("text", "bytes") and field.name in source.companions)
 

@@ -80,7 +80,7 @@ class _Image(NamedTuple):
         notes: the reasons why the sample is incomplete.
         findings: see `Encoded`.
         turned_alike: the names of other fields whose files have the same orientation.
-        frame: the size and orientation, with the size in the label file.
+        frame: the size, the EXIF orientation, and the size that the label file contains.
     """
 
     height: int
@@ -153,7 +153,7 @@ class SampleEncoder(Encoder):
         return self.encode(index, self._source[index])
 
     def encode(self, index: int, sample: Sample) -> Record:
-        """Return the record of `sample`, which is the value of `source[index]`. A bad sample raises BadInput."""
+        """Return the record of `sample`, which the caller read as `source[index]`. A bad sample raises BadInput."""
         record = {}
         name = self._main
         try:
@@ -210,13 +210,13 @@ class SampleEncoder(Encoder):
         return self._placed(field, values, image) if self._is_placed(field) else values
 
     def _is_placed(self, field: Field) -> bool:
-        """Return True if points or boxes may be in px of the upright image, or if the field contains boxes."""
+        """Return True for boxes, and for points that may be in px of the upright image; False without an image."""
         return bool(self._main) and (
             field.kind == "boxes" or field.name in self._source.companions or self._source.frame != "stored"
         )
 
     def _is_upright(self, field: Field, image: _Image) -> bool:
-        """Return True if labels are in px of the upright image. If the frame of labels is unknown, raise BadInput."""
+        """Return True if a field is in px of the upright image. If this is unknown or not storable, raise BadInput."""
         if image.orientation == 1 or field.name in image.turned_alike:
             return False
         orientation = self._plan.options.labels_orientation
@@ -238,7 +238,10 @@ class SampleEncoder(Encoder):
         return move_values(field, values, image.frame.from_upright) if is_upright else values
 
     def _look_at_companion(self, field: Field, height: int, width: int, image: _Image) -> None:
-        """Add a note if an image differs in shape from the main image. A rotated sidecar may raise BadInput."""
+        """Add a note if the size of a further image of the sample does not fit the main image.
+
+        A sidecar with another orientation than the option labels_orientation raises BadInput.
+        """
         is_upright = self._is_upright(field, image)
         if field.name == self._main or not image.height:
             return

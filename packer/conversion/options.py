@@ -128,7 +128,7 @@ PresetName = Literal["ggcnn", "grconvnet"]
 
 
 def preset_source_options(kind: str) -> dict[str, Any]:
-    """Return the source options of all presets for a kind of source. Jacquard samples without labels are skipped."""
+    """Return the source options that every preset sets, by name: only for "jacquard", to skip unlabeled samples."""
     return {"missing": "skip"} if kind == "jacquard" else {}
 
 

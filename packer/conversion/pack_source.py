@@ -241,7 +241,7 @@ class RecordEncoder(Encoder):
         return stored_bytes(field, codec, array, lossy=lossy, plan=self._plan)
 
     def _matrix(self, values: _Values) -> View:
-        """Return the view from pixels of the original image to pixels of the new pack."""
+        """Return the view of the main image: its matrix maps pixels of the original image to pixels of the new pack."""
         size = self._size(self._main, values)
         view = identity(*size)
         if MATRIX.name in self._old:
@@ -254,7 +254,7 @@ class RecordEncoder(Encoder):
         return int(shape[0] or 0), int(shape[1] or 0)
 
     def _orientation(self, values: _Values) -> int:
-        """Return the EXIF orientation of the main image. For packs of other programs without the field."""
+        """Return the EXIF orientation in the file of the main image, for packs without a field of orientations."""
         name = self._main
         old = self._old[name]
         return sniff(values[name], old.pixel_limit).orientation if self._source.holds_files(name) else 1

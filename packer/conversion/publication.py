@@ -47,9 +47,9 @@ class Delivery(Protocol):
         """Raise InvalidRequest if this machine cannot read the folder that all machines share."""
 
     def begun(self, attempt: str, node: str) -> AbstractContextManager[FolderHandle | None]:
-        """Return a context for one task, in which a worker process builds one part. Entering registers the task.
+        """Return a `with` block for one task, in which a worker process builds one part. Entering registers the task.
 
-        The context yields a new, empty folder for the part, or None if the pack is behind a URL.
+        The block yields a new, empty folder for the part, or None if the pack is behind a URL.
 
         Args:
             attempt: the unique name of the task.
@@ -103,7 +103,7 @@ class Publication(ABC):
     def finish(self, done: FinishedPart) -> None:
         """Add a part to `finished`, and store the record of the part for later runs. Thread-safe.
 
-        The folder `pack` must contain the part, and the folder `pieces` the index entries of the part.
+        The caller has written the part to the folder `pack`, and the index entries of the part to the folder `pieces`.
         """
 
     @abstractmethod
@@ -206,7 +206,7 @@ class FolderPublication(Publication):
         self.finished = {done.part.name: done for done in records if self._is_present(done)}
 
     def _compare(self, earlier: dict[str, Any]) -> None:
-        """Raise InvalidRequest if the earlier run cannot continue, because its plan differs or the source forbids."""
+        """Raise InvalidRequest if the earlier run has another plan, or if the source has a `resume_reason`."""
         reason = self.plan.source.resume_reason
         if reason is not None:
             raise InvalidRequest(
@@ -220,7 +220,7 @@ class FolderPublication(Publication):
             )
 
     def _is_replaced(self, records: list[FinishedPart]) -> bool:
-        """Return True if `pack` contains the replaced pack: a run ended after the swap and before `remove`."""
+        """Return True if `pack` contains the old pack that `_replace` swapped out: a run ended before `remove`."""
         try:
             found = manifests.read(self.pack)
         except PackerError:  # absent or incomplete
@@ -337,7 +337,7 @@ class FolderPublication(Publication):
         self.remove()
 
     def _replace(self) -> None:
-        """Swap the new pack with the existing pack. If the existing pack was changed, swap back and raise."""
+        """Swap the new pack with the old pack. If the old pack has changed, swap back and raise InvalidRequest."""
         check_replaceable(self.target)
         self.work.swap(PACK, self.work.above, self.target.name)
         try:

@@ -80,7 +80,7 @@ class SourceSpec:
         split_by: a field. Samples with an equal value of this field are in the same split.
         mask_colors: texts FILE or NAME=FILE.
         labels_orientation: "stored" or "upright", the pixels that labels describe if EXIF rotates the image.
-        unknown_colors: "error" refuses colors that are not in the file; "void" stores 255 for these colors.
+        unknown_colors: "error" refuses colors that are not in `mask_colors`; "void" stores 255 for these colors.
         checks_folders: True to raise an error if the folders seem to be pairs of images and masks, not classes.
     """
 
@@ -288,7 +288,7 @@ class SourceSpec:
         return {name: value for name, value in self.options.items() if name in own}
 
     def to_json(self, source: Source) -> dict[str, Any]:
-        """Return the options for the manifest. Content replaces the paths of list files.
+        """Return the options for the manifest. Files of splits and colors are recorded by content, not by path.
 
         If the source is a pack, return the id and the options of the source pack.
         """

@@ -217,7 +217,10 @@ class Comparison:
     # ---- fields, samples, and extra files
 
     def _fields(self, theirs: Schema) -> Iterator[str]:
-        """Yield a line for each missing field, additional field, and changed class list. Fill `not_compared`."""
+        """Yield a line for each field that only the source or the pack has, and for each field with other classes.
+
+        Fill `not_compared`. theirs: the fields of the source.
+        """
         for name in self._codecs:
             field = self._pack.schema[name]
             where = f"{self._root}: field {name!r}"
@@ -261,7 +264,7 @@ class Comparison:
         return codecs.codec_class(field).verbatim and not (self._moves and field.kind in PIXEL_KINDS)
 
     def _difference(self, index: int, name: str, expected: bytes, *, is_file: bool) -> str | None:
-        """Compare a value with `expected`. `is_file` is true if the value of the source is a file."""
+        """Return how a value differs from `expected`, or None. `is_file` is true if the source has a file for it."""
         field, codec = self._pack.schema[name], self._codecs[name]
         try:
             with self._pack.record(index, (name,)) as record:

@@ -66,7 +66,7 @@ _OWN_NAMES = re.compile(rf"({re.escape(_PARTIAL)}|{EXTRAS}|{INDEX})/.*|part-[0-9
 
 @contextmanager
 def scratch_folder(target: URLPath, scratch: Path | None, *, overwrite: bool) -> Iterator[WorkFolder]:
-    """Return a context with the locked work folder for the pack `target`, inside of the folder `scratch`.
+    """Return a `with` block that yields the locked work folder for the pack `target`, in the folder `scratch`.
 
     If `scratch` is None or missing, if `overwrite` is true, or if the URL is not writable, raise InvalidRequest.
     """
@@ -264,7 +264,7 @@ class StoreDelivery:
         """Reserve the URL for this plan: create `plan.json`.
 
         Args:
-            giving_way: fingerprints of plans. If the URL is reserved for one of these plans, remove its objects first.
+            giving_way: fingerprints of plans. If the URL is reserved for one, first remove the objects of that run.
 
         Raises:
             InvalidRequest: the URL is reserved for another plan, or contains other objects.
@@ -297,7 +297,7 @@ class StoreDelivery:
         return found if isinstance(found, dict) else {}
 
     def _difference(self, there: Mapping[str, Any]) -> str:
-        """Return a text on different library versions if both plans are equal, otherwise ""."""
+        """Return a text on other library versions if `there` (`plan.json`) has the same plan, otherwise ""."""
         versions = there.get("versions")
         if there.get("fingerprint") != self.fingerprint or not isinstance(versions, dict):
             return ""

@@ -26,7 +26,7 @@ _SHOWN_SIZES = 3
 
 
 def kept_files(fields: Iterable[Field]) -> list[Field]:
-    """Return the hidden fields that contain original files. If pixels are moved, these fields are not packed."""
+    """Return the hidden fields that contain original files. With resized or rotated images, they are not packed."""
     return [field for field in fields if field.hidden and field.kind == "bytes"]
 
 
@@ -137,7 +137,7 @@ def _with_codec(field: Field, codec: str, options: ConversionOptions) -> Field:
 def _with_one_shape(
     source: Source, options: ConversionOptions, fields: Sequence[Field], names: Sequence[str]
 ) -> list[Field]:
-    """Set the shape of the named fields to that of the images of a few samples. Different shapes raise an error."""
+    """Return `fields`, the named ones with the shape of images of a few samples. Different shapes raise an error."""
     main = next((field.name for field in fields if field.kind in PIXEL_KINDS), "")
     is_open = [field.name in names and None in (field.shape or (None,)) for field in fields]
     found: dict[str, list[tuple[tuple[int, int], str]]] = {
@@ -170,7 +170,7 @@ def _with_form(field: Field, forms: Sequence[tuple[tuple[int, int], str]]) -> Fi
 def _form(
     source: Source, options: ConversionOptions, row: int, name: str, frame: ImageFrame, *, main: str
 ) -> tuple[tuple[int, int], str]:
-    """Return `((height, width), dtype)` of an image after rotation and resize."""
+    """Return `((height, width), dtype)` of the image `name` after rotation and resize. frame: of the image `main`."""
     if name in source.companions:
         is_upright = options.labels_orientation == "upright"  # without this option, encoding raises an error
     else:

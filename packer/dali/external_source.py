@@ -1,8 +1,8 @@
 """External source: samples of a pack for DALI's `fn.external_source`, one batch or one sample per call.
 
-A source is a function of the numbers of the epoch and the batch. It has no position, and it pickles. So any worker
-process of DALI may make any batch, and a pipeline may continue from a checkpoint. The order is that of packer.Loader
-with the same seed, epoch and rank.
+The result of a source depends only on the numbers of the epoch and the batch, and a source can be pickled. So any
+worker process of DALI may make any batch, and a pipeline may continue from a checkpoint. The order is that of
+packer.Loader with the same seed, epoch and rank.
 
 Images are the bytes of their files, for `fn.decoders.image` on CPU or GPU, or pixels that packer decodes.
 """
@@ -100,10 +100,10 @@ class ExternalSource:
             dataset: Dataset with the fields of the outputs only.
             chosen: Indices of a Subset, or None for all samples.
             order: Order of the samples in each epoch.
-            encoded: Whether images are returned as the bytes of their files.
-            batch: Whether DALI asks for batches instead of samples.
-            last_batch: Policy for an incomplete last batch.
-            first_epoch: Number of the first epoch.
+            encoded: True if images are returned as the bytes of their files.
+            batch: True if DALI requests batches, False if it requests samples.
+            last_batch: See `source`.
+            first_epoch: See `source`.
         """
         schema = dataset.schema
         self._files = [field.name for field in schema if encoded and field.kind == "image"]
@@ -127,7 +127,7 @@ class ExternalSource:
 
     @property
     def samples(self) -> int:
-        """Number of samples of an epoch on this rank, without repeated ones: `size` of DALI's iterators."""
+        """Number of different samples of an epoch on this rank, for the argument `size` of DALI's iterators."""
         mine = len(range(self._order.rank, self._order.count, self._order.world_size))
         return len(self) * self._order.batch_size if self._last_batch == "drop" else mine
 
@@ -169,7 +169,7 @@ class ExternalSource:
         }
 
     def __call__(self, info: BatchInfo | SampleInfo) -> tuple[Any, ...]:
-        """Return a batch or a sample, see the class."""
+        """Return a batch for a BatchInfo, or one sample for a SampleInfo; see the class for errors."""
         of_sample = hasattr(info, "idx_in_epoch")
         if of_sample == self._batch or not hasattr(info, "epoch_idx"):
             wanted = "batch=True, batch_info=True" if self._batch else "batch=False"
@@ -199,7 +199,7 @@ class ExternalSource:
         return epoch
 
     def _step(self, epoch: EpochSteps, number: int) -> Step:
-        """Return a batch of the Loader. With "fill", the first samples of the rank fill its last batch."""
+        """Return batch `number` of an epoch as packer.Loader forms it, completed if `last_batch` is "fill"."""
         if self._last_batch != "fill":
             return epoch.at(number)
         size = self._order.batch_size
@@ -228,7 +228,7 @@ class ExternalSource:
         return [found[field.name] for field in self._fields]
 
     def _read_files(self, dataset: PackDataset, indices: Indices) -> dict[str, Values]:
-        """Return copies of the stored bytes, because the pages of a record are valid only while its reader is open."""
+        """Return copies of the files of images, because a record is valid only while its reader is open."""
         chosen = dataset.pack_indices(indices).tolist()
         with dataset.sample_decoder().pack.records(chosen, self._files) as records:
             return {
@@ -236,7 +236,7 @@ class ExternalSource:
             }
 
     def _decode(self, dataset: PackDataset, step: Step, *, drawn_for: Indices) -> dict[str, Values]:
-        """Return a batch of the Loader in DALI's layouts. drawn_for: sample indices for the random numbers."""
+        """Return the decoded fields of a batch in DALI's layouts. drawn_for: sample indices for the random numbers."""
         if getpid() != self._pid:  # OpenCV's threads would compete with the other workers
             import_or_explain("cv2", "a worker of DALI's").setNumThreads(0)
         geometry, random = self._geometry, []
@@ -268,8 +268,8 @@ def source(
     | field                    | one sample of it                                                                |
     |--------------------------|---------------------------------------------------------------------------------|
     | image                    | uint8 (n,), the bytes of the file; with encoded=False uint8 (H, W, 3), RGB, "HWC" |
-    | mask, depth              | uint8 (H, W, 1), or int32 for 16 bit; float32 (H, W, 1), "HWC"                  |
-    | points, boxes            | float32 (..., 2), (N, 4), in px of the returned image                          |
+    | mask, depth              | mask: uint8 (H, W, 1), or int32 for 16 bit; depth: float32 (H, W, 1); "HWC"     |
+    | points, boxes            | float32, points (..., 2), boxes (N, 4), in px of the returned image            |
     | number                   | the dtype and shape of the field; () for one number                              |
     | text, bytes, key         | uint8 (n,), text as UTF-8                                                        |
 
@@ -279,17 +279,17 @@ def source(
         dataset: The folder of a pack, its dataset, or torch's Subset of its dataset.
         batch_size: Batch size of the pipeline.
         fields: Names of the fields, in the order of the outputs.
-        encoded: True for images as the bytes of their files. Masks and depths are always decoded, because DALI changes
-            the classes of a palette into colors and does not read float TIFF.
+        encoded: True for images as the bytes of their files, False for pixels. Masks and depths are always decoded,
+            because DALI changes the classes of a palette into colors and does not read float TIFF.
         batch: True for a source of batches. False for a source of samples, so that DALI's workers share a batch.
         last_batch: "partial" returns an incomplete last batch of an epoch, for batch=True only. The choice "drop"
-            drops this batch. The choice "fill" fills it with the first samples of the rank in this epoch.
+            skips this batch. The choice "fill" adds samples to it: the first ones of the rank in this epoch.
         shuffle: See packer.Loader. Order and random numbers are the same.
         seed: See packer.Loader.
-        geometry: Moves decoded images. None uses the geometry of the dataset.
+        geometry: Crops, scales or rotates decoded images and labels. None uses the geometry of the dataset.
         rank: Number of this process. By default the rank in torch.distributed at this call.
-        world_size: Number of processes.
-        first_epoch: Number of DALI's epoch 0, for a run that continues. DALI counts from 0 in every process.
+        world_size: Number of processes. By default that of torch.distributed at this call.
+        first_epoch: Number to add to DALI's epoch, for a run that continues. DALI counts from 0 in every process.
 
     Raises:
         WrongType: An argument has another type.
@@ -322,7 +322,7 @@ def source(
 def _of_a_pack(
     dataset: PackDataset | Subset[Any], fields: Sequence[str], geometry: Geometry | None
 ) -> tuple[PackDataset, Indices | None]:
-    """Return the dataset with these fields and this geometry, and the indices of a Subset."""
+    """Return the dataset with these fields and this geometry, and the indices of a Subset or None."""
     inner, chosen = unwrapped(dataset)
     if not isinstance(inner, PackDataset):
         raise WrongType(f"dataset: expected a pack's folder or its data set, found {type(inner).__name__}")
@@ -356,7 +356,7 @@ def _check_fields(pack: PackDataset, *, encoded: bool) -> None:
 
 
 def _for_dali(field: Field, values: Any) -> Values:
-    """Return one field of a batch as NumPy arrays in DALI's layouts: views of the memory of the batch."""
+    """Return one field of a batch as NumPy arrays in DALI's layouts. They share the memory of the batch."""
     if field.kind == "text":
         return [np.frombuffer(value.encode("utf-8", "surrogateescape"), np.uint8) for value in values]
     if field.kind == "bytes":
@@ -367,7 +367,7 @@ def _for_dali(field: Field, values: Any) -> Values:
 
 
 def _channels_last(field: Field, array: Array) -> Array:
-    """Return a view (..., H, W, C) of (..., C, H, W), or of a mask (..., H, W)."""
+    """Return pixels (..., C, H, W) or a mask (..., H, W) as (..., H, W, C), without a copy; other fields unchanged."""
     if field.kind == "mask":
         return array[..., None]
     return np.moveaxis(array, -3, -1) if field.kind in PIXEL_KINDS else array

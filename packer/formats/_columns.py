@@ -85,7 +85,7 @@ def end_record(schema: Schema, samples: int) -> bytes:
 
 
 def check_end(path: Path, found: bytes, *, schema: Schema, samples: int, most_bytes: int = MOST_END_BYTES) -> None:
-    """Raise CorruptPack unless the end record matches the manifest."""
+    """Raise CorruptPack unless the end record `found` matches the manifest and has at most `most_bytes`."""
     try:
         end = json.loads(found) if len(found) <= most_bytes else None
     except (ValueError, RecursionError) as error:
@@ -122,7 +122,7 @@ class _Column(NamedTuple):
 
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Turn an OSError of the block into StorageError if the machine caused it, else into CorruptPack."""
+    """Return a `with` block that turns an OSError into StorageError if the machine caused it, else into CorruptPack."""
     try:
         yield
     except (CorruptPack, StorageError):
@@ -136,7 +136,7 @@ def opening(path: Path) -> Iterator[None]:
 
 @contextmanager
 def mapping(path: Path, descriptor: int, *, readahead: bool) -> Iterator[mmap.mmap]:
-    """Map a complete file, read-only. The mapping remains after the block, unless the block raises.
+    """Return a `with` block that yields a read-only mapping of a file, and closes it only if the block raises.
 
     Raises:
         CorruptPack: The file is empty.
@@ -194,7 +194,7 @@ class MappedRecords:
         return {name: self.values((row,), name)[0] for name in names}
 
     def values(self, rows: Sequence[int], name: str) -> list[memoryview]:
-        """Return one field of many records, as slices of the mapping."""
+        """Return the values of one field for many records, as slices of the mapping."""
         view = self._view
         if view is None:
             raise InvalidRequest(f"{self._path}: the reader is closed; open it again")
@@ -204,17 +204,17 @@ class MappedRecords:
         return [view[start + offsets[row] : start + offsets[row + 1]] for row in rows]
 
     def block(self, name: str, samples: int) -> memoryview:
-        """Return the first `samples` values of a field, whose values have one size, as one slice of the mapping."""
+        """Return the first `samples` values of a field whose values have one size, as one slice of the mapping."""
         start, width, _ = self._columns[name]
         return memoryview(b"") if self._view is None else self._view[start : start + samples * width]
 
     def close(self) -> None:
-        """Release the mapping. It ends with the last slice."""
+        """Release the mapping. The file stays mapped while a slice exists."""
         self._view = None
 
 
 def _offsets(path: Path, mapped: mmap.mmap, *, name: str, place: ArraySpan, data_bytes: int) -> memoryview:
-    """Return a copy of the offsets after checking that they ascend from 0 to the size of the data."""
+    """Return a copy of a field's offsets at `place`, after checking that they ascend from 0 to `data_bytes`."""
     found = np.frombuffer(mapped, "<i8", place.size_bytes // 8, place.offset).astype(np.int64)
     if found[0] != 0 or found[-1] != data_bytes or (found[1:] < found[:-1]).any():
         raise CorruptPack(f"{path}: the offsets of field {name!r} do not fit its data; copy or pack it again")
@@ -297,7 +297,7 @@ def write_at(descriptor: int, data: memoryview, offset: int) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn an OSError of the block into StorageError. path: the part, for the message."""
+    """Return a `with` block that turns an OSError into StorageError. path: the part, for the message."""
     try:
         yield
     except PackerError:  # some of them are OSErrors too

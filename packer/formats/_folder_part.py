@@ -77,13 +77,13 @@ class FolderWriter(base.Writer):
 
     @abstractmethod
     def _append(self, row: int, values: Mapping[str, bytes]) -> None:
-        """Append a record to the format's files, and to the spools of its own tables; raises OSError, PackerError."""
+        """Append a record to the format's files, and to each table except "". Raises OSError, PackerError."""
 
     def _complete(self) -> None:
         """Write the end of the format's files; raises OSError, StorageError."""
 
     def _own(self, opened: Opened) -> Opened:
-        """Return the same file; it is closed before values.npz is written, or by `close`."""
+        """Return `opened`, which this writer closes before it writes values.npz, or in `close`."""
         self._owned.append(opened)
         return opened
 
@@ -154,7 +154,7 @@ class FolderWriter(base.Writer):
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Close the part if the block raises, because half a record may be written; see `writing`."""
+        """Return a `with` block as `writing` does. An error also closes the part, which may contain half a record."""
         try:
             with writing(self.path):
                 yield
@@ -170,7 +170,7 @@ class FolderReader(base.Reader):
 
     @abstractmethod
     def _layouts(self) -> Sequence[Tables]:
-        """Return the possible contents of values.npz. The names of its arrays show which of them it contains."""
+        """Return the possible contents of values.npz. The names of the arrays in the file show which one applies."""
 
     @abstractmethod
     def _open(self, folder: int, layout: int, *, readahead: bool) -> None:
@@ -225,7 +225,7 @@ class FolderReader(base.Reader):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    """Yield the descriptor of a folder; raises OSError for a link or a file."""
+    """Return a `with` block that yields the descriptor of a folder; raises OSError for a link or a file."""
     descriptor = os.open(path, FOLDER_FLAGS)
     try:
         yield descriptor
@@ -252,7 +252,7 @@ def header(array: Array, length: int) -> bytes:
 
 
 def save(path: Path, contents: Mapping[str, tuple[Array, Content]], *, schema: Schema, samples: int) -> None:
-    """Write a new file with an end record, and an array under each name. After an error, the file is empty."""
+    """Write a new values.npz with the end record, and `contents`: name -> array. After an error, the file is empty."""
     with path.open("xb") as file:
         try:
             with zipfile.ZipFile(file, "w") as archive:
@@ -314,7 +314,7 @@ def find_arrays(
 
 
 def _numbers(path: Path, mapped: mmap.mmap, array: Array, entry: ArchiveEntry) -> ArraySpan:
-    """Return the span after the header; raises CorruptPack if the header or the size is not the expected one."""
+    """Return the span of an array in a .npy entry, after its header. Raises CorruptPack for a wrong header or size."""
     length = max(0, entry.size_bytes - _LEAST_HEADER_BYTES)
     start = header(array, length)
     size_bytes = entry.size_bytes - len(start)

@@ -22,7 +22,7 @@ _MOST_FREE = 8  # buffers that wait for the next file
 
 
 class _Memory(threading.local):
-    """The buffers of one thread: its core has them in its caches."""
+    """Buffers that only one thread reuses, because they are probably in the caches of its core."""
 
     def __init__(self) -> None:
         self.buffers = BufferPool(_MOST_FREE, new=pageable)
@@ -43,9 +43,9 @@ class PartFiles:
         self._memory = _Memory()
 
     def read(self, path: bytes, size_bytes: int) -> memoryview:
-        """Return a copy of a file. Its memory is reused after the last slice is gone.
+        """Return a copy of a file. A later call reuses the memory when no slice of it exists any more.
 
-        A file that becomes shorter during the read raises an error; with a mapping, it would end the process.
+        A file that becomes shorter during the read raises CorruptPack; with a mapping, it would end the process.
 
         Raises:
             CorruptPack: `path` is not a regular file of this size.

@@ -17,7 +17,7 @@ from packer.layouts import lmdb_pages
 
 
 class ForeignLMDBWriter(ForeignWriter):
-    """Adds one entry for each record. The value of the entry contains the only held field in one piece.
+    """Adds one entry for each record. Its value contains the only held field (see `_foreign_part`) in one piece.
 
     Attributes:
         is_sorted: True if the keys of entries increase with the row.

@@ -92,7 +92,7 @@ class ForeignLayout:
         return [today] if before == today else [today, before]
 
     def tables(self, schema: Schema, held: Sequence[str]) -> Tables:
-        """Return the tables of values.npz: the other fields, and the places of the held ones."""
+        """Return the tables of values.npz: the fields that are not `held`, and the places of the held fields."""
         shape = (len(held), 2)
         form = StoredForm(("int64", shape), suffixes=lambda value: ())
         places = (Field(_PLACES, "number", "number", "int64", shape),) if self.has_places else ()
@@ -155,7 +155,7 @@ class ForeignWriter(FolderWriter):
 
     @classmethod
     def refusal(cls, schema: Schema) -> str | None:
-        """Refuse a pack that has only keys, and a pack with moved images and labels in pixels of the source."""
+        """Refuse a pack of keys only, and points and boxes in source pixels if images are resized or rotated."""
         shown = cls.shown(schema)
         if all(field.hidden or field.name == KEY for field in schema) and KEY not in cls.layout.held(schema):
             return f"{cls.layout.tool} would find no field in a pack of keys alone: name some more with --fields"
@@ -169,7 +169,7 @@ class ForeignWriter(FolderWriter):
 
     @classmethod
     def misfit(cls, schema: Schema, record: base.Record) -> tuple[str, str] | None:
-        """Refuse a label outside the range of the tool's records."""
+        """Return the label's field and a reason if the label is outside the range of the tool's records, else None."""
         label = schema.in_slot("label")
         number = _whole_label(schema, record)
         if label is None or number is None or number in cls.labels:
@@ -301,7 +301,7 @@ class ForeignReader(FolderReader):
 
 
 def _whole_label(schema: Schema, record: base.Record) -> int | None:
-    """Return the whole number in the slot label; None without this slot, or if it has a list or floats."""
+    """Return the number of the field in the slot label; None without this field, or if it is a list or a float."""
     label = schema.in_slot("label")
     if label is None or not LABEL.fits(label):
         return None

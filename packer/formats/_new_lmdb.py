@@ -26,7 +26,8 @@ _ENGINE = {"lib_version": 0} if int(lmdb.__version__.split(".")[0]) >= 3 else {}
 def file_bytes(payload_bytes: int, values: int) -> int:
     """Return the estimated size of a file in bytes.
 
-    A value larger than half a page takes complete pages and wastes half a page. Smaller values leave a quarter empty.
+    A value larger than half a page takes complete pages, and half of the last page is empty. Pages of smaller values
+    are a quarter empty. values: number of values.
     """
     is_large = payload_bytes > values * (PAGE_BYTES // 2)
     waste = values * (PAGE_BYTES // 2) if is_large else payload_bytes // 3

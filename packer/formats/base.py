@@ -178,7 +178,7 @@ class Reader(ABC):
 
     @classmethod
     def side_files(cls, schema: Schema) -> Sequence[str]:
-        """Return the paths, relative to a folder part, of files that contain no values, such as a tool's own index."""
+        """Return paths, relative to a folder part, of files without values, such as a tool's index. Default: none."""
         return ()
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:

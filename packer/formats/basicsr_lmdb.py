@@ -33,7 +33,7 @@ LAYOUT = ForeignLayout("BasicSR", "data.mdb", (_META,), in_slot_image)
 
 
 class Writer(ForeignLMDBWriter):
-    """Adds each image under a name. All names of a part stay in memory until it is finished."""
+    """Adds each image with its name as the key. All names of a part stay in memory until it is finished."""
 
     layout = LAYOUT
     slots = (IMAGE._replace(is_needed=True),)
@@ -84,6 +84,6 @@ def _size(image: bytes) -> tuple[int, int, int]:
 
 
 class Reader(ForeignReader):
-    """See `_foreign_part`."""
+    """Returns slices of data.mdb and values.npz; see `_foreign_part`."""
 
     layout = LAYOUT

@@ -46,7 +46,7 @@ def _tables(schema: Schema) -> Tables:
 
 
 def _table(like: Field, names: Sequence[str], array: FixedArray | None) -> Schema:
-    """Return a schema with a copy of the field `like` for each name. array: the form of the values."""
+    """Return a schema with a copy of the field `like` for each name. array: their dtype and shape, or None."""
     form = StoredForm(array, suffixes=lambda value: ())
     return Schema(tuple(replace(like, name=name) for name in names), form_of=lambda field: form)
 
@@ -93,7 +93,7 @@ class Writer(FolderWriter):
 
 
 class Reader(FolderReader):
-    """Reads each file when its value is read."""
+    """Reads a file when its value is read, and returns a copy. Other values are slices of values.npz."""
 
     is_mapped = False
     _files: PartFiles | None = None

@@ -32,7 +32,7 @@ LAYOUT = ForeignLayout("Caffe and DALI", "data.mdb", (), in_slot_image)
 
 
 class Writer(ForeignLMDBWriter):
-    """Adds a Datum for each record."""
+    """Adds an entry to data.mdb for each record: a Datum with image file, label and size."""
 
     layout = LAYOUT
     slots = (IMAGE._replace(is_needed=True), LABEL)
@@ -70,6 +70,6 @@ def _shortened(key: bytes) -> bytes:
 
 
 class Reader(ForeignReader):
-    """See `_foreign_part`."""
+    """Returns slices of data.mdb and values.npz; see `_foreign_part`."""
 
     layout = LAYOUT

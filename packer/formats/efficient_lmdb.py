@@ -29,7 +29,7 @@ LAYOUT = ForeignLayout("Efficient-PyTorch's readers", "data.lmdb", (), in_slot_i
 
 
 class Writer(ForeignLMDBWriter):
-    """Adds a pickled pair for each record."""
+    """Adds an entry to data.lmdb for each record: the pickle of (image file, label)."""
 
     layout = LAYOUT
     slots = (IMAGE._replace(is_needed=True), LABEL)
@@ -53,6 +53,6 @@ class Writer(ForeignLMDBWriter):
 
 
 class Reader(ForeignReader):
-    """See `_foreign_part`."""
+    """Returns slices of data.lmdb and values.npz; see `_foreign_part`."""
 
     layout = LAYOUT

@@ -72,7 +72,7 @@ class BlockedField(NamedTuple):
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
 
     def block(self, number: int, samples: int) -> tuple[int, ...]:
-        """Return the shape of a block. number: from 0. samples: number of rows of the array."""
+        """Return the shape (rows, *shape) of a block. number: from 0. samples: number of rows of the array."""
         return (min(self.rows, samples - number * self.rows), *self.shape)
 
     def block_bytes(self, number: int, samples: int) -> int:
@@ -89,7 +89,7 @@ class BlockedField(NamedTuple):
 
 
 def blocked(schema: Schema) -> dict[str, BlockedField]:
-    """Return the fields that are arrays of N5; hidden fields are not."""
+    """Return field name -> array of N5, for the fields that become arrays; hidden fields do not."""
     found: dict[str, BlockedField] = {}
     for field in schema:
         array = None if field.hidden else schema.stored_form(field.name).array
@@ -117,7 +117,7 @@ LAYOUT = ForeignLayout("N5 readers", _DATA, (), _held, has_places=False)
 
 
 class Writer(ForeignWriter):
-    """Appends each value to the last block of its array."""
+    """Appends each value to the last block of its array. A full block is closed, and a new one is begun."""
 
     layout = LAYOUT
     codecs = {"image": "raw", "mask": "raw", "depth": "raw"}
@@ -158,7 +158,7 @@ class Writer(ForeignWriter):
             self._last[name].write(_swapped(values[name], field.dtype))
 
     def _end_block(self, name: str) -> None:
-        """Close the last block of an array, after its header was written."""
+        """Close the last block of an array, if it has one. The caller has written its header."""
         file = self._last.pop(name, None)
         if file is not None:
             file.close()
@@ -189,7 +189,7 @@ class _Spans(NamedTuple):
     """Constants for reading the values of a field.
 
     Attributes:
-        folder: Path of a block without its number.
+        folder: Path of a block without its number, relative to the part.
         dtype: Dtype of the values.
         rows: Rows per block.
         row_bytes: Bytes of a row.
@@ -209,7 +209,7 @@ class _Spans(NamedTuple):
 
 
 class Reader(ForeignReader):
-    """Reads a value from its block."""
+    """Returns values of held fields as slices of mapped blocks, and all others from values.npz."""
 
     layout = LAYOUT
     _folder: PartFiles | None = None
@@ -227,7 +227,7 @@ class Reader(ForeignReader):
         super().__init__(path, schema, samples=samples, readahead=readahead)
 
     def _data(self, folder: int, places: Places, *, readahead: bool) -> memoryview:
-        """Return an empty buffer: a block is opened when a value of it is read."""
+        """Return an empty buffer in place of the tool's file: a block is opened when a value of it is read."""
         self._folder = PartFiles(self.path, folder)
         return memoryview(b"")
 
@@ -245,7 +245,7 @@ class Reader(ForeignReader):
         return _swapped(block[start : start + row_bytes], dtype)
 
     def _map(self, path: bytes, size: int) -> memoryview:
-        """Map a block. If too many blocks are mapped, release the oldest."""
+        """Return the mapped file of a block. If too many blocks are mapped, release the oldest."""
         if self._folder is None:
             raise InvalidRequest(f"{self.path}: the reader is closed; open it again")
         block = self._folder.mapped(path, size)

@@ -57,7 +57,7 @@ _OTHERS = {"version", ".format_version", ".storage_alignment", ".data/serializat
 
 
 class Writer(ColumnWriter):
-    """Saves tensors over the mapped spools with torch."""
+    """Saves the arrays as tensors with torch. The tensors share the memory of the spools."""
 
     def _save(self, contents: Contents) -> None:
         _save(self.path, end_record(self.schema, self._samples), contents)
@@ -71,7 +71,7 @@ class _Sink:
         self.error: OSError | None = None
 
     def write(self, data: memoryview) -> int:
-        """Write all bytes, or nothing after a failed write. Return the number of bytes that torch expects."""
+        """Write `data`, or nothing after a failed write. Return the size of `data`, which torch expects."""
         done = 0
         try:
             while self.error is None and done < len(data):

@@ -76,7 +76,7 @@ class Writer(ForeignWriter):
             raise InvalidRequest(f"{self.path}: a record of {size:,} bytes, RecordIO holds at most {MOST_BYTES:,}")
 
     def _labels(self, values: Mapping[str, bytes]) -> float | list[float]:
-        """Return one label, or a list."""
+        """Return a whole number of the label field as a float, float32 numbers as a list, and 0.0 without a field."""
         if self._label is None:
             return 0.0
         numbers = np.frombuffer(values[self._label], self._dtype)

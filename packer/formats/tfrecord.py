@@ -61,7 +61,7 @@ def _held(schema: Schema) -> tuple[str, ...]:
 
 
 def _held_before(schema: Schema) -> tuple[str, ...]:
-    """Return the held fields of earlier parts: also lists of whole numbers, which were bytes."""
+    """Return the held fields of parts of earlier versions. They also held lists of whole numbers, as bytes."""
     now = _held(schema)
     return tuple(name for name in features(schema) if name in now or schema.stored_form(name).array is None)
 
@@ -140,6 +140,6 @@ def _declaration(schema: Schema, name: str) -> str:
 
 
 class Reader(ForeignReader):
-    """See `_foreign_part`."""
+    """Returns slices of data.tfrecord and values.npz; see `_foreign_part`."""
 
     layout = LAYOUT

@@ -172,7 +172,7 @@ class MemberNames:
         self._taken: set[bytes] = set()
 
     def take(self, key: bytes, row: int) -> bytes:
-        """Return the name of a row, which is then taken."""
+        """Choose the name of a row and return it. Later rows get other names."""
         for name in self._candidates(key, row):
             mark = hashlib.blake2b(name, digest_size=8).digest()
             if mark not in self._taken:
@@ -193,6 +193,6 @@ class MemberNames:
 
 
 class Reader(ForeignReader):
-    """See `_foreign_part`."""
+    """Returns slices of data.tar and values.npz; see `_foreign_part`."""
 
     layout = LAYOUT

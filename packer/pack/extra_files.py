@@ -123,9 +123,9 @@ class ChosenExtras:
 
     Attributes:
         sizes: relative path -> size in bytes of each chosen file, in the order of the source.
-        left: (number, bytes) of skipped files.
+        left: (number, bytes) of skipped files; 0 bytes unless the files exceed the limit of `choose_extras`.
         notes: lines for the user.
-        identity: modification times in ns, to detect that the source changed.
+        identity: modification time of each chosen file in ns, to detect that the source changed.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -146,9 +146,9 @@ class ChosenExtras:
 
 
 def choose_extras(source: Source, *, most_bytes: int) -> ChosenExtras:
-    """Choose the extra files of a source, all of them or none.
+    """Choose all extra files of a source, or none if they are larger than `most_bytes`; skipped files give a note.
 
-    Links, devices, unreadable files and names that `extract` would refuse are skipped with a note.
+    Links out of the folder, devices, unreadable files and names that `extract` would refuse are skipped.
 
     Args:
         source: the source.

@@ -31,7 +31,7 @@ def check_rows(schema: Schema, values: Mapping[str, Any]) -> None:
 
     Args:
         schema: the fields.
-        values: field -> array. Contains all fields with relations and their other fields; more are ignored.
+        values: field -> array. Contains each field with a relation, and each field that a relation names.
     """
     for field in schema.fields:
         for relation, name in field.relations:
@@ -66,7 +66,7 @@ def _check_starts(field: Field, rows: npt.NDArray[Any], others: int) -> None:
 
 
 class _Lead(NamedTuple):
-    """A field whose values are row numbers of another group. group: of the field. target: the other group."""
+    """A field `name` of the group `group`, whose values are row numbers of the group `target`."""
 
     name: str
     group: str
@@ -168,7 +168,7 @@ class RowRelations:
         return made
 
     def _kept(self, values: Values, size: tuple[int, int]) -> Kept:
-        """Return group -> True for each row that stays, for the groups that lose rows."""
+        """Return group -> bool (rows,), True for each row that stays. Groups that lose no row are absent."""
         kept: Kept = {}
         for group, name in self._deciding.items():
             visible = self._rule.visible(values[name], size)
@@ -194,7 +194,7 @@ class RowRelations:
 
 
 def _take_away(kept: Kept, group: str, stays: npt.NDArray[np.bool_]) -> bool:
-    """Drop rows of a group; return True if it lost a row."""
+    """Drop the rows of a group for which `stays` is False; return True if `kept` changes."""
     before = kept.get(group)
     after = stays if before is None else before & stays
     if after.all() if before is None else (after == before).all():

@@ -57,7 +57,7 @@ def reindex(folder: Path, *, check: bool = False) -> list[str]:
 
 
 def _rebuilt(folder: Path, manifest: Manifest, work: Path) -> Manifest:
-    """Write a new index to `work`/index, and return the manifest with its files."""
+    """Write a new index to `work`/index, and return a copy of the manifest with the new index files."""
     if KEY not in manifest.schema.names:
         raise CorruptPack(f"{folder}: its samples have no field 'key', so no index can be made; pack again")
     pieces = []
@@ -106,7 +106,7 @@ def _stale(folder: Path, manifest: Manifest, fresh: Manifest) -> list[str]:
 
 
 def _replace(folder: Path, fresh: Manifest, work: WorkFolder, stale: Sequence[str]) -> None:
-    """Replace each file by one rename, the manifest last. After a kill, the next run replaces the remaining files."""
+    """Replace the files `stale` by renames, the manifest last. After a kill, the next run replaces the others."""
     with FolderHandle.at(folder) as pack, pack.make_folder(INDEX) as index, work.folder(INDEX) as made:
         for name in stale:
             if name == manifests.NAME:

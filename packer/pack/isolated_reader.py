@@ -32,7 +32,7 @@ _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 
 
 class PipeEnds(NamedTuple):
-    """This process's ends of two pipes, one for each direction. One pipe for both directions would be a socket."""
+    """The two pipe ends of this process: it reads messages from `incoming` and writes them to `outgoing`."""
 
     incoming: "Connection[Any, Any]"
     outgoing: "Connection[Any, Any]"
@@ -68,7 +68,7 @@ class ReaderProcess:
         return IsolatedReader(self, path, self._schema, samples)
 
     def values_of(self, path: Path, samples: int, row: int, names: Sequence[str]) -> list[bytes]:
-        """Return copies of the named values of a row. Without names, only open the part.
+        """Return copies of the named values of a row. If `names` is empty, open the part and return [].
 
         Raises:
             CorruptPack: the part or the record is damaged.
@@ -122,7 +122,7 @@ class ReaderProcess:
 
 
 class IsolatedReader(Reader):
-    """A reader of a part whose values a `ReaderProcess` reads. Its buffers are copies."""
+    """A reader of a part whose values a `ReaderProcess` reads. `read` returns copies, not mapped memory."""
 
     def __init__(self, process: ReaderProcess, path: Path, schema: Schema, samples: int) -> None:
         super().__init__(path, schema, samples=samples)

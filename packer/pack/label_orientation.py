@@ -1,9 +1,9 @@
-"""Label orientation: coordinate frame of the labels when EXIF rotates an image, stored or displayed pixels.
+"""Label orientation: the pixels that labels refer to if EXIF rotates an image, either stored or displayed pixels.
 
 Labels of a pack refer to stored pixels. Labels of a source may refer to the image as viewers display it ("upright"). A
-source declares the frame of its labels (`Source.frame`). With the frame "stated", label files contain the size of the
-image, which shows the frame if EXIF exchanges the sides. The user sets the frame of images and boxes in sidecars
-(`Source.companions`).
+source declares which of the two applies (`Source.frame`). If this is "stated", label files contain the size of the
+image. Height and width in this size then show the orientation if EXIF exchanges them. For masks, depth and boxes in
+sidecars (`Source.companions`), the user sets the option labels_orientation.
 """
 
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class ImageFrame(NamedTuple):
     Attributes:
         stored: size of the stored pixels.
         orientation: EXIF orientation, 1 to 8. With 1, stored and displayed pixels are equal.
-        stated: size that a label file contains, or None.
+        stated: size of the image that its label file contains, or None.
     """
 
     stored: tuple[int, int]
@@ -65,11 +65,11 @@ def labels_are_upright(source: Source, field: Field, image: ImageFrame, *, main:
     """Return True if the values of a field refer to displayed pixels, False if they refer to stored pixels.
 
     Args:
-        main: name of the first image. Its own pixels are always stored pixels.
+        main: name of the first image of a sample, for which the result is False.
         orientation: the option labels_orientation, "stored" or "upright"; None without it.
 
     Raises:
-        BadInput: EXIF rotates the image, and the frame of the field is unknown.
+        BadInput: EXIF rotates the image, and neither the source nor `orientation` determines the result.
     """
     if image.orientation == 1 or field.name == main or field.kind not in _LABELS:
         return False
@@ -83,7 +83,7 @@ def labels_are_upright(source: Source, field: Field, image: ImageFrame, *, main:
 
 
 def _as_stated(image: ImageFrame) -> bool:
-    """Return True if only the displayed image has the stated size, False if only the stored image has this size.
+    """Return True if only the displayed image has the size `stated`, False if only the stored image has this size.
 
     Raises BadInput if both or none of them have it.
     """

@@ -59,7 +59,7 @@ class Part:
         name: name in the folder of the pack.
         samples: number of samples.
         bytes: size of the file, or of all files in the folder.
-        sha256: sha256 of the file; of a folder: packer.files.digest.
+        sha256: sha256 of the file, or the digest of the folder that packer.files.digest computes.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Manifest:
         return replace(self, pack_id=_pack_id(self))
 
     def check(self) -> None:
-        """Raise InvalidRequest if the manifest exceeds a limit of `read`."""
+        """Raise InvalidRequest if the manifest has more bytes, values or options than `read` accepts."""
         found = excess(self.to_bytes()) or _excess_of_options(self)
         if found is not None:
             raise InvalidRequest(
@@ -173,7 +173,7 @@ class Manifest:
 
 
 def _instead(path: Path) -> str:
-    """Return the end of the message for a path that is not a pack."""
+    """Return advice for a path that is not a pack, such as the source to convert. It ends an error message."""
     from packer.sources import _recognition  # reading packs does not need it
 
     found = _recognition.recognize_records(path)
@@ -268,7 +268,7 @@ def _build(path: Path | str, data: dict[str, Any]) -> Manifest:
 
 
 def _source(value: Any) -> dict[str, Any]:
-    """Check the types of the members that packer reads. `packer info` only displays the others."""
+    """Return the member `source` after checking the types of the values in it that packer uses."""
     source = _object(value)
     checks: dict[str, Callable[[Any], object]] = {
         "kind": _text,
@@ -282,7 +282,7 @@ def _source(value: Any) -> dict[str, Any]:
 
 
 def _options(value: Any) -> dict[str, Any]:
-    """Check the recorded options of the sources of all conversions."""
+    """Return the member `options` after checking the options of the source of each conversion in it."""
     options = _object(value)
     for each in conversions(options):
         source = _object(each.get("source", {}))
@@ -293,9 +293,9 @@ def _options(value: Any) -> dict[str, Any]:
 
 
 def conversions(options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the options of all conversions that led to a pack: first that of the original data.
+    """Return the options of each conversion that led to a pack, beginning with the conversion of the original data.
 
-    A pack that was converted from a pack contains the options of the earlier pack.
+    The options of a pack that was converted from a pack contain the options of the earlier pack.
     """
     found = [options]
     while True:
@@ -355,7 +355,7 @@ def canonical(data: dict[str, Any]) -> bytes:
 
 
 def hashed(data: dict[str, Any]) -> bytes:
-    """Return canonical JSON with a member `sha256`, computed as the table of the module describes."""
+    """Return canonical JSON of `data` with the member `sha256`: the sha256 of the JSON with zeros as this member."""
     own = _hash_of(canonical({**data, "sha256": _ZEROS}))
     return canonical({**data, "sha256": own})
 

@@ -79,11 +79,11 @@ class Parts(ABC):
 
     @abstractmethod
     def pinned(self, number: int) -> AbstractContextManager[Reader]:
-        """Return a `with` block in which the reader of a part stays open."""
+        """Return a `with` block that yields the reader of a part, which stays open inside the block."""
 
     @abstractmethod
     def path(self, number: int) -> AbstractContextManager[Path]:
-        """Return a `with` block in which the file of a part exists."""
+        """Return a `with` block that yields the path of a part. Its file exists inside the block."""
 
     @abstractmethod
     def where(self, number: int) -> str:
@@ -97,7 +97,7 @@ class Parts(ABC):
         return False
 
     def fetch_again(self, number: int) -> bool:
-        """Replace a damaged part before the next read. Return False for a local part, which stays damaged."""
+        """Discard a damaged part, and return True: the next read downloads it. Return False for a local part."""
         return False
 
     def close(self) -> None:  # noqa: B027  local parts need nothing
@@ -135,7 +135,7 @@ class LocalParts(Parts):
 
 
 class SuppliedParts(Parts):
-    """Files that a supply downloads when they are read. The ReaderCache closes the lease together with the reader."""
+    """Parts that `supply` downloads when they are read. The ReaderCache closes the lease of a part with its reader."""
 
     def __init__(self, supply: PartSupply, manifest: Manifest, opener: PartOpener, *, readahead: bool) -> None:
         self.supply = self._supply = supply
@@ -188,7 +188,7 @@ class CheckedParts(Parts):
         """Wrap other parts.
 
         Args:
-            isolated: the process that reads damaged parts, because it may crash. None raises CorruptPack for them.
+            isolated: a separate process that reads damaged parts. If None, a damaged part raises CorruptPack.
         """
         self._inner = parts
         self._manifest = manifest

@@ -116,7 +116,7 @@ class ReaderCache:
 
         Args:
             make: opens the part if it is not open.
-            lease: closed together with the reader that `make` returns. Not used if the part is open.
+            lease: closed together with the reader that `make` returns; by the caller if the part is open already.
 
         Returns:
             The entry, for `unpin`.
@@ -144,7 +144,7 @@ class ReaderCache:
         return entry
 
     def pin_with_lease(self, key: Key, make: Callable[[], Reader], lease: PartLease) -> _Entry:
-        """Pin a part whose file exists until the lease is closed. The cache closes the lease, also after an error."""
+        """Pin a part as `pin` does. The caller never closes the lease: the cache closes it, also after an error."""
         entry = None
         try:
             entry = self.pin(key, make, lease)
@@ -170,7 +170,7 @@ class ReaderCache:
         return len(found)
 
     def drop(self, key: Key) -> None:
-        """Remove the reader of a part, so that the next `pin` opens the part again. Pinned readers stay open."""
+        """Remove the reader of a part, so that the next `pin` opens the part again. `unpin` closes a pinned reader."""
         with self._lock:
             entry = self._entries.pop(key, None)
             if entry is not None and not entry.pins:
@@ -250,7 +250,7 @@ class PartOpener:
 
     Attributes:
         is_folder: True if a part is a folder of files.
-        is_mapped: True if records are views of mapped files.
+        is_mapped: True if records are slices of mapped files, False if they are copies in memory.
     """
 
     def __init__(self, format: str, schema: Schema) -> None:
@@ -260,7 +260,7 @@ class PartOpener:
         self.is_mapped: bool = self._reader.is_mapped
 
     def side_files(self) -> Sequence[str]:
-        """Return the paths, relative to a part, of files that contain no values."""
+        """Return the paths, relative to a part, of its files without values; empty if a part is one file."""
         return self._reader.side_files(self._schema)
 
     def check(self, path: Path, part: Part) -> Key:
@@ -268,7 +268,7 @@ class PartOpener:
         return check_part(path, part, is_folder=self.is_folder)
 
     def open(self, path: Path, samples: int, *, readahead: bool = True) -> Reader:
-        """Return a reader that the caller closes; raises CorruptPack, StorageError."""
+        """Return a reader that the caller closes; raises CorruptPack, StorageError. readahead: see `Reader`."""
         return self._reader(path, self._schema, samples=samples, readahead=readahead)
 
     def shared(self, path: Path, part: Part, key: Key) -> AbstractContextManager[Reader]:

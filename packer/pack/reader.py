@@ -36,7 +36,7 @@ _NOWHERE: Mapping[str, Path] = MappingProxyType({})
 
 @functools.cache
 def _gathering() -> ModuleType:
-    """Import the module on first use: it needs OpenCV, and reading records does not."""
+    """Import and return packer.system.array_gathering at first use, because only `gather` needs it and OpenCV."""
     return import_or_explain("packer.system.array_gathering", "batches of raw images")
 
 
@@ -72,9 +72,9 @@ class Pack:
         Args:
             folder: the folder with the manifest. It also contains the index and the parts, unless `copies` or `supply`
                 replace them.
-            verify: when to compare the crc32 of a value. "always", "never", or the "first" time that this object reads
-                the value. With "open" as with "first", and the sha256 of each part is compared before its first read.
-            isolate_damaged: True to compare the sha256 of each part, and to read a damaged part in a separate process.
+            verify: when to compare the crc32 of a value: "always", "never", or "first" for the first read of the value.
+                With "open", the same as "first", and the sha256 of each part is compared before its first read.
+            isolate_damaged: True to compare the sha256 with any `verify`, and read damaged parts in another process.
             copies: name of a part or of the index folder -> the path that replaces it.
             on_close: called once when the pack is closed, unless the constructor raised.
             supply: downloads the parts when they are read. Closed with the pack.
@@ -151,7 +151,7 @@ class Pack:
 
     @contextmanager
     def records(self, indices: Sequence[int], names: Sequence[str]) -> Iterator[list[Record]]:
-        """Yield the named encoded values of many samples, all valid inside the block; raises the errors of `record`."""
+        """Return a `with` block that yields a list of records, valid inside the block. Raises the same as `record`."""
         with ExitStack() as pins:
             try:
                 found = self._read(indices, names, pins)
@@ -239,7 +239,7 @@ class Pack:
     # ---- checking
 
     def _unverified(self, indices: npt.NDArray[np.int64], name: str) -> list[int]:
-        """Return the positions in `indices` of the samples whose crc32 must be compared."""
+        """Return the positions in `indices` of the samples whose value `name` must be compared with its crc32."""
         if self.verify == "never":
             return []
         if self.verify == "always":
@@ -250,7 +250,7 @@ class Pack:
         return missing
 
     def check(self, index: int, values: Record) -> None:
-        """Compare the values of a sample with their crc32, as often as `verify` requires; raises CorruptRecord."""
+        """Compare values with their crc32: each time if `verify` is "always", else once. Raises CorruptRecord."""
         first = index * self._field_count
         for name, value in values.items():
             bit = first + self.index.positions[name]

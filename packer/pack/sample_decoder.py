@@ -169,8 +169,8 @@ class SampleDecoder:
         """Return the views of the images of a sample.
 
         Returns:
-            The view of the first image, points and boxes, or None without a geometry. Then image -> view, for images
-            whose stored size differs from that of the first image. These views show the same part of the scene.
+            A pair. First, the view of the first image, points and boxes; None without a geometry. Second, image ->
+            view, only for images whose stored size differs from that of the first. All views show the same scene.
 
         Raises:
             BadInput: the geometry does not accept the size of the image.
@@ -207,12 +207,12 @@ class SampleDecoder:
         """Return one value as in a sample: images in `Field.pixel_dtype`; points, boxes and areas in px of the output.
 
         Args:
-            index: the sample, for messages and for the matrix of its points.
+            index: the sample, for messages and for the field `matrix`, which maps points and boxes to stored pixels.
             field: the field.
             value: the encoded value.
             out: array of the dtype of samples to decode into; see `Codec.decode`.
             stored: result of `stored_image` for an image, if known.
-            view: result of `views` for this field.
+            view: the view of this field in the result of `views`; None to keep all pixels.
         """
         if field.name in self._moving:
             return self._moved(index, field, self._decoded(index, field, value, None), view)
@@ -236,7 +236,7 @@ class SampleDecoder:
         view: View | None = None,
         stored: StoredImage | None = None,
     ) -> Any:
-        """Return one value in the stored dtype, with points and boxes in px of the source."""
+        """Return one value in the stored dtype. `view` applies to images only; points and boxes stay in source px."""
         return self._decoded(index, field, value, None, view=view, header=stored.header if stored is not None else None)
 
     def _decoded(
@@ -259,11 +259,11 @@ class SampleDecoder:
         return self._codecs[field.name].in_place(value)
 
     def decoder(self, field: Field) -> Decoder | None:
-        """Return the file decoder of a field of kind image, which gives the same result as `decode`; else None."""
+        """Return `file_decoder` for a field of kind image, else None: `decode` converts the dtype of other kinds."""
         return self.file_decoder(field) if field.kind == "image" else None
 
     def file_decoder(self, field: Field) -> Decoder | None:
-        """Return the decoder of the image files of a field, or None if it has no files."""
+        """Return the decoder for a field whose values are image files, else None. It keeps the stored dtype."""
         return self._file_decoders[field.name]
 
     def undecodable(self, index: int, name: str, error: Exception) -> CorruptRecord:
@@ -271,7 +271,7 @@ class SampleDecoder:
         return CorruptRecord(f"{self.pack.where(index, name)}: does not decode: {error}")
 
     def _moved(self, index: int, field: Field, decoded: Any, view: View | None) -> Any:
-        """Return points, boxes or areas in px of the output."""
+        """Return decoded points, boxes or areas after the field `matrix` and the view: in px of the output."""
         if self._matrices is not None:
             stored = View(tuple(self._matrices[index].ravel().tolist()), (1, 1))
             return move_values(field, decoded, (stored.then(view) if view is not None else stored).array)
@@ -283,7 +283,7 @@ class SampleDecoder:
 
     @property
     def copies_small_files(self) -> bool:
-        """True if the pack consists of small files of raw pixels. Reading these is many short system calls."""
+        """True if the format copies values to memory, and the values of images are small files of raw pixels."""
         if self.pack.is_mapped or any(self._file_decoders[name] is not None for name in self.images):
             return False
         files = len(self.pack) * sum(field.kind in PIXEL_KINDS for field in self.pack.schema)

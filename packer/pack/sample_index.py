@@ -33,7 +33,7 @@ from packer.schema import Field, Schema
 
 
 def file_dtypes(schema: Schema) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return the files with one entry per sample: name without .npy -> dtype and shape of an entry."""
+    """Return the files with one entry per sample: name without .npy -> dtype, and shape of one entry, such as ()."""
     files: dict[str, tuple[str, tuple[int, ...]]] = {"key_ends": ("<u8", ()), "crc32": ("<u4", (len(schema),))}
     for field in schema:
         if field.is_column:
@@ -117,7 +117,7 @@ class Index:
         return found
 
     def _like(self, text: str) -> str:
-        """Return a suggestion for the message: the first key that contains the text, or nothing."""
+        """Return a sentence for the message that suggests the first key that contains the text, or ""."""
         wanted, keys = text.encode("utf-8", "surrogatepass"), self._keys.tobytes()
         at = keys.find(wanted) if wanted else -1
         while at >= 0:
@@ -207,7 +207,7 @@ class PartIndex:
 
 
 def merge(pieces: Sequence[Path], folder: Path, schema: Schema) -> tuple[IndexFile, ...]:
-    """Write and sync `folder`/index from the pieces of all parts, in order.
+    """Write and sync `folder`/index. pieces: the files that `PartIndex.save` wrote, in the order of the parts.
 
     Returns:
         The entries of the manifest.

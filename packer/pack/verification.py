@@ -162,7 +162,7 @@ def _file_problem(path: Path, file: IndexFile) -> str | None:
 
 
 def _difference(where: object, file: Part | IndexFile, size: int, sha256: str | None, remedy: str) -> str | None:
-    """Return the problem of a file whose size and sha256 were found, or None. sha256: None to compare the size only."""
+    """Return a line if size or sha256 is not that of `file`, else None. sha256: None to compare the size only."""
     if size != file.bytes:
         return f"{where}: cut or changed: {size} bytes, expected {file.bytes}; {remedy}"
     if sha256 not in (None, file.sha256):
@@ -174,7 +174,7 @@ def _difference(where: object, file: Part | IndexFile, size: int, sha256: str | 
 
 
 class _PartCheck:
-    """Finds the problems of the parts of one pack. index: None if it is damaged; then no value is checked."""
+    """Finds the problems of the parts of one pack. If `index` is None because it is damaged, no value is checked."""
 
     def __init__(self, folder: Path, manifest: Manifest, index: Index | None, level: Level, subset: Subset) -> None:
         self._folder = folder
@@ -212,7 +212,7 @@ class _PartCheck:
             yield from self._records(part, first, self._subset, isolated=not state.is_sound)
 
     def _damaged(self, part: Part, first: int) -> Iterator[str]:
-        """Yield a problem for a part whose sha256 differs, and problems of its damaged values."""
+        """Yield the problems of a part whose sha256 differs, and of its values. first: index of its first sample."""
         path = self._folder / part.name
         found = self._records(part, first, EVERYTHING, isolated=True)
         problem = next(found, None)
@@ -252,7 +252,7 @@ class _PartCheck:
         return closing(reader)
 
     def _record(self, index: Index, reader: Reader, row: int, at: int) -> Iterator[tuple[str, str]]:
-        """Yield field and problem of each damaged value of a sample."""
+        """Yield (field, problem) of each damaged value of a sample. row: in the part. at: index in the pack."""
         try:
             record = reader.read(row, self._names)
         except CrashingPart:

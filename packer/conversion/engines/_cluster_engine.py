@@ -54,6 +54,7 @@ class Workplace:
     """Input that all tasks of a conversion share. Each machine receives one copy.
 
     Attributes:
+        plan: the plan of the conversion.
         cpus: the number of CPUs that the cluster reserves for a task.
         threads: the number of threads that encode samples. Threads that wait for a store may outnumber the CPUs.
         scratch: a folder on the disk of each machine; None to build in the shared folder of the task.
@@ -138,7 +139,7 @@ def _check_seen(place: Workplace) -> None:
 
 @contextmanager
 def _scratch_folder(above: Path, attempt: str) -> Iterator[FolderHandle]:
-    """Yield an empty folder on the local disk. First empty the folders that killed tasks left here."""
+    """Return a `with` block that yields an empty folder in `above`. First empty the folders of killed tasks in it."""
     with failing(above, "list the folder"):
         left = [above / name for name in os.listdir(above) if name.startswith(".packer-part-")]
     for path in left:
@@ -228,7 +229,7 @@ class ClusterEngine(base.Engine):
 
 
 class _Attempts:
-    """The running tasks of one conversion."""
+    """The tasks of one conversion. Submits a task for each part, and again if the task fails."""
 
     def __init__(self, cluster: Cluster, run: ConversionRun, numbers: Iterator[int]) -> None:
         self._cluster = cluster
@@ -322,7 +323,7 @@ class _Attempts:
         self._again.append(part)
 
     def _adopt_when_seen(self, part: _Part) -> None:
-        """Wait until the files from the other machine are visible, then adopt the part. After 60 s, raise an error."""
+        """Wait until this machine sees the files of a finished part, then adopt it. After 60 s, raise StorageError."""
         until = time.monotonic() + _SEEN_SECONDS
         while not self._adopted(part):
             if time.monotonic() > until:
