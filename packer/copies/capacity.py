@@ -15,7 +15,7 @@ _ADVICE = "nothing was written; copy some parts (--parts), keep less, or warm th
 
 @dataclass(frozen=True)
 class SpaceNeeded:
-    """The space that a copy takes. bytes: size in whole blocks. files: number of files."""
+    """The space that a copy takes. bytes: size in whole blocks of the file system. files: number of files."""
 
     bytes: int
     files: int
@@ -29,7 +29,7 @@ class SpaceKept:
     bytes: int = 0
 
     def of(self, limit: Limit) -> int:
-        """Return the number of bytes that must remain free of this limit."""
+        """Return the number of bytes of a limit that must remain free."""
         return max(int(limit.total_bytes * self.share), self.bytes)
 
 
@@ -43,7 +43,7 @@ def check(base: Path, need: SpaceNeeded, keep: SpaceKept | None, machine: Machin
         base: A folder of the file system.
         need: The space that the copy takes.
         keep: The space that remains free. None: DEFAULT if the copy is in memory, else no space.
-        machine: The machine, with its limits on memory.
+        machine: Reports the memory limits and the file system of `base`.
         advice: The end of the error message.
     """
     for limit, kept in _limits(base, keep, machine):
@@ -61,7 +61,7 @@ def check(base: Path, need: SpaceNeeded, keep: SpaceKept | None, machine: Machin
 
 
 def free_memory(keep: SpaceKept | None, machine: Machine) -> int:
-    """Return the number of bytes that the page cache may take. 1 << 62 if the system does not report its memory."""
+    """Return the bytes that the page cache may take; 1 << 62 if no limit is known. keep: None for DEFAULT."""
     limits = machine.memory_limits()
     return min((max(0, limit.free_bytes - (keep or DEFAULT).of(limit)) for limit in limits), default=1 << 62)
 
@@ -79,7 +79,7 @@ def space(base: Path) -> Limit | None:
 
 
 def _limits(base: Path, keep: SpaceKept | None, machine: Machine) -> Iterator[tuple[Limit, int]]:
-    """Yield (limit on the copy, bytes of this limit that must remain free)."""
+    """Yield (limit, bytes of it that must remain free): of the file system of `base`, of memory if that is there."""
     there = space(base)
     with failing(base, "read its file system"):
         mount = machine.mount(base)

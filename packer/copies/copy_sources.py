@@ -48,7 +48,7 @@ class CopySource(Protocol):
         """
 
     def check_unchanged(self) -> None:
-        """Raise ObjectChanged if another pack is at the URL now."""
+        """Raise ObjectChanged if the pack is behind a URL, and another pack is at the URL now."""
 
 
 # ---- behind a URL
@@ -122,7 +122,7 @@ class FolderFiles:
         """Do nothing, because the sha256 of a copied file shows a change."""
 
     def need(self, file: PackFile, block_bytes: int) -> SpaceNeeded:
-        """Return the space for a copy of a part that is a folder; raises CorruptPack if its size is wrong."""
+        """Return the space of a copy of a part that is a folder; raises CorruptPack if its size is not `file.bytes`."""
         sizes = [size for _, size in entries(self.pack / file.name)]
         if sum(size or 0 for size in sizes) != file.bytes:
             raise CorruptPack(f"{self.pack / file.name}: files are cut, changed or missing; copy or pack it again")

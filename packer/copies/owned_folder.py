@@ -75,7 +75,7 @@ def lease(above: FolderHandle, name: str) -> Lease | None:
 
 @contextmanager
 def exclusive(above: FolderHandle, name: str) -> Iterator[bool]:
-    """Lock a file or folder exclusively inside the block, and yield True. Yield False if another process has a lease.
+    """Lock a file or folder exclusively in the `with` block, and yield True. Yield False if a lease on it exists.
 
     Also yields True if `name` does not exist. Raises as `lease` does.
     """
@@ -88,9 +88,9 @@ def exclusive(above: FolderHandle, name: str) -> Iterator[bool]:
 
 
 def open_lockable(above: FolderHandle, name: str, flags: int) -> int | None:
-    """Return a descriptor of a file or folder, None if `name` does not exist. A forked child does not keep its locks.
+    """Return a descriptor of a file or folder, None if `name` does not exist. A forked child closes the descriptor.
 
-    The caller closes the descriptor with `closed_after_fork.close`. Raises UnsafePath for a link, StorageError.
+    flags: of open(2). The caller closes it with `closed_after_fork.close`. Raises UnsafePath for a link, StorageError.
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     path = above.path / name
@@ -263,9 +263,9 @@ class OwnedFolder:
 
     @contextmanager
     def locked(self, waiting: Callable[[], None] | None) -> Iterator[None]:
-        """Hold the exclusive lock of the folder inside the block.
+        """Hold the exclusive lock of the folder inside the `with` block.
 
-        The folder is made if it does not exist. After the block, an empty folder is removed.
+        The folder is made if it does not exist. At the end of the `with` block, an empty folder is removed.
 
         Args:
             waiting: A function that is called before waiting for a process that has the lock. None: raise Locked.
@@ -339,7 +339,7 @@ class OwnedFolder:
                 return self._remove_abandoned(work)
 
     def _remove_abandoned(self, work: FolderHandle) -> list[int]:
-        """Remove files and folders without a lock. Return the sizes in bytes of the locked files."""
+        """Remove the entries of `work` that no process has locked. Return the sizes in bytes of the others."""
         sizes = []
         for name in work.names():
             status = work.status(name)

@@ -7,7 +7,7 @@ from packer.pack.part_readers import PartOpener
 
 
 class PackFile(NamedTuple):
-    """A file of a pack, or a part that is a folder: its path in the pack, size, sha256, and the samples of a part."""
+    """A file of a pack, or a part: path in the pack, size in bytes, sha256, and number of samples (0 unless a part)."""
 
     name: str
     bytes: int
@@ -17,17 +17,17 @@ class PackFile(NamedTuple):
 
 
 def index_files(manifest: Manifest) -> list[PackFile]:
-    """Return the files of the index."""
+    """Return the files of the index, in the order of the manifest."""
     return [PackFile(f"{INDEX}/{file.name}", file.bytes, file.sha256) for file in manifest.index]
 
 
 def extra_files(manifest: Manifest) -> list[PackFile]:
-    """Return the extras."""
+    """Return the extras, in the order of the manifest."""
     return [PackFile(f"{EXTRAS}/{file.name}", file.bytes, file.sha256) for file in manifest.extras]
 
 
 def part_files(manifest: Manifest) -> list[PackFile]:
-    """Return the parts, in order."""
+    """Return the parts, in the order of their numbers."""
     is_folder = PartOpener(manifest.format, manifest.schema).is_folder
     return [PackFile(part.name, part.bytes, part.sha256, part.samples, is_folder) for part in manifest.parts]
 

@@ -70,7 +70,7 @@ def cache_folder(base: Path) -> OwnedFolder:
 
 @contextmanager
 def _opened(above: FolderHandle, name: str, flags: int) -> Iterator[int]:
-    """Yield a descriptor of a file or folder to lock, which is closed at the end of the block."""
+    """Yield a descriptor of a file or folder to lock, and close it at the end of the `with` block."""
     descriptor = open_lockable(above, name, flags)
     if descriptor is None:
         raise StorageError(f"{above.path / name}: removed while the cache was in use; open the pack again")
@@ -201,7 +201,7 @@ class PartCache:
             os.utime(name, ns=(0, 0), dir_fd=above.descriptor, follow_symlinks=False)
 
     def discard(self, file: PackFile) -> None:
-        """Remove a file from the cache if its sha256 is wrong. The next `lease` downloads the file again.
+        """Compute the sha256 of a file in the cache. If it is wrong, remove the file, which the next `lease` downloads.
 
         Processes with a lease on the file can read it, and its blocks stay in use, until they close the lease.
         """
@@ -248,7 +248,7 @@ class PartCache:
         return self.folder.new_file(hashlib.sha256(f"{self.digest}/{file.name}".encode()).hexdigest())
 
     def _wait_for_room(self, file: PackFile, new: NewFile, close_unused: Callable[[], object]) -> None:
-        """Reserve room. If all other files have a lease, wait; raises StorageError after `patience_seconds`."""
+        """Reserve room, waiting while too many files have a lease; raises StorageError after `patience_seconds`."""
         if self._reserve(new, file.bytes):
             return
         until = time.monotonic() + self.patience_seconds
@@ -266,7 +266,7 @@ class PartCache:
                 time.sleep(_MOST_WAIT_S)
 
     def _downloaded(self, file: PackFile, new: NewFile, patience: float, since_ns: int | None = None) -> Lease:
-        """Download a file whose room is reserved, and compare its sha256. Try twice, then raise DamagedObject."""
+        """Download a file to `new`, whose room is reserved. If the sha256 is wrong twice, raise DamagedObject."""
         self._allocate(file, new, since_ns)
         sums = []
         for _ in range(2):
@@ -290,14 +290,14 @@ class PartCache:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Make `is_waited_for` return True in all processes during the block."""
+        """Make `is_waited_for` return True in all processes during the `with` block."""
         with self.folder.opened() as top, _opened(top, _LOCKS, _NEW) as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             yield
 
     @contextmanager
     def _counting(self) -> Iterator[None]:
-        """Hold the lock of the folder. No other process counts, reserves room or adds a file during the block."""
+        """Hold the lock of the folder in the `with` block. No other process counts, reserves room or adds a file."""
         folder = self.folder.folder
         with FolderHandle.at(folder.parent) as base, _opened(base, folder.name, os.O_RDONLY) as descriptor:
             with failing(folder, "lock"):
@@ -305,7 +305,7 @@ class PartCache:
             yield
 
     def used_bytes(self) -> int:
-        """Return the size in bytes of all files in the cache, and of all files that are being downloaded."""
+        """Return the sum of the sizes, in whole blocks, of the files in the cache and of those being downloaded."""
         with self._counting():
             return self._counted()
 
@@ -314,7 +314,7 @@ class PartCache:
         return sum(map(in_blocks, sizes))
 
     def _reserve(self, new: NewFile, size: int, since_ns: int | None = None) -> bool:
-        """Give a new file its final size, after removing other files if needed. Return False if the limit is too small.
+        """Give a new file its final size. Remove other files if needed; return False if too few of them can be removed.
 
         since_ns: see `reserve_ahead`; None may remove every file without a lease.
         """
@@ -327,7 +327,7 @@ class PartCache:
         return True
 
     def _allocate(self, file: PackFile, new: NewFile, since_ns: int | None) -> None:
-        """Reserve blocks of the disk for a file. If the disk is full, remove other files. Raises StorageError."""
+        """Reserve blocks of the disk for `new`. If the disk is full, remove other files. Raises StorageError."""
         while True:
             with failing(self.path(file), f"reserve {file.bytes:,} bytes"):
                 try:
@@ -365,7 +365,7 @@ class PartCache:
             return self._evict(wanted)
 
     def _evict(self, wanted: int, since_ns: int | None = None) -> int:
-        """Do the work of `evict` under the lock, least recently used files first. since_ns: see `reserve_ahead`."""
+        """Remove files as `evict` does, least recently used first; the caller locks. since_ns: see `_reserve`."""
         freed = 0
         for found in sorted(self._files(), key=lambda each: each.used_ns):
             if freed >= wanted:
@@ -399,4 +399,4 @@ class PartCache:
 
 
 def _nothing() -> None:
-    """Do nothing: the file is in the cache, or another process downloads it."""
+    """Do nothing. `reserve_ahead` returns this function if no download is needed."""

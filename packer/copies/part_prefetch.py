@@ -28,7 +28,7 @@ _JOIN_S = 1.0  # to wait for threads that do not download at the moment
 
 
 class PartPrefetch:
-    """The threads of one open pack in one process."""
+    """The threads that download parts for one open pack in one process, in the order in which it needs them."""
 
     def __init__(self, cache: PartCache, parts: tuple[PackFile, ...]) -> None:
         self._cache = cache
@@ -45,12 +45,12 @@ class PartPrefetch:
         """Start a thread that closes readers, so that the cache may remove their files.
 
         It closes readers of parts that were given up. While another process waits for room in the cache, it closes all
-        readers that are not pinned.
+        readers that are not in use.
         """
         self._start("watch", self._watch)
 
     def want(self, parts: Iterable[int], *, more: bool = False) -> None:
-        """Download parts in this order while the cache has room; see `PartSupply.fetch_ahead`."""
+        """Download parts in this order while the cache has room. more: see `PartSupply.fetch_ahead`."""
         with self._changed:
             if more:
                 self._wanted.extend(parts)
@@ -113,7 +113,7 @@ class PartPrefetch:
                 self._pause(_AFTER_FAILURE_S)
 
     def _next(self) -> Callable[[], None] | None:
-        """Wait for the next part and return a function that downloads it. None if it has no room, or after `close`."""
+        """Wait for the next part and return a function that downloads it; None without room, or after `close`."""
         with self._reserving:
             with self._changed:
                 while not self._wanted and not self._stopped:

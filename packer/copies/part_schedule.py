@@ -52,7 +52,7 @@ class PartSchedule:
         supply.fetch_ahead(self._parts[: self._asked].tolist())
 
     def _fitting(self) -> int:
-        """Return how many of the first parts of the pass fit into the share, if finished parts take no space."""
+        """Return how many of the first parts of the pass fit into this rank's share; finished parts take no space."""
         return int(np.searchsorted(np.cumsum(self._sizes * self._is_left), self._share, side="right"))
 
     def is_over(self, count: int) -> bool:

@@ -89,7 +89,7 @@ def _recoded(pack: Path, schema: Schema, codec: str) -> list[str]:
 
 
 def _parts(copy: StagedCopy) -> int | None:
-    """Return the number of parts of a complete copy. None if the copy does not exist or is damaged."""
+    """Return the number of parts of a complete copy. None if the copy does not exist, is unfinished or damaged."""
     try:
         pack = Pack(copy.folder, verify="never")
     except (InvalidRequest, CorruptPack):
@@ -124,7 +124,7 @@ class _Making:
         self._size: Estimate = estimate(self._plan, probes=probes)
 
     def _check(self, done: float, advice: str) -> None:
-        """Raise StorageError if the rest of the copy does not fit. done: finished share of the copy, 0 to 1."""
+        """Raise StorageError with `advice` if the rest of the copy does not fit. done: finished share, 0 to 1."""
         size, plan, left = self._size, self._plan, 1 - done
         files = formats.load(plan.options.to).Writer.files(plan.schema) * size.samples
         need = SpaceNeeded(
@@ -161,7 +161,7 @@ class _Making:
         return made.bytes_out
 
     def _check_unfinished(self) -> None:
-        """Keep the finished parts of an equal plan. Remove parts of another plan. Without parts, check the space."""
+        """Remove the parts of an unfinished copy that has another conversion plan. Without a copy, check the space."""
         copy = self._copy
         if not copy.partial.exists():
             self._check(0.0, _REFUSED)

@@ -93,7 +93,7 @@ def remote_location(
 
 
 class RemoteParts:
-    """The parts of an open remote pack in one process; implements `PartSupply`, which describes the methods."""
+    """The parts of an open remote pack in one process; implements `PartSupply`, whose docstrings apply here."""
 
     def __init__(self, cache: PartCache, parts: tuple[PackFile, ...]) -> None:
         self._cache = cache
@@ -188,7 +188,7 @@ def open_remote(location: RemoteLocation, pack: RemoteIdentity | None = None, *,
 
 
 def _opened(cache: PartCache, kept: list[PackFile], verify: str) -> Pack:
-    """Open the pack. kept: the file packer.json. The files of the index are appended, for the caller."""
+    """Open the pack. kept: a list of packer.json, to which this function appends the files of the index."""
     head = kept[0]
     with closing(_leased(cache, head)) as lease, failing(lease.path, "read"):
         manifest = manifests.parse(cache.source.where(head), lease.path.read_bytes())

@@ -111,9 +111,9 @@ class StagedCopy:
         return path_or_url(os.fsdecode(text)) if text else None
 
     def describe(self) -> dict[str, object]:
-        """Return a dict with the line of `packer stage --list` about this copy.
+        """Return path, origin, codec, bytes, whole, parts and in_use, as `packer stage --list` prints them.
 
-        In an unfinished recoded copy, "parts" counts the finished parts.
+        "whole" is True for a complete copy. In an unfinished recoded copy, "parts" counts the finished parts.
         """
         there = [path for path in (self.folder, self.partial) if os.path.lexists(path)]
         listed = self.folder if self.folder in there else self.partial / DONE
@@ -168,7 +168,7 @@ class StagedCopy:
                 self.place.work.publish(copied, folder, name)
 
     def take_back(self, files: Sequence[PackFile]) -> None:
-        """Remove these files from the copy. Does nothing if the copy has a lease."""
+        """Remove these files from the copy. Do nothing if a lease on the copy exists."""
         with exclusive(self.place.held, self.folder.name) as is_free, ExitStack() as opened:
             for file in files if is_free else ():
                 *above, name = file.name.split("/")
@@ -178,7 +178,7 @@ class StagedCopy:
                 folder.remove(name)
 
     def remove_empty_folders(self) -> None:
-        """Remove the folders of the index, the extras and the copy that contain no file."""
+        """Remove those folders of the index, the extras and the copy that are empty."""
         with self._opened() as folder:
             for name in (INDEX, EXTRAS):
                 with suppress(StorageError):  # it is not empty, or does not exist
@@ -235,7 +235,7 @@ def copies(place: OwnedFolder) -> list[StagedCopy]:
 
 
 def copies_of(place: OwnedFolder, pack: Path, codec: str | None = None) -> list[StagedCopy]:
-    """Return the copies of a pack, of earlier packs at the same path or URL, and the copy in the folder `pack`.
+    """Return the copies of a pack and of earlier packs at its path or URL. `pack` may also be the folder of a copy.
 
     codec: Return only copies recoded to this codec. None returns all copies. The store of a URL is not contacted.
     """

@@ -41,7 +41,7 @@ class StageOptions:
         to: "auto" for shared memory, or a folder.
         parts: Numbers of the parts to copy; None for all.
         keep: Space that stays free; None for `capacity.DEFAULT`.
-        machine: The machine.
+        machine: Limits of this machine, and its folder of shared memory.
     """
 
     to: str = "auto"
@@ -67,7 +67,7 @@ class Staged:
         how: "copied", "recoded", "there" (copied before), "in memory" (the pack itself is in memory) or "warmed".
         parts: The total number of staged parts.
         copied_bytes: The bytes that this call copied.
-        reason: Why the pack was not copied. Empty if it was copied.
+        reason: Why the pack was not copied, if `how` is "in memory" or "warmed"; empty otherwise.
         resident_bytes: Bytes of a warmed pack in the page cache; None if the system does not report them.
         notes: Lines for the user.
     """
@@ -170,7 +170,7 @@ def warnings(base: Path, options: StageOptions) -> list[str]:
 
 
 def remove_replaced(copy: StagedCopy, origin: Path) -> list[str]:
-    """Remove copies of earlier packs at the same path or URL. Return a note for each of these copies."""
+    """Remove copies of earlier packs at the path or URL `origin`, except those in use. Return a note on each."""
     notes = []
     for other in copies(copy.place):
         if other.digest != copy.digest and other.origin() == origin:
@@ -182,7 +182,7 @@ def remove_replaced(copy: StagedCopy, origin: Path) -> list[str]:
 
 
 class _Work:
-    """Copies files of one pack."""
+    """Copies files of one pack to its staged copy."""
 
     def __init__(
         self, source: RemoteFiles | FolderFiles, manifest: Manifest, copy: StagedCopy, options: StageOptions

@@ -1,1 +1,1 @@
-"""Files: safe paths, folders opened through descriptors, atomic publishing, hashing; what touches the disk."""
+"""Files: safe paths, folders opened through descriptors, atomic publishing, hashing, and syncing to the disk."""

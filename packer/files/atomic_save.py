@@ -24,7 +24,7 @@ def save(path: Path, data: bytes) -> None:
 
     Raises:
         InvalidRequest: The path is a folder.
-        UnsafePath: The path is a device or a FIFO.
+        UnsafePath: The path is a device outside of /dev, or a FIFO.
         Locked: Another process saves to the same path.
         StorageError: The file cannot be written.
     """
@@ -43,7 +43,7 @@ def save(path: Path, data: bytes) -> None:
 
 
 def check_savable(path: Path) -> None:
-    """Raise the errors of `save` for a path that is not a file, before any work."""
+    """Raise InvalidRequest or UnsafePath if `save` would for this path. Commands call it before they begin."""
     if _is_device(path):
         return
     if not path.name:
@@ -59,6 +59,6 @@ def check_savable(path: Path) -> None:
 
 
 def _is_device(path: Path) -> bool:
-    """Return True for a device, or an open file by its number; /dev/shm is an ordinary folder."""
+    """Return True for a path directly in /dev, in /dev/fd or in /proc; files in /dev/shm are ordinary."""
     absolute = os.path.abspath(path)
     return os.path.dirname(absolute) == "/dev" or absolute.startswith(("/dev/fd/", "/proc/"))

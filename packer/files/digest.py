@@ -28,7 +28,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def file_bytes(path: Path) -> int:
-    """Return the size of a file of a pack; raises CorruptPack, StorageError."""
+    """Return the size of a file of a pack in bytes; raises CorruptPack, StorageError."""
     with open_file(path) as file:
         return os.fstat(file.fileno()).st_size
 
@@ -91,7 +91,7 @@ def _check_size(path: Path, left: int) -> None:
 
 
 class FolderDigest:
-    """The sha256 of a part that is a folder; entries are added in the digest's order."""
+    """The sha256 of a part that is a folder. The caller adds the entries in the order of `entries`."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -109,7 +109,7 @@ class FolderDigest:
 
 
 def entries(path: Path) -> Iterator[tuple[bytes, int | None]]:
-    """Yield the relative path and size of every entry of a part that is a folder, in the digest's order.
+    """Yield relative path and size of every entry of a part that is a folder, in the order that the module describes.
 
     The size of a folder is None. Raises CorruptPack for a link or a device, StorageError.
     """
@@ -119,7 +119,7 @@ def entries(path: Path) -> Iterator[tuple[bytes, int | None]]:
 
 @contextmanager
 def opened_folder(path: Path) -> Iterator[int]:
-    """Open a part that is a folder for the block; raises StorageError."""
+    """Open a part that is a folder, and yield its descriptor for the `with` block; raises StorageError."""
     with failing(path, "open"):
         descriptor = os.open(path, _FOLDER)
     try:

@@ -1,4 +1,4 @@
-"""Folder handle: an open folder, held by its descriptor; makes, renames and removes names in it.
+"""Folder handle: an open folder, held by its descriptor; makes, renames and removes files and folders in it.
 
 All calls are relative to the descriptor. So a link that replaces a folder meanwhile cannot lead a write or a removal
 elsewhere. Links in the folder are removed themselves, and never followed.
@@ -35,7 +35,7 @@ class FolderHandle:
     """An open folder; `path` is its path when it was opened, for messages."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
-        """Take over the descriptor."""
+        """Take over the descriptor, which `close` closes."""
         self.path = path
         self.descriptor = descriptor
 
@@ -80,7 +80,7 @@ class FolderHandle:
 
     @property
     def inside(self) -> Path:
-        """A path through the descriptor, for libraries that require paths; the plain path without /proc.
+        """A path through the descriptor, for libraries that require paths; on systems without /proc, `path`.
 
         It is valid in this process while the folder is open.
         """
@@ -89,7 +89,7 @@ class FolderHandle:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Replace `inside` by `path` in errors of packer that the block raises."""
+        """Replace `inside` by `path` in the messages of errors of packer that the `with` block raises."""
         inside = re.compile(rf"{re.escape(str(self.inside))}(?![0-9])")
         try:
             yield
@@ -108,7 +108,7 @@ class FolderHandle:
         return self.folder(name)
 
     def write_file(self, name: str, data: bytes) -> None:
-        """Write and sync a new file; raises StorageError."""
+        """Write and sync a new file; raises StorageError, also if the name exists."""
         with failing(self.path / name, "write"):
             descriptor = os.open(name, _NEW_FILE, 0o666, dir_fd=self.descriptor)
             with os.fdopen(descriptor, "wb") as file:
@@ -124,7 +124,7 @@ class FolderHandle:
             return file.read() or b""
 
     def _plain_file(self, name: str) -> BinaryIO:
-        """Open a regular file that has one name, for reading; raises UnsafePath for links and others, StorageError."""
+        """Open a regular file for reading; raises UnsafePath for a link, a hard link or anything else, StorageError."""
         path = self.path / name
         with failing(path, "open"):
             try:
@@ -171,13 +171,13 @@ class FolderHandle:
             syncfs(self.descriptor)
 
     def replace(self, name: str, target: "FolderHandle", new_name: str) -> None:
-        """Move a synced file to `target`, replacing a file, by one rename; raises StorageError."""
+        """Move a synced file to `new_name` in `target`, replacing a file, by one rename; raises StorageError."""
         with failing(target.path / new_name, "replace"):
             os.replace(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=target.descriptor)
         target.sync()
 
     def publish(self, name: str, target: "FolderHandle", new_name: str) -> None:
-        """Move a complete folder to a free name in `target`; raises PackExists, StorageError."""
+        """Move a complete folder to `new_name` in `target`; raises PackExists if that name exists, StorageError."""
         with self.folder(name) as staged:
             staged.sync()
         if not self._rename(name, target, new_name, _RENAME_NOREPLACE):
@@ -188,9 +188,9 @@ class FolderHandle:
         target.sync()
 
     def swap(self, name: str, target: "FolderHandle", new_name: str) -> None:
-        """Exchange a complete folder with one in `target`; raises StorageError.
+        """Exchange the complete folder `name` with the folder `new_name` in `target`; raises StorageError.
 
-        This is one atomic exchange if the system supports it, else two renames, between which `target` is absent.
+        This is one atomic exchange if the system supports it, else renames, between which `new_name` is absent.
         """
         with self.folder(name) as staged:
             staged.sync()
@@ -226,7 +226,7 @@ def remove(path: Path) -> None:
 
 
 def open_real_folder(path: Path, name: str, *, within: int) -> int:
-    """Open the folder `name` in an open folder; raises UnsafePath for a link or a file, OSError."""
+    """Return a descriptor of the folder `name` in the open folder `within`; raises UnsafePath for others, OSError."""
     try:
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=within)
     except OSError as error:
@@ -264,7 +264,7 @@ def _remove(folder: int, name: str) -> None:
 
 
 def _empty(here: int) -> None:
-    """Remove the content of a folder of any depth, with one descriptor at a time; takes over the descriptor.
+    """Remove the content of an open folder, of any depth, with one descriptor at a time; close the descriptor.
 
     The way back is "..", which must be the same folder as before: a folder that is moved meanwhile is an error.
     """
@@ -294,7 +294,7 @@ def _replaced(old: int, new: int) -> int:
 
 
 def _unlink_files(folder: int) -> str | None:
-    """Unlink files up to the first folder, and return its name; None if the folder is empty."""
+    """Unlink the entries of a folder up to the first that is a folder, and return its name; None if there is none."""
     is_empty = False
     while not is_empty:  # a listing may miss names during removals
         is_empty = True

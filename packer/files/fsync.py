@@ -46,7 +46,7 @@ def sync_part(path: Path) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write and sync a new file; raises StorageError."""
+    """Write and sync a new file; raises StorageError, also if the path exists."""
     with failing(path, "write"), path.open("xb") as file:
         file.write(data)
         file.flush()
@@ -54,6 +54,6 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that may exist; syncing its parent brings its name to disk. Raises StorageError."""
+    """Make a folder, which may exist; the caller syncs its parent, so that its name is on disk. Raises StorageError."""
     with failing(path, "make the folder"):
         path.mkdir(exist_ok=True)

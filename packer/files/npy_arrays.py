@@ -56,7 +56,7 @@ def npy_header(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> bytes:
 
 
 def npy_header_of_size(dtype: npt.DTypeLike, shape: tuple[int, ...], *, least_bytes: int) -> bytes:
-    """Return magic and header of a C-ordered array, in `least_bytes` if they fit: one size for any length."""
+    """Return magic and header, padded to `least_bytes` so that all lengths have one size; longer only if needed."""
     text = repr({"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape})
     needed = len(text) + 11
     return _padded(text, max(least_bytes, -(-needed // _UNIT) * _UNIT) - needed)
@@ -79,8 +79,8 @@ class NpyHeader(NamedTuple):
 
     Attributes:
         dtype: Dtype as stored.
-        name: Name of the dtype in native byte order.
-        is_fortran: The array is in Fortran order.
+        name: Name of the dtype in native byte order, such as "int64"; "text" for texts.
+        is_fortran: True for Fortran order, False for C order.
         shape: Shape of the array.
         data_at: Offset of the data.
     """
@@ -93,11 +93,11 @@ class NpyHeader(NamedTuple):
 
     @property
     def data_bytes(self) -> int:
-        """Size of the data."""
+        """Size of the data in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     def array(self, buffer: Buffer | mmap.mmap) -> npt.NDArray[Any]:
-        """Return the array of the file, a view of the buffer in the stored dtype and order."""
+        """Return the array of the file in the stored dtype and order, over the memory of `buffer`."""
         values = np.frombuffer(buffer, self.dtype, math.prod(self.shape), self.data_at)
         return values.reshape(self.shape, order="F" if self.is_fortran else "C")
 
@@ -107,7 +107,7 @@ def read_header(buffer: Buffer | mmap.mmap, *, texts: bool = False) -> NpyHeader
 
     Args:
         buffer: The file.
-        texts: Also read arrays of texts of a fixed length; their name is `text`.
+        texts: True to accept also arrays of texts of a fixed length, whose `name` is "text". False refuses them.
     """
     start = bytes(buffer[:12])
     if start[:6] != MAGIC or len(start) < 12:
@@ -133,9 +133,9 @@ def read_header(buffer: Buffer | mmap.mmap, *, texts: bool = False) -> NpyHeader
 
 
 def map_file(path: Path, expected_bytes: int) -> tuple[npt.NDArray[Any], mmap.mmap]:
-    """Map a file of an index, and return its array, a read-only view, and the mapping.
+    """Map a file of an index, and return its array, read-only and without a copy, and the mapping.
 
-    Raises CorruptPack for an unexpected file, StorageError if the file cannot be read.
+    Raises CorruptPack unless the file has `expected_bytes` bytes and is an array of an index. Raises StorageError.
     """
     with open_file(path) as file:
         size = file.seek(0, 2)
@@ -166,6 +166,6 @@ def _array(path: Path, mapped: mmap.mmap) -> npt.NDArray[Any]:
 
 
 def _is_as_written(stored: bytes, expected: bytes) -> bool:
-    """Return True if two headers are equal but for the number of spaces at the end, and their length."""
+    """Return True if two headers are equal except for the spaces at the end and the header length."""
     texts = [header[:8] + header[10:].rstrip(b" ") for header in (stored[:-1], expected[:-1])]
     return texts[0] == texts[1] and stored[-1:] == b"\n"

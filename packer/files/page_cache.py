@@ -28,7 +28,7 @@ class Residency(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """Share of the bytes that are in memory, 0 to 1."""
+        """Share of the bytes that are in memory, 0 to 1; None if the system does not report it."""
         return None if self.resident_bytes is None else self.resident_bytes / max(1, self.bytes)
 
     @property
@@ -38,7 +38,7 @@ class Residency(NamedTuple):
 
 
 def cold_sentence(name: str, shares: Sequence[float | None]) -> str:
-    """Return a sentence on the files `name`: whether they were cold. shares: in memory after each time of dropping."""
+    """Return a sentence: were the files `name` cold? shares: `Residency.share` after each call of `drop`."""
     if None in shares:
         return f"{name}: this system does not report what is in the page cache (mincore): maybe it was not cold."
     most = max(share or 0.0 for share in shares)
@@ -51,7 +51,7 @@ def cold_sentence(name: str, shares: Sequence[float | None]) -> str:
 
 
 def drop(files: Iterable[Path]) -> Residency:
-    """Ask the system to drop the pages of files, and return how much is left; raises StorageError."""
+    """Ask the system to drop the pages of files, and return how much remains in memory; raises StorageError."""
     paths = list(files)
     for path in paths[:1]:
         sync_file_system(path.parent)  # dirty pages would stay

@@ -31,7 +31,7 @@ class ProgressBar:
             self._bar.close()
 
     def __call__(self, now: Progress) -> None:
-        """Show the progress; the first call starts the clock."""
+        """Show the progress; a call with 0 samples starts the clock and the bar."""
         if not now.samples:
             self._started = self._shown = time.monotonic()
             if self._bar is None and not self._quiet:  # a second one would move the cursor

@@ -31,7 +31,7 @@ _ELSEWHERE = re.compile(r"(?:[A-Za-z]:(?:\\.*)?|\\\\.*|(?:.*\\)?\.\.(?:\\.*)?)",
 
 
 def components(path: str) -> tuple[bytes, ...]:
-    """Return the folders and the file of a relative POSIX path, with surrogates as bytes (PEP 383).
+    """Return the names of the folders and the file in a relative POSIX path, as bytes; surrogates as in PEP 383.
 
     Raises InvalidRequest with the reason; the caller adds the place of the path.
     """
@@ -68,7 +68,7 @@ class Collisions:
         self._folders: dict[str, str] = {}  # folded folder -> one of its files
 
     def add(self, path: str) -> str | None:
-        """Add a path; return an earlier path that collides with it, or None."""
+        """Add a path and return None, or return an earlier path that collides with it."""
         key = folded(path)
         other = self._files.get(key) or self._folders.get(key)
         if other is not None:
@@ -108,7 +108,7 @@ _syscall.restype = ctypes.c_long
 
 
 def open_beneath(folder: int, path: bytes, *, is_folder: bool = False) -> int:
-    """Open the file or folder at `path` below an open folder for reading; the caller closes the descriptor.
+    """Open the file, or with `is_folder` the folder, at `path` below an open folder; the caller closes the descriptor.
 
     Opening never waits for a FIFO. Raises the OSErrors of open(2), and ELOOP or ENOTDIR for a link. EXDEV means
     that the path is empty or would leave the folder, EINVAL that it contains NUL.

@@ -11,7 +11,7 @@ from packer.errors import PackerError, StorageError
 
 @contextmanager
 def failing(path: Path, doing: str) -> Iterator[None]:
-    """Turn an OSError of the block into StorageError with the path, and with the free space for a full disk."""
+    """Raise an OSError of the `with` block as StorageError "PATH: cannot DOING: CAUSE", with advice for a full disk."""
     try:
         yield
     except PackerError:  # some of them are OSErrors too
@@ -27,15 +27,15 @@ def failing(path: Path, doing: str) -> Iterator[None]:
 
 
 def free_bytes(path: Path) -> int:
-    """Return the bytes that this user may still write to the file system of `path` or its nearest existing parent."""
+    """Return the bytes that this user may still write to the file system of `path`, which need not exist."""
     found = _statvfs(path)
     return found.f_bavail * found.f_frsize
 
 
 def free_files(path: Path) -> int | None:
-    """Return the number of files that this user may still make on the file system of `path` or its nearest parent.
+    """Return the number of files that this user may still make on the file system of `path`, which need not exist.
 
-    None means that the file system has no limit.
+    None means that the file system has no limit. Raises StorageError.
     """
     with failing(path, "ask for free space"):
         found = _statvfs(path)

@@ -19,7 +19,7 @@ from packer.errors import escaped, printable
 
 
 def echo(*lines: object, err: bool = False) -> None:
-    """Print lines for people, each `escaped`, also without a terminal, because logs are read on terminals."""
+    """Print lines for people, each `escaped` even without a terminal, as logs are read on one. err: to stderr."""
     _write(sys.stderr if err else sys.stdout, map(str, lines))
 
 
@@ -46,7 +46,7 @@ _MOST_CHARACTERS = 400
 
 
 def shortened(text: str) -> str:
-    """Return a `printable` text, without the middle if it has more than 400 characters."""
+    """Return `printable(text)`; a text of more than 400 characters loses its middle first."""
     if len(text) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2
         text = text[:half] + "..." + text[-half:]
@@ -54,7 +54,7 @@ def shortened(text: str) -> str:
 
 
 def plot_label(text: str) -> str:
-    """Return a `shortened` text for matplotlib, which would read two dollars as a formula."""
+    """Return `shortened(text)` with escaped dollars, because matplotlib reads text between two dollars as a formula."""
     return shortened(text).replace("$", r"\$")
 
 

@@ -25,8 +25,8 @@ class TreeWriter:
 
         Args:
             root: The folder.
-            keep_open: In each top folder, keep the last used subfolder open, which saves three system calls per file.
-                If it is moved meanwhile, files are written to where it is then.
+            keep_open: True keeps the last used folder below each folder of `root` open, which saves three system calls
+                per file. If another process moves this folder, files are written to its new place.
         """
         self._root = root
         self._keep_open = keep_open
@@ -34,12 +34,12 @@ class TreeWriter:
 
     @classmethod
     def inside(cls, above: FolderHandle, name: str) -> "TreeWriter":
-        """Write below a folder in `above`, made if it is absent; raises UnsafePath, StorageError."""
+        """Return a writer for the folder `name` in `above`, made if it is absent; raises UnsafePath, StorageError."""
         return cls(above.make_folder(name))
 
     @classmethod
     def at(cls, path: Path) -> "TreeWriter":
-        """Write below an empty folder that is not a link, with `keep_open`; raises OSError."""
+        """Return a writer with `keep_open` for the empty folder at `path`; raises OSError, also for a link."""
         return cls(FolderHandle(path, os.open(path, _FOLDER)), keep_open=True)
 
     def __enter__(self) -> "TreeWriter":
@@ -95,7 +95,7 @@ class TreeWriter:
         return self._root.path / os.fsdecode(b"/".join(components))
 
     def _folder_of(self, names: tuple[bytes, ...]) -> int:
-        """Return a descriptor of the folder for a file; the caller closes it unless `keep_open` is set."""
+        """Return a descriptor of the folder `names` for a file; the caller closes it unless `keep_open` is set."""
         if not self._keep_open:
             return self._folder(names)
         top = names[0] if names else b""

@@ -50,12 +50,12 @@ class WorkFolder(FolderHandle):
         return self
 
     def content(self) -> list[str]:
-        """Return the names in it, sorted, without its marker; raises StorageError."""
+        """Return the names in the folder, sorted, without its marker; raises StorageError."""
         marker = marker_name(self)
         return [name for name in self.names() if name != marker]
 
     def check(self) -> None:
-        """Raise UnsafePath if it contains a name that packer does not make."""
+        """Raise UnsafePath if the folder contains a name that `names` does not allow."""
         for name in self.content():
             inner = next((inner for known, inner in self._names.items() if re.fullmatch(known, name)), None)
             if inner is None:
@@ -86,17 +86,17 @@ def beside(target: Path) -> Path:
 
 @contextmanager
 def work_folder(path: Path, names: Names, *, waiting: Callable[[], None] | None = None) -> Iterator[WorkFolder]:
-    """Make a work folder if it is absent, hold its lock for the block, and remove it at the end if it is empty.
+    """Make a work folder, hold its lock during the `with` block, and remove the folder afterwards if it is empty.
 
     The lock is the kernel's flock on the folder itself, which ends with the process and leaves no file.
 
     Args:
         path: The work folder.
-        names: Names that it may contain.
-        waiting: Called before waiting for another process to end; None to raise Locked instead.
+        names: Names that it may contain, as regular expressions.
+        waiting: Called before waiting for a process that has the lock. None raises Locked instead of waiting.
 
     Raises:
-        Locked: Another process has the lock.
+        Locked: Another process has the lock, and `waiting` is None.
         UnsafePath: The path is not a work folder of this user.
         StorageError: The folder cannot be made or locked.
     """
@@ -139,7 +139,7 @@ def marker_name(folder: FolderHandle) -> str:
 
 
 def _made_or_opened(path: Path, above: FolderHandle) -> int | None:
-    """Return a descriptor, or None if another process removes the folder between the two calls."""
+    """Make or open the folder and return its descriptor; None if another process removes it in between."""
     with failing(path, "make or open the folder"):
         with suppress(FileExistsError):
             os.mkdir(path.name, MODE, dir_fd=above.descriptor)

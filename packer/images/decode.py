@@ -35,14 +35,14 @@ class DecodeOptions:
             turbojpeg. They only differ in speed, and only for JPEG.
         dct: "fast" is libjpeg's faster inverse DCT (JDCT_IFAST), with chroma enlarged by copying samples. Its pixels
             differ slightly. It applies to JPEG by libjpeg-turbo at full size.
-        strict: Check the data of the file. False if the same bytes were validated before. Even then, turbojpeg never
-            returns a damaged image, and opencv rarely does.
+        strict: Check the data of the file before it is decoded. False is for bytes that were validated before. Even
+            then, turbojpeg never returns a damaged image, and opencv rarely does.
         check_data: With strict, also check the data of formats other than JPEG, see packer.images.strict_check. False
             checks only that they are complete.
-        trusted: A checksum proves that the file was decoded strictly before. A JPEG without restart markers may then be
-            truncated below the needed part.
-        interval_tables: The file's table of restart intervals has passed
-            packer.images.restart_interval_table.check_table.
+        trusted: True if a checksum proves that the file was decoded strictly before. A JPEG without restart markers is
+            then decoded only down to the end of the needed part.
+        interval_tables: True if packer.images.restart_interval_table.check_table has accepted the file's table of
+            restart intervals, which is then used. False searches the markers.
 
     Raises:
         InvalidRequest: The decoder or the dct is unknown.
@@ -82,18 +82,18 @@ def decode(
     header: Header | None = None,
     out: Any = None,
 ) -> Pixels:
-    """Decode one image file; the result is never a view of `buffer`. EXIF orientation is ignored.
+    """Decode one image file; the result shares no memory with `buffer`. EXIF orientation is ignored.
 
     Args:
         buffer: The file.
         kind: `image` returns uint8 (H, W, 3), RGB, 0-255: gray expanded, alpha dropped, palette and CMYK converted.
             `depth` returns (H, W) in the stored dtype with unchanged values.
-            `mask` returns uint8 (H, W): gray scaled to 0-255, or the indices of a palette. Three channels must be
-            equal.
+            `mask` returns uint8 (H, W): gray scaled to 0-255, or the indices of a palette. Three channels that differ
+            raise BadInput.
         wide: Accept masks of 16 bit, and return all masks as uint16 (H, W).
         options: Options of the field.
-        view: View for `packer.geometry.warp.warp`, None for the stored pixels.
-        invalid: Depth value of missing pixels, for the warp.
+        view: Matrix and output size for `packer.geometry.warp.warp`; None for the stored pixels.
+        invalid: Depth value of missing pixels, for the warp. None: only values that are not finite are missing.
         header: Result of `sniff` for the same bytes, if the caller has it.
         out: C-contiguous memory with the shape and dtype of the result; filled and returned. A damaged JPEG leaves
             zeros in it.

@@ -3,9 +3,9 @@
 This is the fast path of every batch. An ordinary JPEG is decoded directly into the given memory, or only the part that
 a view needs. packer.images.decode decodes everything else.
 
-Headers of JPEGs that begin with the same bytes are parsed once. The images of a data set come from few encoders, so
-most headers only differ in the size and in the table of packer.images.restart_interval_table. The header of a JPEG with
-one scan depends only on these bytes.
+Equal headers of JPEGs with one scan are parsed once: the result depends only on the bytes before the scan. The images
+of a data set come from few encoders, so most headers only differ in the size and in the table of
+packer.images.restart_interval_table. The lengths in the table are not compared.
 """
 
 import struct
@@ -33,7 +33,7 @@ _LENGTH = struct.Struct(">H").unpack_from
 
 
 class _HeaderForm:
-    """Cached headers of one length, without the length of a table at `table_at` (0 for no table)."""
+    """Cached headers with a table at `table_at` and `rest` bytes after it; for 0, of `rest` bytes without a table."""
 
     def __init__(self, table_at: int, rest: int) -> None:
         self.name = table_at, rest
@@ -42,7 +42,7 @@ class _HeaderForm:
         self.known: dict[bytes, Header] = {}
 
     def key(self, buffer: Buffer) -> bytes:
-        """Return the header without the lengths in its table; raise struct.error if the file is too short."""
+        """Return the header's bytes without the lengths in its table; raise struct.error if the file is too short."""
         at = self._table_at
         if not at:
             return bytes(buffer[: self._rest])
@@ -58,7 +58,7 @@ class HeaderCache:
         self._forms: tuple[_HeaderForm, ...] = ()
 
     def of(self, buffer: Buffer) -> Header:
-        """Return the result of sniff(buffer, max_pixels), or raise its error."""
+        """Return the result of sniff(buffer, max_pixels) with the constructor's `max_pixels`, or raise its error."""
         for form in self._forms:
             try:
                 found = form.known.get(form.key(buffer))
@@ -72,7 +72,7 @@ class HeaderCache:
         return found
 
     def stats(self) -> list[int]:
-        """Return the number of cached headers per form, the newest form first."""
+        """Return the number of cached headers of each `_HeaderForm`, the newest form first."""
         return [len(form.known) for form in self._forms]
 
     def _keep(self, buffer: Buffer, found: Header) -> None:
@@ -114,7 +114,7 @@ def _region_decoder() -> ModuleType:
 
 
 def _shows_all(view: View | None, found: Header) -> bool:
-    """Return True if the result is the complete image as it is stored."""
+    """Return True if the image through `view` is the complete image as it is stored."""
     return view is None or view.is_identity(found.height, found.width)
 
 
@@ -130,7 +130,7 @@ class Decoder:
         invalid: float | None = None,
         max_pixels: int = MAX_PIXELS,
     ) -> None:
-        """See packer.images.decode. max_pixels: most pixels of one image."""
+        """See packer.images.decode. An image of more than `max_pixels` pixels raises DamagedImage."""
         self._kind = kind
         self._options = options
         self._wide = wide
@@ -183,7 +183,7 @@ class Decoder:
             view: View of the image, None for the stored pixels.
             out: Memory with the shape and dtype of the result, which is not checked.
             header: Result of `sniff` for the same bytes.
-            decoded: Called between decoding and warping.
+            decoded: Called between decoding and warping; not called without a warp.
         """
         found = header or self.read_header(buffer)
         is_fast = self._is_fast(found)
@@ -209,7 +209,7 @@ class Decoder:
         return show
 
     def _is_fast(self, found: Header) -> bool:
-        """Return True for an image that libjpeg-turbo alone decodes: a JPEG that is not CMYK."""
+        """Return True if only libjpeg-turbo decodes the image: a JPEG, not CMYK, kind image, decoder not opencv."""
         return self._plain and found.format == "jpeg" and not found.cmyk
 
     def _decode_whole(self, buffer: Buffer, found: Header, out: Any) -> Pixels:

@@ -2,8 +2,8 @@
 
 **With restart intervals**, the part is a rectangle of complete intervals. The smaller file has the same header with
 another height and width, the data of these intervals row by row, and renumbered markers. A restart marker also precedes
-the end marker: libjpeg checks an interval for unused bytes when it searches the next marker. Up to 8 unused bytes of
-the last interval are not found.
+the end marker: libjpeg checks an interval for unused bytes when it searches the next marker. It does not report up to 8
+unused bytes of the last interval.
 
 **Without restart intervals**, the file is truncated below the part: it has another height in its frame. The decoder
 skips the rest of the scan, and warns at the end marker. Rows above the part cannot be removed, because each MCU is
@@ -69,7 +69,7 @@ def window(found: Header, box: Box, eighths: int) -> Window | None:
 
 
 def span(start: int, length: int, step: int, *, eighths: int) -> tuple[int, int]:
-    """Return (first, end) of the intervals that cover `length` px from `start` on; `step` is in px of the scale."""
+    """Return (first, end) of the intervals for `length` px from `start` on. `step`: px of an interval at the scale."""
     first = start * eighths // 8 - MARGIN_PX
     last = -(-(start + length) * eighths // 8) + MARGIN_PX
     return max(first, 0) // step, -(-last // step)
@@ -86,7 +86,7 @@ def _widened(begin: int, end: int, *, found: Header, layout: Intervals, eighths:
 
 
 def size(found: Header, kept: Window) -> tuple[int, int]:
-    """Return height and width of the window, in px of the full size."""
+    """Return height and width of the window `kept`, in px of the full size."""
     height, width = kept.interval
     return (
         min(kept.bottom * height, found.height) - kept.top * height,
@@ -95,7 +95,7 @@ def size(found: Header, kept: Window) -> tuple[int, int]:
 
 
 def corner(kept: Window, eighths: int) -> tuple[int, int]:
-    """Return top and left of the window, in px at the scale."""
+    """Return top and left of the window `kept`, in px at scale eighths / 8."""
     height, width = kept.interval
     return kept.top * height * eighths // 8, kept.left * width * eighths // 8
 
@@ -103,7 +103,7 @@ def corner(kept: Window, eighths: int) -> tuple[int, int]:
 def cut(
     buffer: Buffer, found: Header, kept: Window, scratch: ThreadScratch, *, table: bool = False
 ) -> memoryview | None:
-    """Return the smaller JPEG in the memory of `scratch`; None if the markers of the file are wrong.
+    """Return the smaller JPEG with the window `kept`, in the memory of `scratch`; None if the markers are wrong.
 
     If `table` is true, use the table of intervals in the file, see packer.images.restart_interval_table. Then raise
     DamagedImage if the table does not match the needed markers: the file changed after the table was checked.
@@ -135,10 +135,10 @@ def cut(
 
 
 def _runs(values: npt.NDArray[Any], layout: Intervals, kept: Window) -> npt.NDArray[Any]:
-    """Return the values of each run of kept intervals and of the interval after it: a view (runs, intervals + 1).
+    """Return the values of each run of kept intervals: (runs, n + 1), over the memory of `values`.
 
-    values: one value for each interval, and one more. A run consists of kept intervals that follow each other in the
-    file: the intervals of a row, or all intervals if rows are complete.
+    values: one value for each interval, and one more for the end. A run consists of n kept intervals that follow each
+    other in the file: those of a row, or all if rows are complete. Its last value is that of the next interval.
     """
     columns = layout.columns
     if kept.right - kept.left == columns:
@@ -149,7 +149,7 @@ def _runs(values: npt.NDArray[Any], layout: Intervals, kept: Window) -> npt.NDAr
 
 
 def _check(buffer: Buffer, found: Header, layout: Intervals, *, kept: Window, runs: Bounds) -> None:
-    """Raise DamagedImage unless the expected restart marker precedes each offset in `runs`."""
+    """Raise DamagedImage unless the expected restart marker precedes each offset in `runs`, a result of `_runs`."""
     expected = _runs(markers_before(layout.rows * layout.columns + 1), layout, kept)
     there = pairs(buffer, found)[runs]
     if kept.top == kept.left == 0:  # no marker precedes the first interval
@@ -175,7 +175,7 @@ class TopRows(NamedTuple):
 def rows(buffer: Buffer, found: Header, box: Box, eighths: int) -> TopRows | None:
     """Return the rows that are decoded for a box, (top, left, height, width), at scale eighths / 8.
 
-    None if the file cannot be truncated, does not end with an end marker, or if this saves too little.
+    None if the file cannot be truncated, does not end with an end marker, or if truncating saves too little.
     """
     scan = found.scan
     if scan is None or scan.intervals is not None or buffer[-2:] != END:
@@ -188,7 +188,7 @@ def rows(buffer: Buffer, found: Header, box: Box, eighths: int) -> TopRows | Non
 
 
 def truncated(buffer: Buffer, kept: TopRows, scratch: ThreadScratch) -> memoryview:
-    """Return the file truncated to these rows, in the scratch's memory."""
+    """Return the file truncated to the rows `kept`, in the memory of `scratch`."""
     size = len(buffer)
     file = scratch.file(size)[1][:size]
     file[:] = buffer

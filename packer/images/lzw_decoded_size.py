@@ -65,7 +65,7 @@ def decoded_size(stream: Buffer, what: str, *, most: int) -> int:
 
 
 def _codes(window: npt.NDArray[np.int64], at: int, bits: int) -> npt.NDArray[np.int64]:
-    """Return all complete codes from bit `at` on, with the widths that they have until the next clear."""
+    """Return the codes from bit `at` on; those after the next clear are wrong. window: 24 bits from each byte on."""
     count = int(np.searchsorted(_ENDS, bits - at, side="right"))
     start, phase = at >> 3, at & 7
     codes: npt.NDArray[np.int64] = window[start:].take(_BYTES[phase][:count])
@@ -75,7 +75,7 @@ def _codes(window: npt.NDArray[np.int64], at: int, bits: int) -> npt.NDArray[np.
 
 
 def _size(codes: npt.NDArray[np.int64], what: str) -> int:
-    """Return the number of bytes of the codes between two clears."""
+    """Return the number of bytes that the codes between two clears decode to; raise DamagedImage."""
     # entry 258 + k exists from code k + 1 on: the string of code k and one byte
     parents = codes - _FIRST
     if (parents >= _NUMBERS[: len(codes)]).any():
@@ -91,7 +91,7 @@ def _size(codes: npt.NDArray[np.int64], what: str) -> int:
 
 
 def _lengths(parents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the length of the string of each code, by pointer doubling."""
+    """Return the length of each code's string, and a last 0. parents: position of the prefix's code, or negative."""
     count = len(parents)
     lengths = np.ones(count + 1, np.int64)
     lengths[count] = 0  # parent of literals

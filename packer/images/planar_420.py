@@ -75,7 +75,7 @@ class Planes(NamedTuple):
 
 
 def half(height: int, width: int) -> tuple[int, int]:
-    """Return (height, width) of the chroma planes."""
+    """Return (height, width) of the chroma planes of an image of this size."""
     return (height + 1) // 2, (width + 1) // 2
 
 
@@ -95,7 +95,7 @@ def planes_of(rgb: Pixels) -> Planes:
 
 
 def without_gray_chroma(planes: Planes) -> Planes:
-    """Return the planes, or only the first if the others are neutral; the pixels stay the same."""
+    """Return the planes, or only luma if all chroma is NEUTRAL; the pixels stay the same."""
     if planes.cb is None or planes.cr is None or (planes.cb != NEUTRAL).any() or (planes.cr != NEUTRAL).any():
         return planes
     return Planes(planes.y)
@@ -163,7 +163,7 @@ def _is_ycbcr(is_jfif: bool, transform: int | None, ids: bytes) -> bool:
 
 
 class _Joined(NamedTuple):
-    """Memory for planes in the size of the output: separate planes, chroma in pairs, and all three as pixels."""
+    """Memory for planes of the output: y, cb and cr (h, w), `chroma` (h, w, 2) and the three as `pixels` (h, w, 3)."""
 
     y: Plane
     cb: Plane
@@ -240,7 +240,7 @@ def to_rgb(planes: Planes, *, out: Any = None) -> Pixels:
 
 
 def _convert(planes: Planes, top: int, left: int, made: Pixels) -> None:
-    """Convert the part of the image that begins at (top, left) into `made`."""
+    """Convert the part of the image that begins at (top, left), as large as `made`, to RGB in `made`."""
     height, width = made.shape[:2]
     band = max(2, _BAND_PX // width // 2 * 2)
     for begin in range(0, height, band):
@@ -258,13 +258,13 @@ def _convert_band(planes: Planes, top: int, left: int, made: Pixels) -> None:
 
 
 def _join(y: Pixels, cb: Pixels, cr: Pixels, pixels: Plane, made: Pixels) -> None:
-    """Convert planes of one size. pixels: memory for the interleaved planes."""
+    """Convert three planes of one size to RGB in `made`. pixels: memory for the interleaved planes."""
     cv2.merge([y, cb, cr], pixels)
     image.copy_unless_same(made, cv2.transform(pixels, _MATRIX, dst=made))
 
 
 def _enlarged(cb: Plane, cr: Plane, top: int, left: int, size: tuple[int, int]) -> tuple[Plane, Plane]:
-    """Return a part of both chroma planes in the size of the image; valid until the thread's next call.
+    """Return (cb, cr) enlarged: the part of the image at (top, left) with `size`; valid until the thread's next call.
 
     Each sample is doubled in both directions, and the result is filtered by 1/4, 1/2, 1/4. This adds 3/4 of the nearest
     sample and 1/4 of the next, as cv2.resize does, in two thirds of its time. One call filters both planes; the rows
@@ -311,7 +311,7 @@ def through_view(planes: Planes, view: View, *, out: Any = None) -> Pixels:
 
 
 def _axis_aligned(planes: Planes, steps: AxisAlignedSteps, made: Pixels, *, antialias: bool) -> None:
-    """Crop, scale, rotate by quarters and mirror."""
+    """Crop, scale, rotate by quarters and mirror as `steps` state, and convert to RGB in `made`."""
     upright = _part.pixels(*steps.size) if steps.transpose else made
     if steps.shape == steps.size:
         _convert(planes, steps.rows.start, steps.columns.start, upright)
@@ -364,7 +364,7 @@ def _cut(cb: Plane, cr: Plane, rows: slice, columns: slice) -> Pixels:
 
 
 def _span(cut: slice) -> tuple[int, int]:
-    """Return (start, end) of the samples of a crop, with one more sample for a shift by half a sample."""
+    """Return (start, end) of the chroma samples of `cut`, in px, with one more for a shift by half a sample."""
     return cut.start // 2, (cut.stop + 1) // 2 + (cut.start % 2 and cut.stop % 2 == 0)
 
 

@@ -146,7 +146,7 @@ def _done() -> None:
 
 
 def _reserved(size: tuple[int, int], corner: tuple[int, int], full: tuple[int, int], eighths: int) -> Region:
-    """Return a region in the thread's memory, not yet decoded."""
+    """Return a region of a size at a corner, (top, left), in the thread's memory, not yet decoded."""
     return Region(_scratch.pixels(*_scaled(size, eighths)), *corner, full, eighths)
 
 
@@ -177,7 +177,7 @@ def _fill_rows(buffer: Buffer, found: Header, rows: TopRows, region: Region, fas
 
 
 def _fill_from_whole(buffer: Buffer, found: Header, region: Region, fast_dct: bool) -> None:
-    """Decode the complete image if the part cannot be decoded alone; raise DamagedImage if that fails too."""
+    """Decode the complete image and copy the part to `region`, which alone failed to decode; raise DamagedImage."""
     whole = np.empty((*region.full, 3), np.uint8)
     strict_jpeg.decode(buffer, found, whole, eighths=region.eighths, fast_dct=fast_dct)
     height, width = region.pixels.shape[:2]
@@ -237,9 +237,10 @@ def prepare_view(
     out: Any,
     decoded: Callable[[], object] | None = None,
 ) -> Callable[[], Pixels]:
-    """Return a function that decodes a JPEG, not CMYK, to uint8 (h, w, 3), RGB, in this thread.
+    """Return a function that decodes a JPEG, not CMYK, through a view. Call it once, in the same thread.
 
-    options: see `prepare_region`. decoded: called between decoding and warping, to measure their times.
+    It returns uint8 (h, w, 3), RGB: `out`, or new memory if `out` is None.
+    decoded: called between decoding and warping, to measure their times. options: see `prepare_region`.
     """
     steps = axis_aligned_steps(view, found.height, found.width)
     made: Pixels = target((*view.size, 3), np.uint8, out=out)

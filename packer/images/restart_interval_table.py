@@ -42,9 +42,9 @@ _scratch = ThreadScratch()  # each thread's own
 
 
 def with_table(file: bytes, found: Header) -> bytes:
-    """Return a JPEG without a table with a table of its restart intervals, or unchanged if the table does not fit.
+    """Return a JPEG with an added table of its restart intervals; unchanged without intervals, or if it does not fit.
 
-    found: its header. Raises DamagedImage if the markers do not fit the frame.
+    found: its header, without a table. Raises DamagedImage if the markers do not fit the frame.
     """
     if found.intervals is None:
         return file
@@ -63,7 +63,7 @@ def with_table(file: bytes, found: Header) -> bytes:
 
 
 def bounds(buffer: Buffer, found: Header, *, table: bool = False) -> Bounds | None:
-    """Return int64 (n + 1): the offset of each interval in the data of the scan, and the end of the end marker.
+    """Return int64 (n + 1), offsets in the data of the scan: the start of n intervals, and the end of the end marker.
 
     Each interval consists of data and a marker. Return None if the markers are not in order, or if the end marker is
     not at the end. Decoding the complete file then reports the damage.
@@ -81,7 +81,7 @@ def check_table(buffer: Buffer, found: Header) -> None:
     """Compare a file's table of intervals, if there is one, with all its markers; raise DamagedImage if they differ.
 
     The file must have as many markers as the table has entries, and the expected marker at the end of each entry.
-    `bounds` then returns the same result with and without the table. It reads every byte, in about the time of a crc32.
+    `bounds` then returns the same result with and without the table. The check takes about the time of a crc32.
     """
     layout = found.intervals
     if layout is None or not layout.table_at:
@@ -99,7 +99,7 @@ def check_table(buffer: Buffer, found: Header) -> None:
 def _count_markers(data: npt.NDArray[np.uint8]) -> int:
     """Count the bytes FF before a byte that is neither stuffing nor a fill byte.
 
-    Uses vector code of NumPy, and the thread's memory: new pages would take as long again.
+    Uses vector code of NumPy, and reuses the thread's memory: new memory would double the time.
     """
     size = len(data) - 1
     memory = _scratch.file(2 * size)[0]
@@ -112,14 +112,14 @@ def _count_markers(data: npt.NDArray[np.uint8]) -> int:
 
 
 def pairs(buffer: Buffer, found: Header) -> npt.NDArray[np.uint16]:
-    """Return a view of the two bytes before each offset in the scan's data; compare with `markers_before`."""
+    """Return, for every offset in the scan's data, the two bytes before it; without a copy. See `markers_before`."""
     at = found.data_at - _MARKER_BYTES
     found_there: npt.NDArray[np.uint16] = np.ndarray((len(buffer) - 1 - at,), np.uint16, buffer, at, (1,))
     return found_there
 
 
 def disagreement(what: str) -> Exception:
-    """Return the error for a table that does not fit its file."""
+    """Return the error for a table of restart intervals that does not fit `what` in its file."""
     return damaged("jpeg", f"its table of restart intervals does not agree with {what}")
 
 
@@ -156,10 +156,10 @@ _MARKERS = np.tile(_TURN, 1 << 12)
 
 
 def markers_before(count: int) -> npt.NDArray[np.uint16]:
-    """Return the two bytes of the marker before each interval, read-only; the first interval has no marker."""
+    """Return uint16 (count), read-only: the marker before each interval. Element 0 is FF D7, but no marker is there."""
     return _MARKERS[:count] if count <= len(_MARKERS) else np.resize(_TURN, count)
 
 
 def codes_before(count: int) -> npt.NDArray[np.uint8]:
-    """Return the second byte of each marker of `markers_before`."""
+    """Return uint8 (count): the second byte of each element of `markers_before`."""
     return markers_before(count).view(np.uint8)[1::2]

@@ -112,11 +112,11 @@ class _Tags:
         return tag in self._tags
 
     def all(self, tag: int) -> tuple[int, ...]:
-        """Return every value; none if the tag is absent."""
+        """Return every value of a tag; () if the tag is absent."""
         return tiff.values(self._buffer, self._order, self._tags.get(tag))
 
     def first(self, tag: int, default: int) -> int:
-        """Return the first value."""
+        """Return the first value of a tag; `default` if the tag is absent."""
         return (self.all(tag) or (default,))[0]
 
 
@@ -223,7 +223,7 @@ def _deflate(piece: _Piece) -> None:
 
 
 def _packbits(piece: _Piece) -> None:
-    """Check that the runs decode to the exact length and end with the data.
+    """Raise DamagedImage unless the runs decode to the exact length and end with the data.
 
     A run begins with a byte n. If n < 128, the next n + 1 bytes are literals. If n > 128, the next byte is repeated
     257 - n times. If n = 128, the run is empty.

@@ -26,7 +26,7 @@ def is_payload(value: bytes) -> bool:
 
 
 def holds_list(value: bytes) -> bool:
-    """Return True if a payload contains a list or a tuple. Reads only the schema, without pyarrow."""
+    """Return True if a payload contains a list or a tuple, by its schema, without pyarrow; False for other bytes."""
     at = _schema_at(value)
     if at is None:
         return False
@@ -35,7 +35,7 @@ def holds_list(value: bytes) -> bool:
 
 
 def loads(value: bytes) -> Any:
-    """Return the value: None, bool, int, float, str, bytes and lists of these; tuples become lists.
+    """Return the value of a payload: None, bool, int, float, str, bytes and lists of these; tuples become lists.
 
     Raises:
         BadInput: The value is not a payload, or contains arrays.
@@ -75,7 +75,7 @@ def _schema_at(value: bytes) -> int | None:
 
 
 def _next(messages: Any, kind: str) -> Any:
-    """Return the next message after checking its type: pyarrow ends the process if it reads the wrong type."""
+    """Return the next message; raise BadInput unless its type is `kind`, since pyarrow would end the process."""
     message = messages.read_next_message()
     if message.type != kind:
         raise BadInput(f"damaged: not a value of pyarrow.serialize: a message of {message.type}, expected {kind}")
@@ -83,7 +83,7 @@ def _next(messages: Any, kind: str) -> Any:
 
 
 def _check_type(types: ModuleType, kind: Any, depth: int) -> None:
-    """Raise BadInput for a type that pyarrow.serialize does not write for plain values."""
+    """Raise BadInput for a type that pyarrow.serialize does not write for plain values, or nested beyond `depth`."""
     if depth == 0:
         raise BadInput("a value of pyarrow.serialize with lists in lists, twenty deep")
     if types.is_union(kind) or types.is_struct(kind) or types.is_list(kind):

@@ -59,7 +59,7 @@ def parse(value: bytes) -> Datum:
 def encoded(data: bytes, label: int, *, size: tuple[int, int, int] | None) -> tuple[bytes, int]:
     """Encode an image file and its label, with the bytes that protobuf writes.
 
-    Label and `encoded` are always written: DALI requires the label, and Caffe reads pixels without `encoded`.
+    The fields label and encoded are always written: DALI requires the label. Without encoded, Caffe expects pixels.
 
     Args:
         data: The image file.
@@ -67,7 +67,7 @@ def encoded(data: bytes, label: int, *, size: tuple[int, int, int] | None) -> tu
         size: Channels, height and width of the image. None omits them, as Caffe does for files that it does not decode.
 
     Returns:
-        The message, and the offset of the image file in the message.
+        The encoded message, and the offset of the image file in it.
     """
     sizes = zip((_CHANNELS, _HEIGHT, _WIDTH), size or (), strict=False)
     before = b"".join(protobuf.integer(number, value) for number, value in sizes) + protobuf.head(_DATA, len(data))

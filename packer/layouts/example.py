@@ -53,7 +53,7 @@ def parse(record: bytes) -> Example:
 
 
 def _messages(message: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Yield the number and content of fields that are messages, texts or bytes."""
+    """Yield number and content of the fields that are messages, texts or bytes; skip other fields."""
     for number, _, content in protobuf.fields(message):
         if isinstance(content, memoryview):
             yield number, content
@@ -123,7 +123,7 @@ def _integers(lists: list[memoryview]) -> Numbers:
 
 
 def encoded(features: Mapping[str, bytes | Numbers]) -> tuple[bytes, dict[str, int]]:
-    """Return an Example with a list for each feature, and the offset of each feature's content.
+    """Return an encoded Example with a list for each feature, and the offset of each feature's content in it.
 
     Bytes are a BytesList of one; float32 and int64 numbers are packed. Features are sorted by the bytes of their names,
     so that equal features give equal bytes.
@@ -152,5 +152,5 @@ def encoded(features: Mapping[str, bytes | Numbers]) -> tuple[bytes, dict[str, i
 
 @lru_cache(maxsize=1024)
 def _named(name: str) -> bytes:
-    """Return the start of a feature's entry; records of a file have the same few names."""
+    """Return the encoded name at the start of a feature's entry; cached, since records have the same few names."""
     return protobuf.delimited(1, name.encode())

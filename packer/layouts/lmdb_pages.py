@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 
 
 class FileByOffset(Protocol):
-    """A file that is read by offset. `read` returns fewer than `size` bytes at the end of the file."""
+    """A file of `size` bytes. `read(offset, size)` returns fewer bytes than it is asked for at the end of the file."""
 
     path: Path
     size: int
@@ -103,7 +103,7 @@ class Tree(ABC):
 
     @abstractmethod
     def _at(self, offset: int, size: int) -> tuple[Buffer, int]:
-        """Return a buffer that contains a span of the file, and the place of the span in the buffer."""
+        """Return a buffer that contains `size` bytes of the file from `offset` on, and their place in the buffer."""
 
     def _damage(self, found: str) -> PackerError:
         """Return the error for a damaged file."""
@@ -232,7 +232,7 @@ class Tree(ABC):
             yield bytes(data[start + at + _NODE_BYTES : start + begin]), begin, size, flags
 
     def _value_at(self, data: Buffer, start: int, begin: int, *, size: int, flags: int, page: int, key: bytes) -> int:
-        """Return the offset in the file of the value of a leaf node."""
+        """Return the offset of a value in the file. begin, size, flags: as `_nodes` yields them for a leaf node."""
         if not flags and begin + size <= self.page_bytes:
             return page * self.page_bytes + begin
         if flags == _NAMED_DATABASE:

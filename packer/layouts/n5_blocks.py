@@ -95,7 +95,7 @@ def _lengths(value: Any) -> tuple[int, ...]:
 
 
 def numbers(data: bytes, found: Attributes, place: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Return the numbers of the block at a position in the grid; raises BadInput for a damaged block."""
+    """Return the numbers of the block at `place` in the grid, in the shape of the block; raises BadInput for damage."""
     try:
         return _numbers(data, found, place)
     except _ERRORS as error:

@@ -2,9 +2,9 @@
 
 Other tools pickle tuples of bytes and numbers into LMDBs. `pickletools` parses opcodes and their arguments. Opcodes
 that only build values are executed here, and all others are refused: no name is ever imported or called.
-The names below are recognized, because pickles contain NumPy's numbers under them, and bytes in protocols up to 2. They
-become bytes and arrays of a fixed set of dtypes. With the storages of a torch file (packer.layouts.torch_file), torch's
-names are recognized too, and tensors become arrays.
+The names in `_GLOBALS` are recognized: pickles contain NumPy's numbers as calls of them, and protocols up to 2 also
+bytes. The results are bytes and arrays of a fixed set of dtypes. With the storages of a torch file
+(packer.layouts.torch_file), the names in `_TORCH` are recognized too, and tensors become arrays.
 """
 
 import io
@@ -61,7 +61,7 @@ class _KnownName:
 
 @dataclass
 class _Unbuilt:
-    """An array or dtype that the opcode BUILD completes. A dtype has a `code`, such as "f4"; `value` is the result."""
+    """An array or dtype that the opcode BUILD completes in `value`. code: "f4" or another dtype, None for an array."""
 
     code: str | None = None
     value: Any = None
@@ -83,8 +83,8 @@ def loads(data: bytes, *, storage: ReadStorage | None = None) -> Any:
 
     Args:
         data: The pickle.
-        storage: Returns the bytes of a storage of a torch file, and their byte order. Tensors become arrays, read-only
-            views of these bytes. None refuses tensors.
+        storage: `storage(key)` returns the bytes of a storage of a torch file, and "<" or ">". Tensors become read-only
+            arrays over these bytes. None refuses tensors.
 
     Raises:
         BadInput: The pickle is damaged, or contains other values.
@@ -142,7 +142,7 @@ class _Machine:
             self._steps["BINPERSID"] = lambda: self._stack.append(_stored(self._stack.pop(), storage))
 
     def run(self, data: bytes) -> Any:
-        """Return the value, which may contain placeholders."""
+        """Return the value of a pickle, in which arrays may still be `_Unbuilt`."""
         file = io.BytesIO(data)
         while True:
             opcode = _OPCODES.get(file.read(1).decode("latin-1"))
@@ -188,7 +188,7 @@ class _Machine:
         return found
 
     def _marked(self) -> list[Any]:
-        """Pop and return the values since the last mark."""
+        """Pop the values since the last mark, and the mark; return the values."""
         for at in range(len(self._stack) - 1, -1, -1):
             if isinstance(self._stack[at], _Mark):
                 found = self._stack[at + 1 :]
@@ -208,7 +208,7 @@ class _Machine:
 
 
 def _line(file: io.BytesIO) -> str:
-    """Read a line of text."""
+    """Read a line of text, without its end; raise ValueError if it has none."""
     line = file.readline()
     if not line.endswith(b"\n"):
         raise ValueError("a line without an end")
@@ -222,12 +222,12 @@ def _pairs(items: list[Any]) -> dict[Any, Any]:
 
 
 def _raw(value: Any) -> bytes:
-    """Return bytes, which Python 2 pickles as text."""
+    """Return the bytes of a value, which is text in pickles of Python 2."""
     return value.encode("latin-1") if isinstance(value, str) else bytes(memoryview(value))
 
 
 def _reduced(name: Any, arguments: Any) -> Any:
-    """Return the result of a recognized call, which is not executed."""
+    """Return what a call of the recognized `name` would return, without the call; raises BadInput for other names."""
     if not isinstance(name, _KnownName) or not isinstance(arguments, tuple):
         raise BadInput("a pickle that calls what it made itself: refused")
     if name.name == "encode":
@@ -291,7 +291,7 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> npt.NDArray[
 
 
 def _build(what: Any, state: Any, stack: list[Any]) -> None:
-    """Complete an array, or a dtype, whose state contains the byte order."""
+    """Complete an array or a dtype from its state, and push it. The state of a dtype contains the byte order."""
     if not isinstance(what, _Unbuilt) or not isinstance(state, tuple):
         raise BadInput("a pickle that sets the state of an object: refused")
     if what.code is not None:
@@ -325,7 +325,7 @@ def _array(dtype: np.dtype[Any], shape: Any, raw: bytes, order: Any) -> Any:
 
 
 def _plain(value: Any, depth: int, done: dict[int, Any] | None = None) -> Any:
-    """Return the value with arrays instead of placeholders; each container is visited once."""
+    """Return the value with arrays instead of `_Unbuilt`. done: id of each visited container -> its result."""
     done = {} if done is None else done
     if isinstance(value, _Unbuilt) and isinstance(value.value, np.ndarray):
         return value.value

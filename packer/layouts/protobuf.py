@@ -83,7 +83,7 @@ _SHORT = tuple(bytes((value,)) for value in range(128))
 
 
 def number(value: int) -> bytes:
-    """Return a varint; a negative number is in two's complement of 64 bits, as in int32 and int64 fields."""
+    """Return a number as a varint; a negative one in two's complement of 64 bits, as in int32 and int64 fields."""
     if 0 <= value < 128:  # most tags and lengths
         return _SHORT[value]
     value &= (1 << 64) - 1
@@ -112,15 +112,15 @@ def _varints(values: npt.NDArray[np.int64]) -> bytes:
 
 
 def integer(field: int, value: int) -> bytes:
-    """Return a field that is a varint."""
+    """Return the encoded field of number `field` with a varint as content."""
     return number(field << 3 | VARINT) + number(value)
 
 
 def head(field: int, size: int) -> bytes:
-    """Return the tag and length of a field of text, bytes or a message with `size` bytes."""
+    """Return the tag and length of the field of number `field`: text, bytes or a message of `size` bytes."""
     return number(field << 3 | BYTES) + number(size)
 
 
 def delimited(field: int, content: bytes) -> bytes:
-    """Return a field of text, bytes or a message."""
+    """Return the encoded field of number `field`, with text, bytes or a message as content."""
     return head(field, len(content)) + content

@@ -56,7 +56,7 @@ def msgpack_value(data: bytes) -> Any:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """Return the value with arrays for their maps, and bytes for texts that are not UTF-8."""
+    """Return the value with arrays instead of maps of msgpack-numpy, and bytes instead of texts that are not UTF-8."""
     if depth == 0:
         raise BadInput(f"MessagePack of values in values, {_MOST_DEPTH} deep")
     if isinstance(value, str):
@@ -77,7 +77,7 @@ def _plain(value: Any, depth: int) -> Any:
 
 
 def _array(found: Mapping[Any, Any]) -> Any:
-    """Return the array of a map of msgpack-numpy, or a scalar if `nd` is false; raises BadInput."""
+    """Return the array that a map of msgpack-numpy describes, or a scalar if its `nd` is false; raises BadInput."""
     kind, data = found.get(b"type"), found.get(b"data")
     kind = kind.decode("latin-1") if isinstance(kind, bytes) else kind
     data = data.encode() if isinstance(data, str) else data  # from a writer without bytes

@@ -42,7 +42,7 @@ class Member(NamedTuple):
         start: Offset of the first header of the member.
         offset: Offset of the data.
         size: Size of the data in bytes.
-        kind: Type of the member.
+        kind: "file", "folder", "hard link", "symbolic link", "device", "sparse file" or "other".
     """
 
     name: str
@@ -87,7 +87,7 @@ def members(
         read: `read(offset, size)` returns bytes of the archive, fewer than `size` at its end.
         skip: `skip(offset)` returns the next offset whose byte may differ from 0, to skip the holes of a sparse file.
         at: Offset of the first header.
-        until: Offset at which iteration stops. None means the end mark.
+        until: Offset of a header at which iteration stops. None means the end mark.
         size: Size of the archive in bytes. Without it, the last byte of each member's data is read, to find a cut file.
 
     Raises:
@@ -164,7 +164,7 @@ def _number(field: bytes, at: int, start: int) -> int:
 
 
 def _octal(field: bytes) -> int | None:
-    """Return the number of a field (octal digits between spaces, up to the end or a NUL), or None."""
+    """Return the number of a field: octal digits between spaces, up to the end or a NUL. None for any other field."""
     match = re.fullmatch(rb" *([0-7]*) *(?:\0.*)?", field, re.DOTALL)
     return int(match[1] or b"0", 8) if match else None
 
@@ -176,7 +176,7 @@ def _pax_size(value: bytes, at: int, start: int) -> int:
 
 
 def _pax(data: bytes, at: int, start: int) -> dict[bytes, bytes]:
-    """Return the records of an extended header, `LENGTH KEY=VALUE` and a line end each."""
+    """Return key -> value of the lines `LENGTH KEY=VALUE` of an extended header at `at`; raises DamagedArchive."""
     found: dict[bytes, bytes] = {}
     place = 0
     while place < len(data):
@@ -211,8 +211,8 @@ def header(name: bytes, size: int) -> bytes:
     """Return the ustar header of a regular file with mode 644, user and group 0 (root), and time 0.
 
     Args:
-        name: At most MOST_NAME_BYTES.
-        size: At most MOST_MEMBER_BYTES.
+        name: At most MOST_NAME_BYTES, which is not checked.
+        size: Size of the data, at most MOST_MEMBER_BYTES, which is not checked.
     """
     before = name.ljust(100, b"\0") + b"0000644\0" + 2 * b"0000000\0" + b"%011o\0" % size + b"%011o\0" % 0
     behind = b"0" + bytes(100) + b"ustar\x0000" + 2 * b"root".ljust(32, b"\0") + bytes(183)
@@ -220,5 +220,5 @@ def header(name: bytes, size: int) -> bytes:
 
 
 def padding(size: int) -> bytes:
-    """Return the zeros behind `size` bytes of a member."""
+    """Return the zeros that follow `size` bytes of data up to the next header."""
     return bytes(-size % BLOCK_BYTES)

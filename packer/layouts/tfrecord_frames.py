@@ -25,7 +25,7 @@ _ONES = 0xFFFFFFFF
 
 
 def begins(start: bytes) -> bool:
-    """Return True if a file begins with a record."""
+    """Return True if `start`, the first bytes of a file, begins a record; False for fewer than 12 bytes."""
     return len(start) >= HEAD.size and is_head(start[: HEAD.size])
 
 

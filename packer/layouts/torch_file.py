@@ -67,7 +67,7 @@ def _tensor(data: bytes, entries: dict[str, ArchiveEntry], order: str) -> npt.ND
 
 
 def _content(data: bytes, entries: dict[str, ArchiveEntry], name: str) -> memoryview:
-    """Return the bytes of an entry after comparing their crc32."""
+    """Return the bytes of the entry `name`; raise BadInput if it is absent or its crc32 is wrong."""
     entry = entries.get(name)
     if entry is None:
         raise BadInput(f"damaged: no entry {name[:60]!r}")

@@ -22,7 +22,7 @@ _MOST_ENTRY_BYTES = 1 << 10  # of one entry in the directory; packer's have abou
 
 
 class Bytes(Protocol):
-    """A mapped file, or an object that reads a file by offset."""
+    """A mapped file, or an object that reads a file by offset: `archive[start:end]` returns bytes."""
 
     def __getitem__(self, span: slice, /) -> bytes: ...
 
@@ -67,9 +67,9 @@ class Archive:
             mapped: The complete archive; a slice returns its bytes.
             file: The same archive, opened for the standard library.
             wanted: Names of entries that must exist; None to allow any names.
-            others: Names of entries that may exist. All other names are refused.
-            in_folder: All entries are in one folder of any name, which is not part of their names here.
-            may_deflate: Entries may be compressed with deflate.
+            others: Further names that may exist. Unless `wanted` is None, all other names are refused.
+            in_folder: True if all entries are in one folder of any name, which is removed from their names.
+            may_deflate: True to accept entries that are compressed with deflate. False refuses them.
             most_directory_bytes: Limit for an archive of another tool, which may also have a comment; None for a limit
                 that follows from the number of names.
         """
@@ -90,7 +90,7 @@ class Archive:
             raise ValueError(f"its entries lie in {self._root!r}, expected a folder of their own")
 
     def _commented_tail(self) -> bytes:
-        """Return the end of the archive up to its comment, which must end the file."""
+        """Return the end of the archive without its comment; raise ValueError unless the comment ends the file."""
         tail = self._mapped[-98:]
         if tail[-22:-18] == _END_MAGIC and tail[-2:] == b"\0\0":
             return tail
@@ -101,7 +101,7 @@ class Archive:
         return tail[max(0, at - 76) : at + 20] + b"\0\0"
 
     def _check_directory(self, tail: bytes, most_bytes: int) -> None:
-        """Check the size of the directory before zipfile reads it. PKWARE APPNOTE 4.3.14 to 4.3.16."""
+        """Raise ValueError if the directory is too large, before zipfile reads it. PKWARE APPNOTE 4.3.14 to 4.3.16."""
         if tail[-22:-18] != _END_MAGIC or tail[-2:] != b"\0\0":
             raise ValueError("it does not end with the directory of a zip file")
         if tail[-18:-14] not in (bytes(4), b"\xff" * 4):

@@ -9,7 +9,7 @@ request and an optional open file go through the pair. Unnamed sockets protect r
 A message is a header `<IQ`, a JSON object and bytes. The header contains the size of the JSON object and the number of
 bytes. A request may contain one descriptor. The last answer to a request has the field `last`. The client process also
 sends messages with the field `beat`: after it receives a request, and when bytes arrive from the store. The user's
-process raises an error if no message arrives for `patience` + 5 seconds.
+process raises an error if no message arrives for 5 seconds more than the `patience` of the request.
 """
 
 import fcntl
@@ -63,7 +63,7 @@ def ask(
     may therefore run several times. `payload` is bytes that follow the JSON object `request`. `descriptors` contains at
     most one open file. `where` is the URL and the operation, for error messages.
 
-    Raises StoreError if client processes ended repeatedly, or sent no message for too long (request["patience"]).
+    Raises StoreError if client processes end repeatedly, or send no message for `request["patience"]` + 5 seconds.
     """
     answered = False
     for attempt in range(1, _TRIES + 1):
@@ -137,7 +137,7 @@ class _Clients:
         self._process: tuple[int, int] | None = None  # (id of the parent process, id of the client process)
 
     def connect(self, theirs: socket.socket) -> None:
-        """Send `theirs` to the client process. Start a client process if none runs. Raises ConnectionError."""
+        """Send the socket `theirs` to the client process, which is started if none runs. Raises ConnectionError."""
         environment = conventions()
         with self._lock:
             if self._master is not None and self._environment == environment:
@@ -185,11 +185,11 @@ class _Clients:
         self._process = None
 
     def hold(self) -> None:
-        """Acquire the lock before a fork, so that no thread starts a client process during the fork."""
+        """Acquire the lock of `connect` before a fork, so that no thread starts a client process during the fork."""
         self._lock.acquire()
 
     def release(self) -> None:
-        """Release the lock after a fork, in parent and child."""
+        """Release the lock of `connect` after a fork, in parent and child."""
         self._lock.release()
 
 

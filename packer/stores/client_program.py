@@ -68,7 +68,7 @@ class _Failed(Exception):
 
 
 class _Short(Exception):
-    """An answer with fewer bytes than its header states. The request is repeated."""
+    """An answer with fewer bytes than its header states. `_patiently` repeats the request."""
 
 
 class _Gone(Exception):
@@ -263,7 +263,7 @@ class _Call:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _check_etag(self, found: str | None, wanted: str | None) -> None:
-        """Raise _Failed if the ETags differ. Necessary because some servers, such as rclone's, ignore If-Match."""
+        """Raise _Failed if `wanted` is given and differs from `found`. Some servers (rclone's) ignore If-Match."""
         if wanted and _etag(found) != wanted:
             raise _Failed("changed", f"expected ETag {wanted}, found {_etag(found)}")
 
@@ -340,7 +340,7 @@ class _Call:
         return chunks
 
     def _fetch(self) -> dict[str, Any]:
-        """Download ranges concurrently, and hash and write the ranges in order. All ranges must have equal ETags."""
+        """Download ranges concurrently, hash and write them in order. Raise _Failed if their ETags are not equal."""
         (descriptor,) = self._descriptors
         size, etag = self._fields["bytes"], self._fields["etag"]
         digest = hashlib.sha256()
@@ -430,7 +430,7 @@ def _described(found: Any) -> dict[str, Any]:
 
 
 def _etag(text: str | None) -> str:
-    """Return an ETag with quotes. Listings of Azure omit the quotes."""
+    """Return an ETag with quotes, which listings of Azure omit; "" for None or no text."""
     return f'"{text}"' if text and not text.endswith('"') else text or ""
 
 

@@ -100,18 +100,18 @@ class Store:
         return _object(self.url, name, found)
 
     def read(self, name: str = "", *, most: int, start: int | None = None, etag: str | None = None) -> bytes:
-        """Return the complete object, or if `start` is given, at most `most` bytes from the offset `start`.
+        """Return the complete object if `start` is None, else at most `most` bytes from offset `start` on.
 
         Raises NoObject if the object does not exist, and ObjectChanged if the object's ETag is not `etag`. None accepts
-        any ETag. Raises StoreError if the server sends more than `most` bytes.
+        any ETag. Raises StoreError if the server sends more than `most` bytes, such as a larger complete object.
         """
         return self._ask("read", name, {"start": start, "most": most, "etag": etag}).payload
 
     def fetch(self, name: str, descriptor: int, *, bytes: int, etag: str | None = None) -> Fetched:
         """Download an object into the open file `descriptor`, from offset 0, and compute the sha256.
 
-        Several ranges are downloaded concurrently. Raises NoObject if the object does not exist, ObjectChanged if size
-        or ETag differ from `bytes` or `etag`, and StorageError if writing the file fails.
+        `bytes` is the expected size and `etag` the expected ETag, None for any. Raises ObjectChanged if they differ,
+        NoObject if the object does not exist, and StorageError if writing the file fails.
         """
         found = self._ask("fetch", name, {"bytes": bytes, "etag": etag}, descriptors=[descriptor]).fields
         return Fetched(found["bytes"], found["sha256"], found["etag"])
@@ -174,7 +174,7 @@ class Store:
         payload: bytes = b"",
         descriptors: Sequence[int] = (),
     ) -> Answer:
-        """Return the answer to a request that has one answer."""
+        """Return the only answer to a request; its arguments and errors are those of `_asked`."""
         (answer,) = self._asked(operation, name, fields, payload=payload, descriptors=descriptors)
         return answer
 
@@ -187,7 +187,7 @@ class Store:
         payload: bytes = b"",
         descriptors: Sequence[int] = (),
     ) -> Iterator[Answer]:
-        """Yield the answers to a request. Raises the error that an answer reports."""
+        """Yield the answers to a request for an operation on the object `name`. Raises the error of a failed answer."""
         url = self.url / name if name else self.url
         request = {
             "operation": operation,
@@ -212,10 +212,10 @@ _FIRST: _Ranks = {bytes: b"", lambda name: name.split(b"/"): []}  # by bytes as 
 
 
 def _risen(last: _Ranks, name: str) -> _Ranks:
-    """Return sort key function -> sort key of `name`, for each sort order in which `name` follows the last name.
+    """Return sort key function -> sort key of `name`, for each sort order of `last` in which `name` comes later.
 
-    The result is empty if `name` is not in order. If only `name/` follows the last name, the sort key of `name/` is
-    returned. In an ordered listing, names are unique, and an interrupted listing can continue after the last name.
+    last: result for the previous name. The result is empty if `name` is not in order. If only `name/` comes later, its
+    sort key is returned. In an ordered listing, names are unique, and an interrupted listing can continue.
     """
     found = {order: (order(name.encode()), order(f"{name}/".encode())) for order in last}
     return {order: low if low > last[order] else high for order, (low, high) in found.items() if high > last[order]}

@@ -24,7 +24,7 @@ def register_collate(kind: type, collate: CollateFunction) -> None:
 def storage_over_file(descriptor: int, size: int) -> torch.UntypedStorage:
     """Return a storage of `size` bytes that maps the start of a file in memory.
 
-    The caller closes the descriptor. torch.multiprocessing also calls this function to rebuild received storages.
+    The caller closes the descriptor. torch.multiprocessing rebuilds received storages with the same private function.
     """
     storages: Any = torch.UntypedStorage
     storage: torch.UntypedStorage = storages._new_shared_fd_cpu(descriptor, size)

@@ -15,8 +15,8 @@ from packer.errors import WrongType
 def check_arguments(given: Mapping[str, object], annotations: Mapping[str, Any]) -> None:
     """Raise WrongType if an argument, or an element of an argument, does not match its annotation.
 
-    Both mappings have argument names as keys. NumPy numbers match int and float. Any collection matches Sequence.
-    0 and 1 match bool.
+    Both mappings have argument names as keys. NumPy numbers match int and float. Any collection except a text, bytes
+    or a mapping matches Sequence. 0 and 1 match bool.
     """
     for name, value in given.items():
         if not _fits(value, annotations[name]):

@@ -58,7 +58,7 @@ def pageable(size: int) -> PooledBuffer:
 
 
 class _ReleaseWatch(weakref.ref[Bytes], Generic[AnyBuffer]):
-    """Weak reference that runs a callback when an array is freed. `then` is a second reference to the same array."""
+    """Weak reference that runs a callback when an array is freed. `then` is a second one, whose `buffer` is reused."""
 
     __slots__ = ("buffer", "then")
     __hash__ = object.__hash__  # identity of the weak reference, not of the array
@@ -90,7 +90,7 @@ class BufferPool(Generic[AnyBuffer]):
         return buffer if buffer is not None else self._new(max(size, 1))
 
     def give(self, buffer: AnyBuffer, size: int) -> memoryview:
-        """Return the first `size` bytes of a reserved buffer. The pool reuses the buffer after the last reference."""
+        """Return the first `size` bytes of a reserved buffer, which is reused after the last reference to them."""
         view = buffer.memory[:size]
         # when the view is freed, the first watch leaves `_out` and the second joins `_back`
         watch: _ReleaseWatch[AnyBuffer] = _ReleaseWatch(view, self._out.discard)

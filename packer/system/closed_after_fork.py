@@ -34,11 +34,11 @@ class ClosedAfterFork:
                 os.close(descriptor)
 
     def hold(self) -> None:
-        """Acquire the lock before a fork, so that no thread opens a descriptor during the fork."""
+        """Acquire the lock of this set before a fork, so that no thread opens a descriptor during the fork."""
         self._lock.acquire()
 
     def release(self) -> None:
-        """Release the lock in the parent after a fork."""
+        """Release the lock of this set in the parent after a fork."""
         self._lock.release()
 
     def forget(self) -> None:

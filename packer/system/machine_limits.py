@@ -129,7 +129,7 @@ class Machine:
         return None
 
     def has_swap(self) -> bool:
-        """Return True if memory, including files in a tmpfs, may be swapped to a disk."""
+        """Return True if memory, including files in a tmpfs, may be swapped to a disk; False if not known."""
         return len(_lines(self.proc / "swaps")) > 1  # the first line is a heading
 
 
@@ -145,7 +145,7 @@ def _number(path: Path) -> int | None:
 
 
 def _page_cache_bytes(folder: Path, prefix: str) -> int:
-    """Return the bytes of the page cache of a cgroup, without files of a tmpfs."""
+    """Return the bytes of the page cache of a cgroup, without files of a tmpfs. prefix: "total_" in version 1."""
     pairs = (line.split() for line in _lines(folder / "memory.stat"))
     wanted = (f"{prefix}inactive_file", f"{prefix}active_file")
     return sum(int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] in wanted and pair[1].isdigit())

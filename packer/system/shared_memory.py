@@ -126,7 +126,7 @@ class _LeasedBuffer:
             os.close(descriptor)
 
     def is_free(self) -> bool:
-        """Return True if no process has a tensor over the buffer."""
+        """Return True if no process has a tensor over the buffer; False on systems without leases."""
         try:
             fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         except OSError:  # the buffer is in use, or the system does not support leases
@@ -186,7 +186,7 @@ class _Mapping(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """True if the owner has closed the buffer."""
+        """True if the owner has closed the buffer, or has ended."""
         try:
             return _identity(os.stat(self.path)) != self.file
         except OSError:
@@ -194,7 +194,7 @@ class _Mapping(NamedTuple):
 
 
 class MappedBuffers:
-    """Cache of the loader's buffers that a worker process has mapped."""
+    """Cache of the buffers of `shared` that a worker process has mapped; unmaps those that their owner has closed."""
 
     def __init__(self) -> None:
         self._mappings: OrderedDict[int, _Mapping] = OrderedDict()

@@ -42,7 +42,7 @@ class ThreadArrays(threading.local, Generic[Arrays]):
     """Several arrays over one buffer of the calling thread, reused until a call with another image size."""
 
     def __init__(self, make: Callable[[Callable[[int], Bytes], int, int], Arrays]) -> None:
-        """Store `make(allocate, height, width)`, which returns the arrays. `allocate(size)` returns unaligned bytes."""
+        """Store `make(allocate, height, width)`, which returns arrays over the unaligned memory of `allocate(size)`."""
         self._make = make
         self._scratch = ThreadScratch(odd=True)
         self._size = 0, 0

@@ -33,7 +33,7 @@ def stored(buffer: Buffer, found: Header) -> Pixels:
 
 
 def indices(buffer: Buffer, found: Header) -> Pixels:
-    """Decode to the palette indices, uint8 (H, W); OpenCV alone returns only their colors. Raises DamagedImage."""
+    """Decode to palette indices, uint8 (H, W), of a changed file: OpenCV returns colors. Raises DamagedImage."""
     if found.format in ("bmp", "tiff"):
         changed = bmp.with_indices(buffer) if found.format == "bmp" else tiff.with_indices(buffer)
         return np.ascontiguousarray(_decode(changed, _RGB, found)[:, :, 0])
@@ -42,7 +42,7 @@ def indices(buffer: Buffer, found: Header) -> Pixels:
 
 
 def decodes(buffer: Buffer) -> bool:
-    """Return True if OpenCV can decode the file."""
+    """Return True if OpenCV decodes the file without an error, which does not prove that the file is intact."""
     return cv2.imdecode(np.frombuffer(buffer, np.uint8), _STORED) is not None
 
 

@@ -1,8 +1,8 @@
 """Pillow: decodes image formats that packer does not read, while files are packed with `--decode-with pillow`.
 
-Images have 8 bits per channel and one image per file, so that decoding loses nothing. An image with an orientation (in
-HEIC, AVIF or EXIF) is rotated upright, because the pack does not store the orientation. Pillow never decodes formats
-that packer reads, and is used only on request.
+A file with more than 8 bits per channel or more than one image is refused, so that decoding loses nothing. An image
+with an orientation (in HEIC, AVIF or EXIF) is rotated upright, because the pack does not store the orientation. Pillow
+never decodes formats that packer reads, and is used only on request.
 """
 
 import io
@@ -56,8 +56,7 @@ def check_installed(names: "list[str]") -> None:
 def decode(data: bytes, name: str, kind: str = "image") -> npt.NDArray[np.uint8]:
     """Decode an image to RGB (H, W, 3), or a mask to (H, W).
 
-    A mask contains the stored values: indices of a palette, or gray. One bit becomes 0 and 255. Color channels must be
-    equal.
+    A mask contains the stored values: indices of a palette, or gray. Samples of one bit become 0 and 255.
 
     Args:
         data: The file.
@@ -65,7 +64,7 @@ def decode(data: bytes, name: str, kind: str = "image") -> npt.NDArray[np.uint8]
         kind: image or mask.
 
     Raises:
-        DamagedImage: The file cannot be decoded, or would lose something.
+        DamagedImage: The file cannot be decoded, or bits, images, alpha or different channels of a mask would be lost.
         MissingPackage: Pillow or pillow-heif is not installed.
     """
     format_name = FORMATS[PurePosixPath(name).suffix.lower()]
@@ -123,7 +122,7 @@ def _check(image: Any, data: bytes, format_name: str) -> None:
 
 
 def _bits(image: Any, data: bytes, format_name: str) -> int:
-    """Return the bits per channel of the file; Pillow always returns 8."""
+    """Return the bits per channel that the file states; the pixels of Pillow always have 8."""
     if format_name == "HEIF":
         return int(image.info.get("bit_depth", 8))
     if format_name == "AVIF":  # AV1 codec configuration, AV1-ISOBMFF 2.3.3: the third byte has high_bitdepth

@@ -74,7 +74,7 @@ class JPEGLibrary(Protocol):
 
     @property
     def decode_region(self) -> "RegionDecoder | None":
-        """Decodes only a region and reads no data below it; None without the API of libjpeg-turbo 3."""
+        """The function that decodes only a region and reads no data below it; None without libjpeg-turbo 3."""
 
     def check(self, buffer: Buffer, found: Header) -> None:
         """Raise DamagedImage if and only if a full decode raises it.
@@ -122,7 +122,7 @@ def describe(found: JPEGLibrary) -> str:
 def is_trailing_data(message: str) -> bool:
     """Return True if libjpeg only warned of data between the last row and the end marker.
 
-    The message is that of its first warning (jerror.c of libjpeg-turbo), and this warning is the last one.
+    message: the text of libjpeg's first warning (jerror.c). No other warning can follow this one.
     """
     return message.startswith("Corrupt JPEG data: ") and message.endswith(" extraneous bytes before marker 0xd9")
 
@@ -136,7 +136,7 @@ def decode(
     fast_dct: bool = False,
     fast_upsampling: bool = False,
 ) -> None:
-    """Decode strictly into C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray; fill it with zeros before raising.
+    """Decode into `pixels`, C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray; DamagedImage leaves zeros in it.
 
     A file that lacks only its end marker is decoded with the marker. See `JPEGLibrary.decode` for the options.
     """

@@ -74,7 +74,7 @@ class _SymbolInfo(ctypes.Structure):
 
 
 def _path_of(function: Any) -> str | None:
-    """Return the shared object that contains a C function, by dladdr(3); None on systems without dladdr."""
+    """Return the path of the shared object with a C function, by dladdr(3); None on systems without dladdr."""
     try:
         dladdr = ctypes.CDLL(None).dladdr
     except (AttributeError, OSError, TypeError):  # Windows has neither the function nor a library without a name
@@ -85,7 +85,7 @@ def _path_of(function: Any) -> str | None:
 
 
 def _functions_3(path: str | None) -> dict[str, Any]:
-    """Return the functions of libjpeg-turbo 3, by name; none if the library is older."""
+    """Return the functions of libjpeg-turbo 3 in the library at `path`, by name; {} if the library is older."""
     if path is None:
         return {}
     library = ctypes.CDLL(path)  # the one that is loaded
@@ -96,9 +96,9 @@ def _functions_3(path: str | None) -> dict[str, Any]:
 
 
 def _functions(found: turbojpeg.TurboJPEG) -> dict[str, Any]:
-    """Return the declared functions, by name, of the library that PyTurboJPEG has loaded.
+    """Return the functions of `_DECLARED`, by their C name, of the library that PyTurboJPEG has loaded.
 
-    They are the attributes of PyTurboJPEG's object with these C names.
+    `found` contains them as attributes. A function that the library does not have is absent from the result.
     """
     held = {getattr(value, "__name__", ""): value for value in vars(found).values()}
     return {

@@ -13,11 +13,11 @@ class ImageFormat(NamedTuple):
     """One image format.
 
     Attributes:
-        starts: First bytes of a file; any of them.
+        starts: Possible first bytes; a file begins with one of them.
         suffixes: File suffixes, the usual one first.
         header: Parses the header. Raises DamagedImage, struct.error or IndexError for a cut or broken header.
         check_end: Raises DamagedImage if the file is shorter than its header requires. None for JPEG.
-        start_at_8: Bytes from the ninth on.
+        start_at_8: Bytes that a file must contain from offset 8 on; empty for no condition.
     """
 
     starts: tuple[bytes, ...]
@@ -51,7 +51,7 @@ def sniff(buffer: Buffer, max_pixels: int = MAX_PIXELS) -> Header:
 
     Raises:
         DamagedImage: The format is unknown, the header is cut or contradictory, or the image exceeds a limit.
-        OutOfMemory: The machine has no memory for an image beyond the usual limit.
+        OutOfMemory: The image has more than MAX_PIXELS pixels, and they do not fit into the free memory.
     """
     if len(buffer) == 0:
         raise DamagedImage("cannot decode: the file is empty; replace the file or leave it out")
@@ -76,7 +76,7 @@ def file_suffixes(buffer: Buffer) -> tuple[str, ...]:
 
 
 def check_end(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage if a file, not a JPEG, is shorter than its header requires. found: the header of the file."""
+    """Raise DamagedImage if a file is shorter than its header, `found`, requires. Do nothing for a JPEG."""
     format_of = _format(buffer)
     if format_of is not None and format_of.check_end is not None:
         try:

@@ -39,7 +39,7 @@ class Scan(NamedTuple):
 
     Attributes:
         mcu: (height, width) of an MCU in px.
-        size_at: Offset of the frame's height and width, big-endian uint16.
+        size_at: Offset of height and width, big-endian uint16, in the frame header (SOF).
         intervals: Its restart intervals, None without restart markers.
     """
 
@@ -64,8 +64,8 @@ class Header(NamedTuple):
         cmyk: True for a CMYK JPEG.
         progressive: True for a progressive JPEG.
         scans: Scans of a JPEG.
-        data_at: Offset of the data: of the first scan of a JPEG, or of the samples.
-        scan: The only scan of a JPEG, if parts of it can be decoded.
+        data_at: Offset of a JPEG's first entropy-coded data, or of the samples in pnm and npy; 0 for other formats.
+        scan: The only scan of a JPEG, if parts of it can be decoded; None otherwise.
     """
 
     format: str
@@ -85,13 +85,13 @@ class Header(NamedTuple):
 
     @property
     def intervals(self) -> Intervals | None:
-        """Restart intervals of a JPEG, if parts of it can be decoded."""
+        """Restart intervals of a JPEG, if it has them and parts of it can be decoded; None otherwise."""
         return self.scan.intervals if self.scan is not None else None
 
     def check_limits(self, max_pixels: int = MAX_PIXELS) -> None:
-        """Raise DamagedImage for an image without pixels or beyond the limits.
+        """Raise DamagedImage for an image without pixels, or with more pixels or bytes than the limits.
 
-        Raises OutOfMemory for an image beyond the usual limit whose pixels do not fit into the free memory.
+        Raises OutOfMemory for an image of more than MAX_PIXELS pixels that do not fit into the free memory.
         """
         if self.height < 1 or self.width < 1:
             raise damaged(self.format, f"it announces {self.width}x{self.height} px, expected at least 1x1")
@@ -123,5 +123,5 @@ def _check_memory(needed: int) -> None:
 
 
 def damaged(form: str, cause: str) -> DamagedImage:
-    """Return the error for a file of a format; the caller adds the path."""
+    """Return the error for a damaged file of the format `form`; the caller adds the path to the message."""
     return DamagedImage(f"cannot decode {form.upper()}: {cause}; replace the file or leave it out")

@@ -81,7 +81,7 @@ def _segment_length(buffer: Buffer, at: int) -> None:
 
 
 def _refuse(marker: int, at: int) -> None:
-    """Raise DamagedImage for a marker that must not precede the first scan."""
+    """Raise DamagedImage if `marker` must not precede the first scan; `at` is the offset after it."""
     if marker in (_SOI, _EOI):
         raise damaged("jpeg", f"found marker 0x{marker:02x} at byte {at - 2}, before any scan")
     if marker == _SOS:
@@ -122,7 +122,7 @@ def _assemble(buffer: Buffer, frame: int, at: int, *, orientation: int, noted: d
 
 
 def _scan(buffer: Buffer, noted: dict[int, int], sampling: bytes, *, size_at: int) -> Scan | None:
-    """The only scan of an image; None where its restart markers do not allow decoding a part."""
+    """Return the only scan of a JPEG; None if it has restart intervals and `_intervals` returns None for them."""
     mcu = _MCUS.get(sampling, (8, 8))
     if _DRI not in noted:
         return Scan(mcu, size_at)
@@ -132,7 +132,7 @@ def _scan(buffer: Buffer, noted: dict[int, int], sampling: bytes, *, size_at: in
 
 
 def _intervals(buffer: Buffer, noted: dict[int, int], mcu: tuple[int, int], size: tuple[int, int]) -> Intervals | None:
-    """Return the restart intervals of an image of a size.
+    """Return the restart intervals of an image. noted: offset of the segment of each marker, by the marker.
 
     None if they do not divide each row of MCUs into equal parts, or if there is only one interval.
     """
@@ -146,10 +146,10 @@ def _intervals(buffer: Buffer, noted: dict[int, int], mcu: tuple[int, int], size
 
 
 def _walk_scans(buffer: Buffer, scan: int, components: bytes, *, most: int) -> int:
-    """Count the scans; the segment of the first is at `scan`.
+    """Count the scans; the segment of the first is at offset `scan`.
 
-    Raises DamagedImage for too many scans, since each is a pass over the image, and for missing coefficients. Releases
-    of libjpeg replace missing coefficients in different ways, without a warning.
+    Raises DamagedImage for more than `most` scans (each is a pass over the image), and for missing coefficients.
+    Releases of libjpeg replace missing coefficients in different ways, without a warning.
     """
     missing = {component: [1] * 64 for component in components}  # missing low bits per coefficient
     scans, marker, at = 0, _SOS, scan
@@ -172,7 +172,7 @@ def _walk_scans(buffer: Buffer, scan: int, components: bytes, *, most: int) -> i
 
 
 def _note_scan(buffer: Buffer, at: int, missing: dict[int, list[int]]) -> None:
-    """Remove the coefficients of the scan at `at` from `missing`; nothing if its segment is cut."""
+    """Remove the bits that the scan at `at` codes from `missing`; do nothing if its segment is cut."""
     count = buffer[at + 2] if at + 2 < len(buffer) else 0
     tail = bytes(buffer[at + 3 + 2 * count : at + 6 + 2 * count])  # first and last coefficient, approximation
     if len(tail) < 3 or not tail[0] <= tail[1] <= 63:
@@ -185,6 +185,6 @@ def _note_scan(buffer: Buffer, at: int, missing: dict[int, list[int]]) -> None:
 def has_end(buffer: Buffer, found: Header) -> bool:
     """Return True if an end marker follows the first scan, also if other data follows it.
 
-    Entropy-coded data cannot contain the marker, because each byte FF is stuffed.
+    Entropy-coded data cannot contain the marker, because a zero byte follows each byte FF in it.
     """
     return buffer[-2:] == END or END in bytes(buffer[found.data_at :])

@@ -29,13 +29,13 @@ def _read(buffer: Buffer) -> NpyHeader:
 
 
 def check_end(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage unless the length of the file is exact."""
+    """Raise DamagedImage unless the file has exactly the length that its header requires."""
     needed = found.data_at + found.height * found.width * found.channels * np.dtype(found.dtype).itemsize
     if len(buffer) != needed:
         raise damaged("npy", f"it has {len(buffer)} bytes, expected {needed}")
 
 
 def decode(buffer: Buffer, found: Header) -> np.ndarray[tuple[int, ...], np.dtype[Value]]:
-    """Return the array, (H, W) or (H, W, C), in native byte order; a view of `buffer` if nothing is converted."""
+    """Return the array, (H, W) or (H, W, C), in native byte order; without a copy if the file has this order."""
     check_end(buffer, found)
     return _read(buffer).array(buffer).astype(found.dtype, copy=False)

@@ -46,7 +46,7 @@ def header(buffer: Buffer) -> Header:
 
 
 def chunks(buffer: Buffer) -> Iterator[tuple[bytes, int, int]]:
-    """Yield name, data offset and data length of each complete chunk, up to IEND."""
+    """Yield name, data offset and data length of each complete chunk, IEND included, where iteration ends."""
     at, end = 8, len(buffer)
     for _ in range(_MAX_CHUNKS):
         if at + 12 > end:

@@ -85,7 +85,7 @@ def _has_more_images(buffer: Buffer, order: str) -> bool:
 
 
 def _form(buffer: Buffer, order: str) -> tuple[str, str, int, int]:
-    """Return the codes of an offset and of a count, the bytes of an entry, and the offset of the first directory."""
+    """Return the struct codes of offset and count, the bytes of an entry, and the offset of the first directory."""
     big = 43 in (buffer[2], buffer[3])
     offset, short, size = ("Q", "Q", 20) if big else ("I", "H", 12)
     (at,) = struct.unpack_from(order + offset, buffer, 8 if big else 4)
@@ -93,7 +93,7 @@ def _form(buffer: Buffer, order: str) -> tuple[str, str, int, int]:
 
 
 def directory(buffer: Buffer, place_of: int | None = None) -> tuple[str, Directory]:
-    """Return byte order and tags of the directory at an offset, None for the first.
+    """Return byte order ("<" or ">") and tags of the directory at offset `place_of`; None for the first directory.
 
     Raises DamagedImage if the directory or its values are not complete.
     """
@@ -120,7 +120,7 @@ def directory(buffer: Buffer, place_of: int | None = None) -> tuple[str, Directo
 
 
 def values(buffer: Buffer, order: str, entry: tuple[str, int, int] | None, *, limit: int = 0) -> tuple[int, ...]:
-    """Return the first `limit` values of a tag, or all; none if it is absent."""
+    """Return the first `limit` values of a tag, all of them for 0; () if `entry` is None, for an absent tag."""
     if entry is None:
         return ()
     code, number, where = entry
