@@ -117,7 +117,7 @@ class SourceOptions(TypedDict, total=False):
         Use(
             ("pairs",),
             "the published layout of images and masks: duts, hku-is, minet, voc, ade20k, ade20k-full-2017, "
-            "ade20k-full-2020, cityscapes, u2net or camvid.  [default: detected from the file names]",
+            "ade20k-full-2020, cityscapes, u2net, camvid or images-masks.  [default: detected from the file names]",
         ),
     ]
     angle_convention: Annotated[

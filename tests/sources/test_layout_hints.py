@@ -52,7 +52,6 @@ SETS: dict[str, tuple[str, ...]] = {
     "images and masks in splits": ("={s}/images/{n}.jpg", "mask={s}/masks/{n}.png"),
     "DSB2018, one mask each": ("={n}/images/{n}.png", "mask={n}/masks/m{n}.png"),
     "ADE20K": ("=images/{t}/a{n}.jpg", "mask=annotations/{t}/a{n}.png"),
-    "splits below roles": ("=images/{s}/{n}.jpg", "mask=masks/{s}/{n}.png"),
     "VOC": (
         "=JPEGImages/{n}.jpg",
         "mask=SegmentationClass/{n}.png",

@@ -392,7 +392,7 @@ def test_a_published_layout_is_told_by_its_names(tmp_path: Path, name: str) -> N
     [
         ("cat/{n}.jpg", "catannot/{n}.jpg"),
         ("images/cat/{n}.jpg", "annotations/cat/{n}.png"),
-        ("images/{n}.jpg", "masks/{n}.png"),
+        ("images/{n}.jpg", "masks/x{n}.png"),
         ("train/cat/{n}.jpg", "val/cat/{n}.jpg"),
         ("{n}.jpg", "{n}.png"),
         ("images/train/{n}.jpg", "annotations/train/{n}.xml"),

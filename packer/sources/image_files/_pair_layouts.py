@@ -214,5 +214,8 @@ LAYOUTS = (
     _pair("u2net", "{folder}/im_aug/{stem}", "{folder}/gt_aug/{stem}"),
     _pair("u2net", "{folder}/{stem}.jpg", "{folder}/{stem}.png", is_recognized=False),
     _pair("camvid", "{split}/{stem}", "{split}annot/{stem}"),
+    _pair("images-masks", "images/{stem}", "masks/{stem}.png"),
+    _pair("images-masks", "images/{split}/{stem}", "masks/{split}/{stem}.png"),
+    _pair("images-masks", "{split}/images/{stem}", "{split}/masks/{stem}.png"),
 )
 NAMES = tuple(dict.fromkeys(layout.name for layout in LAYOUTS))
