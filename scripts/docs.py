@@ -97,6 +97,7 @@ def error_page() -> str:
         "# Errors and exit codes",
         "",
         "Each failure is a subclass of `packer.errors.PackerError`. The command line exits with the code of the class.",
+        "For messages and what to do, see [troubleshooting](../check/troubleshooting.md#errors).",
         "",
         "| exit code | class | meaning |",
         "|---|---|---|",

@@ -1,23 +1,31 @@
 """The documentation is complete, and its examples run."""
 
+import fcntl
 import inspect
 import json
 import os
 import re
 import shlex
+import shutil
 import socket
+import sys
+from collections.abc import Callable, Iterator
 from configparser import ConfigParser
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import Result
 
 import packer
 from packer import geometry, synthetic
 from packer.cli import main, registry
+from packer.errors import PackerError
 from packer.pack import manifest as manifests
 from packer.sources._options import OPTIONS, Option
 from tests.support import source_trees, warm_python
+from tests.support.built_packs import flip
+from tests.support.command_line import called
 from tests.support.conversions import packed
 from tests.support.source_trees import photos
 
@@ -265,3 +273,92 @@ def test_the_page_on_clusters_has_the_bound_of_the_manifest() -> None:
     part = {"bytes": 1 << 31, "name": "part-00000.lmdb", "samples": 21475, "sha256": "0" * 64}
     assert manifests.excess(json.dumps({"parts": [part] * most}).encode()) is None
     assert "values, expected" in str(manifests.excess(json.dumps({"parts": [part] * (most + 1)}).encode()))
+
+
+TROUBLE = (ROOT / "docs/check/troubleshooting.md").read_text()
+
+
+@pytest.fixture
+def troubles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Sets with damaged files, and a sound pack, in the current folder."""
+    synthetic.load("folder")(tmp_path / "photos", samples=24, threads=2, size=None)
+    packed(tmp_path / "photos", tmp_path / "photos.pack")
+    first, *_, last = sorted((tmp_path / "photos").rglob("*.jpg"))
+    first.write_bytes(first.read_bytes()[:2000])
+    last.write_text("not an image")
+    synthetic.load("coco")(tmp_path / "coco", samples=6, threads=2)
+    path = tmp_path / "coco/annotations/instances_train2017.json"
+    labels = json.loads(path.read_text())
+    labels["annotations"][0]["category_id"] = 999
+    path.write_text(json.dumps(labels))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def failures(patch: pytest.MonkeyPatch) -> Iterator[Callable[[], object]]:
+    """One step for each error class of the page, in the order of the page."""
+    yield lambda: called("convert", "photos", "new.pack")
+    yield lambda: called("convert", "photos", "photos.pack")
+    yield lambda: called("info", "photos")
+    with patch.context() as absent:
+        absent.setitem(sys.modules, "matplotlib", None)
+        yield lambda: called("profile", "photos.pack", "--plot", "plot.png")
+    yield lambda: called("view", "photos.pack", "-o", "photos.png", "--key", "cat/1.jpg")
+    yield lambda: packer.convert("photos", "new.pack", resize="256")  # type: ignore[arg-type]
+    yield lambda: list(packer.Loader(packer.open("photos.pack"), 4))
+    yield lambda: called("convert", "coco", "coco.pack")
+    shutil.copytree("photos.pack", "sound.pack")
+    Path("photos.pack/index/keys.npy").unlink()
+    yield lambda: called("view", "photos.pack", "-o", "photos.png")
+    shutil.rmtree("photos.pack")
+    shutil.copytree("sound.pack", "photos.pack")
+    part = Path("photos.pack/part-00000.lmdb")
+    flip(part, part.read_bytes().index(Path("photos/bowl/bowl_00001.jpg").read_bytes()) + 1000)
+    yield lambda: called("view", "photos.pack", "-o", "photos.png")
+    shutil.rmtree("photos.pack")
+    with patch.context() as full:
+        full.setattr("packer.conversion.conversion_run.free_bytes", lambda _: 712_704)
+        yield lambda: called("convert", "sound.pack", "photos.pack")
+    Path(".photos.pack.partial").mkdir(mode=0o700)
+    held = os.open(".photos.pack.partial", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    yield lambda: called("convert", "sound.pack", "photos.pack")
+    os.close(held)
+
+
+def without_numbers(text: str) -> str:
+    """The text with N for each number and checksum, which depend on the libraries."""
+    return re.sub(r"[0-9a-f,]*\d[0-9a-f,]*", "N", text)
+
+
+def test_the_page_on_troubleshooting_quotes_messages_of_this_code(
+    troubles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quoted = re.findall(r"^### (\w+)\n\n```text\n(.*)\n```", TROUBLE, re.MULTILINE)
+    found = []
+    for fail in failures(monkeypatch):
+        try:
+            result = fail()
+            error = result.exception if isinstance(result, Result) else None
+        except PackerError as raised:
+            error = raised
+        found.append((type(error).__name__, str(error).splitlines()[0]))
+    assert [(name, without_numbers(line)) for name, line in found] == [
+        (name, without_numbers(line)) for name, line in quoted
+    ]
+    assert len(found) == 12
+
+
+@pytest.mark.full
+def test_the_commands_of_the_page_on_troubleshooting_run(troubles: Path) -> None:
+    shutil.rmtree("photos.pack")
+    assert runs(TROUBLE, troubles) == 10
+
+
+def test_the_page_on_troubleshooting_names_options_that_exist() -> None:
+    for line in re.findall(r"`packer ([^`]*)`", TROUBLE):
+        name, *words = line.split()
+        command = main.get_command(click.Context(main), name)
+        assert command is not None, line
+        known = {text for option in command.params for text in option.opts}
+        assert {word for word in words if word.startswith("-")} <= known, line
