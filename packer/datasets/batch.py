@@ -6,8 +6,8 @@ registers Batch in torch's table of collate functions. So torch's default collat
 worker process the tensors are in shared memory.
 
 Collator collates samples as torch's default collate does. Values of different shapes become a list of tensors, or with
-`pad` one tensor with zeros after each value. Fields whose length may vary by the schema are lists in every batch, even
-if all values have the same length.
+`pad` one tensor with zeros after each value. A field whose schema allows values of different lengths is a list in
+every batch, even if all values have the same length.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,17 +32,17 @@ _MOVING = (_GEOMETRY, f"{_TORCHVISION}.v2._auto_augment", f"{_TORCHVISION}.autoa
 
 
 class BatchRow(dict[str, Any]):
-    """One sample of a Batch. Its tensors are views of the tensors of the batch."""
+    """One sample of a Batch as a dict. Its tensors share memory with the tensors of the batch."""
 
 
 class TupleRow(tuple[Any, ...]):
-    """One sample of a Batch as a tuple of the fields in `as_tuple`. Its tensors are views of those of the batch."""
+    """One sample of a Batch as a tuple of the fields `as_tuple`. Its tensors share memory with those of the batch."""
 
     __slots__ = ()
 
 
 class Batch(Sequence[Any]):
-    """The samples of one batch."""
+    """A sequence of the samples of one batch, which stores one tensor or list per field."""
 
     def __init__(self, fields: dict[str, Any], count: int, as_tuple: tuple[str, ...] | None) -> None:
         """Create a batch.
@@ -72,7 +72,7 @@ class Batch(Sequence[Any]):
         return BatchRow(row) if self.as_tuple is None else TupleRow(row[name] for name in self.as_tuple)
 
     def collated(self) -> Any:
-        """Return a dict of batched values, or with `as_tuple` a list, as torch's default collate does."""
+        """Return a dict of batched values, or a list with `as_tuple`. Raises MixedShapes for images of mixed sizes."""
         for name, values in self.fields.items():
             if isinstance(values, Ragged):
                 values.refuse(name)
@@ -96,7 +96,7 @@ class Ragged(list[Any]):
 
 
 def _row(values: Any, position: int) -> Any:
-    """Return the value of one sample, a number as a Python number."""
+    """Return the value of the sample at `position` in a batched field. A tensor (N,) gives a Python number."""
     if isinstance(values, tuple):
         return tuple(_row(each, position) for each in values)
     value = values[position]
@@ -115,7 +115,7 @@ register_collate(TupleRow, _collate)
 
 
 def channels_first(field: Field, tensor: torch.Tensor) -> torch.Tensor:
-    """Return a view in torch's layout: images (..., 3, H, W) of (..., H, W, 3), depth (..., 1, H, W) of (..., H, W)."""
+    """Reorder axes without a copy: images (..., 3, H, W) of (..., H, W, 3), depth (..., 1, H, W) of (..., H, W)."""
     if field.kind == "image":
         return tensor.movedim(-1, -3)
     return tensor.unsqueeze(-3) if field.kind == "depth" else tensor
@@ -132,9 +132,9 @@ def as_pil(field: Field, value: Any) -> Any:
 def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
     """Return a sample with images, boxes and points as torchvision's tv_tensors.
 
-    A depth is a Mask, so that transforms move it with the images and do not mix or change its values. Points whose
-    whole numbers are edges between pixels (`Field.edges`) become KeyPoints 0.5 less. So flips of points and boxes equal
-    those of packer.geometry.
+    A depth is a Mask, so that transforms move it with the images and do not mix or change its values. KeyPoints
+    have integers at pixel centers. Therefore points with integers at pixel edges (`Field.edges`) become 0.5 less. Flips
+    of points and boxes then equal those of packer.geometry.
 
     Args:
         schema: The fields of the sample.
@@ -175,9 +175,9 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
 def moving_transform(transform: object) -> str | None:
     """Return the name of the first transform of torchvision in `transform` that moves pixels; None if there is none.
 
-    The module that defines the class of a transform decides. A transform of torchvision.transforms moves pixels if
-    torchvision.transforms.v2 has a class of the same name in its module for geometry. Containers such as Compose are
-    searched. Functions and classes of users are not recognized.
+    Classes of torchvision's modules for geometry (v2) and automatic augmentation move pixels. A class of version 1 does
+    so if the module for geometry has a class of the same name. Containers such as Compose are searched. Functions and
+    classes of users are not recognized.
     """
     for kind in type(transform).__mro__:
         is_first = kind.__module__ == f"{_TORCHVISION}.transforms"
@@ -203,11 +203,12 @@ class Collator:
         Args:
             ragged: For tensors that differ in their first length: "list" for a list of tensors, "pad" for one
                 tensor with zeros after each value.
-            schema: The fields of the samples. None if they are not those of a pack.
-            as_tuple: The names of the values of samples that are tuples. Batches are lists then.
+            schema: The fields of the samples. None if the samples do not come from a pack.
+            as_tuple: The names of the values of samples that are tuples. Batches are lists then. None for dicts.
 
         Raises:
-            InvalidRequest: `ragged` is unknown, or "pad" has no place for the counts of a tuple.
+            InvalidRequest: `ragged` is unknown. Or it is "pad", and `as_tuple` contains a field of varying length:
+                a tuple has no place for the field `<name>_count`, which "pad" adds.
         """
         if ragged not in RAGGED:
             raise InvalidRequest(f"ragged={ragged!r}: expected one of {', '.join(RAGGED)}")
@@ -223,7 +224,7 @@ class Collator:
     def fields(self, fields: dict[str, Any]) -> Any:
         """Return a batch of fields that are batched already: a dict, or with `as_tuple` a list.
 
-        With "pad", fields of different lengths are padded. Raises MixedShapes for images of different sizes.
+        With "pad", lists of tensors of different lengths are padded. Raises MixedShapes for images of different sizes.
         """
         batch = self._padded(fields)
         return batch if self._as_tuple is None else [batch[name] for name in self._as_tuple]
@@ -242,7 +243,8 @@ class Collator:
     def samples(self, samples: Sequence[Any]) -> Any:
         """Return a batch of samples.
 
-        Dicts, tuples and lists are batched by member. Arrays and tensors are stacked, and numbers become a tensor.
+        Values at equal keys of dicts, and at equal positions of tuples and lists, are batched. Arrays and tensors are
+        stacked, and numbers become a tensor.
         """
         if isinstance(samples[0], dict):
             by_name = _columns(samples, "samples").items()
@@ -316,13 +318,13 @@ def _are_images(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _differ_as_masks(values: Sequence[Any]) -> bool:
-    """Check if values are (H, W) of different sizes. The dtype int32 does not tell masks from lists of numbers."""
+    """Check if values are arrays (H, W) of different sizes, such as masks in int32. `_are_images` checks uint8 only."""
     shapes = {value.shape if isinstance(value, (np.ndarray, torch.Tensor)) else None for value in values}
     return len(shapes) > 1 and all(shape is not None and len(shape) == _IMAGE_NDIM - 1 for shape in shapes)
 
 
 def _is_of(field: Field, value: Any) -> bool:
-    """Check if a value fits the field, so that a transform has not replaced it."""
+    """Check if a value has the type and shape of the field. A transform may have replaced the value."""
     if field.kind in _AS_THEY_ARE:
         return not isinstance(value, (np.ndarray, torch.Tensor))
     if not isinstance(value, (np.ndarray, torch.Tensor)) or value.ndim == 0:
@@ -334,7 +336,7 @@ def _is_of(field: Field, value: Any) -> bool:
 
 
 def _is_ragged(values: Any) -> bool:
-    """Check if values are a list of tensors that differ only in their first length."""
+    """Check if values are a list of tensors whose shapes differ only in the first axis, or not at all."""
     if not isinstance(values, list) or not values or not all(isinstance(value, torch.Tensor) for value in values):
         return False
     return all(value.ndim >= 1 and value.shape[1:] == values[0].shape[1:] for value in values)

@@ -42,7 +42,7 @@ def take_new(size: int) -> tuple[torch.Tensor, Bytes]:
 
 
 class BatchDecoder(ABC):
-    """One batch of a pack. Call `fill` once for each slice, from any thread, then `finish` or `fields`."""
+    """A decoder of one batch. Callers call `fill` once for each slice, from any thread, then `finish` or `fields`."""
 
     only_copies = False  # True if all values are copied without decoding: one thread is the fastest then
     at_once = _READ  # the number of samples that are read before the first of them is decoded
@@ -64,7 +64,8 @@ class BatchDecoder(ABC):
     def slice(self, threads: int) -> int:
         """Return the number of samples of a slice, so that `threads` threads have equal work.
 
-        A slice has at most `at_once` samples. If all values are only copied, one slice contains the complete batch.
+        A slice has at most `at_once` samples (an attribute). If values are only copied, not decoded, one slice contains
+        the complete batch.
         """
         if self.only_copies:
             return len(self)
@@ -86,7 +87,7 @@ class BatchDecoder(ABC):
 
 
 class PackBatchDecoder(BatchDecoder):
-    """A batch of the chosen fields of a pack."""
+    """A decoder of one batch of the fields that `sample_decoder` selects."""
 
     def __init__(
         self,
@@ -103,8 +104,8 @@ class PackBatchDecoder(BatchDecoder):
         Args:
             sample_decoder: Decodes values of the pack.
             indices: Rows of the pack, int64, in the order of the batch.
-            take: Returns the memory of the batch.
-            geometry: Moves the samples. None leaves them as they are stored.
+            take: Function of a size in bytes that returns memory, such as `take_new`.
+            geometry: Warps the samples. None returns the stored pixels and labels.
             random: The random numbers of each sample, as many as the geometry draws.
             collate: A function of the dict of batched fields that returns the batch.
         """
@@ -150,7 +151,7 @@ class PackBatchDecoder(BatchDecoder):
                 decode()
 
     def _planned(self, position: int, index: int, record: Record) -> Iterator[Callable[[], object]]:
-        """Yield functions that decode the images of a sample, and decode its other values."""
+        """Yield a function for each image of a sample, which decodes it. Decode the other values immediately."""
         sample_decoder = self._sample_decoder
         stored = {
             name: sample_decoder.stored_image(index, name, record[name]) for name in self._slots if name in record
@@ -204,7 +205,7 @@ class _FieldBatch:
     def prepared(
         self, position: int, index: int, value: Buffer, *, stored: StoredImage, view: View | None
     ) -> Callable[[], object]:
-        """Return a function that decodes one image into the batch."""
+        """Return a function that decodes `value` to `position` in the batch. index: row of the pack, for errors."""
         shape = stored.shape if view is None else (*view.size, *stored.shape[2:])
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
         if arrays.shape[1:] != shape:
@@ -218,7 +219,7 @@ class _FieldBatch:
         return partial(self._run, index, self._run(index, prepare))
 
     def _run(self, index: int, step: Callable[[], Any]) -> Any:
-        """Run a step of a decoder; an error names the sample."""
+        """Run a step of a decoder. The message of an error contains the key of the sample at row `index`."""
         try:
             return step()
         except (BadInput, CorruptRecord) as error:
@@ -229,7 +230,7 @@ class _FieldBatch:
         self._odd[position] = channels_first(self._field, torch.from_numpy(decode()))
 
     def gather(self, start: int, stop: int, indices: npt.NDArray[np.int64]) -> None:
-        """Copy images that are stored as bare pixels."""
+        """Copy uncompressed images of the rows `indices` of the pack to the positions `start` to `stop` - 1."""
         shape = tuple(length or 0 for length in self._field.shape or ())
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
         out = arrays[start:stop].reshape(stop - start, -1).view(np.uint8)

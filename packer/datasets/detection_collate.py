@@ -90,7 +90,7 @@ class DetectionCollate:
 
 
 def _tensor(sample: Any, name: str) -> Tensor:
-    """Return a value or a number of a sample as a tensor. Raises InvalidRequest."""
+    """Return the field `name` of a sample as a tensor. Raises InvalidRequest if absent or neither tensor nor number."""
     if not isinstance(sample, Mapping):
         raise InvalidRequest(
             f"DetectionCollate: expected samples that are dicts, found {type(sample).__name__}; drop as_tuple"

@@ -324,7 +324,7 @@ class PackDataset(Dataset[Any]):
         super().__setattr__(name, value)
 
     def check_transform(self, transform: object, *, moves_all: bool) -> None:
-        """Raise InvalidRequest for a transform that moves one image and leaves other fields of the sample in place.
+        """Raise InvalidRequest for a transform that moves one image of samples with more images, boxes or points.
 
         Transforms of torchvision move only the first image of a sample of plain tensors.
 
@@ -340,7 +340,7 @@ class PackDataset(Dataset[Any]):
             )
 
     def _not_moved(self) -> list[str]:
-        """Return the fields that a transform of torchvision leaves in place if samples contain plain tensors."""
+        """Return the fields of plain tensors that torchvision leaves in place: later images, points, boxes."""
         images = [field.name for field in self.schema if field.kind in PIXEL_KINDS]
         return images[1:] + [field.name for field in self.schema if field.kind in ("points", "boxes")]
 
@@ -494,14 +494,13 @@ class PackDataset(Dataset[Any]):
         take: Take,
         collate: CollateFields = dict,
     ) -> BatchDecoder:
-        """Return the decoder of a batch of these samples. packer.Loader calls this method, and shares the work of the
-        decoder between threads.
+        """Return the decoder of a batch of the samples at `indices`, whose slices packer.Loader shares among threads.
 
         Args:
             indices: Indices of samples.
-            geometry: Moves the samples. None leaves them as they are stored.
+            geometry: Replaces the geometry of the dataset. None for no geometry.
             random: The random numbers of each sample, as many as the geometry draws.
-            take: Returns the memory of the batch.
+            take: Function of a size in bytes that returns memory for the batch, such as `take_new`.
             collate: A function of the dict of batched fields that returns the batch.
         """
         return PackBatchDecoder(
@@ -549,12 +548,12 @@ class PackDataset(Dataset[Any]):
     def stored_rows(self, indices: Indices | None = None) -> Indices | None:
         """Return the rows of the pack for the samples at `indices`, for packer.convert.
 
-        Without `indices`: for all samples. The result is None if these are all rows in order.
+        Without `indices`, return the rows of all samples, or None if the dataset has all rows in order (no split).
 
         Raises:
-            InvalidRequest: The samples differ from the records of the pack.
+            InvalidRequest: A geometry, transform, box rule or subclass changes the samples.
             BadIndex: An index is out of range.
-            CorruptPack: The pack was replaced.
+            CorruptPack: The pack was replaced after the dataset was opened.
         """
         makers = {"geometry": self.geometry, "transform": self.transform, "boxes": self._box_rule}
         changed = [f"{name}=" for name, maker in makers.items() if maker is not None]
@@ -750,7 +749,7 @@ def _splits_of(pack: Pack) -> tuple[str, ...]:
 
 
 def as_torch(field: Field, value: Any) -> Any:
-    """Return a decoded value in torch's layout: images (3, H, W) and depth (1, H, W) as views, arrays as tensors."""
+    """Return a decoded value in torch's layout: images (3, H, W), depth (1, H, W), other arrays as tensors. No copy."""
     if not isinstance(value, np.ndarray):
         return value
     tensor = torch.from_numpy(value)
@@ -815,7 +814,7 @@ def location_of(
 ) -> "RemoteLocation | None":
     """Return the location of a pack at a URL and of its cache. None for a folder.
 
-    Raises InvalidRequest if the options need a URL and the path is a folder, or the reverse.
+    Raises InvalidRequest if the path is a folder and an option is not None, or if it is a URL and `cache` is None.
     """
     if is_url(path):
         from packer.copies.remote_pack import remote_location  # not imported for a pack in a folder
@@ -862,13 +861,13 @@ def open(
         dct: "accurate", or "fast" for the faster transform of libjpeg, whose pixels differ by a few levels.
         verify: "first" compares a value with its crc32 when a process first reads it, "always" at each read.
             The choice "never" compares nothing. The choice "open" is "first", and also hashes each part.
-        stage: Where to look for a copy that `packer stage` made: "auto" for shared memory, or the folder of `--to`.
-        stage_as: The codec of the copy that `packer stage --as` made, such as "ycc420". Its pixels differ.
+        stage: Where a copy by `packer stage` is: "auto" for shared memory, or the folder `--to`. None for no copy.
+        stage_as: The codec of the copy by `packer stage --as`, such as "ycc420", whose pixels differ. None: as packed.
         boxes: Cuts or drops boxes that reach out of the returned image, together with the rows of all fields that
             belong to them. None keeps all boxes unchanged.
-        cache: A local folder for the parts of a pack at a URL. Each part is downloaded once.
+        cache: A local folder for the downloaded parts of a pack at a URL, required for a URL. None for a folder.
         cache_limit: The largest size of `cache`, in bytes or as a text such as "200GB". None for the complete disk.
-        patience: Seconds to wait for a store that does not answer, before StoreError is raised.
+        patience: Seconds to wait for a store that does not answer, before StoreError is raised. None for 180.
 
     Returns:
         A map-style torch dataset: the class of packer.datasets for the format of the pack, such as LMDBDataset.

@@ -43,7 +43,7 @@ class Geometry(ABC):
 
 
 def as_size(size: object, what: str) -> tuple[int, int]:
-    """Return `size`, an int or a pair, as (height, width) in px. Raises InvalidRequest with a message about `what`."""
+    """Return `size`, an int or a pair, as (height, width) in px. Raises InvalidRequest that begins with `what`."""
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     lengths = [length for length in pair if isinstance(length, int) and 1 <= length <= MOST_PX]
     if len(pair) != 2 or len(lengths) != 2:
@@ -57,7 +57,7 @@ def as_size(size: object, what: str) -> tuple[int, int]:
 def as_range(
     given: object, what: str, *, least: float = float("-inf"), most: float = float("inf")
 ) -> tuple[float, float]:
-    """Return the pair `given`. Raises InvalidRequest about `what` unless least <= given[0] <= given[1] <= most."""
+    """Return the pair `given`. Raises InvalidRequest (`what`: ...) unless least <= given[0] <= given[1] <= most."""
     pair = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     numbers = [number for number in pair if isinstance(number, (int, float)) and not isinstance(number, bool)]
     if len(pair) != 2 or len(numbers) != 2 or not least <= numbers[0] <= numbers[1] <= most:

@@ -57,9 +57,9 @@ class View(NamedTuple):
         return self.matrix == (1.0, 0.0, 0.0, 0.0, 1.0, 0.0) and self.size == (height, width)
 
     def of(self, top: float, left: float, scale: float = 1.0) -> "View":
-        """Return the view from a part of the scaled image, instead of the complete image, to the output of this view.
+        """Return the view with the same output for a smaller input: a part of the stored image scaled by `scale`.
 
-        `scale` is the scale factor. (top, left) is the position of the part in the scaled image, in px.
+        (top, left) is the position of the part in the scaled image, in px.
         """
         a, b, c, d, e, f = self.matrix
         x, y = (left + 0.5) / scale - 0.5, (top + 0.5) / scale - 0.5  # pixel (0, 0) of the part in the complete image
@@ -129,7 +129,7 @@ def move_boxes(boxes: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float3
 
 
 def move_values(field: Field, values: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[Any]:
-    """Apply a matrix (2, 3) to the values of a field. Points and boxes are moved; areas are scaled."""
+    """Apply a matrix (2, 3) to points or boxes. Scale areas by the absolute determinant of the matrix."""
     if field.is_area:
         (a, b), (d, e) = matrix[:, :2].tolist()
         scaled: npt.NDArray[Any] = values * abs(a * e - b * d)

@@ -52,7 +52,7 @@ LEAST_ZOOM = 0.5
 
 @dataclass(frozen=True)
 class TurnAndZoom(Geometry):
-    """A random rotation by 0, 90, 180 or 270 degrees, and a random zoom into the middle 0.5 to 1 of both sides.
+    """A random rotation by 0, 90, 180 or 270 degrees, and a random zoom to the central 0.5 to 1 of height and width.
 
     GraspDataset rotates around the center of the grasps or of the image. `view` rotates around the center of the image.
 
@@ -66,7 +66,7 @@ class TurnAndZoom(Geometry):
     draws = 2
 
     def chosen(self, random: Sequence[float]) -> tuple[float, float]:
-        """Return `(rotation, zoom)` for two random numbers 0 <= r < 1. Radians, and share of both sides, 0.5 to 1."""
+        """Return (rotation in radians, visible share of height and width) for two random numbers 0 <= r < 1."""
         rot = TURNS[int(random[0] * len(TURNS))] if self.turn else 0.0
         return rot, LEAST_ZOOM + random[1] * (1 - LEAST_ZOOM) if self.zoom else 1.0
 
@@ -138,7 +138,7 @@ class GraspDataset(PackDataset):
             style: Network. The width map is 1 at an opening of 150 px for "ggcnn", S / 2 px for "grconvnet".
             split: Name of a split of the pack, or a split of packer.grasp, such as SliceSplit(0.0, 0.9). None for all.
             seed: Seed of rot and zoom, which then depend on (seed, epoch, index) only, as in packer.Loader. Call
-                `set_epoch` before each epoch. None uses torch's generator.
+                `set_epoch` before each epoch. None draws from torch's generator.
             pixels: "float32", or "uint8" for an x that `packer.grasp.as_input` converts on the device.
             transform: Function of the item. None returns the item unchanged.
             decoder: JPEG decoder, "auto", "turbojpeg" or "opencv". All three return equal pixels.
@@ -149,9 +149,9 @@ class GraspDataset(PackDataset):
                 makes a difference for Grasp-Anything only.
             exact: "fork" uses the fixed image sizes of andvg3/Grasp-Anything, a fork of GR-ConvNet. None uses the size
                 of each image.
-            cache: Local folder for the downloaded parts of a pack at a URL.
+            cache: Local folder for the downloaded parts of a pack at a URL, required for a URL. None for a folder.
             cache_limit: Largest size of `cache`, in bytes or as a text such as "200GB". None for the complete disk.
-            patience: Seconds to wait for a store that does not answer, before StoreError is raised.
+            patience: Seconds to wait for a store that does not answer, before StoreError is raised. None for 180.
 
         Raises:
             WrongType: An argument has a wrong type.
@@ -226,7 +226,7 @@ class GraspDataset(PackDataset):
         return ["maps"]
 
     def _check_names(self, pack: Pack) -> None:
-        """Check nothing, because `as_tuple` contains the names of the values of an item."""
+        """Check nothing: here, the attribute `as_tuple` contains names of item values, not of fields of the pack."""
 
     def _select(self, pack: Pack, split: str | None) -> npt.NDArray[np.int64]:
         items = PackItems(pack, self._unit, self._exact)
@@ -363,7 +363,7 @@ class GraspDataset(PackDataset):
         return depth
 
     def get_jname(self, idx: Number) -> str:
-        """Return the name of the item `idx`: `<i>_<object>` of Jacquard, or the number of a scene of Cornell."""
+        """Return the key of the item `idx`, such as `<i>_<object>` of Jacquard, or the number of a scene of Cornell."""
         return self.key(int(idx))
 
     def _with_item(self, idx: Number, use: Any) -> Any:
@@ -378,7 +378,7 @@ _WITHOUT_DEPTH = ("grasp-anything", "ocid-grasp", "vmrd")
 
 
 def _check_fork(kind: str, style: str, *, include_depth: bool) -> None:
-    """Raise InvalidRequest for options that the fork's loader of the set `kind` does not have."""
+    """Raise InvalidRequest for options that andvg3/Grasp-Anything does not have for the source `kind`."""
     if style != "grconvnet":
         raise InvalidRequest(f'exact="fork", style={style!r}: it is a fork of GR-ConvNet; give style="grconvnet"')
     if include_depth and kind in _WITHOUT_DEPTH:
@@ -415,8 +415,8 @@ class GGCNNDataset(GraspDataset):
 
         Args:
             file_path: Folder or URL of the pack.
-            start: Share of all items that come before the first item, 0 to 1.
-            end: Share of all items that come before the end, 0 to 1.
+            start: Share of the list that precedes the first item of the dataset, 0 to 1.
+            end: Share of the list that precedes the end of the dataset, 0 to 1.
             ds_rotate: Share of the items that first move from the start to the end of the list, 0 to 1.
         """
         super().__init__(

@@ -56,7 +56,7 @@ class ItemView(NamedTuple):
 def around_grasps(frame: Frame, height: int, width: int, *, bounds: tuple[int, int] | None = None) -> SourceImage:
     """Return image size and window for Cornell: the window of `frame`, cut at the bottom and right of the image.
 
-    bounds: (height, width) in px that also cut the window. None for no further limit.
+    bounds: (height, width) in px, from the top left of the image, that also cut the window. None for the image only.
     """
     top, left = frame.top, frame.left
     bottom, right = (height, width) if bounds is None else (min(height, bounds[0]), min(width, bounds[1]))
@@ -74,7 +74,7 @@ def item_view(source: SourceImage, stored: View | None, rot: float, zoom: float,
 
     Args:
         source: Size and window of the source image.
-        stored: View from source to stored pixels. None for equal pixels.
+        stored: View from source to stored pixels. None if the pack stores the source pixels unchanged.
         rot: Rotation in radians, counter-clockwise.
         zoom: Visible share of both sides of the window.
         size: (height, width) of the output in px.
@@ -101,10 +101,10 @@ def warp(whole_or_part: Pixels, at: ItemView, out: Pixels, *, origin: tuple[int,
     """Warp an image and write the result to `out`.
 
     Args:
-        whole_or_part: The stored image, or the part of the image that `part` returns.
+        whole_or_part: The stored image, or the pixels of its part at the position that the function `part` returns.
         at: The warp.
         out: Output, (height, width) or (height, width, C), with the dtype of the image.
-        origin: (row, column) of the first pixel of the part in the stored image.
+        origin: (row, column) of the first pixel of the part in the stored image, (0, 0) for the stored image.
     """
     if not at.quarters:
         _warp(whole_or_part, at.view.of(*origin), out)
@@ -117,7 +117,7 @@ def warp(whole_or_part: Pixels, at: ItemView, out: Pixels, *, origin: tuple[int,
 
 
 def part(at: ItemView, height: int, width: int) -> tuple[int, int, int, int] | None:
-    """Return (top, left, height, width) of the part of a stored image that a warp reads, or None for all of it."""
+    """Return (top, left, height, width) of the part of a `height` x `width` image that a warp reads. None for all."""
     if not inside(at.view, height, width):
         return None  # pixels beyond the border are mirrored
     return needed(at.view, axis_aligned_steps(at.view, height, width), height, width)
@@ -180,6 +180,6 @@ def _inverse(view: View) -> View:
 
 
 def _done(out: Pixels, result: Any) -> None:
-    """Copy the result to `out` if OpenCV did not write to it."""
+    """Copy the result of OpenCV to `out` if OpenCV did not write to `out`."""
     if result is not out:
         np.copyto(out, result.reshape(out.shape))

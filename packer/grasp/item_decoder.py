@@ -37,10 +37,10 @@ class GraspItem(NamedTuple):
         pack_index: Row of the pack.
         record: Encoded fields.
         images: Field -> stored image.
-        points: Corners (N, 4, 2) of the grasps, row and column, as in PlacedLabels.
+        points: Corners (N, 4, 2) of the grasps, row and column, in px of the source or output (see PlacedLabels).
         frame: Size and position of the output in the source.
         source: Source image, and the part that the item shows.
-        stored: Field -> view from source to stored pixels. None for equal pixels.
+        stored: Field -> view from source to stored pixels. None if the pack stores the source pixels unchanged.
     """
 
     pack_index: int
@@ -109,7 +109,7 @@ class ItemDecoder:
         return self.sample_decoder.as_stored(index, self.sample_decoder.schema[name], record[name])
 
     def _stored(self, index: int, first: tuple[int, ...], shape: tuple[int, ...]) -> View | None:
-        """Return the view from source to stored pixels of an image of `shape`. first: shape of the first image."""
+        """Return the view from source to stored pixels. shape, first: of this image, and of the sample's first."""
         view = None
         if self._matrices is not None:
             view = View(tuple(self._matrices[index].ravel().tolist()), (first[0], first[1]))
@@ -140,7 +140,7 @@ class ItemDecoder:
         np.clip(out, -1, 1, out=out)
 
     def _mean(self, item: GraspItem, array: Floats, rot: float) -> float:
-        """Return the mean depth in m of the rotated window before the zoom."""
+        """Return the mean of a depth `array` in m over the rotated window of the item before the zoom."""
         height, width = item.source.window[2:]
         shown = image_warp.item_view(item.source, item.stored[DEPTH], rot, 1.0, (height, width))
         if height == width and item.source == image_warp.whole(height, width) and _is_exact(shown):
@@ -150,9 +150,9 @@ class ItemDecoder:
         return cv2.mean(seen)[0]
 
     def _part(self, item: GraspItem, name: str, shown: ItemView | None) -> tuple[Any, tuple[int, int]]:
-        """Return `(pixels, (top, left))`: the part of a stored image that a warp reads. None: the complete image.
+        """Return `(pixels, (top, left))`: the part of the image `name` that the warp `shown` reads; all of it for None.
 
-        A raw image is not copied. Its pixels are valid as long as the record.
+        The pixels of an uncompressed image are not copied. They are valid as long as the record.
         """
         decoder, stored = self.sample_decoder, item.images[name]
         field, value = decoder.schema[name], item.record[name]
@@ -242,7 +242,7 @@ class GraspBatchDecoder(BatchDecoder):
             dataset_indices: Indices of these items in the dataset, int64 (N,).
             augmentations: (rotation in radians, zoom) of each item.
             form: Size and content of x.
-            take: Function of a size in bytes that returns memory for the batch: a flat uint8 tensor and its array.
+            take: Function of a size in bytes that returns memory as a flat uint8 tensor and a NumPy array over it.
             labels: Position of the label file of each item in `label_keys`. None for all labels of the image.
             collate: Function of the dict of batched fields that returns the batch.
         """
@@ -282,7 +282,7 @@ class GraspBatchDecoder(BatchDecoder):
                     normalized(pixels, self._float_arrays[at, -3:])
 
     def fields(self) -> dict[str, Any]:
-        """Return a dict with the keys NAMES: x, a tuple of four maps, and tensors (N,) of index, rot and zoom."""
+        """Return a dict: x, maps (a tuple of four tensors (N, 1, S, S)), and tensors (N,) index, rot and zoom."""
         x: Any = self._floats
         if self._form.bytes:
             x = (self._bytes.movedim(-1, 1), *((self._floats,) if self._form.floats else ()))

@@ -44,9 +44,10 @@ class ItemList(NamedTuple):
 
 
 def has_label_items(manifest: Manifest, where: object, unit: ItemUnit, exact: Exact | None = None) -> bool:
-    """Return True if items are label files, False if items are images. where: path of the pack, for messages.
+    """Return True if items are label files: unit="label", and the source is Grasp-Anything. where: path, for messages.
 
-    Raises InvalidRequest if the pack does not have the fields for label files.
+    Otherwise, items are images. Only Grasp-Anything raises InvalidRequest: if unit="label" and a field of label files
+    is absent, or if unit="image" and `exact` is not None.
     """
     if kind_of(manifest) != _SEVERAL_LABELS:
         return False
@@ -164,7 +165,7 @@ class PackItems:
         return "; packer info --keys lists the keys"
 
     def _labels_of(self, index: int, names: Sequence[str]) -> list[int]:
-        """Return the positions in `label_keys` that are items. names: value of `label_keys`."""
+        """Return the positions of the label files of row `index` that are items. names: its value of `label_keys`."""
         if self._exact is None:
             return list(range(len(names)))
         key = self.pack.index.key(index)

@@ -21,7 +21,10 @@ Points = npt.NDArray[Any]  # (N, 4, 2) corners, row and column
 
 
 def angle(points: Points) -> npt.NDArray[np.float64]:
-    """Return the angle of each opening axis, float64 (N,), radians in [-pi/2, pi/2), counter-clockwise as displayed."""
+    """Return the angle of the opening axis of each rectangle, float64 (N,), radians in [-pi/2, pi/2).
+
+    Angles are counter-clockwise as displayed. points: corners (N, 4, 2), row and column.
+    """
     along = points[..., 1, :] - points[..., 0, :]
     return np.asarray((np.arctan2(-along[..., 0], along[..., 1]) + np.pi / 2) % np.pi - np.pi / 2)
 
@@ -75,7 +78,9 @@ _OPENING_PX = 150.0
 
 
 def best_grasp(quality: Any, cos: Any, sin: Any, width: Any, *, widest: float = _OPENING_PX) -> npt.NDArray[np.float64]:
-    """Return the grasp rectangle at the pixel with the largest quality, after smoothing. The jaw is half the opening.
+    """Return the grasp rectangle at the pixel with the largest quality in the smoothed maps.
+
+    The jaw, the side of the rectangle across the opening, has half the length of the opening.
 
     Args:
         quality: Quality map, array or CPU tensor of S x S values.

@@ -71,7 +71,7 @@ def fill(y: Floats, x: Floats, height: int, width: int) -> Runs:
 def _columns(y: Floats, x: Floats, *, low: Ints, high: Ints, starts: Ints) -> tuple[Floats, Floats]:
     """Return `(first, last)`: first and last column of every row of every polygon. Empty rows have first > last.
 
-    low, high: first and last row of each polygon. starts: position of row `low` of each polygon in the result.
+    y, x: corners (4, N). low, high: first and last row of each polygon. starts: position of row `low` in the result.
     """
     y0, x0, y1, x1 = y.ravel(), x.ravel(), y[_BEFORE, :].ravel(), x[_BEFORE, :].ravel()
     # the rows that an edge meets, including its ends; whole numbers as floats
@@ -104,7 +104,10 @@ def _columns(y: Floats, x: Floats, *, low: Ints, high: Ints, starts: Ints) -> tu
 def _between(
     columns: Floats, place: Ints, sides: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]], *, count: int
 ) -> tuple[Floats, Floats]:
-    """Return `(smaller, larger)`: of each row, the columns of the falling and the rising edge in `sides`."""
+    """Return `(smaller, larger)`: the two columns at which edges cross each of `count` rows.
+
+    columns, place: column and row of each crossing. sides: masks of the crossings by falling and by rising edges.
+    """
     one, other = np.full((2, count), float(_NONE))
     for found, side in zip((one, other), sides, strict=True):
         which = np.flatnonzero(side)

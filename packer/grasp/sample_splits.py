@@ -56,8 +56,8 @@ class SliceSplit(_OfPack):
     """A slice of a list of n samples: positions int(start * n) to int(end * n) - 1 of the rotated list.
 
     Args:
-        start: Share of the samples before the slice, 0 to 1.
-        end: Share of the samples before the end of the slice, 0 to 1.
+        start: Share of the rotated list that precedes the slice, 0 to 1.
+        end: Share of the rotated list that precedes the end of the slice, 0 to 1.
         rotate: Share of the samples that first move from the start to the end of the list, 0 to 1.
         of: Split to slice. None for all samples of the pack.
     """

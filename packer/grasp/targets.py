@@ -46,7 +46,7 @@ class DrawnRectangles(NamedTuple):
     jaw: Floats
 
     def polygons(self) -> tuple[Floats, Floats]:
-        """Return `(rows, columns)`, (4, N) each: corners of the middle third of the opening, which the maps show."""
+        """Return the corners `(rows, columns)`, (4, N) each, of the areas to draw: the middle third of each opening."""
         return rectangle(self.row, self.column, self.angle, self.opening / 3, self.jaw)
 
 
@@ -103,8 +103,8 @@ def moved(points: Points, owner: Ints, frames: Sequence[Frame], rot: Floats, zoo
     """Rotate, crop and zoom rectangles. Returns corners, int64 (N, 4, 2), in px of the output.
 
     Args:
-        points: Corners (N, 4, 2).
-        owner: Number of the sample of each rectangle, int64 (N,).
+        points: Corners (N, 4, 2), row and column, as in PlacedLabels.
+        owner: Position in `frames` of the sample of each rectangle, int64 (N,).
         frames: Window of each sample.
         rot: Rotation of each sample in radians, counter-clockwise.
         zoom: Visible share of both sides of each sample.
@@ -147,9 +147,9 @@ def draw(points: Ints, owner: Ints, widest: float, out: Maps) -> None:
 
     Args:
         points: Corners from `moved`, int64 (N, 4, 2).
-        owner: Number of the sample of each rectangle, int64 (N,), ascending.
+        owner: Position in `out` of the sample of each rectangle, int64 (N,), ascending.
         widest: Opening in px at which the width is 1. The width of larger openings is also 1.
-        out: Maps in the order of MAPS, float32 (4, samples, S, S), C-contiguous. All values are overwritten.
+        out: Maps quality, cos, sin, width: float32 (4, samples, S, S), C-contiguous. All values are overwritten.
     """
     for each, background in zip(out, _BACKGROUND, strict=True):
         each.fill(background)

@@ -33,6 +33,7 @@ class SheetRequest:
         count: Number of samples, spread evenly over the pack or, with a seed, drawn at random.
         keys: Keys of the samples to show, used instead of `count`.
         fields: Names of the fields to show. None for all fields that a sheet can show.
+        seed: Seed to draw samples at random. None for evenly spread samples.
         width: Width of the box of one image, in px.
         most: Largest number of shapes to draw per field and sample, 0 for all.
         zoom: True shows only the part of each sample that contains its grasps and boxes.
@@ -48,7 +49,7 @@ class SheetRequest:
 
 
 class Sheet(NamedTuple):
-    """The content of a sheet. box: (height, width) in px of the area for one image. columns: images in each tile."""
+    """The content of a sheet. box: (height, width) in px for an image. columns: images per tile. marks: the legend."""
 
     title: str
     note: str
@@ -67,9 +68,9 @@ def choose(pack: Pack, *, count: int, keys: Sequence[str] = (), seed: int | None
     """Return the indices of the samples to show.
 
     Args:
-        count: Number of samples. The pack is divided into `count` equal parts, and each part gives one sample.
+        count: Number of samples. The rows are divided into `count` equal ranges, and each range gives one sample.
         keys: Keys of the samples to show, used instead of `count`.
-        seed: Seed to draw a random sample of each part. None for the first sample of each part.
+        seed: Seed to draw a random sample of each range. None for the first sample of each range.
 
     Raises:
         UnknownKey: If the pack does not have a key.
@@ -88,9 +89,10 @@ def choose(pack: Pack, *, count: int, keys: Sequence[str] = (), seed: int | None
 
 
 def make_sheet(pack: Path, request: SheetRequest, *, scratch: Path | None = None, threads: int = 1) -> Sheet:
-    """Return the sheet of a pack in a folder or at a URL. Only parts with these samples are downloaded.
+    """Return the sheet of a pack in a folder or at a URL. From a URL, only parts with shown samples are read.
 
-    Raises InvalidRequest, UnknownKey, CorruptPack; StoreError for a URL.
+    scratch: as in packer.copies.remote_pack, for a URL. Raises InvalidRequest, UnknownKey, CorruptPack; StoreError for
+    a URL.
     """
     name = pack.name if isinstance(pack, URLPath) else pack.absolute().name
     with read_once(pack, scratch=scratch, in_order=False) as opened:
@@ -130,7 +132,7 @@ _KEY_LINES = 2
 
 @dataclass(frozen=True)
 class Text:
-    """A printable text, shortened if it needs more than `lines` lines."""
+    """A text of printable characters. Drawing shortens the text if it needs more than `lines` lines."""
 
     text: str
     style: Style

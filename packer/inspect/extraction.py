@@ -46,13 +46,14 @@ class ExtractionSummary:
 
     Attributes:
         files: Number of files written, exact + reencoded. bytes: total size of these files.
+        exact: Number of files with the original bytes. reencoded: Number of files with other bytes.
         changed: Codec of each field whose files are not the original bytes.
-        unmoved: Fields with positions in px of the source, for which `convert` moved the images.
-        unmoved_extras: Extras next to images that `convert` moved.
+        unmoved: Fields with positions in px of the original images, where `convert` has resized or cropped the images.
+        unmoved_extras: Number of extras in a pack with resized or cropped images, whose positions may not fit.
         skipped: (path, reason) of files that are not in the pack or were not requested.
         damaged: A line per damaged sample that `skip_bad` skipped.
-        left_behind: Extras that were too large to be packed.
-        numbered: Masks that were files in colors and are written as class numbers.
+        left_behind: Number of extras that were too large to be packed.
+        numbered: Fields of masks whose original files had colors. The written files contain class numbers.
     """
 
     files: int
@@ -86,7 +87,7 @@ def extract(
         target: The new folder.
         only_exact: True skips files that were encoded again.
         skip_bad: True skips damaged values. False raises an error for the first damaged value.
-        scratch: For a pack at a URL, see packer.copies.remote_pack.
+        scratch: Folder for the parts of a pack at a URL, see packer.copies.remote_pack. None for the default.
         progress: Called with a packer.system.progress_callback.Progress after each sample, with the written bytes.
 
     Raises:
@@ -219,7 +220,7 @@ class _Extraction:
             self._unmoved_extras += has_moved
 
     def _files(self, index: int) -> list[SourcePath]:
-        """Return the original files of a sample; a mask of numbers replaces its file in colors."""
+        """Return the files to write for a sample. A mask of class numbers replaces an unpacked file in colors."""
         try:
             origins = list(self._origins.of(index))
         except CorruptPack as error:
@@ -255,12 +256,12 @@ class _Extraction:
         self._reencoded += not origin.exact
 
     def _are_moved(self, index: int, written: Sequence[SourcePath]) -> bool:
-        """Return True if the sample has written images that `convert` moved."""
+        """Return True if images of the sample were written, and `convert` has resized, cropped or rotated them."""
         has_images = any(origin.field is not None and origin.field.kind in PIXEL_KINDS for origin in written)
         return has_images and self._matrices is not None and self._matrices[index].ravel().tolist() != _IN_PLACE
 
     def _path(self, index: int, origin: SourcePath) -> str:
-        """Return the path of a file with a suffix that fits its bytes. Reads the value if it was encoded again."""
+        """Return the path for a file, with a suffix that fits its bytes. Reads the value if it was encoded again."""
         if origin.exact or origin.field is None:
             return origin.path
         with self._pack.record(index, (origin.name,)) as record:
@@ -281,7 +282,7 @@ class _Extraction:
         return self._forms[name].suffixes(value)
 
     def _is_drawn(self, origin: SourcePath) -> bool:
-        """Return True if a mask of class numbers replaces its original image file in colors."""
+        """Return True if `origin` is a mask of class numbers, which may replace its original file in colors."""
         return any(mask.name == origin.name for mask in self._masks.values())
 
     def _codec(self, name: str) -> Codec:
@@ -290,7 +291,7 @@ class _Extraction:
         return self._codecs[name]
 
     def _content(self, index: int, origin: SourcePath, value: Buffer) -> Buffer:
-        """Return the bytes of a file with a value that was encoded again."""
+        """Return the bytes of the file to write for `value`, which does not have the original bytes."""
         codec = self._codec(origin.name)
         try:
             if codec.image_suffix is not None:
@@ -307,7 +308,7 @@ class _Extraction:
 
 
 def _masks_in_colors(pack: Pack) -> dict[str, Field]:
-    """Return the mask of numbers for each field of mask files in colors."""
+    """Return {name of a field of mask files in colors: field of the same masks as class numbers}."""
     tables = asked_of_source(pack.manifest.options).get("mask_colors")
     names = [name for name in tables if name in pack.schema] if isinstance(tables, dict) else []
     return {f"{name}_file": pack.schema[name] for name in names if pack.schema[name].kind == "mask"}
@@ -318,7 +319,7 @@ def _has_positions(field: Field | None) -> bool:
 
 
 def _name_problems(where: str, path: str, seen: Collisions) -> list[str]:
-    """Return the reasons why a file of that name cannot be written. An empty list if there are none."""
+    """Return the reasons why a file cannot be written to `path`, or an empty list. where: place, for messages."""
     try:
         components(path)
     except InvalidRequest as error:

@@ -71,7 +71,7 @@ class Totals:
 class Moments:
     """Count, mean, sum of squared distances from the mean, min and max of float64 numbers.
 
-    Two of them are joined without cancellation: T. Chan, G. Golub, R. LeVeque, "Updating formulae and a pairwise
+    `joined` combines two Moments without cancellation: T. Chan, G. Golub, R. LeVeque, "Updating formulae and a pairwise
     algorithm for computing sample variances", 1979.
     """
 
@@ -126,7 +126,7 @@ _MOST_BLOCK = 1 << 24  # px; calcHist counts in float32, which is exact up to he
 
 
 def histogram(image: npt.NDArray[np.unsignedinteger[Any]]) -> Counts:
-    """Return the number of px of each value in each channel of an image (H, W, C), int64 (C, 256 or 65536)."""
+    """Return the px of each value in each channel of an image (H, W, C): int64 (C, 256), or (C, 65536) for 16 bit."""
     channels, values = image.shape[2], 1 << 8 * image.itemsize
     found = np.zeros((channels, values), np.int64)
     flat: Any = np.ascontiguousarray(image).reshape(-1, 1, channels)
@@ -168,7 +168,7 @@ _MOST_LISTED = 256  # values of a mask of 16 bit
 
 
 class ImageSizeCollector(Collector):
-    """Sizes and modes of images. Subclasses also measure the pixels of one kind of image."""
+    """Sizes and modes (format, channels, dtype) of images. Subclasses also measure the pixels of one kind of image."""
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
@@ -414,7 +414,7 @@ def number_statistics(field: Field, values: npt.NDArray[Any]) -> JSON:
 
 
 def _class_counts(values: npt.NDArray[Any], classes: int) -> Counts:
-    """Return the number of values of each class. The last element counts values that are not a class."""
+    """Return the number of values of each class, int64 (classes + 1,). The last element counts values of no class."""
     inside = values[(values >= 0) & (values < classes)]
     counts = np.bincount(inside.astype(np.int64), minlength=classes + 1)
     counts[classes] = values.size - inside.size

@@ -47,7 +47,7 @@ def draw_samples(pack: Pack, name: str, keys: Sequence[str], *, width_px: int = 
 
 
 def html_table(title: str, rows: Sequence[tuple[str, ...]], drawing: Drawing | None) -> str:
-    """Return HTML with a title, a table of fields and a drawing. All text is escaped."""
+    """Return HTML with a title, a table (texts of the cells of each row) and a drawing or None. All text is escaped."""
     lines = ("".join(f"<td>{_escaped(cell)}</td>" for cell in row) for row in rows)
     table = "".join(f"<tr>{line}</tr>" for line in lines)
     image = ""

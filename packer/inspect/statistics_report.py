@@ -46,7 +46,7 @@ def _shown_fields(result: JSON) -> list[tuple[str, JSON]]:
 
 
 def _rows(found: JSON) -> Iterator[tuple[str, str]]:
-    """Return (title, text) of each line about a field."""
+    """Return (title, text) of each line about a field. found: statistics of the field."""
     if "sizes" in found:
         yield "size", _sizes(found["sizes"])
         yield "mode", _counts(found["modes"].items())
@@ -219,7 +219,7 @@ def _field_charts(collector: Collector) -> Iterator[Chart]:
 
 
 def _bars(items: list[tuple[str, Any]], *, title: str, unit: str) -> Chart:
-    """Return a chart of the first items, the first one on top."""
+    """Return a chart of (name, length) pairs, the first one on top. At most the first `_MOST_BARS` are shown."""
     shown = items[:_MOST_BARS][::-1]
 
     def draw(axes: Any) -> None:

@@ -22,7 +22,7 @@ from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
 
 def duplicates(pack: Pack, name: str, indices: npt.NDArray[np.int64]) -> list[list[int]]:
-    """Return groups of sample indices with equal bytes in the field `name`. Raises CorruptRecord."""
+    """Return groups of the samples `indices` with equal bytes in the field `name`. Raises CorruptRecord."""
     sums = np.fromiter((pack.index.crc32(index, name) for index in indices.tolist()), np.uint32, len(indices))
     _, inverse, counts = np.unique(sums, return_inverse=True, return_counts=True)
     groups: dict[bytes, list[int]] = {}
@@ -52,13 +52,15 @@ class StatisticsScan:
         """Read a pack.
 
         Args:
-            pack: its folder or URL.
-            scratch: for a pack at a URL, see packer.copies.remote_pack.
-            progress: called after each sample; its bytes are the stored ones.
+            pack: Folder or URL of the pack.
+            subset: Samples to measure, such as every tenth sample. The default is all samples.
+            scratch: For a pack at a URL, see packer.copies.remote_pack.
+            threads: Number of threads.
+            progress: Called after each sample, with the size of the stored values in bytes.
 
         Raises:
-            InvalidRequest: if `pack` is not a pack.
-            CorruptPack: if it is damaged.
+            InvalidRequest: `pack` is not a pack.
+            CorruptPack: The pack is damaged.
         """
         with read_once(pack, scratch=scratch, in_order=subset == EVERYTHING) as opened:
             self._pack = opened

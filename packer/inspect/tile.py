@@ -57,7 +57,7 @@ def zoom_box(shapes: Sequence[npt.NDArray[Any]], size: tuple[int, int], box: tup
     Args:
         shapes: Points (..., 2) as x, y in px of an image; boxes as two corners.
         size: (height, width) of the image.
-        box: (height, width) with the aspect ratio of the part. At the edge of the image, the ratio may differ.
+        box: (height, width) whose aspect ratio the part gets. At the edge of the image, the ratio may differ.
     """
     points = np.concatenate([shape.reshape(-1, 2).astype(np.float64) for shape in shapes] or [np.empty((0, 2))])
     whole = np.asarray(size[::-1], np.float64)
@@ -104,7 +104,7 @@ class Panel(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """One sample. items: (name, value) as text, not escaped."""
+    """One sample. panels: its images. items: (name, value) as text, not escaped. marks: entries of the legend."""
 
     key: str
     panels: tuple[Panel, ...]
@@ -116,7 +116,7 @@ class _Sample(NamedTuple):
     """A decoded sample. Each attribute is a dict by field.
 
     Attributes:
-        values: decoded values, cut to the part that a zoom shows.
+        values: decoded values, cropped to the part that a zoom shows.
         stored: the encoded images.
         sizes: stored (height, width) of the images.
         views: the view that fits each image into its box. An image without pixels has none.
@@ -224,7 +224,7 @@ class Tiler:
     def _zoomed(
         self, values: dict[str, Any], sizes: dict[str, tuple[int, int]], box: tuple[int, int]
     ) -> dict[str, Any]:
-        """Return the part of images and labels that contains all labels, in px of the first image."""
+        """Crop images, and labels in px of the first image, to the part that contains all labels."""
         first = sizes[self._images[0]]
         part = zoom_box([values[name] for name in self._forms], first, box)
         if part is None:

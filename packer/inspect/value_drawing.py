@@ -43,7 +43,7 @@ Mask = npt.NDArray[np.uint8] | npt.NDArray[np.int32]  # of 8 or of 16 bit, as de
 
 
 class Mark(NamedTuple):
-    """One entry of a legend. thickness: of a line, in px."""
+    """One entry of a legend. form: shape of the color, "" for text only. thickness: of a line, in px."""
 
     text: str
     form: Literal["line", "fill", "hatch", ""] = ""
@@ -107,7 +107,7 @@ class Scale(NamedTuple):
 
 
 def scale_of(depth: npt.NDArray[Any], invalid: float | None, unit: str = "") -> Scale:
-    """Return the scale for the colors of a stored depth (H, W)."""
+    """Return the scale for a depth (H, W): the 1st and 99th percentile of pixels that are finite and not `invalid`."""
     values = depth[is_valid(depth, invalid)]
     if not values.size:
         return Scale(None, None, unit)

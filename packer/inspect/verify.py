@@ -39,19 +39,20 @@ def verify(
     source: str | PathLike[str] | None = None,
     on_problem: Callable[[str], object] | None = None,
 ) -> Verification:
-    """Check a pack without changing it, and return the list of problems.
+    """Check a pack without changing it. Return its problems, and the comparison with the original data.
 
     Args:
-        pack: A folder, or a URL whose files are all downloaded.
+        pack: A folder, or a URL. This function downloads all files at a URL.
         level: "quick" checks the manifest, names, sizes and the index. "default" also checks the sha256 of every part.
             "full" also compares and decodes every value.
-        subset: "N/M" for every M-th part and sample, starting at the N-th. None for all.
-        expect: "sha256:HEX", the digest that packer.json must have. None for no check.
-        source: The original data to compare the pack with. None for no comparison.
+        subset: "N/M" for every M-th part and sample, starting at the N-th. None for all. Not for "quick".
+        expect: "sha256:HEX", the digest of packer.json. Another digest is a problem. None for no check.
+        source: The original data to compare a pack in a folder with. None for no comparison.
         on_problem: Called with each problem immediately.
 
     Raises:
-        InvalidRequest: `pack` is not a pack, or has a newer version or an unknown format.
+        InvalidRequest: `pack` is not a pack, or has a newer version or an unknown format. Level "full", `subset` and
+            `source` also raise InvalidRequest for a URL.
     """
     folder = path_or_url(pack)
     chosen = Subset.parse(subset) if subset else EVERYTHING

@@ -1,7 +1,7 @@
 """Batch jobs: makes a job for each batch of the sampling order.
 
 Samples of a pack are decoded into the memory of the batch (datasets/batch_decoder.py). Samples that a Python function
-makes are collated afterwards (datasets/batch.py). Threads hold BatchJobs, but not the loader and its iterators.
+makes are collated afterwards (datasets/batch.py). Threads refer to BatchJobs, but not to the loader and its iterators.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ Collate = Callable[[Sequence[Any]], Any]
 
 
 class BatchJobs:
-    """A function from a step to the job that makes the batch of this step, for one dataset."""
+    """Jobs that make the batches of one dataset: one job for each step (a batch of the sampling order)."""
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class BatchJobs:
             dataset: A pack's dataset, a Subset of one, or another dataset with `[index]`.
             seed: Seed of the random numbers of the geometry.
             ragged: "list" or "pad", see Collator.
-            geometry: Replaces the geometry of the pack's dataset.
-            transform: A function of each sample, called after the dataset's own.
-            collate_fn: Makes a batch of a list of samples. None collates as torch does.
-            take: Returns the memory of batches.
+            geometry: Replaces the geometry of the pack's dataset. None keeps the geometry of the dataset.
+            transform: A function of each sample, called after the dataset's own. None for no function.
+            collate_fn: Makes a batch of a list of samples. None collates as torch does, except for `ragged`.
+            take: Function of a size in bytes that returns memory for a batch.
         """
         self._dataset, self._subset = unwrapped(dataset)
         self._seed = seed
@@ -93,14 +93,14 @@ class BatchJobs:
         return numbers
 
     def _own(self, index: int, stream: RandomStream) -> Any:
-        """Return one sample of a pack's dataset with its own `__getitem__`."""
+        """Return one sample of a pack's dataset whose class overrides `__getitem__`."""
         dataset: Any = self._dataset
         with dataset.reading(stream):
             sample = dataset[index]
         return self._transform(sample) if self._transform else sample
 
     def _sample(self, index: int, random: Sequence[float]) -> Any:
-        """Return one sample of a pack for a Python function, or one sample of another dataset."""
+        """Return one sample of a pack or of another dataset, after the loader's transform."""
         dataset: Any = self._dataset
         pack = self._pack
         sample = pack.sample(index, self._geometry, random) if pack is not None else dataset[index]
@@ -114,9 +114,9 @@ class BatchJobs:
 
 
 def unwrapped(dataset: Dataset[Any]) -> tuple[Dataset[Any], Indices | None]:
-    """Return (the pack's dataset inside of torch's Subset, the indices of the subset or None without a Subset).
+    """Return (the PackDataset inside of torch's Subset, the indices of the Subset). Without a Subset, they are None.
 
-    A dataset that is not of a pack gives (dataset, None).
+    If the dataset is not a PackDataset, return (dataset, None).
     """
     inner: Any = dataset
     chosen = None
@@ -158,10 +158,10 @@ class SampleJob(Generic[Random]):
 
         Args:
             indices: Indices of samples.
-            random: Random numbers of each sample, or their stream.
+            random: For each sample the second argument of `get`: its random numbers, or a RandomStream.
             collate: Makes a batch of a list of samples.
             get: Makes a sample of an index and its random numbers.
-            where: Returns the place of an index for errors.
+            where: Function of an index that returns a description of the sample for error messages.
         """
         self._indices = indices
         self._random = random

@@ -1,18 +1,18 @@
 """Block order: a pass shuffled in windows of parts, so that few parts are read from at a time.
 
-The parts are permuted by (seed, pass), concatenated, and cut into K lanes. Their lengths differ by at most one sample.
-A window slides over the parts of a lane and shuffles them. The lanes take turns: position p of a pass belongs to lane p
-mod K. Ranks take turns, too. If the number of ranks divides K, each rank reads its own lanes. Then one rank reads a
-part, except for the at most K - 1 parts that a cut divides. Any other number of ranks gets the same order, and reads
+The parts are permuted by (seed, pass), concatenated, and cut into K lanes. Lane lengths differ by at most one sample. A
+window slides over the parts of a lane and shuffles them. The lanes take turns: position p of a pass belongs to lane p
+mod K. Ranks take turns, too. If the number of ranks divides K, each rank reads its own lanes. Then only one rank reads
+a part, except for the at most K - 1 parts that a cut divides. Any other number of ranks gets the same order, and reads
 more parts per rank.
 
-K is the largest power of two that is at most an eighth of the parts, at most the window, and at most 64. The window is
-that of all lanes together, and so of all ranks. It determines how many parts must be kept.
+K is the largest power of two that is at most an eighth of the parts, at most the window, and at most 64. The window
+(a number of parts) is divided among the lanes. It determines how many parts a cache must keep for all ranks together.
 
-A lane reads from w of its n parts at a time. Its axis has the length n - w + 1. Part i covers i - w + 1 to i + 1 of the
-axis, so that w parts overlap at each position. Its samples are at random positions there. The samples are in the
-order of their positions. Odd lanes read their parts from the end. So both lanes at a cut read the divided part at the
-beginning of the pass, or both at its end.
+A lane reads from w of its n parts at a time. Each sample gets a random position on an axis of length n - w + 1, and the
+lane is sorted by position. Samples of part i (from 0) are between i - w + 1 and i + 1, limited to the axis. Therefore
+at most w parts overlap at each position. Odd lanes read their parts from the end. So both lanes at a cut read the
+divided part at the beginning of the pass, or both at its end.
 """
 
 from dataclasses import dataclass
@@ -61,8 +61,8 @@ class BlockOrder:
     def most_parts(self) -> int:
         """Largest number of parts that a pass needs at a time, for the size of a cache.
 
-        These are the window, and for each lane a part that a cut divides, because one lane may finish it before the
-        other begins.
+        The number is the window plus one part per lane. If a cut divides a part, one of its two lanes may finish it
+        before the other begins.
         """
         return min(self.parts, self.window + self.lanes)
 
@@ -115,7 +115,7 @@ def _lanes(parts: int, window: int) -> int:
 
 
 def _in_window(first: Indices, sizes: Indices, window: int, seed: int, number: int) -> Indices:
-    """Return the samples of one lane in order. first, sizes: first sample and number of samples of its parts."""
+    """Return the samples of one lane in order. first, sizes: first sample and number of samples of each part."""
     count = len(sizes)
     window = min(window, count)
     turns = np.arange(count)

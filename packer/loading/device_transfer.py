@@ -45,7 +45,7 @@ class PostProcessing:
         channels_last: bool = False,
         skip: Collection[str] = (),
     ) -> None:
-        """Create the function. The arguments are those of CUDAPrefetcher. Raises InvalidRequest."""
+        """Create the function. Arguments are those of CUDAPrefetcher. Raises InvalidRequest for an invalid argument."""
         check_switches({"channels_last": channels_last})
         if dtype is not None and not dtype.is_floating_point:
             raise InvalidRequest(f"dtype={dtype}: expected a floating-point one; integers keep theirs")
@@ -210,7 +210,7 @@ class CUDATransfer:
                 copying.clear()
 
     def _staged(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a large contiguous tensor in pinned memory, for an asynchronous copy, and others unchanged."""
+        """Copy a large contiguous tensor to pinned memory for an asynchronous copy. Return other tensors unchanged."""
         dense = tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)
         large = tensor.numel() * tensor.element_size() > _STAGED_BYTES
         if tensor.device.type != "cpu" or not dense or not large or tensor.is_pinned():
@@ -237,7 +237,7 @@ def pinned(size: int) -> PooledBuffer:
 def transfer_to(
     device: str | torch.device | int, postprocess: PostProcessing, skip: Collection[str] = ()
 ) -> DeviceTransfer:
-    """Return the transfer to a device. Raises InvalidRequest for a device that torch does not see."""
+    """Return the transfer to a device. skip: as in CUDAPrefetcher. Raises InvalidRequest for an unknown device."""
     wanted = device_of(device)
     if wanted.type == "cpu":
         return HostTransfer(postprocess)

@@ -110,22 +110,25 @@ class Loader:
                 default is a tenth of the parts, at least 16.
             sampler: An iterable of sample indices with a length. It replaces `shuffle`.
             seed: Seed of the order and of the geometry.
-            geometry: Replaces the geometry of the dataset. Its random numbers depend on (seed, epoch, sample index).
+            geometry: Replaces the geometry of the dataset. None keeps it. Its random numbers depend on
+                (seed, epoch, sample index).
             transform: A function of the sample, called in threads after the dataset's own transform.
             collate_fn: A function of a list of samples that returns the batch. Samples are decoded one by one then.
             drop_last: True to drop an incomplete last batch.
             ragged: "list" or "pad", for fields of varying length, see the table of the class.
             steps_per_epoch: Number of batches of an epoch, cut from an endless stream of passes. A `break` loses no
-                batch of the stream.
+                batch of the stream. None: an epoch is one pass over all samples.
             rank: Number of this process. By default the rank in torch.distributed when a pass begins.
             world_size: Number of processes that share the samples. Give it together with `rank`.
-            threads: Number of threads. The default is one per usable core, or 1 for a pack of small files with bare
-                pixels that are only copied.
-            num_workers: Number of processes that make batches instead of threads, for Python functions that hold
+            threads: Number of threads. The default is one per usable core, or 1 for a pack of small files with
+                uncompressed pixels that are only copied.
+            num_workers: Number of processes that make batches instead of threads (0: threads), for functions that hold
                 Python's lock. They live until `close`. Only one pass at a time is possible then.
             prefetch_bytes: Size of the batches to make ahead, by default 64 MiB. At least 2 batches, at most 8.
-            device: The device of the batches. For CUDA, batches are decoded into pinned memory and copied ahead.
-            normalize: (mean, std) per channel in units of 0 to 1, applied on the device. See CUDAPrefetcher.
+            device: The device of the batches, None for the CPU. For CUDA, batches are decoded into pinned memory and
+                copied ahead.
+            normalize: (mean, std) per channel in units of 0 to 1, applied on the device. See CUDAPrefetcher. None
+                keeps uint8 images.
 
         Raises:
             WrongType: An argument has another type.
@@ -202,10 +205,10 @@ class Loader:
         self._passes: weakref.WeakSet[Pass[Any]] = weakref.WeakSet()
 
     def _best_threads(self, *functions: object) -> int:
-        """Return the number of cores, or 1 for samples of small files with bare pixels, which are only copied.
+        """Return the number of cores, or 1 for a pack of small files whose uncompressed pixels are only copied.
 
-        Each read is a few short calls without Python's lock, and threads would wait for each other longer than that.
-        functions: other functions of the samples, or None.
+        These samples take less time to read than threads would wait for Python's lock. functions: functions that the
+        loader calls for each sample, or None. Any function selects the number of cores.
         """
         pack = self._pack
         if not isinstance(pack, PackDataset) or any(each is not None for each in functions):
@@ -231,7 +234,8 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the next epoch. Without this call, each `iter` begins the epoch after the previous epoch.
 
-        The call has no effect for an endless stream, or if `epoch` is already next, also after `load_state_dict`.
+        The call has no effect for an endless stream, or if the next `iter` begins this epoch anyway. It also does not
+        change the batch at which `load_state_dict` continues this epoch.
         """
         if self.order.steps_per_epoch is None and (epoch != self.epoch or (self._state.step and not self._resumed)):
             self._begin_epoch(epoch)
@@ -239,7 +243,7 @@ class Loader:
             self._pass_number += 1
 
     def _blocks(self, shuffle: object, window: int | None) -> BlockOrder | None:
-        """Return the order of shuffle="blocks", else None. Raises InvalidRequest."""
+        """Return the order of shuffle="blocks", else None. Raises InvalidRequest, also for `window` alone."""
         if shuffle != "blocks":
             if window is not None:
                 raise InvalidRequest(f'window={window!r:.60}: it needs shuffle="blocks"; give both, or drop window')
@@ -332,7 +336,7 @@ class Loader:
         self._sampler_state = None
 
     def _advance(self, pass_number: int, ready: int) -> None:
-        """Count a batch that an iterator has returned. ready: number of further batches that are made."""
+        """Count a batch that an iterator has returned. ready: number of later batches that are already made."""
         if self._parts is not None and (pass_number == self._pass_number or self.order.steps_per_epoch is not None):
             # without the returned batch, because the last batches may be smaller
             self._parts.advance((self._made + ready) * self.order.batch_size)
@@ -470,7 +474,7 @@ def _check(
 
 
 def _check_classes(dataset: Any) -> None:
-    """Raise InvalidRequest if packs number the classes of a field differently."""
+    """Raise InvalidRequest if the packs in `dataset` number the classes of a field differently."""
     first: dict[str, tuple[PackDataset, tuple[str, ...]]] = {}
     for pack in packs_in(dataset):
         for field in pack.schema:

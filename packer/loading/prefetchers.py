@@ -29,7 +29,8 @@ class TransferPass(BatchSource):
             transfer: Sends batches to the device.
             batches: The batches on the host.
             depth: Number of batches to send ahead.
-            stop: Called first by `stop`, so that the thread does not wait for `batches`.
+            stop: Function that ends `batches`. The method `stop` calls it first, so that the thread does not wait for
+                `batches`. None for no function.
         """
         super().__init__()
         transfer.begin()
@@ -75,7 +76,8 @@ class CUDAPrefetcher:
             device: "cuda", "cuda:N", "mps" or "cpu".
             depth: Number of batches on the device or on their way, in addition to the current one.
             normalize: (mean, std) with a number per channel, in units of 0 to 1. The device computes
-                (image / 255 - mean) / std in float32 for uint8 images (N, C, H, W). Other batches are refused.
+                (image / 255 - mean) / std in float32 for uint8 images (N, C, H, W). A batch without such images
+                raises InvalidRequest. None changes no image.
             dtype: The dtype of all floating-point tensors, also of normalized images. None keeps their dtypes.
             channels_last: True for images in torch.channels_last memory format.
             skip: Keys of dicts and names of named tuples that stay on the host, unchanged.
@@ -148,8 +150,8 @@ _AHEAD = 1
 class DataLoaderX(DataLoader[T_co]):
     """A DataLoader that collates the next batch, or unpacks it from its worker, while the current batch is used.
 
-    The arguments are those of torch.utils.data.DataLoader. With num_workers=0 a thread makes the samples. Its random
-    numbers from torch's generator and those of the training step are in no fixed order then.
+    The arguments are those of torch.utils.data.DataLoader. With num_workers=0, a thread makes the samples. If
+    samples and the training step both use torch's generator, their random numbers are not repeatable then.
     """
 
     _running: Channel | None = None

@@ -39,7 +39,7 @@ _of_parents: list[Any] = []  # iterators of the parent, which a forked child nev
 
 @dataclass(frozen=True)
 class _Task:
-    """One batch to make, and the buffer for it."""
+    """One batch to make, and the address of its buffer. Without a buffer, the batch is sent by value."""
 
     step: Step
     buffer: Address | None
@@ -96,7 +96,8 @@ class WorkerPool:
         """Create a pool without processes.
 
         Args:
-            new_jobs: Makes BatchJobs of `take`, which returns memory. It is pickled if workers are not forked.
+            new_jobs: Function that returns BatchJobs for `take=`, a function that returns memory. It is pickled if
+                workers are not forked.
             workers: Number of processes.
             seed: Seed of the generators of torch, NumPy and Python in the workers.
         """
@@ -195,7 +196,7 @@ class WorkerPass(BatchSource):
         return self._pool.take(self._pass_number)
 
     def stop(self) -> None:
-        """Do nothing."""
+        """Do nothing: the processes of the pool wait for the next pass."""
 
 
 def _as_it_is(packed: Any) -> Any:

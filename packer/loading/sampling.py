@@ -101,7 +101,7 @@ class Order:
             self._check_shares(self._samples_of_a_pass)
 
     def _check_shares(self, samples: int) -> None:
-        """Raise InvalidRequest if a rank would have no sample for one of its batches."""
+        """Raise InvalidRequest if a rank would have no sample for a batch. samples: number in the rest of the pass."""
         if samples // self.world_size < self._steps_of(samples):
             raise InvalidRequest(
                 f"{samples} samples do not divide into batches of {self.batch_size} on {self.world_size} ranks with "
@@ -238,7 +238,7 @@ class _Stream(Steps):
     """Endless passes. A batch may contain the end of one pass and the beginning of the next."""
 
     def __init__(self, order: Order, step: int, done: int) -> None:
-        """Start at a batch. done: samples of the stream before step 0."""
+        """Start at batch `step`, from 0. done: number of samples of the stream that precede step 0."""
         self._order = order
         self._step = step
         self._done = done
@@ -356,7 +356,8 @@ class LoaderState:
     def on(self, order: Order) -> "LoaderState":
         """Return the same position for the ranks of `order`.
 
-        Raises InvalidRequest if the remaining samples do not divide among the ranks, or only the batch size differs.
+        Raises InvalidRequest if the remaining samples do not divide among the ranks. Also raises InvalidRequest if the
+        batch size differs and the number of ranks does not.
         """
         state, shares = self, (order.world_size, int(order.batch_size))
         if self.world_size != order.world_size:

@@ -1,8 +1,8 @@
 """Shuffle quality: compares the labels in the batches of a shuffle by blocks with those of a full shuffle.
 
-The measure is the variance of the class counts in a batch, divided by its mean in a full shuffle. The ideal is 1. A
-pack that is sorted by class and read in order has nearly the batch size. The measure depends on the label column and
-the order only, and reads no part.
+The measure is the variance of the class counts in a batch, divided by the expected variance in a full shuffle. The
+ideal is 1. A pack that is sorted by class and read in order has a measure near the batch size. The measure depends
+on the label column and the order only, and reads no part.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ShuffleQuality:
     """Quality of a shuffle.
 
     Args:
-        variance_ratio: 1 for a full shuffle. More is worse.
+        variance_ratio: The measure of the module, 1 for a full shuffle. More is worse.
         classes: Mean number of classes in a batch.
         parts: Mean number of parts in a batch.
         batches: Number of batches.

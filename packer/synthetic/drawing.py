@@ -214,7 +214,7 @@ def photograph(image: Image, random: Generator, *, grain: float) -> Image:
 
 
 def encode(suffix: str, pixels: npt.NDArray[Any], *settings: int) -> bytes:
-    """Return the bytes of an image file such as ".png". Three channels are RGB. settings: flags of cv2.imencode."""
+    """Return the bytes of an image file such as ".png". Three channels are RGB. settings: `params` of cv2.imencode."""
     done, data = cv2.imencode(suffix, pixels if pixels.ndim == 2 else cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), settings)
     if not done:
         raise PackerError(f"{suffix}: OpenCV cannot encode an array of shape {pixels.shape}; install another build")

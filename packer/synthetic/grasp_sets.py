@@ -182,7 +182,7 @@ def _cornell_scene(seed: int, ids: list[tuple[str, int]], index: int) -> DrawnSa
 
 
 def _cornell_positives(mask: Pixels, grasps: list[DrawnGrasp], random: Generator) -> list[Floats]:
-    """Return 5 to 10 rectangles, with longer jaws if the longer jaws fit. Few grasps lead to repeated rectangles."""
+    """Return 5 to 10 rectangles, with longer jaws if these fit. If grasps are too few, rectangles are repeated."""
     corners = []
     for grasp in grasps:
         longer = replace(grasp, jaw=random.uniform(9, 34))

@@ -101,7 +101,10 @@ class LabeledScene:
 
 @dataclass(frozen=True)
 class Scenes:
-    """All scenes of a set. `most_objects` per image is 1, 4 or 9. The value 1 means exactly one object per image."""
+    """All scenes of a set. sizes: possible (height, width) of images in px. most_objects: per image, 1, 4 or 9.
+
+    With most_objects=1, each image has exactly one object.
+    """
 
     seed: int
     classes: tuple[str, ...]
@@ -110,7 +113,7 @@ class Scenes:
 
     @classmethod
     def of(cls, *, samples: int, seed: int, classes: int, size: Size | None, most_objects: int = 4) -> "Scenes":
-        """Return the scenes for valid options. Raises InvalidRequest. If `size` is None, images have several sizes."""
+        """Return the scenes. Images have several sizes if `size` is None. Raises InvalidRequest for a bad option."""
         check_counts(samples=samples, seed=seed)
         check_size(size, least=32, most=4096)
         if not 1 <= classes <= len(KINDS):

@@ -55,7 +55,7 @@ def stream(seed: int, *numbers: int) -> np.random.Generator:
 
 
 def joined(rows: Rows, *, header: str = "") -> dict[str, bytes]:
-    """Return name -> content of one file per table: the header, followed by the rows."""
+    """Return table name -> content of a file: the header, followed by the rows. All tables get the same header."""
     return {name: "".join([header, *lines]).encode() for name, lines in rows.items()}
 
 

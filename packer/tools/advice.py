@@ -66,7 +66,7 @@ class Advice:
     Attributes:
         geometry: Geometry of the trials, as text.
         whole: Number of samples and bytes of the source.
-        images: Number of image fields of a sample.
+        images: Number of image, depth and mask fields of a sample.
         now: Samples per second of a Loader that reads the source without a pack. None if loading fails.
         target: Path of the pack in the recommended commands.
         predictions: One prediction for each combination of format, codec and image size that was tried.
@@ -88,7 +88,7 @@ class Advice:
     has_grasps: bool = False
 
     def line(self, one: Prediction) -> str:
-        """Return the `packer convert` command that packs the source as in the prediction."""
+        """Return the `packer convert` command that packs the source as the candidate of the prediction `one`."""
         return one.candidate.line(self.question.path, self.target, follow_links=self.question.follow_links)
 
 
@@ -157,7 +157,10 @@ def _opened(question: Question) -> tuple[Source, str]:
 
 
 def _now(question: Question, runner: TrialRunner, samples: int, left_out: list[str]) -> float | None:
-    """Return the samples per second without a pack. After an error, return None and append the error to `left_out`."""
+    """Return the samples per second of loading `samples` samples of the source without a pack.
+
+    After an error, return None and append the error to `left_out`.
+    """
     subject = Subject(
         question.path,
         geometry=runner.geometry,
@@ -180,7 +183,7 @@ def _trials(
     left_out: list[str],
     say: Say,
 ) -> Iterator[Trial]:
-    """Yield the trials of all groups until the time `end`. Append groups without a trial to `left_out`."""
+    """Yield the trials of all groups until `end` (time.perf_counter). Append groups without a trial to `left_out`."""
     for number, group in enumerate(groups):
         seconds = (end - time.perf_counter()) / (len(groups) - number)
         name = f"{group[0].codec}, {group[0].size or 'as it is'}"

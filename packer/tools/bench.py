@@ -37,7 +37,7 @@ class BenchRow(SweepRow):
     Attributes:
         stored_bytes: Size of all files of the data set.
         stored_samples: Number of samples in these files.
-        images: Number of image fields of a sample, 0 if not known.
+        images: Number of image, depth and mask fields of a sample, 0 if not known.
     """
 
     stored_bytes: int = 0
@@ -80,8 +80,8 @@ def run(
 ) -> list[BenchRow]:
     """Measure every subject with every loader setting, and return one row per combination.
 
-    Each row has a separate process, which first loads the data set without timing. Then each of `rounds` rounds times
-    every row once.
+    Unless `cold` is true, each row has one process, which first loads the data set without timing. Then each of
+    `rounds` rounds times every row once.
 
     Args:
         cold: True drops the files of the subject from the page cache before each timed run. Each run is then one epoch
@@ -113,7 +113,7 @@ def run(
 def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting) -> Answer:
     """Open a dataset in the process of its row, and return the function `turn(is_warm_up)` that does one timed run.
 
-    A run is one epoch. After a call with `is_warm_up` true, a run has as many epochs as take about one second.
+    A run is one epoch, or, after a call with `is_warm_up` true, as many epochs as take about one second.
     """
     dataset: Any = open_dataset()
     setting.check(dataset)
@@ -131,7 +131,7 @@ def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting) ->
 
 
 def epochs(loader: Any, passes: int, expected: int) -> Turn:
-    """Load `passes` complete epochs from `loader`, whose batches are dicts, and return the times.
+    """Load `passes` complete epochs from `loader` and return the times. The batches of the loader must be dicts.
 
     Raises:
         PackerError: The number of samples per epoch is not `expected`.

@@ -117,14 +117,14 @@ def hdf5() -> Iterator[Finding]:
 
 
 def opencvs(names: list[str]) -> Iterator[Finding]:
-    """Yield a finding with a problem if `names` has several items. names: installed distributions of OpenCV."""
+    """Yield a problem if `names`, the installed distributions of OpenCV, has several items. Otherwise yield nothing."""
     if len(names) > 1:
         problem = f"{len(names)} packages contain the module cv2 and overwrite each other's files: {', '.join(names)}"
         yield Finding("OpenCV", "several", problem, f"pip uninstall {' '.join(names)}; pip install opencv-python")
 
 
 def gpu(devices: Path) -> Finding:
-    """Return a finding with the GPUs that torch finds. A driver file in `devices` (/dev) without a GPU is a problem."""
+    """Return the GPUs that torch finds. If `devices` (/dev) has a file of a driver, a missing GPU is a problem."""
     try:
         cuda = import_or_explain("torch", "packer").cuda
     except ImportError:

@@ -69,7 +69,7 @@ class Candidate:
 
 
 def candidates(source: Source, sizes: Sequence[str | None], *, max_pixels: int | None = None) -> list[list[Candidate]]:
-    """Return groups of candidates. The candidates of a group differ only in the format. Lossless groups come first.
+    """Return groups of candidates. The candidates of a group differ only in the format. Groups with `loses` come last.
 
     Raises the errors of `make_plan`.
     """
@@ -91,7 +91,7 @@ def candidates(source: Source, sizes: Sequence[str | None], *, max_pixels: int |
 
 
 def _ways(pixel_fields: Sequence[Field], *, is_resized: bool) -> Iterator[tuple[str, list[tuple[str, str]], bool]]:
-    """Yield (name, (field, codec) pairs, `loses`) of each codec to try. `pixel_fields` have the default codecs."""
+    """Yield (name, (field, codec) pairs, `loses`) of each codec to try. pixel_fields: fields with default codecs."""
     images = [field for field in pixel_fields if field.kind == "image"]
     is_default = all(field.codec == _JPEG for field in images)
     if not is_resized:
@@ -198,8 +198,8 @@ def predict(trial: Trial, whole: WholeSet, speeds: Speeds) -> Prediction:
 def recommended(predictions: Sequence[Prediction]) -> Prediction | None:
     """Return the recommended prediction, or None if no pack fits on the disk. Candidates with `loses` are ignored.
 
-    Predictions with at least 90 % of the best rate count as equally fast. From the equally fast predictions, the first
-    with at most 110 % of the smallest pack size is returned.
+    Predictions with at least 90 % of the best rate count as equally fast. The result is the first of them whose pack is
+    at most 110 % of the smallest of their packs.
     """
     good = [one for one in predictions if one.fits_disk and not one.candidate.loses]
     if not good:

@@ -104,7 +104,7 @@ class TrialRunner:
         return seconds / done, done
 
     def _read_seconds(self, dataset: PackDataset) -> float:
-        """Return the seconds per sample that one thread needs to read all memory pages; the best of several runs."""
+        """Return the seconds per sample that one thread needs to read all values; the best of several runs."""
         sample_decoder, best = dataset.sample_decoder(), float("inf")
         for _ in range(_READINGS):
             begun = time.perf_counter()
@@ -115,7 +115,10 @@ class TrialRunner:
         return best / len(dataset)
 
     def _pack(self, source: Source, group: Sequence[Candidate]) -> tuple[list[Path], list[ConversionSummary]]:
-        """Pack the source as the first candidate. Make the packs of the other formats from the first pack."""
+        """Pack the source as the first candidate, and convert this pack to the formats of the other candidates.
+
+        Return the folders of the packs and the summaries of the conversions, one per candidate.
+        """
         packs = [self.folder / candidate.format for candidate in group]
         summaries = [convert_source(source, packs[0], group[0].options)]
         for pack, candidate in zip(packs[1:], group[1:], strict=True):
@@ -124,7 +127,7 @@ class TrialRunner:
         return packs, summaries
 
     def rate(self, dataset: Any, *, until: float) -> float:
-        """Return the median samples per second of the timed runs that fit until the time `until`, at least one run.
+        """Return the median samples per second of timed runs, started until `until` (time.perf_counter), at least one.
 
         A first pass over the data is not timed, because it reads the files into memory and compares checksums.
         """
@@ -156,7 +159,7 @@ LABELED = "RandomRotation(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resize
 
 @dataclass(frozen=True)
 class SourceSample:
-    """Random samples of a source with at least one sample. `max_pixels` limits each image; None: the default limit."""
+    """Random samples of a source that has samples. max_pixels: largest image in pixels, None for the default limit."""
 
     source: Source
     max_pixels: int | None = None
@@ -181,7 +184,7 @@ class SourceSample:
 
     @cached_property
     def images(self) -> list[str]:
-        """Names of the image fields."""
+        """Names of the image, depth and mask fields."""
         return [field.name for field in self.source.schema if field.kind in PIXEL_KINDS]
 
     @cached_property
@@ -215,7 +218,7 @@ class SourceSample:
         return [] if self.source.is_encoded else self._files(self._order[: len(self.few)])
 
     def usual(self) -> str:
-        """Return a common geometry as text: `LABELED` for samples with points or boxes, otherwise `PHOTOS`."""
+        """Return a common geometry as text: the constant LABELED for samples with points or boxes, otherwise PHOTOS."""
         kinds = {field.kind for field in self.source.schema}
         return LABELED if kinds & {"points", "boxes"} else PHOTOS
 
@@ -264,7 +267,9 @@ Clock = Callable[[], float]
 def measure(
     folder: Path, files: Sequence[Path], *, memory_bytes: int, threads: int, clock: Clock = time.perf_counter
 ) -> Speeds:
-    """Measure the disk of a folder with a temporary file of 64 MiB, and the speed of reading the source files.
+    """Measure the disk of a folder with a temporary file of 64 MiB, and the speed of reading the source `files`.
+
+    memory_bytes: Memory that the page cache may use, which is copied to the result.
 
     Raises:
         StorageError: The disk is full, or writing fails.

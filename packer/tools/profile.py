@@ -331,7 +331,7 @@ def text(found: Profile, *, cores: int) -> list[str]:
 
 
 def _shown(found: Profile, stage: str, name: str) -> str:
-    """Return the milliseconds of a field in a stage as text, "" if the time is negligible."""
+    """Return the milliseconds per sample of the field `name` in a stage as text, "" if the time is negligible."""
     milliseconds = found.seconds.get((stage, name), 0.0) / found.samples * 1e3
     return f"{milliseconds:.3f}" if milliseconds >= 0.0005 * max(1.0, found.total) else ""
 
@@ -346,7 +346,7 @@ def verdict(found: Profile, cores: int) -> str:
 
 
 def _help(found: Profile, stage: str) -> str:
-    """Return advice to make a stage faster. The advice names the slowest field of the stage."""
+    """Return advice to make a stage faster. The advice contains the name of the slowest field of the stage."""
     fields = {of: seconds for (name, of), seconds in found.seconds.items() if name == stage and of}
     return _HELPS[stage].replace("FIELD", max(fields, key=fields.__getitem__, default="FIELD"))
 

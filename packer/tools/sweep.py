@@ -123,7 +123,7 @@ def cold_notes(rows: Sequence[SweepRow]) -> Iterator[str]:
 
 
 class RunnerProcess:
-    """A separate process that calls `prepare(*given)` once, and the returned function for each question of `ask`."""
+    """A separate process that calls `prepare(*given)` once. `ask` then calls the function that `prepare` returned."""
 
     def __init__(self, name: str, prepare: Callable[..., Answer], *given: Any) -> None:
         """Start the process. `prepare` and `given` must be picklable. `name` appears in error messages."""
@@ -144,7 +144,7 @@ class RunnerProcess:
         return memory_mb(self._process.pid)["own"]
 
     def ask(self, question: Any, *, watch: bool = False) -> dict[str, Any]:
-        """Send a JSON value to the process and return the answer. Raise an error that the process reports.
+        """Call the function in the process with `question`, a JSON value. Return its result, or raise its error.
 
         If `watch` is true, measure the peak memory of the process in `peak_mb` meanwhile.
         """
@@ -220,7 +220,7 @@ def _plain(message: str) -> str:
 
 
 def _described(error: Exception) -> str:
-    """Return one line: the place where a user's function or a library failed, and its error."""
+    """Return the place where a user's function or a library raised `error`, and the error, as one line."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     text = " ".join(str(error).split())
     return f"{last.filename}:{last.lineno}: {last.name} raised {type(error).__name__}: {text}"

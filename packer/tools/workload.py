@@ -67,7 +67,7 @@ class Subject:
     """A pack or the folder of an original data set, with the options of loading.
 
     Attributes:
-        fields: Names of the fields to load. None loads all fields that are not bookkeeping.
+        fields: Names of the fields to load. None loads all fields that are not hidden.
         samples: Number of samples, evenly distributed over the data set. None loads all samples.
         transform: A user's function `module:function`, called with each sample.
         follow_links: True also reads links in an original data set that lead out of the folder.
@@ -161,7 +161,7 @@ def unwrapped(dataset: Any) -> Any:
 
 
 def images(dataset: Any) -> int:
-    """Return the number of image fields of a sample, or 0 if the dataset has no schema."""
+    """Return the number of image, depth and mask fields of a sample, or 0 if the dataset has no schema."""
     return sum(field.kind in PIXEL_KINDS for field in getattr(unwrapped(dataset), "schema", ()))
 
 
@@ -286,7 +286,7 @@ class FolderDataset(Dataset[dict[str, Any]]):
         *,
         max_pixels: int,
     ) -> None:
-        """Read `source`. None for `fields`: all fields that are not bookkeeping. Raises UnknownKey for other names.
+        """Read `source`. None for `fields`: all fields that are not hidden. Raises UnknownKey for other names.
 
         `transform` is called with each sample. `max_pixels` is the largest number of pixels of an image.
         """
@@ -323,7 +323,7 @@ class FolderDataset(Dataset[dict[str, Any]]):
         return self.transform(sample) if self.transform else sample
 
     def _views(self, sizes: dict[str, tuple[int, ...]]) -> dict[str, View]:
-        """Return a view for each image field. All views show the same part of the scene."""
+        """Return {image field: view}. If images have different sizes, all views show the same part. sizes: by field."""
         if self.geometry is None or not sizes:
             return {}
         height, width = next(iter(sizes.values()))
@@ -342,7 +342,7 @@ def _pixels(field: Field, value: Any, max_pixels: int) -> Any:
 
 
 def _shown(field: Field, pixels: Any, view: View | None) -> Any:
-    """Warp an image if `view` is not None. Convert depth to float32."""
+    """Return an image, warped if `view` is not None. Depth is converted to float32."""
     if view is not None:
         pixels = warp(pixels, view, field.kind, invalid=field.invalid)
     return pixels.astype(np.float32) if field.kind == "depth" else pixels

@@ -1,22 +1,22 @@
-"""Warp: moves pixels through a view, with one interpolation per image however many steps made the view.
+"""Warp: computes the output pixels of a view. A view composed of several geometries is interpolated only once.
 
 | kind  | shrinking                                             | enlarging                |
 |-------|-------------------------------------------------------|--------------------------|
-| image | bilinear after a small Gaussian that makes it as wide | bilinear                 |
-|       | as Pillow's antialiased bilinear; from a half on,     |                          |
-|       | area mean (cv2.INTER_AREA). Without `antialias`,      |                          |
-|       | bilinear and nothing else                             |                          |
+| image | below a factor of 2: small Gaussian filter, then      | bilinear                 |
+|       | bilinear, close to Pillow's antialiased bilinear;     |                          |
+|       | from 2 on: area mean (cv2.INTER_AREA).                |                          |
+|       | With antialias=False: bilinear only                   |                          |
 | mask  | nearest                                               | nearest                  |
 | depth | area mean of the valid pixels; invalid where less     | nearest                  |
 |       | than half of the area is valid                        |                          |
 
 Turns by 90 degrees, mirrors and crops at whole pixels are exact. A scaled crop depends only on the pixels inside the
-crop. If one axis shrinks and the other grows, each follows its own rule. Nearest is center-aligned: an output pixel
-shows the source pixel that contains its center, the later one on an edge. Other matrices (rotation, shear, boxes
+crop. If one axis shrinks and the other grows, each follows its own rule. Nearest shows the source pixel that contains
+the center of the output pixel, or the later one if the center is on an edge. Other matrices (rotation, shear, crops
 between pixels) are bilinear for images, and weighted by validity for depth.
 
-Outside of the image, the fill is 0 for images and masks. For depth it is `invalid`; without `invalid`, NaN, or 0 if the
-dtype has no NaN.
+Output pixels outside of the source are 0 for images and masks. For depth they are `invalid`, or if `invalid` is None,
+NaN, or 0 if the dtype has no NaN.
 """
 
 from typing import Any
@@ -42,13 +42,13 @@ def warp(array: Pixels, view: View, kind: str, *, invalid: float | None = None, 
         view: The view.
         kind: image, depth or mask.
         invalid: Depth value of a missing pixel. A value that is not finite is always missing.
-        out: Memory for the result; see packer.images.decode.
+        out: Writable C-contiguous array with the shape and dtype of the result. None for new memory.
 
     Returns:
-        C-contiguous array in the dtype of `array`; never the same memory.
+        `out`, or a new C-contiguous array. The dtype is that of `array`, and the memory is never shared with `array`.
 
     Raises:
-        InvalidRequest: The view cannot be inverted, or the shape does not fit the kind.
+        InvalidRequest: The view cannot be inverted, or `kind` is unknown, or the shape does not fit `kind` or `out`.
     """
     if kind not in PIXEL_KINDS:
         raise InvalidRequest(f"cannot warp kind {kind!r}; expected one of {', '.join(PIXEL_KINDS)}")

@@ -26,7 +26,7 @@ class AxisAlignedSteps(NamedTuple):
         size: (height, width) to which the crop is scaled.
         transpose: True if rows and columns are then exchanged.
         flip: Code of cv2.flip: 1 left-right, 0 up-down, -1 both; None for no flip.
-        frame: Rows and columns of the output to fill; None for the complete output. The rest of the output is fill.
+        frame: Rows and columns of the output that show the crop; None for all. The others are outside of the image.
     """
 
     rows: slice
@@ -43,7 +43,7 @@ class AxisAlignedSteps(NamedTuple):
 
 
 class _Axis(NamedTuple):
-    """One stored axis: pixels `start` to `stop` become `length` pixels of the output, from pixel `first` on."""
+    """Stored pixels `start` to `stop` - 1, reversed if `mirrored`, fill `length` output pixels from `first` on."""
 
     start: int
     stop: int
@@ -53,7 +53,7 @@ class _Axis(NamedTuple):
 
 
 def axis_aligned_steps(view: View, height: int, width: int) -> AxisAlignedSteps | None:
-    """Return the steps for a stored image of a size; None for any view that needs a general warp.
+    """Return the steps for a stored image of `height` x `width` px; None for a view that needs a general warp.
 
     Raises InvalidRequest for a matrix that is not finite or cannot be inverted.
     """
@@ -93,7 +93,10 @@ def axis_aligned_steps(view: View, height: int, width: int) -> AxisAlignedSteps 
 
 
 def _axis(scale: float, shift: float, size: int, length: int) -> _Axis | None:
-    """Return the part of `length` pixels that the output shows; None if a general warp is needed."""
+    """Return the stored pixels of one axis that the output shows; None if a general warp is needed.
+
+    scale, shift: output position = scale * stored position + shift. size, length: output and stored size in px.
+    """
     mirrored = scale < 0
     # the stored edge at which the output begins, or ends if it is mirrored; pixel edges are whole numbers here
     first = ((size - 0.5 if mirrored else -0.5) - shift) / scale + 0.5
@@ -113,7 +116,7 @@ def _axis(scale: float, shift: float, size: int, length: int) -> _Axis | None:
 
 
 def turned(array: npt.NDArray[Any], steps: AxisAlignedSteps) -> npt.NDArray[Any]:
-    """Return the array transposed and flipped, as a NumPy view."""
+    """Return the array transposed and flipped as in `steps`, without copying."""
     if steps.transpose:
         array = array.swapaxes(0, 1)
     if steps.flip in (1, -1):
@@ -128,7 +131,7 @@ def shrinking(view: View) -> tuple[float, float]:
 
 
 def needed(view: View, steps: AxisAlignedSteps | None, height: int, width: int) -> tuple[int, int, int, int]:
-    """Return top, left, height and width of the part of the stored image that the view needs; may be empty."""
+    """Return top, left, height and width of the part of the stored image that the view reads. The part may be empty."""
     if steps is not None:
         return steps.rows.start, steps.columns.start, *steps.shape
     y, x = zip(*corners(view), strict=True)

@@ -30,14 +30,14 @@ def nearest(array: Pixels, size: tuple[int, int]) -> Pixels:
 
 
 def nearest_affine(array: Pixels, view: View) -> Pixels:
-    """Move uint8, uint16 or int32 (H, W) through any matrix; 0 outside."""
+    """Warp a mask (H, W), uint8, uint16 or int32, by any matrix. Output pixels outside of the mask are 0."""
     size = (view.size[1], view.size[0])
     array = np.ascontiguousarray(array)
     return cv2.warpAffine(array, view.array, size, flags=cv2.INTER_NEAREST, borderMode=cv2.BORDER_CONSTANT)
 
 
 def resize(array: Pixels, size: tuple[int, int], *, invalid: float | None) -> Pixels:
-    """Resize (H, W), dtype kept; return the array itself if nothing changes."""
+    """Resize depth (H, W) to `size` with unchanged dtype. Return the array itself if nothing changes."""
     smaller = min(size[0], array.shape[0]), min(size[1], array.shape[1])
     if smaller != array.shape and array.size:
         array = _mean_of_valid(array, smaller, invalid=invalid)
@@ -45,7 +45,7 @@ def resize(array: Pixels, size: tuple[int, int], *, invalid: float | None) -> Pi
 
 
 def affine(array: Pixels, view: View, *, invalid: float | None) -> Pixels:
-    """Move (H, W) through any matrix, bilinear over valid pixels; invalid if less than half of the weight is."""
+    """Warp depth (H, W) by a matrix, bilinear over valid pixels; missing if less than half of the weight is valid."""
     border = cv2.BORDER_REPLICATE if inside(view, *array.shape) else cv2.BORDER_CONSTANT
     shrink = shrinking(view)
     if view.antialias and max(shrink) > 1:
@@ -96,7 +96,7 @@ def _mean_of_valid(array: Pixels, size: tuple[int, int], *, invalid: float | Non
 def _weighted_mean(
     array: Pixels, valid: npt.NDArray[np.bool_], resample: Callable[[Weights], Weights], *, invalid: float | None
 ) -> Pixels:
-    """Return the resampled mean of valid pixels; missing where less than half of the weight is valid."""
+    """Return the mean of valid pixels that `resample` combines, missing if less than half of the weight is valid."""
     weight = resample(valid.astype(np.float64))
     enough = weight >= 0.5 - _WEIGHT_TOLERANCE
     mean = resample(np.where(valid, array, 0).astype(np.float64)) / np.where(enough, weight, 1)
