@@ -37,7 +37,7 @@ class Codec(base.Codec):
         return file_suffixes(value) if field.kind in PIXEL_KINDS else ()
 
     def encode(self, value: Any) -> bytes:
-        """Return the bytes of a file; raises BadInput for a depth whose header has another dtype than the field."""
+        """Return `value`, the bytes of a file. Raises BadInput if a depth image has another dtype than the field."""
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise InvalidRequest(
                 f"field {self.field.name!r}: codec 'encoded' keeps the bytes of a file, found {type(value).__name__}; "

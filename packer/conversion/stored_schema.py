@@ -1,8 +1,8 @@
 """Stored schema: the schema of a pack, made from the schema of a source.
 
 The codec of a field is the choice of the user, or the codec that the format requires, or a default. A format of arrays
-needs images of equal shape; a few samples are read to find the shape. Records of another tool have slots, such as
-`image` and `label`.
+needs images of equal shape; a few samples are read to find the shape. Formats of other tools name two fields `image`
+and `label`; these names are slots, and this module chooses the field of each slot.
 """
 
 from collections.abc import Iterable, Sequence

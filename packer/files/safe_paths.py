@@ -3,7 +3,7 @@
 `components` checks the names of files that a pack asks to write, because a pack may be hostile. Refused are:
 * an absolute path, and a path of more than 4000 bytes;
 * a component that is empty, `.` or `..`, contains NUL, or is longer than 255 bytes;
-* on other systems, ways out of a folder: `..` between backslashes, a drive (`C:`, `C:\\x`), a share (`\\\\host`).
+* a path that leads out of a folder on Windows: `..` between backslashes, a drive (`C:`, `C:\\x`), a share (`\\\\host`).
 
 Any other name is returned unchanged, because skipping it would lose data: `12:30:00.jpg`, `a\\b`, `CON`, `name.`.
 

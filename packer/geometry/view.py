@@ -129,7 +129,10 @@ def move_boxes(boxes: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float3
 
 
 def move_values(field: Field, values: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[Any]:
-    """Apply a matrix (2, 3) to points or boxes. Scale areas by the absolute determinant of the matrix."""
+    """Return `values` of a `field` of points or boxes, moved by a matrix (2, 3).
+
+    Areas are scaled by the absolute determinant of the matrix.
+    """
     if field.is_area:
         (a, b), (d, e) = matrix[:, :2].tolist()
         scaled: npt.NDArray[Any] = values * abs(a * e - b * d)

@@ -3,9 +3,8 @@
 This is the fast path of every batch. An ordinary JPEG is decoded directly into the given memory, or only the part that
 a view needs. packer.images.decode decodes everything else.
 
-Equal headers of JPEGs with one scan are parsed once: the result depends only on the bytes before the scan. The images
-of a data set come from few encoders, so most headers only differ in the size and in the table of
-packer.images.restart_interval_table. The lengths in the table are not compared.
+The headers of JPEGs with one scan are parsed once for each distinct header, since images of a data set come from few
+encoders and have few sizes. The lengths of restart intervals (packer.images.restart_interval_table) are not compared.
 """
 
 import struct

@@ -69,7 +69,10 @@ def window(found: Header, box: Box, eighths: int) -> Window | None:
 
 
 def span(start: int, length: int, step: int, *, eighths: int) -> tuple[int, int]:
-    """Return (first, end) of the intervals for `length` px from `start` on. `step`: px of an interval at the scale."""
+    """Return (first, end): the restart intervals that contain `length` px of the image from px `start` on.
+
+    eighths: Scale of the decoder in eighths, such as 4 for half size. step: Length of an interval in px at that scale.
+    """
     first = start * eighths // 8 - MARGIN_PX
     last = -(-(start + length) * eighths // 8) + MARGIN_PX
     return max(first, 0) // step, -(-last // step)

@@ -72,7 +72,11 @@ class _Placeholder(NamedTuple):
     new: str = ""
 
     def value(self, values: Mapping[str, str]) -> str:
-        """Return the value with `new` for `old`. If `old` is absent, return `text`, which matches no file name."""
+        """Return the value of this placeholder, with the text `old` in it replaced by `new`.
+
+        If the value does not contain `old`, return the placeholder itself, which matches no file name.
+        values: Value of each placeholder, by name.
+        """
         value = values[self.name]
         if not self.old:
             return value

@@ -62,7 +62,7 @@ class Shares:
         if min(parts) <= 0 or sum(parts) > 1:
             typed = ", ".join(f"{name}={text}" for name, text in self.shares.items())
             raise InvalidRequest(
-                f"splits {typed}: expected shares above 0 that sum to at most 1; ./NAME is a file, also if NAME is a number"
+                f"splits {typed}: expected shares above 0 that sum to at most 1; ./0.9 is a file named 0.9"
             )
 
     @property

@@ -101,7 +101,10 @@ def read_image_sets(
 
 
 def _known(images: Mapping[str, str]) -> dict[str, str]:
-    """Return name -> key for all names of `images` in a list: key, path, and path without suffix."""
+    """Return name -> key. A list of a split may name an image by its key, its path, or its path without suffix.
+
+    images: Path -> key of each image.
+    """
     stems = {path.rpartition(".")[0]: key for path, key in images.items()}
     return {**stems, **images, **{key: key for key in images.values()}}
 
