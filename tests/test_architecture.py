@@ -586,7 +586,7 @@ SHARERS = {
     "system/shared_memory.py": "the one owner of such memory, with the rule for using it again",
     "system/_torch_private.py": "how torch makes a storage over it, for packer.system.shared_memory",
     "datasets/pack_dataset.py": "asks packer.system.shared_memory for it",
-    "loading/worker_processes.py": "asks whether the system has it",
+    "loading/process_engine.py": "asks whether the system has it",
     "grasp/dataset.py": "one number, the epoch, for workers that live on",
     "tools/tune.py": "counters of the workers",
     **dict.fromkeys(("system/machine_limits.py", "tools/advice.py", "tools/doctor.py"), "the folder /dev/shm"),

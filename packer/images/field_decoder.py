@@ -3,8 +3,8 @@
 This is the fast path of every batch. An ordinary JPEG is decoded directly into the given memory, or only the part that
 a view needs. packer.images.decode decodes everything else.
 
-The headers of JPEGs with one scan are parsed once for each distinct header, since images of a data set come from few
-encoders and have few sizes. The lengths of restart intervals (packer.images.restart_interval_table) are not compared.
+Equal headers of JPEGs with one scan are parsed once. The images of a data set come from few encoders and have few
+sizes. The comparison ignores the lengths of restart intervals (packer.images.restart_interval_table).
 """
 
 import struct
