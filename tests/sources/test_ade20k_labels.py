@@ -1,24 +1,16 @@
 """Labels of ADE20K in full: colors that are classes, tables and JSON of objects."""
 
-import io
-
 import numpy as np
 import pytest
-from PIL import Image
 
 from packer.errors import BadInput
 from packer.sources.image_files._ade20k_labels import annotation, attribute_rows, classes_and_instances
-
-
-def file_of(array: np.ndarray[tuple[int, ...], np.dtype[np.uint8]], form: str = "PNG") -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(array).save(file, form)
-    return file.getvalue()
+from tests.support.image_files import with_pillow
 
 
 def test_classes_are_of_two_colors_and_objects_of_the_third() -> None:
     colors = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
-    classes, instances = classes_and_instances(file_of(colors), "1_seg.png")
+    classes, instances = classes_and_instances(with_pillow(colors, "PNG"), "1_seg.png")
     red, green, blue = (colors[:, :, channel].astype(int) for channel in range(3))
     assert (classes.dtype, instances.dtype) == (np.uint16, np.uint8)
     assert np.array_equal(classes, red // 10 * 256 + green)
@@ -28,10 +20,10 @@ def test_classes_are_of_two_colors_and_objects_of_the_third() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (file_of(np.zeros((4, 4), np.uint8)), "PNG of 1 channel"),
-        (file_of(np.zeros((4, 4, 4), np.uint8)), "PNG of 4 channel"),
-        (file_of(np.zeros((16, 16, 3), np.uint8), "JPEG"), "JPEG of 3 channel"),
-        (file_of(np.zeros((4, 4, 3), np.uint8))[:60], "cannot decode"),
+        (with_pillow(np.zeros((4, 4), np.uint8), "PNG"), "PNG of 1 channel"),
+        (with_pillow(np.zeros((4, 4, 4), np.uint8), "PNG"), "PNG of 4 channel"),
+        (with_pillow(np.zeros((16, 16, 3), np.uint8), "JPEG"), "JPEG of 3 channel"),
+        (with_pillow(np.zeros((4, 4, 3), np.uint8), "PNG")[:60], "cannot decode"),
         (b"", "the file is empty"),
     ],
 )

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -20,7 +19,6 @@ from packer.sources._recognition import detect
 from packer.sources.annotations.coco import Source
 from packer.sources.base import Sample
 from tests.sources.test_coco_masks import text_of
-from tests.support.archives import stored
 from tests.support.foreign_environments import said_by
 from tests.support.image_files import colors, oriented
 from tests.support.layout_trees.coco import annotations, build, image_entry, thing
@@ -79,6 +77,11 @@ def test_every_object_is_where_the_file_says(tmp_path: Path) -> None:
     assert names == ("cat", "cup", "toothbrush")
     assert source.schema["split"].classes == ("train2017", "val2017")
     found = samples(source)
+    assert [*found] == [  # by split and image id, as torchvision has them
+        *("train2017/000002.jpg", "train2017/000005.jpg", "train2017/000009.jpg", "val2017/000007.jpg"),
+    ]
+    assert found["train2017/000009.jpg"]["category_ids"].tolist() == [90, 4]
+    assert any("in the order of the category ids, 0 to 90" in note for note in source.notes)
     seen = 0
     for number, split in enumerate(("train2017", "val2017")):
         for name, truth in expected(tmp_path / f"annotations/instances_{split}.json").items():
@@ -93,25 +96,6 @@ def test_every_object_is_where_the_file_says(tmp_path: Path) -> None:
             assert sample["boxes"].tolist() == truth["boxes"]
             assert polygons_of(sample) == truth["polygons"]
     assert (seen, found) == (4, {})
-
-
-def test_samples_stand_by_split_and_image_id_as_torchvision_has_them(tmp_path: Path) -> None:
-    source = Source(build(tmp_path))
-    assert [source.key(index) for index in range(len(source))] == [
-        "train2017/000002.jpg",
-        "train2017/000005.jpg",
-        "train2017/000009.jpg",
-        "val2017/000007.jpg",
-    ]
-
-
-def test_category_0_is_a_class_and_ids_with_gaps_are_kept(tmp_path: Path) -> None:
-    source = Source(build(tmp_path))
-    sample = samples(source)["train2017/000002.jpg"]
-    assert (sample["box_labels"].tolist(), sample["category_ids"].tolist()) == ([0], [0])
-    sample = samples(source)["train2017/000009.jpg"]
-    assert (sample["box_labels"].tolist(), sample["category_ids"].tolist()) == ([2, 1], [90, 4])
-    assert any("in the order of the category ids, 0 to 90" in note for note in source.notes)
 
 
 def test_a_image_without_annotations_has_boxes_of_no_rows(tmp_path: Path) -> None:
@@ -309,37 +293,29 @@ def people(root: Path) -> Path:
     )
 
 
-def test_keypoints_lie_on_pixels_and_belong_to_boxes(tmp_path: Path) -> None:
-    source = Source(people(tmp_path), task="keypoints")
-    field = source.schema["keypoints"]
+def test_tasks_are_read_alone_or_joined_by_the_ids(tmp_path: Path) -> None:
+    source = Source(people(tmp_path))
+    assert "captions" not in source.schema and "keypoints" not in source.schema
+    note = next(note for note in source.notes if "other tasks" in note)
+    assert "annotations/captions_val.json, annotations/person_keypoints_val.json" in note
+    assert "--task" in note
+    keypoints = Source(tmp_path, task="keypoints")
+    field = keypoints.schema["keypoints"]
     assert (field.shape, field.classes, field.of, field.edges) == ((None, 3, 2), tuple(KEYPOINTS), "boxes", False)
-    sample = source[0]
-    assert sample["keypoints"].tolist() == [[[3, 4], [0, 0], [5, 6]]]
-    assert sample["keypoint_visibility"].tolist() == [[2, 0, 1]]
-    assert sample["boxes"].tolist() == [[3, 3, 12, 12]]
-
-
-def test_tasks_are_joined_by_the_ids(tmp_path: Path) -> None:
-    source = Source(people(tmp_path), task="instances,keypoints,captions")
-    sample = source[0]
+    assert keypoints[0]["keypoints"].tolist() == [[[3, 4], [0, 0], [5, 6]]]
+    assert keypoints[0]["keypoint_visibility"].tolist() == [[2, 0, 1]]
+    assert keypoints[0]["boxes"].tolist() == [[3, 3, 12, 12]]
+    captions = Source(tmp_path, task="captions")
+    assert captions[0]["captions"] == ["a cup", "two"]
+    assert "boxes" not in captions.schema
+    joined = Source(tmp_path, task="instances,keypoints,captions")
+    sample = joined[0]
     assert sample["annotation_ids"].tolist() == [21, 22]
     assert sample["keypoints"].tolist() == [[[0, 0], [0, 0], [0, 0]], [[3, 4], [0, 0], [5, 6]]]
     assert sample["keypoint_visibility"].tolist() == [[0, 0, 0], [2, 0, 1]]
     assert sample["captions"] == ["a cup", "two"]
-    assert source.schema["box_labels"].classes == ("person", "cup")
-    assert "split" not in source.schema
-
-
-def test_the_first_task_is_read_and_the_others_are_named(tmp_path: Path) -> None:
-    source = Source(people(tmp_path))
-    assert "captions" not in source.schema
-    assert "keypoints" not in source.schema
-    note = next(note for note in source.notes if "other tasks" in note)
-    assert "annotations/captions_val.json, annotations/person_keypoints_val.json" in note
-    assert "--task" in note
-    captions = Source(tmp_path, task="captions")
-    assert captions[0]["captions"] == ["a cup", "two"]
-    assert "boxes" not in captions.schema
+    assert joined.schema["box_labels"].classes == ("person", "cup")
+    assert "split" not in joined.schema
     with pytest.raises(InvalidRequest, match="--task stuff"):
         Source(tmp_path, task="stuff")
 
@@ -423,31 +399,20 @@ def test_what_other_tools_export(tmp_path: Path, table: str, images: str) -> Non
     assert (source.key(0), source[0]["boxes"].tolist()) == (name, [[0, 0, 1, 1]])
 
 
-def test_splits_in_folders_of_their_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("table", "images"),
+    [
+        ("_annotations.coco.json", ""),
+        ("v2.0/instances/instances_2020.json", "images/"),  # Mapillary Vistas: alike in each split
+    ],
+)
+def test_splits_in_folders_of_their_own(tmp_path: Path, table: str, images: str) -> None:
+    text = annotations([image_entry(0, "1.jpg")], [thing(1, 0, 4, [0, 0, 1, 1])])
     for split in ("train", "valid", "test"):
-        write(
-            tmp_path,
-            {
-                f"{split}/_annotations.coco.json": annotations(
-                    [image_entry(0, "1.jpg")], [thing(1, 0, 4, [0, 0, 1, 1])]
-                ),
-                f"{split}/1.jpg": IMAGE,
-            },
-        )
+        write(tmp_path / split, {table: text, f"{images}1.jpg": IMAGE, "v2.0/labels/1.png": IMAGE})
     source = Source(tmp_path)
     assert source.schema["split"].classes == ("train", "valid", "test")
-    assert [source.key(at) for at in range(3)] == ["train/1.jpg", "valid/1.jpg", "test/1.jpg"]
-
-
-def test_splits_in_folders_above_those_that_are_named_alike(tmp_path: Path) -> None:
-    """As of Mapillary Vistas: every file is `v2.0/panoptic/panoptic_2020.json` of its split."""
-    for split in ("train", "val"):
-        table = annotations([image_entry(0, "1.jpg")], [thing(1, 0, 4, [0, 0, 1, 1])])
-        files: dict[str, str | bytes] = {f"{split}/v2.0/instances/instances_2020.json": table}
-        write(tmp_path, {**files, f"{split}/images/1.jpg": IMAGE, f"{split}/v2.0/labels/1.png": IMAGE})
-    source = Source(tmp_path)
-    assert source.schema["split"].classes == ("train", "val")
-    assert [source.key(at) for at in range(2)] == ["train/images/1.jpg", "val/images/1.jpg"]
+    assert [source.key(at) for at in range(3)] == [f"{split}/{images}1.jpg" for split in ("train", "valid", "test")]
 
 
 def test_json_files_of_other_kinds_are_not_coco(tmp_path: Path) -> None:
@@ -512,13 +477,6 @@ def test_what_is_of_no_sample_is_carried_along(tmp_path: Path) -> None:
         "unlabeled/x.jpg",
     ]
     assert any("1 image (.jpg 1) in no annotation file" in note for note in source.notes)
-    convert(root, tmp_path / "a.pack")
-    packer.extract(tmp_path / "a.pack", tmp_path / "out")
-    names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
-    assert names == sorted(
-        path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()
-    )
-    assert all((root / name).read_bytes() == (tmp_path / "out" / name).read_bytes() for name in names)
 
 
 def turned(root: Path, orientation: int, stated: tuple[int, int] | None) -> Path:
@@ -544,17 +502,6 @@ def test_annotations_lie_over_the_image_whose_size_they_state(tmp_path: Path) ->
         assert np.asarray(pack[0]["keypoints"]).tolist() == [[[3, 5]]]
 
 
-def test_a_turned_image_whose_size_does_not_tell_is_asked_for(tmp_path: Path) -> None:
-    root = turned(tmp_path / "in", 6, None)
-    with pytest.raises(BadInputs, match=r"labels state no size.*--labels-orientation"):
-        convert(root, tmp_path / "a.pack")
-    convert(root, tmp_path / "a.pack", labels_orientation="upright")
-    convert(root, tmp_path / "b.pack", labels_orientation="stored")
-    with packer.open(tmp_path / "a.pack") as upright, packer.open(tmp_path / "b.pack") as stored:
-        assert np.asarray(upright[0]["boxes"])[0].tolist() == [4, 36, 10, 46]
-        assert np.asarray(stored[0]["boxes"])[0].tolist() == [2, 4, 12, 10]
-
-
 def test_run_lengths_over_an_upright_image_are_refused(tmp_path: Path) -> None:
     runs = {"size": [64, 48], "counts": [0, 64 * 48]}
     root = turned(tmp_path / "in", 6, (64, 48))
@@ -563,14 +510,6 @@ def test_run_lengths_over_an_upright_image_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputs, match="run lengths.*--labels-orientation"):
         convert(root, tmp_path / "a.pack")
     convert(root, tmp_path / "a.pack", labels_orientation="stored")
-
-
-def test_pixels_are_those_of_the_file(tmp_path: Path) -> None:
-    convert(build(tmp_path / "in"), tmp_path / "a.pack")
-    with packer.open(tmp_path / "a.pack") as pack:
-        for at in range(len(pack)):
-            truth = cv2.imread(str(tmp_path / "in" / pack[at]["key"]))[..., ::-1]
-            assert np.array_equal(np.asarray(pack[at]["image"]).transpose(1, 2, 0), truth)
 
 
 _PYCOCOTOOLS = """
@@ -664,14 +603,11 @@ def test_segments_are_numbers_in_a_mask_of_16_bit(tmp_path: Path) -> None:
     assert packer.verify(tmp_path / "a.pack", level="full", source=root).ok
 
 
-def test_segments_in_an_archive_and_in_a_pack_of_a_pack(tmp_path: Path) -> None:
+def test_segments_in_a_pack_of_a_pack(tmp_path: Path) -> None:
     colors = np.zeros((48, 64, 3), np.uint8)
     colors[8:40, 8:40] = (7, 1, 200)
     root = segments(tmp_path / "in", colors, [3, 7 + 256 + 200 * 65536])
     convert(root, tmp_path / "a.pack")
-    convert(stored(root, tmp_path / "data"), tmp_path / "b.pack")
-    ids = [manifests.read(tmp_path / name).pack_id for name in ("a.pack", "b.pack")]
-    assert ids[0] == ids[1]
     convert(root, tmp_path / "small.pack", resize=24)
     convert(tmp_path / "a.pack", tmp_path / "again.pack", resize=24)
     for name in ("small.pack", "again.pack"):
@@ -720,13 +656,6 @@ def test_run_lengths_of_another_size_and_sizes_in_text_are_said(tmp_path: Path) 
     notes = Source(root).notes
     assert any("1 run lengths of another size" in note for note in notes)
     assert any("1 images with a width or height" in note for note in notes)
-
-
-def test_negative_sides_are_annotations_that_cannot_be_taken(tmp_path: Path) -> None:
-    root = one(tmp_path, [image_entry(1, "a.jpg")], [thing(7, 1, 0, [5, 5, -2, 3]), thing(8, 1, 0, [5, 5, 2, 3])])
-    with pytest.raises(BadInput, match="negative"):
-        Source(root)
-    assert Source(root, bad_labels="skip")[0]["boxes"].tolist() == [[5, 5, 7, 8]]
 
 
 def test_segments_without_a_pixel_are_told(tmp_path: Path) -> None:

@@ -30,45 +30,28 @@ def test_usual_places(folder: str, table: str, split: str) -> None:
     assert found(files, [B, A, C], table, split) == [f"{folder}/{B}", f"{folder}/{A}", ""]
 
 
-def test_images_in_the_root_and_names_with_folders() -> None:
-    assert found([A, "sub/b.jpg"], [A, "sub/b.jpg", "./a.jpg"], "instances.json") == [A, "sub/b.jpg", A]
-    assert found(["images/s/b.jpg"], ["s/b.jpg"], "annotations/x.json") == ["images/s/b.jpg"]
-    assert found(["images/s/b.jpg"], ["s\\b.jpg"], "annotations/x.json") == ["images/s/b.jpg"]
-
-
-def test_two_splits_of_the_same_names_never_exchange_images() -> None:
-    files = ["train/a.jpg", "val/a.jpg", "val/b.jpg"]
-    assert found(files, [A, B], "annotations/train.json", "train", ("val",)) == ["train/a.jpg", ""]
-    assert found(files, [A, B], "annotations/val.json", "val", ("train",)) == ["val/a.jpg", "val/b.jpg"]
-
-
-def test_images_of_another_split_are_not_taken_where_those_of_the_own_are_not_there() -> None:
-    files = ["val/a.jpg", "val/b.jpg"]
-    assert found(files, [A, B], "annotations/train.json", "train", ("val",)) == ["", ""]
-    assert found(files, [A, B], "annotations/train.json", "train") == ["", ""]
-    assert found(["fold2/a.jpg"], [A], "annotations/fold1.json", "fold1", ("fold2",)) == [""]
-
-
-def test_the_folder_with_the_most_of_them_is_taken_and_no_other() -> None:
-    files = ["images/a.jpg", "images/b.jpg", "thumbnails/c.jpg"]
-    assert found(files, [A, B, C], "annotations/x.json") == ["images/a.jpg", "images/b.jpg", ""]
+@pytest.mark.parametrize(
+    ("files", "names", "table", "paths"),
+    [
+        ([A, "sub/b.jpg"], [A, "sub/b.jpg", "./a.jpg"], "instances.json", [A, "sub/b.jpg", A]),  # in the root
+        (["images/s/b.jpg"], ["s/b.jpg", "s\\b.jpg"], "annotations/x.json", ["images/s/b.jpg"] * 2),
+        (  # where most of them are, and nowhere else
+            ["images/a.jpg", "images/b.jpg", "thumbnails/c.jpg"],
+            *([A, B, C], "annotations/x.json", ["images/a.jpg", "images/b.jpg", ""]),
+        ),
+        (["one/images/a.jpg", "two/images/a.jpg"], [A], "two/annotations/x.json", ["two/images/a.jpg"]),
+        (["images/t/a.jpg", "other/images/t/a.jpg"], ["../images/t/a.jpg"], "annotations/x.json", ["images/t/a.jpg"]),
+        (["images/t/a.jpg"], ["x/../images/t/a.jpg"], "x.json", ["images/t/a.jpg"]),
+        (["images/t/a.jpg"], ["../images/t/b.jpg"], "annotations/x.json", [""]),
+    ],
+)
+def test_other_places(files: list[str], names: list[str], table: str, paths: list[str]) -> None:
+    assert found(files, names, table) == paths
 
 
 def test_two_folders_that_hold_all_are_asked_for() -> None:
     with pytest.raises(BadInput, match="images and small"):
         found(["images/a.jpg", "small/a.jpg"], [A], "annotations/x.json")
-
-
-def test_two_sets_in_one_folder_take_their_own() -> None:
-    files = ["one/images/a.jpg", "two/images/a.jpg"]
-    assert found(files, [A], "two/annotations/x.json") == ["two/images/a.jpg"]
-
-
-def test_names_that_go_up_count_from_the_annotation_file() -> None:
-    files = ["images/train/a.jpg", "other/images/train/a.jpg"]
-    assert found(files, ["../images/train/a.jpg"], "annotations/x.json") == ["images/train/a.jpg"]
-    assert found(files, ["x/../images/train/a.jpg"], "x.json") == ["images/train/a.jpg"]
-    assert found(files, ["../images/train/b.jpg"], "annotations/x.json") == [""]
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from packer.errors import BadInput, InvalidRequest
+from packer.errors import BadInput
 from packer.sources import base
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.listing import scan
 from packer.sources.grasp.cornell import Source
-from tests.support.source_trees import NAN_RECTANGLE, RECTANGLES, cornell, depth, scene, write
+from tests.support.source_trees import NAN_RECTANGLE, RECTANGLES, cornell, keys, scene, write
 
 TREE = SourceRoot(Path())
 
@@ -21,10 +21,6 @@ TREE = SourceRoot(Path())
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return cornell(tmp_path / "cornell")
-
-
-def keys(source: Source) -> list[str]:
-    return [source.key(index) for index in range(len(source))]
 
 
 def remove(root: Path, pattern: str) -> None:
@@ -69,6 +65,15 @@ def test_scenes_hold_what_their_files_hold(root: Path) -> None:
         "grasps_file": "01/pcd0100cpos.txt",
         "grasps_negative_file": "01/pcd0100cneg.txt",
     }
+    assert source[1]["grasps"].shape == (2, 4, 2)
+    assert source[1]["grasps_file"] == (RECTANGLES + NAN_RECTANGLE).encode()
+    assert str(source.missing(1)).startswith("1 of 3 labels in pcdNNNNcpos.txt")
+    found = [(int(source[index]["object_id"]), source[index]["category"]) for index in range(4)]
+    assert found == [(26, "Plastic_Cup"), (26, "Plastic_Cup"), (27, "Plastic_Cup"), (281, "Marker")]
+    assert source.schema["depth"].codec == "encoded"
+    assert Source(root, depth_from="tiff").schema == source.schema
+    assert "depth" not in Source(root, depth_from="none").schema
+    assert "depth" not in Source(root, depth_from="none")[0]["files"]
 
 
 def test_every_layout_gives_the_same_samples(root: Path, tmp_path: Path) -> None:
@@ -94,14 +99,6 @@ def test_order_is_that_of_the_cpos_paths(tmp_path: Path) -> None:
     assert keys(Source(tmp_path)) == ["1000", "0900", "0200", "0100"]
 
 
-def test_nan_rectangles_are_dropped_and_told(root: Path) -> None:
-    source = Source(root)
-    assert source[1]["grasps"].shape == (2, 4, 2)
-    assert source[1]["grasps_file"] == (RECTANGLES + NAN_RECTANGLE).encode()
-    assert str(source.missing(1)).startswith("1 of 3 labels in pcdNNNNcpos.txt")
-    assert source.missing(0) is None
-
-
 def test_an_empty_cneg_and_an_absent_one_are_no_negatives(root: Path) -> None:
     (root / "01/pcd0100cneg.txt").unlink()
     source = Source(root)
@@ -115,17 +112,6 @@ def test_an_empty_cneg_and_an_absent_one_are_no_negatives(root: Path) -> None:
     assert absent is not None and source.missing(0) is None
 
 
-def test_a_damaged_label_is_an_error_with_its_line_or_dropped(root: Path) -> None:
-    (root / "01/pcd0100cpos.txt").write_text(RECTANGLES + "1 2\n3\n5 6\n7 8\n")
-    strict = Source(root)
-    with pytest.raises(BadInput, match=r"01/pcd0100cpos.txt:10.*--bad-labels skip"):
-        strict[0]
-    assert strict.missing(0) is None
-    lenient = Source(root, bad_labels="skip")
-    assert lenient[0]["grasps"].shape == (2, 4, 2)
-    assert str(lenient.missing(0)).startswith("1 of 3 labels")
-
-
 def test_names_must_match_in_case_and_whole(tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -133,23 +119,6 @@ def test_names_must_match_in_case_and_whole(tmp_path: Path) -> None:
         | {"PCD0200r.png": b"", "pcd0200R.png": b"", "xpcd0200r.png": b"", "pcd٠١٠٠r.png": b"", "pcd٠١٠٠cpos.txt": b""},
     )
     assert keys(Source(tmp_path)) == ["0100"]
-
-
-def test_a_file_in_two_folders_is_an_error_naming_both(root: Path) -> None:
-    write(root / "02", {"pcd0100r.png": b"other"})
-    with pytest.raises(BadInput, match=r"01/pcd0100r.png, 02/pcd0100r.png.*--duplicates first"):
-        Source(root)
-    assert Source(root, duplicates="first")[0]["files"]["rgb"] == "01/pcd0100r.png"
-    skipped = Source(root, duplicates="skip")
-    assert keys(skipped) == ["0101", "0200", "1034"]
-    assert skipped.left_out == [("0100", "there twice: 01/pcd0100r.png, 02/pcd0100r.png")]
-
-
-def test_depth_is_taken_where_all_scenes_have_it(root: Path) -> None:
-    assert Source(root).schema["depth"].codec == "encoded"
-    assert Source(root, depth_from="tiff").schema == Source(root).schema
-    assert "depth" not in Source(root, depth_from="none").schema
-    assert "depth" not in Source(root, depth_from="none")[0]["files"]
 
 
 def test_tif_is_tiff(tmp_path: Path) -> None:
@@ -189,9 +158,6 @@ def test_depth_from_clouds_is_an_array_of_the_images_size(root: Path) -> None:
     assert 0 < values.min() < values.max() < 4
     assert "depth" not in source[0]["files"]
     assert base.file_paths(source, 0)[1].name == "pcd0100.txt"
-
-
-def test_depth_from_clouds_names_all_scenes_without_one(root: Path) -> None:
     (root / "01/pcd0100.txt").unlink()
     with pytest.raises(BadInput, match=r"1 scene of 4.*0100 \(no pcdNNNN\.txt\)"):
         Source(root, depth_from="pcd")
@@ -203,24 +169,15 @@ def test_a_damaged_cloud_is_bad_input_with_its_path(root: Path) -> None:
         Source(root, depth_from="pcd")[0]
 
 
-def test_objects_come_from_the_table(root: Path) -> None:
-    source = Source(root)
-    found = [(int(source[index]["object_id"]), source[index]["category"]) for index in range(4)]
-    assert found == [(26, "Plastic_Cup"), (26, "Plastic_Cup"), (27, "Plastic_Cup"), (281, "Marker")]
-
-
-def test_without_the_table_there_are_no_objects(root: Path) -> None:
-    (root / "processedData/z.txt").unlink()
-    source = Source(root)
-    assert "object_id" not in source.schema
-    assert "category" not in source[0]
-
-
-def test_scenes_that_the_table_lacks_are_marked(root: Path) -> None:
+def test_scenes_that_the_table_of_objects_lacks_are_marked(root: Path) -> None:
     (root / "processedData/z.txt").write_text("0100 26 Cup pcdb_0002\r\n\r\n")
     source = Source(root)
     assert [int(source[index]["object_id"]) for index in range(4)] == [26, -1, -1, -1]
     assert source[1]["category"] == ""
+    (root / "processedData/z.txt").unlink()
+    source = Source(root)
+    assert "object_id" not in source.schema
+    assert "category" not in source[0]
 
 
 @pytest.mark.parametrize(
@@ -241,10 +198,3 @@ def test_two_tables_are_an_error(root: Path) -> None:
     write(root, {"z.txt": "0100 26 Cup pcdb_0002\n"})
     with pytest.raises(BadInput, match="processedData/z.txt, z.txt"):
         Source(root)
-
-
-def test_a_folder_without_labels_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, {"pcd0100r.png": b"", "pcd0101d.tiff": depth(1)})
-    with pytest.raises(InvalidRequest, match="Cornell.*pcdNNNNcpos.txt"):
-        Source(tmp_path)
-    assert Source.recognize(TREE, scan(tmp_path).names) is None

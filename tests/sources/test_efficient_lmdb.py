@@ -114,17 +114,6 @@ def test_values_of_pyarrow_with_arrays_are_refused_by_name(tmp_path: Path) -> No
         Source(root)
 
 
-def test_values_of_messagepack_are_read(tmp_path: Path) -> None:
-    """As tensorpack wrote them, for the older reader of Efficient-PyTorch."""
-    value = bytes.fromhex(
-        "9285c4026e64c3c40474797065a37c7531c4046b696e64c400c40573686170659106c40464617461c406ffd86a70656707"
-    )
-    keys = bytes.fromhex("92c4083030303030303030c4083030303030303031")
-    entries = {b"00000000": value, b"00000001": value, b"__keys__": keys}
-    source = Source(lmdb_environment(tmp_path / "a.lmdb", entries, is_folder=False))
-    assert (len(source), source[1]["image"], int(source[1]["label"])) == (2, b"\xff\xd8jpeg", 7)
-
-
 def test_a_caffe_lmdb_is_told_apart(tmp_path: Path) -> None:
     root = lmdb_environment(tmp_path / "in", {b"00000000": datum(image(1), 1)})
     assert detect(root)[0] == "caffe-lmdb"

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from packer.errors import BadInput, InvalidRequest, PackerError
+from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field
 from packer.sources import base
 from packer.sources._file_source import FileSource, Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample, LabelFile, Parsed
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import SourceRoot
-from tests.support.source_trees import image, mask, write
+from tests.support.source_trees import image, keys, mask, write
 
 TREE = SourceRoot(Path())
 
@@ -113,10 +113,6 @@ def root(tmp_path: Path) -> Path:
     return write(tmp_path / "set", files)
 
 
-def keys(source: Source) -> list[str]:
-    return [source.key(index) for index in range(len(source))]
-
-
 def test_files_with_one_key_are_one_sample(root: Path) -> None:
     source = Source(root)
     assert keys(source) == ["2", "9", "10"]
@@ -162,14 +158,6 @@ def test_a_file_that_samples_need_is_named(root: Path, path: str, example: str) 
     assert Source(root, missing="skip").left_out == [("9", f"no {example}")]
 
 
-def test_a_role_that_no_sample_has_is_not_a_field(root: Path) -> None:
-    for path in root.rglob("*_mask.png"):
-        path.unlink()
-    source = Source(root)
-    assert "mask" not in source.schema
-    assert any("N_mask.png" in note for note in source.notes)
-
-
 def test_if_all_samples_would_be_skipped_it_is_an_error(root: Path) -> None:
     for path in root.rglob("*.txt"):
         path.unlink()
@@ -184,10 +172,7 @@ def test_a_file_in_two_folders_is_an_error_the_first_or_skipped(root: Path) -> N
     assert Source(root, duplicates="first")[1]["files"]["image"] == "a/9.png"
     skipped = Source(root, duplicates="skip")
     assert (keys(skipped), skipped.left_out) == (["2", "10"], [("9", "there twice: a/9.png, train/9.png")])
-
-
-def test_the_first_label_is_the_one_next_to_the_image(root: Path) -> None:
-    write(root, {"a/9.txt": "7"})
+    (root / "a/9.png").rename(root / "a/9.txt")  # of two label files the one next to the image is the first
     assert Source(root, duplicates="first")[1]["count"].tolist() == [9, 1]
 
 
@@ -260,10 +245,13 @@ def test_a_sample_may_have_several_files_of_a_role(root: Path) -> None:
     assert Many(root, missing="skip").left_out == [("2", "no N.txt")]
 
 
-def test_a_source_chooses_its_declarations_by_the_files(root: Path) -> None:
+def test_a_role_that_no_sample_has_is_no_field_and_a_source_may_refuse_a_set_without(root: Path) -> None:
     assert len(Background(root)) == 3
     for path in root.rglob("*_mask.png"):
         path.unlink()
+    source = Source(root)
+    assert "mask" not in source.schema
+    assert any("N_mask.png" in note for note in source.notes)
     with pytest.raises(InvalidRequest, match="no masks"):
         Background(root)
 
@@ -288,12 +276,6 @@ def test_an_empty_label_file_is_incomplete(root: Path) -> None:
 def test_a_folder_without_samples_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"counts of things.*N\.png, N\.txt"):
         Source(write(tmp_path, {"a.txt": "1", "b.md": ""}))
-
-
-@pytest.mark.parametrize("options", [{"missing": "x"}, {"duplicates": "x"}, {"bad_labels": "x"}])
-def test_an_unknown_value_of_an_option_is_refused(root: Path, options: dict[str, str]) -> None:
-    with pytest.raises(PackerError, match="'x'"):
-        Source(root, **options)
 
 
 def test_recognition_counts_samples_with_labels() -> None:

@@ -11,15 +11,11 @@ from hypothesis import strategies as st
 from packer.errors import BadInput, InvalidRequest
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.image_files.folder import SUFFIXES, Source
-from tests.support.source_trees import image, image_folder, write
+from tests.support.source_trees import image, image_folder, keys, write
 
 TREE = SourceRoot(Path())
 
 PARTS = st.text("ab-.A é", min_size=1, max_size=3).filter(lambda part: part.strip(".") != "")
-
-
-def keys(source: Source) -> list[str]:
-    return [source.key(index) for index in range(len(source))]
 
 
 def image_folder_rule(root: Path) -> list[tuple[str, int]]:
@@ -111,19 +107,6 @@ def test_classes_without_any_folder_are_an_error(tmp_path: Path) -> None:
         Source(write(tmp_path, {"a.png": b""}), folders="class")
 
 
-def test_a_linked_class_is_a_class_and_a_loop_is_none(tmp_path: Path) -> None:
-    write(tmp_path / "elsewhere", {"x.png": b"1"})
-    root = write(tmp_path / "root", {"a/y.png": b"2"})
-    (root / "b").symlink_to(tmp_path / "elsewhere")
-    (root / "loop").symlink_to(root)
-    with pytest.raises(BadInput, match="1 folder that is a link out of it: b; --follow-links"):
-        Source(root)
-    source = Source(root, follow_links=True)
-    assert keys(source) == ["a/y.png", "b/x.png"]
-    assert source.schema["label"].classes == ("a", "b")
-    assert any("loop" in note for note in source.notes)
-
-
 def test_a_class_that_is_a_second_name_of_another_is_an_error(tmp_path: Path) -> None:
     root = write(tmp_path, {"cat/x.png": b"1", "dog/y.png": b"2"})
     (root / "kitten").symlink_to("cat")
@@ -144,29 +127,8 @@ def test_the_stem_is_the_path_without_its_last_suffix(tmp_path: Path) -> None:
     assert [source.entry(index).stem for index in range(2)] == ["c/.png", "c/a.b"]
 
 
-def test_names_that_are_not_utf_8_are_read(tmp_path: Path) -> None:
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c" / os.fsdecode(b"\xff.png")).write_bytes(b"data")
-    source = Source(tmp_path)
-    assert source.key(0) == "c/\udcff.png"
-    assert source[0]["image"] == b"data"
-
-
-def test_names_that_differ_only_in_case_or_normal_form_are_two(tmp_path: Path) -> None:
-    names = ["c/A.jpg", "c/a.jpg", "c/e\u0301.jpg", "c/\u00e9.jpg"]
-    assert keys(Source(write(tmp_path, dict.fromkeys(names, b"")))) == sorted(names)
-
-
 def test_a_folder_named_like_an_image_is_no_sample(tmp_path: Path) -> None:
     assert keys(Source(write(tmp_path, {"c/dir.jpg/a.jpg": b"", "c/b.jpg": b""}))) == ["c/b.jpg", "c/dir.jpg/a.jpg"]
-
-
-def test_a_broken_link_is_an_error_when_read(tmp_path: Path) -> None:
-    root = write(tmp_path, {"c/a.png": b""})
-    (root / "c/b.png").symlink_to("nowhere")
-    source = Source(root)
-    with pytest.raises(BadInput, match="b.png: cannot read"):
-        source[1]
 
 
 def test_recognize_counts_images_and_folders() -> None:

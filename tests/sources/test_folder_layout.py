@@ -18,15 +18,11 @@ from packer.sources._name_words import ordered_splits, split_rank
 from packer.sources.image_files.folder import Source
 from packer.tools.advice import Question, advise
 from packer.tools.workload import Subject
-from tests.support.source_trees import cornell, image, write
+from tests.support.source_trees import cornell, image, keys, write
 
 
 def tree(root: Path, *names: str) -> Path:
     return write(root, dict.fromkeys(names, b"x"))
-
-
-def keys(source: Source) -> list[str]:
-    return [source.key(index) for index in range(len(source))]
 
 
 @pytest.mark.parametrize("word", ["train", "Training", "TRAIN", "val", "valid", "validation", "test", "testing"])
@@ -56,11 +52,6 @@ def test_what_is_only_measured_or_was_packed_before_may_have_any_layout(tmp_path
         Source(root, folders="unchecked"), tmp_path / "old", ConversionOptions(source={"kind": "folder", "options": {}})
     )
     assert list(Comparison(tmp_path / "old", root).problems()) == []
-
-
-def test_classes_that_are_named_as_splits_can_be_said(tmp_path: Path) -> None:
-    root = tree(tmp_path, "train/a.jpg", "test/b.jpg")
-    assert Source(root, folders="class").schema["label"].classes == ("test", "train")
 
 
 def test_splits_share_their_classes(tmp_path: Path) -> None:
@@ -100,12 +91,6 @@ def test_a_class_folder_without_images_in_any_split_is_an_error(tmp_path: Path) 
     with pytest.raises(InvalidRequest, match="1 class of 2 without an image: dog"):
         Source(root, folders="split/class")
     assert Source(root, folders="split/class", allow_empty=True).schema["label"].classes == ("cat", "dog")
-
-
-def test_an_unknown_meaning_of_the_folders_is_refused(tmp_path: Path) -> None:
-    root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg")
-    with pytest.raises(InvalidRequest, match="option folders"):
-        Source(root, folders="class/split")
 
 
 def test_what_desktops_and_editors_leave_behind_is_no_class_and_no_image(tmp_path: Path) -> None:

@@ -55,37 +55,17 @@ def images(root: Path) -> list[bytes]:
     return found
 
 
-def packed(tmp_path: Path, environment: str, program: str) -> tuple[list[bytes], packer.datasets.PackDataset]:
-    """What lies in the folder, and the pack of what the library wrote of it."""
+@pytest.mark.foreign
+@pytest.mark.parametrize(("library", "program"), [("tfrecord", TFRECORD), ("webdataset", WEBDATASET), ("mxnet", MXNET)])
+def test_what_a_library_writes_is_packed_as_it_is(tmp_path: Path, library: str, program: str) -> None:
     found = images(tmp_path / "images")
     (tmp_path / "written").mkdir()
-    said_by(environment, program, tmp_path / "images", tmp_path / "written")
-    made = packer.convert(tmp_path / "written", tmp_path / "a.pack")
-    assert made.samples == COUNT
-    return found, packer.open(tmp_path / "a.pack", output="numpy")
-
-
-@pytest.mark.foreign
-def test_what_tfrecord_writes_is_packed_as_it_is(tmp_path: Path) -> None:
-    found, dataset = packed(tmp_path, "tfrecord", TFRECORD)
-    for number, sample in enumerate(dataset):
+    said_by(library, program, tmp_path / "images", tmp_path / "written")
+    assert packer.convert(tmp_path / "written", tmp_path / "a.pack").samples == COUNT
+    for number, sample in enumerate(packer.open(tmp_path / "a.pack", output="numpy")):
         assert np.array_equal(sample["image"], packer.images.decode(found[number], "image"))
-        assert sample["label"] == number - 2
-        assert np.array_equal(sample["box"], np.float32([0.5, number / 3]))
-
-
-@pytest.mark.foreign
-def test_what_webdataset_writes_is_packed_as_it_is(tmp_path: Path) -> None:
-    found, dataset = packed(tmp_path, "webdataset", WEBDATASET)
-    for number, sample in enumerate(dataset):
-        assert np.array_equal(sample["image"], packer.images.decode(found[number], "image"))
-        assert sample["label"] == number - 2
-        assert sample["json"] == {"n": [number, None]}
-
-
-@pytest.mark.foreign
-def test_what_mxnet_writes_is_packed_as_it_is(tmp_path: Path) -> None:
-    found, dataset = packed(tmp_path, "mxnet", MXNET)
-    for number, sample in enumerate(dataset):
-        assert np.array_equal(sample["image"], packer.images.decode(found[number], "image"))
-        assert sample["label"] == number
+        assert sample["label"] == (number if library == "mxnet" else number - 2)
+        if library == "tfrecord":
+            assert np.array_equal(sample["box"], np.float32([0.5, number / 3]))
+        if library == "webdataset":
+            assert sample["json"] == {"n": [number, None]}

@@ -13,8 +13,7 @@ from PIL import Image
 
 import packer
 from packer.conversion.convert import convert
-from packer.errors import BadInput, InvalidRequest
-from packer.sources import base
+from packer.errors import BadInput
 from packer.sources._recognition import detect
 from packer.sources.grasp.grasp_anything import Source
 from tests.support.layout_trees import grasp_anything
@@ -59,21 +58,6 @@ def test_values_are_those_of_the_files(root: Path, tmp_path: Path) -> None:
             drawn[np.load(root / f"mask/{key}_{number}.npy")] = number + 1
         assert np.array_equal(sample["mask"], drawn)
     assert [key for key, _ in summary.incomplete] == [C]
-
-
-def test_one_image_with_several_label_files_is_one_sample(root: Path) -> None:
-    source = Source(root)
-    assert len(source) == 3
-    assert len(base.file_paths(source, 0)) == 1 + 3 + 1 + 3 + 1  # each of its files is read
-    assert len(source[0]["grasps"]) == 8
-
-
-def test_numbers_of_two_digits_are_objects_in_order(root: Path) -> None:
-    """The loader of Grasp-Anything's authors takes one digit away, so that `_10` names the image `..._1.jpg`."""
-    sample = Source(root)[0]
-    assert sample["label_keys"] == [f"{A}_0", f"{A}_2", f"{A}_10"]
-    assert sample["grasp_objects"].tolist() == [0] * 3 + [2] + [10] * 4
-    assert sample["grasp_labels"].tolist() == [0] * 3 + [1] + [2] * 4
 
 
 def test_an_image_whose_name_ends_in_a_number_keeps_its_label_files(root: Path) -> None:
@@ -300,9 +284,3 @@ def test_places_and_names_of_folders(root: Path) -> None:
         assert after[name] == before[name]
     for name in ("grasp_rows", "mask"):
         assert np.array_equal(after[name], before[name])
-
-
-def test_images_or_labels_alone_are_refused(root: Path) -> None:
-    for folder in ("image", "grasp_label_positive"):
-        with pytest.raises(InvalidRequest, match="grasp_label_positive/ID_K"):
-            Source(root / folder)

@@ -10,7 +10,7 @@ from PIL import Image
 
 import packer
 from packer.conversion.convert import convert
-from packer.errors import BadInput, InvalidRequest
+from packer.errors import BadInput
 from packer.sources import base
 from packer.sources._recognition import detect
 from packer.sources.grasp.graspnet_rect import Source
@@ -40,6 +40,10 @@ def test_values_are_those_of_the_files_wherever_the_labels_lie(root: Path, tmp_p
         assert np.array_equal(sample["grasp_scores"], expected[:, 5])
         assert sample["grasp_objects"].tolist() == expected[:, 6].astype(int).tolist()
         assert sample["camera"] == camera
+    source = Source(root)
+    assert source.schema["split"].classes == ("train", "test_seen", "test_novel")
+    assert [int(source[index]["split"]) for index in range(5)] == [0, 0, 0, 1, 2]
+    assert "split" not in Source(root, own_splits=False).schema
 
 
 def test_the_opening_is_twice_the_distance_to_the_open_point_and_the_jaw_is_the_height(root: Path) -> None:
@@ -60,13 +64,6 @@ def test_a_rectangle_by_hand(root: Path) -> None:
         [[6, 17], [14, 17], [14, 23], [6, 23]],
         [[10, 17], [10, 17], [10, 23], [10, 23]],
     ]
-
-
-def test_splits_are_those_of_the_scenes(root: Path) -> None:
-    source = Source(root)
-    assert source.schema["split"].classes == ("train", "test_seen", "test_novel")
-    assert [int(source[index]["split"]) for index in range(5)] == [0, 0, 0, 1, 2]
-    assert "split" not in Source(root, own_splits=False).schema
 
 
 @pytest.mark.parametrize(
@@ -123,18 +120,6 @@ def test_a_file_that_is_no_rows_is_an_error(root: Path, data: bytes, said: str) 
         Source(root)[0]
 
 
-def test_fortran_order_and_big_endian_are_the_same_rows(root: Path) -> None:
-    path = root / "scenes/scene_0000/kinect/rect/0000.npy"
-    for made in (np.asfortranarray(rows(1)), rows(1).astype(">f8")):
-        path.write_bytes(npy(made))
-        assert np.array_equal(Source(root)[0]["grasp_rows"], rows(1))
-
-
-def test_labels_alone_are_refused(root: Path) -> None:
-    with pytest.raises(InvalidRequest, match="GraspNet.*rgb/NNNN"):
-        Source(root / "rect_labels")
-
-
 def test_rows_without_an_opening_or_a_height_are_kept_and_told(root: Path) -> None:
     made = rows(1, 4)
     made[0, 2:4] = made[0, :2]
@@ -144,3 +129,10 @@ def test_rows_without_an_opening_or_a_height_are_kept_and_told(root: Path) -> No
     source = Source(root)
     assert len(source[0]["grasps"]) == 4
     assert str(source.missing(0)).startswith("2 of 4 grasps")
+
+
+def test_fortran_order_and_big_endian_are_the_same_rows(root: Path) -> None:
+    path = root / "scenes/scene_0000/kinect/rect/0000.npy"
+    for made in (np.asfortranarray(rows(1)), rows(1).astype(">f8")):
+        path.write_bytes(npy(made))
+        assert np.array_equal(Source(root)[0]["grasp_rows"], rows(1))

@@ -52,14 +52,11 @@ def test_payloads_of_the_real_pyarrow_are_read(tmp_path: Path, version: str) -> 
 
 
 def test_names_come_from_the_list_where_each_is_there_once(tmp_path: Path) -> None:
-    source = Source(image2lmdb(tmp_path))
+    source = Source(image2lmdb(tmp_path / "one"))
     assert [source.key(row) for row in (0, 3, 11)] == ["000.png", "003 a.png", "011.png"]
     assert source.extras == ["README.md"]
     assert source.tables == ["train_images_idx.txt"]
-
-
-def test_names_that_several_files_had_are_reported(tmp_path: Path) -> None:
-    source = Source(made(tmp_path))
+    source = Source(made(tmp_path / "several"))
     assert any("names of several files" in note and "1.png" in note for note in source.notes)
     assert [source.key(row) for row in range(2)] == ["00000000", "00000001"]
 
@@ -108,12 +105,6 @@ def test_a_folder_that_is_not_the_one_that_was_packed_is_refused(tmp_path: Path)
         Source(root, labels_from=str(tmp_path / "nowhere"))
     with pytest.raises(InvalidRequest, match="no images in folders that are their classes"):
         Source(root, labels_from=str(write(tmp_path / "flat", {"a.png": image(1)})))
-
-
-def test_labels_from_is_of_no_other_source(tmp_path: Path) -> None:
-    folder = originals(tmp_path / "train")
-    with pytest.raises(InvalidRequest, match="source 'folder' has no option --labels-from"):
-        packer.convert(folder, tmp_path / "a.pack", labels_from=folder)
 
 
 @pytest.mark.parametrize("line", ["a.png", "a.png x", " 1", "a.png 0\nb.png 0"])

@@ -260,16 +260,3 @@ def test_a_file_of_no_sample_that_becomes_a_link_out_ends_the_run(tmp_path: Path
     (root / "z.txt").symlink_to(tmp_path / "home/secret")
     with pytest.raises(LinkLeadsOut, match=f"z.txt: {OUT}"):
         list(plan.extras.contents(plan.source))
-
-
-def test_a_farm_of_links_goes_along_once(tmp_path: Path) -> None:
-    """Two links in each of 47 folders: 2^47 paths to 47 files."""
-    root = source_trees.write(tmp_path / "in", {"1.jpg": JPEG})
-    for number in range(47):
-        source_trees.write(root, {f"farm/f{number:02}/file": b"x"})
-    for number in range(46):
-        for name in "ab":
-            (root / f"farm/f{number:02}" / name).symlink_to(f"../f{number + 1:02}")
-    packed(root, tmp_path / "out.pack")
-    carried = ExtraFiles(tmp_path / "out.pack", manifests.read(tmp_path / "out.pack")).sizes
-    assert sorted(carried) == [f"farm/f{number:02}/file" for number in range(47)]

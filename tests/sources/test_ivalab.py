@@ -8,7 +8,6 @@ from PIL import Image
 
 import packer
 from packer.conversion.convert import convert
-from packer.errors import BadInput, InvalidRequest
 from packer.sources._recognition import detect
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.grasp.ivalab import Source
@@ -53,21 +52,3 @@ def test_names_count_and_not_folders(root: Path) -> None:
         path.rename(root / path.name)
     assert [Source(root).key(index) for index in range(3)] == ["0000", "0001", "0010"]
     assert detect(root)[0] == "ivalab"
-
-
-def test_annotations_alone_as_the_repository_has_them_are_refused(root: Path) -> None:
-    for path in root.glob("rgbd/*"):
-        path.unlink()
-    with pytest.raises(InvalidRequest, match=r"ivalab.*rgb_NNNN\.jpg"):
-        Source(root)
-    assert Source.recognize(TREE, ["annotations/rgb_0001_annotations.txt"]) is None
-
-
-def test_ill_formed_labels(root: Path) -> None:
-    path = root / "annotations/rgb_0001_annotations.txt"
-    path.write_text(ivalab.ANNOTATIONS + "1 2\n3 4 5\n5 6\n7 8\n")
-    with pytest.raises(BadInput, match=r"rgb_0001_annotations\.txt:10"):
-        Source(root)[1]
-    lenient = Source(root, bad_labels="skip")
-    assert len(lenient[1]["grasps"]) == 2
-    assert str(lenient.missing(1)).startswith("1 of 3 labels")

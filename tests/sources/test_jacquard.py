@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.errors import BadInput
 from packer.sources.grasp._label_files import corners
 from packer.sources.grasp.jacquard import Source
-from tests.support.source_trees import HASH_31, HASH_32, JACQUARD_ROWS, jacquard, view, write
+from tests.support.source_trees import HASH_31, HASH_32, JACQUARD_ROWS, jacquard, keys, view, write
 
 ROWS = st.tuples(
     *[st.floats(-2000, 2000)] * 2,
@@ -24,10 +23,6 @@ ROWS = st.tuples(
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return jacquard(tmp_path / "jacquard")
-
-
-def keys(source: Source) -> list[str]:
-    return [source.key(index) for index in range(len(source))]
 
 
 def test_views_hold_what_their_files_hold(root: Path) -> None:
@@ -56,13 +51,16 @@ def test_views_hold_what_their_files_hold(root: Path) -> None:
         [20, 30, -89.94, 12, 24],
     ]
     assert sample["grasps_file"] == JACQUARD_ROWS.encode()
+    assert (source[3]["grasps"].shape, source[3]["grasp_rows"].shape) == ((0, 4, 2), (0, 5))
+    assert [source.missing(index) for index in range(4)] == [None, None, None, "no _grasps.txt"]
 
 
-def test_objects_may_lie_directly_in_the_root(tmp_path: Path) -> None:
-    write(tmp_path / "a", view("0_a", 1) | view("10_a", 1) | view("2_a", 2))
+def test_objects_may_lie_directly_in_the_root_and_have_any_name(tmp_path: Path) -> None:
+    write(tmp_path / "a", view("0_a", 1) | view("10_a", 1) | view("2_from_rgbd", 2))
     source = Source(tmp_path)
-    assert keys(source) == ["0_a", "10_a", "2_a"]
+    assert keys(source) == ["0_a", "10_a", "2_from_rgbd"]
     assert source.entry(0).stem == "a/0_a"
+    assert source[2]["object_id"] == "from_rgbd"
 
 
 def test_order_is_that_of_the_paths_and_differs_between_nestings(tmp_path: Path) -> None:
@@ -71,13 +69,6 @@ def test_order_is_that_of_the_paths_and_differs_between_nestings(tmp_path: Path)
         write(tmp_path / "plain" / name, view(f"0_{name}", 1))
     assert keys(Source(tmp_path / "nested")) == ["0_b", "0_a"]
     assert keys(Source(tmp_path / "plain")) == ["0_a", "0_b"]
-
-
-def test_the_middle_of_a_name_may_be_anything(tmp_path: Path) -> None:
-    write(tmp_path / "obj", view("0_from_rgbd", 1) | view("3_obj", 1))
-    source = Source(tmp_path)
-    assert keys(source) == ["0_from_rgbd", "3_obj"]
-    assert source[0]["object_id"] == "from_rgbd"
 
 
 def test_foreign_files_are_extras_and_counted(root: Path) -> None:
@@ -118,15 +109,6 @@ def test_the_opening_of_a_grasp_stands_across_a_bar_that_is_turned_clockwise() -
     assert ends(along) == [255, 255]
 
 
-def test_a_view_without_grasps_is_kept_and_told(root: Path) -> None:
-    source = Source(root)
-    assert source[3]["grasps"].shape == (0, 4, 2)
-    assert source[3]["grasp_rows"].shape == (0, 5)
-    assert source[3]["grasps_file"] == b""
-    assert "grasps_file" not in source[3]["files"]
-    assert [source.missing(index) for index in range(4)] == [None, None, None, "no _grasps.txt"]
-
-
 def test_files_that_jacquard_v2_corrected_lose_no_digit(tmp_path: Path) -> None:
     """Its tool puts a row before the others, ends lines with LF and the last one with nothing.
 
@@ -147,23 +129,3 @@ def test_files_that_jacquard_v2_corrected_lose_no_digit(tmp_path: Path) -> None:
     assert source.missing(0) is None
     cut = [line[:-1].rpartition(";")[2] for line in source[0]["grasps_file"].decode().splitlines(keepends=True)]
     assert cut == ["20.0", "26.0"]
-
-
-def test_rows_that_are_not_finite_are_dropped_and_counted(root: Path) -> None:
-    path = root / f"Jacquard_Dataset_0/{HASH_32}/0_{HASH_32}_grasps.txt"
-    path.write_text("1;2;3;4;5\nnan;2;3;4;5\n6;7;8;9;10")
-    source = Source(root)
-    assert source[0]["grasp_rows"].tolist() == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
-    assert source[0]["grasps"].shape == (2, 4, 2)
-    assert str(source.missing(0)).startswith("1 of 3 labels")
-
-
-def test_a_damaged_row_is_an_error_with_its_line_or_dropped(root: Path) -> None:
-    path = root / f"Jacquard_Dataset_0/{HASH_32}/0_{HASH_32}_grasps.txt"
-    path.write_text("1;2;3;4;5\r\n1;2;3;4\r\n")
-    strict = Source(root)
-    with pytest.raises(BadInput, match=r"_grasps.txt:2: cannot read the label: 4 numbers"):
-        strict[0]
-    assert strict.missing(0) is None
-    lenient = Source(root, bad_labels="skip")
-    assert lenient[0]["grasp_rows"].tolist() == [[1, 2, 3, 4, 5]]

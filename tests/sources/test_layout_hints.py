@@ -170,21 +170,6 @@ def test_what_the_refusal_says_packs_the_set(tmp_path: Path, name: str) -> None:
         assert ("label" in dataset.schema) == ("{c}" in SETS[name][0])
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_published_sets_are_packed_as_pairs(tmp_path: Path, name: str) -> None:
-    root, pack = tmp_path / "set", tmp_path / "set.pack"
-    expected = built(root, name)
-    main.main(["convert", str(root), str(pack)], standalone_mode=False)
-    with packer.open(pack, output="numpy", fields=("key", "image", "mask", "files")) as dataset:
-        assert len(dataset) == 6
-        for sample in (dataset[index] for index in range(6)):
-            files = sample["files"]
-            assert files["mask"] in expected[files["image"]].values()
-            assert np.array_equal(
-                np.squeeze(sample["mask"]), packer.images.decode((root / files["mask"]).read_bytes(), "mask")
-            )
-
-
 @pytest.mark.parametrize("masks", [("1/masks/e7.png", "1/masks/0b.png"), ("1/masks/9f.png",)], ids=["several", "one"])
 def test_masks_whose_names_do_not_follow_are_refused(tmp_path: Path, masks: tuple[str, ...]) -> None:
     """DSB2018: the masks of an image are named by chance."""

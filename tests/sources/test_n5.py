@@ -1,10 +1,8 @@
 """N5: what tensorstore wrote is read as it was; short and whole edges, missing blocks, damage."""
 
-import base64
 import gzip
 import json
 import struct
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,36 +20,9 @@ from tests.support.foreign_files import n5_dataset
 from tests.support.source_trees import write
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 10, 12, 3), np.uint8)
-# written by tensorstore 0.1.86: JSON of path -> hex; GOLDEN_PIXELS as images (gzip), labels (raw), the first channel as
-# depth / 7 (bzip2) and as x16 * 200 (xz)
-GOLDEN = (
-    "eNrVmOuOHLcRhV/F0O8gIYssspi3Kd4SB84FkQIEMPzu+dgzK+1aHmkVr3+4pZnuYbPZxbqcOmd/fDfXvz789U/+4cO/v+//+bDe//Fv7//5"
-    "j3d//u5d7SJFyii7pNI1lVa9qEhy7anKSIWP6pTBvMSsWUOVojVV5vJ7nbmPV0nxPFlzbTXcRs5M7vI7CXduK+cSKx99Oa9cK3InpTP3PrOV"
-    "WbSsp/fX9Lm1db77w3f3TYfz72w13I50P9f7udzPmkW9WIop5qiNPSZttWSTPfP9kc3Bl6q4Vj4qfet1vq7PuTKhTu21lK29LxyGaWXqTuWM"
-    "s1T0XMpqwYprys1Tjry42M4WPh3Rwxm+TLQQG98pJ+EiTO4x5t5WxACN+Tbp05MPjty22z4byNdXeNVx2amEK+Vjw7y58X6+v/CYdrMg3VYt"
-    "k99bY5OeYx55uMwslgsuqCxIuIf3PYVwtRzmTjLalFnVZvdZdq/Tty0dOKtqzs2I3AhiloUzP0zzVMkezILIqi35GmVabkuaB68+K8v0MQhm"
-    "0DbGislq09G79rVzCgQFZ6buMbBsxCa8wsWaqhrMU1MLOLiby3AfPYW+NIWR4rTh2o7xXc6Ge+jWnsePxI3y0Kkk85LjqvM4b7ze/5Wv0XBy"
-    "PUlw/fa0F+WTd942sElbSmXsXHte7uazuYVRx5hxljlLDzZ3l1jHXH1ZKVg8bCyxmUJWYdEYMSgHImShiC2p0upKsa5Bgs5CdLfuUms1LTtx"
-    "jT995ZmtjGm1Dko16To7t2YYymr3RWMsFltsnTSUGlo6GZBGmju05j77XOWccuh1uaXFDbUd155p9WZ1BV0n16/g8/hTGoRU57AVJxkwNVka"
-    "y7vrqOq95rVCH2fLgNTYtgn99tUTC8xExXOEdq1CYemxOEQ2H2IC1HAoxvK/zDTbttRq9nZQam5ZimVVd+5xjrDnXsLrqX/yj7eBTmox691G"
-    "65fBcpI47R1rlYyxysufUOaA1vd/97+s998M1VTPBYCZj7wKrgejBSAdF0yXX4DpeoPpG/BW1iiKvwbryJmB42IZZ/RLIF6V+Yukta8C+NMe"
-    "XoD43R/hMxzPD/D8aVziNjL+RdEloIoRBcNPhRIMEj8o0a7MbMGp4hFmWGFH8jXKrRlcpXxy12OPI8644hZecNwgtI3T0cSkiQs5JpPK3inQ"
-    "ScgfgJFQ4X5yBz/3k/BppU2RxSw55Zw1l1wzsJU9d6By5kWVBY0qmuqq24JFE0uWTSnDakZtuZ3qnbZst0BZSUstN22ErFmjolpvIGpbYH7w"
-    "6OLJsxNAcNGcgqNGhk9fvoGu2KWnnimOAmJab91776PPvvoeYcRBUEBxHYQc0GgDMBxAy1hjTzrS2uBqle13j38Wu/iGsftdRI46+F1EbtJJ"
-    "htBM48PYya+NHVgkF15oSQsgXxmILCsuPc2FiGUiVoibRiAWrwC5+CPilaQVj9KetOBX1QQwhJmhCrTuqTMRoYt+8JJIxBJeCPhD8EfshxdW"
-    "MDBXqaXGg2IAdKBlyi470sAgAVg7yKAVWlE/uHC2kWbWWtsDn8Q3wKJO3k568CYrBlmxyI1Jm4AHkktOLjUyqo9N1AZRW8Ruji6bjB1kLCyH"
-    "jO1OzZEPTj5gv1AmEByvA99613XY56Lhe6UFrtWhANTIIgy+B3FonUvZTDwj9OA1e9817hOofeZwi45Mt+eL/jFXPv0x0ABmIyQPPRTfwENv"
-    "7B+IZbp76No0FBNyh4f2pF5ObkzoBtaRGiTaIksyfZ8cZfLu83IDXOry4fEITX+fdW4eI7XIwRClbMFDiJ+aJkT9kYfkDTz0xv7xTpnASs6x"
-    "rAs1+sL+H7yvH96/yP74M0s/Wrd/dvwiEY6fLp+tH1+xvoZvPJ6t/638Kr+GU73kT8w5JO/LEvfGjQq87Wvs6CMj+m8s/7eSfxU1fBrnky9y"
-    "GD4nh9Wqf3lrH4lfTOXbtfvZ5GuVuxwaXl1Nb8I3I7pLz7kcsg2hRzjdhexuSJw2Tkb5bRVB3+UebiyCBXu3sM4jaBVhosIe6B88ZDTSEFc1"
-    "AZRgD3YexQMml4PMBKXBZi2lFpBAp+mH5MjWsSkFahKZnNM+EjhkyvW8FgFrGTA54gsyEbR00xYDzdwUUYEMMShKKBn9VSUQVCt9BoJlx+Qq"
-    "iC70KHoMIbYC+gud1LizDKnOoo0bNDjPYARKeW1rEc2R3M52G7SkOY1oItd2gW2gdHM82I6FNMUe0ZE10AbAAqGvVusFUG5ix1V9IoMJDPwB"
-    "jEAJYqUXIRmgZ+vU7ggXb7vVcIb4hEJfRtQjzcMneZyR0v488PG3DPxAj8nhknhwMiR2hsKaFg98J7OoC9cni97Yw7II7ZOIok07yJFr5kF8"
-    "G4ovHNJ7lgMkjNILxN9SRyvPTgogKKVYzgNVHaGKFS8Mg/+AX6homUEV9oUp2qYpQp7csQIbKSlZ0RZKxa2eQxnNytqhxmw1eahHfQPVFbF/"
-    "tlHRmxbpEcT9qHuDZ1qPqP5iBhVsEg3tSp4PaKaE1qu1OWE+7AYXeJ7mkCly1kDJ4AvRCkehCVjXI8sb9HIjp7P15Tj3/N1BL8evkcnIUqCb"
-    "0fOvCbz8FoE/qXgCD0hdf7Ziq3PWSJk5RTegNZmePvJCGdiCa1PccATbu429c0tx7KpdHY5orRfaZW+T9j8dkh7pbEf/CDgW02DlXSX1pd2k"
-    "OtZEO9JoNaLjsO6F1xAPkFYwMylgWmS1i6YdAhZ9y9C0Z4YsQ73GXOkCi+EUcfJnHICoonPaMZ1s0eOvWOdHt0NtIdNi46Hjf/ofeb+AMg=="
-)
+# written by tensorstore 0.1.86: path -> hex; GOLDEN_PIXELS as images (gzip), labels (raw), the first channel as depth
+# divided by 7 (bzip2) and as x16 * 200 (xz)
+GOLDEN = Path(__file__).parent / "payloads/tensorstore-0.1.86.json"
 GOLDEN_PIXELS = (np.arange(5 * 6 * 7 * 3) % 251).astype(np.uint8).reshape(5, 6, 7, 3)
 
 
@@ -63,7 +34,7 @@ def made(root: Path, **arrays: npt.NDArray[Any]) -> Path:
 
 
 def test_what_tensorstore_wrote_is_read_as_it_was(tmp_path: Path) -> None:
-    files = json.loads(zlib.decompress(base64.b64decode(GOLDEN)))
+    files = json.loads(GOLDEN.read_text())
     root = write(tmp_path, {name: bytes.fromhex(text) for name, text in files.items()})
     features = ("image=images:image", "label=labels", "depth=depth:depth", "x16=x16:numbers")
     source = Source(root, features=features)
@@ -73,13 +44,6 @@ def test_what_tensorstore_wrote_is_read_as_it_was(tmp_path: Path) -> None:
         assert int(sample["label"]) == (3, -1, 0, 1 << 40, 5)[row]
         assert np.array_equal(sample["depth"], GOLDEN_PIXELS[row, ..., 0].astype(np.float32) / 7)
         assert np.array_equal(sample["x16"], GOLDEN_PIXELS[row, ..., 0].astype(np.uint16) * 200)
-
-
-def test_our_writer_of_tests_writes_headers_as_the_specification_has_them(tmp_path: Path) -> None:
-    n5_dataset(tmp_path, np.zeros((2, 6, 7, 3), np.uint8), block=(2, 6, 7, 3))
-    assert (tmp_path / "0/0/0/0").read_bytes()[:20].hex() == "0000000400000003000000070000000600000002"
-    said = json.loads((tmp_path / "attributes.json").read_text())
-    assert said["dimensions"] == [3, 7, 6, 2]
 
 
 @pytest.mark.one_in(3)
@@ -92,14 +56,6 @@ def test_blocks_of_every_kind(compression: str, block: tuple[int, ...], is_short
     for row in (4, 0, 1, 2, 3):
         assert np.array_equal(source[row]["image"], PIXELS[row])
         assert len(base.file_paths(source, row)) == np.prod([-(-10 // block[1]), -(-12 // block[2]), -(-3 // block[3])])
-
-
-@pytest.mark.parametrize("dtype", ["uint16", "float32", "float64"])
-def test_numbers_are_big_endian(dtype: str, tmp_path: Path) -> None:
-    depth = (np.random.default_rng(1).random((3, 9, 11)) * 60000).astype(dtype)
-    source = Source(made(tmp_path, depth=depth))
-    assert source[2]["depth"].dtype == depth.dtype
-    assert all(np.array_equal(source[row]["depth"], depth[row]) for row in range(3))
 
 
 def test_missing_blocks_are_zeros_and_counted(tmp_path: Path) -> None:

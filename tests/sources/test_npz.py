@@ -1,6 +1,5 @@
 """NPZ and NPY of others: what NumPy saved is read without NumPy's reader; nothing is unpickled."""
 
-import io
 import re
 import struct
 import zipfile
@@ -19,6 +18,8 @@ from packer.sources.arrays import _stored_array as stored_array
 from packer.sources.arrays.npy import Source as NpySource
 from packer.sources.arrays.npz import Source
 from packer.sources.records import _random_access_files
+from tests.support.archives import zip_of
+from tests.support.image_files import npy
 from tests.support.source_trees import pasted_features, write
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (9, 12, 14, 3), np.uint8)
@@ -186,24 +187,10 @@ def test_a_flipped_bit_in_a_header_is_found_by_the_crc32(method: int, tmp_path: 
     """Before the header says that no field can hold the array, and the labels are left out."""
     sound = npy(LABELS)
     damaged = sound.replace(b"'shape'", b"'qhape'")
-    data = archive({"x.npy": npy(PIXELS), "y.npy": damaged}, method)
+    data = zip_of({"x.npy": npy(PIXELS), "y.npy": damaged}, method=method)
     (tmp_path / "a.npz").write_bytes(data.replace(*(struct.pack("<I", zlib.crc32(npy)) for npy in (damaged, sound))))
     with pytest.raises(BadInput, match=r"y\.npy is damaged"):
         Source(tmp_path / "a.npz")
-
-
-def archive(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", method) as found:
-        for name, data in members.items():
-            found.writestr(name, data)
-    return file.getvalue()
-
-
-def npy(array: Any) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def lying(shape: str) -> bytes:
@@ -216,14 +203,14 @@ def lying(shape: str) -> bytes:
 REFUSED: dict[str, tuple[bytes, str]] = {
     "no zip": (b"GIF89a", "is no .npz file"),
     "pointer": (b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
-    "cut": (archive({"x.npy": npy(PIXELS)})[:-30], "is damaged"),
-    "another compression": (archive({"x.npy": npy(PIXELS)}, zipfile.ZIP_BZIP2), "compressed or encrypted"),
-    "a shape beyond it": (archive({"x.npy": lying("(9, 9, 99999999999)")}), "is damaged"),
-    "a shape short of it": (archive({"x.npy": lying("(1, 1)")}), "is damaged"),
-    "code": (archive({"x.npy": lying("(__import__('os').system('id'),)")}), "does not describe"),
-    "no array": (archive({"x.txt": b"a"}), "x.txt.*npy"),
-    "labels alone": (archive({"y.npy": npy(LABELS)}), "y uint8"),
-    "one image": (archive({"x.npy": npy(PIXELS[0])}), "x uint8.*--feature"),
+    "cut": (zip_of({"x.npy": npy(PIXELS)})[:-30], "is damaged"),
+    "another compression": (zip_of({"x.npy": npy(PIXELS)}, method=zipfile.ZIP_BZIP2), "compressed or encrypted"),
+    "a shape beyond it": (zip_of({"x.npy": lying("(9, 9, 99999999999)")}), "is damaged"),
+    "a shape short of it": (zip_of({"x.npy": lying("(1, 1)")}), "is damaged"),
+    "code": (zip_of({"x.npy": lying("(__import__('os').system('id'),)")}), "does not describe"),
+    "no array": (zip_of({"x.txt": b"a"}), "x.txt.*npy"),
+    "labels alone": (zip_of({"y.npy": npy(LABELS)}), "y uint8"),
+    "one image": (zip_of({"x.npy": npy(PIXELS[0])}), "x uint8.*--feature"),
 }
 
 
@@ -236,7 +223,7 @@ def test_what_is_no_data_set_is_refused(refused: str, tmp_path: Path) -> None:
 
 
 def test_members_that_lie_over_each_other_are_refused(tmp_path: Path) -> None:
-    data = archive({"a.npy": npy(PIXELS), "b.npy": npy(PIXELS)})
+    data = zip_of({"a.npy": npy(PIXELS), "b.npy": npy(PIXELS)}, method=zipfile.ZIP_STORED)
     second = data.index(b"PK\3\4", 4)
     at = data.rindex(b"PK\1\2") + 42  # where the directory says that the second one begins
     assert struct.unpack_from("<I", data, at) == (second,)
@@ -256,16 +243,9 @@ def test_npy_files_that_are_cut_or_longer_are_damage(tmp_path: Path) -> None:
         NpySource(tmp_path / "a.npy")
 
 
-def test_they_are_found_by_themselves(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", PIXELS)
-    assert detect(tmp_path / "a.npy") == ("npy", "NumPy .npy: 1 file")
-    np.savez(tmp_path / "a.npz", x=PIXELS)
-    assert detect(tmp_path / "a.npz") == ("npz", "NumPy .npz: 1 file")
-    with pytest.raises(PackerError, match="npz"):
-        packer.open(tmp_path / "a.npz")
-    for number in range(100):  # each may be one sample
+def test_many_arrays_that_may_be_one_sample_each_are_no_data_set(tmp_path: Path) -> None:
+    for number in range(100):
         np.save(tmp_path / f"{number}.npy", PIXELS[0])
-    (tmp_path / "a.npz").unlink()
     with pytest.raises(InvalidRequest, match="no known data set"):
         detect(tmp_path)
 

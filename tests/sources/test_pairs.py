@@ -15,15 +15,13 @@ from packer import sources
 from packer.cli import main
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets import LMDBDataset
-from packer.errors import BadInput, BadInputs, InvalidRequest
-from packer.geometry import upright
-from packer.geometry.warp import warp
+from packer.errors import BadInput, InvalidRequest
 from packer.sources import base
 from packer.sources._recognition import detect
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.image_files.pairs import Source
 from tests.support import archives
-from tests.support.source_trees import depth, image, mask, write
+from tests.support.source_trees import image, keys, mask, write
 
 TREE = SourceRoot(Path())
 
@@ -49,10 +47,6 @@ def by_pillow(path: Path) -> Array:
     """The values of a mask, by another reader."""
     with Image.open(path) as opened:
         return np.asarray(opened)
-
-
-def keys(source: Source) -> list[str]:
-    return [source.key(row) for row in range(len(source))]
 
 
 def packed(root: Path, pack: Path, **options: Any) -> tuple[list[dict[str, Any]], Sequence[str]]:
@@ -104,16 +98,6 @@ def test_every_role_has_a_prefix_and_a_suffix_of_its_own(tmp_path: Path) -> None
     ]
 
 
-def test_stems_may_have_dots(tmp_path: Path) -> None:
-    names = ("a", "a.b", "a.b.c", "x.jpg")
-    for number, name in enumerate(names, start=1):
-        write(tmp_path, {f"images/{name}.jpg": image(number, suffix=".jpg"), f"masks/{name}.png": labels(number)})
-    source = Source(tmp_path, roles=ROLES)
-    assert keys(source) == sorted(names)
-    for row in range(len(source)):
-        assert source[row]["mask"] == (tmp_path / f"masks/{source.key(row)}.png").read_bytes()
-
-
 def test_two_files_of_one_stem_are_told_and_a_suffix_settles_it(tmp_path: Path) -> None:
     write(tmp_path, {"images/a.jpg": b"1", "images/a.png": b"2", "masks/a.png": b"3"})
     with pytest.raises(BadInput, match=r"images/a\.jpg, images/a\.png"):
@@ -148,27 +132,10 @@ def test_roles_of_every_kind(tmp_path: Path) -> None:
             {"n": number}, f"sample {number}", bytes([number]), 2,
         )  # fmt: skip
         assert np.array_equal(sample["depth"], by_pillow(root / f"train/depth/{number}.png"))
+    assert Source(root, roles=roles).companions == ["depth"]
     with LMDBDataset(tmp_path / "out") as dataset:
         assert dataset.schema["depth"].invalid == 0
         assert dataset.schema["split"].classes == ("train",)
-
-
-def test_depth_without_a_value_for_missing_pixels_is_noted(tmp_path: Path) -> None:
-    array = np.full((48, 64), 900, np.uint16)
-    array[3, 4] = 0
-    write(tmp_path / "in", {"a/1.png": image(1), "d/1.png": saved(array)})
-    roles = ("image=a/{stem}.png:image", "depth=d/{stem}.png:depth")
-    summary = packer.convert(tmp_path / "in", tmp_path / "out", roles=roles, resize=20)
-    assert any("missing pixels" in note and "depth:0" in note for note in summary.notes)
-
-
-@pytest.mark.parametrize("data", [b"\xff", b"{", b"[1e999]", b"[NaN]"])
-def test_a_file_that_does_not_hold_its_kind_is_named(tmp_path: Path, data: bytes) -> None:
-    write(tmp_path, {"a/1.png": image(1), "a/1.json": data})
-    source = Source(tmp_path, roles=("image=a/{stem}.png:image", "j=a/{stem}.json:json"))
-    for read in (lambda: source[0], lambda: source.value(0, "j")):
-        with pytest.raises(BadInput, match=r"a/1\.json: cannot read as json: "):
-            read()
 
 
 # ---- masks
@@ -194,24 +161,6 @@ def test_masks_of_every_form_are_what_pillow_reads(tmp_path: Path) -> None:
     assert np.array_equal(found["palette"], values)
 
 
-def test_masks_in_colors_are_refused(tmp_path: Path) -> None:
-    write(tmp_path / "in", {"images/1.png": image(1), "masks/1.png": image(2)})
-    with pytest.raises(BadInputs, match=r"masks/1\.png: cannot pack .*field 'mask'"):
-        packer.convert(tmp_path / "in", tmp_path / "out", roles=ROLES)
-
-
-def test_masks_of_another_size_are_counted_and_those_of_another_shape_listed(tmp_path: Path) -> None:
-    root = tmp_path / "in"
-    sizes = {"a": (48, 64), "b": (47, 64), "c": (48, 63), "d": (64, 48)}
-    for name, (height, width) in sizes.items():
-        write(root, {f"images/{name}.png": image(1), f"masks/{name}.png": labels(1, height=height, width=width)})
-    summary = packer.convert(root, tmp_path / "out", roles=ROLES)
-    assert any("mask: another size" in note for note in summary.notes)
-    listed = dict(summary.incomplete)
-    assert "mask is 48x64, its image 64x48: another shape" in listed["d"]
-    assert "a" not in listed
-
-
 def test_masks_in_jpeg_are_noted(tmp_path: Path) -> None:
     root = tmp_path / "in"
     gray = np.zeros((48, 64), np.uint8)
@@ -221,34 +170,6 @@ def test_masks_in_jpeg_are_noted(tmp_path: Path) -> None:
     notes = Source(root, roles=ROLES).notes
     assert "mask: 1 file in JPEG, which blurs values around edges: threshold them, or convert to PNG" in notes
     packed(root, tmp_path / "out", roles=ROLES)
-
-
-def turned(root: Path, *, frame: str) -> Path:
-    """Images of every EXIF orientation with a bright block, and its mask in that frame."""
-    shown = np.zeros((64, 96, 3), np.uint8)
-    shown[8:24, 8:40] = 255
-    for orientation in range(1, 9):
-        back = {6: 8, 8: 6}.get(orientation, orientation)
-        stored = np.ascontiguousarray(warp(shown, upright(back, 64, 96), "image"))
-        exif = Image.Exif()
-        exif[0x0112] = orientation
-        seen = shown if frame == "upright" else stored
-        write(root, {
-            f"images/{orientation}.png": saved(stored, exif=exif),
-            f"masks/{orientation}.png": saved(np.ascontiguousarray(seen[:, :, 0])),
-        })  # fmt: skip
-    return root
-
-
-@pytest.mark.parametrize(("frame", "exif"), [("upright", "rotate"), ("stored", "rotate"), ("stored", "ignore")])
-def test_masks_of_images_that_are_not_upright_lie_where_the_user_says(tmp_path: Path, frame: str, exif: str) -> None:
-    root = turned(tmp_path / "in", frame=frame)
-    with pytest.raises(BadInputs, match="(?s)7 of 8 samples .*--labels-orientation"):
-        packer.convert(root, tmp_path / "out", roles=ROLES, exif=exif)  # type: ignore[arg-type]
-    samples, _ = packed(root, tmp_path / "out", roles=ROLES, exif=exif, labels_orientation=frame)
-    assert len(samples) == 8
-    for sample in samples:
-        assert np.array_equal(sample["image"][:, :, 0] > 127, np.squeeze(sample["mask"]) > 127)
 
 
 # ---- layouts
@@ -376,6 +297,7 @@ def test_a_published_layout_is_told_by_its_names(tmp_path: Path, name: str) -> N
     kind, sentence = detect(root)
     assert (kind, sentence.partition(":")[0]) == ("pairs", f"pairs like {like}")
     source = Source(root)
+    assert {path for path, what in files.items() if what == "x"} <= set(source.extras)
     images = [path for path in files if files[path] == "image" and "_seg" not in path and "_parts" not in path]
     assert len(source) == 4 * len([path for path in images if "_color" not in path])
     assert (keys(source), source.schema, source.notes) == (
@@ -424,16 +346,6 @@ def test_u2nets_mixed_folder_is_asked_for(tmp_path: Path) -> None:
     source = Source(tmp_path, layout="u2net")
     assert keys(source) == ["data/1", "data/2", "data/3"]
     assert [Image.open(io.BytesIO(source[row]["mask"])).getextrema()[1] for row in range(3)] == [1, 2, 3]
-
-
-def test_what_else_lies_there_is_carried_along(tmp_path: Path) -> None:
-    root = built(tmp_path / "in", TREES["HKU-IS"][1])
-    source = Source(root)
-    assert source.extras == ["testImgSet.mat"]
-    packer.convert(root, tmp_path / "out")
-    packer.extract(tmp_path / "out", tmp_path / "again")
-    again = {path.relative_to(tmp_path / "again").as_posix() for path in (tmp_path / "again").rglob("*.*")}
-    assert again == {path.relative_to(root).as_posix() for path in root.rglob("*.*")}
 
 
 def test_masks_beside_few_of_the_images(tmp_path: Path) -> None:
@@ -548,16 +460,6 @@ def test_classes_of_ade20k_in_full(tmp_path: Path, year: str) -> None:
         assert repr(source.value(2, name)) == repr(source[2][name])
 
 
-def test_values_of_scene_parsing_stay_as_they_are(tmp_path: Path) -> None:
-    root = tmp_path / "in"
-    values = np.arange(48 * 64).reshape(48, 64) // 8 % 151
-    write(root, {"images/training/1.jpg": image(1, suffix=".jpg")})
-    write(root, {"annotations/training/1.png": saved(values.astype(np.uint8))})
-    samples, _ = packed(root, tmp_path / "out")
-    assert np.array_equal(np.squeeze(samples[0]["mask"]), values)
-    assert any("in SceneParsing 0 is other and 1 to 150" in note for note in Source(root).notes)
-
-
 # ---- options
 
 
@@ -572,38 +474,15 @@ def test_a_role_says_the_source(tmp_path: Path) -> None:
         main.main([*typed[:2], str(tmp_path / "b"), *typed[3:], "--from", "folder"], standalone_mode=False)
 
 
-def test_the_layout_is_an_option_of_the_command_line(tmp_path: Path) -> None:
-    root = built(tmp_path / "in", {"{n}.jpg": "image", "{n}.png": "labels"})
-    typed = ["convert", str(root), str(tmp_path / "out"), "--from", "pairs", "--layout", "u2net"]
-    main.main(typed, standalone_mode=False)
-    with packer.open(tmp_path / "out") as dataset:
-        assert [int(dataset[row]["mask"].max()) for row in range(4)] == [21, 22, 23, 24]
-
-
-def test_a_role_that_no_file_has_is_told(tmp_path: Path) -> None:
-    write(tmp_path, {"images/1.jpg": b"x", "mask/1.png": b"x"})
-    with pytest.raises(InvalidRequest, match=r"--role mask=masks/\{stem\} matches nothing: .*masks/1\."):
-        Source(tmp_path, roles=ROLES)
-
-
-def test_a_layout_and_roles_contradict_each_other(tmp_path: Path) -> None:
+def test_a_layout_and_roles_that_contradict_each_other_or_that_no_file_has_are_told(tmp_path: Path) -> None:
     write(tmp_path, {"images/1.jpg": b"x", "masks/1.png": b"x"})
     with pytest.raises(InvalidRequest, match="--layout minet and --role"):
         Source(tmp_path, roles=ROLES, layout="minet")
     with pytest.raises(InvalidRequest, match=r"expected \{folder\}/Image/\{stem\} and "):
         Source(tmp_path, layout="minet")
-
-
-def test_sidecars_go_with_pairs(tmp_path: Path) -> None:
-    root = tmp_path / "in"
-    for number in range(3):
-        write(root, {f"images/{number}.png": image(number), f"masks/{number}.png": labels(number)})
-        write(root, {f"images/{number}_d.tiff": depth(number), f"boxes/{number}.txt": f"0 0 {number + 1} 5"})
-    roles = ("image=images/{stem}.png:image", "mask=masks/{stem}.png:mask")
-    sidecars = ("depth=_d.tiff:depth", "boxes=boxes/{stem}.txt:boxes")
-    samples, _ = packed(root, tmp_path / "out", roles=roles, sidecars=sidecars)
-    assert [sample["boxes"].tolist() for sample in samples] == [[[0, 0, n + 1, 5]] for n in range(3)]
-    assert samples[0]["depth"].shape[:2] == (48, 64)
+    (tmp_path / "masks").rename(tmp_path / "mask")
+    with pytest.raises(InvalidRequest, match=r"--role mask=masks/\{stem\} matches nothing: .*masks/1\."):
+        Source(tmp_path, roles=ROLES)
 
 
 # ---- lists of VOC

@@ -1,17 +1,22 @@
 """Every source of records or arrays in large files: pointers of git-lfs, cut files, changed bytes, links, pickles."""
 
+import os
 import random
 from pathlib import Path
 
 import pytest
 
+import packer
 from packer import sources
+from packer.conversion.options import ConversionOptions
+from packer.conversion.plan import make_plan
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, PackerError
 from packer.sources import base
+from packer.sources._recognition import detect
 from packer.system.parallel import ordered_map
 from tests.support.audit_events import watched
-from tests.support.source_trees import BUILDERS, write
+from tests.support.source_trees import BUILDERS, pasted_features, write
 
 NAMES = ("basicsr-lmdb", "caffe-lmdb", "efficient-lmdb", "hdf5", "image2lmdb", "n5", "npy", "npz", "recordio")
 NAMES += ("tensorpack-lmdb", "tfrecord", "webdataset")
@@ -104,6 +109,27 @@ def test_no_file_stays_open(source: base.Source) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) <= len(before)
 
 
+def test_the_guess_of_the_fields_is_what_to_type(source: base.Source) -> None:
+    lines = [note for note in source.notes if note.startswith("--feature")]
+    assert bool(lines) == ("features" in source.defaults())
+    for line in lines:
+        assert source.__class__(source.root, features=pasted_features(line)).schema == source.schema
+
+
+def test_a_pack_is_equal_to_its_files(source: base.Source, tmp_path: Path) -> None:
+    packer.convert(source.root, tmp_path / "a.pack", kind=source.kind)
+    assert packer.verify(tmp_path / "a.pack", source=source.root).problems == ()
+
+
+def test_a_file_that_was_written_again_is_another_plan_of_the_same_data(source: base.Source) -> None:
+    before = make_plan(source, ConversionOptions())
+    for number, path in enumerate(base.file_paths(source, 0)):
+        os.utime(path, ns=(1, 1 + number))
+        again = make_plan(source.__class__(source.root), ConversionOptions())
+        assert (again.fingerprint != before.fingerprint, again.digest) == (True, before.digest)
+        before = again
+
+
 def test_a_link_that_the_user_names_means_its_target(source: base.Source, tmp_path: Path) -> None:
     if source.kind == "n5":
         pytest.skip("a container is a folder")
@@ -111,6 +137,7 @@ def test_a_link_that_the_user_names_means_its_target(source: base.Source, tmp_pa
     link = tmp_path / "elsewhere" / path.name
     link.parent.mkdir()
     link.symlink_to(path)
+    assert detect(path)[0] == detect(link)[0] == source.kind
     alone = source.__class__(path)
     linked = source.__class__(link)
     assert [linked.key(row) for row in range(len(linked))] == [alone.key(row) for row in range(len(alone))]

@@ -13,10 +13,9 @@ from PIL import Image
 import packer
 from packer.conversion.convert import convert
 from packer.errors import BadInput, InvalidRequest
-from packer.sources._recognition import detect
 from packer.sources.grasp.regrad import Source
 from tests.support.layout_trees import regrad
-from tests.support.layout_trees.regrad import GRASPS, RELATIONS
+from tests.support.layout_trees.regrad import RELATIONS
 from tests.support.source_trees import write
 
 KEYS = ["seen_valid/00001_1", "train/00001_1", "train/00001_9", "train/00002_1"]
@@ -99,12 +98,6 @@ def test_images_without_version_1_have_no_grasps(root: Path) -> None:
         Source(root, angle_convention="cv44")
 
 
-def test_scenes_of_two_splits_may_have_one_number(root: Path) -> None:
-    source = Source(root)
-    assert source[0]["relations"] == {"lamp-1": []} and source[0]["grasp_rows"][0, 0] == 1
-    assert source[1]["relations"]["bowl-3"] == ["mug-2"] and len(source[1]["grasp_rows"]) == 2
-
-
 def test_a_split_alone_has_keys_without_it(root: Path) -> None:
     (root / "Grasp Part/2D_Grasp/train").rename(root / "Relation Part/train/2D_Grasp")
     source = Source(root / "Relation Part/train")
@@ -175,10 +168,3 @@ def test_two_files_of_relations_of_one_split_are_an_error(root: Path) -> None:
     write(root, {"more/train/mrts.json": "{}"})
     with pytest.raises(BadInput, match=r"Relation Part/train/mrts\.json, more/train/mrts\.json"):
         Source(root)
-
-
-def test_it_is_recognized(root: Path) -> None:
-    assert detect(root) == ("regrad", "REGRAD: 4 views")
-    assert sum(grasps is not None for grasps in GRASPS.values()) == 3
-    with pytest.raises(InvalidRequest, match="REGRAD.*RGBImages"):
-        Source(root / "Grasp Part")

@@ -1,7 +1,6 @@
 """Sidecars: fields from files beside the samples of any source."""
 
 import io
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 import torch
 from PIL import Image
 
-import packer
 from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
@@ -26,7 +24,6 @@ from packer.sources._file_pattern import SidecarPattern
 from packer.sources._trees.folder_tree import LinkLeadsOut
 from packer.sources.grasp import cornell as cornell_source
 from packer.sources.image_files import folder
-from tests.support.foreign_files import bytes_list, example, lmdb_environment, tar_archive, tfrecord
 from tests.support.source_trees import cornell, depth, encoded, image, mask, write
 
 DEPTH = Sidecar("depth", "_d.tiff", "depth")
@@ -115,15 +112,13 @@ def test_a_sample_whose_name_lacks_what_is_replaced_is_named(tmp_path: Path) -> 
         )
 
 
-def test_a_missing_partner_is_an_error_naming_all(root: Path) -> None:
+def test_a_missing_partner_is_an_error_or_leaves_the_sample_out(root: Path) -> None:
+    caption = (root / "x/b.c.txt").read_bytes()
     (root / "x/a_d.tiff").unlink()
     (root / "x/b.c.txt").unlink()
     with pytest.raises(BadInput, match=r"x/a_d.tiff, x/b.c.txt.*--missing skip"):
         add_sidecars(images(root), [DEPTH, CAPTION])
-
-
-def test_a_missing_partner_leaves_the_sample_out_when_asked(root: Path) -> None:
-    (root / "x/a_d.tiff").unlink()
+    (root / "x/b.c.txt").write_bytes(caption)
     source = add_sidecars(images(root), [DEPTH], missing="skip")
     assert len(source) == 1
     assert source.key(0) == source[0]["key"] == "x/b.c.png"
@@ -136,7 +131,14 @@ def test_a_missing_partner_leaves_the_sample_out_when_asked(root: Path) -> None:
 
 @pytest.mark.parametrize(
     ("sidecar", "data"),
-    [(CAPTION, b"\xff"), (META, b"{"), (META, b'{"x": NaN}'), (META, b"\xff"), (META, b"[" * 100_000)],
+    [
+        (CAPTION, b"\xff"),
+        (META, b"{"),
+        (META, b'{"x": NaN}'),
+        (META, b'{"a": 1, "a": 2}'),
+        (META, b"\xff"),
+        (META, b"[" * 100_000),
+    ],
 )
 def test_a_file_of_another_kind_is_bad_input_with_its_path(root: Path, sidecar: Sidecar, data: bytes) -> None:
     (root / f"x/a{sidecar.suffix}").write_bytes(data)
@@ -152,19 +154,14 @@ def test_a_field_name_that_is_taken_is_refused(root: Path) -> None:
             add_sidecars(images(root), [Sidecar(name, ".txt", "bytes")])
     with pytest.raises(InvalidRequest, match="field name"):
         add_sidecars(images(root), [Sidecar("1x", ".txt", "bytes")])
+    with pytest.raises(InvalidRequest, match="--sidecar caption"):
+        add_sidecars(images(root), [CAPTION, Sidecar("caption", ".json", "bytes")])
 
 
 def test_a_source_without_a_image_gets_the_paths_of_the_added_files_alone(root: Path) -> None:
     inner = images(root)
     inner.schema = inner.schema.select(["key", "label"])
     assert add_sidecars(inner, [CAPTION])[0]["files"] == {"caption": "x/a.txt"}
-
-
-def test_a_wrapped_source_is_picklable(root: Path) -> None:
-    source = add_sidecars(images(root), [DEPTH, META])
-    copy = pickle.loads(pickle.dumps(source))
-    assert [copy[index] for index in range(2)] == [source[index] for index in range(2)]
-    assert copy.schema == source.schema
 
 
 def paired(tmp_path: Path) -> Path:
@@ -342,18 +339,6 @@ def test_boxes_and_numbers_are_read_from_text(tmp_path: Path) -> None:
         opened(tmp_path, *options)[1]
 
 
-def test_boxes_and_numbers_are_packed(tmp_path: Path) -> None:
-    files = {f"{n}.png": image(n) for n in range(3)} | {f"{n}.txt": f"0 0 {n} {n}\n" * n for n in range(3)}
-    root = write(tmp_path / "data", {**files, **{f"{n}.age": str(n) for n in range(3)}})
-    request = SourceSpec("folder", {}, ("boxes=.txt:boxes", "age=.age:number"))
-    source, _ = request.open(root)
-    convert_source(source, tmp_path / "pack", ConversionOptions(source=request.to_json(source)))
-    dataset = LMDBDataset(tmp_path / "pack")
-    assert dataset[2]["boxes"].tolist() == [[0, 0, 2, 2]] * 2
-    assert float(dataset[2]["age"]) == 2
-    assert list(Comparison(tmp_path / "pack", root).problems()) == []
-
-
 def test_large_whole_numbers_stay_what_they_are(tmp_path: Path) -> None:
     ids = [2**53 + number for number in range(6)] + [-(2**63), 2**63 - 1]
     files = {f"{n}.png": image(n) for n in range(8)} | {f"{n}_id.txt": f"{value}\n" for n, value in enumerate(ids)}
@@ -444,37 +429,6 @@ def test_masks_and_boxes_of_images_that_are_not_upright_fit_them(
     assert list(Comparison(tmp_path / "out", root).problems()) == []
 
 
-def turned_records(root: Path, kind: str, *, frame: str) -> Path:
-    """The images and masks of `turned_set` as records of another tool."""
-    tree = turned_set(root / "files", frame=frame)
-    pairs = [{"image": tree / f"images/{n}.png", "mask": tree / f"masks/{n}.png"} for n in range(1, 9)]
-    data = [{name: path.read_bytes() for name, path in pair.items()} for pair in pairs]
-    if kind == "tensorpack-lmdb":
-        entries = {b"%08d" % n: pickle.dumps(each) for n, each in enumerate(data)}
-        return lmdb_environment(root / "in", {**entries, b"__keys__": pickle.dumps(list(entries))})
-    if kind == "tfrecord":
-        records = [example({name: bytes_list(each) for name, each in sample.items()}) for sample in data]
-        return write(root / "in", {"a.tfrecord": tfrecord(records)})
-    members = {f"{n}.{name}.png": each for n, sample in enumerate(data) for name, each in sample.items()}
-    return write(root / "in", {"a.tar": tar_archive(members)})
-
-
-@pytest.mark.one_in(9)
-@pytest.mark.parametrize("kind", ["webdataset", "tfrecord", "tensorpack-lmdb"])
-@pytest.mark.parametrize(("frame", "exif"), [("upright", "rotate"), ("stored", "rotate"), ("stored", "ignore")])
-def test_masks_in_records_fit_images_that_are_not_upright(tmp_path: Path, kind: str, frame: str, exif: Any) -> None:
-    root = turned_records(tmp_path, kind, frame=frame)
-    with pytest.raises(BadInputs, match="7 of 8 samples .*") as caught:
-        packer.convert(root, tmp_path / "out", exif=exif)
-    assert str(caught.value).count("--labels-orientation stored") == 1
-    packer.convert(root, tmp_path / "out", exif=exif, labels_orientation=frame)  # type: ignore[arg-type]
-    with LMDBDataset(tmp_path / "out") as dataset:
-        assert len(dataset) == 8
-        for sample in map(dataset.__getitem__, range(8)):
-            assert torch.equal(sample["image"][0] > 127, sample["mask"] > 127)
-    assert packer.verify(tmp_path / "out", source=root).problems == ()
-
-
 @pytest.mark.parametrize("exif", ["ignore", "rotate"])
 def test_without_a_frame_images_that_are_not_upright_are_errors(tmp_path: Path, exif: str) -> None:
     root = turned_set(tmp_path / "in", frame="upright")
@@ -496,32 +450,8 @@ def test_a_frame_that_the_shapes_contradict_is_an_error(tmp_path: Path, drawn: s
     assert "other orientation" in summary.skipped[0][1]
 
 
-def test_a_mask_of_another_shape_is_listed(tmp_path: Path) -> None:
-    files = {"a.jpg": image(1, suffix=".jpg"), "b.jpg": image(2, suffix=".jpg"), "c.jpg": image(3, suffix=".jpg")}
-    masks = {"a_m.png": mask(1), "b_m.png": mask(2, height=64, width=48), "c_m.png": mask(3, height=24, width=32)}
-    source = opened(write(tmp_path / "in", {**files, **masks}), "mask=_m.png:mask")
-    summary = convert_source(source, tmp_path / "out", ConversionOptions())
-    (listed,) = summary.incomplete
-    assert listed[0] == "b.jpg"
-    assert "mask is 48x64, its image 64x48: another shape" in listed[1]
-
-
 @pytest.mark.parametrize("suffix", [".jpg", ".JPEG", ".png"])
 def test_masks_in_jpeg_are_told(tmp_path: Path, suffix: str) -> None:
     root = write(tmp_path, {f"{name}{end}": b"" for name in "ab" for end in (".jpg", f"_m{suffix}")})
     note = opened(root, f"mask=_m{suffix}:mask").notes[-1]
     assert ("JPEG blurs the values of mask around edges" in note) == (suffix != ".png")
-
-
-def test_two_sidecars_of_one_name_are_refused(tmp_path: Path) -> None:
-    root = write(tmp_path, {"0.png": image(0), "0_a.png": image(1), "0_b.png": image(2)})
-    source = folder.Source(root, ignore_suffixes=("_a.png", "_b.png"))
-    both = [Sidecar.parse("mask=_a.png:image"), Sidecar.parse("mask=_b.png:image")]
-    with pytest.raises(InvalidRequest, match="--sidecar mask"):
-        add_sidecars(source, both)
-
-
-def test_a_key_that_stands_twice_in_a_json_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "in", {"a.png": image(1), "a.json": '{"a": 1, "a": 2}'})
-    with pytest.raises(BadInputs, match=r"a\.json: cannot read as json: .*key twice"):
-        packer.convert(tmp_path / "in", tmp_path / "a.pack", sidecars=["j=.json:json"])

@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from packer import sources
+from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
 from packer.sources import base
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._extend.splits import NO_SHARE, UNLISTED, Lists, Shares, add_shares, add_splits, parse_splits
 from packer.sources.grasp import cornell as cornell_source
 from packer.sources.image_files import folder
-from tests.support.source_trees import cornell, image, write
+from tests.support.source_trees import BUILDERS, cornell, image, write
 
 
 @pytest.fixture
@@ -66,13 +68,10 @@ def test_unknown_names_are_counted_and_the_first_twenty_named(source: folder.Sou
     assert "such as c/0.png" in str(caught.value)
 
 
-def test_a_sample_in_two_lists_is_an_error(source: folder.Source, tmp_path: Path) -> None:
+def test_a_sample_is_in_one_list_and_may_stand_there_twice(source: folder.Source, tmp_path: Path) -> None:
     found = lists(tmp_path, a="c/0.png\nc/1.png\nc/2.png\n", b="c/1.png\nc/3.png\nc/0.png\n")
     with pytest.raises(BadInput, match=r"b.txt: 2 names .*c/1.png \(also in a\), c/0.png \(also in a\)"):
         add_splits(source, found)
-
-
-def test_a_sample_twice_in_one_list_is_one_sample(source: folder.Source, tmp_path: Path) -> None:
     assert len(add_splits(source, lists(tmp_path, a="c/0.png\n0.png\nc/0.png\n"))) == 1
 
 
@@ -177,7 +176,18 @@ def test_values_of_objects_are_known_without_reading_images(tmp_path: Path) -> N
     assert all(len(numbers) == 1 for numbers in objects.values())
 
 
-def test_shares_that_cannot_be_are_refused(tmp_path: Path) -> None:
+WITH_SPLITS = [name for name in sources.names() if "own_splits" in sources.load(name).Source.defaults()]
+
+
+@pytest.mark.parametrize("kind", WITH_SPLITS)
+def test_splits_of_the_request_replace_those_of_the_source(tmp_path: Path, kind: str) -> None:
+    root = BUILDERS[kind](tmp_path / "in")
+    source, _ = SourceSpec(kind, splits=("one=0.5", "two=0.5")).open(root)
+    assert source.schema["split"].classes == ("one", "two")
+    assert {int(source.value(row, "split")) for row in range(len(source))} == {0, 1}
+
+
+def test_shares_and_lists_that_cannot_be_are_refused(tmp_path: Path) -> None:
     source = many(tmp_path / "data", 3)
     with pytest.raises(InvalidRequest, match="'val': .* 3 samples"):
         add_shares(source, Shares({"train": "0.9", "val": "0.01"}))
@@ -186,11 +196,8 @@ def test_shares_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for name in ("image", "object_id"):
         with pytest.raises(InvalidRequest, match=f"--split-by {name}: .* key, label"):
             add_shares(source, Shares({"train": "1"}, by=name))
-
-
-def test_a_list_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="does not exist"):
-        add_splits(many(tmp_path / "data", 3), {"train": tmp_path / "train.txt"})
+        add_splits(source, {"train": tmp_path / "train.txt"})
 
 
 def test_images_that_nobody_reads_count_where_they_are_listed(tmp_path: Path) -> None:

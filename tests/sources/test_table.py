@@ -6,7 +6,6 @@ import io
 import json
 import os
 import socket
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from packer import registry
 from packer.conversion.convert import convert, convert_source
 from packer.conversion.options import ConversionOptions
+from packer.conversion.plan import make_plan
 from packer.conversion.source_spec import SourceSpec
 from packer.conversion.source_verification import Comparison
 from packer.datasets.pack_dataset import LMDBDataset
@@ -27,8 +27,6 @@ from packer.sources._recognition import detect
 from packer.sources.annotations import table
 from packer.sources.annotations._table_cell_kinds import ColumnCells, checked_path
 from tests.support import image_files
-from tests.support.archives import gnu
-from tests.support.command_line import run
 from tests.support.counted_steps import at_most
 from tests.support.foreign_environments import said_by
 from tests.support.layout_trees.table import build
@@ -149,42 +147,34 @@ TEXT_COLUMNS: list[tuple[Sequence[str], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("cells", "kind", "filled"), TEXT_COLUMNS)
-def test_the_kind_of_a_column_of_csv(cells: Sequence[str], kind: str, filled: str) -> None:
-    for cut in range(len(cells) + 1):  # in whatever pieces it is looked at
-        found = ColumnCells(is_csv=True)
-        found.add(cells[:cut])
-        found.add(cells[cut:])
-        column = found.column("x", rows=len(cells))
-        assert (column.kind, column.filled) == (kind, filled)
+JSON_COLUMNS: list[tuple[Sequence[Any], str, str]] = [
+    ([1, 2], "int", "int"),
+    ([1, None], "float", "int"),
+    ([1, 2.5], "float", "float"),
+    ([float("nan"), 1.0], "float", "float"),
+    ([1, True], "json", "json"),
+    ([True, False], "bool", "bool"),
+    ([True, None], "json", "bool"),
+    (["a", "b"], "text", "text"),
+    (["a", None], "json", "text"),
+    (["a", 1], "json", "json"),
+    ([[1], {"a": 2}], "json", "json"),
+    ([None, None], "json", "json"),
+    ([1 << 63], "json", "json"),
+    ([(1 << 53) + 1, None], "json", "int"),
+    ([(1 << 53) + 1, 0.5], "json", "json"),
+]
 
 
-@pytest.mark.parametrize(
-    ("cells", "kind", "filled"),
-    [
-        ([1, 2], "int", "int"),
-        ([1, None], "float", "int"),
-        ([1, 2.5], "float", "float"),
-        ([float("nan"), 1.0], "float", "float"),
-        ([1, True], "json", "json"),
-        ([True, False], "bool", "bool"),
-        ([True, None], "json", "bool"),
-        (["a", "b"], "text", "text"),
-        (["a", None], "json", "text"),
-        (["a", 1], "json", "json"),
-        ([[1], {"a": 2}], "json", "json"),
-        ([None, None], "json", "json"),
-        ([1 << 63], "json", "json"),
-        ([(1 << 53) + 1, None], "json", "int"),
-        ([(1 << 53) + 1, 0.5], "json", "json"),
-    ],
-)
-def test_the_kind_of_a_column_of_json(cells: Sequence[Any], kind: str, filled: str) -> None:
-    found = ColumnCells(is_csv=False)
-    found.add(cells[:1])
-    found.add(cells[1:])
-    column = found.column("x", rows=len(cells))
-    assert (column.kind, column.filled) == (kind, filled)
+@pytest.mark.parametrize(("is_csv", "columns"), [(True, TEXT_COLUMNS), (False, JSON_COLUMNS)])
+def test_the_kind_of_a_column(is_csv: bool, columns: list[tuple[Sequence[Any], str, str]]) -> None:
+    for cells, kind, filled in columns:
+        for cut in range(len(cells) + 1):  # in whatever pieces it is looked at
+            found = ColumnCells(is_csv=is_csv)
+            found.add(cells[:cut])
+            found.add(cells[cut:])
+            column = found.column("x", rows=len(cells))
+            assert (column.kind, column.filled) == (kind, filled), cells
 
 
 def test_json_keeps_what_it_has(tmp_path: Path) -> None:
@@ -242,17 +232,6 @@ def test_all_faults_are_counted_and_the_first_are_listed(tmp_path: Path) -> None
     text = "file_name\n" + "".join(f"/x/{number}.png\n" for number in range(50))
     with pytest.raises(BadInput, match=r"50 faults: .*line 2: /x/0.png.*line 21: .* and 30 more"):
         listed(tmp_path, text)
-
-
-def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
-    write(tmp_path, {"secret.png": image(1), "in/metadata.csv": "file_name\na.png\n"})
-    (tmp_path / "in/a.png").symlink_to(tmp_path / "secret.png")
-    source = table.Source(tmp_path / "in")
-    with pytest.raises(BadInput, match="is a link out of the folder"):
-        source[0]
-    assert table.Source(tmp_path / "in", follow_links=True)[0]["image"] == image(1)
-    with pytest.raises(BadInput, match="is a link out of the folder"):
-        table.Source(tmp_path / "in/metadata.csv")[0]
 
 
 def test_paths_with_other_separators_are_read(tmp_path: Path) -> None:
@@ -441,9 +420,12 @@ def test_names_of_columns_become_names_of_fields(tmp_path: Path) -> None:
     assert "key_2: column key" in source.notes
 
 
-def test_a_column_of_splits(tmp_path: Path) -> None:
-    source = listed(tmp_path, "file_name,split\na.png,val\nb.png,train\n", "a.png", "b.png")
+@pytest.mark.parametrize("name", ["split", "Split"])
+def test_a_column_of_splits(tmp_path: Path, name: str) -> None:
+    source = listed(tmp_path, f"file_name,{name}\na.png,val\nb.png,train\n", "a.png", "b.png")
     assert source.schema["split"].classes == ("train", "val") and column(source, "split") == [1, 0]
+    assert [int(source.value(row, "split")) for row in range(2)] == [1, 0]
+    assert (f"split: column {name}" in source.notes) == (name == "Split")
 
 
 def test_labels_are_numbers_or_positions_of_texts(tmp_path: Path) -> None:
@@ -451,17 +433,6 @@ def test_labels_are_numbers_or_positions_of_texts(tmp_path: Path) -> None:
     assert column(numbers, "label") == [10, 9] and numbers.schema["label"].classes is None
     texts = listed(tmp_path / "b", "file_name,label\na.png,010\nb.png,9\n", "a.png", "b.png")
     assert column(texts, "label") == [0, 1] and texts.schema["label"].classes == ("010", "9")
-
-
-def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
-    root = write(images(tmp_path / "a", "a.png", "b.png"), {"metadata.csv": "file_name,label\na.png,x\nb.png,z\n"})
-    convert(root, tmp_path / "a.pack")
-    other = write(images(tmp_path / "b", "a.png"), {"metadata.csv": "file_name,label\na.png,z\n"})
-    convert(other, tmp_path / "b.pack", classes_from=tmp_path / "a.pack")
-    assert manifests.read(tmp_path / "b.pack").schema["label"].classes == ("x", "z")
-    write(other, {"metadata.csv": "file_name,label\na.png,new\n"})
-    with pytest.raises(BadInput, match="--classes-from .*new"):
-        convert(other, tmp_path / "c.pack", classes_from=tmp_path / "a.pack")
 
 
 # ---- where the table lies
@@ -492,10 +463,12 @@ def test_tables_in_folders_that_are_not_splits(tmp_path: Path) -> None:
     {"a/metadata.csv": "file_name,n\n", "b/metadata.csv": "file_name,m\n"},
     {"a/metadata.csv": "file_name\n", "b/metadata.tsv": "file_name\n"},
     {"a/metadata.jsonl": '{"file_name": "a.png"}', "b/metadata.jsonl": '{"file_name": "a.png", "n": 1}'},
+    {"metadata.csv": "file_name\na.png\n", "metadata.jsonl": '{"file_name": "a.png"}\n'},
 ])  # fmt: skip
-def test_tables_with_other_columns_or_formats_are_refused(tmp_path: Path, tables: dict[str, str]) -> None:
+def test_tables_that_are_not_of_one_kind_are_refused(tmp_path: Path, tables: dict[str, str]) -> None:
     first, second = tables
-    with pytest.raises(BadInput, match=f"{second}: columns .*{first}"):
+    said = f"{second}: columns .*{first}" if "/" in first else f"several tables.*{first}, {second}"
+    with pytest.raises(BadInput, match=said):
         table.Source(write(tmp_path, tables))
 
 
@@ -503,12 +476,6 @@ def test_json_lines_with_members_in_another_order_have_the_same_columns(tmp_path
     for split, row in (("train", {"file_name": "a.png", "n": 1}), ("val", {"n": 2, "file_name": "a.png"})):
         write(images(tmp_path / split, "a.png"), {"metadata.jsonl": json.dumps(row)})
     assert column(table.Source(tmp_path), "n") == [1, 2]
-
-
-def test_two_tables_in_one_folder_are_refused(tmp_path: Path) -> None:
-    write(tmp_path, {"metadata.csv": "file_name\na.png\n", "metadata.jsonl": '{"file_name": "a.png"}\n'})
-    with pytest.raises(BadInput, match=r"several tables.*metadata\.csv, metadata\.jsonl"):
-        table.Source(tmp_path)
 
 
 @pytest.mark.parametrize("options", [{}, {"group_by": "filename"}])
@@ -556,41 +523,6 @@ def test_sidecars_and_splits_of_a_table(tmp_path: Path) -> None:
     assert list(Comparison(tmp_path / "out.pack", path).problems())[1:] == []
 
 
-def test_splits_are_drawn_in_place_of_its_own(tmp_path: Path) -> None:
-    write(tmp_path, {"val.txt": "test/z.png\ntrain/b.png\n"})
-    convert(build(tmp_path / "in"), tmp_path / "out.pack", splits={"val": tmp_path / "val.txt"})
-    read = manifests.read(tmp_path / "out.pack")
-    assert read.samples == 2 and read.schema["split"].classes == ("val",)
-
-
-def test_a_table_in_a_zip(tmp_path: Path) -> None:
-    root = build(tmp_path / "in")
-    with zipfile.ZipFile(tmp_path / "in.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in sorted(tree(root).items()):
-            archive.writestr(os.fsdecode(name), data)
-    assert detect(tmp_path / "in.zip")[0] == "table"
-    convert(root, tmp_path / "a.pack")
-    convert(tmp_path / "in.zip", tmp_path / "b.pack")
-    assert manifests.read(tmp_path / "a.pack").pack_id == manifests.read(tmp_path / "b.pack").pack_id
-
-
-def test_a_table_in_a_tar(tmp_path: Path) -> None:
-    """Which may be WebDataset's, too, were there no table."""
-    root = build(tmp_path / "in")
-    archive = gnu(root, tmp_path / "photos")
-    assert detect(archive) == detect(root)
-    convert(archive, tmp_path / "a.pack")
-    assert manifests.read(tmp_path / "a.pack").source["kind"] == "table"
-
-
-def test_an_interrupted_conversion_sees_a_changed_table(tmp_path: Path) -> None:
-    root = build(tmp_path / "in")
-    convert(root, tmp_path / "a.pack")
-    (root / "test/metadata.csv").write_bytes((root / "test/metadata.csv").read_bytes().replace(b"cat", b"dog"))
-    convert(root, tmp_path / "b.pack")
-    assert manifests.read(tmp_path / "a.pack").pack_id != manifests.read(tmp_path / "b.pack").pack_id
-
-
 @pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl"])
 def test_lines_are_counted_for_messages_alone(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted for each row, they would take hours for a million of them."""
@@ -599,84 +531,68 @@ def test_lines_are_counted_for_messages_alone(tmp_path: Path, name: str, monkeyp
     assert listed(tmp_path, text, "a.png", name=name)[0]["key"] == "a.png"
 
 
+def test_a_table_with_other_labels_of_the_same_size_is_another_plan(tmp_path: Path) -> None:
+    root = build(tmp_path / "in")
+    before = make_plan(table.Source(root), ConversionOptions()).digest
+    (root / "test/metadata.csv").write_bytes((root / "test/metadata.csv").read_bytes().replace(b"cat", b"dog"))
+    assert make_plan(table.Source(root), ConversionOptions()).digest != before
+
+
 # ---- tables that cannot be read
 
 
-@pytest.mark.parametrize(
-    ("text", "keyword"),
-    [
-        (b"", "empty"),
-        (b"file_name,a\n", "no rows"),
-        (b"file_name,a,a\nx.png,1,2\n", "two columns.*'a'"),
-        (b"file_name,a\nx.png,1,2\n", "line 2: 3 cells"),
-        (b'file_name,a\nx.png,"1\n2"\ny.png\n', "line 4: 1 cells"),
-        (b'file_name,a\nx.png,"1\ny.png,2\n', "line 2: .*end of data"),
-        (b'file_name,a\nx.png,"1"2\n', "line 2: is not CSV"),
-        (b"file_name,a\rx.png,1\ry.png,2\r", "is not CSV: .*new-line"),
-        ("file_name,a\nx.png,ü\n".encode("latin-1"), "line 2: .*UTF-8"),
-        ("file_name,a\nx.png,1\n".encode("utf-16"), "UTF-16"),
-        (b"file_name,a\nx.png," + b"y" * 200_000 + b"\n", "field limit"),
-    ],
-)
-def test_a_damaged_csv_names_the_line(tmp_path: Path, text: bytes, keyword: str) -> None:
-    with pytest.raises(BadInput, match=f"metadata.csv.*{keyword}"):
-        listed(tmp_path, text, "x.png", "y.png")
+DAMAGED: list[tuple[str, bytes, str]] = [
+    ("csv", b"", "empty"),
+    ("csv", b"file_name,a\n", "no rows"),
+    ("csv", b"file_name,a,a\nx.png,1,2\n", "two columns.*'a'"),
+    ("csv", b"file_name,a\nx.png,1,2\n", "line 2: 3 cells"),
+    ("csv", b'file_name,a\nx.png,"1\n2"\ny.png\n', "line 4: 1 cells"),
+    ("csv", b'file_name,a\nx.png,"1\ny.png,2\n', "line 2: .*end of data"),
+    ("csv", b'file_name,a\nx.png,"1"2\n', "line 2: is not CSV"),
+    ("csv", b"file_name,a\rx.png,1\ry.png,2\r", "is not CSV: .*new-line"),
+    ("csv", "file_name,a\nx.png,ü\n".encode("latin-1"), "line 2: .*UTF-8"),
+    ("csv", "file_name,a\nx.png,1\n".encode("utf-16"), "UTF-16"),
+    ("csv", b"file_name,a\nx.png," + b"y" * 200_000 + b"\n", "field limit"),
+    ("jsonl", b"\n\n", "is empty"),
+    ("jsonl", b'{"file_name": "x.png"}\n[1]\n', "line 2: .*object"),
+    ("jsonl", b'{"file_name": "x.png"}\n\n{"a"\n', "line 3: is not JSON"),
+    ("jsonl", b'{"file_name": "x.png", "a": 1, "a": 2}\n', "line 1: .*twice"),
+    ("jsonl", b'{"file_name": "\xff.png"}\n', "line 1: .*UTF-8"),
+    ("jsonl", b'{"a": ' + b"[" * 100_000 + b"\n", "line 1: is not JSON"),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "keyword"),
-    [
-        (b"\n\n", "is empty"),
-        (b'{"file_name": "x.png"}\n[1]\n', "line 2: .*object"),
-        (b'{"file_name": "x.png"}\n\n{"a"\n', "line 3: is not JSON"),
-        (b'{"file_name": "x.png", "a": 1, "a": 2}\n', "line 1: .*twice"),
-        (b'{"file_name": "\xff.png"}\n', "line 1: .*UTF-8"),
-        (b'{"a": ' + b"[" * 100_000 + b"\n", "line 1: is not JSON"),
-    ],
-)
-def test_a_damaged_json_lines_names_the_line(tmp_path: Path, text: bytes, keyword: str) -> None:
-    with pytest.raises(BadInput, match=f"metadata.jsonl: {keyword}"):
-        listed(tmp_path, text, "x.png", name="metadata.jsonl")
+@pytest.mark.parametrize(("suffix", "text", "keyword"), DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_table_names_the_line(tmp_path: Path, suffix: str, text: bytes, keyword: str) -> None:
+    with pytest.raises(BadInput, match=f"metadata.{suffix}.*{keyword}"):
+        listed(tmp_path, text, "x.png", "y.png", name=f"metadata.{suffix}")
 
 
-def test_a_file_that_is_not_an_image_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "in", {"a.png": image(1), "b.png": b"GIF89a", "metadata.csv": "file_name\na.png\nb.png\n"})
-    with pytest.raises(BadInputs) as caught:
-        convert(tmp_path / "in", tmp_path / "out.pack")
-    assert any("b.png" in reason for reason in caught.value.reasons)
-
-
-def test_exit_codes_of_a_table(tmp_path: Path) -> None:
-    write(tmp_path / "in", {"a.png": image(1), "x.csv": "file_name\nb.png\n", "y.csv": "name\nb\n", "z.txt": "a"})
-    assert run("convert", tmp_path / "in/x.csv", tmp_path / "out.pack").returncode == 3
-    assert run("convert", tmp_path / "in/x.csv", tmp_path / "out.pack", "--from", "table").returncode == 3
-    assert run("convert", tmp_path / "in/y.csv", tmp_path / "out.pack").returncode == 2
-    found = run("convert", tmp_path / "in/z.txt", tmp_path / "out.pack", "--from", "table")
-    assert found.returncode == 2 and "is not a table" in found.stderr
+def test_a_text_that_is_no_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="is not a table"):
+        table.Source(write(tmp_path, {"z.txt": "a"}) / "z.txt")
 
 
 # ---- EXIF
 
 
-@pytest.mark.parametrize("frame", ["auto", "stored", "upright"])
 @pytest.mark.parametrize("has_size", [True, False])
-def test_boxes_of_a_turned_image(tmp_path: Path, frame: str, has_size: bool) -> None:
+def test_the_size_that_a_table_states_tells_the_frame_of_its_boxes(tmp_path: Path, has_size: bool) -> None:
     data = image_files.oriented(6, pixels=image_files.colors(height=40, width=60))  # shown as 40 wide, 60 high
     size = "width,height," if has_size else ""
     text = f"file_name,{size}xmin,ymin,xmax,ymax\na.jpg,{'40,60,' if has_size else ''}1,2,11,22\n"
     root = write(tmp_path / "in", {"a.jpg": data, "metadata.csv": text})
-    source = table.Source(root, labels_orientation=frame)
-    assert SourceSpec(options={"labels_orientation": frame}).open(root)[0].frame == source.frame
-    if frame == "auto" and not has_size:
-        with pytest.raises(BadInputs) as caught:
-            convert_source(source, tmp_path / "out.pack", ConversionOptions())
-        assert any("EXIF orientation 6" in reason for reason in caught.value.reasons)
+    assert [table.Source(root, labels_orientation=frame).frame for frame in ("stored", "upright")] == [
+        *("stored", "upright"),
+    ]
+    if not has_size:
+        with pytest.raises(BadInputs, match="EXIF orientation 6"):
+            convert_source(table.Source(root), tmp_path / "out.pack", ConversionOptions())
         return
-    convert_source(source, tmp_path / "out.pack", ConversionOptions())
+    convert_source(table.Source(root), tmp_path / "out.pack", ConversionOptions())
     with LMDBDataset(tmp_path / "out.pack") as dataset:
-        found = np.asarray(dataset[0]["boxes"]).tolist()
-    # upright (x, y) is stored (y, height - x): the image is turned by 90 degrees to the right when it is shown
-    assert found == ([[1, 2, 11, 22]] if frame == "stored" else [[2, 29, 22, 39]])
+        # upright (x, y) is stored (y, height - x): the image is turned by 90 degrees to the right when it is shown
+        assert np.asarray(dataset[0]["boxes"]).tolist() == [[2, 29, 22, 39]]
 
 
 # ---- Parquet, whose tests need pyarrow
@@ -818,15 +734,17 @@ def test_a_column_split_with_other_cells_is_a_field(tmp_path: Path, cells: Seque
     assert any("column split" in note for note in source.notes)
 
 
-def test_a_column_split_in_capitals_makes_splits(tmp_path: Path) -> None:
-    write(tmp_path, {"a.png": image(1), "b.png": image(2)})
-    write(tmp_path, {"t.csv": "file_name,Split\na.png,val\nb.png,train\n"})
-    source = table.Source(tmp_path / "t.csv")
-    assert source.schema["split"].classes == ("train", "val")
-    assert [int(source.value(row, "split")) for row in range(2)] == [1, 0]
-    assert "split: column Split" in source.notes
-
-
 @pytest.mark.parametrize(("rows", "place"), [(",file_name\n0,a.png\n", 1), ("file_name,\na.png,\n", 2)])
 def test_a_note_has_the_position_of_a_column_without_a_name(tmp_path: Path, rows: str, place: int) -> None:
     assert f"column: column {place}" in listed(tmp_path, rows, "a.png").notes
+
+
+def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
+    root = write(images(tmp_path / "a", "a.png", "b.png"), {"metadata.csv": "file_name,label\na.png,x\nb.png,z\n"})
+    convert(root, tmp_path / "a.pack")
+    other = write(images(tmp_path / "b", "a.png"), {"metadata.csv": "file_name,label\na.png,z\n"})
+    convert(other, tmp_path / "b.pack", classes_from=tmp_path / "a.pack")
+    assert manifests.read(tmp_path / "b.pack").schema["label"].classes == ("x", "z")
+    write(other, {"metadata.csv": "file_name,label\na.png,new\n"})
+    with pytest.raises(BadInput, match="--classes-from .*new"):
+        convert(other, tmp_path / "c.pack", classes_from=tmp_path / "a.pack")

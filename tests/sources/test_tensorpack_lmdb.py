@@ -97,12 +97,6 @@ def test_labels_beside_a_image_are_a_mask(tmp_path: Path, is_file: bool) -> None
         assert {value for sample in dataset for value in np.unique(sample["mask"])} == {0, 60, 120}
 
 
-def test_what_stays_behind_a_image_is_told(tmp_path: Path) -> None:
-    values = [[pixels(at, 12, 12, 3), np.zeros((2, 4), np.float32)] for at in range(3)]
-    source = Source(written(tmp_path / "a.lmdb", values))
-    assert any(note.startswith("x_1: stored as they are: no geometry moves") for note in source.notes)
-
-
 def test_every_component_becomes_a_field(tmp_path: Path) -> None:
     values = [
         {
@@ -192,20 +186,6 @@ def test_a_bad_record_is_left_out_where_that_is_said(tmp_path: Path) -> None:
     with pytest.raises(BadInputs, match="1 of 3 samples"):
         packer.convert(root, tmp_path / "a.pack")
     assert packer.convert(root, tmp_path / "a.pack", on_error="skip").samples == 2
-
-
-@pytest.mark.parametrize(
-    ("usual", "other", "name"), [([b"a", 1], [b"b", 2, "late"], "2"), ({"n": 1}, {"n": 2, "x": 3}, "x")]
-)
-def test_components_that_no_record_looked_at_has_are_told_at_the_end(
-    tmp_path: Path, usual: Any, other: Any, name: str
-) -> None:
-    values = [usual] * 60
-    values[21] = other
-    root = written(tmp_path / "a.lmdb", values)
-    made = packer.convert(root, tmp_path / "a.pack")
-    (note,) = (note for note in made.notes if "not packed" in note)
-    assert note.startswith(f"{name}: not packed") and note.endswith("(1 sample)")
 
 
 def test_components_that_some_records_looked_at_lack_are_told(tmp_path: Path) -> None:

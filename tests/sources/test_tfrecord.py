@@ -1,7 +1,6 @@
 """TFRecord: what is read of other tools' bytes, and what is said of files that are none, cut or damaged."""
 
 import gzip
-import os
 import pickle
 import struct
 import zlib
@@ -18,7 +17,6 @@ from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.layouts import example as examples
 from packer.layouts import tfrecord_frames
 from packer.layouts.tfrecord_frames import crc32c, masked_crc32c
-from packer.pack import manifest
 from packer.sources._recognition import detect
 from packer.sources.records import _random_access_files
 from packer.sources.records.tfrecord import Source
@@ -36,7 +34,7 @@ from tests.support.foreign_files import (
     tfrecord_index,
     varint,
 )
-from tests.support.source_trees import encoded, image, mask, pasted_features, tfrecord_shards, tree, write
+from tests.support.source_trees import encoded, image, mask, pasted_features, write
 
 # of the layout's description: {'image/encoded': ff d8, 'image/class/label': -1}
 GOLDEN = (
@@ -221,15 +219,6 @@ def test_a_tail_that_a_killed_writer_left_is_listed_wherever_it_is_cut(tmp_path:
     assert (len(Source(tmp_path)), Source(tmp_path).left_out) == (2, [])
 
 
-def test_a_cut_tail_is_listed_in_the_pack(tmp_path: Path) -> None:
-    root = write(tmp_path / "in", {"a.tfrecord": tfrecord(records())[:-5]})
-    notes: list[str] = []
-    packer.convert(root, tmp_path / "a.pack", on_note=notes.append)
-    assert len(packer.open(tmp_path / "a.pack")) == 3
-    assert [reason for _, reason in manifest.read(tmp_path / "a.pack").skipped]
-    assert any("record 3" in line and "is cut" in line for line in notes)
-
-
 def test_every_flipped_byte_of_a_record_is_found(tmp_path: Path) -> None:
     data = tfrecord([example({"image": bytes_list(b"\0\1\2"), "label": int64_list([1])})] * 3)
     size = len(data) // 3
@@ -323,17 +312,6 @@ def test_a_compressed_file_that_is_cut_or_damaged_is_refused(tmp_path: Path) -> 
 # ---- where it lies
 
 
-def test_a_file_alone_and_a_folder_give_the_same_records(tmp_path: Path, file: Path) -> None:
-    assert detect(file)[0] == detect(file.parent)[0] == "tfrecord"
-    alone, folder = Source(file), Source(file.parent)
-    assert [alone.key(row) for row in range(4)] == [folder.key(row) for row in range(4)]
-    link = tmp_path / "elsewhere" / "b.tfrecord"
-    link.parent.mkdir()
-    link.symlink_to(file)  # the user names it: what it leads to is meant
-    assert Source(link)[3] == alone[3] == folder[3]
-    assert alone.extras == []
-
-
 def test_a_name_that_says_nothing_is_told_by_its_content(tmp_path: Path) -> None:
     root = write(tmp_path, {"train-00000-of-00001": tfrecord(records()), "data": tfrecord(records(2))})
     assert detect(root / "data")[0] == "tfrecord"
@@ -374,17 +352,6 @@ def test_keys_tell_the_files_apart(tmp_path: Path) -> None:
 
 
 # ---- which fields
-
-
-def test_the_guess_is_said_as_what_to_type(tmp_path: Path) -> None:
-    source = Source(tfrecord_shards(tmp_path))
-    said = next(note for note in source.notes if note.startswith("--feature"))
-    assert "guessed" in said
-    again = Source(tmp_path, features=pasted_features(said))
-    assert again.schema == source.schema
-    assert [field.kind for field in source.schema] == ["text", "image", "number", "number", "text", "json"]
-    assert source.schema["label"].shape == ()
-    assert source.schema["box"].shape == (None,)
 
 
 def test_the_user_names_fields_and_kinds(file: Path) -> None:
@@ -507,28 +474,6 @@ def test_texts_json_and_bytes_are_told_apart(tmp_path: Path) -> None:
 # ---- through a pack
 
 
-def test_a_pack_holds_the_stored_bytes_and_gives_them_back(tmp_path: Path) -> None:
-    root = tfrecord_shards(tmp_path / "in")
-    packer.convert(root, tmp_path / "a.pack")
-    dataset = packer.open(tmp_path / "a.pack")
-    source = Source(root)
-    assert [dataset[row]["label"] for row in range(6)] == [int(source.value(row, "label")) for row in range(6)]
-    packer.extract(tmp_path / "a.pack", tmp_path / "out")
-    found = tree(tmp_path / "out")
-    assert found.pop(b"README.md") == b"of no record"
-    for row in range(6):
-        for field, path in source[row]["files"].items():
-            value = source[row][field]
-            assert found.pop(path.encode()) == (value.encode() if isinstance(value, str) else value)
-    assert not found
-    assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
-    data = bytearray((root / "train-00000-of-00002.tfrecord").read_bytes())
-    data[60] ^= 1
-    (root / "train-00000-of-00002.tfrecord").write_bytes(bytes(data))
-    problems = packer.verify(tmp_path / "a.pack", source=root).problems
-    assert any("record at byte 0" in problem for problem in problems)
-
-
 def test_splits_and_subsets_are_of_records(tmp_path: Path, file: Path) -> None:
     write(tmp_path, {"train.txt": "00000002\n00000000\n"})
     packer.convert(file, tmp_path / "a.pack", splits={"train": tmp_path / "train.txt"})
@@ -558,21 +503,6 @@ def test_numbers_and_images_stay_what_they_are(tmp_path: Path) -> None:
     reds = pixels[0] if pixels.shape[0] == 3 else pixels[:, :, 0]
     assert reds.min() == 255
     assert cv2.imdecode(np.frombuffer(encoded(".png", red), np.uint8), cv2.IMREAD_COLOR)[0, 0].tolist() == [0, 0, 255]
-
-
-def test_a_stopped_conversion_goes_on_unless_the_file_changed(tmp_path: Path) -> None:
-    from packer.conversion.options import ConversionOptions  # noqa: PLC0415  only this test plans
-    from packer.conversion.plan import make_plan  # noqa: PLC0415
-
-    root = tfrecord_shards(tmp_path / "in")
-    first = make_plan(Source(root), ConversionOptions())
-    assert make_plan(Source(root), ConversionOptions()).fingerprint == first.fingerprint
-    assert first.file_count == 2
-    assert first.source_bytes == sum(path.stat().st_size for path in root.glob("*.tfrecord"))
-    os.utime(root / "train-00000-of-00002.tfrecord", ns=(1, 1))
-    again = make_plan(Source(root), ConversionOptions())
-    assert again.fingerprint != first.fingerprint
-    assert again.digest == first.digest
 
 
 def test_a_feature_that_is_empty_wherever_packer_looks_is_said_to_stay_behind(tmp_path: Path) -> None:

@@ -51,18 +51,6 @@ def test_a_pack_holds_what_another_reading_finds(root: Path, tmp_path: Path) -> 
             ]
 
 
-def test_relations_name_objects_and_not_rows(root: Path) -> None:
-    sample = Source(root)[0]
-    assert sample["box_objects"].tolist() == [2, 1]
-    assert sample["relations"][0] == {"object": 2, "fathers": [], "children": [1]}
-    assert sample["grasp_objects"].tolist() == [1, 2]
-
-
-def test_names_of_classes_differ_in_case_only(tmp_path: Path) -> None:
-    source = Source(vmrd.build(tmp_path))
-    assert source.schema["box_labels"].classes == ("banana", "box", "cup")
-
-
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -89,14 +77,6 @@ def test_a_line_that_is_no_place_is_left_out_and_counted(root: Path) -> None:
     source = Source(root)
     assert len(source[1]["grasps"]) == 1
     assert str(source.missing(1)).startswith("1 of 2 labels in Grasps")
-
-
-def test_images_without_grasps(root: Path, tmp_path: Path) -> None:
-    source = Source(root)
-    assert source.missing(2) == "no Grasps/ID.txt" and source.missing(0) is None
-    assert source[2]["grasps"].shape == (0, 4, 2) and source[2]["grasps_file"] == b""
-    summary = packer.convert(root, tmp_path / "a.pack")
-    assert summary.incomplete == (("00011", "no Grasps/ID.txt"),)
 
 
 @pytest.mark.parametrize("first_pixel", [1, 0])

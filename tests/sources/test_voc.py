@@ -1,7 +1,6 @@
 """VOC: every trap of the layout, with xml.etree and Pillow as the other reading."""
 
 import io
-import json
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from packer.pack import manifest as manifests
 from packer.sources._color_table import voc_palette
 from packer.sources._recognition import detect
 from packer.sources.annotations.voc import Source
+from tests.support.image_files import colors, oriented
 from tests.support.layout_trees import voc
 from tests.support.layout_trees.voc import annotated_object, annotation, palette_mask, part
 from tests.support.source_trees import encoded, image, tree, write
@@ -154,12 +154,6 @@ def test_the_name_of_the_file_counts_not_what_stands_in_it(tmp_path: Path) -> No
     assert "2 annotation files with the <filename> of another image, which is ignored: a, b" in notes(source)
 
 
-def test_names_that_sort_before_letters(tmp_path: Path) -> None:
-    source = Source(images(tmp_path, {"a": annotation([]), "@": annotation([annotated_object("x", (1, 1, 2, 2))])}))
-    assert [source.key(index) for index in range(2)] == ["@", "a"]
-    assert len(source[0]["boxes"]) == 1
-
-
 # ---- what is missing
 
 
@@ -174,20 +168,6 @@ def test_images_and_annotations_without_the_other(tmp_path: Path) -> None:
     summary = packer.convert(root, tmp_path / "a.pack")
     assert summary.skipped == (("lost", "no JPEGImages/ID.jpg"),)
     assert summary.incomplete == (("bare", "no Annotations/ID.xml"),)
-
-
-def test_without_any_image_there_is_no_data_set(tmp_path: Path) -> None:
-    write(tmp_path, {"Annotations/a.xml": annotation([]), "ImageSets/Main/train.txt": "a\n"})
-    with pytest.raises(InvalidRequest, match="JPEGImages"):
-        Source(tmp_path)
-
-
-def test_images_that_nobody_reads_are_not_left_behind(tmp_path: Path) -> None:
-    root = images(tmp_path / "in", {"a": annotation([])})
-    write(root, {"JPEGImages/phone.heic": b"\0\0\0\x18ftypheic" + bytes(20), "Annotations/phone.xml": annotation([])})
-    assert [name for name, _ in Source(root).unread] == ["JPEGImages/phone.heic"]
-    with pytest.raises(BadInput, match=r"1 image .*: \.heic 1"):
-        packer.convert(root, tmp_path / "a.pack")
 
 
 # ---- files that were made to do harm
@@ -337,32 +317,6 @@ def test_a_list_that_only_looks_like_a_class(tmp_path: Path) -> None:
     assert source.schema["split"].classes == ("train_val",)
 
 
-def test_lines_without_a_image_are_told(tmp_path: Path) -> None:
-    root = images(tmp_path, {"a": annotation([])})
-    write(root, {"ImageSets/Main/train.txt": "a\nb\n", "ImageSets/Main/test.txt": "c\n"})
-    source = Source(root)
-    assert "2 lines of lists without an image: c (ImageSets/Main/test.txt), b (ImageSets/Main/train.txt)" in notes(
-        source
-    )
-    assert "lists without images: test" in notes(source)
-
-
-def test_lists_that_overlap_are_no_splits_and_leave_the_field_to_the_user(tmp_path: Path) -> None:
-    root = images(tmp_path / "in", {key: annotation([]) for key in "abc"})
-    write(root, {"ImageSets/Main/one.txt": "a\nb\n", "ImageSets/Main/two.txt": "b\nc\n"})
-    source = Source(root)
-    assert "split" not in source.schema
-    assert "overlap: one, two; --split NAME=FILE" in notes(source)
-
-
-def test_lists_that_the_user_names_come_instead(tmp_path: Path) -> None:
-    root = voc.build(tmp_path / "in")
-    lists = {"fit": root / "ImageSets/Main/val.txt", "look": root / "ImageSets/Main/train.txt"}
-    found = samples(root, tmp_path / "a.pack", splits=lists)
-    assert manifests.read(tmp_path / "a.pack").schema["split"].classes == ("fit", "look")
-    assert [int(sample["split"]) for sample in found] == [1, 1, 0]
-
-
 def test_one_devkit_of_two_years(tmp_path: Path) -> None:
     """Keys of one name in both."""
     for year, name in (("VOC2007", "cat"), ("VOC2012", "dog")):
@@ -445,44 +399,15 @@ def test_the_palette_is_that_of_pascal_voc() -> None:
 # ---- over which pixels labels lie
 
 
-def turned(orientation: int) -> bytes:
-    """A JPEG of 64x48 whose EXIF orientation is that."""
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    file = io.BytesIO()
-    with Image.open(io.BytesIO(JPEG)) as image:
-        image.save(file, "JPEG", exif=exif)
-    return file.getvalue()
-
-
 @pytest.mark.parametrize(("size", "expected"), [((64, 48), [9, 19, 30, 40]), ((48, 64), [19, 48 - 30, 40, 48 - 9])])
 def test_labels_lie_over_the_pixels_whose_size_is_stated(
     tmp_path: Path, size: tuple[int, int], expected: list[int]
 ) -> None:
     """Orientation 6: what viewers show at x, y is stored at y, height - x."""
     root = images(tmp_path / "in", {"a": annotation([annotated_object("cat", (10, 20, 30, 40))], size=size)})
-    write(root, {"JPEGImages/a.jpg": turned(6)})
+    write(root, {"JPEGImages/a.jpg": oriented(6, pixels=colors(height=48, width=64))})
     assert samples(root, tmp_path / "a.pack")[0]["boxes"].tolist() == [expected]
-
-
-@pytest.mark.parametrize("size", [None, (500, 375)])
-def test_a_turned_image_whose_labels_say_nothing_is_an_error_until_the_user_says_it(
-    tmp_path: Path, size: tuple[int, int] | None
-) -> None:
-    root = images(tmp_path / "in", {"a": annotation([annotated_object("cat", (10, 20, 30, 40))], size=size)})
-    write(root, {"JPEGImages/a.jpg": turned(6)})
-    with pytest.raises(BadInputs, match="EXIF orientation 6"):
-        packer.convert(root, tmp_path / "a.pack")
-    stored = samples(root, tmp_path / "b.pack", labels_orientation="stored")
-    upright = samples(root, tmp_path / "c.pack", labels_orientation="upright")
-    assert stored[0]["boxes"].tolist() == [[9, 19, 30, 40]]
-    assert upright[0]["boxes"].tolist() == [[19, 18, 40, 39]]
-
-
-def test_a_size_of_another_image_is_noted(tmp_path: Path) -> None:
-    root = images(tmp_path / "in", {"a": annotation([annotated_object("cat", (1, 1, 2, 2))], size=(500, 375))})
-    summary = packer.convert(root, tmp_path / "a.pack")
-    assert summary.incomplete == (("a", "its labels state 500x375 px, the image has 64x48: they may be of another"),)
+    assert [Source(root, labels_orientation=frame).frame for frame in ("stored", "upright")] == ["stored", "upright"]
 
 
 # ---- what --from auto takes for VOC
@@ -541,16 +466,6 @@ def test_what_the_user_asks_for_beside_is_no_voc(tmp_path: Path) -> None:
     assert detect(root, given=["missing", "first_pixel"])[0] == "voc"
 
 
-def test_only_what_is_asked_for_is_read(tmp_path: Path) -> None:
-    source = Source(voc.build(tmp_path / "in"))
-    (tmp_path / "in/JPEGImages/2007_000027.jpg").unlink()
-    assert source.value(0, "boxes").shape == (2, 4)
-    (tmp_path / "in/Annotations/2007_000032.xml").unlink()
-    assert source.value(1, "image") == (tmp_path / "in/JPEGImages/2007_000032.jpg").read_bytes()
-    assert source.value(1, "key") == "2007_000032" and int(source.value(2, "split")) == 1
-    assert json.dumps(source.value(2, "files"))
-
-
 @pytest.mark.parametrize("folder", ["SegmentationClassAug", "masks"])
 def test_images_in_folders_of_no_role_are_carried_along(tmp_path: Path, folder: str) -> None:
     """SBD's masks are in most people's VOC2012."""
@@ -564,19 +479,6 @@ def test_images_in_folders_of_no_role_are_carried_along(tmp_path: Path, folder: 
     assert [source[row]["aug"] for row in range(3)] == [image(number) for number in range(3)]
     write(root, {"masks/a.heic": b"x"})
     assert [name for name, _ in SourceSpec().open(root)[0].unread] == ["masks/a.heic"]
-
-
-@pytest.mark.parametrize(("height", "width"), [(24, 32), (64, 48)])
-@pytest.mark.parametrize("task", ["detect", "segment"])
-def test_a_mask_of_another_size_is_said(tmp_path: Path, task: str, height: int, width: int) -> None:
-    mask = palette_mask(np.zeros((height, width), np.uint8))
-    root = images(tmp_path / "in", {"a": annotation([])}, **{"SegmentationClass/a.png": mask})
-    summary = packer.convert(root, tmp_path / "a.pack", kind="voc", task=task)
-    incomplete = " ".join(map(str, manifests.read(tmp_path / "a.pack").incomplete))
-    if height > width:
-        assert "mask is 48x64, its image 64x48: another shape" in incomplete
-    else:
-        assert any("mask: another size" in note for note in summary.notes)
 
 
 def test_lists_may_hold_paths_of_images(tmp_path: Path) -> None:
@@ -609,3 +511,19 @@ def test_boxes_elsewhere_than_in_objects_are_refused(tmp_path: Path, outer: str)
     source = Source(root, bad_labels="skip")
     assert source[0]["boxes"].shape == (0, 4)
     assert str(source.missing(0)).startswith("1 of 1 labels")
+
+
+def test_names_that_sort_before_letters(tmp_path: Path) -> None:
+    source = Source(images(tmp_path, {"a": annotation([]), "@": annotation([annotated_object("x", (1, 1, 2, 2))])}))
+    assert [source.key(index) for index in range(2)] == ["@", "a"]
+    assert len(source[0]["boxes"]) == 1
+
+
+def test_lines_without_a_image_are_told(tmp_path: Path) -> None:
+    root = images(tmp_path, {"a": annotation([])})
+    write(root, {"ImageSets/Main/train.txt": "a\nb\n", "ImageSets/Main/test.txt": "c\n"})
+    source = Source(root)
+    assert "2 lines of lists without an image: c (ImageSets/Main/test.txt), b (ImageSets/Main/train.txt)" in notes(
+        source
+    )
+    assert "lists without images: test" in notes(source)

@@ -14,7 +14,8 @@ from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field
 from packer.sources._extend.sidecars import Sidecar
 from packer.sources.records._record_fields import RecordField
-from tests.support.foreign_files import bytes_list, example, lmdb_environment, tar_archive, tfrecord
+from tests.sources.test_webdataset import shards
+from tests.support.foreign_files import lmdb_environment
 from tests.support.id_masks import ID, SIZE, ids, mask_of
 from tests.support.source_trees import encoded, image, write
 
@@ -65,16 +66,6 @@ def test_a_record_field_says_16_bit_behind_its_kind() -> None:
 # ---- files beside samples
 
 
-def test_sidecars_of_any_sample(tmp_path: Path) -> None:
-    for number in range(COUNT):
-        write(tmp_path / "in", {f"images/{number}.png": PHOTOS[number], f"ids/{number}.png": FILES[number]})
-    sidecars = {"mask": "ids/{stem}.png:mask:uint16"}
-    packer.convert(tmp_path / "in", tmp_path / "pack", folders="none", sidecars=sidecars)
-    found = packer.open(tmp_path / "pack", output="numpy")
-    assert all(np.array_equal(sample["mask"], mask) for sample, mask in zip(found, MASKS, strict=True))
-    assert packer.verify(tmp_path / "pack", source=tmp_path / "in").problems == ()
-
-
 def test_a_file_that_is_no_mask_is_named(tmp_path: Path) -> None:
     write(tmp_path / "in", {"a.jpg": image(1, suffix=".jpg"), "a_i.tiff": encoded(".tiff", np.zeros(SIZE, np.float32))})
     with pytest.raises(BadInput, match=r"a_i\.tiff: cannot pack .*float32.* expected 16 bit at most"):
@@ -84,28 +75,15 @@ def test_a_file_that_is_no_mask_is_named(tmp_path: Path) -> None:
 # ---- records
 
 
-def test_webdataset(tmp_path: Path) -> None:
-    named = {f"{n:04d}.{name}": data[n] for n in range(COUNT) for name, data in (("png", PHOTOS), ("seg.png", FILES))}
-    root = write(tmp_path / "in", {"a.tar": tar_archive(named)})
-    check(root, tmp_path, "image=png:image,mask=seg.png:mask:uint16", kind="webdataset")
+@pytest.mark.parametrize("kind", ["webdataset", "tfrecord", "tensorpack-lmdb"])
+def test_files_in_records(tmp_path: Path, kind: str) -> None:
+    samples = [{"png": photo, "seg.png": file} for photo, file in zip(PHOTOS, FILES, strict=True)]
+    root = write(tmp_path / "in", shards(kind, samples))
+    check(root, tmp_path, "image=png:image,mask=seg.png:mask:uint16", kind=kind)
 
 
-def test_tfrecord(tmp_path: Path) -> None:
-    records = [
-        example({"image": bytes_list(photo), "ids": bytes_list(file)})
-        for photo, file in zip(PHOTOS, FILES, strict=True)
-    ]
-    root = write(tmp_path / "in", {"a.tfrecord": tfrecord(records)})
-    check(root, tmp_path, "image=image:image,mask=ids:mask:uint16")
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("is_file", [False, True])
-def test_tensorpack(tmp_path: Path, is_file: bool) -> None:
-    values = [
-        [np.frombuffer(photo, np.uint8), np.frombuffer(file, np.uint8) if is_file else mask]
-        for photo, file, mask in zip(PHOTOS, FILES, MASKS, strict=True)
-    ]
+def test_pixels_in_records(tmp_path: Path) -> None:
+    values = [[np.frombuffer(photo, np.uint8), mask] for photo, mask in zip(PHOTOS, MASKS, strict=True)]
     entries = {b"%08d" % at: pickle.dumps(value) for at, value in enumerate(values)}
     root = lmdb_environment(tmp_path / "a.lmdb", {**entries, b"__keys__": pickle.dumps(list(entries))}, is_folder=False)
     check(root, tmp_path, "image=0:image,mask=1:mask:uint16")

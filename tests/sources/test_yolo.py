@@ -1,28 +1,22 @@
 """YOLO sets: images, labels and pixels; the rules of ultralytics restated, every trap of the layout."""
 
-import hashlib
-import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from PIL import Image
 
 import packer
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
-from packer.pack import manifest as manifests
 from packer.sources._recognition import detect
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.annotations.yolo import Source
 from tests.support.annotated_source import color, drawn, stored_pixels, with_orientation
-from tests.support.archives import pax
-from tests.support.command_line import called
 from tests.support.layout_trees.yolo import build
-from tests.support.source_trees import encoded, image, tree, write
+from tests.support.source_trees import encoded, image, keys, tree, write
 
 TREE = SourceRoot(Path())
 
@@ -40,10 +34,6 @@ def made(root: Path, yaml: str | None = "train: images\n" + NAMES, **labels: str
         write(root, {"data.yaml": yaml})
     write(root, {f"images/{name}.png": small(seed) for seed, name in enumerate(labels)})
     return write(root, {f"labels/{name}.txt": text for name, text in labels.items() if text is not None})
-
-
-def keys(source: Source) -> list[str]:
-    return [source.key(row) for row in range(len(source))]
 
 
 def splits(source: Source) -> dict[str, str]:
@@ -148,6 +138,7 @@ def test_polygons_lie_one_behind_the_other(tmp_path: Path) -> None:
 
 def test_oriented_boxes_have_bounds(tmp_path: Path) -> None:
     source = Source(made(tmp_path, a="1 0.5 0.25 0.75 0.5 0.5 0.75 0.25 0.5\n", b=""), task="obb")
+    assert source.schema["oriented_boxes"].shape == (None, 4, 2)
     assert source[0]["oriented_boxes"].tolist() == [[[20, 5], [30, 10], [20, 15], [10, 10]]]
     assert source[0]["boxes"].tolist() == [[10, 5, 30, 15]]
     assert source[1]["oriented_boxes"].shape == (0, 4, 2)
@@ -240,19 +231,6 @@ def test_polygons_and_keypoints_move_with_a_rotated_image(tmp_path: Path) -> Non
     np.testing.assert_allclose(np.asarray(sample["boxes"])[0], ends, atol=1e-3)
 
 
-def test_a_photo_of_a_phone_is_upright_for_its_rows(tmp_path: Path) -> None:
-    """Orientation 6 in a JPEG: 40 x 20 px as stored, 20 x 40 as viewers show it."""
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    file = io.BytesIO()
-    Image.new("RGB", (40, 20)).save(file, "JPEG", exif=exif)
-    root = made(tmp_path, a=ROW)
-    write(root, {"images/b.jpg": file.getvalue(), "labels/b.txt": ROW})
-    source = Source(root)
-    assert source[0]["boxes"].tolist() == [[15, 5, 25, 15]]
-    assert source[1]["boxes"].tolist() == [[7.5, 10, 12.5, 30]]
-
-
 # ---- which images
 
 
@@ -287,12 +265,6 @@ def test_splits_are_folders_or_lists_also_of_other_machines(
     ]
 
 
-def test_paths_of_another_machine_are_noted(tmp_path: Path) -> None:
-    root = made(tmp_path, "train: t.txt\n" + NAMES, a=ROW)
-    write(root, {"t.txt": "/home/you/set/images/a.png\n"})
-    assert any("/home/you/set/ (1)" in note for note in Source(root).notes)
-
-
 def test_two_paths_of_one_folder_are_duplicates(tmp_path: Path) -> None:
     root = made(tmp_path, "train: /x/a/images/in\nval: /x/b/images/in\n" + NAMES, **{"in/a": ROW})
     with pytest.raises(BadInput, match="--duplicates"):
@@ -319,6 +291,8 @@ def test_lines_of_a_list_without_a_file_are_an_error_or_skipped(tmp_path: Path) 
         Source(root)
     source = Source(root, missing="skip")
     assert (keys(source), [name for name, _ in source.left_out]) == (["images/a.png"], ["images/x.png"])
+    write(root, {"t.txt": "/home/you/set/images/a.png\n"})
+    assert any("/home/you/set/ (1)" in note for note in Source(root).notes)
 
 
 def test_images_in_no_split_are_skipped(tmp_path: Path) -> None:
@@ -446,12 +420,6 @@ def test_options_of_other_sources_exclude_it(tmp_path: Path) -> None:
     assert SourceSpec("auto", {"task": "segment"}).open(root)[0].kind == "yolo"
 
 
-def test_splits_of_the_request_replace_those_of_the_set(tmp_path: Path) -> None:
-    source, _ = SourceSpec("auto", splits=("one=0.5", "two=0.5")).open(build(tmp_path))
-    assert source.schema["split"].classes == ("one", "two")
-    assert sorted(source.value(row, "split") for row in range(len(source))) == [0, 0, 1, 1]
-
-
 def test_a_set_that_is_coco_too_is_ambiguous(tmp_path: Path) -> None:
     root = build(tmp_path)
     write(root, {"annotations/instances_val.json": '{"images": [], "annotations": [], "categories": []}'})
@@ -471,65 +439,14 @@ def test_several_descriptions_are_ambiguous(tmp_path: Path) -> None:
 # ---- packs
 
 
-def files_of(root: Path) -> Iterator[tuple[str, str]]:
-    for name, data in tree(root).items():
-        yield name.decode(), hashlib.sha256(data).hexdigest()
-
-
 def test_the_files_of_the_source_stay_as_they_are(tmp_path: Path) -> None:
     """ultralytics rewrites JPEGs without an end mark, and writes label caches; packer writes nothing."""
     root = build(tmp_path / "in")
     jpeg = image(5, suffix=".jpg", height=32, width=64)
     assert jpeg[-2:] == b"\xff\xd9"
     write(root, {"images/train/e.jpg": jpeg[:-2], "labels/train/e.txt": ROW})
-    before = dict(files_of(root))
+    before = tree(root)
     times = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
     packer.convert(root, tmp_path / "a.pack", on_error="skip")
-    assert dict(files_of(root)) == before
+    assert tree(root) == before
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == times
-
-
-def test_a_pack_contains_its_tree(tmp_path: Path) -> None:
-    root = build(tmp_path / "in")
-    packer.convert(root, tmp_path / "a.pack")
-    assert not packer.verify(tmp_path / "a.pack", level="full", source=root).problems
-    packer.extract(tmp_path / "a.pack", tmp_path / "out")
-    assert tree(tmp_path / "out") == tree(root)
-
-
-def test_a_tar_of_a_set_is_the_set(tmp_path: Path) -> None:
-    root = build(tmp_path / "in")
-    packer.convert(root, tmp_path / "a.pack")
-    packer.convert(pax(root, tmp_path / "data"), tmp_path / "b.pack")
-    first, second = manifests.read(tmp_path / "a.pack"), manifests.read(tmp_path / "b.pack")
-    assert first.pack_id == second.pack_id
-    assert first.source["kind"] == second.source["kind"] == "yolo"
-
-
-def test_the_command_line_packs_a_set(tmp_path: Path) -> None:
-    root = made(tmp_path / "in", a="0 .1 .1 .2 .1 .2 .2 .1 .2\n", b=None)
-    asked = called("convert", root, tmp_path / "a.pack")
-    assert isinstance(asked.exception, InvalidRequest)
-    assert "--task obb" in asked.exception.message
-    done = called("convert", root, tmp_path / "a.pack", "--task", "obb", "--missing", "skip")
-    assert done.exit_code == 0, done.output
-    assert "YOLO set: 2 images, 1 label file, data.yaml" in done.output + done.stderr
-    assert not packer.verify(tmp_path / "a.pack", level="full", source=root).problems
-    with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
-        assert len(dataset) == 1
-        assert np.asarray(dataset[0]["oriented_boxes"]).shape == (1, 4, 2)
-
-
-def test_a_crop_that_drops_boxes_drops_their_polygons(tmp_path: Path) -> None:
-    from packer.geometry import BoxRule, CenterCrop  # noqa: PLC0415
-
-    root = made(tmp_path / "in", a="0 0 0 0.1 0 0.1 0.2\n1 0.4 0.3 0.6 0.3 0.6 0.7 0.4 0.7\n")
-    packer.convert(root, tmp_path / "a.pack", kind="yolo", task="segment")
-    with packer.open(
-        tmp_path / "a.pack", output="numpy", geometry=CenterCrop(16), boxes=BoxRule(clip=True, least_visible=0.5)
-    ) as dataset:
-        sample = dataset[0]
-    assert np.asarray(sample["box_labels"]).tolist() == [1]
-    np.testing.assert_allclose(np.asarray(sample["boxes"]), [[4, 4, 12, 12]], atol=1e-3)
-    np.testing.assert_allclose(np.asarray(sample["polygons"]), [[4, 4], [12, 4], [12, 12], [4, 12]], atol=1e-3)
-    assert np.asarray(sample["polygon_box"]).tolist() == [0]

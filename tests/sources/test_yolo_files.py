@@ -159,24 +159,10 @@ def test_boxes_are_centers_and_sides() -> None:
     assert rows("", "detect")["boxes"] == rows(" \n\n", "detect")["boxes"] == []
 
 
-def test_polygons_have_bounds_and_owners_and_boxes_may_have_none() -> None:
-    found = rows("3 0 0 0.5 0 0.5 1\n1 0.5 0.5 1 1\n2 .1 .2 .3 .2 .3 .4 .1 .4\n", "segment")
-    assert found["boxes"] == [[0, 0, 0.5, 1], [0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4]]
-    assert (found["starts"], found["owners"]) == ([0, 3], [0, 2])
-    assert found["points"][3:] == [[0.1, 0.2], [0.3, 0.2], [0.3, 0.4], [0.1, 0.4]]
-
-
 def test_oriented_boxes_are_four_corners_and_some_may_be_outside() -> None:
     found = rows("4 0.557735 0.090192 0.357735 0.609808 0.242265 0.509808 0.442265 -0.209808\n", "obb")
     assert found["points"] == [[0.557735, 0.090192], [0.357735, 0.609808], [0.242265, 0.509808], [0.442265, -0.209808]]
     assert found["boxes"] == [[0.242265, -0.209808, 0.557735, 0.609808]]
-
-
-def test_keypoints_have_two_or_three_numbers() -> None:
-    three = rows("0 .5 .5 1 1 .1 .2 2 .3 .4 0\n", "pose", keypoints=(2, 3))
-    assert (three["points"], three["visibility"]) == ([[0.1, 0.2], [0.3, 0.4]], [2, 0])
-    two = rows("0 .5 .5 1 1 .1 .2 .3 .4\n", "pose", keypoints=(2, 2))
-    assert (two["points"], two["visibility"]) == ([[0.1, 0.2], [0.3, 0.4]], [])
 
 
 @pytest.mark.parametrize("value", ["1.01", "-0.01", "0", "1"])

@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from packer.sources.base import Source
 from tests.support import arrow_payloads, foreign_files, layout_trees
 
 HASH_32 = "1d0a4c5e6b7f8899aabbccddeeff0011"
@@ -328,6 +329,11 @@ def photos(root: Path, count: int = 12, *, classes: int = 3, height: int = 24, w
         for number in range(count)
     }
     return write(root, files)
+
+
+def keys(source: Source) -> list[str]:
+    """The keys of all samples."""
+    return [source.key(row) for row in range(len(source))]
 
 
 def tree(root: Path) -> dict[bytes, bytes]:
