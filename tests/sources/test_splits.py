@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import packer
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
@@ -244,3 +245,12 @@ def test_a_name_of_several_samples_is_none(tmp_path: Path) -> None:
     stems = write(tmp_path, {"train.txt": "a/0.png\n1\n2.png\n"}) / "train.txt"
     with pytest.raises(BadInput, match=r"2 names .*: 1 \(of several samples\), 2.png \(of several samples\)"):
         add_splits(folder.Source(root), {"train": stems})
+
+
+def test_random_splits_replace_the_splits_of_several_coco_files(tmp_path: Path) -> None:
+    root = BUILDERS["coco"](tmp_path / "in")
+    packer.convert(root, tmp_path / "own.pack")
+    assert packer.open(tmp_path / "own.pack").splits == ("train2017", "val2017")
+    packer.convert(root, tmp_path / "a.pack", splits={"one": 0.5, "two": 0.5})
+    assert packer.open(tmp_path / "a.pack").splits == ("one", "two")
+    assert packer.verify(tmp_path / "a.pack", source=root).problems == ()

@@ -128,7 +128,7 @@ def add_splits(source: base.Source, lists: Lists) -> base.Source:
             )
     kept = [(name, reason) for name, reason in source.unread if name in listed_unread]
     unlisted = [(name, UNLISTED) for name in unread if name not in listed_unread]
-    addition = _SplitNumber(numbers, names, splits_to_json(lists))
+    addition = _SplitNumber(source, numbers, names, splits_to_json(lists))
     return _with_numbers(source, addition, reason=UNLISTED, unread=kept, left_out=unlisted)
 
 
@@ -161,7 +161,7 @@ def add_shares(source: base.Source, shares: Shares) -> base.Source:
             f"split {empty[0]!r}: a share of {shares.shares[empty[0]]} of {among} is empty; give it a larger one"
         )
     how = f" (drawn with seed {shares.seed}{f', by {shares.by}' if shares.by else ''})"
-    addition = _SplitNumber(numbers, names, splits_to_json(shares))
+    addition = _SplitNumber(source, numbers, names, splits_to_json(shares))
     return _with_numbers(source, addition, reason=NO_SHARE, unread=source.unread, how=how)
 
 
@@ -267,12 +267,19 @@ class _RowsByName:
 class _SplitNumber(AddedFields):
     """The field `split`: the number of the split of each sample."""
 
-    def __init__(self, numbers: "array[int]", names: tuple[str, ...], manifest: Mapping[str, Any]) -> None:
-        """Store the split number of each row of the source (-1: no split), and the entry for the manifest."""
+    def __init__(
+        self, source: base.Source, numbers: "array[int]", names: tuple[str, ...], manifest: Mapping[str, Any]
+    ) -> None:
+        """Store the split number of each row of the source (-1: no split), and the entry for the manifest.
+
+        A field `split` of the source, such as that of several COCO files, gets the new values.
+        """
         self.numbers = numbers
         self.names = names
         self._manifest = manifest
-        self.fields = (Field("split", "number", "number", dtype="int64", shape=(), classes=names),)
+        field = Field("split", "number", "number", dtype="int64", shape=(), classes=names)
+        is_there = field.name in source.schema
+        self.fields, self.changed = ((), (field,)) if is_there else ((field,), ())
 
     def values(self, sample: base.Sample, source: base.Source, row: int, names: Collection[str]) -> base.Sample:
         return {"split": np.int64(self.numbers[row])}
