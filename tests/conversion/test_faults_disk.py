@@ -88,15 +88,10 @@ def limited(folder: Path, format: str, count: int) -> list[int]:
 
 
 @pytest.mark.one_in(11)
-@pytest.mark.parametrize("format", formats.names())
-def test_a_limit_on_file_sizes(tmp_path: Path, format: str) -> None:
-    assert limited(tmp_path, format, 3) == [4, 4, 4]
-
-
-@pytest.mark.full
+@pytest.mark.parametrize("count", [3, pytest.param(40, marks=pytest.mark.full)])
 @each_format
-def test_many_limits_on_file_sizes(tmp_path: Path, format: str) -> None:
-    assert limited(tmp_path, format, 40) == [4] * 40
+def test_limits_on_file_sizes(tmp_path: Path, format: str, count: int) -> None:
+    assert limited(tmp_path, format, count) == [4] * count
 
 
 # ---- a file system that is really full
@@ -138,17 +133,11 @@ def fill(folder: Path, format: str, shares: int) -> Outcome:
 
 
 @pytest.mark.one_in(11)
-@pytest.mark.parametrize("format", formats.names())
-def test_a_full_disk(tmp_path: Path, format: str) -> None:
-    outcome = fill(tmp_path, format, 2)
-    assert outcome.value == {"refused": 2, "full": 2}, outcome
-
-
-@pytest.mark.full
+@pytest.mark.parametrize("shares", [2, pytest.param(25, marks=pytest.mark.full)])
 @each_format
-def test_disks_of_many_sizes(tmp_path: Path, format: str) -> None:
-    outcome = fill(tmp_path, format, 25)
-    assert outcome.value == {"refused": 25, "full": 25}, outcome
+def test_disks_that_are_full(tmp_path: Path, format: str, shares: int) -> None:
+    outcome = fill(tmp_path, format, shares)
+    assert outcome.value == {"refused": shares, "full": shares}, outcome
 
 
 # ---- a file system that turns read-only
@@ -209,13 +198,6 @@ def read_only(folder: Path, format: str, moments: int) -> dict[str, int]:
     outcome = mounted(disk, work)
     assert isinstance(outcome.value, dict), outcome
     return outcome.value
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("format", formats.names())
-def test_a_disk_that_turns_read_only(tmp_path: Path, format: str) -> None:
-    found = read_only(tmp_path, format, 1)
-    assert found == {"failed": 1, "whole": 1}
 
 
 @pytest.mark.full

@@ -18,7 +18,7 @@ from packer.conversion.pack_source import PackSource
 from packer.conversion.source_spec import SourceSpec
 from packer.conversion.source_verification import Comparison
 from packer.datasets.pack_dataset import LMDBDataset
-from packer.errors import BadIndex, BadInputs, CorruptPack, InvalidRequest
+from packer.errors import BadIndex, BadInputs, InvalidRequest
 from packer.geometry import Resize, identity
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
@@ -195,13 +195,6 @@ def test_damaged_values_are_listed_all_or_skipped(tmp_path: Path) -> None:
     assert [key for key, _ in summary.skipped] == ["sample-00002", "sample-00007"]
     assert str(tmp_path) not in (tmp_path / "b.pack/packer.json").read_text()
     assert list(problems(tmp_path / "b.pack")) == []
-
-
-def test_a_cut_part_is_no_source(tmp_path: Path) -> None:
-    built_packs.make_pack(tmp_path / "a.pack")
-    os.truncate(tmp_path / "a.pack/part-00001.lmdb", 4096)
-    with pytest.raises(CorruptPack, match="part is cut"):
-        repacked(tmp_path / "a.pack", tmp_path / "b.pack")
 
 
 def test_what_needs_the_original_files_is_refused(tmp_path: Path) -> None:

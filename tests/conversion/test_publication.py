@@ -15,6 +15,7 @@ from packer.files.work_folder import work_folder
 
 PART: dict[str, Any] = {"name": "part-00000.lmdb", "samples": 2, "bytes": 4, "sha256": "0" * 64}
 SOUND: dict[str, Any] = {"bytes_in": 9, "bytes_out": 9, "skipped": [["a", "b"]], "incomplete": [], "findings": {"f": 1}}
+WHOLE = {"part": PART, **SOUND}
 PARTS = {PART["name"]: 3, "part-00001.lmdb": 3}
 _PLAN: Any = SimpleNamespace(
     fingerprint="f",
@@ -39,12 +40,12 @@ def begun(folder: Path, record: str, *, name: str = "part-00000.json") -> Folder
 
 
 def test_a_sound_record_names_a_finished_part(tmp_path: Path) -> None:
-    found = begun(tmp_path, json.dumps({"part": PART, **SOUND})).finished[PART["name"]]
+    found = begun(tmp_path, json.dumps(WHOLE)).finished[PART["name"]]
     assert (found.part.bytes, found.bytes_in, found.skipped, found.findings) == (4, 9, [["a", "b"]], {"f": 1})
 
 
 def test_a_record_that_was_being_written_does_not_count_and_goes(tmp_path: Path) -> None:
-    record = json.dumps({"part": PART, **SOUND})
+    record = json.dumps(WHOLE)
     assert not begun(tmp_path, record, name="part-00000.json.new").finished
     assert [path for name in ("pack", "pieces", "done") for path in (tmp_path / "work" / name).iterdir()] == []
 
@@ -64,32 +65,27 @@ def test_a_record_that_was_being_written_does_not_count_and_goes(tmp_path: Path)
 )
 def test_a_record_that_packer_does_not_write_is_damage(tmp_path: Path, members: dict[str, Any]) -> None:
     with pytest.raises(CorruptPack, match=r"part-00000\.json: damaged: not what packer writes; --restart"):
-        begun(tmp_path, json.dumps({"part": PART, **SOUND, **members}))
+        begun(tmp_path, json.dumps({**WHOLE, **members}))
 
 
-@pytest.mark.parametrize("missing", [*SOUND, "part"])
-def test_a_record_that_lacks_something_is_damage(tmp_path: Path, missing: str) -> None:
-    record = {name: value for name, value in {"part": PART, **SOUND}.items() if name != missing}
-    with pytest.raises(CorruptPack, match="not what packer writes; --restart"):
-        begun(tmp_path, json.dumps(record))
+LACKING = [{name: value for name, value in WHOLE.items() if name != lost} for lost in WHOLE]
+NO_OBJECTS = ["", "[" * 5000, '{"a":' * 5000, "1" * 5000, "5", "\ufeff{}"]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[" * 5000, '{"a":' * 5000, "1" * 5000, "5", "\ufeff{}"], ids=lambda text: text[:6]
-)
-def test_a_record_that_is_no_object_is_damage(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", [*map(json.dumps, LACKING), *NO_OBJECTS], ids=lambda text: text[:6])
+def test_a_record_that_lacks_something_or_is_no_object_is_damage(tmp_path: Path, text: str) -> None:
     with pytest.raises(CorruptPack, match="not what packer writes; --restart"):
         begun(tmp_path, text)
 
 
 def test_a_record_under_the_name_of_another_part_is_damage(tmp_path: Path) -> None:
     with pytest.raises(CorruptPack, match=r"part-00001\.json: damaged"):
-        begun(tmp_path, json.dumps({"part": PART, **SOUND}), name="part-00001.json")
+        begun(tmp_path, json.dumps(WHOLE), name="part-00001.json")
 
 
 @pytest.mark.parametrize("name", ["mine.txt", "part-00000.txt", "part-00000.json.old"])
 def test_what_packer_does_not_make_among_the_records_is_refused(tmp_path: Path, name: str) -> None:
-    begun(tmp_path, json.dumps({"part": PART, **SOUND}))
+    begun(tmp_path, json.dumps(WHOLE))
     mine = tmp_path / "work/done" / name
     mine.write_bytes(b"mine")
     with pytest.raises(UnsafePath, match="packer did not make it"), work_folder(tmp_path / "work", NAMES):
@@ -99,7 +95,7 @@ def test_what_packer_does_not_make_among_the_records_is_refused(tmp_path: Path, 
 
 @pytest.mark.parametrize("kind", ["link", "hard link", "folder"])
 def test_a_record_is_read_from_a_file_of_one_name_alone(tmp_path: Path, kind: str) -> None:
-    begun(tmp_path, json.dumps({"part": PART, **SOUND}))
+    begun(tmp_path, json.dumps(WHOLE))
     record, mine = tmp_path / "work/done/part-00000.json", tmp_path / "mine"
     record.rename(mine)
     if kind == "link":

@@ -246,16 +246,10 @@ def test_a_part_whose_workers_all_crash_is_named_and_the_others_are_kept(said: d
     assert said["after never"]
 
 
-def test_a_killed_driver_loses_no_finished_part(said: dict[str, Any]) -> None:
+def test_a_killed_driver_or_machine_loses_no_finished_part(said: dict[str, Any]) -> None:
     assert (said["driver"], said["driver resumed"], said["driver kept"]) == (True, True, True)
-
-
-def test_machines_upload_their_parts(said: dict[str, Any]) -> None:
     assert (said["stored"], said["stored scratch"]) == (True, [])
-
-
-def test_a_killed_driver_and_a_killed_machine_lose_no_stored_part(said: dict[str, Any]) -> None:
-    """Another driver goes on, whose scratch folder is a new one."""
+    # Another driver goes on, whose scratch folder is a new one.
     assert (said["stored driver"], said["stored resumed"], said["stored kept"]) == (True, True, True)
 
 

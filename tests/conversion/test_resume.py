@@ -23,9 +23,8 @@ from packer.conversion.publication import FolderPublication
 from packer.conversion.work_folder_names import NAMES
 from packer.errors import CorruptPack, Interrupted, InvalidRequest, StorageError
 from packer.files.work_folder import work_folder
-from packer.pack.verification import problems
 from tests.support import source_trees
-from tests.support.conversions import digest, opened, packed
+from tests.support.conversions import digest, opened
 from tests.support.source_trees import photos
 
 
@@ -86,35 +85,6 @@ def test_work_without_a_finished_part_is_not_worth_a_refusal(tmp_path: Path) -> 
         convert_source(opened(root), tmp_path / "out.pack", ConversionOptions(), progress=StopAfter(1))
     assert (tmp_path / ".out.pack.partial").exists()
     assert convert_source(opened(root), tmp_path / "out.pack", ConversionOptions(resize="8")).samples == 10
-
-
-def test_a_limit_on_file_sizes_ends_with_exit_4_and_the_work_goes_on_later(tmp_path: Path) -> None:
-    root = photos(tmp_path / "in", 60, height=100, width=100)
-    command = f"{sys.executable} -B -m packer convert {root} {tmp_path / 'o.pack'} --part-size 100k"
-    done = subprocess.run(["sh", "-c", f"ulimit -f 300; exec {command}"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0  # no part is larger than 150 KiB
-    packed(root, tmp_path / "one.pack", part_bytes=0)
-    command = f"{sys.executable} -B -m packer convert {root} {tmp_path / 'p.pack'} --part-size 0"
-    done = subprocess.run(["sh", "-c", f"ulimit -f 300; exec {command}"], capture_output=True, text=True, check=False)
-    assert done.returncode == 4, done.stderr
-    assert "bytes are still needed" in done.stderr
-    assert not (tmp_path / "p.pack").exists()
-    assert subprocess.run(command.split(), capture_output=True, check=False).returncode == 0
-    parts = [(tmp_path / name / "part-00000.lmdb").read_bytes() for name in ("one.pack", "p.pack")]
-    assert parts[0] == parts[1]
-
-
-def test_a_record_that_was_not_renamed_does_not_count(tmp_path: Path) -> None:
-    root = photos(tmp_path / "in", 30)
-    options = ConversionOptions(part_bytes=3000)
-    with pytest.raises(Interrupted):
-        convert_source(opened(root), tmp_path / "out.pack", options, progress=StopAfter(20))
-    *_, last = sorted((tmp_path / ".out.pack.partial/done").iterdir())
-    last.rename(last.with_name(f"{last.name}.new"))
-    convert_source(opened(root), tmp_path / "out.pack", options)
-    convert_source(opened(root), tmp_path / "clean.pack", options)
-    assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
-    assert list(problems(tmp_path / "out.pack", level="full")) == []
 
 
 def test_a_damaged_record_and_a_lost_part_are_noticed(tmp_path: Path) -> None:

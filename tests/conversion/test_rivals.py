@@ -88,11 +88,8 @@ def rounds(folder: Path, format: str, number: int) -> None:
     assert len(digests) == 1
 
 
-def test_of_eight_that_do_not_wait_one_wins(tmp_path: Path) -> None:
-    rounds(tmp_path, "lmdb", 2)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("format", formats.names())
-def test_fifty_races(tmp_path: Path, format: str) -> None:
-    rounds(tmp_path, format, 50)
+@pytest.mark.parametrize(
+    ("format", "number"), [("lmdb", 2), *(pytest.param(name, 50, marks=pytest.mark.full) for name in formats.names())]
+)
+def test_of_eight_that_do_not_wait_one_wins(tmp_path: Path, format: str, number: int) -> None:
+    rounds(tmp_path, format, number)

@@ -99,13 +99,19 @@ def room_for(folder: Path, parts: int) -> int:
 
 @pytest.mark.parametrize("folder", FORMATS, indirect=True)
 def test_records_are_those_of_the_local_pack_and_each_part_is_fetched_once(
-    folder: Path, pack: Pack, server: ObjectServer
+    folder: Path, pack: Pack, server: ObjectServer, cache: Path
 ) -> None:
     assert part_requests(server) == {}  # nothing but the manifest and the index when it is opened
     assert [read(pack, index) for index in range(len(pack))] == values(folder)
     assert part_requests(server) == {part.name: 1 for part in pack.manifest.parts}
     assert [read(pack, index) for index in range(len(pack))] == values(folder)
     assert sum(part_requests(server).values()) == PARTS
+    pack.close()
+    server.requests.clear()
+    again = opened_pack(cache)  # as a second run does
+    assert [read(again, index) for index in range(90)] == values(folder)
+    assert {key for _, key in server.requests} == {"set/x.pack/packer.json"}
+    again.close()
 
 
 def test_only_the_parts_that_are_read_are_fetched(pack: Pack, server: ObjectServer) -> None:
@@ -155,30 +161,6 @@ def test_two_packs_of_one_url_in_a_process_share_readers(pack: Pack, cache: Path
     assert read(other, 1)["key"] == b"sample-00001"  # its reader was opened for the first
     other.close()
     assert len(part_readers.open_readers) == 0
-
-
-def test_processes_on_one_machine_fetch_each_part_once(server: ObjectServer, cache: Path, folder: Path) -> None:
-    expected = values(folder)
-
-    def reader(number: int) -> None:
-        pack = opened_pack(cache)
-        order = np.random.default_rng(number).permutation(len(pack)).tolist()
-        assert all(read(pack, index) == expected[index] for index in order)
-        pack.close()
-
-    assert ended(in_processes(4, reader)) == [0] * 4
-    assert part_requests(server) == {f"part-{number:05d}.pth": 1 for number in range(PARTS)}
-
-
-def test_a_second_run_fetches_no_part(pack: Pack, cache: Path, server: ObjectServer) -> None:
-    for index in range(90):
-        read(pack, index)
-    pack.close()
-    server.requests.clear()
-    again = opened_pack(cache)
-    assert [read(again, index)["key"] for index in range(90)] == [record(index)["key"] for index in range(90)]
-    assert {key for _, key in server.requests} == {"set/x.pack/packer.json"}
-    again.close()
 
 
 def test_readers_that_only_stay_open_make_room_for_another_process(
@@ -464,13 +446,10 @@ def test_an_outage_that_lasts_is_an_error_with_url_and_attempts(server: ObjectSe
     pack.close()
 
 
-def test_what_is_no_pack_is_refused(server: ObjectServer, cache: Path) -> None:
+def test_what_is_no_pack_or_has_a_damaged_manifest_is_refused_by_its_url(server: ObjectServer, cache: Path) -> None:
     for url in ("s3://b/set", f"{URL}/index"):
         with pytest.raises(InvalidRequest, match=rf"{url}: not a pack: there is no {url}/packer.json"):
             packer.open(url, cache=cache)
-
-
-def test_a_damaged_manifest_is_refused_by_its_url(server: ObjectServer, cache: Path) -> None:
     key = "set/x.pack/packer.json"
     server.put(key, server.objects[key].data.replace(b"sample", b"simple"))
     with pytest.raises(CorruptPack, match=rf"{URL}/packer.json: damaged"):

@@ -52,6 +52,13 @@ def base(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    """A small pack."""
+    built_packs.make_pack(tmp_path / "pack")
+    return tmp_path / "pack"
+
+
 def staged(pack: Path, base: Path, **options: Any) -> Staged:
     """Stage with nothing kept for others."""
     return stage(pack, StageOptions(str(base), **{"keep": NOTHING, **options}), Hooks())
@@ -141,10 +148,9 @@ def test_files_of_no_sample_and_empty_folders_go_along(tmp_path: Path, base: Pat
     assert digest(staged(tmp_path / "none", base).path) == digest(tmp_path / "none")
 
 
-def test_parts_that_a_pack_does_not_have_are_refused(tmp_path: Path, base: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack")
+def test_parts_that_a_pack_does_not_have_are_refused(pack: Path, base: Path) -> None:
     with pytest.raises(InvalidRequest, match="part 2: the pack has parts 0 to 1"):
-        staged(tmp_path / "pack", base, parts=(0, 2))
+        staged(pack, base, parts=(0, 2))
     assert os.listdir(base) == []
 
 
@@ -213,26 +219,24 @@ def test_a_damaged_pack_is_not_staged(tmp_path: Path, base: Path, format: str) -
 
 
 def test_a_cut_pack_is_refused_before_anything_is_written(
-    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+    pack: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built_packs.make_pack(tmp_path / "pack")
-    with (tmp_path / "pack/part-00001.lmdb").open("r+b") as file:
+    with (pack / "part-00001.lmdb").open("r+b") as file:
         file.truncate(4096)
     monkeypatch.setattr(OwnedFolder, "new_file", None)  # nothing may even be tried
     with pytest.raises(CorruptPack, match="part is cut"):
-        staged(tmp_path / "pack", base)
+        staged(pack, base)
     assert os.listdir(base) == []
 
 
 @pytest.mark.parametrize("grown", [1, 1 << 40])
-def test_a_file_that_has_grown_takes_no_more_than_was_counted(tmp_path: Path, base: Path, grown: int) -> None:
+def test_a_file_that_has_grown_takes_no_more_than_was_counted(pack: Path, base: Path, grown: int) -> None:
     """Of the index: parts are looked at before. A hole of a terabyte would else be copied as its zeros."""
-    built_packs.make_pack(tmp_path / "pack")
-    path = tmp_path / "pack/index/keys.npy"
+    path = pack / "index/keys.npy"
     size = path.stat().st_size
     os.truncate(path, size + grown)
     with pytest.raises(CorruptPack, match=f"cut or changed: expected {size:,} bytes, found {size + grown:,}"):
-        staged(tmp_path / "pack", base)
+        staged(pack, base)
     assert os.listdir(base) == []
 
 
@@ -279,7 +283,7 @@ def test_auto_looks_into_shared_memory(tmp_path: Path, base: Path, monkeypatch: 
 # ---- leases and releasing
 
 
-def test_a_copy_that_is_read_is_not_released(tmp_path: Path, base: Path) -> None:
+def test_a_copy_that_is_read_is_released_only_by_force(tmp_path: Path, base: Path) -> None:
     pack = tmp_path / "pack"
     packed(photos(tmp_path / "in", 6), pack)
     size = staged(pack, base).copied_bytes
@@ -289,36 +293,28 @@ def test_a_copy_that_is_read_is_not_released(tmp_path: Path, base: Path) -> None
         released(pack, base)
     assert error.value.exit_code == 5
     assert copied(pack, base).describe()["in_use"] is True
+    assert released(pack, base, force=True) == size
+    assert os.listdir(base) == []
+    assert torch.equal(dataset[0]["image"], first)
     del dataset
+    staged(pack, base)
     assert copied(pack, base).describe()["in_use"] is False
     assert released(pack, base) == size
     assert os.listdir(base) == []
     assert torch.equal(LMDBDataset(pack, stage=base)[0]["image"], first)  # the pack itself
 
 
-def test_a_forced_release_leaves_readers_what_they_have_open(tmp_path: Path, base: Path) -> None:
-    pack = tmp_path / "pack"
-    packed(photos(tmp_path / "in", 6), pack)
+def test_a_lease_ends_with_its_process_however_it_ends(pack: Path, base: Path) -> None:
     staged(pack, base)
-    dataset = LMDBDataset(pack, stage=base)
-    first = dataset[0]["image"]
-    assert released(pack, base, force=True) > 0
-    assert os.listdir(base) == []
-    assert torch.equal(dataset[0]["image"], first)
-
-
-def test_a_lease_ends_with_its_process_however_it_ends(tmp_path: Path, base: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack")
-    staged(tmp_path / "pack", base)
 
     def killed() -> None:
-        kept = open_staged(tmp_path / "pack", stage=str(base))
-        assert copied(tmp_path / "pack", base).describe()["in_use"] is True
+        kept = open_staged(pack, stage=str(base))
+        assert copied(pack, base).describe()["in_use"] is True
         os.kill(os.getpid(), 9)
         kept.close()
 
     assert child(killed).signal == 9
-    assert released(tmp_path / "pack", base) > 0
+    assert released(pack, base) > 0
 
 
 def test_a_child_that_inherits_a_lease_holds_it_until_it_opens_its_own(tmp_path: Path, base: Path) -> None:
@@ -340,15 +336,16 @@ def test_a_child_that_inherits_a_lease_holds_it_until_it_opens_its_own(tmp_path:
     assert released(pack, base) > 0
 
 
-def test_a_release_finds_copies_by_digest_by_origin_and_by_their_own_path(tmp_path: Path, base: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack")
-    shutil.copytree(tmp_path / "pack", tmp_path / "same")
-    staged(tmp_path / "pack", base)
+def test_a_release_finds_copies_by_digest_by_origin_and_by_their_own_path(
+    tmp_path: Path, pack: Path, base: Path
+) -> None:
+    shutil.copytree(pack, tmp_path / "same")
+    staged(pack, base)
     assert released(tmp_path / "same", base) > 0
-    staged(tmp_path / "pack", base)
-    shutil.rmtree(tmp_path / "pack")
+    staged(pack, base)
+    shutil.rmtree(pack)
     assert released(tmp_path / "other", base) == 0
-    assert released(tmp_path / "pack", base) > 0
+    assert released(pack, base) > 0
     path = staged(tmp_path / "same", base).path
     assert released(path, base) > 0
     assert os.listdir(base) == []
@@ -380,101 +377,88 @@ def refused(pack: Path, base: Path) -> Iterator[str]:
         yield str(error.value)
 
 
-def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path: Path, base: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack")
+def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path: Path, pack: Path, base: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (base / f"packer-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
-    assert all("a link or a file is in its place" in text for text in refused(tmp_path / "pack", base))
+    assert all("a link or a file is in its place" in text for text in refused(pack, base))
     assert os.listdir(tmp_path / "elsewhere") == []
 
 
-def test_a_file_and_a_folder_that_others_may_enter_are_refused(tmp_path: Path, base: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack")
+def test_a_file_and_a_folder_that_others_may_enter_are_refused(pack: Path, base: Path) -> None:
     folder = base / f"packer-{os.geteuid()}"
     folder.write_bytes(b"")
-    assert all("a link or a file" in text for text in refused(tmp_path / "pack", base))
+    assert all("a link or a file" in text for text in refused(pack, base))
     folder.unlink()
     folder.mkdir()
     folder.chmod(0o755)
-    assert all("its mode is 755" in text for text in refused(tmp_path / "pack", base))
+    assert all("its mode is 755" in text for text in refused(pack, base))
     assert os.listdir(folder) == []
 
 
-def test_a_folder_of_another_user_is_refused(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built_packs.make_pack(tmp_path / "pack")
+def test_a_folder_of_another_user_is_refused(pack: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = base / "packer-4711"
     folder.mkdir(0o700)
     if os.geteuid() == 0:
         os.chown(folder, 4712, -1)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
-    assert all("belongs to user" in text for text in refused(tmp_path / "pack", base))
+    assert all("belongs to user" in text for text in refused(pack, base))
     assert os.listdir(folder) == []
 
 
-def test_a_copy_that_is_a_link_is_refused(tmp_path: Path, base: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack")
-    path = staged(tmp_path / "pack", base).path
+def test_a_copy_that_is_a_link_is_refused(tmp_path: Path, pack: Path, base: Path) -> None:
+    path = staged(pack, base).path
     path.rename(tmp_path / "moved")
     path.symlink_to(tmp_path / "moved")
     with pytest.raises(InvalidRequest, match="found a link"):
-        values(tmp_path / "pack", base)
-
-
-def test_a_base_where_anybody_may_rename_is_refused(tmp_path: Path, base: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack")
-    base.chmod(0o777)
-    assert all("chmod +t" in text for text in refused(tmp_path / "pack", base))
-    base.chmod(0o1777)
-    assert staged(tmp_path / "pack", base).how == "copied"
-    assert all("no such folder" in text for text in refused(tmp_path / "pack", tmp_path / "none"))
-    (tmp_path / "file").write_bytes(b"")
-    assert all("found a file" in text for text in refused(tmp_path / "pack", tmp_path / "file"))
+        values(pack, base)
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o775, 0o2775, 0o777])
-def test_a_base_where_a_group_may_rename_is_refused(tmp_path: Path, base: Path, mode: int) -> None:
-    built_packs.make_pack(tmp_path / "pack")
+def test_a_base_where_a_group_or_anybody_may_rename_is_refused(pack: Path, base: Path, mode: int) -> None:
     base.chmod(mode)
-    assert all("may rename files there: chmod +t" in text for text in refused(tmp_path / "pack", base))
+    assert all("may rename files there: chmod +t" in text for text in refused(pack, base))
     assert os.listdir(base) == []
     base.chmod(mode | 0o1000)
-    assert staged(tmp_path / "pack", base).how == "copied"
+    assert staged(pack, base).how == "copied"
+
+
+def test_what_is_no_folder_is_no_base(tmp_path: Path, pack: Path) -> None:
+    assert all("no such folder" in text for text in refused(pack, tmp_path / "none"))
+    (tmp_path / "file").write_bytes(b"")
+    assert all("found a file" in text for text in refused(pack, tmp_path / "file"))
 
 
 def test_a_base_of_another_user_is_refused_sticky_or_not(
-    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+    pack: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who owns a sticky folder may rename what others made in it."""
-    built_packs.make_pack(tmp_path / "pack")
     if os.geteuid() == 0:
         os.chown(base, 4711, -1)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 4711)
     for mode in (0o1777, 0o755):
         base.chmod(mode)
-        assert all("who may rename files there" in text for text in refused(tmp_path / "pack", base))
+        assert all("who may rename files there" in text for text in refused(pack, base))
     assert os.listdir(base) == []
 
 
-def test_a_place_that_came_with_an_archive_is_not_read(tmp_path: Path, base: Path) -> None:
+def test_a_place_that_came_with_an_archive_is_not_read(pack: Path, base: Path) -> None:
     """A copy with other values under the digest of a pack: its folder is a copy, and has no marker of its own."""
-    built_packs.make_pack(tmp_path / "pack")
-    place = staged(tmp_path / "pack", base).path.parent
+    place = staged(pack, base).path.parent
     place.rename(base / "shipped")
     shutil.copytree(base / "shipped", place)
     place.chmod(0o700)
     before = built_packs.snapshot(place)
-    assert all("marker of another folder" in text for text in refused(tmp_path / "pack", base))
+    assert all("marker of another folder" in text for text in refused(pack, base))
     assert built_packs.snapshot(place) == before
 
 
-def test_a_copy_with_a_file_of_a_stranger_is_not_removed(tmp_path: Path, base: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack")
-    copy = staged(tmp_path / "pack", base).path
+def test_a_copy_with_a_file_of_a_stranger_is_not_removed(pack: Path, base: Path) -> None:
+    copy = staged(pack, base).path
     (copy / "mine.txt").write_text("mine")
     before = built_packs.snapshot(copy)
     with pytest.raises(UnsafePath, match=r"mine\.txt: packer did not make it"):
-        released(tmp_path / "pack", base)
+        released(pack, base)
     assert built_packs.snapshot(copy) == before
 
 
@@ -534,11 +518,10 @@ def test_what_fits_barely_is_staged(tmp_path: Path) -> None:
     assert done.notes == ()
 
 
-def test_a_disk_is_not_limited_by_memory_and_is_named(tmp_path: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack")
+def test_a_disk_is_not_limited_by_memory_and_is_named(tmp_path: Path, pack: Path) -> None:
     machine = made_up(tmp_path / "m", available=0, kind="xfs")
     (tmp_path / "disk").mkdir()
-    done = stage(tmp_path / "pack", StageOptions(str(tmp_path / "disk"), machine=machine), Hooks())
+    done = stage(pack, StageOptions(str(tmp_path / "disk"), machine=machine), Hooks())
     assert done.how == "copied"
     assert done.notes == (f"{tmp_path}/disk: is on xfs, not in memory",)
 
@@ -553,11 +536,10 @@ def test_a_file_system_without_room_for_more_files_is_refused(
     assert os.listdir(base) == []
 
 
-def test_swap_is_warned_of_unless_the_mount_keeps_off_it(tmp_path: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack")
+def test_swap_is_warned_of_unless_the_mount_keeps_off_it(tmp_path: Path, pack: Path) -> None:
     for options, count in (("rw", 1), ("rw,noswap", 0)):
         machine = made_up(tmp_path / options, options=options, swaps=1)
-        done = stage(tmp_path / "pack", StageOptions(str(machine.shared_memory), machine=machine), Hooks())
+        done = stage(pack, StageOptions(str(machine.shared_memory), machine=machine), Hooks())
         assert len([note for note in done.notes if "may swap it" in note]) == count
 
 
@@ -596,10 +578,9 @@ def no_room(*_: object) -> None:
     raise StorageError("no room")
 
 
-def test_a_pack_that_lies_in_memory_is_left_where_it_is(tmp_path: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack")
-    done = auto(tmp_path / "pack", made_up(tmp_path / "m"))
-    assert (done.how, done.path, done.copied_bytes) == ("in memory", tmp_path / "pack", 0)
+def test_a_pack_that_lies_in_memory_is_left_where_it_is(tmp_path: Path, pack: Path) -> None:
+    done = auto(pack, made_up(tmp_path / "m"))
+    assert (done.how, done.path, done.copied_bytes) == ("in memory", pack, 0)
 
 
 @pytest.mark.one_in(3)
@@ -619,18 +600,16 @@ def test_warming_reads_what_fits_and_says_so(tmp_path: Path, format: str) -> Non
     assert done == [(part.samples, part.bytes) for part in manifest.parts[:2]]
 
 
-def test_warming_a_damaged_pack_says_so(tmp_path: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack")
-    with (tmp_path / "pack/part-00001.lmdb").open("r+b") as file:
+def test_warming_a_damaged_pack_says_so(pack: Path) -> None:
+    with (pack / "part-00001.lmdb").open("r+b") as file:
         file.truncate(4096)
     with pytest.raises(CorruptPack, match="part is cut"):
-        warmed(tmp_path / "pack", StageOptions(), Hooks())
+        warmed(pack, StageOptions(), Hooks())
 
 
-def test_residency_is_not_told_of_files_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built_packs.make_pack(tmp_path / "pack")
+def test_residency_is_not_told_of_files_of_others(pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 4711)
-    assert warmed(tmp_path / "pack", StageOptions(), Hooks()).resident_bytes is None
+    assert warmed(pack, StageOptions(), Hooks()).resident_bytes is None
 
 
 def test_the_page_on_staging_runs(tmp_path: Path, base: Path) -> None:

@@ -20,7 +20,6 @@ from packer.copies.capacity import SpaceKept
 from packer.copies.owned_folder import OwnedFolder
 from packer.copies.staged_copies import StagedCopy, copies, open_staged
 from packer.copies.stager import Hooks, StageOptions, stage
-from packer.datasets.pack_dataset import LMDBDataset
 from packer.files import work_folder
 from packer.pack import manifest as manifests
 from packer.pack.verification import problems
@@ -30,9 +29,7 @@ from tests.support.command_line import run
 from tests.support.command_runs import load_everything
 from tests.support.conversions import digest
 from tests.support.small_disks import mounted, resize
-from tests.support.source_trees import photos
 
-each_format = pytest.mark.parametrize("format", formats.names())
 needs_strace = pytest.mark.skipif(
     bool(fault_injection.why_no_strace()), reason=fault_injection.why_no_strace() or "strace works"
 )
@@ -161,20 +158,15 @@ def check_blobs(pack: Path, base: Path, blobs: list[bytes]) -> None:
         assert len(opened) == len(blobs)
 
 
+FIFTY = [pytest.param(name, 50, marks=pytest.mark.full, id=f"{name}-fifty") for name in formats.names()]
+
+
 @pytest.mark.one_in(9)
 @pytest.mark.usefixtures("one_marker")
 @needs_strace
-@pytest.mark.parametrize("format", ["lmdb", "bmp"])
-def test_after_a_kill_the_next_run_succeeds(tmp_path: Path, format: str) -> None:
-    assert killed(tmp_path, format, 4) == 4
-
-
-@pytest.mark.usefixtures("one_marker")
-@needs_strace
-@pytest.mark.full
-@each_format
-def test_after_a_kill_at_fifty_moments_the_next_run_succeeds(tmp_path: Path, format: str) -> None:
-    assert killed(tmp_path, format, 50) == 50
+@pytest.mark.parametrize(("format", "moments"), [("lmdb", 4), ("bmp", 4), *FIFTY])
+def test_after_a_kill_the_next_run_succeeds(tmp_path: Path, format: str, moments: int) -> None:
+    assert killed(tmp_path, format, moments) == moments
 
 
 @pytest.mark.one_in(3)
@@ -378,13 +370,3 @@ def test_the_script_without_mount_is_the_command(tmp_path: Path) -> None:
     done = script(tmp_path, tmp_path / "none")
     assert done.returncode == 2
     assert "not a pack" in done.stderr
-
-
-def test_images_of_a_staged_pack_are_those_of_the_pack(tmp_path: Path) -> None:
-    """The whole way, by the command."""
-    assert run("convert", photos(tmp_path / "in", 6), tmp_path / "a.pack").returncode == 0
-    (tmp_path / "base").mkdir()
-    assert run("stage", tmp_path / "a.pack", "--to", tmp_path / "base", "--keep", "0").returncode == 0
-    plain = LMDBDataset(tmp_path / "a.pack", output="numpy")
-    copy = LMDBDataset(tmp_path / "a.pack", output="numpy", stage=tmp_path / "base")
-    assert [copy[at]["image"].tobytes() for at in range(6)] == [plain[at]["image"].tobytes() for at in range(6)]

@@ -171,13 +171,10 @@ def test_whatever_moves_nothing_or_all_is_taken(pack: Path, way: Callable[..., o
         way(pack, transform, fields=BOXES, output="tv")
 
 
-def test_the_first_value_of_a_tuple_moves_alone_whatever_the_output(pack: Path) -> None:
+def test_an_output_for_torchvision_is_checked_where_one_value_moves_alone(pack: Path) -> None:
     with pytest.raises(InvalidRequest, match="as_tuple"):
         packer.open(pack, as_tuple=BOXES, output="tv", transform=MOVING["flip"])
     packer.Loader(packer.open(pack, as_tuple=BOXES, output="tv"), 2, transform=MOVING["flip"])
-
-
-def test_changed_output_is_checked_with_the_kept_transform(pack: Path) -> None:
     dataset = packer.open(pack, BOXES, output="tv", transform=MOVING["flip"])
     with pytest.raises(InvalidRequest, match='boxes.*output="tv"'):
         dataset.with_(output="torch")

@@ -111,14 +111,11 @@ def test_a_part_that_another_rank_reads_later_is_not_given_up() -> None:
     assert (supply.wanted, supply.given_up) == ([0, 1, 3], [3, 0])
 
 
-def test_a_supply_without_a_limit_keeps_all() -> None:
+def test_a_supply_without_a_limit_keeps_all_and_a_pass_without_samples_wants_nothing() -> None:
     supply = Supply([5, 5], None)
     schedule = PartSchedule(supply, np.asarray([1, 0, 1]))
     schedule.advance(3)
     assert (supply.wanted, supply.given_up) == ([1, 0], [])
-
-
-def test_a_pass_without_samples_wants_nothing() -> None:
     supply = Supply([5, 5], 4)
     schedule = PartSchedule(supply, np.asarray([], np.int64))
     assert supply.wanted == []

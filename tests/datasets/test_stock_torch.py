@@ -1,6 +1,5 @@
 """Beside torch's own tools: pinned memory, persistent workers, ConcatDataset, random_split, samplers, saved states."""
 
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -70,30 +69,6 @@ def test_a_weighted_sampler_is_fed_by_a_column(path: Path, kind: Any) -> None:
 
 
 # ---- torchdata's StatefulDataLoader, whose protocol Loader has: state_dict and load_state_dict at any point
-
-
-def test_the_protocol_of_stateful_data_loaders(dataset: PackDataset) -> None:
-    """As its documentation has it: a state taken in a loop goes on behind the batch that the loop has."""
-
-    def made() -> Loader:
-        return Loader(dataset, 5, shuffle=True, seed=2)
-
-    for stop in range(1, 6):
-        whole = [digest_of([batch]) for batch in made()]
-        loader, state, found = made(), {}, []
-        for at, batch in enumerate(loader):
-            found.append(digest_of([batch]))
-            if at + 1 == stop:
-                state = json.loads(json.dumps(loader.state_dict()))
-                break
-        other = made()
-        other.load_state_dict(state)
-        rest = [digest_of([batch]) for batch in other]
-        if stop < 5:
-            assert found + rest == whole
-        else:  # at the end of an epoch, the next one follows
-            assert found == whole and len(rest) == 5 and rest != whole
-        assert loader.state_dict() == state, "asking for a state changes it"
 
 
 def test_a_state_loaded_into_a_running_loader_counts_from_its_next_iter(dataset: PackDataset) -> None:

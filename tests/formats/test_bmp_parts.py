@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from packer import codecs
-from packer.errors import CorruptPack, CorruptRecord, InvalidRequest, PackerError, StorageError
+from packer.errors import CorruptPack, InvalidRequest, PackerError, StorageError
 from packer.files import safe_paths
 from packer.files.safe_paths import folded
 from packer.formats.bmp import Reader, Writer
@@ -81,20 +81,17 @@ def test_no_key_leads_out_of_the_part_or_onto_another_file(tmp_path: Path) -> No
     assert {top.name for top in path.iterdir()} == {"image", "blob", "values.npz"}
 
 
-def test_a_name_is_the_key_with_a_suffix_that_fits(tmp_path: Path) -> None:
+def test_a_name_is_the_key_with_a_suffix_that_fits_or_the_number_of_the_row(tmp_path: Path) -> None:
     write(tmp_path / "part", [b"cat/a.jpg", b"cat/A.jpg", b"cat/b.BMP", b"c", b"../x", b"d/" + b"n" * 255])
     expected = ["cat/a.jpg.bmp", "cat/A.jpg~1.bmp", "cat/b.BMP", "c.bmp", "~4.bmp", "d/~5.bmp"]
     assert names(tmp_path / "part") == expected
     assert names(tmp_path / "part", "blob")[0] == "cat/a.jpg.bin"
-
-
-def test_rows_without_a_key_are_numbered(tmp_path: Path) -> None:
     schema = SCHEMA.select(("image",))
-    with Writer(tmp_path / "part", schema, payload_bytes=0) as writer:
+    with Writer(tmp_path / "bare", schema, payload_bytes=0) as writer:
         writer.write({"image": b"one"})
         writer.write({"image": b"two"})
         writer.finish()
-    assert (tmp_path / "part/image/1.bmp").read_bytes() == b"two"
+    assert (tmp_path / "bare/image/1.bmp").read_bytes() == b"two"
 
 
 def test_gathered_values_are_plain_arrays(tmp_path: Path) -> None:
@@ -240,30 +237,6 @@ def test_every_cut_of_every_file_is_refused(tmp_path: Path, where: str) -> None:
 def test_a_flipped_byte_is_refused_or_without_effect(tmp_path: Path, number: int) -> None:
     small_pack(tmp_path / "pack", "bmp")
     check_flips(flips(tmp_path / "pack", number, seed=number), number)
-
-
-def test_a_flipped_value_is_named(tmp_path: Path) -> None:
-    part = small_pack(tmp_path / "pack", "bmp")
-    built_packs.flip(part / "blob/sample-00007.bin", 50)
-    with pytest.raises(CorruptRecord, match=r"part-00000.*sample 7, .*'blob'"):
-        built_packs.values(tmp_path / "pack")
-    assert any("sample 7" in line for line in problems(tmp_path / "pack"))
-    assert list(problems(tmp_path / "pack", level="quick")) == []
-
-
-def test_what_the_machine_lacks_is_not_called_damage(tmp_path: Path) -> None:
-    part = small_pack(tmp_path / "pack", "bmp")
-    (part / "blob/sample-00003.bin").chmod(0)
-
-    def run() -> None:
-        os.chdir(tmp_path / "pack")
-        reader = Reader(Path(part.name), built_packs.SCHEMA, samples=40)
-        if os.getuid() == 0:
-            os.seteuid(65534)
-        reader.read(3, ("blob",))
-
-    outcome = child(run)
-    assert (outcome.error, outcome.exit_code) == ("StorageError", 4), outcome
 
 
 def test_a_part_that_is_a_link_is_refused(tmp_path: Path) -> None:

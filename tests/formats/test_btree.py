@@ -103,7 +103,11 @@ def test_a_tree_of_three_levels(tmp_path: Path, append: bool) -> None:
         assert found(tree, (1 << 64) - 1) is None
 
 
-def test_keys_of_other_lengths_are_not_taken_for_numbers(tmp_path: Path) -> None:
+def test_an_empty_tree_and_keys_of_other_lengths(tmp_path: Path) -> None:
+    with environment(tmp_path / "empty.lmdb"):
+        pass
+    with opened(tmp_path / "empty.lmdb") as tree:
+        assert (tree.count, found(tree, 0), tree.value_of(b"packer")) == (0, None, None)
     strange = {b"": b"never"} | {bytes(length): b"zeros" for length in (1, 7, 9, 16)}
     del strange[b""]  # LMDB has no empty key
     with environment(tmp_path / "a.lmdb") as env, env.begin(write=True) as write:
@@ -114,13 +118,6 @@ def test_keys_of_other_lengths_are_not_taken_for_numbers(tmp_path: Path) -> None
     with opened(tmp_path / "a.lmdb") as tree:
         assert [found(tree, number) for number in range(501)] == [None, *(b"%d" % n for n in range(1, 500)), None]
         assert all(tree.value_of(key) == value for key, value in strange.items())
-
-
-def test_an_empty_tree(tmp_path: Path) -> None:
-    with environment(tmp_path / "a.lmdb"):
-        pass
-    with opened(tmp_path / "a.lmdb") as tree:
-        assert (tree.count, found(tree, 0), tree.value_of(b"packer")) == (0, None, None)
 
 
 def test_slices_outlive_the_tree_which_is_refused_then(tmp_path: Path) -> None:

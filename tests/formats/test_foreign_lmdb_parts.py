@@ -31,13 +31,14 @@ def label(record: built_packs.Record) -> int:
 # ---- caffe-lmdb
 
 
-def test_a_datum_is_the_golden_bytes() -> None:
+def test_a_datum_and_a_pickle_are_the_golden_bytes() -> None:
     """Equal to protobuf's own output, a negative label and label 0 included."""
     value, at = datum.encoded(b"\xff\xd8jpeg", -3, size=(3, 480, 640))
     assert value.hex() == "080310e0031880052206ffd86a70656728fdffffffffffffffff013801"
     assert value[at:].startswith(b"\xff\xd8jpeg")
     assert datum.encoded(b"", 0, size=(3, 1, 1))[0].endswith(bytes.fromhex("28003801"))
     assert datum.encoded(b"x", 5, size=None)[0] == foreign.datum(b"x", 5)
+    assert pickled.pair(b"\xff\xd8", 7)[0].hex() == "8003" + "42" + "02000000" + "ffd8" + "4a07000000" + "86" + "2e"
 
 
 def test_a_caffe_part_holds_samples_alone(tmp_path: Path) -> None:
@@ -88,10 +89,6 @@ def test_pickles_are_what_pickle_reads(number: int) -> None:
         assert pickle.loads(pickled.pickled_count(number)) == number
     for count in (0, 1, 1500):
         assert pickle.loads(pickled.pickled_keys(count)) == [str(row).encode() for row in range(count)]
-
-
-def test_a_golden_pickle() -> None:
-    assert pickled.pair(b"\xff\xd8", 7)[0].hex() == "8003" + "42" + "02000000" + "ffd8" + "4a07000000" + "86" + "2e"
 
 
 def test_an_efficient_part_is_what_xunges_reader_asks_for(tmp_path: Path) -> None:

@@ -69,22 +69,6 @@ def test_images_and_labels_of_one_tool_are_those_of_the_other(name: str, target:
         assert [int(label) for label in rows(before, "label")] == [int(label) for label in rows(after, "label")]
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("number", range(len(TARGETS)))
-def test_what_packer_wrote_goes_on_to_the_next_tool(number: int, tmp_path: Path) -> None:
-    """Round the ring of all of them, one step each."""
-    name, target = TARGETS[number], TARGETS[(number + 1) % len(TARGETS)]
-    root = source_trees.photos(tmp_path / "photos", 6)
-    packed(root, tmp_path / "a.pack", to=name, part_bytes=0)
-    packed(data_of(tmp_path / "a.pack", name), tmp_path / "b.pack", kind=name, to=target, part_bytes=0)
-    first, second = (packer.open(tmp_path / f"{which}.pack", output="numpy") for which in "ab")
-    seen = [{dataset[row]["image"].tobytes() for row in range(6)} for dataset in (first, second)]
-    assert seen[0] == seen[1] == {pixels(path.read_bytes()).tobytes() for path in root.rglob("*.jpg")}
-    if "n5" not in (name, target):
-        stored = {bytes(value) for value in rows(opened(data_of(tmp_path / "b.pack", target), target), "image")}
-        assert stored == {path.read_bytes() for path in root.rglob("*.jpg")}
-
-
 @pytest.mark.parametrize("name", [name for name in TARGETS if formats.load(name).Reader.layout.has_places])
 def test_photos_come_back_through_the_tools_file_alone(name: str, tmp_path: Path) -> None:
     """Not through the pack that packer wrote: through what the tool would have kept of it."""

@@ -5,6 +5,8 @@ import hashlib
 import multiprocessing
 import os
 import random
+import resource
+import signal
 import stat
 import tempfile
 import threading
@@ -127,14 +129,11 @@ def test_values_may_all_be_empty(module: ModuleType, path: Path) -> None:
     reader.close()
 
 
-def test_only_the_named_fields_are_returned(opened: Reader) -> None:
-    assert list(opened.read(3, ("pair", "blob"))) == ["pair", "blob"]
-    assert dict(opened.read(3, ())) == {}
-
-
-def test_rows_may_be_read_in_any_order_and_again(opened: Reader) -> None:
+def test_any_rows_may_be_read_in_any_order_and_named_fields_alone(opened: Reader) -> None:
     rows = [9, 0, 5, 5, 1, 9, 0]
     assert [read(opened, row) for row in rows] == [built_packs.record(row) for row in rows]
+    assert list(opened.read(3, ("pair", "blob"))) == ["pair", "blob"]
+    assert dict(opened.read(3, ())) == {}
 
 
 @pytest.mark.one_in(6)
@@ -310,32 +309,27 @@ def test_a_reader_may_be_closed_twice_while_what_it_read_lives(opened: Reader) -
     record = opened.read(6, SCHEMA.names)
     opened.close()
     opened.close()
-    assert set(record) == set(SCHEMA.names)
+    assert {name: bytes(value) for name, value in record.items()} == built_packs.record(6)
+    assert all(memoryview(value).readonly for value in record.values())
     with pytest.raises(PackerError, match="closed"):
         opened.read(0, SCHEMA.names)
 
 
-def test_a_closed_reader_that_is_kept_holds_no_file(module: ModuleType, path: Path) -> None:
+def test_a_reader_that_is_closed_or_could_not_be_opened_holds_no_file(module: ModuleType, path: Path) -> None:
     write(module, path, built_packs.records(10))
     before = open_files()
     kept = []
-    for _ in range(3):
-        reader = module.Reader(path, SCHEMA, samples=10)
-        read(reader, 1)
+    for readahead in (True, False, False):
+        reader = module.Reader(path, SCHEMA, samples=10, readahead=readahead)
+        assert read(reader, 1) == built_packs.record(1)
         reader.close()
         kept.append(reader)
     assert open_files() == before
-
-
-def test_a_reader_that_could_not_be_opened_holds_no_file(module: ModuleType, path: Path) -> None:
-    write(module, path, built_packs.records(10))
-    before = open_files()
-    kept = []
+    errors = []
     for _ in range(3):
         with pytest.raises(CorruptPack) as caught:
             module.Reader(path, SCHEMA, samples=11)
-        kept.append(caught.value)
-    assert open_files() == before
+        errors.append(caught.value)
     module.Reader(path, SCHEMA, samples=10).close()
 
 
@@ -345,16 +339,6 @@ def test_a_closed_writer_that_is_kept_holds_no_file(module: ModuleType, path: Pa
     writer.write(built_packs.record(0))
     writer.finish()
     assert open_files() == before
-
-
-def test_reading_changes_nothing_on_disk(module: ModuleType, path: Path) -> None:
-    write(module, path, built_packs.records(10))
-    before = built_packs.snapshot(path.parent)
-    reader = module.Reader(path, SCHEMA, samples=10)
-    read(reader, 0)
-    assert built_packs.snapshot(path.parent) == before
-    reader.close()
-    assert built_packs.snapshot(path.parent) == before
 
 
 @enter_the_clone
@@ -389,10 +373,53 @@ def test_a_part_in_a_folder_that_cannot_be_written_is_read(
         path.parent.chmod(0o755)
 
 
-def test_a_part_is_no_program(module: ModuleType, path: Path) -> None:
-    write(module, path, built_packs.records(1))
+@pytest.mark.parametrize("lack", ["no descriptor", "no permission"])
+def test_what_the_machine_lacks_is_not_called_damage(module: ModuleType, path: Path, lack: str) -> None:
+    write(module, path, built_packs.records(10))
+    codecs.lookup("cp437")  # zipfile's, as above
+
+    def read_without() -> None:
+        os.chdir(path.parent)  # no way leads another user here
+        if lack == "no descriptor":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        else:
+            for file in files_of(Path(path.name)):
+                file.chmod(0)
+            if os.getuid() == 0:
+                os.seteuid(NOBODY)
+        read(module.Reader(Path(path.name), SCHEMA, samples=10), 4)
+
+    outcome = child(read_without)
+    assert (outcome.error, outcome.exit_code) == ("StorageError", 4), outcome
+    assert ("ulimit -n" if lack == "no descriptor" else "permissions") in outcome.message
+
+
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("file_bytes", [0, 4096, 100_000, 1 << 20, 20 << 20])
+def test_a_full_disk_is_an_error_with_exit_code_4(module: ModuleType, path: Path, file_bytes: int) -> None:
+    is_file = name_of(module) == "bmp"  # each value
+    blob = random.Random(0).randbytes(file_bytes + 1 if is_file else 1 << 20)
+
+    def run() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+        write(module, path, [built_packs.record(number, blob=blob) for number in range(30)])
+
+    outcome = child(run)
+    assert (outcome.error, outcome.exit_code) == ("StorageError", 4), outcome
+    assert str(path) in outcome.message and "free" in outcome.message and "\n" not in outcome.message
+    assert child(lambda: len(module.Reader(path, SCHEMA, samples=30))).kind == "error"
+
+
+def test_a_part_is_no_program_and_reading_changes_nothing_on_disk(module: ModuleType, path: Path) -> None:
+    write(module, path, built_packs.records(10))
     for file in files_of(path):
         assert not stat.S_IMODE(file.stat().st_mode) & 0o111
+    before = built_packs.snapshot(path.parent)
+    reader = module.Reader(path, SCHEMA, samples=10)
+    read(reader, 0)
+    assert built_packs.snapshot(path.parent) == before
+    reader.close()
 
 
 # ---- threads and processes

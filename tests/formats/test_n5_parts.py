@@ -19,7 +19,7 @@ from packer.inspect.extraction import extract
 from packer.pack.verification import problems
 from packer.schema import Field, Schema
 from tests.support import built_packs, source_trees
-from tests.support.conversions import digest, opened, packed
+from tests.support.conversions import packed
 from tests.support.descriptors import open_files
 from tests.support.foreign_environments import said_by
 from tests.support.foreign_files import n5_dataset
@@ -272,30 +272,6 @@ def test_images_of_one_size_become_their_pixels(tmp_path: Path) -> None:
     assert "N5 readers will find: image, label; in values.npz alone, which it does not read: key" in notes
     found = extract(tmp_path / "a.pack", tmp_path / "back")
     assert (found.exact, found.reencoded) == (0, 70)
-
-
-def test_packers_own_source_reads_the_parts(tmp_path: Path) -> None:
-    packed(source_trees.photos(tmp_path / "photos"), tmp_path / "a.pack", to="n5", part_bytes=8000)
-    dataset = packer.open(tmp_path / "a.pack", output="numpy")
-    parts = sorted((tmp_path / "a.pack").glob("part-*"))
-    assert len(parts) > 1
-    row = 0
-    for part in parts:
-        source = opened(part / "data.n5", "n5")
-        for at in range(len(source)):
-            assert np.array_equal(source[at]["image"], dataset[row]["image"])
-            assert int(source[at]["label"]) == dataset[row]["label"]
-            row += 1
-    assert row == len(dataset)
-
-
-def test_a_pack_of_it_becomes_a_pack_of_any_format_and_again(tmp_path: Path) -> None:
-    packed(source_trees.photos(tmp_path / "photos"), tmp_path / "a.pack", to="n5")
-    packed(tmp_path / "a.pack", tmp_path / "b.pack", to="lmdb")
-    packed(tmp_path / "b.pack", tmp_path / "c.pack", to="n5")
-    before, after = (built_packs.values(tmp_path / f"{name}.pack") for name in ("a", "b"))
-    assert before == after == built_packs.values(tmp_path / "c.pack")
-    assert digest(tmp_path / "a.pack/part-00000") == digest(tmp_path / "c.pack/part-00000")
 
 
 def test_images_of_several_sizes_are_refused_with_what_would_be_lost(tmp_path: Path) -> None:

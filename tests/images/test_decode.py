@@ -212,29 +212,23 @@ def test_an_animated_png_is_refused(frames: int) -> None:
             refuse(animated(LOSSLESS["png"][0], frames), "image")
 
 
-def test_an_animation_of_one_frame_is_a_image() -> None:
+def test_of_animated_pngs_only_one_of_one_frame_is_an_image() -> None:
     file, pixels = LOSSLESS["png"]
     assert np.array_equal(decode(animated(file, 1), "image"), pixels)
-
-
-def test_an_animated_png_of_pillow_is_refused() -> None:
-    file = io.BytesIO()
+    animation = io.BytesIO()
     first, second = (Image.fromarray(image_files.colors() ^ flip) for flip in (0, 255))
-    first.save(file, "PNG", save_all=True, append_images=[second])
+    first.save(animation, "PNG", save_all=True, append_images=[second])
     with pytest.raises(DamagedImage, match="animations are not supported"):
-        decode(file.getvalue(), "image")
+        decode(animation.getvalue(), "image")
 
 
-def test_a_tiff_of_several_images_is_refused() -> None:
+def test_a_tiff_of_several_images_is_refused_and_a_small_version_is_none_of_them() -> None:
     pages = [Image.fromarray(image_files.colors() ^ flip) for flip in (0, 255)]
     for big in (False, True):
         file = io.BytesIO()
         pages[0].save(file, "TIFF", save_all=True, append_images=pages[1:], big_tiff=big)
         with pytest.raises(DamagedImage, match="TIFF: it holds several images, expected one"):
             decode(file.getvalue(), "image")
-
-
-def test_a_small_version_behind_a_tiff_is_no_other_image() -> None:
     pages = [Image.fromarray(image_files.colors()), Image.fromarray(image_files.colors()[::4, ::4])]
     pages[1].encoderinfo = {"tiffinfo": {254: 1}}  # type: ignore[attr-defined]
     file = io.BytesIO()
@@ -254,12 +248,6 @@ def test_cmyk_is_the_same_on_every_decoder() -> None:
     first, *others = (decode(JPEGS["cmyk"], "image", options=DecodeOptions(decoder=decoder)) for decoder in NAMES)
     assert first.shape == (*image_files.colors().shape[:2], 3)
     assert all(np.array_equal(first, other) for other in others)
-
-
-def test_a_png_in_a_jpegs_clothes_is_a_png() -> None:
-    file, pixels = LOSSLESS["png"]
-    for decoder in NAMES:
-        assert np.array_equal(decode(file, "image", options=DecodeOptions(decoder=decoder)), pixels)
 
 
 @pytest.mark.parametrize("name", [*JPEGS, *LOSSLESS])

@@ -56,14 +56,11 @@ def test_what_begins_alike_is_looked_at_once(files: list[bytes], times: int, mon
     assert len(seen) == times
 
 
-def test_files_packed_with_other_tables_share_a_header() -> None:
+def test_tables_make_no_other_header_and_no_long_one() -> None:
     one, other = restart_jpegs.packed(96, 256, seed=1), restart_jpegs.packed(96, 256, seed=2)
     assert one[:200] != other[:200]
     look = HeaderCache().of
     assert look(one) is look(other)
-
-
-def test_a_long_table_does_not_make_a_header_long() -> None:
     large = [restart_jpegs.packed(720, 1280, seed=seed) for seed in range(2)]
     assert sniff(large[0]).data_at > field_decoder._MOST_BYTES
     look = HeaderCache().of

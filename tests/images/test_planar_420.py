@@ -127,14 +127,9 @@ def check_whole_images(count: int) -> tuple[int, float]:
     return largest, max(means)
 
 
-def test_whole_images_are_near_libjpeg() -> None:
-    largest, mean = check_whole_images(12)
-    assert largest <= 3 and mean <= 0.3
-
-
-@pytest.mark.full
-def test_a_thousand_whole_images_are_near_libjpeg() -> None:
-    largest, mean = check_whole_images(1000)
+@pytest.mark.parametrize("count", [12, pytest.param(1000, marks=pytest.mark.full)])
+def test_whole_images_are_near_libjpeg(count: int) -> None:
+    largest, mean = check_whole_images(count)
     assert largest <= 3 and mean <= 0.3
 
 

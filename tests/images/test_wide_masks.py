@@ -84,12 +84,6 @@ def test_colors_are_no_mask() -> None:
         decode(image_files.with_opencv(colors, ".png"), "mask", wide=True)
 
 
-def test_16_bit_stay_refused_where_8_are_expected_and_the_error_says_what_to_type() -> None:
-    for refuse in (decode, validate):
-        with pytest.raises(BadInput, match=r"expected 8 bit, .* kind mask:uint16 in its --sidecar or --feature"):
-            refuse(WIDE["png"], "mask")
-
-
 def test_memory_of_another_dtype_is_refused() -> None:
     for file in (WIDE["png"], NARROW["png"], NARROW["jpeg"]):
         with pytest.raises(InvalidRequest, match="expected a C-contiguous writable array of uint16"):

@@ -279,13 +279,6 @@ def test_the_first_damaged_value_ends_the_run_and_leaves_nothing(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["pack"]
 
 
-def test_damaged_values_are_left_out_and_listed_on_request(tmp_path: Path) -> None:
-    found = extract(damaged(tmp_path), tmp_path / "back", skip_bad=True)
-    assert sorted(tree(tmp_path / "back")) == [b"0.bin", b"1.bin", b"2.bin", b"3.bin", b"5.bin"]
-    assert len(found.damaged) == 1
-    assert "sample 4" in found.damaged[0]
-
-
 def test_a_damaged_list_of_files_leaves_out_its_sample(tmp_path: Path) -> None:
     pack = files_pack(tmp_path / "pack", {f"{number}.bin": b"x" for number in range(4)})
     part = pack / "part-00000.lmdb"

@@ -30,7 +30,7 @@ def test_the_colors_of_depth_grow_lighter_evenly() -> None:
     assert steps.max() < 1.25 * steps.mean()
 
 
-def test_near_and_far_have_the_ends_of_the_scale_and_what_is_missing_is_hatched() -> None:
+def test_near_and_far_and_what_is_beyond_have_the_ends_of_the_scale_and_what_is_missing_is_hatched() -> None:
     depth = np.float32([[1.0, 3.0, 2.0, -1.0, np.nan, np.inf]])
     made = colored_depth(depth, Scale(1.0, 3.0), invalid=-1.0)
     assert made[0, :3].tolist() == viridis()[[0, 255, 128]].tolist()
@@ -39,9 +39,6 @@ def test_near_and_far_have_the_ends_of_the_scale_and_what_is_missing_is_hatched(
     assert stripes == set(palette.HATCH)
     distances = np.abs(viridis().astype(int)[:, None] - np.asarray(palette.HATCH)[None]).max(axis=2)
     assert distances.min() > 30  # no valid depth looks like it
-
-
-def test_beyond_the_scale_are_its_ends() -> None:
     made = colored_depth(np.float32([[-9, 0.03, 99]]), Scale(1.0, 3.0), invalid=None)
     assert made[0].tolist() == viridis()[[0, 0, 255]].tolist()
 

@@ -59,7 +59,7 @@ def color_at(tile: Tile, x: int, y: int) -> str:
     return " or ".join(sorted(found)) or f"none of them: {pixel(tile, x, y)}"
 
 
-def test_opening_and_jaw_sides_have_their_colors(tmp_path: Path) -> None:
+def test_opening_and_jaw_sides_have_their_colors_whatever_the_winding(tmp_path: Path) -> None:
     sample = {"image": plain(60, 80), "grasps": np.float32([RECTANGLE])}
     tile = only_tile(tmp_path / "pack", [IMAGE, GRASPS], [sample])
     assert color_at(tile, 40, 10) == color_at(tile, 40, 30) == "opening"  # p0 to p1 and p2 to p3
@@ -67,11 +67,8 @@ def test_opening_and_jaw_sides_have_their_colors(tmp_path: Path) -> None:
     assert color_at(tile, 40, 20) == "image"
     assert [mark.text for mark in tile.marks] == ["grasps: opening", "grasps: jaw"]
     assert [mark.color for mark in tile.marks] == [ORANGE, BLUE]
-
-
-def test_the_order_of_corners_tells_the_sides_whatever_the_winding(tmp_path: Path) -> None:
     turned = [RECTANGLE[number] for number in (0, 3, 2, 1)]  # the opening is now along y
-    tile = only_tile(tmp_path / "pack", [IMAGE, GRASPS], [{"image": plain(60, 80), "grasps": np.float32([turned])}])
+    tile = only_tile(tmp_path / "turned", [IMAGE, GRASPS], [{"image": plain(60, 80), "grasps": np.float32([turned])}])
     assert color_at(tile, 40, 10) == color_at(tile, 40, 30) == "jaw"
     assert color_at(tile, 60, 20) == color_at(tile, 20, 20) == "opening"
 

@@ -121,16 +121,13 @@ def test_title_legend_range_and_captions_are_laid_out(grasping: Path) -> None:
     assert words(*page.tiles) == ["image 80x60", "depth", "1.00", "3.00 m", "0", "grasps", "1"]
 
 
-def test_the_scale_under_a_depth_has_its_colors(grasping: Path) -> None:
+def test_scale_and_legend_have_the_colors_of_what_they_explain(grasping: Path) -> None:
     page = decoded(draw_png(sheet_of(grasping, count=1, width=240)))
     yellow, purple = (253, 231, 37), (68, 1, 84)  # the ends of viridis
     rows = [y for y in range(len(page)) if (page[y] == yellow).all(axis=1).any()]
     below = [y for y in rows if not (page[y, MARGIN_PX : MARGIN_PX + 200] != 255).any(axis=1).all()]
     assert len(below) == 7
     assert (page[below[0]] == purple).all(axis=1).any()
-
-
-def test_swatches_of_the_legend_have_the_colors_of_the_sides(grasping: Path) -> None:
     page = decoded(draw_png(sheet_of(grasping, count=1)))
     legend = page[MARGIN_PX + 28 : MARGIN_PX + 44].reshape(-1, 3)
     for color, thickness in zip(palette.GRASPS[0], (1, 2), strict=True):

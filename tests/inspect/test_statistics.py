@@ -58,7 +58,7 @@ def test_mean_and_std_of_channels_are_exact(result: dict[str, Any]) -> None:
     np.testing.assert_allclose(found["std"], pixels.std(axis=0) / 255, rtol=1e-12)
 
 
-def test_range_and_gaps_of_depth(result: dict[str, Any]) -> None:
+def test_range_and_gaps_of_depth_values_of_a_mask_and_stored_bytes(result: dict[str, Any]) -> None:
     every = np.concatenate([depth.ravel() for depth in of("depth")])
     valid = every[np.isfinite(every) & (every != -1)].astype(np.float64)
     found = result["fields"]["depth"]
@@ -66,14 +66,15 @@ def test_range_and_gaps_of_depth(result: dict[str, Any]) -> None:
     assert (found["range"]["min"], found["range"]["max"]) == (valid.min(), valid.max())
     np.testing.assert_allclose([found["range"]["mean"], found["range"]["std"]], [valid.mean(), valid.std()], rtol=1e-12)
     assert found["samples_all_invalid"] == 0
-
-
-def test_values_of_a_mask(result: dict[str, Any]) -> None:
     every = np.concatenate([mask.ravel() for mask in of("mask")])
     values, counts = np.unique(every, return_counts=True)
     found = result["fields"]["mask"]
     assert found["values"] == {str(value): int(count) for value, count in zip(values, counts, strict=True)}
     assert found["pixels"] == len(every)
+    sizes = [image.size + 12 for image in of("image")]  # three lengths stand before the numbers
+    found = result["fields"]["image"]["bytes"]
+    assert (found["total"], found["min"], found["max"]) == (sum(sizes), min(sizes), max(sizes))
+    assert result["fields"]["key"]["bytes"]["total"] == sum(len(f"k{number}") for number in range(23))
 
 
 def test_values_of_a_mask_of_16_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,13 +143,6 @@ def test_classes_numbers_and_texts(result: dict[str, Any]) -> None:
     assert fields["score"]["not_finite"] == 1
     assert fields["score"]["range"]["max"] == 5.5
     np.testing.assert_allclose(fields["score"]["range"]["mean"], scores.mean(), rtol=1e-15)
-
-
-def test_stored_bytes(result: dict[str, Any]) -> None:
-    sizes = [image.size + 12 for image in of("image")]  # three lengths stand before the numbers
-    found = result["fields"]["image"]["bytes"]
-    assert (found["total"], found["min"], found["max"]) == (sum(sizes), min(sizes), max(sizes))
-    assert result["fields"]["key"]["bytes"]["total"] == sum(len(f"k{number}") for number in range(23))
 
 
 # ---- whatever the circumstances

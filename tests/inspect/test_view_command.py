@@ -2,29 +2,11 @@
 
 from pathlib import Path
 
-import numpy as np
-import pytest
-
-from packer import formats
-from tests.support.array_packs import IMAGE, decoded, displayed, plain, sheet_of
+from tests.support.array_packs import IMAGE, decoded, displayed, plain
 from tests.support.built_packs import flip
 from tests.support.command_line import called, run
 from tests.support.conversions import packed
-from tests.support.source_trees import cornell, jacquard
-
-
-@pytest.mark.one_in(12)
-@pytest.mark.parametrize("format", formats.names())
-def test_every_format_gives_the_same_sheet(tmp_path: Path, format: str) -> None:
-    packed(cornell(tmp_path / "in"), tmp_path / "lmdb", to="lmdb")
-    packed(tmp_path / "in", tmp_path / "other", to=format)
-    one, other = (sheet_of(tmp_path / name) for name in ("lmdb", "other"))
-    assert len(other.tiles) == 4
-    for mine, theirs in zip(one.tiles, other.tiles, strict=True):
-        assert (mine.key, mine.items, mine.marks) == (theirs.key, theirs.items, theirs.marks)
-        for first, second in zip(mine.panels, theirs.panels, strict=True):
-            assert first._replace(pixels=second.pixels) == second
-            assert np.array_equal(first.pixels, second.pixels)
+from tests.support.source_trees import jacquard
 
 
 def test_the_command_writes_a_image_or_a_page(tmp_path: Path) -> None:

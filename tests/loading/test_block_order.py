@@ -1,6 +1,5 @@
 """Shuffling by blocks: each sample once, few parts at a time, lanes of its own for a rank, one order for all ranks."""
 
-import json
 from itertools import islice
 from typing import Any
 
@@ -52,14 +51,6 @@ def ordered(blocks: BlockOrder, *, world_size: int = 1, batch_size: int = 3, **o
         Order(count, batch_size, True, 7, False, rank=rank, world_size=world_size, blocks=blocks, **options)
         for rank in range(world_size)
     ]
-
-
-def in_turn(ranks: list[Indices]) -> list[int]:
-    """What ranks have, as they take turns."""
-    found = np.empty(sum(map(len, ranks)), np.int64)
-    for rank, mine in enumerate(ranks):
-        found[rank :: len(ranks)] = mine
-    return found.tolist()
 
 
 @given(part_sizes, windows, seeds, st.integers(0, 1000))
@@ -239,50 +230,28 @@ def keys_of(loader: Loader, most: int = 1000) -> list[str]:
     return found
 
 
-def test_a_loader_gives_the_order(keyed: PackDataset) -> None:
+def test_a_loader_gives_the_order_with_workers_and_from_pass_to_pass_too(keyed: PackDataset) -> None:
     loader = Loader(keyed, 4, shuffle="blocks", window=4, seed=3)
     blocks = block_order(keyed.part_numbers(), 4)
     for epoch in range(2):
         assert keys_of(loader) == [keyed.key(index) for index in blocks.of_pass(3, epoch).tolist()]
     assert repr(loader).endswith(", shuffled in 2 lanes, 4 of 20 parts)")
     assert most_open(keyed.part_numbers(blocks.of_pass(3, 0))) <= 6
-
-
-def test_workers_give_the_same(keyed: PackDataset) -> None:
     with Loader(keyed, 7, shuffle="blocks", num_workers=2) as loader:
         assert keys_of(loader) == keys_of(Loader(keyed, 7, shuffle="blocks"))
-
-
-def test_two_ranks_and_then_three(keyed: PackDataset) -> None:
-    whole = keys_of(Loader(keyed, 90, shuffle="blocks", window=4))
-    two = [Loader(keyed, 5, shuffle="blocks", window=4, rank=rank, world_size=2) for rank in range(2)]
-    first = [keys_of(loader, 3) for loader in two]
-    assert in_turn([np.asarray([whole.index(key) for key in keys]) for keys in first]) == list(range(30))
-    state = json.loads(json.dumps(two[0].state_dict()))
-    three = [Loader(keyed, 4, shuffle="blocks", window=4, rank=rank, world_size=3) for rank in range(3)]
-    for loader in three:
-        loader.load_state_dict(state)
-    rest = [np.asarray([whole.index(key) for key in keys_of(loader)]) for loader in three]
-    assert in_turn(rest) == list(range(30, 90))
-
-
-def test_a_stream_goes_on_from_pass_to_pass(keyed: PackDataset) -> None:
     with Loader(keyed, 20, shuffle="blocks", window=4, steps_per_epoch=9) as loader:
         keys = keys_of(loader)
     assert sorted(keys[:COUNT]) == sorted(keys[COUNT:]) == list(keyed.keys())
     assert keys[:COUNT] == keys_of(Loader(keyed, 90, shuffle="blocks", window=4))
 
 
-def test_a_state_of_another_window_is_refused(keyed: PackDataset) -> None:
+def test_a_state_of_another_window_is_refused_and_one_from_before_there_were_windows_taken(keyed: PackDataset) -> None:
     state = Loader(keyed, 4, shuffle="blocks", window=4).state_dict()
     for options, name in (({"window": 5}, "window"), ({}, "window"), ({"shuffle": True}, "shuffle")):
         settled = {"shuffle": "blocks", **options}
         with pytest.raises(InvalidRequest, match=f"state_dict: {name} was"):
             Loader(keyed, 4, **settled).load_state_dict(state)
     Loader(keyed, 4, shuffle="blocks", window=16).load_state_dict(Loader(keyed, 4, shuffle="blocks").state_dict())
-
-
-def test_a_state_from_before_there_were_windows_is_taken(keyed: PackDataset) -> None:
     loader = Loader(keyed, 4, shuffle=True)
     state = loader.state_dict()
     del state["window"]

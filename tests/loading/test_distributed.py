@@ -3,14 +3,11 @@
 import json
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import packer
 from packer import Loader
-from packer.datasets.pack_dataset import PackDataset
-from packer.errors import InvalidRequest
 from packer.geometry import RandomResizedCrop
 from tests.support import marked_packs, warm_python
 
@@ -23,41 +20,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return marked_packs.pack(tmp_path_factory.mktemp("posed") / "posed.pack", COUNT)
 
 
-@pytest.fixture(scope="module")
-def keyed(path: Path) -> PackDataset:
-    """Only keys: quick."""
-    return packer.open(path, fields=("key",))
-
-
-@pytest.mark.parametrize("world_size", range(1, 6))
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_ranks_share_a_pass_out(keyed: PackDataset, world_size: int, size: int, drop_last: bool) -> None:
-    options: dict[str, Any] = {"shuffle": True, "world_size": world_size, "drop_last": drop_last, "threads": 1}
-    try:
-        loaders = [Loader(keyed, size, rank=rank, **options) for rank in range(world_size)]
-    except InvalidRequest as error:
-        assert not drop_last and COUNT // world_size < -(-COUNT // (size * world_size)), error
-        return
-    for _ in range(2):
-        every = [[batch["key"] for batch in loader] for loader in loaders]
-        assert {len(found) for found in every} == {len(loader) for loader in loaders}
-        assert all(0 < len(batch) <= size for found in every for batch in found)
-        keys = sorted(key for found in every for batch in found for key in batch)
-        assert len(set(keys)) == len(keys)
-        assert len(keys) == (COUNT // (size * world_size) * size * world_size if drop_last else COUNT)
-
-
-def test_ranks_share_a_stream_out(keyed: PackDataset) -> None:
-    loaders = [Loader(keyed, 2, steps_per_epoch=5, shuffle=True, rank=rank, world_size=3) for rank in range(3)]
-    every = [[key for _ in range(7) for batch in loader for key in batch["key"]] for loader in loaders]
-    stream = [key for turn in zip(*every, strict=True) for key in turn]
-    for at in range(0, len(stream) - COUNT, COUNT):
-        assert sorted(stream[at : at + COUNT]) == list(keyed.keys())
-    for loader in loaders:
-        loader.close()
-
-
 def test_the_augmentation_of_a_sample_does_not_depend_on_its_rank(path: Path) -> None:
     def images(rank: int, world_size: int) -> dict[str, bytes]:
         dataset = packer.open(path, fields=("key", "image"), geometry=RandomResizedCrop(20))
@@ -66,20 +28,6 @@ def test_the_augmentation_of_a_sample_does_not_depend_on_its_rank(path: Path) ->
         return {key: image.numpy().tobytes() for key, image in pairs}
 
     assert images(0, 2) | images(1, 2) == images(0, 1)
-
-
-def test_a_state_of_one_rank_goes_on_on_all(keyed: PackDataset) -> None:
-    def made(rank: int) -> Loader:
-        return Loader(keyed, 2, shuffle=True, rank=rank, world_size=2)
-
-    first = made(0)
-    batches = iter(first)
-    next(batches), next(batches)
-    state = first.state_dict()
-    other = made(1)
-    other.load_state_dict(state)
-    whole = [batch["key"] for batch in made(1)]
-    assert [batch["key"] for batch in other] == whole[2:]
 
 
 SCRIPT = """

@@ -75,17 +75,6 @@ def test_forty_early_breaks_leave_nothing(dataset: PackDataset, options: dict[st
     assert loader.stats().held_buffers == 0, "memory of batches is still held"
 
 
-def test_a_hundred_breaks_of_a_stream_leave_its_own_threads(dataset: PackDataset) -> None:
-    loader = Loader(dataset, 4, steps_per_epoch=5, threads=2)
-    for _ in range(100):
-        for _ in loader:
-            break
-        assert len(names()) == 2
-    del loader
-    gc.collect()
-    assert not names()
-
-
 def test_an_iterator_that_nobody_holds_frees_its_threads(dataset: PackDataset) -> None:
     loader = Loader(dataset, 4)
     batches = iter(loader)
@@ -259,13 +248,6 @@ def test_an_exception_leaves_no_memory(dataset: PackDataset) -> None:
         gc.enable()
 
 
-def test_an_error_of_the_training_step_ends_the_threads(dataset: PackDataset) -> None:
-    with pytest.raises(RuntimeError, match="diverged"):
-        for _ in Loader(dataset, 4):
-            raise RuntimeError("diverged")
-    wait_until_no_thread_is_left()
-
-
 # ---- the end of the process
 
 SCRIPT = """
@@ -373,21 +355,6 @@ def test_closing_a_data_set_closes_its_files(path: Path) -> None:
     assert torch.equal(dataset[0]["image"], first), "reading on opens them again"
     dataset.close()
     assert open_files() == before
-
-
-def test_a_closed_data_set_leaves_another_ones_files_open(path: Path) -> None:
-    def parts() -> list[str]:
-        return [target for target in open_files().values() if "part-" in target]
-
-    gc.collect()
-    one, other = packer.open(path), packer.open(path)
-    for index in range(COUNT):
-        one[index], other[index]
-    opened = parts()
-    one.close()
-    assert parts() == opened != []
-    other.close()
-    assert not parts()
 
 
 def test_a_data_set_that_is_closed_under_a_running_loader_does_it_no_harm(path: Path) -> None:

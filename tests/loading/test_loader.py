@@ -190,9 +190,6 @@ def test_images_of_different_sizes_name_the_geometry_to_pass(sizes: Path) -> Non
     for geometry in (Resize((32, 32)), RandomResizedCrop(32), Compose(Resize(40), RandomCrop(32))):
         (batch,) = Loader(dataset, 3, geometry=geometry)
         assert tuple(batch["image"].shape) == (3, 3, 32, 32)
-
-
-def test_a_image_that_a_crop_does_not_fit_is_named(sizes: Path) -> None:
     with pytest.raises(BadInput, match=r"part-00000.*20\.png.*64x20.*Resize"):
         list(Loader(packer.open(sizes), geometry=RandomCrop(32)))
 
@@ -313,13 +310,6 @@ def test_what_a_collate_function_raises_reaches_the_loop(dataset: PackDataset) -
         list(Loader(dataset, 4, collate_fn=failing))
 
 
-def test_a_collate_function_beside_padding_is_refused(dataset: PackDataset) -> None:
-    with pytest.raises(InvalidRequest, match="drop one of them"):
-        Loader(dataset, 4, collate_fn=list, ragged="pad")
-    with pytest.raises(TypeError, match="collate_fn=3: expected"):
-        Loader(dataset, 4, collate_fn=3)  # type: ignore[arg-type]
-
-
 class Endless(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         return iter(range(3))
@@ -330,21 +320,28 @@ def test_what_does_not_go_together_is_refused(dataset: PackDataset) -> None:
         ("threads=0", dataset, {"threads": 0}),
         ("ragged='x'", dataset, {"ragged": "x"}),
         ("num_workers", dataset, {"num_workers": "auto"}),
-        ("num_workers", dataset, {"num_workers": -1}),
+        ("num_workers=-1", dataset, {"num_workers": -1}),
+        ("num_workers=1.5", dataset, {"num_workers": 1.5}),
         ("geometry", Squares(), {"geometry": RANDOM}),
         ("geometry", dataset, {"geometry": "flip"}),
         ("geometry=.*packer.open", ConcatDataset([dataset]), {"geometry": RANDOM}),
         (r"len\(\)", Endless(), {}),
         ("both or neither", dataset, {"rank": 1}),
+        ("drop threads", dataset, {"num_workers": 2, "threads": 2}),
+        ("drop threads", dataset, {"num_workers": 2, "prefetch_bytes": 5}),
         ("sampler", dataset, {"sampler": [1], "shuffle": True}),
+        ("shuffle=.*: expected", dataset, {"shuffle": "no"}),
+        ("drop_last=.*: expected", dataset, {"drop_last": "yes"}),
+        ("seed=.*: expected", dataset, {"seed": "a"}),
     ):
         with pytest.raises(InvalidRequest, match=message):
             Loader(given, 2, **options)  # type: ignore[arg-type]
-
-
-def test_swapped_arguments_are_named(dataset: PackDataset) -> None:
     with pytest.raises(TypeError, match=r"found 64.*Loader\(dataset, batch_size\)"):
         Loader(64, dataset)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="drop one of them"):
+        Loader(dataset, 4, collate_fn=list, ragged="pad")
+    with pytest.raises(TypeError, match="collate_fn=3: expected"):
+        Loader(dataset, 4, collate_fn=3)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -400,9 +397,3 @@ def test_splits_and_data_set_geometry(tmp_path: Path) -> None:
     assert tuple(batch["image"].shape) == (3, 3, 16, 16)
     (batch,) = Loader(dataset, 3, geometry=Resize((8, 8)))
     assert tuple(batch["image"].shape) == (3, 3, 8, 8)
-
-
-@pytest.mark.parametrize("wrong", [{"shuffle": "no"}, {"drop_last": "yes"}, {"seed": "a"}])
-def test_words_for_switches_and_seed_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidRequest, match=f"{next(iter(wrong))}=.*: expected"):
-        Loader(range(4), 2, **wrong)  # type: ignore[arg-type]

@@ -145,16 +145,13 @@ class Epochs(SequentialSampler):
         return iter(np.roll(np.arange(len(self)), self.epoch).tolist())
 
 
-def test_a_sampler_decides_the_order() -> None:
+def test_a_sampler_decides_the_order_and_the_length() -> None:
     assert batches(order(9, 4, sampler=[5, 3, 3, 8, 0]).begin(0)) == [[5, 3, 3, 8], [0]]
     assert batches(order(9, 4, sampler=[5, 3, 3, 8, 0], drop_last=True).begin(0)) == [[5, 3, 3, 8]]
     assert batches(order(5, 2, sampler=Epochs(range(5))).begin(2)) == [[3, 4], [0, 1], [2]]
     generator = torch.Generator().manual_seed(1)
     found = batches(order(7, 3, sampler=RandomSampler(range(7), generator=generator)).begin(0))
     assert sorted(sum(found, [])) == list(range(7))
-
-
-def test_a_sampler_may_be_longer_than_the_data_set() -> None:
     sampler = WeightedRandomSampler([1.0, 0.0, 1.0], 100)
     found = batches(order(3, 1, sampler=sampler).begin(0))
     assert len(found) == 100

@@ -361,19 +361,5 @@ def test_a_program_may_end_in_the_middle(root: Path, interrupted: bool) -> None:
     assert errors.count("Traceback") == interrupted, errors
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_workers": -1}, "num_workers=-1"),
-        ({"num_workers": 1.5}, "num_workers=1.5"),
-        ({"num_workers": 2, "threads": 2}, "drop threads"),
-        ({"num_workers": 2, "prefetch_bytes": 5}, "drop threads"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(dataset: PackDataset, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidRequest, match=message):
-        Loader(dataset, 2, **options)
-
-
 def test_it_says_what_makes_the_batches(dataset: PackDataset) -> None:
     assert "6 batches, 2 workers" in repr(Loader(dataset, 4, num_workers=2))

@@ -68,12 +68,7 @@ def test_a_tensor_arrives(name: str, size: int) -> None:
     found[0].zero_()  # it is the receiver's
 
 
-def test_channels_last_stays() -> None:
-    found, _ = sent(values()["channels_last"], 1 << 20)
-    assert found.is_contiguous(memory_format=torch.channels_last)
-
-
-def test_a_batch_of_any_form_arrives() -> None:
+def test_a_batch_of_any_form_arrives_and_channels_last_stays() -> None:
     many = torch.arange(5000.0)
     packed = pack_sequence([torch.arange(3.0), torch.arange(2.0)])
     batch = {"a": [many, (many + 1, "text")], "b": Pair(many[:2], None), "c": packed, "d": np.arange(3)}
@@ -81,6 +76,8 @@ def test_a_batch_of_any_form_arrives() -> None:
     assert list(found) == list(batch) and type(found["b"]) is Pair and isinstance(found["c"], PackedSequence)
     assert all(torch.equal(*pair) for pair in zip(tensors(found), tensors(batch), strict=True))
     assert (found["a"][1][1], found["b"].other, found["d"].tolist()) == ("text", None, [0, 1, 2])
+    found, _ = sent(values()["channels_last"], 1 << 20)
+    assert found.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_what_was_made_in_the_buffer_is_not_copied() -> None:

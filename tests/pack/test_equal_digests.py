@@ -140,20 +140,12 @@ def table(*, full: bool) -> Iterator[tuple[str, str, str, str, int]]:
     yield FORMATS[-2], "encoded", "turbojpeg", "spawn", 1
 
 
-def check_workers(packs: Packs, wanted: Mapping[str, list[str]], *, full: bool) -> None:
+@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_worker_processes_give_it_too(packs: Packs, wanted: Mapping[str, list[str]], full: bool) -> None:
     for format, name, decoder, method, workers in table(full=full):
         dataset = PackDataset(packs[format, name], decoder=decoder)
         dataset[1]  # touched in the parent
         assert worked(dataset, method, workers) == wanted[name], (format, name, decoder, method, workers)
-
-
-def test_worker_processes_give_it_too(packs: Packs, wanted: Mapping[str, list[str]]) -> None:
-    check_workers(packs, wanted, full=False)
-
-
-@pytest.mark.full
-def test_every_combination_of_worker_processes_gives_it_too(packs: Packs, wanted: Mapping[str, list[str]]) -> None:
-    check_workers(packs, wanted, full=True)
 
 
 # ---- the back door: what the libraries themselves read is what packer reads

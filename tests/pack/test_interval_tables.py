@@ -145,15 +145,11 @@ def test_a_hostile_pack_shows_no_other_place(tmp_path: Path, format: str) -> Non
         next(iter(packer.Loader(packer.open(pack, geometry=SliceSplit()), 1)))
 
 
-def test_verify_names_the_sample(tmp_path: Path) -> None:
+def test_verify_names_the_sample_and_no_pack_is_made_of_it(tmp_path: Path) -> None:
     pack = hostile(tmp_path, "lmdb")
     assert [*verification.problems(pack)] == []  # sizes and sums are right
     (problem,) = verification.problems(pack, level="full")
     assert "key 'a.png', field 'image'): does not decode: " in problem and "table of restart intervals" in problem
-
-
-def test_a_false_table_does_not_go_from_pack_to_pack(tmp_path: Path) -> None:
-    pack = hostile(tmp_path, "lmdb")
     with pytest.raises(BadInputs, match=r"(?s)1 of 1 samples cannot be packed:.*table of restart intervals"):
         packed(pack, tmp_path / "again.pack")
     assert not (tmp_path / "again.pack").exists()

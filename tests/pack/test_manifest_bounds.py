@@ -55,14 +55,6 @@ def test_structure_behind_a_text_that_ends_in_a_backslash_is_seen() -> None:
     assert manifests.excess(b'["\\\\",' + b"[" * 300 + b"]" * 300 + b"]") is not None
 
 
-def test_utf_16_hides_nothing(tmp_path: Path) -> None:
-    make_pack(tmp_path / "a.pack", 1, parts=1)
-    path = tmp_path / "a.pack" / manifests.NAME
-    path.write_bytes(path.read_bytes().decode().encode("utf-16"))
-    with pytest.raises(CorruptPack, match="packer.json"):
-        manifests.read(tmp_path / "a.pack")
-
-
 def test_a_reason_is_cut_in_its_middle() -> None:
     assert shortened("x" * 4000) == "x" * 4000
     found = shortened("a" * 5000 + "b" * 5000)

@@ -75,24 +75,6 @@ def test_a_part_is_opened_once_and_closed_with_its_last_owner() -> None:
     assert len(table) == 0
 
 
-def test_a_part_that_nobody_owns_is_closed_after_its_last_read() -> None:
-    table = ReaderCache(4)
-    with table.pinned(KEYS[0], maker(KEYS[0])):
-        with table.pinned(KEYS[0], maker(KEYS[0])):
-            pass
-        assert Fake.open_keys == {KEYS[0]}
-    assert Fake.open_keys == set()
-
-
-def test_a_part_whose_owner_goes_during_a_read_is_closed_after_it() -> None:
-    table = ReaderCache(4)
-    table.own([KEYS[0]])
-    with table.pinned(KEYS[0], maker(KEYS[0])) as reader:
-        table.disown([KEYS[0]])
-        reader.read(0, ())
-    assert Fake.open_keys == set()
-
-
 def test_a_read_that_fails_lets_go_of_its_part() -> None:
     table = ReaderCache(4)
     table.own([KEYS[0]])
@@ -109,17 +91,6 @@ def test_over_the_limit_the_one_unused_for_longest_is_closed() -> None:
         with table.pinned(KEYS[number], maker(KEYS[number])):
             pass
     assert Fake.open_keys == {KEYS[0], KEYS[2]}
-
-
-def test_a_reader_in_use_is_never_closed_to_make_room() -> None:
-    table = ReaderCache(1)
-    table.own(KEYS)
-    with table.pinned(KEYS[0], maker(KEYS[0])) as first:
-        for key in KEYS[1:]:
-            with table.pinned(key, maker(key)):
-                pass
-        first.read(0, ())
-        assert len(table) <= 2
 
 
 def test_what_many_reads_at_once_opened_is_closed_as_they_end() -> None:
@@ -294,26 +265,6 @@ def test_two_packs_over_one_folder_close_in_any_order(tmp_path: Path) -> None:
 
 
 # ---- forks and limits
-
-
-def test_child_and_parent_read_on_after_a_fork(tmp_path: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack", 6, parts=3)
-    expected = built_packs.values(tmp_path / "pack")
-    pack = Pack(tmp_path / "pack")
-    for index in range(6):
-        with pack.record(index, ("key",)):
-            pass
-
-    def read_in_child() -> bool:
-        assert len(part_readers.open_readers) == 0
-        return built_packs.values(tmp_path / "pack") == expected and len(part_readers.open_readers) == 0
-
-    for _ in range(3):
-        outcome = child(read_in_child)
-        assert outcome.value is True, outcome
-        with pack.record(5, pack.schema.names) as record:
-            assert {name: bytes(value) for name, value in record.items()} == expected[5]
-    pack.close()
 
 
 def test_the_inherited_pack_may_go_in_the_child(tmp_path: Path) -> None:

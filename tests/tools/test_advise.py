@@ -46,11 +46,12 @@ def trial(rate: float = 500.0, growth: float = 2.0, **candidate: Any) -> Trial:
 # ---- the arithmetic
 
 
-def test_what_fits_in_memory_is_as_fast_as_its_trial() -> None:
+def test_what_fits_in_memory_or_is_never_cold_is_as_fast_as_its_trial() -> None:
     found = predict(trial(), WHOLE, SPEEDS)
     assert found.rate == 500.0
     assert found.pack_bytes == 400_005_000
     assert (found.fits_memory, found.fits_disk) == (True, True)
+    assert predict(trial(), WHOLE, replace(SPEEDS, read=None, memory_bytes=1)).rate == 500.0
 
 
 def test_what_does_not_fit_waits_for_its_missing_share_in_every_epoch() -> None:
@@ -59,10 +60,6 @@ def test_what_does_not_fit_waits_for_its_missing_share_in_every_epoch() -> None:
     found = predict(trial(), whole, slow)
     assert found.rate == pytest.approx(1 / (0.75 * 400_000 / 40e6), rel=1e-12)  # three quarters of each come from disk
     assert (found.fits_memory, found.fits_disk) == (False, False)
-
-
-def test_a_disk_that_is_never_cold_costs_nothing() -> None:
-    assert predict(trial(), WHOLE, replace(SPEEDS, read=None, memory_bytes=1)).rate == 500.0
 
 
 @pytest.mark.parametrize(
@@ -83,14 +80,11 @@ def predictions(*trials: Trial) -> list[Prediction]:
     return [predict(one, WHOLE, SPEEDS) for one in trials]
 
 
-def test_of_those_nearly_as_fast_the_smallest_is_recommended_and_of_equals_the_first() -> None:
+def test_of_those_nearly_as_fast_the_smallest_is_recommended_and_none_that_loses_or_does_not_fit() -> None:
     found = predictions(
         trial(1000, 4.0), trial(950, 2.0, format="hdf5"), trial(901, 1.95, format="pth"), trial(899, 0.1)
     )
     assert recommended(found) is found[1]
-
-
-def test_what_loses_or_does_not_fit_on_the_disk_is_not_recommended() -> None:
     found = predictions(trial(900, loses=True), trial(700, 200.0), trial(100))
     assert recommended(found) is found[2]
     assert recommended(found[:2]) is None

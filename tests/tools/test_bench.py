@@ -137,12 +137,7 @@ def test_sources_are_checked_before_anything_runs(tmp_path: Path) -> None:
     assert run_with_torch("bench", root, "--geometry", "Foo()").stderr.startswith("packer: geometry 'Foo()'")
 
 
-def test_a_loader_without_threads_alone_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="--workers 0"):
-        settings(("Loader",), (0,), 8)
-
-
-def test_settings_leave_out_a_loader_without_threads() -> None:
+def test_a_loader_without_threads_is_left_out_and_alone_refused() -> None:
     found = settings(("DataLoader", "Loader"), (0, 2), 8)
     assert [(setting.loader, setting.workers) for setting in found] == [("DataLoader", 0), ("DataLoader", 2)] + [
         ("Loader", 2)
@@ -152,6 +147,8 @@ def test_settings_leave_out_a_loader_without_threads() -> None:
         "DataLoader(dataset, 8, num_workers=2, persistent_workers=True)",
         "packer.Loader(dataset, 8, threads=2)",
     ]
+    with pytest.raises(InvalidRequest, match="--workers 0"):
+        settings(("Loader",), (0,), 8)
 
 
 @pytest.mark.one_in(3)

@@ -192,7 +192,4 @@ def test_what_was_told_or_never_ran_is_not_told_again() -> None:
         del monitor
         gc.collect()
         assert out.getvalue() == ""
-
-
-def test_a_report_of_nothing_has_a_text() -> None:
     assert "0 steps in 0 epochs" in str(Report(0, 0, 0.0, 0.0, 0.0, (), ()))

@@ -73,10 +73,12 @@ def test_every_peer_keeps_to_the_protocol(name: str) -> None:
     assert list(inspect.signature(peer.epochs).parameters) == ["job"]
 
 
-def test_the_peers_of_the_comparison_are_all_there() -> None:
+def test_the_peers_of_the_comparison_are_all_there_and_documented() -> None:
     wanted = {"dali", "ffcv", "limit", "litdata", "opencv", "packer", "pil", "plain_lmdb", "spdl", "streaming"}
     assert compare.names()[:2] == ["limit", "packer"]
     assert set(compare.names()) == wanted | {"raw_pixels", "tfrecord", "webdataset", "ycc420"}
+    text = (ROOT / "docs/dev/benchmarks.md").read_text()
+    assert [name for name in compare.names() if f"| `{name}` |" not in text] == []
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks/peers").glob("*.txt")), ids=lambda path: path.stem)
@@ -86,11 +88,6 @@ def test_versions_are_pinned_and_torch_is_the_one_of_packer(path: Path) -> None:
     assert all(re.fullmatch(r"[\w-]+==[\w.]+", pin) for pin in pins), pins
     torch = [pin for pin in pins if pin.startswith("torch==")]
     assert all(pin in (ROOT / "constraints.txt").read_text() for pin in torch)
-
-
-def test_the_documentation_names_every_peer() -> None:
-    text = (ROOT / "docs/dev/benchmarks.md").read_text()
-    assert [name for name in compare.names() if f"| `{name}` |" not in text] == []
 
 
 # ---- one contestant

@@ -150,14 +150,11 @@ def test_the_sentence_says_what_to_use() -> None:
     assert chosen(rows[:3], "Loader") is None
 
 
-def test_what_helps_is_said_where_waiting_remains() -> None:
+def test_what_helps_and_the_median_run_are_shown() -> None:
     rows = [row("DataLoader", 8, 1, 3)]
     text = "\n".join(tune.text(rows, LoopPlan(steps=10, epochs=2, step_seconds=0.1), cores=4))
     assert "Even so the loop waits" in text
     assert "With more than 4 workers some share a core" in text
-
-
-def test_the_median_run_is_shown() -> None:
     runs = [dict.fromkeys(COLUMNS, value / 4) for value in (3.0, 1.0, 2.0)]
     assert tune_row("Loader", 1, *runs).total == 2.0
 
