@@ -3,7 +3,7 @@
 Only entries that packer made are removed, whatever the folder contains:
 
 * It is made with mode 700 and opened without following a link. A folder of another user is refused. If other users
-  could write to it, it is closed to them, and refused once.
+  may write to it, this is forbidden and the command ends with an error. The next command uses the folder.
 * A marker shows that packer made it: an empty file whose name contains the folder's inode number. So the marker of a
   copied folder is not valid. It is made first; a folder with content but no marker is refused. An empty folder, left by
   a kill before the marker, is taken over.

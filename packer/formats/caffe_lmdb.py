@@ -10,7 +10,7 @@ Layout of `part-00000/` (see also `_foreign_part`):
 |            | value: a Datum (packer.layouts.datum) of the image's file, its label and its size                      |
 | values.npz | the places of the images, and every other field                                                        |
 
-The label is the whole number in the slot label, an int32; 0 if no field has the slot. Caffe and other libraries that
+The label is the field that is exported as `label`, an int32, or 0 without this field. Caffe and other libraries that
 lock leave a lock.mdb; DALI does not.
 Source: Caffe, tools/convert_imageset.cpp.
 """

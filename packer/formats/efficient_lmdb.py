@@ -10,7 +10,7 @@ Layout of `part-00000/` (see also `_foreign_part`):
 | values.npz | the places of the images, and every other field                                                        |
 
 packer.layouts.pickled writes the pickles: protocol 3, bytes, a whole number and a tuple. Unpickling them calls no
-function. The label is the whole number in the slot label, or 0 if no field has the slot.
+function. The label is the field that is exported as `label`, or 0 without this field.
 Source: github.com/xunge/pytorch_lmdb_imagenet.
 """
 

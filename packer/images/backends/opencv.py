@@ -33,7 +33,10 @@ def stored(buffer: Buffer, found: Header) -> Pixels:
 
 
 def indices(buffer: Buffer, found: Header) -> Pixels:
-    """Decode to palette indices, uint8 (H, W), of a changed file: OpenCV returns colors. Raises DamagedImage."""
+    """Return the palette indices of a PNG, BMP or TIFF, uint8 (H, W). Raises DamagedImage.
+
+    OpenCV returns colors only, so this function decodes a copy of the file whose header or palette is replaced.
+    """
     if found.format in ("bmp", "tiff"):
         changed = bmp.with_indices(buffer) if found.format == "bmp" else tiff.with_indices(buffer)
         return np.ascontiguousarray(_decode(changed, _RGB, found)[:, :, 0])

@@ -304,7 +304,10 @@ class VOCSource(FileSource):
 
 
 def _by_folder(keys: Iterable[str]) -> dict[str, Any]:
-    """Return `splits` and `names` of `ImageSets` from the top folders, or {} unless all have names of splits."""
+    """Return the arguments `splits` and `names` of ImageSets, made from the top folders of the images.
+
+    Return {} if a top folder does not have the name of a split.
+    """
     tops = {key: key.partition("/")[0] for key in keys}
     names = set(tops.values())
     is_split = len(names) > 1 and all("/" in key and split_rank(top) is not None for key, top in tops.items())

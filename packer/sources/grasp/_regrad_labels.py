@@ -48,11 +48,11 @@ def read_regrad_grasps(data: bytes, path: Path, *, strict: bool) -> tuple[npt.ND
 
 
 def rectangles(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Return the corners, float32 (N, 4, 2), of rows (N, 10). p0 -> p1 is the longer side.
+    """Return the corners of the rectangles of the grasp file, float32 (N, 4, 2). p0 -> p1 is the longer side.
 
-    The width is along (cos angle, sin angle), with y down (cv2.boxPoints). Which side is the width depends on the
-    version of OpenCV. No file states which side is the opening. The code of the set draws two fingers at a distance of
-    0.068 m, 0.024 m thick. Therefore the longer side is taken as the opening, which may be wrong in oblique images.
+    rows: `grasp_rows` (N, 10), whose columns 1 to 5 are center x, center y, width, height and angle in degrees. The
+    width is the side along (cos angle, sin angle), with y down (cv2.boxPoints). The longer side is the opening of the
+    gripper. This is an assumption: the code of the set draws fingers 0.068 m apart and 0.024 m thick.
     """
     width, height, angle = rows[:, 3], rows[:, 4], rows[:, 5]
     degrees = np.where(width >= height, angle, angle + 90)

@@ -170,7 +170,10 @@ def kind_of_bytes(values: Sequence[bytes], entry: str) -> str:
 
 
 def readings(values: Sequence[Any]) -> tuple[str, ...]:
-    """Return the two possible kinds of one-channel images: image and mask, or depth and mask. Empty for others."""
+    """Return the two possible kinds of one-channel images, and () for other values.
+
+    The kinds are image and mask for 8 bits, and depth and mask for 16 bits.
+    """
     images = _images(values)
     if not images or not all(each.is_gray for each in images):
         return ()
