@@ -9,7 +9,7 @@ Layout of `part-00000/` (see also `_foreign_part`):
 | data.lst   | a line `row<TAB>label ...<TAB>key` for each record                                                     |
 | values.npz | the places of the images, and every other field                                                        |
 
-The image and the label are the fields that are exported under these names. The label is 0 without such a field:
+The image and the label are the fields that are exported under these names. Without a field for it, the label is 0:
 * One whole number is the header's float32, which is exact up to 2^24.
 * float32 numbers of one shape, such as the corners of a rectangle, follow the header, and their count is its flag.
 

@@ -52,7 +52,7 @@ def rectangles(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
 
     rows: `grasp_rows` (N, 10), whose columns 1 to 5 are center x, center y, width, height and angle in degrees. The
     width is the side along (cos angle, sin angle), with y down (cv2.boxPoints). The longer side is the opening of the
-    gripper. This is an assumption: the code of the set draws fingers 0.068 m apart and 0.024 m thick.
+    gripper. This is an assumption: the code of the set draws fingers of 0.024 m at a distance of 0.068 m.
     """
     width, height, angle = rows[:, 3], rows[:, 4], rows[:, 5]
     degrees = np.where(width >= height, angle, angle + 90)
