@@ -139,9 +139,9 @@ class Publication(ABC):
 
     @abstractmethod
     def adopt(self, attempt: str) -> FinishedPart | None:
-        """Add the part that the worker task `attempt` built to `finished`, and return the part.
+        """Return the part that the worker task `attempt` has built, and add this part to the finished parts.
 
-        If the part is incomplete, return None. A damaged record raises CorruptPack.
+        If the part is incomplete, return None and add nothing. A damaged record raises CorruptPack.
         """
 
     @abstractmethod

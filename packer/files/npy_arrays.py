@@ -38,7 +38,7 @@ _DTYPE = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248]|[?]|[SU][0-9]{1,9})", re.AS
 def dtype_of(text: str) -> np.dtype[Any]:
     """Return the dtype for NumPy's short form, such as `<f4` or `|S7`; raises ValueError for any other text.
 
-    numpy.dtype alone accepts more: it compiles text in brackets or before a comma.
+    numpy.dtype alone also accepts lists of fields, such as `f4,i8`, which may have any number of members.
     """
     if not _DTYPE.fullmatch(text):
         raise ValueError(f"dtype {text[:40]!r}: expected numbers or texts, such as '<f4'")

@@ -59,7 +59,7 @@ class Array(NamedTuple):
 
 
 def arrays(schema: Schema, name: str, samples: int) -> tuple[Array, ...]:
-    """Return the array of one field with the role values, or the two arrays data and offsets."""
+    """Return the descriptions of the arrays that store one field: one array `values`, or two, `data` and `offsets`."""
     fixed = schema.stored_form(name).array
     if fixed is not None:
         dtype, shape = fixed

@@ -210,7 +210,7 @@ class ForeignWriter(FolderWriter):
 
 
 class ForeignReader(FolderReader):
-    """Maps values.npz and the tool's file; values are slices of them."""
+    """Maps values.npz and the file in the format of the other tool. Values are slices of these two files."""
 
     layout: ClassVar[ForeignLayout]
     _view: memoryview | None = None

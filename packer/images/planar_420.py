@@ -150,7 +150,7 @@ def _head_as_rgb(buffer: Buffer, found: Header) -> bytes | None:
 def _is_ycbcr(is_jfif: bool, transform: int | None, ids: bytes) -> bool:
     """Return True if libjpeg treats three components as YCbCr; see default_decompress_parms of jdapimin.c.
 
-    libjpeg warns of other transforms, and strict decoding raises that warning.
+    `transform` is 0 or 1. For other numbers libjpeg prints a warning, which strict decoding raises as an error.
     """
     if is_jfif:
         return True

@@ -282,7 +282,10 @@ def _source(value: Any) -> dict[str, Any]:
 
 
 def _options(value: Any) -> dict[str, Any]:
-    """Return the member `options` after checking the options of the source of each conversion in it."""
+    """Return `value`, the member `options` of a manifest.
+
+    Raise an error if the options of the source of one of the recorded conversions are malformed.
+    """
     options = _object(value)
     for each in conversions(options):
         source = _object(each.get("source", {}))

@@ -66,7 +66,7 @@ def detect(root: Path | FileTree, *, follow_links: bool = False, given: Collecti
 
 
 def recognize_records(root: Path) -> tuple[str, str] | None:
-    """Return `(name of the source, line)` for a file of records or a folder with files of records, None otherwise."""
+    """Return `(name of the source, message)` for a file of records or a folder of such files, None otherwise."""
     if root.is_file():
         place = root.resolve()
         folder, found = SourceRoot(place.parent), [place.name]

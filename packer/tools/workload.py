@@ -130,7 +130,7 @@ class Subject:
 
 
 def subjects(paths: Sequence[Path], geometry: str | None, like: Subject) -> list[Subject]:
-    """Return a subject for each path.
+    """Return a `Subject`, a folder or pack that a tool measures, for each path.
 
     Args:
         geometry: Geometry of all subjects as text, None for no geometry.

@@ -20,7 +20,7 @@ _WEIGHT_TOLERANCE = 1e-6  # of half an area: OpenCV adds float32 weights in floa
 
 
 def nearest(array: Pixels, size: tuple[int, int]) -> Pixels:
-    """Resize (H, W), center-aligned, in integer arithmetic; return the array itself if nothing changes."""
+    """Return the array (H, W) resized to `size` (height, width) by nearest neighbor, with centers of pixels aligned."""
     for axis in (0, 1):
         length = array.shape[axis]
         if length != size[axis]:

@@ -465,7 +465,10 @@ def _words(name: str) -> list[str]:
 
 
 def _placed(array: StoredArray) -> _NamedArray:
-    """Find the split of an array in its name, otherwise in the last part of the path that names a split."""
+    """Return the array with its split and its name without the split.
+
+    The split is a word of the name, else the last folder of the path that is named as a split, else None.
+    """
     own = _words(array.name)
     found = [word for word in own if split_rank(word) is not None][:1]
     rest = "_".join(word for word in own if word and word not in found)

@@ -1,4 +1,4 @@
-"""Object rows: access to the samples of an object, by index or in sequence."""
+"""Object rows: access to the samples of a Python object, such as a torch Dataset or a list, by index or in sequence."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol
