@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from benchmarks import compare
-from benchmarks.harness import contestant, environments, native, plot, results, sets, size_image
+from benchmarks.harness import contestant, environments, headline_image, native, plot, results, sets, size_image
 from benchmarks.harness.environments import Environment
 from benchmarks.harness.images import RAW, Copy, Decode, cropped, random_crop
 from benchmarks.harness.job import TASKS, Job
@@ -303,3 +303,12 @@ def test_a_benchmark_prints_its_figures_as_json_and_writes_them_into_a_file(tmp_
     assert json.loads(line) == json.loads((tmp_path / "figures.json").read_text())
     assert set(json.loads(line)) == {"figures", "machine", "title"}
     assert "a pack of 200 samples" in done.stderr
+
+
+def test_the_headline_is_drawn_from_the_table() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    rows = headline_image.rates((docs / "understand/benchmarks.md").read_text())
+    assert [row.rate for row in rows] == sorted((row.rate for row in rows), reverse=True)
+    assert (docs / "images/headline.svg").read_text() == headline_image.drawing(rows)
+    with pytest.raises(ValueError, match="expected a table"):
+        headline_image.rates("| packer | 3 (1 - 5) |")
