@@ -121,7 +121,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
     cls=_Convert,
     short_help="Pack an image folder, another tool's pack, or a pack.",
     epilog="\b\nExample:\n  packer convert photos/ photos.pack --resize 256\n\n"
-    "--from NAME --help adds the options of the source NAME; packer formats lists names. "
+    "--from NAME --help adds the options of the source NAME, such as --folders of the source folder; packer formats "
+    "lists names. "
     f"Details: {DOCS}/commands.md.",
 )
 @click.argument("source", type=PathOrURL())

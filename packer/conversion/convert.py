@@ -621,8 +621,8 @@ def _notes(plan: Plan) -> list[str]:
     larger, looked = plan.enlarged
     if larger:
         found.append(
-            f"--resize {options.resize} enlarges: {larger} of {looked} images looked at are smaller; "
-            "these take more room, and show no more"
+            f"--resize {options.resize}: {larger} of a sample of {looked} images are smaller and are enlarged, which "
+            "needs more space without gain"
         )
     if moves := _moving(options):
         packed = [field for field in source.schema if options.fields is None or field.name in options.fields]

@@ -33,6 +33,7 @@ class DetectionCollate:
         first_label: int = 0,
         others: Sequence[str] = (),
         keep_crowd: bool = False,
+        scale: bool = False,
     ) -> None:
         """Create the function.
 
@@ -43,6 +44,7 @@ class DetectionCollate:
             first_label: Label of the pack's class 0. Use 1 for detectors with 0 as background, as in torchvision.
             others: Names of further fields for the targets, with a row per box, or a number per image.
             keep_crowd: True to keep boxes of crowds, for metrics. Add "box_crowd" to `others`.
+            scale: True for images in float32 from 0 to 1, as torchvision's detectors need them. False keeps uint8.
 
         Raises:
             InvalidRequest: `others` contains "boxes" or "labels".
@@ -50,6 +52,7 @@ class DetectionCollate:
         self._image, self._boxes, self._labels = image, boxes, labels
         self._first_label = first_label
         self._keep_crowd = keep_crowd
+        self._scale = scale
         self._others = (others,) if isinstance(others, str) else tuple(others)
         taken = sorted({"boxes", "labels"} & set(self._others))
         if taken:
@@ -59,7 +62,10 @@ class DetectionCollate:
 
     def __call__(self, samples: Sequence[Any]) -> DetectionBatch:
         """Return a batch. Raises InvalidRequest for a missing field, or different numbers of boxes and labels."""
-        return self._images(samples), [self._target(sample) for sample in samples]
+        images = self._images(samples)
+        if self._scale:
+            images = images / 255 if isinstance(images, Tensor) else [image / 255 for image in images]
+        return images, [self._target(sample) for sample in samples]
 
     def _images(self, samples: Sequence[Any]) -> Tensor | list[Tensor]:
         if (

@@ -75,7 +75,7 @@ class PostProcessing:
         found = [f"{str(each.dtype)[6:]} {tuple(each.shape)}" for each in tensors(batch, self._skip)]
         return (
             f"normalize: expected a uint8 image (N, {channels}, H, W), found {', '.join(found) or 'no tensor'}; "
-            "an image of floats has been normalized before: do it in one place only"
+            "give all images one size with a geometry, and normalize uint8 images in one place only"
         )
 
     def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:

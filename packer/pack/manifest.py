@@ -192,6 +192,8 @@ def read(folder: Path) -> Manifest:
         StorageError: the file cannot be read.
     """
     path = folder / NAME
+    if not os.path.lexists(folder):
+        raise InvalidRequest(f"{folder}: does not exist; packer convert makes packs")
     if not os.path.lexists(path):
         raise InvalidRequest(f"{folder}: not a pack: expected a folder with {NAME}; {_instead(folder)}")
     with open_file(path) as file, failing(path, "read"):

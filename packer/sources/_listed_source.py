@@ -220,7 +220,9 @@ class ListedSource(base.Source):
             if not (parsed.total or label.may_be_empty or role.need == "optional"):
                 reasons.append(f"{role.example} is empty")
             if parsed.skipped:
-                reasons.append(f"{parsed.skipped} of {parsed.total} labels in {role.example} skipped: not valid")
+                reasons.append(
+                    f"{parsed.skipped} of {parsed.total} labels in {role.example} skipped: malformed, or NaN"
+                )
             reasons += [parsed.remark] if parsed.remark else []
         return "; ".join(reasons) or None
 

@@ -166,10 +166,10 @@ def test_enlarging_is_said(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 6, height=30, width=40)
     for words in (("--dry-run",), ()):
         said = called("convert", root, tmp_path / "a.pack", "--resize", "300", *words).stderr
-        assert "--resize 300 enlarges: 6 of 6 images looked at are smaller" in said
+        assert "--resize 300: 6 of a sample of 6 images are smaller and are enlarged" in said
     called("convert", root, tmp_path / "b.pack", "--resize", "8")
-    assert "enlarges" in called("convert", tmp_path / "b.pack", tmp_path / "c.pack", "--resize", "9x9").stderr
-    assert "enlarges" not in called("convert", root, tmp_path / "d.pack", "--resize", "30").stderr
+    assert "are enlarged" in called("convert", tmp_path / "b.pack", tmp_path / "c.pack", "--resize", "9x9").stderr
+    assert "are enlarged" not in called("convert", root, tmp_path / "d.pack", "--resize", "30").stderr
 
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
@@ -186,7 +186,7 @@ def test_json_has_every_note_that_the_screen_gets(tmp_path: Path, dry: tuple[str
         f"{root}: image folder: 18 images",
         "may belong to others",
         "split val has no image of 1 class: b",
-        "enlarges",
+        "are enlarged",
         "t: stored as they are",
     ):
         assert note in said

@@ -101,7 +101,7 @@ def check_classes(root: Path, images: Sequence[str]) -> None:
     readings = ["if they are classes, add: --folders class"]
     folders = [inner[top] - {""} for top in tops]
     is_below = any(folders) and not any(names and all(map(is_role, names)) or are_splits(names) for names in folders)
-    if len(tops) > 1 and is_below and not any(inner[top] == {top} for top in tops):
+    if (len(tops) > 1 or splits) and is_below and not any(inner[top] == {top} for top in tops):
         readings.append("if they are splits that contain classes, add: --folders split/class")
     readings.append("for no labels, add: " + ("--folders split" if is_split else "--folders none"))
     if place := below or next((top for top in splits if is_below and "" not in inner[top]), ""):
