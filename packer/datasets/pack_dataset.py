@@ -409,7 +409,10 @@ class PackDataset(Dataset[Any]):
     def _select(self, pack: Pack, split: str | None) -> npt.NDArray[np.int64]:
         names = _splits_of(pack)
         if split not in names:
-            raise UnknownKey(f"{pack.folder}: no split {split!r}; splits: {', '.join(names) or 'none'}")
+            known = (
+                f"splits: {', '.join(names)}" if names else "the pack has no splits; packer convert --split makes them"
+            )
+            raise UnknownKey(f"{pack.folder}: no split {split!r}; {known}")
         return np.flatnonzero(pack.index.column("split") == names.index(split))
 
     def close(self) -> None:

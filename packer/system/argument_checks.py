@@ -28,12 +28,18 @@ def check_arguments(given: Mapping[str, object], annotations: Mapping[str, Any])
 def check_parameters(function: Callable[..., object], values: Mapping[str, object]) -> None:
     """Raise WrongType if a value does not match the annotation of a parameter of `function`.
 
+    A keyword-only parameter that has its default value is not compared: opening a pack takes a tenth less time.
+
     Args:
         function: The function with the annotations.
         values: Parameter name -> value, such as `locals()` at the start of `function`. Other names are ignored.
     """
     annotations = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
-    check_arguments({name: values[name] for name in annotations if name in values}, annotations)
+    defaults = function.__kwdefaults__ or {}
+    given = {
+        name: values[name] for name in annotations if name in values and values[name] is not defaults.get(name, ...)
+    }
+    check_arguments(given, annotations)
 
 
 def check_switches(given: Mapping[str, object]) -> None:
