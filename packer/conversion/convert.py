@@ -605,7 +605,8 @@ def _with_preset(name: PresetName, options: ConversionOptions, schema: Schema) -
     fields = options.fields or preset["fields"]
     typed = dict(options.codecs)
     codecs = {field: codec for field, codec in dict(preset.get("codecs", ())).items() if field in fields} | typed
-    return replace(options, fields=fields, codecs=tuple(codecs.items()), resize=options.resize or preset.get("resize"))
+    resize = options.resize or preset.get("resize")
+    return replace(options, fields=fields, codecs=tuple(codecs.items()), resize=resize, preset=name)
 
 
 def _notes(plan: Plan) -> list[str]:

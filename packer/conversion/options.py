@@ -24,6 +24,7 @@ Exif = Literal["ignore", "rotate"]
 Validate = Literal["full", "header"]
 OnError = Literal["raise", "skip"]
 Orientation = Literal["stored", "upright"]
+PresetName = Literal["ggcnn", "grconvnet"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class ConversionOptions:
         slots: pairs `(slot, field)`, such as ("image", "rgb"), see `formats.base.Slot`.
         order: "stored" keeps the order of the source; "shuffled" shuffles; None for the usual order of the format.
         order_seed: the seed of the shuffled order.
+        preset: the preset that set other options, for `packer.grasp.GraspDataset`; None without a preset.
         source: the options of the source, see `SourceSpec.to_json`.
     """
 
@@ -63,6 +65,7 @@ class ConversionOptions:
     slots: tuple[tuple[str, str], ...] = ()
     order: Order | None = None
     order_seed: int = 0
+    preset: PresetName | None = None
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -105,7 +108,7 @@ class ConversionOptions:
         out["slots"] = dict(self.slots)
         orders = (self.effective_order, formats.load(self.to).Writer.order)
         out["order"] = self.effective_order if "shuffled" in orders else None
-        for name in ("max_pixels", "labels_orientation", "slots", "order", "order_seed"):
+        for name in ("max_pixels", "labels_orientation", "slots", "order", "order_seed", "preset"):
             if not out[name]:
                 del out[name]
         return out
@@ -124,7 +127,6 @@ _LEAST_ZOOM = 0.5
 
 
 _JACQUARD_PX = 300  # the output of both networks
-PresetName = Literal["ggcnn", "grconvnet"]
 
 
 def preset_source_options(kind: str) -> dict[str, Any]:

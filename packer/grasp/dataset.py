@@ -36,7 +36,7 @@ from packer.grasp.item_decoder import (
 from packer.grasp.item_list import OWNER_FIELD, ItemUnit, PackItems, has_label_items
 from packer.grasp.sample_splits import SliceSplit, Split
 from packer.grasp.source_label_rules import Exact, kind_of, rule_of
-from packer.grasp.targets import Style, max_width
+from packer.grasp.targets import STYLES, Style, max_width
 from packer.images import DCT, DecoderName
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack, VerifyMode
@@ -112,7 +112,7 @@ class GraspDataset(PackDataset):
         include_rgb: bool = True,
         random_rotate: bool = True,
         random_zoom: bool = True,
-        style: Style = "ggcnn",
+        style: Style | None = None,
         split: Split | str | None = None,
         seed: int | None = None,
         pixels: Pixels = "float32",
@@ -135,7 +135,8 @@ class GraspDataset(PackDataset):
             include_rgb: True to put the image into x.
             random_rotate: True for a random rotation by 0, 90, 180 or 270 degrees.
             random_zoom: True for a random zoom.
-            style: Network. The width map is 1 at an opening of 150 px for "ggcnn", S / 2 px for "grconvnet".
+            style: Network. The width map is 1 at an opening of 150 px for "ggcnn", S / 2 px for "grconvnet". None for
+                the preset of the pack, or "ggcnn" if the pack was made without a preset.
             split: Name of a split of the pack, or a split of packer.grasp, such as SliceSplit(0.0, 0.9). None for all.
             seed: Seed of rot and zoom, which then depend on (seed, epoch, index) only, as in packer.Loader. Call
                 `set_epoch` before each epoch. None draws from torch's generator.
@@ -167,6 +168,7 @@ class GraspDataset(PackDataset):
         location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
         manifest = manifests.read(path_or_url(path)) if location is None else location.read_manifest()[1]
         schema = manifest.schema
+        style = style or _preset_of(manifest)
         if exact is not None:
             _check_fork(kind_of(manifest), style, include_depth=bool(include_depth))
         fields = [name for name, wanted in ((RGB, include_rgb), (DEPTH, include_depth)) if wanted]
@@ -375,6 +377,12 @@ class GraspDataset(PackDataset):
 
 
 _WITHOUT_DEPTH = ("grasp-anything", "ocid-grasp", "vmrd")
+
+
+def _preset_of(manifest: manifests.Manifest) -> Style:
+    """Return the preset of the last conversion that had one, or "ggcnn"."""
+    recorded = [each.get("preset") for each in manifests.conversions(manifest.options)]
+    return next((style for style in reversed(recorded) if style in STYLES), "ggcnn")
 
 
 def _check_fork(kind: str, style: str, *, include_depth: bool) -> None:

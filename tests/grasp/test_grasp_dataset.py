@@ -339,3 +339,14 @@ def test_a_pack_that_is_replaced_while_it_is_opened_is_an_error(
     monkeypatch.setattr("packer.grasp.dataset.manifests", SimpleNamespace(read=lambda path: replaced))
     with pytest.raises(CorruptPack, match="replaced"):
         GraspDataset(made["cornell"], style="ggcnn", output_size=48)
+
+
+def test_the_preset_of_the_pack_is_the_style(tmp_path: Path) -> None:
+    root = source_trees.cornell(tmp_path / "in")
+    packer.convert(root, tmp_path / "a.pack", preset="grconvnet")
+    packer.convert(tmp_path / "a.pack", tmp_path / "b.pack", to="hdf5")
+    packer.convert(root, tmp_path / "c.pack")
+    assert [GraspDataset(tmp_path / f"{name}.pack").style for name in "ab"] == ["grconvnet", "grconvnet"]
+    assert GraspDataset(tmp_path / "a.pack", style="ggcnn").style == "ggcnn"
+    with pytest.warns(UserWarning, match="--preset ggcnn"):
+        assert GraspDataset(tmp_path / "c.pack").style == "ggcnn"
