@@ -69,6 +69,7 @@ INTENDED: tuple[tuple[str, str], ...] = (
         r"|(image|label)_(key|column)|features)|(folder --classes|voc --task) .*",
         "one word per option; the manifest records the new name",
     ),
+    (r"coco --split .*", "--split replaces the splits of the annotation files, which was an error"),
     (r".* --preset \w+", "the manifest records the preset, which GraspDataset uses"),
     (r".* --label-frame (stored|upright)", "--labels-orientation is for masks and depth of all sources, too"),
     (r".* --layout split/class", "--folders is for image folders, --layout for published layouts of pairs"),

@@ -193,7 +193,7 @@ def read(folder: Path) -> Manifest:
     """
     path = folder / NAME
     if not os.path.lexists(folder):
-        raise InvalidRequest(f"{folder}: does not exist; packer convert makes packs")
+        raise InvalidRequest(f"{folder}: not a pack: it does not exist; packer convert makes packs")
     if not os.path.lexists(path):
         raise InvalidRequest(f"{folder}: not a pack: expected a folder with {NAME}; {_instead(folder)}")
     with open_file(path) as file, failing(path, "read"):

@@ -23,7 +23,7 @@ PACKAGES = {
     "opencv-python": ("cv2", "5.0.0.93"),
     "lmdb": ("lmdb", "2.1.1"),
     "h5py": ("h5py", "3.16"),
-    "click": ("click", "8.1"),
+    "click": ("click", "8.1.8"),
     "tqdm": ("tqdm", "4.66"),
     "PyYAML": ("yaml", "6.0.2"),
 }

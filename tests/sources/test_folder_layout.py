@@ -197,7 +197,7 @@ BOTH = "--folders split/class"
 NONE = "--folders none"
 UNCLEAR: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # files -> options and folders that the error offers
     "splits of classes": (("train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg"), (BOTH, SPLIT, "/train")),
-    "one split": (("train/cat/1.jpg", "train/dog/2.jpg"), (SPLIT, "/train")),
+    "one split": (("train/cat/1.jpg", "train/dog/2.jpg"), (BOTH, SPLIT, "/train")),
     "splits": (("Training/1.jpg", "testing/2.jpg"), (SPLIT,)),
     "words of splits": (("trainA/1.jpg", "trainB/2.jpg", "testA/3.jpg"), (SPLIT,)),
     "folds": (("fold1/cat/1.jpg", "fold1/dog/2.jpg", "fold2/cat/3.jpg"), (BOTH, SPLIT)),
