@@ -34,7 +34,8 @@ def command_pages() -> Iterator[tuple[str, str]]:
         assert command is not None
         usage = " ".join(["packer", name, *command.collect_usage_pieces(click.Context(command))])
         lines = [f"# packer {name}", "", inspect.cleandoc(command.help or ""), "", "```text", usage, "```", ""]
-        records = [each.get_help_record(click.Context(command)) for each in command.params]
+        options = [each for each in command.params if isinstance(each, click.Option)]  # arguments are in the usage
+        records = [each.get_help_record(click.Context(command)) for each in options]
         rows = [record for record in records if record is not None]
         if rows:
             lines += ["| option | meaning |", "|---|---|"]

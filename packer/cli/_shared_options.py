@@ -158,6 +158,7 @@ loader_option = click.option(
     "--loader",
     "loaders",
     type=click.Choice(("all", "DataLoader", "Loader", "Loader-workers"), case_sensitive=False),
+    metavar="[all|DataLoader|Loader|Loader-workers]",
     default="all",
     show_default=True,
     callback=_loaders,

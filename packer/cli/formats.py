@@ -11,7 +11,7 @@ PLACE = (Group.WHAT_THERE_IS, 0)
 
 
 @click.command(short_help="List formats, codecs and sources.", epilog=examples("packer formats", "packer formats coco"))
-@click.argument("source", type=RegistryName(registry), required=False)
+@click.argument("source", type=RegistryName(registry), required=False, metavar="[NAME]")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def command(*, source: str | None, as_json: bool) -> None:
     """List the formats, codecs and sources that are installed, or the options of one SOURCE."""
