@@ -14,7 +14,7 @@ PLACE = (Group.WHAT_THERE_IS, 0)
 @click.argument("source", type=RegistryName(registry), required=False, metavar="[NAME]")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def command(*, source: str | None, as_json: bool) -> None:
-    """List the formats, codecs and sources that are installed, or the options of one SOURCE."""
+    """List the formats, codecs and sources that are installed, or the options of the source NAME."""
     from packer import codecs, formats, sources  # keeps `packer --help` light
 
     if source is not None:
