@@ -91,7 +91,8 @@ class Ragged(list[Any]):
         raise MixedShapes(
             f"field {name!r}: images of {len(shapes)} shapes in one batch ({named}): pass a "
             "geometry that gives them one size, such as geometry=Resize((224, 224)) or RandomResizedCrop(224) of "
-            "packer.geometry, or pack them with --resize WxH; for detectors, DetectionCollate(scale=True)"
+            "packer.geometry, or pack them with --resize WxH; for torchvision detectors, "
+            "DetectionCollate(first_label=1, scale=True)"
         )
 
 

@@ -126,7 +126,7 @@ class Source(FileSource):
             self.labels = (LabelFile("grasps_file", fields, partial(_parse, self._convention)),)
         elif self._convention != "none":
             raise InvalidRequest(
-                f"{shown(str(self.root))}: --angle-convention {self._convention}: there are no grasps; "
+                f"{shown(str(self.root))}: --angle-convention {self._convention}: expected grasps, found none; "
                 "put 2D_Grasp/ of version 1 into it"
             )
         else:
