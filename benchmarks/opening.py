@@ -16,7 +16,7 @@ from packer.datasets.pack_dataset import LMDBDataset
 from packer.formats.lmdb import Writer
 from packer.pack import manifest as manifests
 from packer.pack.manifest import Manifest, Part
-from packer.pack.sample_index import PartIndex, merge
+from packer.pack.sample_index import ColumnEntries, PartIndex, merge
 from packer.schema import Field, Schema
 
 
@@ -30,14 +30,15 @@ def build(folder: Path, samples: int) -> None:
         )
     )
     folder.mkdir()
-    piece = PartIndex(schema)
+    piece, columns = PartIndex(schema), ColumnEntries(schema)
     part = folder / "part-00000.lmdb"
     with Writer(part, schema, payload_bytes=samples * 32) as writer:
         for index in range(samples):
             key = b"sample/%08d" % (index * 7919 % samples)
             record = {"key": key, "value": b"%d" % index, "label": (index % 1000).to_bytes(8, "little")}
             writer.write(record)
-            piece.add(key, [zlib.crc32(value) for value in record.values()], record)
+            entries = {file: entry for name in record for file, entry in columns.of(name, record[name]).items()}
+            piece.add([zlib.crc32(value) for value in record.values()], entries)
         writer.finish()
     piece.save(folder.with_name("piece"))
     index = merge([folder.with_name("piece")], folder, schema)

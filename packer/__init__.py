@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from packer import dali, datasets, errors, geometry, grasp, loading, sources
     from packer.conversion.convert import convert
     from packer.datasets.pack_dataset import open as open
+    from packer.datasets.row_operations import concat
     from packer.inspect.extraction import extract
     from packer.inspect.verify import verify
     from packer.loading.loader import Loader
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Loader",
     "__version__",
+    "concat",
     "convert",
     "dali",
     "datasets",
@@ -34,6 +36,7 @@ __all__ = [
 # OpenCV.
 _HOMES = {
     "Loader": "packer.loading.loader",
+    "concat": "packer.datasets.row_operations",
     "convert": "packer.conversion.convert",
     "extract": "packer.inspect.extraction",
     "monitor": "packer.tools.wait_monitor",

@@ -3,9 +3,10 @@
 They show that packs of this version stay readable for ever. So they are written once, when the version is new: one
 that is written again by a later packer proves nothing about packs that users have. A new format gets one of its own,
 and so does a new codec: tests/golden/codec-<name>/, an LMDB pack with a field of every kind that it holds. A new
-version of the pack layout gets a folder of its own, and the old ones stay as they are.
+version of the pack layout gets a folder of its own, tests/golden/version-<number>/, an LMDB pack, and the old ones stay
+as they are.
 
-Usage: python scripts/make_golden.py [--overwrite] [FORMAT or codec-NAME ...]
+Usage: python scripts/make_golden.py [--overwrite] [FORMAT, codec-NAME or version-NUMBER ...]
 """
 
 import argparse
@@ -66,13 +67,15 @@ SCHEMA = Schema(
         Field("files", "json", "json", hidden=True),
     )
 )
+# since version 2, texts are in the index
+TEXTS = (Field("title", "text", "text"), Field("notes", "text", "text", hidden=True))
 # asked for by name, so that a format which prefers another codec holds both: it has `pixels`, `ragged`, `depth`, `mask`
 _ASKED = tuple((name, SCHEMA[name].codec) for name in ("kept", "photo", "drawing", "distance"))
 # asked for besides of a format whose images have one shape, which these do not
 _OF_OTHER_SHAPES = tuple((name, SCHEMA[name].codec) for name in ("ragged", "depth", "mask"))
 # one of each kind, for the golden pack of a codec
 _FREE = ("drawing", "mask", "distance", "grasps", "boxes", "pose", "more", "blob")
-_OF_CODEC = "codec-"
+_OF_CODEC, _OF_VERSION = "codec-", "version-"
 EXTRAS = {"z.txt": b"0000 0 Cup pcdb_0002\n", "lists/tr\udcffain.txt": b""}
 
 
@@ -81,9 +84,9 @@ class Source(base.Source):
 
     kind = "golden"
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, texts: Sequence[Field] = ()) -> None:
         self.root, self.folder = root, SourceRoot(root)
-        self.schema = SCHEMA
+        self.schema = Schema((*SCHEMA.fields, *texts))
         self.extras = list(EXTRAS)
         self.notes = []
         self.left_out = [("left", "left out, to have an entry")]
@@ -112,6 +115,8 @@ class Source(base.Source):
             "more": {"a": [1, None, -2.5], "b": {"c": "d" * index}},
             "blob": bytes(range(256))[: 100 * index],
             "files": {"kept": f"{index}.jpg"},
+            "title": ("", "a cup", "b\udcff \N{SNOWMAN}")[index],
+            "notes": "note " * index,
         }
 
     def entry(self, index: int) -> base.SampleEntry:
@@ -148,6 +153,7 @@ def versions() -> dict[str, str]:
 
 def asked(name: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Format and codecs of the golden pack of that name."""
+    name = "lmdb" if name.startswith(_OF_VERSION) else name
     if not name.startswith(_OF_CODEC):
         return name, (*_ASKED, *(_OF_OTHER_SHAPES if formats.load(name).Writer.one_shape else ()))
     codec = name.removeprefix(_OF_CODEC)
@@ -157,9 +163,10 @@ def asked(name: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def lacking() -> list[str]:
-    """Names of the golden packs that are to be written: of formats without one, and of codecs that are in none."""
+    """Names of the golden packs that are to be written: of formats and versions without one, and of codecs in none."""
     found = {field.codec_name for path in GOLDEN.glob("*/pack") for field in manifests.read(path).schema}
-    return [name for name in formats.names() if not (GOLDEN / name).exists()] + [
+    layouts = (*formats.names(), f"{_OF_VERSION}{manifests.VERSION}")
+    return [name for name in layouts if not (GOLDEN / name).exists()] + [
         f"{_OF_CODEC}{name}" for name in codecs.names() if name not in found
     ]
 
@@ -174,7 +181,8 @@ def write(name: str, folder: Path, work: Path) -> None:
     writer = formats.load(format).Writer
     slots = (("image", "pixels" if writer.one_shape else "kept"),) if writer.slots else ()
     wanted = ConversionOptions(to=format, codecs=chosen, slots=slots, order="stored", part_bytes=0)
-    convert_source(Source(work), folder / "pack", wanted, threads=1)
+    texts = TEXTS if name.startswith(_OF_VERSION) else ()
+    convert_source(Source(work, texts), folder / "pack", wanted, threads=1)
     digests = list(field_digests(folder / "pack"))
     text = json.dumps({"written_with": versions(), "sha256": digests}, indent=1, sort_keys=True)
     (folder / "digests.json").write_text(text + "\n", encoding="ascii")
@@ -186,7 +194,10 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="a format, or codec-NAME; default: those that have none yet"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="a format, codec-NAME or version-NUMBER; default: those that have none yet",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace golden packs, which were to stay for ever")
     args = parser.parse_args()

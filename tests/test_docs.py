@@ -20,14 +20,14 @@ from click.testing import Result
 import packer
 from packer import geometry, synthetic
 from packer.cli import main, registry
-from packer.errors import PackerError
+from packer.errors import InvalidRequest, PackerError
 from packer.pack import manifest as manifests
 from packer.sources._options import OPTIONS
 from tests.support import source_trees, warm_python
 from tests.support.built_packs import flip
 from tests.support.command_line import called
 from tests.support.conversions import packed
-from tests.support.source_trees import photos
+from tests.support.source_trees import image, photos, write
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -180,6 +180,19 @@ def test_the_page_on_tools_runs(tmp_path: Path) -> None:
     told = warm_python.run(block, capture=True, strict=True, folder=tmp_path)
     assert re.match(r"packer\.monitor: .* waiting \(.* 6 steps in 2 epochs;", told.stdout)
     assert told.stderr == ""  # what report() has told is not told again
+
+
+def test_the_page_on_selecting_runs(tmp_path: Path) -> None:
+    sides = (250, 300)
+    files = {f"{name}/{at}.jpg": image(at, suffix=".jpg", width=sides[at]) for name in ("cup", "mug") for at in (0, 1)}
+    packed(write(tmp_path / "photos", files), tmp_path / "photos.pack")
+    synthetic.load("coco")(tmp_path / "coco", samples=10, threads=2)
+    packed(tmp_path / "coco", tmp_path / "coco.pack")
+    page = (ROOT / "docs/check/select.md").read_text()
+    wrong, message = re.findall(r"^packer ls (\S+) --where \"(width = 256)\"\npacker: (.*)", page, re.MULTILINE)[0][1:]
+    with pytest.raises(InvalidRequest, match=re.escape(message)):
+        raise called("ls", tmp_path / "photos.pack", "--where", wrong).exception or AssertionError
+    assert runs(re.sub(r"^```\n.*\npacker: .*\n```", "", page, flags=re.MULTILINE), tmp_path) == 4
 
 
 def test_the_page_on_grasps_runs(tmp_path: Path) -> None:

@@ -99,11 +99,16 @@ def test_the_members_of_the_manifest_are_all_there() -> None:
 
 def test_the_files_of_index_and_extras_are_all_there() -> None:
     drawn = set(re.findall(r"([\w<>-]+)\.npy  ", section("A pack")))
-    columns = {re.sub("^number-.*", "number-<field>", name) for name in file_dtypes(Schema.from_json(FIELDS))}
-    assert drawn == {"keys", "key_order", *columns, *extra_files._DTYPES}
+    columns = {re.sub("-.*", "-<field>", name) for name in file_dtypes(Schema.from_json(FIELDS))}
+    assert drawn == {"keys", "key_order", "values-<field>", *columns, *extra_files._DTYPES}
 
 
-FIELDS = [{"name": "a", "kind": "number", "codec": "number", "dtype": "int64", "shape": []}]
+FIELDS = [
+    {"name": "a", "kind": "number", "codec": "number", "dtype": "int64", "shape": []},
+    {"name": "b", "kind": "text", "codec": "text"},
+    {"name": "c", "kind": "image", "codec": "encoded"},
+    {"name": "d", "kind": "boxes", "codec": "raw"},
+]
 
 
 def test_the_codecs_formats_and_kinds_are_all_there() -> None:

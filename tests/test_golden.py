@@ -1,4 +1,6 @@
-"""Golden packs: what packer wrote when version 1 was new is read for ever, and today's writer still writes it.
+"""Golden packs: what packer wrote when a version was new is read for ever, and today's writer still writes it.
+
+The packs of formats and codecs have version 1. Today's conversion writes the files of version 1, and more in index/.
 
 The bytes of a part are compared where the library that lays it out has the version that the golden pack was written
 with (lmdb: py-lmdb; hdf5: HDF5 itself; pth: torch; bmp: NumPy): another version may lay it out in another way.
@@ -44,6 +46,7 @@ CONTAINERS = {
     "n5": "numpy",
 }  # format -> library that lays the file out
 FORMATS = formats.names()
+OF_VERSIONS = [f"version-{VERSION}"]
 OF_CODECS = sorted(path.name for path in make_golden.GOLDEN.glob("codec-*"))
 
 
@@ -63,7 +66,7 @@ def same_version(name: str, library: str) -> bool:
     return bool(noted(name)["written_with"].get(library) == make_golden.versions().get(library))
 
 
-@pytest.mark.parametrize("name", [*FORMATS, *OF_CODECS])
+@pytest.mark.parametrize("name", [*FORMATS, *OF_CODECS, *OF_VERSIONS])
 def test_it_opens_verifies_and_gives_the_values_of_then(name: str) -> None:
     folder = golden(name)
     before = built_packs.snapshot(folder)
@@ -100,34 +103,37 @@ def test_what_was_kept_is_extracted(name: str, tmp_path: Path) -> None:
     assert (tmp_path / "back/z.txt").read_bytes() == make_golden.EXTRAS["z.txt"]
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", [*FORMATS, *OF_VERSIONS])
 def test_todays_writer_writes_the_same_records_index_and_manifest(name: str, tmp_path: Path) -> None:
     """The records of then through the Writer of today: encoders have no part in this."""
     folder, manifest = golden(name), manifests.read(golden(name))
     records = built_packs.values(folder)
     (part,) = manifest.parts
-    piece = built_packs.write_part(tmp_path / part.name, records, format=name, schema=manifest.schema)
+    written = {"format": manifest.format, "schema": manifest.schema, "version": manifest.version}
+    piece = built_packs.write_part(tmp_path / part.name, records, **written)
     piece.save(tmp_path / "piece")
-    index = merge([tmp_path / "piece"], tmp_path, manifest.schema)
+    index = merge([tmp_path / "piece"], tmp_path, manifest.schema, version=manifest.version)
     assert {file.name: file.sha256 for file in index} == {file.name: file.sha256 for file in manifest.index}
     assert manifest.to_bytes() == (folder / manifests.NAME).read_bytes()
-    reader = formats.load(name).Reader(tmp_path / part.name, manifest.schema, samples=len(records))
+    reader = formats.load(manifest.format).Reader(tmp_path / part.name, manifest.schema, samples=len(records))
     with closing(reader):
         for row, record in enumerate(records):
             assert {key: bytes(value) for key, value in reader.read(row, manifest.schema.names).items()} == record
-    if same_version(name, CONTAINERS.get(name, "")):
+    if same_version(name, CONTAINERS.get(manifest.format, "")):
         assert files(tmp_path / part.name) == files(folder / part.name)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", [*FORMATS, *OF_VERSIONS])
 def test_todays_conversion_gives_the_same_values_and_bytes(name: str, tmp_path: Path) -> None:
     make_golden.write(name, tmp_path / name, tmp_path / "work")
-    fresh, old = tmp_path / name / "pack", golden(name)
+    fresh, old, manifest = tmp_path / name / "pack", golden(name), manifests.read(golden(name))
     assert list(field_digests(fresh)) == noted(name)["sha256"]
     if same_version(name, "opencv-python"):
         assert built_packs.values(fresh) == built_packs.values(old)
-        if same_version(name, CONTAINERS.get(name, "")):
-            assert files(fresh) == files(old)
+        if same_version(name, CONTAINERS.get(manifest.format, "")):
+            more = manifests.read(fresh).files - manifest.files
+            assert {path: sha256 for path, sha256 in files(fresh).items() if path not in more} == files(old)
+            assert bool(more) == (manifest.version < VERSION)
 
 
 def files(folder: Path) -> dict[str, str]:

@@ -1,9 +1,10 @@
-"""Shared options: options of several commands, the types of their values, and the display of progress."""
+"""Shared options: options of several commands, the types of their values, and the manifest and index of PACK."""
 
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +15,7 @@ from packer.errors import InvalidRequest, printable
 from packer.files.terminal_output import echo
 from packer.registry import Registry
 from packer.schema import MOST_PIXELS
-from packer.stores.url import is_url, path_or_url
+from packer.stores.url import URLPath, is_url, path_or_url
 from packer.system import byte_sizes
 
 if TYPE_CHECKING:
@@ -240,6 +241,28 @@ def deliver(report: "ToolReport", options: Mapping[str, Any]) -> None:
         report.write(path)
     if options.get("plot"):
         report.save_plot(options["plot"])
+
+
+@contextmanager
+def pack_head(pack: Path) -> Iterator[Path]:
+    """Return a `with` block that yields a folder with the manifest and index of PACK. For a URL, they are copies."""
+    if not isinstance(pack, URLPath):
+        yield pack
+        return
+    import tempfile
+
+    from packer.files.storage_errors import failing
+    from packer.pack.manifest import NAME
+    from packer.pack.remote_head import fetch_index, read_manifest
+    from packer.stores.store import Store  # keeps `packer --help` light
+
+    store = Store(pack.url)
+    _, manifest = read_manifest(store)
+    with tempfile.TemporaryDirectory(prefix="packer-") as name:
+        fetch_index(store, manifest, Path(name))
+        with failing(Path(name), "write"):
+            (Path(name) / NAME).write_bytes(manifest.to_bytes())
+        yield Path(name)
 
 
 def left_out(noun: str, key: str, reason: str) -> str:

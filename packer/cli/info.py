@@ -1,23 +1,18 @@
 """packer info: what is in a pack."""
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from packer.cli._shared_options import Count, Group, PackOrURL, examples, left_out, print_json
+from packer.cli._shared_options import Count, Group, PackOrURL, examples, left_out, pack_head, print_json
 from packer.errors import InvalidRequest, PackerError
 from packer.files.terminal_output import echo, hand_over
 from packer.schema import PIXEL_KINDS
-from packer.stores.url import URLPath
 from packer.system.byte_sizes import size_text
-
-if TYPE_CHECKING:
-    from packer.stores.url import StoreURL
 
 _SHOWN = 20  # classes
 _DEEPEST = 6  # packs of packs whose options are shown
@@ -44,13 +39,12 @@ def command(
 
     if not shuffle and (window or batch_size):
         raise click.UsageError("--window and --batch-size go with --shuffle.")
-    with ExitStack() as fetched:
-        folder = fetched.enter_context(_head(pack.url)) if isinstance(pack, URLPath) else pack
+    with pack_head(pack) as folder:
         manifest = manifests.read(folder)
         if keys:
             from packer.pack.sample_index import Index
 
-            index = Index(folder, manifest)
+            index = Index.open(folder, manifest)
             hand_over(map(index.key, range(len(index))))
             return
         if shuffle:
@@ -64,23 +58,6 @@ def command(
         print_json(data)
     else:
         _print(pack, data)
-
-
-@contextmanager
-def _head(url: "StoreURL") -> Iterator[Path]:
-    """Return a `with` block that yields a temporary folder with manifest and index of the pack at `url`."""
-    from packer.files.storage_errors import failing
-    from packer.pack.manifest import NAME
-    from packer.pack.remote_head import fetch_index, read_manifest
-    from packer.stores.store import Store  # keeps `packer --help` light
-
-    store = Store(url)
-    _, manifest = read_manifest(store)
-    with tempfile.TemporaryDirectory(prefix="packer-") as name:
-        fetch_index(store, manifest, Path(name))
-        with failing(Path(name), "write"):
-            (Path(name) / NAME).write_bytes(manifest.to_bytes())
-        yield Path(name)
 
 
 def _tell_shuffle(
@@ -98,7 +75,7 @@ def _tell_shuffle(
         raise InvalidRequest(
             f"{pack}: no field has classes, by which a shuffle could be judged; packer info lists them"
         )
-    labels = np.asarray(Index(folder, manifest).column(name), np.int64)
+    labels = np.asarray(Index.open(folder, manifest).column(name), np.int64)
     numbers = np.repeat(np.arange(len(manifest.parts)), [part.samples for part in manifest.parts])
     blocks = block_order(numbers, window)
     found = shuffle_quality(labels, numbers, blocks.of_pass(0, 0), batch_size=batch_size)
@@ -139,7 +116,7 @@ def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], str]
         return {}, ""
     try:
         check_mostly_holes(pack, manifest)
-        index = Index(pack, manifest)
+        index = Index.open(pack, manifest)
     except PackerError as error:
         return {}, str(error)
     counts: dict[str, list[list[Any]]] = {}
@@ -157,6 +134,7 @@ def _describe(manifest: Any) -> dict[str, Any]:
         "format": manifest.format,
         "samples": manifest.samples,
         "parts": len(manifest.parts),
+        "members": [asdict(member) for member in manifest.members],
         "bytes": sum(sizes) + sum(file.bytes for file in (*manifest.index, *manifest.extras)),
         "extras_bytes": sum(file.bytes for file in manifest.extras),
         "fields": manifest.schema.to_json(),
@@ -172,7 +150,12 @@ def _describe(manifest: Any) -> dict[str, Any]:
 def _print(pack: Path, data: dict[str, Any]) -> None:
     source = data["source"]
     echo(f"{pack}: {data['samples']} samples, format {data['format']}, {size_text(data['bytes'])}")
-    echo(f"  parts    {data['parts']}")
+    if data["members"]:
+        more = ", ..." if len(data["members"]) > _SHOWN else ""
+        paths = ", ".join(member["path"] for member in data["members"][:_SHOWN])
+        echo(f"  packs    {len(data['members'])}: {paths}{more}")
+    else:
+        echo(f"  parts    {data['parts']}")
     echo(f"  source   {source.get('kind')}: {source.get('files')} files, {size_text(source.get('bytes', 0))}")
     if data["extras_bytes"] or "left_behind" in source:
         left = source.get("left_behind", {})

@@ -60,7 +60,7 @@ def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> N
         return stage_recoded(pack, given["codec"], options, hooks)
 
     options = StageOptions(to=to, parts=_parts(given["parts"]), keep=_keep(given["keep"]))
-    manifest = read_manifest(Store(pack.url))[1] if isinstance(pack, URLPath) else manifests.read(pack)
+    manifest = read_manifest(Store(pack.url))[1] if isinstance(pack, URLPath) else manifests.read_pack(pack)
     samples = sum(manifest.parts[number].samples for number in options.numbers(manifest))
     with ProgressBar(quiet=as_json) as bar:
         counter = ProgressCounter(samples, bar)

@@ -186,7 +186,7 @@ class _ResultWriter:
                 written.is_refused = True
         elif not written.is_refused:
             writer.write(result.record)
-            written.piece.add(result.key, result.crc32s, result.record)
+            written.piece.add(result.crc32s, result.entries)
             written.samples += 1
             if result.findings:
                 written.findings.update(result.findings)

@@ -25,6 +25,7 @@ from packer.sources._message_texts import counted
 from packer.sources.base import probe_indices
 
 _INDEX_FILES = 10  # except files of columns
+_FIELD_FILES = 2  # of columns, for each field
 _INDEX_FILE_BYTES = 256  # in the manifest
 _PARTS_AT_ONCE = 4  # on this disk, if the pack is behind a URL
 
@@ -77,7 +78,7 @@ class ConversionRun:
         except InvalidRequest:
             self._remove_unless_resumable()
             raise
-        files = len(draft.schema) + _INDEX_FILES
+        files = _FIELD_FILES * len(draft.schema) + _INDEX_FILES
         self._noted_bytes = len(draft.to_bytes()) + files * _INDEX_FILE_BYTES
         self._noted_values = 3 * len(draft.skipped) + 12 * (len(draft.parts) + len(draft.schema) + files)
         self._noted_values += sum(len(field.classes or ()) for field in draft.schema)

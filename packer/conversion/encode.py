@@ -15,14 +15,15 @@ from packer import codecs, formats, images
 from packer.codecs.base import Codec
 from packer.conversion.plan import Plan
 from packer.conversion.stored_schema import MATRIX, ORIENTATION, SOURCE_SIZE
-from packer.errors import BadInput, DamagedImage, PackerError, naming_memory
+from packer.errors import BadInput, CorruptRecord, DamagedImage, PackerError, naming_memory
 from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_values, upright
 from packer.images import MAX_PIXELS, Header, loses_alpha, restart_interval_table
 from packer.images.field_decoder import HeaderCache
 from packer.pack.field_row_relations import check_rows
 from packer.pack.label_orientation import ImageFrame, labels_are_upright
-from packer.schema import PIXEL_KINDS, Field
+from packer.pack.sample_index import ColumnEntries
+from packer.schema import PIXEL_KINDS, Buffer, Field
 from packer.sources._message_texts import shown
 from packer.sources._text_values import check_boxes
 from packer.sources.base import UNTAKEN, Sample, sample_name
@@ -37,6 +38,7 @@ class Encoded(NamedTuple):
     Attributes:
         key: the encoded key.
         record: the encoded value of each field, in schema order.
+        entries: the entries in the columns of the index; see `ColumnEntries`.
         crc32s: the CRC-32 of each encoded value, in schema order.
         source_bytes: the bytes of the sample in the source.
         incomplete: the reason why a field has no value, or None if the sample is complete.
@@ -45,6 +47,7 @@ class Encoded(NamedTuple):
 
     key: bytes
     record: Mapping[str, bytes]
+    entries: Mapping[str, Buffer]
     crc32s: tuple[int, ...]
     source_bytes: int
     incomplete: str | None = None
@@ -108,6 +111,7 @@ class Encoder(ABC):
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._main = next((field.name for field in plan.schema if field.kind in PIXEL_KINDS), "")
+        self._columns = ColumnEntries(plan.schema)
         self._misfit = formats.load(plan.options.to).Writer.misfit
 
     def __call__(self, index: int) -> Encoded | Failure:
@@ -116,6 +120,7 @@ class Encoder(ABC):
         try:
             with naming_memory(lambda: sample_name(source, index)):
                 record, notes, found = self._record(index)
+                entries = self._entries(index, record)
         except BadInput as error:
             return Failure(source.key(index), error.message)
         if misfit := self._misfit(self._plan.schema, record):
@@ -125,7 +130,16 @@ class Encoder(ABC):
         crc32s = tuple(map(zlib.crc32, record.values()))
         missing = source.missing(index)
         incomplete = "; ".join([*([missing] if missing else []), *notes]) or None
-        return Encoded(record["key"], record, crc32s, int(self._plan.sizes[index]), incomplete, found)
+        return Encoded(record["key"], record, entries, crc32s, int(self._plan.sizes[index]), incomplete, found)
+
+    def _entries(self, index: int, record: Mapping[str, bytes]) -> Mapping[str, Buffer]:
+        entries: dict[str, Buffer] = {}
+        for name, value in record.items():
+            try:
+                entries |= self._columns.of(name, value)
+            except (BadInput, CorruptRecord) as error:
+                raise BadInput(f"{self._where(index, name)}: does not decode: {error.message}{SKIP_ADVICE}") from error
+        return entries
 
     def _where(self, index: int, name: str) -> str:
         return sample_name(self._plan.source, index)

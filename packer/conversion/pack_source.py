@@ -83,7 +83,7 @@ class PackSource(base.Source):
     def entry(self, index: int) -> base.SampleEntry:
         number, _ = self.pack.locate(self.row(index))
         key = self.key(index)
-        return base.SampleEntry(key, (self.manifest.parts[number].name,), key)
+        return base.SampleEntry(key, (self.pack.listed_parts[number].name,), key)
 
     def read(self, index: int, names: Sequence[str]) -> base.Sample:
         return {name: self._decoded(name, value) for name, value in self.values(index, names).items()}
@@ -129,7 +129,7 @@ class PackSource(base.Source):
             asked[SELECTED] = hashlib.sha256(np.asarray(self._rows, "<i8").tobytes()).hexdigest()
         return base.Provenance(
             sizes=self._sizes(),
-            files=len(found.parts),
+            files=len(self.pack.listed_parts),
             digest=found.pack_id,
             identity=found.to_bytes(),
             origin=found.source,
@@ -137,9 +137,8 @@ class PackSource(base.Source):
         )
 
     def _sizes(self) -> npt.NDArray[np.int64]:
-        parts = [part for part in self.manifest.parts if part.samples]
-        shares = np.asarray([part.bytes // part.samples for part in parts], np.int64)
-        return np.repeat(shares, [part.samples for part in parts])[np.asarray(self._rows, np.int64)]
+        shares = np.asarray([part.bytes // max(1, part.samples) for part in self.pack.listed_parts], np.int64)
+        return shares[self.pack.part_numbers(np.asarray(self._rows, np.int64))]
 
 
 class _ExtrasTree(FileTree):

@@ -20,6 +20,7 @@ from packer.geometry import Resize
 from packer.geometry.random import shuffled
 from packer.pack.extra_files import ChosenExtras, choose_extras
 from packer.pack.label_orientation import HOW_TO_FRAME
+from packer.pack.manifest import VERSION
 from packer.schema import MOST_PIXELS, PIXEL_KINDS, Schema
 from packer.sources._extend.source_wrapper import subset
 from packer.sources._trees.file_tree import most_file_bytes
@@ -219,7 +220,7 @@ def _measure(
     source: Source, options: ConversionOptions, extras: ChosenExtras
 ) -> tuple[npt.NDArray[np.int64], int, str, str, tuple[str, ...]]:
     """Return `(sizes, file_count, digest, fingerprint, links)` of the `Plan`."""
-    identity = hashlib.sha256(json.dumps([__version__, options.to_json()], sort_keys=True).encode())
+    identity = hashlib.sha256(json.dumps([__version__, VERSION, options.to_json()], sort_keys=True).encode())
     origin = source.provenance()
     if origin is not None:
         identity.update(origin.identity)

@@ -154,8 +154,9 @@ def open_files(pack: Path) -> tuple[RemoteFiles | FolderFiles, Manifest]:
     if isinstance(pack, URLPath):
         store = Store(pack.url)
         stored, manifest = read_manifest(store)
+        manifests.with_parts(store.url, manifest)
         check_no_folders(pack, manifest)
         return RemoteFiles(store, stored), manifest
-    manifest = manifests.read(pack)
+    manifest = manifests.read_pack(pack)
     check_mostly_holes(pack, manifest)
     return FolderFiles(pack), manifest

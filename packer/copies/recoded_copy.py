@@ -54,7 +54,7 @@ def stage_recoded(pack: Path, codec: str, options: StageOptions, hooks: Hooks) -
         raise InvalidRequest(
             f"{pack}: --as is for a pack in a folder: copy it here first, with --to DIR and without --as"
         )
-    manifest = manifests.read(pack)
+    manifest = manifests.read_pack(pack)
     names = _recoded(pack, manifest.schema, codec)
     place = OwnedFolder.of(options.to, options.machine)
     copy = StagedCopy.of(place, manifest, codec)

@@ -246,6 +246,7 @@ def read_once(
     with tempfile.TemporaryDirectory(prefix="packer-", dir=scratch) as name:
         location = RemoteLocation(pack.url, Path(name))
         stored, manifest = location.read_manifest()
+        manifests.with_parts(location.url, manifest)
         parts = part_files(manifest)
         kept = [stored.bytes, *(file.bytes for file in (*manifest.index, *manifest.extras))]
         largest = max((part.bytes for part in parts), default=0)

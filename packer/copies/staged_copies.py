@@ -271,7 +271,7 @@ def open_staged(folder: Path, *, stage: str | None, codec: str | None = None, ve
         return _open_recoded(folder, stage, codec, verify)
     if stage is None or (stage == "auto" and not Machine().shared_memory.is_dir()):
         return Pack(folder, verify=verify)
-    manifest = manifests.read(folder)
+    manifest = manifests.read_pack(folder)
     try:
         copy = StagedCopy.of(OwnedFolder.of(stage, Machine()), manifest)
         held = copy.lease()
@@ -306,7 +306,7 @@ def _open_recoded(folder: Path, stage: str | None, codec: str, verify: str) -> P
         raise InvalidRequest(
             f'{folder}: stage_as={codec!r} is for a staged copy: give stage="auto", or the folder of --to'
         )
-    manifest = manifests.read(folder)
+    manifest = manifests.read_pack(folder)
     copy = StagedCopy.of(OwnedFolder.of(stage, Machine()), manifest, codec)
     held = copy.lease()
     if held is None:

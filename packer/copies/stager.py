@@ -103,7 +103,7 @@ def stage_or_warm(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
         return stage(pack, options, hooks)
     is_remote = isinstance(pack, URLPath)
     if not is_remote:
-        manifest = manifests.read(pack)
+        manifest = manifests.read_pack(pack)
         mount = options.machine.mount(pack)
         if mount is not None and mount.in_memory:
             return Staged(pack, "in memory", len(options.numbers(manifest)), reason="the pack is in memory already")
@@ -265,7 +265,7 @@ def warmed(pack: Path, options: StageOptions, hooks: Hooks, *, reason: str = "")
     """
     if isinstance(pack, URLPath):
         raise InvalidRequest(f"{pack}: --warm is for a pack in a folder; without it, the pack is copied here")
-    manifest = manifests.read(pack)
+    manifest = manifests.read_pack(pack)
     check_mostly_holes(pack, manifest)
     parts, chosen = part_files(manifest), options.numbers(manifest)
     left = capacity.free_memory(options.keep, options.machine) - sum(file.bytes for file in manifest.index)

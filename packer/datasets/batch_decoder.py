@@ -126,9 +126,8 @@ class PackBatchDecoder(BatchDecoder):
         self._read = [name for name in sample_decoder.stored if name not in gathered]
         self.only_copies = not self._read
         self._fields = {field.name: field for field in sample_decoder.schema.fields}
-        self._lists: dict[str, list[Any]] = {
-            name: [None] * len(indices) for name in self._read if name not in self._slots
-        }
+        decoded = [name for name in self._fields if name not in self._slots and not sample_decoder.is_column(name)]
+        self._lists: dict[str, list[Any]] = {name: [None] * len(indices) for name in (decoded if self._read else ())}
 
     def fill(self, start: int, stop: int) -> None:
         """Decode the samples at these positions."""
@@ -158,7 +157,7 @@ class PackBatchDecoder(BatchDecoder):
         }
         random = self._random[position] if len(self._random) else ()
         main, others = sample_decoder.views(index, self._geometry, stored, random)
-        for name, value in record.items():
+        for name, value in sample_decoder.completed(index, record).items():
             view = others.get(name, main)
             if name in self._slots:
                 yield self._slots[name].prepared(position, index, value, stored=stored[name], view=view)

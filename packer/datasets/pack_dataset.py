@@ -1,10 +1,11 @@
 """Pack dataset: map-style torch datasets over packs. They pickle, and work with fork, spawn and threads."""
 
 import copy
+import hashlib
 import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from itertools import zip_longest
 from os import PathLike
@@ -17,6 +18,7 @@ import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from packer.copies.staged_copies import open_staged
+from packer.datasets import row_operations as rows
 from packer.datasets.batch import Batch, as_pil, as_tv, moving_transform
 from packer.datasets.batch_decoder import BatchDecoder, CollateFields, PackBatchDecoder, Take, take_new
 from packer.errors import BadIndex, CorruptPack, InvalidRequest, UnknownKey, WrongType, printable
@@ -33,8 +35,11 @@ from packer.system.argument_checks import check_arguments, check_parameters
 from packer.system.shared_memory import SharedMemory
 
 if TYPE_CHECKING:  # a pack in a folder is opened without the modules for URLs
+    import pyarrow
+
     from packer.copies.part_schedule import PartSchedule
     from packer.copies.remote_pack import RemoteLocation
+    from packer.datasets.row_operations import CollectedRows, DatasetColumns
     from packer.inspect.notebook import Drawing
     from packer.pack.remote_head import RemoteIdentity
 
@@ -149,7 +154,7 @@ class PackDataset(Dataset[Any]):
     """
 
     format: ClassVar[str | None] = None  # the format that the pack must have; None for any
-    # the methods `__getitem__` and `sample` whose samples `batch_decoder` decodes; None if a subclass replaced them
+    # the methods `__getitem__` and `sample_at` whose samples `batch_decoder` decodes; None if a subclass replaced them
     _decoded_as: ClassVar[tuple[object, object] | None]
     _changeable: ClassVar[frozenset[str]] = frozenset(ChangedOptions.__annotations__)  # by `with_`
     _selects = False  # True if `_select` chooses the samples also without a split
@@ -163,8 +168,8 @@ class PackDataset(Dataset[Any]):
         def depth(name: str) -> int:
             return next(at for at, each in enumerate(order) if name in vars(each))
 
-        is_complete = depth("batch_decoder") <= min(depth("__getitem__"), depth("sample"))
-        cls._decoded_as = (cls.__getitem__, cls.sample) if is_complete else None
+        is_complete = depth("batch_decoder") <= min(depth("__getitem__"), depth("sample_at"))
+        cls._decoded_as = (cls.__getitem__, cls.sample_at) if is_complete else None
         cls._check_overrides()
 
     @classmethod
@@ -173,12 +178,12 @@ class PackDataset(Dataset[Any]):
 
         The result may change: a notebook may assign another `__getitem__` to the class at any time.
         """
-        return cls._decoded_as == (cls.__getitem__, cls.sample)
+        return cls._decoded_as == (cls.__getitem__, cls.sample_at)
 
     @classmethod
     def _check_overrides(cls) -> None:
         """Raise WrongType for an attribute of a subclass that would have no effect."""
-        for name in (*_SET_BY_OPENING, "fields", "split"):
+        for name in (*_SET_BY_OPENING, "fields", "split_name"):
             if name in vars(cls):
                 raise WrongType(
                     f"{cls.__name__}.{name}: opening a dataset sets it; give {name}= to super().__init__, or override "
@@ -241,6 +246,8 @@ class PackDataset(Dataset[Any]):
         self._sample_decoder_or_none: SampleDecoder | None = None
         self._shares_pack = False  # another dataset has the same open pack, which the last of them closes
         self._pack_id: str | None = None
+        self._collected: CollectedRows | None = None  # how to make the pack again; None for the pack at `path`
+        self._rows: npt.NDArray[np.int64] | None = None  # the chosen rows of the pack, None for all or a split
         self._shared: SharedMemory | None = None  # in a worker process
         self._choose_split(split)
         self.transform = transform
@@ -252,7 +259,7 @@ class PackDataset(Dataset[Any]):
 
     def _choose_split(self, split: str | None) -> None:
         self._split = split
-        self._takes_all = split is None and not self._selects
+        self._takes_all = split is None and self._rows is None and not self._selects
         self._indices: npt.NDArray[np.int64] | None = None
         self._targets: list[int] | None = None
         self._count = len(self._chosen(self.sample_decoder()))
@@ -268,7 +275,7 @@ class PackDataset(Dataset[Any]):
         return self._location is not None
 
     @property
-    def split(self) -> str | None:
+    def split_name(self) -> str | None:
         """Name of the split that the dataset was opened with. None for all samples."""
         return self._split
 
@@ -374,6 +381,8 @@ class PackDataset(Dataset[Any]):
         return SampleDecoder(pack, self._fields, decoder=self._decoder, dct=self._dct, boxes=self._box_rule)
 
     def _opened_pack(self) -> Pack:
+        if self._collected is not None:
+            return self._collected.open(self._verify)
         if self._location is not None:
             from packer.copies.remote_pack import open_remote  # not imported for a pack in a folder
 
@@ -388,7 +397,7 @@ class PackDataset(Dataset[Any]):
         return open_staged(folder, stage=self._stage, codec=self._stage_as, verify=self._verify)
 
     def _check_format(self, found: str) -> None:
-        if self.format not in (None, found):
+        if self.format not in (None, found) and self._collected is None:
             raise InvalidRequest(
                 f"{self.path}: the pack's format is {found!r}, {type(self).__name__} reads {self.format!r}; "
                 "packer.open reads any"
@@ -403,7 +412,11 @@ class PackDataset(Dataset[Any]):
         if self._takes_all:
             return range(len(sample_decoder.pack))
         if self._indices is None:
-            self._indices = self._select(sample_decoder.pack, self.split)
+            rows = self._rows
+            if rows is None or self._split is not None:
+                found = self._select(sample_decoder.pack, self._split)
+                rows = found if rows is None else rows[np.isin(rows, found)]
+            self._indices = rows
         return self._indices
 
     def _select(self, pack: Pack, split: str | None) -> npt.NDArray[np.int64]:
@@ -462,8 +475,8 @@ class PackDataset(Dataset[Any]):
             ) from None
         reading = _reading.get()
         if reading is not None and reading[0] is self:
-            return self.sample(at, reading[1].geometry, reading[1].take())
-        return self.sample(at, self.geometry, self._random([at])[0])
+            return self.sample_at(at, reading[1].geometry, reading[1].take())
+        return self.sample_at(at, self.geometry, self._random([at])[0])
 
     @contextmanager
     def reading(self, stream: RandomStream) -> Iterator[None]:
@@ -515,7 +528,7 @@ class PackDataset(Dataset[Any]):
             collate=collate,
         )
 
-    def sample(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
+    def sample_at(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
         """Return `dataset[index]` with another geometry.
 
         Args:
@@ -568,6 +581,8 @@ class PackDataset(Dataset[Any]):
             )
         self.close()
         self.sample_decoder()  # opens the pack that is there now
+        if self._collected is not None:
+            raise InvalidRequest(f'{self.path}: its rows are collected in memory; first dataset.save("NAME.pack")')
         if indices is None and self._takes_all:
             return None
         return self.pack_indices(np.arange(self._count) if indices is None else indices)
@@ -645,7 +660,7 @@ class PackDataset(Dataset[Any]):
         found = self._find(key)
         if found is None:
             self.sample_decoder().pack.index.index_of(key)
-            raise UnknownKey(f"key {key!r} is not in the split {self.split!r}")
+            raise UnknownKey(f"key {key!r} is not in the split {self.split_name!r}")
         return found
 
     def _find(self, key: str) -> int | None:
@@ -670,6 +685,173 @@ class PackDataset(Dataset[Any]):
         """Return the key of the sample at `index`. Raises BadIndex."""
         sample_decoder = self.sample_decoder()
         return sample_decoder.pack.index.key(self._pack_index(sample_decoder, index))
+
+    # ---- other rows and columns, without a copy of an image
+
+    def where(self, condition: "str | npt.ArrayLike | Callable[[DatasetColumns], npt.ArrayLike]") -> Self:
+        """Return a dataset of the samples that meet a condition, in the same order.
+
+        Args:
+            condition: A text such as "label == 'cup' and width >= 256"; docs/check/select.md has the language. Or one
+                True or False for each sample. Or a function of the columns that returns these.
+
+        Raises:
+            InvalidRequest: The text is no condition, or the number of True and False is not that of the samples.
+        """
+        return self._with_positions(rows.where(self, condition))
+
+    def select(self, indices: Indices) -> Self:
+        """Return a dataset of the samples at `indices`, in that order. Raises BadIndex."""
+        return self._with_positions(np.asarray(indices))
+
+    def drop(self, keys: Iterable[str]) -> Self:
+        """Return a dataset without the samples that have these keys. Raises UnknownKey."""
+        kept = np.ones(len(self), bool)
+        kept[[self.index_of(key) for key in keys]] = False
+        return self._with_positions(np.flatnonzero(kept))
+
+    def sample(self, count: int | float, *, seed: int = 0) -> Self:
+        """Return a dataset of random samples, in the order of this dataset.
+
+        Args:
+            count: The number of samples, or a share of all samples as a float from 0 to 1.
+            seed: Equal seeds choose equal samples.
+
+        Raises:
+            InvalidRequest: There are fewer samples.
+        """
+        return self._with_positions(rows.sampled(self, count, seed))
+
+    def split(
+        self, *, stratify: str | None = None, by: str | None = None, seed: int = 0, **shares: float
+    ) -> dict[str, Self]:
+        """Return disjoint datasets of random samples, each in the order of this dataset.
+
+        Args:
+            stratify: A field, such as "label". Each value of it is divided by the shares.
+            by: A field, such as "object_id". Samples with an equal value are in the same dataset.
+            seed: Equal seeds choose equal samples.
+            shares: The share of each dataset, such as train=0.8, val=0.2. Their sum is at most 1.
+
+        Returns:
+            A dict from the names of the shares to the datasets.
+
+        Raises:
+            InvalidRequest: The shares do not fit, or samples with an equal value of `by` differ in `stratify`.
+            UnknownKey: The index does not have the field.
+        """
+        found = rows.divided(self, shares, stratify=stratify, by=by, seed=seed)
+        return {name: self._with_positions(positions) for name, positions in found.items()}
+
+    def with_column(
+        self,
+        name: str,
+        values: "rows.NewValues",
+        *,
+        kind: "rows.NewKind | None" = None,
+        classes: Sequence[str] | None = None,
+    ) -> Self:
+        """Return a dataset with a new field, or with other values of a field that is no image.
+
+        Args:
+            name: The name of the field.
+            values: A value for each sample, in order. Or a dict from keys to values, or the path of a CSV file with
+                the columns `key` and `name`; samples without an entry keep their value. A text is the name of a class
+                if the field has classes; new names are added to the classes.
+            kind: "number", "text", "json", "points" or "boxes". Default: the kind of the replaced field, else number
+                for numbers, text for texts.
+            classes: The class names of a new number field.
+
+        Raises:
+            InvalidRequest: The values do not fit the field, or a sample of a new field has no value.
+            UnknownKey: No sample has a key of `values`.
+        """
+        return self.over(rows.with_values(self, name, values, kind=kind, classes=classes))
+
+    def rename(self, **names: str) -> Self:
+        """Return a dataset whose fields have other names, such as rename(rgb="image").
+
+        Args:
+            names: New name of each renamed field.
+
+        Raises:
+            UnknownKey: The pack does not have a field.
+            InvalidRequest: Two fields would have one name, or the field is `key`.
+        """
+        other = self.over(rows.RenamedFields(self.collected(), names))
+        other.as_tuple = tuple(names.get(name, name) for name in self.as_tuple) if self.as_tuple is not None else None
+        other._fields = tuple(names.get(name, name) for name in self._fields) if self._fields is not None else None
+        return other
+
+    def table(self) -> "pyarrow.Table":
+        """Return an Arrow table of all fields that are no images, with sizes of images and numbers of rows.
+
+        `.to_pandas()` and `polars.from_arrow` convert it. Classes are text. Needs pyarrow.
+        """
+        from packer.datasets.arrow_table import arrow_table  # training does not need it
+
+        return arrow_table(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the samples of this dataset as a collection, which packer.open opens like a pack.
+
+        The collection contains an index and the relative paths of the packs with the images. It does not contain
+        options such as `geometry`.
+
+        Args:
+            path: The new folder.
+
+        Raises:
+            PackExists: The folder exists.
+            StorageError: The disk fails.
+        """
+        from packer.conversion.collection_folder import save_collection  # training does not need it
+
+        with closing(rows.SelectedRows(self.collected(), np.arange(len(self))).open(self._verify)) as pack:
+            save_collection(pack, Path(path))
+
+    def columns(self) -> "DatasetColumns":
+        """Return the columns of the index by name, as the language of `where` names them, in the order of samples."""
+        return rows.DatasetColumns(self)
+
+    def collected(self) -> "CollectedRows":
+        """Return how to make a pack of the chosen samples again, in any process. Raises InvalidRequest for a URL."""
+        if self._collected is None and self._location is not None:
+            raise InvalidRequest(f"{self.path}: a collection consists of packs in folders; download the pack first")
+        pack_id = self.sample_decoder().pack.manifest.pack_id
+        found = self._collected or rows.FolderRows(Path(str(self.path)), pack_id, self._stage, self._stage_as)
+        return found if self._takes_all else rows.SelectedRows(found, self.pack_indices(np.arange(len(self))))
+
+    def _with_positions(self, positions: npt.NDArray[np.int64]) -> Self:
+        """Return a dataset of the samples at these positions, over the same open pack."""
+        self._check_selectable()
+        other = copy.copy(self)
+        other._rows = self.pack_indices(positions)
+        self._shares_pack = other._shares_pack = True
+        other._choose_split(None)
+        return other
+
+    def over(self, collected: "CollectedRows") -> Self:
+        """Return a dataset with the options of this one over the pack that `collected` makes."""
+        self._check_selectable()
+        kind: Any = PackDataset if type(self) in _BY_FORMAT.values() else type(self)
+        other: Self = kind.__new__(kind)
+        vars(other).update(vars(self))
+        other._collected, other._rows = collected, None
+        other._sample_decoder_or_none, other._pack_id, other._shares_pack = None, None, False
+        other._choose_split(None)
+        return other
+
+    def _check_selectable(self) -> None:
+        """Raise InvalidRequest if samples of this class are not rows of the pack."""
+
+    @property
+    def content_id(self) -> str:
+        """Id of the chosen samples: the id of the pack, or a digest of it and the rows."""
+        pack_id = self.sample_decoder().pack.manifest.pack_id
+        if self._rows is None:
+            return pack_id
+        return hashlib.sha256(pack_id.encode() + self._rows.astype("<i8").tobytes()).hexdigest()
 
     # ---- the attributes of torchvision's ImageFolder
 
@@ -709,10 +891,10 @@ class PackDataset(Dataset[Any]):
         return draw_samples(self.sample_decoder().pack, Path(str(self.path)).name, [self.key(index)])
 
     def __repr__(self) -> str:
-        split = f", split={self.split!r}" if self.split else ""
+        split = f", split={self.split_name!r}" if self.split_name else ""
         fields = ", ".join(f"{name} {what}" for name, what, _ in self._described())
         pack = self.sample_decoder().pack
-        size = sum(part.bytes for part in pack.manifest.parts) / 1e6
+        size = pack.part_bytes / 1e6
         copy = f"; read as {self._stage_as} from {pack.folder}" if self._stage_as is not None else ""
         return printable(
             f"{type(self).__name__}({str(self.path)!r}{split}: {len(self)} samples, {size:,.1f} MB; {fields}{copy})"
@@ -721,7 +903,7 @@ class PackDataset(Dataset[Any]):
     def _repr_html_(self) -> str:
         from packer.inspect.notebook import SMALL_PX, draw_samples, html_table  # training does not need it
 
-        split = f", split {self.split}" if self.split else ""
+        split = f", split {self.split_name}" if self.split_name else ""
         drawing = None
         if self._location is None and len(self) >= _SHOWN:  # a pack at a URL would download a part
             keys = [self.key(len(self) * number // _SHOWN) for number in range(_SHOWN)]
@@ -744,7 +926,7 @@ class PackDataset(Dataset[Any]):
         return found
 
 
-PackDataset._decoded_as = PackDataset.__getitem__, PackDataset.sample
+PackDataset._decoded_as = PackDataset.__getitem__, PackDataset.sample_at
 
 
 def _splits_of(pack: Pack) -> tuple[str, ...]:

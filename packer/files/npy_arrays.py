@@ -23,6 +23,7 @@ from packer.schema import DTYPES, Buffer
 MAGIC = b"\x93NUMPY"
 _MOST_OF_NONE = 1 << 40
 _MOST_HEADER_BYTES = 4096
+_MOST_READ_BYTES = 1 << 20
 _UNIT = 64  # the size of magic and header is a multiple
 _SPARE = 21  # characters for the first length
 _LENGTH = rb"(?:0|[1-9]\d{0,17})"  # without leading zeros, as in Python
@@ -132,8 +133,10 @@ def read_header(buffer: Buffer | mmap.mmap, *, texts: bool = False) -> NpyHeader
     return NpyHeader(np.dtype(order + code), _CODES.get(code, "text"), fortran == "True", lengths, at + length)
 
 
-def map_file(path: Path, expected_bytes: int) -> tuple[npt.NDArray[Any], mmap.mmap]:
+def map_file(path: Path, expected_bytes: int) -> tuple[npt.NDArray[Any], bytes | mmap.mmap]:
     """Map a file of an index, and return its array, read-only and without a copy, and the mapping.
+
+    Small files are read: a mapping keeps a file descriptor, and a program may open hundreds of packs.
 
     Raises CorruptPack unless the file has `expected_bytes` bytes and is an array of an index. Raises StorageError.
     """
@@ -145,12 +148,14 @@ def map_file(path: Path, expected_bytes: int) -> tuple[npt.NDArray[Any], mmap.mm
             )
         if size == 0:  # cannot be mapped
             raise CorruptPack(f"{path}: not an index file: it is empty; copy or pack it again")
+        file.seek(0)
         with failing(path, "map the index file"):
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            is_small = size <= _MOST_READ_BYTES
+            mapped = file.read(size) if is_small else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     return _array(path, mapped), mapped
 
 
-def _array(path: Path, mapped: mmap.mmap) -> npt.NDArray[Any]:
+def _array(path: Path, mapped: bytes | mmap.mmap) -> npt.NDArray[Any]:
     try:
         found = read_header(mapped)
     except ValueError as error:

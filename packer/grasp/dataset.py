@@ -227,6 +227,12 @@ class GraspDataset(PackDataset):
     def _not_moved(self) -> list[str]:
         return ["maps"]
 
+    def _check_selectable(self) -> None:
+        raise InvalidRequest(
+            f"{self.path}: items of a GraspDataset are not rows of the pack; select in packer.open(...), save it, and "
+            "give the collection to GraspDataset"
+        )
+
     def _check_names(self, pack: Pack) -> None:
         """Check nothing: here, the attribute `as_tuple` contains names of item values, not of fields of the pack."""
 
@@ -255,7 +261,9 @@ class GraspDataset(PackDataset):
         """Return the index of the item with the key `key`. Raises UnknownKey."""
         found = self._find(key)
         if found is None and self._label_files is not None:
-            raise UnknownKey(f"no label file of name {key!r}{f' in the split {self.split!r}' if self.split else ''}")
+            raise UnknownKey(
+                f"no label file of name {key!r}{f' in the split {self.split_name!r}' if self.split_name else ''}"
+            )
         return super().index_of(key) if found is None else found
 
     def _find(self, key: str) -> int | None:
@@ -280,7 +288,7 @@ class GraspDataset(PackDataset):
 
     # ---- items
 
-    def sample(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
+    def sample_at(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
         """Return the item `(x, maps, index, rot, zoom)`, or the result of `transform` for this item.
 
         geometry: A TurnAndZoom. random: Two numbers 0 <= r < 1, which select rotation and zoom.

@@ -90,6 +90,7 @@ class ItemDecoder:
             BadInput: The rule does not allow the size of the image.
         """
         sample_decoder = self.sample_decoder
+        record = sample_decoder.completed(index, record)
         images = {name: sample_decoder.stored_image(index, name, record[name]) for name in sample_decoder.images}
         first = images[sample_decoder.images[0]].shape[:2]
         height, width = map(int, self._sizes[index]) if self._sizes is not None else first

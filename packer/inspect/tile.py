@@ -205,7 +205,8 @@ class Tiler:
 
     def _sample(self, index: int, box: tuple[int, int]) -> _Sample:
         decoder = self.sample_decoder
-        with decoder.pack.record(index, decoder.stored) as record:
+        with decoder.pack.record(index, decoder.stored) as read:
+            record = decoder.completed(index, read)
             stored = {name: decoder.stored_image(index, name, record[name]) for name in self._images}
             values = {
                 field.name: decoder.decode(index, field, record[field.name], stored=stored.get(field.name))

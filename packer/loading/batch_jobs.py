@@ -103,7 +103,7 @@ class BatchJobs:
         """Return one sample of a pack or of another dataset, after the loader's transform."""
         dataset: Any = self._dataset
         pack = self._pack
-        sample = pack.sample(index, self._geometry, random) if pack is not None else dataset[index]
+        sample = pack.sample_at(index, self._geometry, random) if pack is not None else dataset[index]
         return self._transform(sample) if self._transform else sample
 
     def _where(self, index: int) -> str:

@@ -404,8 +404,8 @@ class Loader:
         pack = self._pack if isinstance(self._pack, PackDataset) else None
         return {
             "version": _STATE_VERSION,
-            "pack": pack.sample_decoder().pack.manifest.pack_id if pack else None,
-            "split": pack.split if pack else None,
+            "pack": pack.content_id if pack else None,
+            "split": pack.split_name if pack else None,
             "samples": order.count,
             "shuffle": "blocks" if order.blocks is not None else bool(order.shuffle),
             "window": order.blocks.window if order.blocks is not None else None,

@@ -1,4 +1,7 @@
-"""Index rebuild: writes the index of a pack again from its parts, if the sha256 of each part is correct."""
+"""Index rebuild: writes the index of a pack again from its parts, if the sha256 of each part is correct.
+
+The version of the pack stays, because its digest identifies the pack.
+"""
 
 import re
 import tempfile
@@ -7,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError
+from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest, PackerError
 from packer.files.digest import file_bytes, file_sha256
 from packer.files.folder_handle import FolderHandle
 from packer.files.work_folder import ANYTHING, WorkFolder, work_folder
@@ -15,7 +18,7 @@ from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, Manifest, Part
 from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import PartOpener
-from packer.pack.sample_index import PartIndex, merge
+from packer.pack.sample_index import ColumnEntries, PartIndex, merge
 from packer.pack.unlisted_files import check_digest
 from packer.schema import KEY
 
@@ -37,7 +40,7 @@ def reindex(folder: Path, *, check: bool = False) -> list[str]:
         CorruptPack: the manifest or a part is damaged.
         StorageError, Locked: the files cannot be written, or another process writes them.
     """
-    manifest = manifests.read(folder)
+    manifest = manifests.read_pack(folder)
     check_mostly_holes(folder, manifest)
     if (folder / INDEX).is_symlink():
         raise InvalidRequest(f"{folder / INDEX}: expected a folder, found a link; replace it by the folder it leads to")
@@ -65,7 +68,7 @@ def _rebuilt(folder: Path, manifest: Manifest, work: Path) -> Manifest:
         pieces.append(work / f"piece-{number}")
         _piece(folder / part.name, part, manifest).save(pieces[-1])
     try:
-        index = merge(pieces, work, manifest.schema)
+        index = merge(pieces, work, manifest.schema, version=manifest.version)
     except BadInput as error:
         raise CorruptPack(f"{folder}: the parts contradict each other: {error}; pack again from the source") from error
     # keep the order of the manifest, so that an undamaged one keeps its bytes
@@ -78,15 +81,17 @@ def _piece(path: Path, part: Part, manifest: Manifest) -> PartIndex:
     """Return the index entries of one part; raises CorruptPack for a damaged part."""
     check_digest(path, part, manifest)
     opener = PartOpener(manifest.format, manifest.schema)
-    piece = PartIndex(manifest.schema)
+    piece, columns = PartIndex(manifest.schema, manifest.version), ColumnEntries(manifest.schema, manifest.version)
     names = manifest.schema.names
     with opener.shared(path, part, opener.check(path, part)) as reader:
         for row in range(part.samples):
             record = reader.read(row, names)
-            numbers = {field.name: bytes(record[field.name]) for field in manifest.schema if field.is_column}
             try:
-                piece.add(bytes(record[KEY]), [zlib.crc32(record[name]) for name in names], numbers)
-            except InvalidRequest as error:
+                entries = {
+                    file: bytes(entry) for name in names for file, entry in columns.of(name, record[name]).items()
+                }
+                piece.add([zlib.crc32(record[name]) for name in names], entries)
+            except (BadInput, CorruptRecord, InvalidRequest) as error:
                 raise CorruptPack(f"{path}: row {row}: {error}; pack again from the source") from error
     return piece
 

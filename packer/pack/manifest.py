@@ -4,7 +4,7 @@ The file is canonical JSON (sorted keys, no spaces, ASCII, one final newline) wi
 
 | member | content |
 |---|---|
-| magic, version | "packer", 1 |
+| magic, version | "packer", and 1 or 2; packs of version 1 have fewer files in `index` |
 | written_by | "packer 0.1.0" |
 | format | "lmdb" ... |
 | samples | number of samples |
@@ -14,9 +14,10 @@ The file is canonical JSON (sorted keys, no spaces, ASCII, one final newline) wi
 | parts | [{name, samples, bytes, sha256}] |
 | index | [{name, bytes, crc32, sha256}] |
 | extras | the files under extras/, in the form of `index`; absent if there are none |
+| members | [{path, pack_id, samples, names}] of a collection, which has no parts; absent in other packs |
 | skipped | [[key, reason], ...] |
 | incomplete | [[key, missing content], ...] |
-| pack_id | sha256 of the parts, the index, the extras and the options |
+| pack_id | sha256 of the parts, the index, the extras, the members without their paths, and the options |
 | sha256 | sha256 of this file with this value set to 64 zeros |
 
 All versions have magic, version and sha256, so that a damaged file and a newer version are distinguished. `excess`
@@ -29,7 +30,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,10 +43,12 @@ from packer.layouts.json_text import json_value
 from packer.schema import Schema
 
 NAME = "packer.json"
+COLLECTION = "collection"  # the format of a collection
 PACK_KIND = "pack"  # the kind of a source that is itself a pack
 INDEX, EXTRAS = "index", "extras"  # folders in a pack
-VERSION = 1
+VERSION = 2  # of new packs; version 1 is read, too
 _MAX_INTEGER = 1 << 62
+_MOST_PATH_BYTES = 4096
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ZEROS = "0" * 64
@@ -95,6 +98,33 @@ class IndexFile:
         return cls(_file_name(item["name"]), _count(item["bytes"]), _count(item["crc32"]), _digest(item["sha256"]))
 
 
+@dataclass(frozen=True)
+class Member:
+    """A pack whose rows a collection contains.
+
+    Attributes:
+        path: relative path with / from the folder of the collection to the pack.
+        pack_id: id of the pack.
+        samples: number of samples of the pack.
+        names: field of the collection -> field of the pack, for the fields with another name.
+    """
+
+    path: str
+    pack_id: str
+    samples: int
+    names: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, item: dict[str, Any]) -> "Member":
+        """Parse a JSON object; raises KeyError, TypeError or ValueError."""
+        path, names = _text(item["path"]), _object(item["names"])
+        if not path or path.startswith("/") or "\0" in path or len(path) > _MOST_PATH_BYTES:
+            raise ValueError(f"path {path!r:.140} of a member is not a relative path")
+        return cls(
+            path, _digest(item["pack_id"]), _count(item["samples"]), {name: _text(names[name]) for name in names}
+        )
+
+
 _File = TypeVar("_File", Part, IndexFile)
 
 
@@ -113,7 +143,9 @@ class Manifest:
     skipped: tuple[tuple[str, str], ...] = field(default=())
     incomplete: tuple[tuple[str, str], ...] = field(default=())
     extras: tuple[IndexFile, ...] = field(default=())
+    members: tuple[Member, ...] = field(default=())
     pack_id: str = ""
+    version: int = VERSION
 
     @property
     def listed(self) -> dict[str, Part | IndexFile]:
@@ -154,21 +186,23 @@ class Manifest:
         """Return the bytes of packer.json."""
         data = {
             "magic": "packer",
-            "version": VERSION,
+            "version": self.version,
             "written_by": self.written_by,
             "format": self.format,
             "samples": self.samples,
             "schema": self.schema.to_json(),
             "options": self.options,
             "source": self.source,
-            "parts": [asdict(part) for part in self.parts],
-            "index": [asdict(file) for file in self.index],
+            "parts": [vars(part) for part in self.parts],
+            "index": [vars(file) for file in self.index],
             "skipped": [list(item) for item in self.skipped],
             "incomplete": [list(item) for item in self.incomplete],
             "pack_id": self.pack_id,
         }
         if self.extras:
-            data["extras"] = [asdict(file) for file in self.extras]
+            data["extras"] = [vars(file) for file in self.extras]
+        if self.members:
+            data["members"] = [vars(member) for member in self.members]
         return hashed(data)
 
 
@@ -199,6 +233,20 @@ def read(folder: Path) -> Manifest:
     with open_file(path) as file, failing(path, "read"):
         raw = file.read(MOST_BYTES + 1)
     return parse(path, raw)
+
+
+def read_pack(folder: Path) -> Manifest:
+    """Read the manifest of a pack with parts. Raises the errors of `read`, and InvalidRequest for a collection."""
+    return with_parts(folder, read(folder))
+
+
+def with_parts(where: object, manifest: Manifest) -> Manifest:
+    """Return `manifest`; raises InvalidRequest for a collection, which has no parts. where: its folder or URL."""
+    if manifest.members:
+        raise InvalidRequest(
+            f"{where}: a collection, whose samples are in other packs; packer convert makes a pack of it"
+        )
+    return manifest
 
 
 def parse(path: Path | str, raw: bytes) -> Manifest:
@@ -257,14 +305,18 @@ def _build(path: Path | str, data: dict[str, Any]) -> Manifest:
             skipped=tuple((_text(key), _text(reason)) for key, reason in data["skipped"]),
             incomplete=tuple((_text(key), _text(reason)) for key, reason in data["incomplete"]),
             extras=_distinct([IndexFile.from_json(item) for item in data.get("extras", ())]),
+            members=tuple(Member.from_json(item) for item in data.get("members", ())),
             pack_id=_text(data["pack_id"]),
+            version=data["version"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptPack(f"{path}: hostile or damaged: {error!s:.200}; copy or pack it again") from error
     found = _excess_of_options(manifest)
     if found is not None:
         raise CorruptPack(f"{path}: hostile or damaged: {found}; copy or pack it again")
-    if sum(part.samples for part in manifest.parts) != manifest.samples or manifest.pack_id != _pack_id(manifest):
+    is_collection = bool(manifest.members) and not manifest.parts and manifest.format == COLLECTION
+    is_whole = is_collection or sum(part.samples for part in manifest.parts) == manifest.samples
+    if not is_whole or manifest.pack_id != _pack_id(manifest):
         raise CorruptPack(f"{path}: hostile or damaged: counts or pack id do not fit the parts; copy or pack it again")
     return manifest
 
@@ -385,7 +437,10 @@ def _excess_of_options(manifest: Manifest) -> str | None:
 def _pack_id(manifest: Manifest) -> str:
     files: Sequence[Part | IndexFile] = (*manifest.parts, *manifest.index, *manifest.extras)
     digests = [[file.name, file.sha256] for file in files]
-    return hashlib.sha256(canonical({"files": digests, "options": manifest.options})).hexdigest()
+    content: dict[str, Any] = {"files": digests, "options": manifest.options}
+    if manifest.members:  # without their paths: a moved collection has the same id
+        content["members"] = [[member.pack_id, member.names] for member in manifest.members]
+    return hashlib.sha256(canonical(content)).hexdigest()
 
 
 # ---- limits: the cost of parsing a manifest, the same for reading and writing

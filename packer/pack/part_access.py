@@ -3,22 +3,24 @@
 * LocalParts: files on this machine.
 * SuppliedParts: files that a `PartSupply` downloads when they are read.
 * CheckedParts: LocalParts or SuppliedParts whose sha256 is compared before their first read.
+* JoinedParts: the parts of several packs.
 """
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from packer.errors import CorruptPack
-from packer.formats.base import Reader
+from packer.formats.base import Reader, Record
 from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import Manifest
 from packer.pack.part_readers import Key, PartLease, PartOpener, ReaderPin, open_readers, open_unreplaced
 from packer.pack.unlisted_files import check_digest
+from packer.schema import Buffer
 
 
 class PartSupply(Protocol):
@@ -234,3 +236,54 @@ class CheckedParts(Parts):
                 self._isolated.close()
         finally:
             self._inner.close()
+
+
+class JoinedParts(Parts):
+    """The parts of several packs, one pack after another. Its packs close their parts."""
+
+    def __init__(self, packs: Sequence[tuple[Parts, Mapping[str, str]]]) -> None:
+        """Join the parts of packs.
+
+        Args:
+            packs: the parts of each pack, and the names of its fields: asked name -> name in the pack, if they differ.
+        """
+        self._places = [(parts, number, names) for parts, names in packs for number in range(len(parts.keys))]
+        self.keys = [key for parts, _ in packs for key in parts.keys]
+
+    def pinned(self, number: int) -> AbstractContextManager[Reader]:
+        parts, inner, names = self._places[number]
+        return _renamed(parts.pinned(inner), names) if names else parts.pinned(inner)
+
+    def path(self, number: int) -> AbstractContextManager[Path]:
+        parts, inner, _ = self._places[number]
+        return parts.path(inner)
+
+    def where(self, number: int) -> str:
+        parts, inner, _ = self._places[number]
+        return parts.where(inner)
+
+
+@contextmanager
+def _renamed(pin: AbstractContextManager[Reader], names: Mapping[str, str]) -> Iterator[Reader]:
+    with pin as reader:
+        yield _RenamedReader(reader, names)
+
+
+class _RenamedReader(Reader):
+    """A reader whose fields have other names."""
+
+    def __init__(self, reader: Reader, names: Mapping[str, str]) -> None:
+        super().__init__(reader.path, reader.schema, samples=reader.samples)
+        self._reader = reader
+        self._names = names
+
+    def read(self, row: int, names: Sequence[str]) -> Record:
+        inner = [self._names.get(name, name) for name in names]
+        found = self._reader.read(row, inner)
+        return {name: found[stored] for name, stored in zip(names, inner, strict=True)}
+
+    def values(self, rows: Sequence[int], name: str) -> Sequence[Buffer]:
+        return self._reader.values(rows, self._names.get(name, name))
+
+    def close(self) -> None:
+        self._reader.close()

@@ -1,4 +1,8 @@
-"""Reader: an open pack. `Pack` locates a sample, reads its encoded values, and compares their crc32."""
+"""Reader: an open pack or collection. `Pack` locates a sample, reads its encoded values, and compares their crc32.
+
+A collection has no parts: its rows are rows of other packs, the members. Values in its index (the key, numbers, and
+added fields) come from the index, all others from the parts of the members.
+"""
 
 import functools
 import os
@@ -6,7 +10,8 @@ import weakref
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -19,11 +24,11 @@ from packer.errors import BadInput, CorruptPack, CorruptRecord, DamagedObject, I
 from packer.formats.base import Reader, Record
 from packer.pack import manifest
 from packer.pack.isolated_reader import ReaderProcess
-from packer.pack.manifest import INDEX
+from packer.pack.manifest import INDEX, Manifest, Member
 from packer.pack.mostly_holes import check_mostly_holes
-from packer.pack.part_access import CheckedParts, LocalParts, Parts, PartSupply, SuppliedParts
+from packer.pack.part_access import CheckedParts, JoinedParts, LocalParts, Parts, PartSupply, SuppliedParts
 from packer.pack.part_readers import PartOpener, open_readers
-from packer.pack.sample_index import Index, crc32_problem
+from packer.pack.sample_index import ROWS, Index, crc32_problem
 from packer.registry import import_or_explain
 from packer.schema import Buffer
 from packer.system.machine_limits import Machine
@@ -32,12 +37,32 @@ VerifyMode = Literal["first", "always", "never", "open"]
 VERIFY: tuple[VerifyMode, ...] = get_args(VerifyMode)
 _SMALL_BYTES = 64 << 20  # a smaller pack is always read ahead
 _NOWHERE: Mapping[str, Path] = MappingProxyType({})
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 @functools.cache
 def _gathering() -> ModuleType:
     """Import and return packer.system.array_gathering at first use, because only `gather` needs it and OpenCV."""
     return import_or_explain("packer.system.array_gathering", "batches of raw images")
+
+
+@dataclass(frozen=True)
+class OpenMember:
+    """A pack that contains values of an open pack: the pack itself, or a member of a collection.
+
+    Attributes:
+        folder: the folder of the member.
+        manifest: its manifest.
+        parts: its parts.
+        is_mapped: True if records are slices of mapped files, False if they are copies in memory.
+        names: field of the collection -> field of the member, for the fields with another name.
+    """
+
+    folder: Path
+    manifest: Manifest
+    parts: Parts
+    is_mapped: bool
+    names: Mapping[str, str]
 
 
 class Pack:
@@ -54,7 +79,11 @@ class Pack:
         index: the index.
         readahead: True if the kernel reads ahead in parts, because half of the free memory can hold the pack.
         is_mapped: True if records are slices of mapped files, False if they are copies in memory.
-        parts: the open parts.
+        parts: the open parts, of a collection those of its members.
+        listed_parts: the entries of the parts in the manifests of the members.
+        part_bytes: size of all parts.
+        members: the members of a collection; else the pack alone.
+        rows: uint64 (n,): for each sample of a collection its row, counted over all members; None for a pack.
     """
 
     def __init__(
@@ -85,27 +114,80 @@ class Pack:
         """
         if verify not in VERIFY:
             raise InvalidRequest(f"verify={verify!r}: expected one of {', '.join(VERIFY)}")
+        found = manifest.read(folder)
+        opening = _Opening(verify, isolate_damaged, copies, supply)
+        if found.members:
+            if supply is not None or copies:
+                raise InvalidRequest(
+                    f"{folder}: a collection is read in its folder only; packer convert makes it a pack"
+                )
+            members = [_open_member(folder, member, opening) for member in found.members]
+        else:
+            if supply is None:
+                check_mostly_holes(folder, found, copies=copies)
+            members = [opening.member(folder, found)]
+        index = Index.open(copies.get(INDEX, folder / INDEX).parent, found)
+        rows = index.arrays[ROWS] if found.members else None
+        self._assemble(folder, found, index, members, rows, verify=verify, on_close=on_close)
+
+    @classmethod
+    def derived(
+        cls,
+        members: Sequence[OpenMember],
+        rows: npt.NDArray[np.uint64],
+        found: Manifest,
+        index: Index,
+        *,
+        verify: VerifyMode,
+    ) -> "Pack":
+        """Return a collection in memory, which has no folder of its own.
+
+        Args:
+            members: the packs with the values. They may be those of another open pack.
+            rows: see the attribute.
+            found: the manifest of the collection.
+            index: the index of the collection.
+            verify: see the constructor.
+        """
+        pack = cls.__new__(cls)
+        pack._assemble(members[0].folder, found, index, members, rows, verify=verify, on_close=None)
+        return pack
+
+    def _assemble(
+        self,
+        folder: Path,
+        found: Manifest,
+        index: Index,
+        members: Sequence[OpenMember],
+        rows: npt.NDArray[np.uint64] | None,
+        *,
+        verify: VerifyMode,
+        on_close: Callable[[], object] | None,
+    ) -> None:
         self.folder = folder
         self.verify = verify
         self.pid = os.getpid()
-        self.manifest = manifest.read(folder)
-        self.schema = self.manifest.schema
-        if supply is None:
-            check_mostly_holes(folder, self.manifest, copies=copies)
-        self.index = Index(copies.get(INDEX, folder / INDEX).parent, self.manifest)
-        self.readahead = _fits_memory(sum(part.bytes for part in self.manifest.parts))
-        opener = PartOpener(self.manifest.format, self.schema)
-        self.is_mapped = opener.is_mapped
-        self.parts: Parts
-        if supply is None:
-            paths = [copies.get(part.name, folder / part.name) for part in self.manifest.parts]
-            self.parts = LocalParts(paths, self.manifest, opener, readahead=self.readahead)
-        else:
-            self.parts = SuppliedParts(supply, self.manifest, opener, readahead=self.readahead)
-        if isolate_damaged or verify == "open":
-            isolated = ReaderProcess(self.manifest.format, self.schema) if isolate_damaged else None
-            self.parts = CheckedParts(self.parts, self.manifest, isolated=isolated)
-        self._ends = list(accumulate(part.samples for part in self.manifest.parts))
+        self.manifest = found
+        self.schema = found.schema
+        self.index = index
+        self.members = tuple(members)
+        self.rows = rows
+        self._row_numbers = rows.data if rows is not None else None  # faster than NumPy for one number
+        self.is_mapped = all(member.is_mapped for member in members)
+        self.listed_parts = [part for member in members for part in member.manifest.parts]
+        self.part_bytes = sum(part.bytes for part in self.listed_parts)
+        self.readahead = _fits_memory(self.part_bytes)
+        self.parts: Parts = members[0].parts
+        if rows is not None:
+            self.parts = JoinedParts([(member.parts, member.names) for member in members])
+        self._ends = list(accumulate(part.samples for part in self.listed_parts))
+        self._starts = np.asarray([0, *self._ends][:-1], np.int64)
+        if rows is not None and len(rows) and int(rows.max()) >= self._ends[-1]:
+            raise CorruptPack(f"{folder}: rows point outside the members; make the collection again")
+        # fields that are read from the index: in a collection, the parts may have other values
+        self._indexed = (
+            frozenset(name for name in self.schema.names if index.contains(name)) if rows is not None else None
+        )
         self._checks: dict[str, Callable[[Buffer], None]] = {}
         self._field_count = len(self.schema)
         self._checked = bytearray((self._field_count * len(self.index) + 7) // 8)  # a bit for each value
@@ -126,12 +208,14 @@ class Pack:
 
     def locate(self, index: int) -> tuple[int, int]:
         """Return (number of the part, row in the part) of a sample, 0 <= index < len."""
-        number = bisect_right(self._ends, index)
-        return number, index - (self._ends[number - 1] if number else 0)
+        row = index if self._row_numbers is None else self._row_numbers[index]
+        number = bisect_right(self._ends, row)
+        return number, row - (self._ends[number - 1] if number else 0)
 
     def part_numbers(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the number of the part of each sample, int64, 0 <= index < len."""
-        return np.searchsorted(np.asarray(self._ends, np.int64), indices, side="right")
+        rows = indices if self.rows is None else self.rows[indices].astype(np.int64)
+        return np.searchsorted(self._starts, rows, side="right") - 1
 
     # ---- reading
 
@@ -147,7 +231,7 @@ class Pack:
             CorruptRecord: a value is damaged.
             CorruptPack: the part is damaged.
         """
-        return _PinnedRecord(self, index, names, check=check)
+        return _PinnedRecord(self, index, names, check=check) if names else nullcontext({})
 
     @contextmanager
     def records(self, indices: Sequence[int], names: Sequence[str]) -> Iterator[list[Record]]:
@@ -205,16 +289,28 @@ class Pack:
                     readers.clear()
                     pins.pop_all().close()
                 readers[number] = pins.enter_context(self.parts.pinned(number))
-            values = readers[number].read(row, names)
-            if self.verify != "never":
-                self.check(index, values)
+            if self._indexed is None:
+                values = readers[number].read(row, names)
+                if self.verify != "never":
+                    self.check(index, values)
+            else:
+                values = self._collected(readers[number], index, row, names, check=self.verify != "never")
             found.append(values)
         return found
 
+    def _collected(self, reader: Reader, index: int, row: int, names: Sequence[str], *, check: bool) -> Record:
+        """Return the values of a sample of a collection: those of its index, and the others of a part."""
+        indexed = self._indexed or frozenset()
+        values = dict(reader.read(row, [name for name in names if name not in indexed]))
+        if check:
+            self.check(index, values)
+        return {name: values[name] if name in values else self.index.encoded(index, name) for name in names}
+
     def _gather(self, indices: npt.NDArray[np.int64], name: str, out: npt.NDArray[np.uint8]) -> None:
         found: dict[int, tuple[list[int], list[int]]] = {}
-        for position, index in enumerate(indices.tolist()):
-            number, row = self.locate(index)
+        numbers = self.part_numbers(indices)
+        inside = (indices if self.rows is None else self.rows[indices].astype(np.int64)) - self._starts[numbers]
+        for position, (number, row) in enumerate(zip(numbers.tolist(), inside.tolist(), strict=True)):
             rows, positions = found.setdefault(number, ([], []))
             rows.append(row)
             positions.append(position)
@@ -283,9 +379,71 @@ class Pack:
             except BadInput as error:
                 raise CorruptRecord(f"{self.where(index, name)}: does not decode: {error}") from error
 
+    def unlike_members(self) -> Iterator[str]:
+        """Yield a line for each value of a collection whose crc32 in the index is not that in the index of its pack."""
+        starts = np.cumsum([0, *(member.manifest.samples for member in self.members)])
+        rows = np.arange(len(self)) if self.rows is None else self.rows.astype(np.int64)
+        for member, start, stop in zip(self.members, starts, starts[1:], strict=False):
+            at = np.flatnonzero((rows >= start) & (rows < stop))
+            index = Index.open(member.folder, member.manifest)
+            for name in sorted({*self.schema.names} - (self._indexed or frozenset())):
+                stored = index.arrays["crc32"][rows[at] - start, index.positions[member.names.get(name, name)]]
+                differing = at[self.index.arrays["crc32"][at, self.index.positions[name]] != stored]
+                yield from (
+                    f"{self.folder} {self.index.describe(found, name)}: another crc32 than in {member.folder}; make "
+                    "the collection again"
+                    for found in differing.tolist()
+                )
+
     def where(self, index: int, name: str) -> str:
         """Return part, sample, key and field of a value, for messages."""
         return f"{self.parts.where(self.locate(index)[0])} {self.index.describe(index, name)}"
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """How the parts of a pack are opened; see `Pack`."""
+
+    verify: str
+    isolate_damaged: bool
+    copies: Mapping[str, Path]
+    supply: PartSupply | None
+
+    def member(self, folder: Path, found: Manifest, names: Mapping[str, str] = _NO_NAMES) -> OpenMember:
+        opener = PartOpener(found.format, found.schema)
+        readahead = _fits_memory(sum(part.bytes for part in found.parts))
+        parts: Parts
+        if self.supply is None:
+            paths = [self.copies.get(part.name, folder / part.name) for part in found.parts]
+            parts = LocalParts(paths, found, opener, readahead=readahead)
+        else:
+            parts = SuppliedParts(self.supply, found, opener, readahead=readahead)
+        if self.isolate_damaged or self.verify == "open":
+            isolated = ReaderProcess(found.format, found.schema) if self.isolate_damaged else None
+            parts = CheckedParts(parts, found, isolated=isolated)
+        return OpenMember(folder, found, parts, opener.is_mapped, names)
+
+
+def member_folder(folder: Path, member: Member) -> Path:
+    """Return the folder of a member of the collection in `folder`."""
+    return Path(os.path.normpath(Path(os.path.realpath(folder)) / member.path))
+
+
+def _open_member(folder: Path, member: Member, opening: _Opening) -> OpenMember:
+    """Return an open member of the collection in `folder`. Raises CorruptPack if it is another pack or missing."""
+    path = member_folder(folder, member)
+    try:
+        found = manifest.read(path)
+    except InvalidRequest as error:
+        raise CorruptPack(
+            f"{folder}: its member {path} is missing: {error.message}; bring it back, or make the collection again"
+        ) from error
+    if found.pack_id != member.pack_id or found.samples != member.samples or found.members:
+        raise CorruptPack(
+            f"{folder}: its member {path} is another pack: its pack id is {found.pack_id:.12}, expected "
+            f"{member.pack_id:.12}; bring the pack back, or make the collection again"
+        )
+    return opening.member(path, found, member.names)
 
 
 class _PinnedRecord:
@@ -316,8 +474,11 @@ class _PinnedRecord:
         self._pin = pack.parts.pinned(number)
         reader = self._pin.__enter__()
         try:
+            is_checked = self._check and pack.verify != "never"
+            if pack.rows is not None:
+                return pack._collected(reader, self._index, row, self._names, check=is_checked)
             values = reader.read(row, self._names)
-            if self._check and pack.verify != "never":
+            if is_checked:
                 pack.check(self._index, values)
         except BaseException:
             self._pin.__exit__(None, None, None)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from packer import codecs, images
 from packer.codecs.base import Codec
 from packer.errors import BadInput, CorruptRecord, InvalidRequest
+from packer.formats.base import Record
 from packer.geometry import BoxRule, Geometry, View, move_values, resized_crop
 from packer.images import DCT, DecodeOptions, Decoder, DecoderName, Header, StoredImage
 from packer.pack.field_row_relations import RowRelations, Values
@@ -28,7 +29,8 @@ _SMALL_FILE_BYTES = 1 << 18  # the system calls of a read take as long as the co
 class SampleDecoder:
     """Decodes the chosen fields of samples. Thread-safe.
 
-    The key and the number fields of fixed shape come from the index. All other fields are read from the parts.
+    The number fields of fixed shape, and fields whose encoded values are in the index, such as key and texts, come from
+    the index. All other fields are read from the parts.
 
     Attributes:
         pack: the pack.
@@ -66,7 +68,9 @@ class SampleDecoder:
         self.pack = pack
         chosen = names if names is not None else [field.name for field in pack.schema if not field.hidden]
         self.schema: Schema = pack.schema.select(chosen)
-        self.stored = [field.name for field in self.schema if not field.is_column and field.name != "key"]
+        free = [field.name for field in self.schema if not field.is_column]
+        self._indexed = [name for name in free if pack.index.has_values(name)]
+        self.stored = [name for name in free if name not in self._indexed]
         self._moving = {field.name for field in self.schema if field.moves}
         checked = pack.verify != "never"
         # A crc32 proves that the bytes are those that the conversion validated. Without it, in the fast mode, decoders
@@ -78,7 +82,7 @@ class SampleDecoder:
             check_data=False,
             trusted=checked and pack.manifest.validated,
         )
-        self._codecs = {name: _codec(pack.schema[name], options, checked=checked) for name in self.stored}
+        self._codecs = {name: _codec(pack.schema[name], options, checked=checked) for name in free}
         self._file_decoders = {name: codec.file_decoder for name, codec in self._codecs.items()}
         self._decode = {name: self._file_decoders[name] or codec.decode for name, codec in self._codecs.items()}
         self._read_header = {
@@ -105,7 +109,8 @@ class SampleDecoder:
             random: `geometry.draws` numbers, 0 <= number < 1.
         """
         sample: dict[str, Any] = {}
-        with self.pack.record(index, self.stored) as record:
+        with self.pack.record(index, self.stored) as read:
+            record = self.completed(index, read)
             stored = {name: self.stored_image(index, name, record[name]) for name in self.images}
             main, others = self.views(index, geometry, stored, random)
             for field in self.schema.fields:
@@ -140,10 +145,20 @@ class SampleDecoder:
         except BadInput as error:
             raise CorruptRecord(f"{self.pack.where(index, self.images[0])}: {error}") from error
 
+    def completed(self, index: int, record: Record) -> Record:
+        """Return a record of the fields `stored` with the encoded values that the index contains; raises CorruptPack.
+
+        For other fields, see `indexed`.
+        """
+        return {**record, **{name: self.pack.index.value(index, name) for name in self._indexed}}
+
     def indexed(self, index: int, field: Field) -> Any:
-        """Return the key or a number of a sample from the index, as a Python value or a copied array."""
-        if field.name == "key":
-            return self.pack.index.key(index)
+        """Return the value of a field that is not in `stored`, as a Python value or a copied array.
+
+        Raises CorruptPack, CorruptRecord.
+        """
+        if field.name not in self._columns:
+            return self.decode(index, field, self.pack.index.value(index, field.name))
         value = self._columns[field.name][index]
         return value.item() if not field.shape else value.astype(field.dtype)
 
@@ -287,8 +302,7 @@ class SampleDecoder:
         if self.pack.is_mapped or any(self._file_decoders[name] is not None for name in self.images):
             return False
         files = len(self.pack) * sum(field.kind in PIXEL_KINDS for field in self.pack.schema)
-        size = sum(part.bytes for part in self.pack.manifest.parts)
-        return bool(self.images) and size <= _SMALL_FILE_BYTES * files
+        return bool(self.images) and self.pack.part_bytes <= _SMALL_FILE_BYTES * files
 
     def _is_cast(self, name: str) -> bool:
         """Return True if the dtype of an image in a sample may differ from the stored dtype."""

@@ -40,7 +40,7 @@ def check_replaceable(target: Path) -> None:
 
 def foreign_files(folder: Path, manifest: Manifest) -> Iterator[Path]:
     """Yield every path in the pack that the manifest does not list, sorted. Does not look into parts."""
-    is_folder = PartOpener(manifest.format, manifest.schema).is_folder
+    is_folder = bool(manifest.parts) and PartOpener(manifest.format, manifest.schema).is_folder
     parts = {part.name for part in manifest.parts}
     known, folders = manifest.files, {INDEX, EXTRAS} if manifest.extras else {INDEX}
     for top in sorted(folder.iterdir()):

@@ -4,7 +4,7 @@
 |---|---|
 | quick   | the manifest, unknown and missing files, sizes, the index and the extras |
 | default | also the sha256 of each part. If it differs, the crc32 of every value shows the damaged samples |
-| full    | also the crc32 and a strict decode of every value |
+| full    | also the crc32, the entries in the index and a strict decode of every value |
 
 A subset N/M selects every M-th part for the comparison of sha256, and every M-th sample. The M subsets together select
 everything. A damaged part is read in a subprocess (isolated_reader.py). The files of a pack behind a URL are downloaded
@@ -33,7 +33,8 @@ from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import EXTRAS, INDEX, IndexFile, Manifest, Part
 from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import PartOpener
-from packer.pack.sample_index import Index, crc32_problem
+from packer.pack.reader import Pack, member_folder
+from packer.pack.sample_index import ColumnEntries, Index, crc32_problem
 from packer.pack.unlisted_files import foreign_files, part_state
 from packer.stores.url import StoreURL, URLPath
 
@@ -119,7 +120,7 @@ def problems(
     index = None
     if INDEX not in damaged:
         try:
-            index = Index(folder, manifest)
+            index = Index.open(folder, manifest)
         except PackerError as error:
             yield str(error)
     if EXTRAS not in damaged:
@@ -128,9 +129,30 @@ def problems(
                 components(extra)
         except PackerError as error:
             yield f"{folder / EXTRAS}: {error}"
+    if manifest.members:
+        yield from _problems_of_members(folder, manifest, level, subset)
+        return
     with closing(_PartCheck(folder, manifest, index, level, subset)) as check:
         for number in range(len(manifest.parts)):
             yield from check.problems(number)
+
+
+def _problems_of_members(folder: Path, manifest: Manifest, level: Level, subset: Subset) -> Iterator[str]:
+    """Yield the problems of the packs in a collection, and each sample that differs from the sample in its pack."""
+    for place in sorted({member_folder(folder, member) for member in manifest.members}):
+        try:
+            manifests.read_pack(place)
+        except PackerError as error:
+            yield str(error)
+        else:
+            yield from problems(place, level=level, subset=subset)
+    try:
+        pack = Pack(folder)
+    except PackerError as error:
+        yield str(error)
+        return
+    with closing(pack):
+        yield from pack.unlike_members()
 
 
 def parse_digest(expect: str, name: str) -> str:
@@ -185,6 +207,7 @@ class _PartCheck:
         self._subset = subset
         self._opener = PartOpener(manifest.format, manifest.schema)
         self._isolated = ReaderProcess(manifest.format, manifest.schema)
+        self._columns = ColumnEntries(manifest.schema, manifest.version)
         self._codecs: dict[str, Codec] = {}
         if level == "full":
             self._codecs = {field.name: codecs.make(field) for field in manifest.schema}
@@ -262,7 +285,7 @@ class _PartCheck:
         for name in self._names:
             try:
                 value = record[name] if record else reader.read(row, (name,))[name]
-                problem = self._value_problem(value, name, index.crc32(at, name))
+                problem = self._value_problem(value, name, index, at)
             except CrashingPart:
                 raise
             except CorruptPack as error:
@@ -270,8 +293,8 @@ class _PartCheck:
             if problem:
                 yield name, problem
 
-    def _value_problem(self, value: Buffer, name: str, expected: int) -> str | None:
-        found = zlib.crc32(value)
+    def _value_problem(self, value: Buffer, name: str, index: Index, at: int) -> str | None:
+        found, expected = zlib.crc32(value), index.crc32(at, name)
         if found != expected:
             return crc32_problem(found, expected)
         codec = self._codecs.get(name)
@@ -280,9 +303,11 @@ class _PartCheck:
                 codec.decode(value)
                 if codec.has_table:
                     codec.check(value)
+            entries = self._columns.of(name, value)
         except PackerError as error:
             return f"does not decode: {error}"
-        return None
+        wrong = [file for file, entry in entries.items() if index.entry(at, file) != entry]
+        return f"{INDEX}/{wrong[0]}.npy has another entry than this value; run packer index" if wrong else None
 
 
 # ---- a pack behind a URL

@@ -148,12 +148,13 @@ class _ProfiledPass:
     def _sample(self, index: int, position: int, count: int) -> Any:
         sample_decoder, watch, dataset = self._sample_decoder, self.watch, self._dataset
         sample: dict[str, Any] = {}
-        with sample_decoder.pack.record(index, sample_decoder.stored, check=False) as record:
-            touch(record)
+        with sample_decoder.pack.record(index, sample_decoder.stored, check=False) as read:
+            touch(read)
             watch.lap("read")
-            for name, value in record.items():
+            for name, value in read.items():
                 sample_decoder.pack.compare(index, name, value)
             watch.lap("crc")
+            record = sample_decoder.completed(index, read)
             stored = {name: self._read_header(index, name, record) for name in sample_decoder.images}
             random = torch.rand(dataset.geometry.draws).tolist() if dataset.geometry else ()
             main, others = sample_decoder.views(index, dataset.geometry, stored, random)

@@ -51,7 +51,7 @@ def test_a_data_set_with_other_options_is_that_opened_with_them(pack: Path, opti
     other, opened = plain.with_(**options), packer.open(pack, **options)
     assert type(other) is type(plain)
     assert repr(other[:]) == repr(opened[:])
-    assert (other.fields, other.split, len(other)) == (opened.fields, opened.split, len(opened))
+    assert (other.fields, other.split_name, len(other)) == (opened.fields, opened.split_name, len(opened))
     back = dict.fromkeys(options) | {"output": "torch", "decoder": "auto", "dct": "accurate"}
     assert repr(other.with_(**back)[:]) == repr(plain[:])  # type: ignore[arg-type]
     after = vars(copy.copy(plain))

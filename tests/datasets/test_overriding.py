@@ -61,8 +61,8 @@ class Labels(OfAMixin, LMDBDataset):
 class Sampled(LMDBDataset):
     """Another way to make one sample."""
 
-    def sample(self, index: int, geometry: Any, random: Any) -> Any:
-        return super().sample(index, geometry, random)["label"] + 7
+    def sample_at(self, index: int, geometry: Any, random: Any) -> Any:
+        return super().sample_at(index, geometry, random)["label"] + 7
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +133,8 @@ def test_what_is_read_twice_for_one_sample_takes_further_numbers(pack: Path) -> 
     for threads in (1, 4):
         (found,) = Loader(mixed, _COUNT, seed=3, geometry=RANDOM, threads=threads)
         for index in range(_COUNT):
-            first = plain.sample((index + 1) % _COUNT, RANDOM, numbers[index, : RANDOM.draws].tolist())["image"]
-            second = plain.sample(index, RANDOM, numbers[index, RANDOM.draws :].tolist())["image"]
+            first = plain.sample_at((index + 1) % _COUNT, RANDOM, numbers[index, : RANDOM.draws].tolist())["image"]
+            second = plain.sample_at(index, RANDOM, numbers[index, RANDOM.draws :].tolist())["image"]
             assert torch.equal(found[index], (second.float() + first) / 2)
 
 
@@ -257,7 +257,7 @@ def test_letters_are_no_data_set(dataset: Any) -> None:
         Loader(dataset, 2)
 
 
-@pytest.mark.parametrize("name", ["transform", "geometry", "output", "as_tuple", "fields", "split"])
+@pytest.mark.parametrize("name", ["transform", "geometry", "output", "as_tuple", "fields", "split_name"])
 def test_an_attribute_that_opening_sets_is_refused_in_a_class(name: str) -> None:
     with pytest.raises(TypeError, match=rf"Own\.{name}: .*super\(\)"):
         type("Own", (LMDBDataset,), {name: None})
@@ -326,9 +326,9 @@ def test_completion_offers_what_a_user_needs() -> None:
     warm_python.run(program)
 
 
-@pytest.mark.parametrize("name", ["fields", "split"])
+@pytest.mark.parametrize("name", ["fields", "split_name"])
 def test_what_opening_has_settled_cannot_be_changed_afterwards(pack: Path, name: str) -> None:
     dataset = packer.open(pack, fields=("label",))
-    assert (dataset.fields, dataset.split) == (("label",), None)
+    assert (dataset.fields, dataset.split_name) == (("label",), None)
     with pytest.raises(AttributeError):
         setattr(dataset, name, ("image",))

@@ -82,7 +82,7 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_everything_moves_together(pack: Path, name: str) -> None:
     geometry = GEOMETRIES[name]
     dataset = packer.open(pack, output="numpy")
-    seen = [check(dataset.sample(at, geometry, numbers(geometry, at)), 0.75) for at in range(40)]
+    seen = [check(dataset.sample_at(at, geometry, numbers(geometry, at)), 0.75) for at in range(40)]
     assert sum(seen) >= 5
 
 
@@ -105,7 +105,7 @@ def test_a_resized_pack_moves_its_points_through_the_stored_matrix(tmp_path: Pat
     dataset = packer.open(tmp_path / "out.pack", output="numpy")
     seen = []
     for number in range(12):
-        sample = dataset.sample(0, geometry, numbers(geometry, number))
+        sample = dataset.sample_at(0, geometry, numbers(geometry, number))
         spots = sample["grasps"].mean(axis=1)
         boxes = np.concatenate([spots - 1, spots + 1], axis=1) + 0.5
         seen.append(check({**sample, "image": sample["rgb"], "spots": spots, "boxes": boxes}, 1.0))
@@ -126,7 +126,7 @@ def test_a_mask_of_half_the_size_shows_the_same_part(tmp_path: Path, name: str, 
     marked_packs.write(tmp_path / "half.pack", samples, marked_packs.schema(size=(60, 80), mask=(30, 40)))
     dataset = packer.open(tmp_path / "half.pack", fields=fields, output="numpy")
     geometry = GEOMETRIES[name]
-    found = [dataset.sample(at, geometry, numbers(geometry, at)) for at in range(9)]
+    found = [dataset.sample_at(at, geometry, numbers(geometry, at)) for at in range(9)]
     assert all(sample["mask"].shape == sample["depth"].shape for sample in found)
     assert any([check(sample, 1.5) for sample in found])
 
@@ -264,7 +264,7 @@ def test_what_makes_no_sense_is_refused(make: Any) -> None:
 
 def test_a_image_too_small_for_a_crop_names_what_to_do(pack: Path) -> None:
     with pytest.raises(BadInput, match=r"scene 0002.*80x60.*Resize\(100\)"):
-        packer.open(pack).sample(2, RandomCrop(100), [0.5, 0.5])
+        packer.open(pack).sample_at(2, RandomCrop(100), [0.5, 0.5])
 
 
 # ---- draws

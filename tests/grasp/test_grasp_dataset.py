@@ -239,7 +239,7 @@ def test_turns_and_zooms_are_drawn_from_all_four_and_the_whole_range() -> None:
 def test_the_augmentation_is_a_geometry_for_any_data_set(made: dict[str, Path]) -> None:
     plain = packer.open(made["jacquard"], fields=("rgb", "grasps"))
     turned = packer.open(made["jacquard"], fields=("rgb", "grasps"), geometry=TurnAndZoom(zoom=False))
-    sample = turned.sample(1, turned.geometry, (0.3, 0.0))
+    sample = turned.sample_at(1, turned.geometry, (0.3, 0.0))
     assert torch.equal(sample["rgb"], torch.rot90(plain[1]["rgb"], 1, (1, 2)))
 
 
@@ -304,7 +304,7 @@ def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: st
 
 def test_another_geometry_is_refused(made: dict[str, Path]) -> None:
     with pytest.raises(InvalidRequest, match="TurnAndZoom only"):
-        GraspDataset(made["cornell"]).sample(0, RandomHorizontalFlip(), (0.0,))
+        GraspDataset(made["cornell"]).sample_at(0, RandomHorizontalFlip(), (0.0,))
 
 
 def test_a_pack_without_grasps_or_depth_is_refused(tmp_path: Path) -> None:
@@ -350,3 +350,17 @@ def test_the_preset_of_the_pack_is_the_style(tmp_path: Path) -> None:
     assert GraspDataset(tmp_path / "a.pack", style="ggcnn").style == "ggcnn"
     with pytest.warns(UserWarning, match="--preset ggcnn"):
         assert GraspDataset(tmp_path / "c.pack").style == "ggcnn"
+
+
+def test_items_of_a_collection_are_those_of_its_pack(made: dict[str, Path], tmp_path: Path) -> None:
+    for name, pack in made.items():
+        chosen = [3, 1, 2]
+        packer.open(pack).select(chosen).save(tmp_path / name)
+        whole, some = (
+            GraspDataset(path, 96, random_rotate=False, random_zoom=False) for path in (pack, tmp_path / name)
+        )
+        for at, row in enumerate(chosen):
+            assert torch.equal(some[at][0], whole[row][0])
+            assert all(map(torch.equal, some[at][1], whole[row][1]))
+    with pytest.raises(InvalidRequest, match="save it"):
+        whole.where("object_id == 1")

@@ -70,6 +70,14 @@ def test_extract_gives_the_source_back(source: Path, server: ObjectServer, scrat
     assert (found.exact, found.files) == (37, 37)
 
 
+def test_ls_is_that_of_the_folder(folder: Path, server: ObjectServer) -> None:
+    words = ("--where", "label == 'a' and '1' in key", "--sort", "key", "--desc")
+    result = called("ls", URL, *words)
+    assert result.exit_code == 0
+    assert result.stdout == called("ls", folder, *words).stdout != ""
+    assert not fetched(server)
+
+
 def test_stats_are_those_of_the_folder(folder: Path, server: ObjectServer, scratch: Path) -> None:
     result = called("stats", URL, "--json", "--scratch", scratch)
     assert result.exit_code == 0

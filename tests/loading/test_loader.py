@@ -66,7 +66,7 @@ def test_batches_are_the_samples(root: Path, name: str, geometry: Any) -> None:
     loader = Loader(dataset, 5, geometry=geometry, threads=2, seed=3)
     assert len(loader) == 5
     numbers = draw(3, 0, np.arange(23), geometry.draws if geometry else 0)
-    samples = [dataset.sample(at, geometry, numbers[at].tolist()) for at in range(23)]
+    samples = [dataset.sample_at(at, geometry, numbers[at].tolist()) for at in range(23)]
     batches = list(loader)
     assert [len(batch["key"]) for batch in batches] == [5, 5, 5, 5, 3]
     for at, batch in enumerate(batches):

@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from packer import codecs
 from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError, StorageError, UnknownKey
 from packer.pack import manifest as manifests
 from packer.pack.manifest import IndexFile, Manifest
 from packer.pack.sample_index import Index, PartIndex, merge
 from packer.schema import Field, Schema
+from scripts import make_golden
 from tests.support import built_packs
 
 keys = st.lists(
@@ -32,7 +34,7 @@ keys = st.lists(
 def indexed(folder: Path, samples: list[dict[str, bytes]] | int = 10, **options: Any) -> Index:
     """The index of a pack made here."""
     built_packs.make_pack(folder, samples, **options)
-    return Index(folder, manifests.read(folder))
+    return Index.open(folder, manifests.read(folder))
 
 
 def resealed(folder: Path, name: str, data: bytes) -> Manifest:
@@ -139,13 +141,168 @@ def test_numpy_reads_the_files_by_their_documented_layout(tmp_path: Path) -> Non
     assert files["number-pair.npy"].shape == (10, 2)
 
 
+# ---- texts, sizes and counts
+
+WIDE = Schema(
+    (
+        Field("key", "text", "text"),
+        Field("caption", "text", "text", hidden=True),
+        Field("photo", "image", "raw", "uint8", (None, None, 3)),
+        Field("mask", "mask", "raw", "uint8", (2, 3)),
+        Field("boxes", "boxes", "raw", "float32", (None, 4)),
+        Field("points", "points", "raw", "float32", (None, None, 2)),
+        Field("box_labels", "number", "raw", "int64", (None,), of="boxes"),
+        Field("more", "json", "json"),
+    )
+)
+
+
+def wide(number: int, caption: str = "a cup", height: int = 2, width: int = 3, rows: int = 1) -> dict[str, bytes]:
+    """A record of WIDE."""
+    values = {
+        "key": f"sample-{number}",
+        "caption": caption,
+        "photo": np.full((height, width, 3), number % 256, np.uint8),
+        "mask": np.zeros((2, 3), np.uint8),
+        "boxes": np.zeros((rows, 4), np.float32),
+        "points": np.zeros((rows, 5, 2), np.float32),
+        "box_labels": np.zeros(rows, np.int64),
+        "more": {"number": number},
+    }
+    return {field.name: codecs.make(field).encode(values[field.name]) for field in WIDE}
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=5), st.integers(1, 9), st.integers(1, 9), st.integers(0, 4)), max_size=7),
+    st.integers(1, 3),
+)
+def test_texts_sizes_and_counts_are_those_of_the_values(
+    tmp_path_factory: pytest.TempPathFactory, given_values: list[tuple[str, int, int, int]], parts: int
+) -> None:
+    texts = [text.encode("utf-8", "replace").decode() for text, *_ in given_values]
+    samples = [
+        wide(number, text, *rest) for number, (text, (_, *rest)) in enumerate(zip(texts, given_values, strict=True))
+    ]
+    index = indexed(tmp_path_factory.mktemp("x") / "pack", samples, schema=WIDE, parts=parts)
+    assert [index.value(number, "caption").decode() for number in range(len(index))] == texts
+    data, ends = index.texts("caption")
+    assert data.tobytes().decode() == "".join(texts)
+    assert [part.tobytes().decode() for part in np.split(data, ends.astype(int))[: len(texts)]] == texts
+    assert index.sizes("photo").tolist() == [[height, width] for _, height, width, _ in given_values]
+    assert index.sizes("mask").tolist() == [[2, 3]] * len(texts)
+    for name in ("boxes", "points", "box_labels"):
+        assert index.counts(name).tolist() == [rows for *_, rows in given_values]
+    assert index.texts("key")[0].tobytes() == b"".join(sample["key"] for sample in samples)
+
+
+def test_fields_without_a_text_a_size_or_rows_have_no_such_column(tmp_path: Path) -> None:
+    index = indexed(tmp_path / "pack", [wide(0)], schema=WIDE, parts=1)
+    assert [name for name in WIDE.names if index.has_values(name)] == ["key", "caption"]
+    with pytest.raises(UnknownKey, match="fields with values: caption"):
+        index.value(0, "more")
+    with pytest.raises(UnknownKey, match="fields with size: mask, photo"):
+        index.sizes("boxes")
+    with pytest.raises(UnknownKey, match="fields with count: box_labels, boxes, points"):
+        index.counts("photo")
+
+
+def test_a_pack_of_version_1_has_its_numbers_only_and_says_so() -> None:
+    folder = make_golden.GOLDEN / "lmdb/pack"
+    index = Index.open(folder, manifests.read(folder))
+    assert len(index.column("label")) == len(index) == 3
+    for ask in (index.sizes, index.counts):
+        with pytest.raises(UnknownKey, match="packer convert"):
+            ask("photo" if ask == index.sizes else "boxes")
+
+
+def test_an_index_is_made_of_arrays_that_are_taken_when_they_are_used(tmp_path: Path) -> None:
+    found = indexed(tmp_path / "pack", [wide(number, f"text {number}") for number in range(3)], schema=WIDE)
+    taken = []
+
+    class Arrays(dict[str, np.ndarray]):
+        def __getitem__(self, name: str) -> np.ndarray:
+            taken.append(name)
+            return super().__getitem__(name)
+
+    index = Index(Arrays({name: np.array(array) for name, array in found.arrays.items()}), WIDE, 3, "memory")
+    assert taken == []
+    assert (index.value(2, "caption"), index.key(1), index.index_of("sample-2")) == (b"text 2", "sample-1", 2)
+    assert index.crc32(1, "more") == found.crc32(1, "more")
+    assert sorted(taken) == ["crc32", "key_ends", "key_order", "keys", "value_ends-caption", "values-caption"]
+
+
+@pytest.mark.parametrize("name", ["values-caption", "value_ends-caption"])
+def test_a_flipped_byte_of_texts_is_noticed_when_one_is_read_first(tmp_path: Path, name: str) -> None:
+    built_packs.make_pack(tmp_path / "pack", [wide(number) for number in range(3)], schema=WIDE)
+    path = tmp_path / "pack/index" / f"{name}.npy"
+    built_packs.flip(path, path.stat().st_size - 1)
+    index = Index.open(tmp_path / "pack", manifests.read(tmp_path / "pack"))
+    assert index.key(0) == "sample-0"
+    for _ in range(2):
+        with pytest.raises(CorruptPack, match=f"{name}.npy: damaged"):
+            index.value(0, "caption")
+
+
+HOSTILE_TEXTS = {
+    "ends that go back": ("value_ends-caption", np.asarray([5, 3, 15], "<u8")),
+    "ends beyond the texts": ("value_ends-caption", np.asarray([5, 10, 1 << 63], "<u8")),
+    "ends before the last text": ("value_ends-caption", np.asarray([5, 10, 14], "<u8")),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE_TEXTS)
+def test_texts_that_contradict_their_ends_are_refused(tmp_path: Path, what: str) -> None:
+    built_packs.make_pack(tmp_path / "pack", [wide(number) for number in range(3)], schema=WIDE)
+    name, array = HOSTILE_TEXTS[what]
+    index = Index.open(tmp_path / "pack", resealed(tmp_path / "pack", f"{name}.npy", npy(array)))
+    with pytest.raises(CorruptPack, match="caption ends are not in order at sample [12]"):
+        index.value(0, "caption")
+
+
+HOSTILE_COLUMNS = {
+    "texts of another type": ("values-caption", np.zeros(15, "|i1")),
+    "texts of two dimensions": ("values-caption", np.zeros((15, 1), "|u1")),
+    "ends of another type": ("value_ends-caption", np.zeros(3, "<u4")),
+    "too few sizes": ("size-photo", np.zeros((2, 2), "<u4")),
+    "sizes with channels": ("size-photo", np.zeros((3, 3), "<u4")),
+    "counts of another type": ("count-boxes", np.zeros(3, "<i4")),
+    "counts of an image": ("count-photo", np.zeros(3, "<u4")),
+    "texts of an image": ("values-photo", np.zeros(3, "|u1")),
+    "ends of a field that is not there": ("value_ends-other", np.zeros(3, "<u8")),
+    "ends without texts": ("value_ends-more", np.zeros(3, "<u8")),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE_COLUMNS)
+def test_columns_that_do_not_fit_the_schema_are_refused(tmp_path: Path, what: str) -> None:
+    built_packs.make_pack(tmp_path / "pack", [wide(number) for number in range(3)], schema=WIDE)
+    name, array = HOSTILE_COLUMNS[what]
+    manifest = resealed(tmp_path / "pack", f"{name}.npy", npy(array))
+    with pytest.raises(CorruptPack, match="do not fit the schema"):
+        Index.open(tmp_path / "pack", manifest)
+
+
+def test_values_of_any_field_without_pixels_may_be_in_the_index(tmp_path: Path) -> None:
+    built_packs.make_pack(tmp_path / "pack", [wide(number) for number in range(3)], schema=WIDE)
+    values = [b'{"number":%d}' % (7 + number) for number in range(3)]
+    resealed(tmp_path / "pack", "values-more.npy", npy(np.frombuffer(b"".join(values), "|u1")))
+    (tmp_path / "pack/packer.json").write_bytes(
+        resealed(tmp_path / "pack", "value_ends-more.npy", npy(np.cumsum([12, 12, 12]).astype("<u8"))).to_bytes()
+    )
+    with pytest.raises(CorruptPack, match="do not fit"):  # the second manifest lists no values
+        Index.open(tmp_path / "pack", manifests.read(tmp_path / "pack"))
+    data = (tmp_path / "pack/index/values-more.npy").read_bytes()
+    manifest = resealed(tmp_path / "pack", "values-more.npy", data)
+    assert Index.open(tmp_path / "pack", manifest).value(1, "more") == values[1]
+
+
 # ---- pieces
 
 
 def test_a_value_that_does_not_fill_its_column_and_a_piece_that_is_gone_are_refused(tmp_path: Path) -> None:
     piece = PartIndex(built_packs.SCHEMA)
     with pytest.raises(InvalidRequest, match="field 'label': expected 8 bytes, found 7"):
-        piece.add(b"key", [0, 0, 0, 0], {**built_packs.record(0), "label": bytes(7)})
+        piece.add([0, 0, 0, 0], {"key_ends": b"key", "number-label": bytes(7), "number-pair": bytes(4)})
     with pytest.raises(StorageError, match="nowhere"):
         merge([tmp_path / "nowhere"], tmp_path, built_packs.SCHEMA)
 
@@ -154,16 +311,16 @@ def test_a_value_that_does_not_fill_its_column_and_a_piece_that_is_gone_are_refu
 
 
 @pytest.mark.parametrize("name", ["crc32", "key_ends", "key_order", "keys", "number-label", "number-pair"])
-def test_any_flipped_byte_of_an_index_file_is_noticed_when_it_is_opened(tmp_path: Path, name: str) -> None:
+def test_any_flipped_byte_of_an_index_file_is_noticed_when_it_is_used(tmp_path: Path, name: str) -> None:
     built_packs.make_pack(tmp_path / "pack", 3)
     manifest = manifests.read(tmp_path / "pack")
     path = tmp_path / "pack" / "index" / f"{name}.npy"
     for at in range(path.stat().st_size):
         built_packs.flip(path, at, 1 << (at % 8))
         with pytest.raises(CorruptPack, match=f"{name}.npy"):
-            Index(tmp_path / "pack", manifest)
+            Index.open(tmp_path / "pack", manifest).arrays[name]
         built_packs.flip(path, at, 1 << (at % 8))
-    assert len(Index(tmp_path / "pack", manifest)) == 3
+    assert len(Index.open(tmp_path / "pack", manifest)) == 3
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -202,20 +359,19 @@ def test_index_files_that_do_not_fit_the_schema_are_refused(tmp_path: Path, what
         manifest = replace(manifest, index=tuple(file for file in manifest.index if file.name != "keys.npy"))
         (tmp_path / "pack" / "index" / "keys").write_bytes(b"")
     with pytest.raises(CorruptPack):
-        Index(tmp_path / "pack", manifest)
+        Index.open(tmp_path / "pack", manifest).key(0)
 
 
-def test_ends_and_an_order_that_cannot_be_are_refused_when_a_key_is_read_or_looked_up(tmp_path: Path) -> None:
+def test_ends_and_an_order_that_cannot_be_are_refused(tmp_path: Path) -> None:
     built_packs.make_pack(tmp_path / "pack", 3)
     manifest = resealed(tmp_path / "pack", "key_ends.npy", npy(np.asarray([30, 20, 36], "<u8")))
-    index = Index(tmp_path / "pack", manifest)
     with pytest.raises(CorruptPack, match="key ends are not in order at sample 1"):
-        index.key(1)
+        Index.open(tmp_path / "pack", manifest).key(0)
     shutil.rmtree(tmp_path / "pack")
     built_packs.make_pack(tmp_path / "pack", 3)
     manifest = resealed(tmp_path / "pack", "key_order.npy", npy(np.asarray([0, 1 << 60, 2], "<u8")))
     with pytest.raises(CorruptPack, match="key order points outside the pack"):
-        Index(tmp_path / "pack", manifest).index_of("sample-00001")
+        Index.open(tmp_path / "pack", manifest).index_of("sample-00001")
 
 
 @pytest.mark.parametrize("name", ["keys.npy", "crc32.npy", "number-label.npy"])
@@ -223,7 +379,7 @@ def test_a_missing_index_file_is_named(tmp_path: Path, name: str) -> None:
     built_packs.make_pack(tmp_path / "pack", 3)
     (tmp_path / "pack" / "index" / name).unlink()
     with pytest.raises(PackerError, match=name):
-        Index(tmp_path / "pack", manifests.read(tmp_path / "pack"))
+        Index.open(tmp_path / "pack", manifests.read(tmp_path / "pack"))
 
 
 def test_an_index_file_that_the_manifest_does_not_list_is_missed(tmp_path: Path) -> None:
@@ -232,4 +388,4 @@ def test_an_index_file_that_the_manifest_does_not_list_is_missed(tmp_path: Path)
     for gone in manifest.index:
         rest = tuple(file for file in manifest.index if file != gone)
         with pytest.raises(CorruptPack, match="do not fit the schema"):
-            Index(tmp_path / "pack", replace(manifest, index=rest))
+            Index.open(tmp_path / "pack", replace(manifest, index=rest))

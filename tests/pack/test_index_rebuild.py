@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from packer.pack import manifest as manifests
 from packer.pack.index_rebuild import reindex
 from packer.pack.reader import Pack
 from packer.pack.verification import problems
+from scripts import make_golden
 from tests.support import built_packs, source_trees
 from tests.support.command_line import run
 from tests.support.conversions import digest, packed
@@ -50,6 +52,25 @@ def test_a_sound_pack_is_left_as_it_is_and_a_lost_index_comes_back_byte_for_byte
     assert reindex(tmp_path / "out.pack") == every
     assert digest(tmp_path / "out.pack") == whole
     assert list(problems(tmp_path / "out.pack", level="full")) == []
+
+
+@pytest.mark.parametrize("name", ["lmdb", "version-2"])
+def test_the_index_of_each_version_comes_back_byte_for_byte(tmp_path: Path, name: str) -> None:
+    shutil.copytree(make_golden.GOLDEN / name / "pack", tmp_path / "pack")
+    before, every = digest(tmp_path / "pack"), names(tmp_path / "pack")
+    assert reindex(tmp_path / "pack", check=True) == []
+    shutil.rmtree(tmp_path / "pack/index")
+    assert reindex(tmp_path / "pack") == every
+    assert digest(tmp_path / "pack") == before
+
+
+def test_a_conversion_of_a_pack_of_version_1_writes_version_2(tmp_path: Path) -> None:
+    old = make_golden.GOLDEN / "lmdb/pack"
+    packed(old, tmp_path / "new.pack")
+    manifest = manifests.read(tmp_path / "new.pack")
+    assert (manifests.read(old).version, manifest.version) == (1, 2)
+    assert built_packs.values(tmp_path / "new.pack") == built_packs.values(old)
+    assert list(problems(tmp_path / "new.pack", level="full")) == []
 
 
 @pytest.mark.parametrize("parts", [0, 1])

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from packer.files import digest as digests
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack
 from packer.pack.verification import LEVELS, Subset, problems
+from scripts import make_golden
 from tests.support import built_packs, layout_trees, source_trees
 from tests.support.child_processes import child
 from tests.support.command_line import run
@@ -204,6 +206,30 @@ def test_a_value_that_does_not_decode_is_found_only_when_values_are_decoded(tmp_
 
 
 # ---- several at once
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_column_that_contradicts_a_value_is_found_when_values_are_read(tmp_path: Path, version: int) -> None:
+    """The hashes fit: another program wrote the pack, or packer has a fault."""
+    shutil.copytree(make_golden.GOLDEN / ("lmdb" if version == 1 else "version-2"), tmp_path / "golden")
+    folder = tmp_path / "golden/pack"
+    manifest = manifests.read(folder)
+    columns = [file for file in manifest.index if file.name.startswith(("number-", "values-", "size-", "count-"))]
+    for file in columns:
+        path = folder / "index" / file.name
+        built_packs.flip(path, file.bytes - 1, 1)
+        raw = path.read_bytes()
+        wrong = replace(file, crc32=zlib.crc32(raw), sha256=hashlib.sha256(raw).hexdigest())
+        index = tuple(wrong if each == file else each for each in manifest.index)
+        (folder / manifests.NAME).write_bytes(replace(manifest, index=index).sealed().to_bytes())
+        assert found(folder) == []
+        (line,) = found(folder, "full")
+        field = file.name.partition("-")[2].removesuffix(".npy")
+        assert f"(sample 2, key 'two', field {field!r}): index/{file.name}".replace("values-", "value_ends-") in line
+        built_packs.flip(path, file.bytes - 1, 1)
+    assert {file.name.partition("-")[0] for file in columns} == {"number"} | (
+        {"values", "size", "count"} if version == 2 else set()
+    )
 
 
 def test_all_damage_is_listed_in_one_run(folder: Path) -> None:

@@ -15,7 +15,7 @@ from packer.files.fsync import make_folder, sync, write_file
 from packer.pack import manifest as manifests
 from packer.pack.manifest import Manifest, Part
 from packer.pack.reader import Pack
-from packer.pack.sample_index import PartIndex, merge
+from packer.pack.sample_index import ColumnEntries, PartIndex, merge
 from packer.schema import KEY, Field, Schema
 
 SCHEMA = codecs.described(
@@ -59,14 +59,24 @@ def slotted(schema: Schema, format: str) -> Schema:
     return schema
 
 
-def write_part(path: Path, samples: Sequence[Record], *, format: str = "lmdb", schema: Schema = SCHEMA) -> PartIndex:
+def write_part(
+    path: Path,
+    samples: Sequence[Record],
+    *,
+    format: str = "lmdb",
+    schema: Schema = SCHEMA,
+    version: int = manifests.VERSION,
+) -> PartIndex:
     """A complete part; returns its index entries."""
     schema = slotted(schema, format)
-    piece = PartIndex(schema)
+    piece, columns = PartIndex(schema, version), ColumnEntries(schema, version)
     with formats.load(format).Writer(path, codecs.described(schema), payload_bytes=0) as writer:
         for sample in samples:
             writer.write(sample)
-            piece.add(sample["key"], [zlib.crc32(sample[name]) for name in schema.names], sample)
+            entries = {
+                file: entry for name in (KEY, *schema.names) for file, entry in columns.of(name, sample[name]).items()
+            }
+            piece.add([zlib.crc32(sample[name]) for name in schema.names], entries)
         writer.finish()
     return piece
 

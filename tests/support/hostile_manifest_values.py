@@ -44,7 +44,7 @@ def dropping(*path: str | int) -> Change:
 
 
 HOSTILE: dict[str, tuple[Change, type[PackerError]]] = {
-    "version 2": (setting("version", to=2), InvalidRequest),
+    "version 3": (setting("version", to=3), InvalidRequest),
     "version 2^80": (setting("version", to=1 << 80), InvalidRequest),
     "version 0": (setting("version", to=0), CorruptPack),
     "version -1": (setting("version", to=-1), CorruptPack),

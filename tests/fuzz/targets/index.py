@@ -1,4 +1,4 @@
-"""Index files that an attacker wrote, their sizes and hashes right: keys, order, crc32 and columns."""
+"""Index files that an attacker wrote, their sizes and hashes right: keys, order, crc32, texts and columns."""
 
 import functools
 from collections.abc import Iterator
@@ -6,17 +6,21 @@ from pathlib import Path
 
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
+from packer.schema import Field, Schema
 from tests.fuzz import scratch
 from tests.support import built_packs, hostile_packs
 
 _SAMPLES = 3
+_SCHEMA = Schema(
+    (*built_packs.SCHEMA.fields, Field("caption", "text", "text"), Field("boxes", "boxes", "raw", "float32", (None, 4)))
+)
 TOKENS = (
     b"\x93NUMPY\x01\0",
     b"'<u8'",
     b"'<u4'",
     b"'|u1'",
     b"(3,)",
-    b"(3, 4)",
+    b"(3, 6)",
     b"(0,)",
     b"\xff" * 8,
     b"\x80" + bytes(7),
@@ -28,7 +32,11 @@ MOST_BYTES = 1024
 def _pack() -> tuple[Path, dict[str, bytes]]:
     """A sound pack, and its index files."""
     folder = scratch.folder() / "indexed"
-    built_packs.make_pack(folder, _SAMPLES, parts=1)
+    samples = [
+        {**built_packs.record(number), "caption": b"text" * number, "boxes": bytes(16 * number)}
+        for number in range(_SAMPLES)
+    ]
+    built_packs.make_pack(folder, samples, parts=1, schema=_SCHEMA)
     return folder, {path.name: path.read_bytes() for path in sorted((folder / "index").iterdir())}
 
 

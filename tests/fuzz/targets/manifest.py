@@ -14,7 +14,16 @@ from tests.support import built_packs, hostile_packs
 TOKENS = tuple(
     text.encode()
     for text in (
-        *('"magic":"packer"', '"version":1', '"parts":[', '"index":[', '"extras":[', '"skipped":[["a","b"]]', "null"),
+        *(
+            '"magic":"packer"',
+            '"version":1',
+            '"version":2',
+            '"parts":[',
+            '"index":[',
+            '"extras":[',
+            '"skipped":[["a","b"]]',
+            "null",
+        ),
         *('"options":{', '"source":{', '"schema":[', '"kind":"pack"', '"shape":[', '"dtype":"uint8"', "1e999", "-1"),
         *('"hidden":true', '"invalid":0.5', '"classes":["a"]', "\\ud800", "[[[[", "{}", "4611686018427387904"),
     )

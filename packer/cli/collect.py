@@ -1,0 +1,95 @@
+"""packer collect: chosen samples of packs as a collection, without a copy of an image."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from packer.cli._shared_options import Group, NamedPath, examples
+from packer.errors import InvalidRequest
+from packer.files.safe_paths import open_file
+from packer.files.terminal_output import echo
+
+PLACE = (Group.MAKE_A_PACK, 3)
+_KEYS = NamedPath(exists=True)
+
+
+@click.command(
+    short_help="Choose samples of packs, without copying images.",
+    epilog=examples(
+        'packer collect big.pack photos.pack --where "width >= 256"',
+        "packer collect all.pack day1.pack day2.pack --column label=corrected.csv",
+    ),
+)
+@click.argument("out", type=NamedPath())
+@click.argument("packs", metavar="PACK...", nargs=-1, required=True, type=NamedPath(exists=True))
+@click.option("--where", metavar="CONDITION", help="Only samples that meet it, such as \"label == 'cup'\".")
+@click.option("--keys", metavar="FILE", type=_KEYS, help="Only samples whose keys are lines of this file.")
+@click.option("--drop", metavar="FILE", type=_KEYS, help="No samples whose keys are lines of this file.")
+@click.option("--sample", metavar="N", help="Random samples: a number, or a share such as 0.1.")
+@click.option("--seed", default=0, show_default=True, help="Of --sample.")
+@click.option(
+    "--column",
+    "columns",
+    metavar="NAME=FILE",
+    multiple=True,
+    help="Values of a field, from a CSV file with the columns key and NAME. Repeatable.",
+)
+@click.option("--rename", metavar="OLD=NEW", multiple=True, help="Another name of a field. Repeatable.")
+@click.option("--prefix", metavar="TEXT", multiple=True, help="Text before the keys of each PACK, in order.")
+def command(
+    out: Path,
+    packs: Sequence[Path],
+    *,
+    where: str | None,
+    keys: Path | None,
+    drop: Path | None,
+    sample: str | None,
+    seed: int,
+    columns: Sequence[str],
+    rename: Sequence[str],
+    prefix: Sequence[str],
+) -> None:
+    """Write the collection OUT: samples of one or more packs. It opens, verifies and converts like a pack.
+
+    OUT contains an index and the relative paths of the packs, and no images: the packs must stay where they are.
+    `packer convert OUT NEW` makes a pack of it.
+    """
+    import packer  # keeps `packer --help` light
+
+    opened = [packer.open(pack) for pack in packs]
+    dataset = packer.concat(*opened, prefixes=prefix or None) if len(opened) > 1 or prefix else opened[0]
+    if where is not None:
+        dataset = dataset.where(where)
+    if keys is not None:
+        dataset = dataset.select([dataset.index_of(key) for key in _lines(keys)])
+    if drop is not None:
+        dataset = dataset.drop(_lines(drop))
+    for text in columns:
+        name, file = _pair(text, "--column", "NAME=FILE")
+        dataset = dataset.with_column(name, Path(file))
+    if rename:
+        dataset = dataset.rename(**dict(_pair(text, "--rename", "OLD=NEW") for text in rename))
+    if sample is not None:
+        dataset = dataset.sample(_number(sample), seed=seed)
+    dataset.save(out)
+    echo(f"{out}: a collection of {len(dataset)} samples of {len(packs)} packs")
+
+
+def _lines(path: Path) -> list[str]:
+    with open_file(path) as file:
+        return [line for line in file.read().decode("utf-8", "surrogateescape").splitlines() if line]
+
+
+def _pair(text: str, option: str, form: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not (name and sign and value):
+        raise InvalidRequest(f"{option} {text!r}: expected {form}")
+    return name, value
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError as error:
+        raise InvalidRequest(f"--sample {text!r}: expected a number of samples, or a share such as 0.1") from error

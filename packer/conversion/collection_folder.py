@@ -1,0 +1,52 @@
+"""Collection folder: writes a collection in memory to a folder."""
+
+import hashlib
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from packer.conversion.work_folder_names import NAMES, PACK
+from packer.errors import PackExists
+from packer.files.work_folder import beside, work_folder
+from packer.pack import manifest as manifests
+from packer.pack.manifest import INDEX, PACK_KIND, Member
+from packer.pack.reader import Pack
+from packer.pack.sample_index import ROWS, write_index
+from packer.pack.source_paths import SELECTED
+
+
+def save_collection(pack: Pack, target: Path) -> None:
+    """Write a collection to the new folder `target`: the manifest, an index, and the rows of its members.
+
+    A kill leaves no folder. Raises PackExists, StorageError.
+    """
+    _check_free(target)
+    with work_folder(beside(target), NAMES) as work:
+        work.clear()
+        work.make_folder(PACK).close()
+        folder = work.inside / PACK
+        index = write_index(folder / INDEX, pack.index.arrays, pack.schema)
+        above = Path(os.path.realpath(target.absolute().parent)) / target.name
+        members = tuple(
+            Member(
+                Path(os.path.relpath(os.path.realpath(member.folder), above)).as_posix(),
+                member.manifest.pack_id,
+                member.manifest.samples,
+                dict(member.names),
+            )
+            for member in pack.members
+        )
+        rows = hashlib.sha256(pack.index.arrays[ROWS].tobytes()).hexdigest()
+        made_of = {"kind": PACK_KIND, SELECTED: rows, "options": pack.manifest.options}
+        manifest = replace(pack.manifest, options={"source": made_of}, index=index, members=members).sealed()
+        manifest.check()
+        with work.folder(PACK) as inner:
+            inner.write_file(manifests.NAME, manifest.to_bytes())
+        _check_free(target)  # another command may have made it meanwhile
+        work.publish(PACK, work.above, target.name)
+        work.clear()
+
+
+def _check_free(target: Path) -> None:
+    if os.path.lexists(target):
+        raise PackExists(f"{target}: already there; choose another name for the collection")

@@ -1,0 +1,310 @@
+"""Row operations: other rows and columns of datasets, as recipes that a process can repeat.
+
+A dataset of collected rows pickles as its recipe, a subclass of `CollectedRows`. Each process opens the packs and
+repeats the steps; packer.pack.collection has the steps.
+"""
+
+import csv
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from packer import codecs
+from packer.copies.staged_copies import open_staged
+from packer.errors import CorruptPack, InvalidRequest
+from packer.files.safe_paths import open_file
+from packer.geometry.random import shuffled
+from packer.pack import collection, row_filter
+from packer.pack.pack_columns import PackColumns
+from packer.pack.part_readers import open_unreplaced
+from packer.pack.reader import Pack, VerifyMode
+from packer.schema import Field
+
+if TYPE_CHECKING:
+    from packer.datasets.pack_dataset import PackDataset
+
+Indices = npt.NDArray[np.int64]
+NewKind = Literal["number", "text", "json", "points", "boxes"]
+NewValues = Sequence[Any] | npt.NDArray[Any] | Mapping[str, Any] | str | PathLike[str]
+_CODECS = {"number": "number", "text": "text", "json": "json", "points": "raw:float32", "boxes": "raw:float32"}
+
+
+class CollectedRows(ABC):
+    """How to make a pack. Picklable."""
+
+    @abstractmethod
+    def open(self, verify: VerifyMode) -> Pack:
+        """Return the new pack. verify: see `Pack`."""
+
+
+@dataclass(frozen=True)
+class FolderRows(CollectedRows):
+    """All rows of the pack in a folder, or of its staged copy."""
+
+    path: Path
+    pack_id: str
+    stage: str | None
+    stage_as: str | None
+
+    def open(self, verify: VerifyMode) -> Pack:
+        pack = open_unreplaced(
+            self.path, lambda: open_staged(self.path, stage=self.stage, codec=self.stage_as, verify=verify)
+        )
+        if pack.manifest.pack_id != self.pack_id:
+            pack.close()
+            raise CorruptPack(f"{self.path}: the pack was replaced after the dataset was opened; open it again")
+        return pack
+
+
+@dataclass(frozen=True)
+class SelectedRows(CollectedRows):
+    """Some rows, in the order of `indices`."""
+
+    rows: CollectedRows
+    indices: Indices
+
+    def open(self, verify: VerifyMode) -> Pack:
+        return collection.selected(collection.completed(self.rows.open(verify)), self.indices)
+
+
+@dataclass(frozen=True)
+class RowsWithField(CollectedRows):
+    """Rows with a new or another field, see `collection.with_field`."""
+
+    rows: CollectedRows
+    field: Field
+    values: Sequence[Any] | npt.NDArray[Any]
+
+    def open(self, verify: VerifyMode) -> Pack:
+        return collection.with_field(collection.completed(self.rows.open(verify)), self.field, self.values)
+
+
+@dataclass(frozen=True)
+class RenamedFields(CollectedRows):
+    """Rows whose fields have other names: old name -> new name."""
+
+    rows: CollectedRows
+    names: Mapping[str, str]
+
+    def open(self, verify: VerifyMode) -> Pack:
+        return collection.renamed(collection.completed(self.rows.open(verify)), self.names)
+
+
+@dataclass(frozen=True)
+class JoinedRows(CollectedRows):
+    """All rows of several packs. prefixes: text before the keys of each."""
+
+    members: Sequence[CollectedRows]
+    fields: Sequence[Sequence[str] | None]
+    prefixes: Sequence[str]
+
+    def open(self, verify: VerifyMode) -> Pack:
+        packs = []
+        for rows, names in zip(self.members, self.fields, strict=True):
+            pack = collection.completed(rows.open(verify))
+            packs.append(pack if names is None else collection.only_fields(pack, names))
+        return collection.joined(packs, self.prefixes)
+
+
+def concat(*datasets: "PackDataset", prefixes: Sequence[str] | None = None) -> "PackDataset":
+    """Return a dataset of all samples of datasets, one after another. It has the options of the first dataset.
+
+    Class lists are merged by name: the classes of the first dataset keep their numbers, and other names follow.
+
+    Args:
+        datasets: Datasets over packs or collections in folders, with equal fields.
+        prefixes: A text before the keys of each dataset, such as ["day1/", "day2/"]. None keeps the keys.
+
+    Raises:
+        InvalidRequest: The fields differ, or a dataset has a geometry, transform or class that makes other samples.
+        BadInput: Two samples have the same key.
+    """
+    if not datasets:
+        raise InvalidRequest("concat: expected at least one dataset")
+    given = [""] * len(datasets) if prefixes is None else prefixes
+    if len(given) != len(datasets):
+        raise InvalidRequest(f"concat: expected {len(datasets)} prefixes, found {len(given)}")
+    recipe = JoinedRows([each.collected() for each in datasets], [each.fields for each in datasets], list(given))
+    found = datasets[0].over(recipe)
+    found.sample_decoder().pack.index.arrays["key_order"]  # raises BadInput for repeated keys
+    return found
+
+
+# ---- which rows
+
+
+def where(dataset: "PackDataset", condition: Any) -> Indices:
+    """Return the positions of the samples that meet a condition, see `PackDataset.where`."""
+    if isinstance(condition, str):
+        found = dataset.columns().matching(condition)
+    else:
+        found = np.asarray(condition(dataset.columns()) if callable(condition) else condition)
+        if found.dtype != bool or found.shape != (len(dataset),):
+            raise InvalidRequest(
+                f"where: expected {len(dataset)} values True or False, found {found.dtype} of shape {found.shape}"
+            )
+    return np.flatnonzero(found)
+
+
+def sampled(dataset: "PackDataset", count: float, seed: int) -> Indices:
+    """Return the sorted positions of random samples, see `PackDataset.sample`."""
+    number = count if isinstance(count, int) else round(count * len(dataset))
+    if not 0 <= number <= len(dataset):
+        raise InvalidRequest(f"sample({count}): expected at most {len(dataset)} samples, or a share from 0 to 1")
+    return np.sort(shuffled(seed, 0, len(dataset))[:number])
+
+
+def divided(
+    dataset: "PackDataset", shares: Mapping[str, float], *, stratify: str | None, by: str | None, seed: int
+) -> dict[str, Indices]:
+    """Return the sorted positions of each share, see `PackDataset.split`."""
+    if not shares or min(shares.values()) < 0 or math.fsum(shares.values()) > 1 + 1e-9:
+        raise InvalidRequest(f"split: shares {dict(shares)}: expected such as train=0.8, val=0.2, at most 1 in all")
+    groups = np.arange(len(dataset)) if by is None else _numbered(dataset, by)
+    strata = np.zeros(len(dataset), np.int64) if stratify is None else _numbered(dataset, stratify)
+    stratum_of = np.zeros(int(groups.max(initial=-1)) + 1, np.int64)
+    stratum_of[groups] = strata
+    if (stratum_of[groups] != strata).any():
+        raise InvalidRequest(f"split: samples with an equal {by!r} differ in {stratify!r}; leave one of them out")
+    share_of = np.full(len(stratum_of), len(shares))
+    order = shuffled(seed, 0, len(stratum_of))
+    bounds = np.cumsum(list(shares.values()))
+    for stratum in np.unique(strata):
+        members = order[stratum_of[order] == stratum]
+        ends = np.rint(bounds * len(members)).astype(np.int64)
+        share_of[members] = np.searchsorted(ends, np.arange(len(members)), side="right")
+    return {name: np.flatnonzero(share_of[groups] == at) for at, name in enumerate(shares)}
+
+
+def _numbered(dataset: "PackDataset", name: str) -> Indices:
+    """Return for each sample the number of its value of a field, 0 ..."""
+    values = dataset.columns()[name]
+    return np.unique(values, return_inverse=True)[1].reshape(-1)
+
+
+# ---- other values
+
+
+def with_values(
+    dataset: "PackDataset", name: str, values: NewValues, *, kind: NewKind | None, classes: Sequence[str] | None
+) -> CollectedRows:
+    """Return the recipe of `PackDataset.with_column`."""
+    pack = dataset.sample_decoder().pack
+    old = next((field for field in pack.schema if field.name == name), None)
+    if isinstance(values, str | PathLike):
+        values = _of_csv(Path(values), name)
+    if isinstance(values, Mapping):
+        values = _in_order(dataset, name, values, old)
+    is_kept = old is not None and kind is None and classes is None
+    field = old if old is not None and is_kept else _new_field(name, values, kind, classes)
+    if field.classes is not None and field.kind == "number":
+        field, values = _of_classes(field, values)
+    elif field.is_column and any(isinstance(value, str) for value in values):
+        values = [_number(name, value) for value in values]
+    return RowsWithField(dataset.collected(), field, values)
+
+
+def _of_csv(path: Path, name: str) -> dict[str, str]:
+    """Return key -> value of the columns `key` and `name` of a CSV file."""
+    with open_file(path) as raw:
+        text = raw.read().decode("utf-8-sig")
+    reader = csv.DictReader(text.splitlines())
+    if not {"key", name} <= set(reader.fieldnames or ()):
+        raise InvalidRequest(f"{path}: expected the columns key and {name}, found {', '.join(reader.fieldnames or ())}")
+    return {row["key"]: row[name] for row in reader}
+
+
+def _in_order(dataset: "PackDataset", name: str, values: Mapping[str, Any], old: Field | None) -> list[Any]:
+    """Return a value for each sample: that of its key, or else its value now."""
+    found: list[Any] = [None] * len(dataset)
+    given = np.zeros(len(dataset), bool)
+    for key, value in values.items():
+        at = dataset.index_of(key)
+        found[at], given[at] = value, True
+    missing = np.flatnonzero(~given)
+    if not len(missing):
+        return found
+    if old is None:
+        raise InvalidRequest(
+            f"with_column({name!r}): no value for {len(missing)} samples, such as {dataset.key(int(missing[0]))!r}, "
+            "and the pack does not have the field; give every sample a value"
+        )
+    pack, rows = dataset.sample_decoder().pack, dataset.pack_indices(missing).tolist()
+    codec = codecs.make(old)
+    for at, row in zip(missing.tolist(), rows, strict=True):
+        with pack.record(row, [name]) as record:
+            found[at] = codec.decode(record[name])
+    return found
+
+
+def _new_field(
+    name: str, values: Sequence[Any] | npt.NDArray[Any], kind: NewKind | None, classes: Sequence[str] | None
+) -> Field:
+    first = values[0] if len(values) else 0
+    is_text = isinstance(first, str)
+    chosen = kind or ("number" if classes is not None or not is_text else "text")
+    if chosen == "number":
+        array = np.asarray([0] if is_text else values)
+        if array.dtype.kind not in "biuf":
+            raise InvalidRequest(f"with_column({name!r}): values such as {first!r:.60}: give kind=")
+        names = tuple(classes) if classes is not None else None
+        return Field(name, "number", "number", str(array.dtype), array.shape[1:], classes=names)
+    shapes = {"points": (None, 2), "boxes": (None, 4)}
+    dtype = "float32" if chosen in shapes else None
+    return Field(name, chosen, _CODECS[chosen], dtype, shapes.get(chosen))
+
+
+def _of_classes(field: Field, values: Sequence[Any] | npt.NDArray[Any]) -> tuple[Field, npt.NDArray[Any]]:
+    """Return the field with the class names in `values` added, and class numbers for names."""
+    names = dict.fromkeys(itertools.chain(field.classes or (), (each for each in values if isinstance(each, str))))
+    numbers = {name: number for number, name in enumerate(names)}
+    found = [numbers[each] if isinstance(each, str) else each for each in values]
+    return replace(field, classes=tuple(names)), np.asarray(found)
+
+
+def _number(name: str, value: Any) -> Any:
+    try:
+        return float(value) if not str(value).lstrip("-").isdigit() else int(value)
+    except ValueError as error:
+        raise InvalidRequest(f"with_column({name!r}): {value!r:.60} is no number; give kind= or classes=") from error
+
+
+# ---- columns
+
+
+class DatasetColumns(Mapping[str, npt.NDArray[Any]]):
+    """Columns of a dataset by name, in the order of its samples, from the index: no part of the pack is read.
+
+    The names are those of the language of `PackDataset.where`: number and text fields, `key`, `width`, `height`,
+    `NAME.width`, `NAME.height` and `len(NAME)`. Numbers of classes stay numbers. Texts are Python texts.
+    """
+
+    def __init__(self, dataset: "PackDataset") -> None:
+        decoder = dataset.sample_decoder()
+        self._pack = collection.completed(decoder.pack)
+        self._rows = dataset.pack_indices(np.arange(len(dataset)))
+        self._filter = PackColumns(self._pack.schema, self._pack.index)
+
+    def matching(self, text: str) -> npt.NDArray[np.bool_]:
+        """Return for each sample if it meets the condition `text`."""
+        return np.asarray(row_filter.parse(text).rows(self._filter)[self._rows])
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if self._filter.kinds[name] != "text":
+            return self._filter.numbers(name)[self._rows]
+        values = [self._pack.index.value(row, name) for row in self._rows.tolist()]
+        return np.asarray([value.decode("utf-8", "surrogateescape") for value in values], object)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._filter.kinds)
+
+    def __len__(self) -> int:
+        return len(self._filter.kinds)

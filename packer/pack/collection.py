@@ -1,0 +1,458 @@
+"""Collection: rows of packs as one pack in memory, with other columns, and without a copy of an image.
+
+Each function makes a new pack of open packs. The new pack reads from the parts of these packs. Its index is made in
+memory from their indexes: about 70 bytes for a sample. Arrays that are not used, such as the sorted keys, are not made.
+"""
+
+import hashlib
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packer import __version__, codecs
+from packer.errors import InvalidRequest
+from packer.pack.manifest import COLLECTION, VERSION, Manifest, canonical
+from packer.pack.reader import OpenMember, Pack
+from packer.pack.sample_index import ROWS, Index, file_dtypes, key_order
+from packer.schema import KEY, PIXEL_KINDS, Field, Schema
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+Makers = dict[str, Callable[[], Array]]
+_CHUNK = 256  # records that are read at once
+_MATRIX = "matrix"  # 3 x 3, maps pixels of the original image to stored pixels
+
+
+class LazyArrays(Mapping[str, Array]):
+    """Arrays that are made at first use."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Array]]) -> None:
+        self._makers = dict(makers)
+        self._made: dict[str, Array] = {}
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
+# ---- the four ways to make a collection
+
+
+def selected(pack: Pack, indices: Indices) -> Pack:
+    """Return a collection of the samples at `indices`, in this order. Raises InvalidRequest if an index is repeated."""
+    if len(np.unique(indices)) != len(indices):
+        raise InvalidRequest(f"{pack.folder}: a sample is selected twice; a collection contains each sample once")
+    makers: Makers = {
+        name: partial(_taken, pack.index.arrays, name, indices) for name in pack.index.arrays if name != ROWS
+    }
+    makers["key_order"] = lambda: np.argsort(_ranks(pack.index.arrays["key_order"])[indices]).astype("<u8")
+    wanted = set()
+    if pack.manifest.incomplete:
+        wanted = {pack.index.key(index) for index in indices.tolist()}
+    changed = replace(
+        pack.manifest, incomplete=tuple(item for item in pack.manifest.incomplete if item[0] in wanted), extras=()
+    )
+    return _derived(
+        [pack], pack.members, _rows(pack)[indices], changed, makers, what=["rows", _sha256(indices.astype("<i8"))]
+    )
+
+
+def with_field(pack: Pack, field: Field, values: Sequence[Any] | Array) -> Pack:
+    """Return a collection with a new field, or another field in place of one with the same name.
+
+    Args:
+        pack: the pack.
+        field: number, text, json, points or boxes.
+        values: the decoded value of each sample, in order.
+
+    Raises:
+        InvalidRequest: the field has another kind, or a value does not fit it.
+    """
+    if field.kind in (*PIXEL_KINDS, "bytes") or field.name == KEY:
+        raise InvalidRequest(f"field {field.name!r} of kind {field.kind}: expected number, text, json, points or boxes")
+    codec = codecs.make(field)
+    if field.is_column:
+        column = _column(field, values, len(pack))
+        made = {f"number-{field.name}": column}
+        encoded: Iterable[Any] = column
+    else:
+        if len(values) != len(pack):
+            raise InvalidRequest(f"field {field.name!r}: expected {len(pack)} values, found {len(values)}")
+        encoded = [codec.encode(value) for value in values]
+        ends = np.cumsum([len(value) for value in encoded], dtype="<u8")
+        made = {f"values-{field.name}": np.frombuffer(b"".join(encoded), np.uint8), f"value_ends-{field.name}": ends}
+        if field.has_rows:
+            made[f"count-{field.name}"] = np.asarray([len(value) for value in values], "<u4")
+    arrays = pack.index.arrays
+    makers: Makers = {
+        name: partial(arrays.__getitem__, name) for name in arrays if name.partition("-")[2] != field.name
+    }
+    makers |= {name: partial(made.__getitem__, name) for name in made}
+    fields = {each.name: each for each in pack.schema} | {field.name: field}
+    makers["crc32"] = lambda: _with_crc32(pack, tuple(fields), field.name, encoded)
+    changed = replace(pack.manifest, schema=Schema(tuple(fields.values()), pack.schema.form_of))
+    what = ["field", field.to_json(), _sha256(*made.values())]
+    return _derived([pack], pack.members, _rows(pack), changed, makers, what=what)
+
+
+def renamed(pack: Pack, names: Mapping[str, str]) -> Pack:
+    """Return a collection whose fields have other names.
+
+    Args:
+        pack: the pack.
+        names: old name -> new name.
+
+    Raises:
+        UnknownKey: the pack does not have a field.
+        InvalidRequest: two fields would have one name, or `key` is renamed.
+    """
+    for old in names:
+        pack.schema[old]  # raises UnknownKey
+    if KEY in {*names, *names.values()}:
+        raise InvalidRequest(f"{pack.folder}: the field 'key' keeps its name")
+    new: dict[str | None, str | None] = {None: None, **{name: names.get(name, name) for name in pack.schema.names}}
+    fields = [
+        replace(
+            each,
+            name=str(new[each.name]),
+            of=new.get(each.of, each.of),
+            starts=new.get(each.starts, each.starts),
+            into=new.get(each.into, each.into),
+        )
+        for each in pack.schema
+    ]
+    members = []
+    for member in pack.members:
+        inner = {name: member.names.get(name, name) for name in pack.schema.names if name in member.manifest.schema}
+        places = {names.get(name, name): stored for name, stored in inner.items()}
+        members.append(replace(member, names={name: stored for name, stored in places.items() if name != stored}))
+    makers = {}
+    for name in pack.index.arrays:
+        prefix, dash, field = name.partition("-")
+        makers[f"{prefix}{dash}{names.get(field, field)}"] = partial(pack.index.arrays.__getitem__, name)
+    makers.pop(ROWS, None)
+    changed = replace(pack.manifest, schema=Schema(tuple(fields), pack.schema.form_of))
+    return _derived([pack], members, _rows(pack), changed, makers, what=["names", dict(names)])
+
+
+def joined(packs: Sequence[Pack], prefixes: Sequence[str]) -> Pack:
+    """Return a collection of all samples of packs, one pack after another.
+
+    Class lists are merged by name: the classes of the first pack keep their numbers, and further names follow. Hidden
+    fields that a pack lacks are left out.
+
+    Args:
+        packs: the packs. Their fields have equal kinds, dtypes, shapes and codecs.
+        prefixes: text before the keys of each pack, such as "day1/"; "" to keep the keys.
+
+    Raises:
+        InvalidRequest: the fields differ, or masks have different class lists.
+        BadInput: two samples have the same key.
+    """
+    names = _common_names(packs)
+    fields = [_merged_field([pack.schema[name] for pack in packs], packs) for name in names]
+    schema = Schema(tuple(fields), packs[0].schema.form_of)
+    packs = [_conformed(completed(pack), schema, prefix) for pack, prefix in zip(packs, prefixes, strict=True)]
+    for field in fields:
+        if any(pack.index.contains(field.name) for pack in packs):  # in the index of one pack, so in that of all
+            packs = [pack if pack.index.contains(field.name) else _with_stored(pack, field) for pack in packs]
+    shared = set.intersection(*({*pack.index.arrays} for pack in packs)) - {ROWS, "key_order", "crc32"}
+    makers: Makers = {
+        name: partial(_concatenated, [pack.index.arrays for pack in packs], name) for name in sorted(shared)
+    }
+    makers["crc32"] = lambda: np.concatenate(
+        [pack.index.arrays["crc32"][:, [pack.index.positions[name] for name in names]] for pack in packs]
+    )
+    makers["key_order"] = lambda: key_order(makers["keys"]().tobytes(), makers["key_ends"]())
+    totals = [sum(member.manifest.samples for member in pack.members) for pack in packs]
+    starts = np.cumsum([0, *totals])
+    rows = np.concatenate([_rows(pack) + np.uint64(start) for pack, start in zip(packs, starts, strict=False)])
+    members = [member for pack in packs for member in pack.members]
+    manifests = [pack.manifest for pack in packs]
+    changed = replace(
+        manifests[0],
+        samples=len(rows),
+        schema=schema,
+        options=_agreed([each.options for each in manifests]),
+        source=_agreed([each.source for each in manifests]),
+        skipped=(),
+        incomplete=tuple(item for each in manifests for item in each.incomplete),
+        extras=(),
+    )
+    return _derived(packs, members, rows, changed, makers, what=["joined"])
+
+
+def _derived(
+    packs: Sequence[Pack],
+    members: Sequence[OpenMember],
+    rows: npt.NDArray[np.uint64],
+    changed: Manifest,
+    makers: Mapping[str, Callable[[], Array]],
+    *,
+    what: Sequence[object],
+) -> Pack:
+    """Return the new pack. what: JSON that describes the step; with the ids of `packs` it gives the id of the pack."""
+    ids = [pack.manifest.pack_id for pack in packs]
+    manifest = replace(
+        changed,
+        format=COLLECTION,
+        samples=len(rows),
+        parts=(),
+        index=(),
+        written_by=f"packer {__version__}",
+        version=VERSION,
+        pack_id=hashlib.sha256(canonical({"made_of": ids, "by": list(what)})).hexdigest(),
+    )
+    index = Index(LazyArrays({**makers, ROWS: lambda: rows}), manifest.schema, len(rows), packs[0].folder)
+    return Pack.derived(members, rows, manifest, index, verify=packs[0].verify)
+
+
+# ---- parts of an index
+
+
+def _rows(pack: Pack) -> npt.NDArray[np.uint64]:
+    return pack.rows if pack.rows is not None else np.arange(len(pack), dtype=np.uint64)
+
+
+def _taken(arrays: Mapping[str, Array], name: str, indices: Indices) -> Array:
+    """Return an array of an index for the samples at `indices`."""
+    if name.startswith(("values-", "keys")):
+        return _ragged(arrays[name], arrays[_ends_of(name)], indices)
+    if name.startswith(("value_ends-", "key_ends")):
+        return np.cumsum(_lengths(arrays[name])[indices], dtype="<u8")
+    return np.ascontiguousarray(arrays[name][indices])
+
+
+def _concatenated(packs: Sequence[Mapping[str, Array]], name: str) -> Array:
+    """Return an array of an index for all samples of packs, one after another."""
+    if not name.startswith(("value_ends-", "key_ends")):
+        return np.concatenate([arrays[name] for arrays in packs])
+    return np.cumsum(np.concatenate([_lengths(arrays[name]) for arrays in packs]), dtype="<u8")
+
+
+def _ends_of(name: str) -> str:
+    return "key_ends" if name == "keys" else name.replace("values-", "value_ends-", 1)
+
+
+def _lengths(ends: Array) -> Indices:
+    return np.asarray(np.diff(ends.astype(np.int64), prepend=0), np.int64)
+
+
+def _ragged(data: Array, ends: Array, indices: Indices) -> Array:
+    """Return the values at `indices`, one after another. data: all values. ends: the end of each value in `data`."""
+    lengths = _lengths(ends)
+    starts = ends.astype(np.int64) - lengths
+    chosen = lengths[indices]
+    shifts = starts[indices] - (np.cumsum(chosen) - chosen)
+    return data[np.repeat(shifts, chosen) + np.arange(int(chosen.sum()))]
+
+
+def _ranks(order: Array) -> Indices:
+    ranks = np.empty(len(order), np.int64)
+    ranks[order.astype(np.int64)] = np.arange(len(order))
+    return ranks
+
+
+def _column(field: Field, values: Sequence[Any] | Array, count: int) -> Array:
+    """Return the values as an array of an index. Raises InvalidRequest if they do not fit the field."""
+    given = np.asarray(values)
+    if given.shape != (count, *(field.shape or ())):
+        raise InvalidRequest(
+            f"field {field.name!r}: expected values of shape {(count, *(field.shape or ()))}, found {given.shape}"
+        )
+    column = given.astype(np.dtype(field.dtype).newbyteorder("<"))
+    if not np.array_equal(column, given, equal_nan=given.dtype.kind == "f"):
+        raise InvalidRequest(f"field {field.name!r}: its {given.dtype} values do not fit {field.dtype}")
+    return np.ascontiguousarray(column.reshape(count, -1) if field.shape else column)
+
+
+def _with_crc32(pack: Pack, names: Sequence[str], changed: str, values: Iterable[Any]) -> Array:
+    """Return the crc32 array for the fields `names`. values: the new encoded values of the field `changed`."""
+    old = pack.index.arrays["crc32"]
+    table = np.empty((len(pack), len(names)), "<u4")
+    for at, name in enumerate(names):
+        if name == changed:
+            table[:, at] = [zlib.crc32(value) for value in values]
+        else:
+            table[:, at] = old[:, pack.index.positions[name]]
+    return table
+
+
+def _sha256(*arrays: Array) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def stored_values(pack: Pack, name: str) -> Iterator[bytes]:
+    """Yield the encoded value of a field of each sample."""
+    for start in range(0, len(pack), _CHUNK):
+        with pack.records(range(start, min(start + _CHUNK, len(pack))), [name]) as records:
+            yield from (bytes(record[name]) for record in records)
+
+
+def completed(pack: Pack) -> Pack:
+    """Return the pack with all columns of index version 2. For a pack of version 1, they are read from the parts."""
+    missing = [name for name in file_dtypes(pack.schema) if name not in pack.index.arrays]
+    if not missing:
+        return pack
+    makers: Makers = {name: partial(pack.index.arrays.__getitem__, name) for name in pack.index.arrays if name != ROWS}
+    for name in missing:
+        what, _, field = name.partition("-")
+        if what == "value_ends":
+            makers[name] = partial(_stored_ends, pack, field)
+            makers[f"values-{field}"] = partial(_stored_bytes, pack, field)
+        else:
+            makers[name] = partial(_measured, pack, field, sizes=what == "size")
+    return _derived([pack], pack.members, _rows(pack), pack.manifest, makers, what=["completed"])
+
+
+def _stored_ends(pack: Pack, name: str) -> Array:
+    return np.cumsum([len(value) for value in stored_values(pack, name)], dtype="<u8")
+
+
+def _stored_bytes(pack: Pack, name: str) -> Array:
+    return np.frombuffer(b"".join(stored_values(pack, name)), np.uint8)
+
+
+def _measured(pack: Pack, name: str, *, sizes: bool) -> Array:
+    """Return the size (height, width) of each image of a field, or the number of rows of each value."""
+    codec = codecs.make(pack.schema[name])
+    shapes = [codec.shape(value) for value in stored_values(pack, name)]
+    return np.asarray([shape[:2] if sizes else shape[0] for shape in shapes], "<u4")
+
+
+# ---- fields of several packs
+
+
+def _common_names(packs: Sequence[Pack]) -> list[str]:
+    """Return the fields that all packs have. Raises InvalidRequest if a pack lacks a field that is not hidden."""
+    everywhere = set.intersection(*({*pack.schema.names} for pack in packs))
+    seen = {field.name: pack for pack in packs for field in pack.schema if not field.hidden and field.name != "split"}
+    for name, pack in seen.items():
+        if name not in everywhere:
+            other = next(each for each in packs if name not in each.schema)
+            raise InvalidRequest(
+                f"{pack.folder} has the field {name!r}, and {other.folder} does not; open both with the same fields="
+            )
+    names = [name for name in packs[0].schema.names if name in everywhere]
+    return [*names, _MATRIX] if any(_MATRIX in pack.schema for pack in packs) and _MATRIX not in names else names
+
+
+def _merged_field(fields: Sequence[Field], packs: Sequence[Pack]) -> Field:
+    """Return the field for all packs, with the class names of all."""
+    first = fields[0]
+    classes = tuple(dict.fromkeys(name for field in fields for name in field.classes or ())) or None
+    limits = [field.max_pixels for field in fields if field.max_pixels is not None]
+    merged = replace(first, classes=classes, max_pixels=max(limits, default=None))
+    for field, pack in zip(fields, packs, strict=True):
+        if replace(field, classes=classes, max_pixels=merged.max_pixels, slot=first.slot) != merged:
+            raise InvalidRequest(
+                f"field {first.name!r} is {first.kind} {first.codec} {first.shape} in {packs[0].folder}, and "
+                f"{field.kind} {field.codec} {field.shape} in {pack.folder}; packer convert --codec makes them equal"
+            )
+        if field.kind != "number" and not _is_start(field.classes, classes):
+            raise InvalidRequest(
+                f"field {first.name!r} has other classes in {pack.folder} than in {packs[0].folder}, and a "
+                f"{field.kind} keeps its numbers; pack again with --classes-from {packs[0].folder}"
+            )
+    return merged
+
+
+def _is_start(names: Sequence[str] | None, classes: Sequence[str] | None) -> bool:
+    return list(names or ()) == list(classes or ())[: len(names or ())]
+
+
+def _conformed(pack: Pack, schema: Schema, prefix: str) -> Pack:
+    """Return the pack with the fields of `schema`, their class numbers, and longer keys."""
+    if _MATRIX in schema and _MATRIX not in pack.schema:  # its pixels are those of the original images
+        pack = with_field(pack, schema[_MATRIX], np.tile(np.eye(3), (len(pack), 1, 1)))
+    for field in schema:
+        if field.kind == "number" and not _is_start(pack.schema[field.name].classes, field.classes):
+            pack = with_field(pack, field, _renumbered(pack, field))
+    return _prefixed(pack, prefix) if prefix else pack
+
+
+def only_fields(pack: Pack, names: Sequence[str]) -> Pack:
+    """Return the pack with the fields `names`, the key and the hidden fields."""
+    fields = tuple(field for field in pack.schema if field.hidden or field.name in (KEY, *names))
+    if len(fields) == len(pack.schema):
+        return pack
+    schema = Schema(fields, pack.schema.form_of)
+    kept = {*file_dtypes(schema, listed=pack.index.arrays)} | {f"values-{field.name}" for field in fields}
+    arrays = pack.index.arrays
+    makers: Makers = {
+        name: partial(arrays.__getitem__, name) for name in arrays if name in (*kept, "keys", "key_order")
+    }
+    makers["crc32"] = lambda: arrays["crc32"][:, [pack.index.positions[field.name] for field in fields]]
+    changed = replace(pack.manifest, schema=schema)
+    return _derived([pack], pack.members, _rows(pack), changed, makers, what=["only", list(schema.names)])
+
+
+def _with_stored(pack: Pack, field: Field) -> Pack:
+    codec = codecs.make(field)
+    return with_field(pack, field, [codec.decode(value) for value in stored_values(pack, field.name)])
+
+
+def _renumbered(pack: Pack, field: Field) -> Sequence[Any] | Array:
+    """Return the values of a number field with the class numbers of `field`. Values that are no class stay."""
+    old, new = pack.schema[field.name].classes or (), field.classes or ()
+    numbers = np.asarray([new.index(name) for name in old])
+
+    def mapped(values: Array) -> Array:
+        is_class = (values >= 0) & (values < len(old))
+        return np.where(is_class, numbers[np.where(is_class, values, 0).astype(np.int64)], values).astype(values.dtype)
+
+    if field.is_column:
+        return mapped(pack.index.column(field.name))
+    codec = codecs.make(pack.schema[field.name])
+    return [mapped(codec.decode(value)) for value in stored_values(pack, field.name)]
+
+
+def _prefixed(pack: Pack, prefix: str) -> Pack:
+    text = np.frombuffer(prefix.encode("utf-8", "surrogateescape"), np.uint8)
+    arrays = pack.index.arrays
+    old, lengths = arrays["keys"], _lengths(arrays["key_ends"])
+    ends = np.cumsum(lengths + len(text), dtype="<u8")
+    keys = np.empty(len(old) + len(text) * len(pack), np.uint8)
+    places = (ends.astype(np.int64) - lengths - len(text))[:, None] + np.arange(len(text))
+    keys[places] = text
+    keys[np.arange(len(old)) + np.repeat(np.arange(1, len(pack) + 1) * len(text), lengths)] = old
+    bounds = [0, *ends.tolist()]
+    values = [keys[start:end].data for start, end in zip(bounds, bounds[1:], strict=False)]
+    makers: Makers = {name: partial(arrays.__getitem__, name) for name in arrays if name != ROWS}  # in the same order
+    makers |= {"keys": lambda: keys, "key_ends": lambda: ends}
+    makers["crc32"] = lambda: _with_crc32(pack, pack.schema.names, KEY, values)
+    incomplete = tuple((prefix + key, reason) for key, reason in pack.manifest.incomplete)
+    changed = replace(pack.manifest, incomplete=incomplete)
+    return _derived([pack], pack.members, _rows(pack), changed, makers, what=["prefix", prefix])
+
+
+def _agreed(mappings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the entries that all mappings have with an equal value."""
+    first, *others = mappings
+    found: dict[str, Any] = {}
+    for name, value in first.items():
+        values = [value, *(other.get(name) for other in others)]
+        inner = [each for each in values if isinstance(each, dict)]
+        if all(each == value for each in values):
+            found[name] = value
+        elif len(inner) == len(values):
+            found[name] = _agreed(inner)
+    return found

@@ -1,0 +1,188 @@
+"""Collections on disk: kills at every system call, full disks, rivals, and members that are missing or changed."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import packer
+from packer.errors import CorruptPack, CorruptRecord, InvalidRequest, PackerError, PackExists, UnknownKey
+from packer.pack import manifest as manifests
+from packer.pack.reader import Pack
+from packer.pack.sample_index import write_array
+from tests.support import built_packs, fault_injection
+from tests.support.conversions import digest, packed
+from tests.support.source_trees import photos
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Path:
+    """A folder with two packs, and a collection of some of their samples."""
+    for name, count in (("a", 9), ("b", 10)):
+        packed(photos(tmp_path / f"{name}-photos", count), tmp_path / f"{name}.pack")
+    both = packer.concat(*(packer.open(tmp_path / f"{name}.pack") for name in "ab"), prefixes=["a/", "b/"])
+    both.where(np.arange(19) % 3 > 0).with_column("score", np.arange(12.0)).save(tmp_path / "c.pack")
+    return tmp_path
+
+
+def damages(folder: Path) -> list[str]:
+    """Return the problems that `packer verify` lists."""
+    return list(packer.verify(folder, level="full").problems)
+
+
+# ---- writing
+
+
+@pytest.mark.skipif(bool(fault_injection.why_no_strace()), reason=fault_injection.why_no_strace())
+@pytest.mark.parametrize("what", ["signal=KILL", "error=ENOSPC"])
+def test_a_fault_at_any_call_leaves_no_collection_or_a_whole_one(pair: Path, what: str) -> None:
+    words: list[str | Path] = ["collect", pair / "d.pack", pair / "a.pack", "--sample", "0.5"]
+    calls = fault_injection.calls(words, pair)
+    shutil.rmtree(pair / "d.pack")
+    for call in (call for call in calls if not call.path):  # a path contains an inode number
+        fault = fault_injection.Fault(call, what)
+        fault_injection.run(words, pair, fault=fault)
+        if (pair / "d.pack").exists():
+            assert damages(pair / "d.pack") == [], call
+            shutil.rmtree(pair / "d.pack")
+    ended = fault_injection.run(words, pair)
+    assert ended.code == 0, ended
+    assert damages(pair / "d.pack") == []
+    assert sorted(path.name for path in pair.iterdir() if path.name.startswith(".")) == []
+
+
+def test_equal_choices_give_equal_bytes(pair: Path) -> None:
+    for name in ("one", "two"):
+        packer.open(pair / "a.pack").sample(5).save(pair / f"{name}.pack")
+    assert digest(pair / "one.pack") == digest(pair / "two.pack")
+    with pytest.raises(PackExists):
+        packer.open(pair / "a.pack").save(pair / "one.pack")
+
+
+# ---- members
+
+
+def test_a_collection_moves_with_its_packs(pair: Path) -> None:
+    before = [sample["score"] for sample in packer.open(pair / "c.pack")]
+    shutil.copytree(pair, pair.with_name("moved"))
+    shutil.rmtree(pair)
+    moved = packer.open(pair.with_name("moved") / "c.pack")
+    assert [sample["score"] for sample in moved] == before
+    assert damages(pair.with_name("moved") / "c.pack") == []
+    shutil.move(pair.with_name("moved"), pair)
+
+
+def test_a_missing_or_another_member_is_named(pair: Path) -> None:
+    (pair / "b.pack").rename(pair / "gone.pack")
+    with pytest.raises(CorruptPack, match="b.pack is missing"):
+        packer.open(pair / "c.pack")
+    assert any("b.pack" in line for line in damages(pair / "c.pack"))
+    shutil.copytree(pair / "a.pack", pair / "b.pack")
+    with pytest.raises(CorruptPack, match="b.pack is another pack"):
+        packer.open(pair / "c.pack")
+
+
+def test_every_flipped_byte_of_a_collection_is_noticed(pair: Path) -> None:
+    reference = [(each["key"], each["score"]) for each in packer.open(pair / "c.pack")]
+    for path in sorted((pair / "c.pack").rglob("*")):
+        for at in range(0, path.stat().st_size if path.is_file() else 0, 7):
+            built_packs.flip(path, at, 1 << (at % 8))
+            try:
+                opened = packer.open(pair / "c.pack")
+                found = [(each["key"], each["score"]) for each in opened]
+                assert found == reference
+                assert damages(pair / "c.pack") or not found
+            except (CorruptPack, InvalidRequest):
+                pass
+            built_packs.flip(path, at, 1 << (at % 8))
+    assert damages(pair / "c.pack") == []
+
+
+def test_a_damaged_part_of_a_member_is_never_a_wrong_sample(pair: Path) -> None:
+    part = next((pair / "a.pack").glob("part-*"))
+    sound = {each["key"]: each["image"] for each in packer.open(pair / "c.pack")}
+    for at in range(0, part.stat().st_size, 997):
+        built_packs.flip(part, at, 1)
+        try:
+            for each in packer.open(pair / "c.pack"):
+                assert (each["image"] == sound[each["key"]]).all()
+        except CorruptPack:
+            pass
+        built_packs.flip(part, at, 1)
+
+
+# ---- hostile collections
+
+
+HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
+    "absolute path": lambda data: data["members"][0].update(path="/etc"),
+    "no path": lambda data: data["members"][0].update(path=""),
+    "itself": lambda data: data["members"][0].update(path="."),
+    "a link above": lambda data: data["members"][0].update(path="../" * 40 + "proc/self/root"),
+    "another id": lambda data: data["members"][0].update(pack_id="0" * 64),
+    "another count": lambda data: data["members"][0].update(samples=1),
+    "an unknown field": lambda data: data["members"][0].update(names={"image": "nothing"}),
+    "names that are no texts": lambda data: data["members"][0].update(names={"image": 3}),
+    "parts, too": lambda data: data.update(
+        parts=[{"name": "part-00000", "samples": 12, "bytes": 1, "sha256": "0" * 64}]
+    ),
+    "no members": lambda data: data.update(members=[]),
+    "a list of members of itself": lambda data: data["members"].append([]),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_collection_is_refused(pair: Path, what: str) -> None:
+    path = pair / "c.pack" / manifests.NAME
+    data = json.loads(path.read_bytes())
+    del data["sha256"]
+    HOSTILE[what](data)
+    path.write_bytes(manifests.hashed(data))
+    with pytest.raises((CorruptPack, CorruptRecord, InvalidRequest, UnknownKey)):
+        [each for each in packer.open(pair / "c.pack")]
+    assert damages(pair / "c.pack")
+
+
+def test_rows_outside_the_members_are_refused(pair: Path) -> None:
+    path = pair / "c.pack" / "index" / "rows.npy"
+    path.unlink()
+    entry = write_array(path, "<u8", (12,), [np.full(12, 1 << 40, "<u8")])
+    old = manifests.read(pair / "c.pack")
+    files = tuple(entry if file.name == entry.name else file for file in old.index)
+    (pair / "c.pack" / manifests.NAME).write_bytes(replace(old, index=files).sealed().to_bytes())
+    with pytest.raises(CorruptPack, match="outside"):
+        Pack(pair / "c.pack")
+
+
+# ---- other commands
+
+
+def test_commands_that_need_parts_refuse_a_collection(pair: Path) -> None:
+    for words in (["index"], ["stage", "--to", pair / "staged"]):
+        ended = fault_injection.run([words[0], pair / "c.pack", *words[1:]], pair)
+        assert ended.code == 2, ended
+        assert "a collection" in ended.text
+    assert damages(pair / "c.pack") == []
+
+
+def test_a_collection_converts_to_a_pack_of_the_same_samples(pair: Path) -> None:
+    packer.convert(pair / "c.pack", pair / "flat.pack", to="hdf5")
+    one, other = packer.open(pair / "c.pack"), packer.open(pair / "flat.pack")
+    for at, expected in enumerate(one):
+        found = other[other.index_of(one.key(at))]
+        assert found.keys() == expected.keys()
+        assert all(
+            (found[name] == expected[name]).all() if name == "image" else found[name] == expected[name]
+            for name in found
+        )
+    assert damages(pair / "flat.pack") == []
+
+
+def test_a_pack_at_a_url_makes_no_collection(pair: Path) -> None:
+    with pytest.raises(PackerError):
+        packer.open((pair / "c.pack").as_uri(), cache=pair / "cache")
