@@ -1,10 +1,11 @@
 """Shared options: options of several commands, the types of their values, and the manifest and index of PACK."""
 
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,7 +48,7 @@ class NamedPath(click.Path):
                 ctx,
             )
         if not os.fspath(value):
-            self.fail("an empty text is no path; give a folder, or . for the current one", param, ctx)
+            self.fail("an empty text is not a path; give a folder, or . for the current one", param, ctx)
         return super().convert(os.path.expanduser(value), param, ctx)
 
 
@@ -92,11 +93,17 @@ class Count(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
 
     name = "number"
 
-    def __init__(self, least: int = 1, most: int | None = None, *, is_whole: bool = True) -> None:
-        self._range = click.IntRange(least, most) if is_whole else click.FloatRange(least, most)
+    def __init__(self, least: int = 1, most: float = math.inf, *, is_whole: bool = True) -> None:
+        self._least, self._most, self._type = least, most, int if is_whole else float
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        return self._range.convert(value, param, ctx)
+        with suppress(ValueError):
+            number = self._type(value)
+            if self._least <= number <= self._most:
+                return number
+        kind = "a whole number" if self._type is int else "a number"
+        most = f" and at most {self._most}" if self._most < math.inf else ""
+        raise click.BadParameter(f"{value!r}: expected {kind}, at least {self._least}{most}", ctx, param)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return "N"

@@ -12,41 +12,46 @@ from packer.cli._shared_options import (
     NamedPath,
     deliver,
     examples,
-    follow_links_option,
     json_option,
     max_pixels_option,
     output_option,
     parse_names,
 )
+from packer.cli._source_options import SourceCommand, from_option, sidecar_option, source_options, source_words
 from packer.files.terminal_output import echo
+from packer.sources._options import OPTIONS
 
 PLACE = (Group.MAKE_A_PACK, 1)
 
 
 @click.command(
+    cls=SourceCommand,
     short_help="Recommend a format, codec and size for SOURCE.",
     epilog=examples(
         "packer advise photos/ --seconds 60",
         "packer advise photos/ --geometry 'RandomResizedCrop(224), RandomHorizontalFlip()'",
+        "packer advise imagenet/ --folders split/class",
     ),
 )
 @click.argument("source", metavar="SOURCE", type=NamedPath())
+@from_option
 @click.option("--batch-size", "-b", "batch", type=Count(), default=32, show_default=True, help="Batch size.")
 @click.option(
     "--geometry",
     metavar="TEXT",
-    help="Geometry of training.  [default: by the labels of SOURCE]",
+    help="Geometry of training.  [default: random crops of 224, flipped]",
 )
 @click.option(
     "--size",
     "sizes",
     callback=parse_names,
     metavar="N,WxH",
-    help="Sizes to try, as in convert --resize.  [default: twice the output size]",
+    help="Sizes to try, as in convert --resize.  [default: 8/7 of the output size]",
 )
 @click.option("--seconds", type=Count(is_whole=False), default=30, show_default=True, help="Approximate duration.")
-@follow_links_option
 @max_pixels_option
+@sidecar_option
+@source_options
 @json_option
 @output_option
 def command(source: Path, **options: Any) -> None:
@@ -55,10 +60,21 @@ def command(source: Path, **options: Any) -> None:
     SOURCE is a folder of images or a pack. For each row: samples/s with packer.Loader and all cores, size, packing
     time, and whether the pack fits in memory.
     """
-    from packer.conversion.source_spec import check_folder
+    from packer.conversion.source_spec import SourceSpec, check_folder, parameters
 
     check_folder(source)  # before torch is imported, which takes seconds
     from packer.tools.advice import Question, advise, report  # keeps `packer --help` light
 
-    how = (options[name] for name in ("geometry", "sizes", "batch", "seconds", "follow_links", "max_pixels"))
-    deliver(report(advise(Question(source, *how), say=partial(echo, err=True))), options)
+    question = Question(
+        source,
+        geometry=options["geometry"],
+        sizes=options["sizes"],
+        batch_size=options["batch"],
+        seconds=options["seconds"],
+        max_pixels=options["max_pixels"],
+        spec=SourceSpec(
+            options["kind"], parameters({name: options[name] for name in OPTIONS}), tuple(options["sidecars"])
+        ),
+        source_words=source_words(options),
+    )
+    deliver(report(advise(question, say=partial(echo, err=True))), options)

@@ -63,7 +63,8 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     at random to 224 px. Epochs of all settings alternate; the table shows medians with lowest and highest.
     """
     check_folders(sources)
-    from packer.tools import bench  # keeps `packer --help` light
+    from packer.conversion.source_spec import SourceSpec, parameters  # keeps `packer --help` light
+    from packer.tools import bench
     from packer.tools.packing_trial import PHOTOS
     from packer.tools.report import cores_text
     from packer.tools.workload import Subject, settings, subjects, worker_counts
@@ -75,8 +76,8 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
         Path(),
         options["fields"],
         samples=options["samples"],
-        follow_links=options["follow_links"],
         max_pixels=options["max_pixels"],
+        spec=SourceSpec(options=parameters({"follow_links": options["follow_links"]})),
     )
 
     def measured(geometry: str | None) -> "list[BenchRow]":

@@ -1,12 +1,12 @@
 """packer convert: packs a data set (a folder of images, records or arrays of another tool, a pack)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from packer import formats, sources
+from packer import formats
 from packer.cli._shared_options import (
     Count,
     Group,
@@ -19,19 +19,19 @@ from packer.cli._shared_options import (
     parse_size,
     print_json,
 )
+from packer.cli._source_options import SourceCommand, from_option, sidecar_option, source_options
 from packer.conversion import engines
 from packer.errors import DOCS
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo, shell_word
 from packer.schema import PIXEL_KINDS
-from packer.sources._options import OPTIONS, Option
+from packer.sources._options import OPTIONS
 from packer.stores.url import URLPath
 from packer.system.byte_sizes import size_text
 
 if TYPE_CHECKING:
     from packer.conversion.convert import ConversionSummary, DryRun
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _SHOWN = 20
 
 
@@ -47,71 +47,17 @@ def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> in
     return None if value is None else parse_size(value)
 
 
-def _number(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    return None if value is None else int(value)
-
-
-def _source_options(command: _Command) -> _Command:
-    """Decorate a command with the options of all sources."""
-    for option in reversed(tuple(OPTIONS.values())):
-        command = _source_option(option)(command)
-    return command
-
-
-def _source_option(option: Option) -> Callable[[_Command], _Command]:
-    words, metavar = (option.flag, option.name), option.typed.metavar or None
-    if option.type is bool:
-        return click.option(*words, is_flag=True, help=option.help)
-    if option.typed.is_repeated:
-        return click.option(*words, multiple=True, metavar=metavar, help=option.help)
-    if 0 in option.choices:
-        return click.option(*words, type=click.Choice(("1", "0")), callback=_number, help=option.help)
-    choices = click.Choice(option.choices) if option.choices else None
-    place = NamedPath() if option.is_path else None
-    return click.option(*words, type=choices or place, metavar=metavar, help=option.help)
-
-
-# headings of the help and the options below each; the other options are the basic ones
-_GROUPS = {
-    "Order and splits": ("order", "splits", "split_by", "seed"),
-    "Image checks": ("exif", "validate", "max_pixels"),
-    "Masks and other files": (
-        *("sidecars", "labels_orientation", "missing", "mask_colors", "unknown_colors"),
-        "follow_links",
-    ),
-    "Output": ("part_bytes", "extras_bytes", "export_as", "restart"),
-    "Object stores and clusters": ("scratch", "engine", "address", "nodes_scratch"),
-}
-
-
-class _Convert(click.Command):
-    """The command with its options in groups. With --from, the help also shows the options of that source."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the help option last, so that the help depends on --from at any position."""
-        return super().parse_args(ctx, sorted(args, key=lambda word: word in ctx.help_option_names))
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        kind = ctx.params.get("kind", "auto")
-        rows: dict[str, list[tuple[str, str]]] = {"Options": [], **{heading: [] for heading in _GROUPS}}
-        of_source: list[tuple[str, str]] = []
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
-            name = parameter.name or ""
-            heading = next((heading for heading, names in _GROUPS.items() if name in names), "Options")
-            if record is None:
-                continue
-            if (option := OPTIONS.get(name)) is None:
-                rows[heading].append(record)
-            elif help_of_source := option.help_for(kind):
-                of_source.append((record[0], help_of_source[0].upper() + help_of_source[1:]))
-            elif help_of_all := option.help_for(""):
-                rows[heading].append((record[0], help_of_all))
-        shown = {**rows, f"Options of the source {kind}": of_source}
-        for heading, records in shown.items():
-            if records:
-                with formatter.section(heading):
-                    formatter.write_dl(records)
+class _Convert(SourceCommand):
+    groups = {
+        "Order and splits": ("order", "splits", "split_by", "seed"),
+        "Image checks": ("exif", "validate", "max_pixels"),
+        "Masks and other files": (
+            *("sidecars", "labels_orientation", "missing", "mask_colors", "unknown_colors"),
+            "follow_links",
+        ),
+        "Output": ("part_bytes", "extras_bytes", "export_as", "restart"),
+        "Object stores and clusters": ("scratch", "engine", "address", "nodes_scratch"),
+    }
 
 
 PLACE = (Group.MAKE_A_PACK, 0)
@@ -127,16 +73,7 @@ PLACE = (Group.MAKE_A_PACK, 0)
 )
 @click.argument("source", type=PathOrURL())
 @click.argument("pack", type=PathOrURL())
-@click.option(
-    "--from",
-    "-f",
-    "kind",
-    type=RegistryName(sources.registry, "auto", "pack"),
-    default="auto",
-    is_eager=True,
-    metavar="NAME",
-    help="Type of SOURCE.  [default: detected]",
-)
+@from_option
 @click.option(
     "--to", type=RegistryName(formats.registry), metavar="NAME", help="Format.  [default: by the end of PACK, or lmdb]"
 )
@@ -181,13 +118,7 @@ PLACE = (Group.MAKE_A_PACK, 0)
     help="Decode every image, or only read headers.",
 )
 @max_pixels_option
-@click.option(
-    "--sidecar",
-    "sidecars",
-    multiple=True,
-    metavar="NAME=SUFFIX:KIND",
-    help="Add files, such as mask=_mask.png:mask.",
-)
+@sidecar_option
 @click.option(
     "--labels-orientation",
     type=click.Choice(("stored", "upright")),
@@ -208,7 +139,7 @@ PLACE = (Group.MAKE_A_PACK, 0)
     metavar="NAME=FIELD",
     help="Name of FIELD in other formats: image or label.",
 )
-@_source_options
+@source_options
 @click.option(
     "--part-size", "part_bytes", callback=_size, metavar="SIZE", help="Source bytes per part.  [default: 32M to 256M]"
 )
@@ -275,7 +206,7 @@ def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, sourc
 
 
 def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
-    """Yield the Python code that opens the pack, and, if it keeps image files, an option that makes training fast."""
+    """Yield the Python code that opens the pack, and, if it keeps image files, an option for large images."""
     from packer.pack import manifest as manifests  # keeps `packer --help` light
 
     name = repr(str(pack))
@@ -290,7 +221,7 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
     images = [field for field in made.schema if field.kind in PIXEL_KINDS and not field.hidden]
     if any(field.codec == "encoded" for field in images) and made.options.get("resize") is None:
         faster = "--preset ggcnn or grconvnet" if "grasps" in made.schema else "--resize N"
-        yield f"faster:   images have their original size, which every epoch decodes; {faster} makes training fast"
+        yield f"faster:   {faster}, if the images are larger than the input of your network"
         if source.is_dir():
             yield f"          packer advise {shell_word(str(source))} measures sizes and codecs"
 
@@ -298,7 +229,7 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
 def _tell_dry_run(found: "DryRun", notes: list[str], *, as_json: bool) -> None:
     """Print the fields and sizes of a dry run, then raise the error of the real run. notes: lines for the JSON."""
     plan, size = found.plan, found.size
-    verdict = "would be refused" if found.refused is not None else "can be packed, as far as was looked"
+    verdict = "would be refused" if found.refused is not None else "no problem found"
     if as_json:
         fields = plan.schema.to_json()
         data = {**vars(size), "parts": len(plan.parts), "fields": fields, "free_bytes": found.free_bytes}
@@ -311,9 +242,9 @@ def _tell_dry_run(found: "DryRun", notes: list[str], *, as_json: bool) -> None:
             echo(f"  {field.name:<20} {field.kind:<7} {field.codec}{'  (bookkeeping)' if field.hidden else ''}")
         echo(
             f"would pack {size.samples} samples, {size_text(size.source_bytes)}, into {len(plan.parts)} part(s), about "
-            f"{size_text(size.pack_bytes)} in all; {len(plan.left_out)} left out; {size_text(found.free_bytes)} free; "
+            f"{size_text(size.pack_bytes)} in all; {len(plan.left_out)} skipped; {size_text(found.free_bytes)} free; "
             "nothing was written",
-            f"verdict: {verdict}; images not checked: the real run looks at each, and names every bad one",
+            f"verdict: {verdict}; the real run also checks each image",
         )
     if found.refused is not None:
         raise found.refused

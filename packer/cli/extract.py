@@ -72,7 +72,7 @@ def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_js
             f"{summary.reencoded} re-encoded; {len(summary.skipped)} skipped{_why_skipped(summary.skipped)}"
         )
     if summary.damaged:
-        raise CorruptPack(f"{pack}: damaged values left out: {len(summary.damaged)}")
+        raise CorruptPack(f"{pack}: damaged values skipped: {len(summary.damaged)}")
 
 
 def _why_skipped(skipped: Sequence[tuple[str, str]]) -> str:

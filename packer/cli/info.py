@@ -81,8 +81,8 @@ def _tell_shuffle(
     found = shuffle_quality(labels, numbers, blocks.of_pass(0, 0), batch_size=batch_size)
     if found is None:
         raise InvalidRequest(
-            f"{pack}: {manifest.samples} samples are no batch of {batch_size} in which {name!r} could vary; choose "
-            "another --batch-size"
+            f"{pack}: {manifest.samples} samples do not make a batch of {batch_size} in which {name!r} could vary; "
+            "choose another --batch-size"
         )
     data = {
         "field": name,

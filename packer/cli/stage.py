@@ -38,7 +38,7 @@ def command(pack: Path | None, *, action: str | None, as_json: bool, **options: 
     if pack is None and action != "list":
         raise click.UsageError("Missing argument 'PACK'.")
     if options["codec"] is not None and (options["parts"] is not None or action in ("warm", "list")):
-        raise click.UsageError("--as goes with neither --parts, --warm nor --list: such a copy is whole or not there.")
+        raise click.UsageError("--as excludes --parts, --warm and --list: this copy is always complete.")
     if options["force"] and action != "release":
         raise click.UsageError("--force goes with --release.")
     run = {"list": _list, "release": _release}.get(action or "", _stage)

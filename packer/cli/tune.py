@@ -70,8 +70,9 @@ def command(source: Path, **options: Any) -> None:
     the smallest number within 5 % of the best.
     """
     check_folders((source,))
+    from packer.conversion.source_spec import SourceSpec, parameters  # keeps `packer --help` light
     from packer.system.parallel import usable_cores
-    from packer.tools import tune  # keeps `packer --help` light
+    from packer.tools import tune
     from packer.tools.report import cores_text
     from packer.tools.workload import Subject, settings, subjects
 
@@ -80,8 +81,8 @@ def command(source: Path, **options: Any) -> None:
         source,
         options["fields"],
         transform=options["transform"],
-        follow_links=options["follow_links"],
         max_pixels=options["max_pixels"],
+        spec=SourceSpec(options=parameters({"follow_links": options["follow_links"]})),
     )
     (subject,) = subjects((source,), options["geometry"], like)
     plan = tune.planned(

@@ -47,7 +47,7 @@ class Codec(base.Codec):
         if found is None or not 1 <= int(found[1]) <= 100:
             raise InvalidRequest(
                 f"field {field.name!r}: quality {text!r} of codec 'jpeg': expected 1 to 100, as in jpeg:95, or with "
-                "whole chroma jpeg:95:444"
+                "full chroma jpeg:95:444"
             )
         self.quality = int(found[1])
         self._halves_chroma = found[2] is None and self.quality <= _HALVED_CHROMA

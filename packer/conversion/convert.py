@@ -629,7 +629,7 @@ def _notes(plan: Plan) -> list[str]:
         packed = [field for field in source.schema if options.fields is None or field.name in options.fields]
         found += _about_moves(source, [field for field in packed if not field.hidden], moves)
         if kept := kept_files(packed):
-            found.append(f"{_names(kept)}: left out, since {moves} moves the pixels that these files describe")
+            found.append(f"{_names(kept)}: skipped, because {moves} moves the pixels that these files describe")
     return found
 
 

@@ -345,7 +345,7 @@ def _box_findings(name: str, boxes: Any, height: int, width: int) -> Iterator[st
     if not len(boxes):
         return
     if boxes.min() >= 0 and boxes.max() <= 1:
-        yield f"{name}: all boxes lie within 0 to 1; kind boxes is x0 y0 x1 y1 in px: multiply shares by the size"
+        yield f"{name}: all boxes are within 0 to 1; kind boxes is x0 y0 x1 y1 in px: multiply shares by the size"
     if boxes.min() < -_TOLERANCE_PX or (boxes[:, 2:] > (width + _TOLERANCE_PX, height + _TOLERANCE_PX)).any():
         yield f"{name}: boxes reach out of the image"
 

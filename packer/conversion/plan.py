@@ -151,7 +151,7 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
                 f"{source.root}: {source.unread_message}; or --on-error skip, which leaves them out and lists them"
             )
         more = f" and {len(source.left_out) - 1} more" if len(source.left_out) > 1 else ""
-        reason = "".join(f": left out: {key}: {reason}{more}" for key, reason in source.left_out[:1])
+        reason = "".join(f": skipped: {key}: {reason}{more}" for key, reason in source.left_out[:1])
         raise BadInput(f"{source.root}: no samples to pack{reason}; packer convert --dry-run shows what was found")
     if options.resize and not any(field.kind in PIXEL_KINDS for field in source.schema):
         there = ", ".join(f"{field.name} ({field.kind})" for field in source.schema if not field.hidden)

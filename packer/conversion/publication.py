@@ -540,7 +540,7 @@ def check_outside(root: Path, target: Path) -> None:
     if place == source:
         raise InvalidRequest(f"{target}: is the source itself; give the pack another name")
     if source in place.parents:
-        raise InvalidRequest(f"{target}: lies inside the source {root}; choose a folder next to it")
+        raise InvalidRequest(f"{target}: is inside the source {root}; choose a folder next to it")
 
 
 def _is_pack(target: Path) -> bool:

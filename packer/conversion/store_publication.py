@@ -73,7 +73,7 @@ def scratch_folder(target: URLPath, scratch: Path | None, *, overwrite: bool) ->
     if target.url.is_web:
         raise InvalidRequest(f"{target}: a web server cannot be written; give s3://, gs:// or az://")
     if not target.url.key:
-        raise InvalidRequest(f"{target}: a pack cannot be a whole bucket; give a name in it, {target}/NAME")
+        raise InvalidRequest(f"{target}: a pack cannot be a complete bucket; give a name in it, {target}/NAME")
     if overwrite:
         raise InvalidRequest(
             f"{target}: --overwrite is for folders: a store cannot swap a pack that others read; give another name, "

@@ -211,7 +211,7 @@ class ExternalSource:
         size, position = self._order.batch_size, int(info.idx_in_batch)
         if position >= size or info.idx_in_epoch != info.iteration * size + position:
             raise InvalidRequest(
-                f"packer.dali.source: sample {info.idx_in_epoch} is asked for as number {position} of batch "
+                f"packer.dali.source: sample {info.idx_in_epoch} is requested as number {position} of batch "
                 f"{info.iteration}, but batches are of {size}: give the source the pipeline's batch_size"
             )
         return position

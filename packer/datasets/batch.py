@@ -10,7 +10,7 @@ Collator collates samples as torch's default collate does. Values of different s
 every batch, even if all values have the same length.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Literal, get_args, overload
 
@@ -28,6 +28,8 @@ _IMAGE_NDIM = 3
 _AS_THEY_ARE = ("text", "json", "bytes")
 _TORCHVISION = "torchvision.transforms"
 _GEOMETRY = f"{_TORCHVISION}.v2._geometry"  # torchvision's module of all transforms that move pixels
+_FIRST = f"{_TORCHVISION}.transforms"  # module of version 1
+_ANY_SAMPLE = ("Compose", "RandomApply", "RandomChoice", "RandomOrder", "Lambda")
 _MOVING = (_GEOMETRY, f"{_TORCHVISION}.v2._auto_augment", f"{_TORCHVISION}.autoaugment")
 
 
@@ -180,14 +182,32 @@ def moving_transform(transform: object) -> str | None:
     so if the module for geometry has a class of the same name. Containers such as Compose are searched. Functions and
     classes of users are not recognized.
     """
-    for kind in type(transform).__mro__:
-        is_first = kind.__module__ == f"{_TORCHVISION}.transforms"
-        if kind.__module__ in _MOVING or (is_first and hasattr(import_module(_GEOMETRY), kind.__name__)):
-            return kind.__name__
+    for each in _inner(transform):
+        for kind in type(each).__mro__:
+            is_first = kind.__module__ == _FIRST
+            if kind.__module__ in _MOVING or (is_first and hasattr(import_module(_GEOMETRY), kind.__name__)):
+                return kind.__name__
+    return None
+
+
+def image_transforms(transform: object) -> list[str]:
+    """Return the names of the transforms of torchvision's version 1 in `transform`, which get one image.
+
+    Containers and Lambda are not in the list, because they pass on any sample.
+    """
+    kinds = map(type, _inner(transform))
+    names = [kind.__name__ for kind in kinds if kind.__module__ in (_FIRST, f"{_TORCHVISION}.autoaugment")]
+    return [name for name in names if name not in _ANY_SAMPLE]
+
+
+def _inner(transform: object) -> Iterator[object]:
+    """Yield a transform and the transforms in it, if it is a container such as Compose."""
+    yield transform
     listed = getattr(transform, "transforms", None)
     inner = [*listed] if isinstance(listed, (list, tuple)) else []
     inner += transform.children() if isinstance(transform, torch.nn.Module) else []
-    return next(filter(None, map(moving_transform, inner)), None)
+    for each in inner:
+        yield from _inner(each)
 
 
 # ---- collating

@@ -19,7 +19,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from packer.copies.staged_copies import open_staged
 from packer.datasets import row_operations as rows
-from packer.datasets.batch import Batch, as_pil, as_tv, moving_transform
+from packer.datasets.batch import Batch, as_pil, as_tv, image_transforms, moving_transform
 from packer.datasets.batch_decoder import BatchDecoder, CollateFields, PackBatchDecoder, Take, take_new
 from packer.errors import BadIndex, CorruptPack, InvalidRequest, UnknownKey, WrongType, printable
 from packer.geometry import BoxRule, Geometry, draw
@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # a pack in a folder is opened without the modules for URLs
 
 Output = Literal["torch", "numpy", "pil", "tv"]
 _SET_BY_OPENING = ("transform", "geometry", "output", "as_tuple")
+_OF_PIL = ("ToTensor", "PILToTensor")  # transforms of torchvision that do not take tensors
 _OF_IMAGE_FOLDER = ("target_transform", "transforms", "loader")  # attributes of torchvision's ImageFolder
 _UNCALLED = "nothing calls it, unlike in torchvision's ImageFolder;"
 # attributes that have no effect in a subclass without its own `__getitem__`, and what to do instead
@@ -327,19 +328,29 @@ class PackDataset(Dataset[Any]):
         if name in _OF_IMAGE_FOLDER and self.decodes_batches():
             raise AttributeError(f"{type(self).__name__}.{name}: {_WITHOUT_EFFECT[name]}")
         if name == "transform" and "_count" in vars(self):
-            self.check_transform(value, moves_all=self.output == "tv" and self.as_tuple is None)
+            self.check_transform(value, gets_image=self.as_tuple is not None)
         super().__setattr__(name, value)
 
-    def check_transform(self, transform: object, *, moves_all: bool) -> None:
-        """Raise InvalidRequest for a transform that moves one image of samples with more images, boxes or points.
+    def check_transform(self, transform: object, *, gets_image: bool) -> None:
+        """Raise InvalidRequest for a transform of torchvision that does not fit the samples.
 
-        Transforms of torchvision move only the first image of a sample of plain tensors.
+        Transforms of version 1 need one image. Other transforms move only the first image of a sample of plain tensors,
+        and leave further images, boxes and points in place.
 
         Args:
             transform: A function of the sample.
-            moves_all: True if the transform gets complete samples with output="tv". Then nothing is raised.
+            gets_image: True if the transform gets the first value of a tuple, and not the complete sample.
         """
+        names = image_transforms(transform)
+        if gets_image:
+            names = [name for name in names if name in _OF_PIL and self.output in ("torch", "tv")]
+        if names:
+            raise InvalidRequest(
+                f"{self.path}: transform={names[0]} is for one image of PIL; open the pack with "
+                'as_tuple=("image", "label") and output="pil", or use torchvision.transforms.v2'
+            )
         left = self._not_moved()
+        moves_all = self.output == "tv" and not gets_image
         if not moves_all and left and (name := moving_transform(transform)) is not None:
             raise InvalidRequest(
                 f"{self.path}: transform={name} moves one image and leaves {', '.join(left)} in place; open the "

@@ -180,7 +180,7 @@ def _take(folder: WorkFolder) -> None:
         if _close_to_others(folder):
             raise UnsafePath(
                 f"{folder.path}: others could write to it until now, so its content may be theirs; remove it, or "
-                "run the command again if nobody else was there"
+                "run the command again if no other user was there"
             )
         folder.check()
         return

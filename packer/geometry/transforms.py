@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry.view import View, identity, resized_crop
@@ -26,7 +27,13 @@ class Geometry(ABC):
     Attributes:
         draws: Number of random numbers that `view` needs. The caller passes these numbers, for example from
             `packer.geometry.draw`. Equal numbers give equal views in every thread and process.
+        usage: Advice for a user whose argument is not a geometry.
     """
+
+    usage: ClassVar[str] = (
+        "write Compose(RandomResizedCrop(224), RandomHorizontalFlip()) with classes of packer.geometry; give "
+        "transforms of torchvision as transform="
+    )
 
     draws: int = 0  # not annotated in subclasses, so that `draws` is not a field of the dataclass
 

@@ -141,7 +141,7 @@ def check_kind(found: Header, kind: str, *, wide: bool = False) -> None:
         raise InvalidRequest(f"cannot decode an image as kind {kind!r}; expected one of {', '.join(PIXEL_KINDS)}")
     what = f"{found.format.upper()} of {found.channels} channel{'s' * (found.channels != 1)} with {found.dtype} samples"
     if kind == "depth" and (found.channels != 1):
-        raise BadInput(f"a {what} is no depth: expected 1 channel; use kind image or mask")
+        raise BadInput(f"a {what} is not a depth: expected 1 channel; use kind image or mask")
     if kind == "mask" and wide and found.dtype in MASK_DTYPES:
         return
     if kind != "depth" and found.dtype != "uint8":
@@ -153,8 +153,8 @@ def check_kind(found: Header, kind: str, *, wide: bool = False) -> None:
         elif found.channels == 1:
             instead = ", or, if it is a distance, pack it as depth: kind depth in its --sidecar or --feature"
         raise BadInput(
-            f"a {what} is no {kind}: expected {'16 bit at most' if wide else '8 bit'}, which packer never makes by "
-            f"narrowing; convert it to {16 if wide else 8} bit{instead}"
+            f"a {what} is not of kind {kind}: expected {'16 bit at most' if wide else '8 bit'}, "
+            f"which packer never makes by narrowing; convert it to {16 if wide else 8} bit{instead}"
         )
 
 
@@ -205,7 +205,7 @@ def _as_kind(pixels: Pixels, kind: str) -> Pixels:
     for channel in range(1, min(pixels.shape[2], 3)):
         if not np.array_equal(first, pixels[:, :, channel]):
             raise BadInput(
-                f"an image of {pixels.shape[2]} channels that differ is no {kind}: expected gray or a palette"
+                f"an image of {pixels.shape[2]} channels that differ is not of kind {kind}: expected gray or a palette"
                 + ("; masks in colors need a table: --mask-colors FILE" if kind == "mask" else "")
             )
     return first

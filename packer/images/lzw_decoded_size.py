@@ -79,7 +79,7 @@ def _size(codes: npt.NDArray[np.int64], what: str) -> int:
     # entry 258 + k exists from code k + 1 on: the string of code k and one byte
     parents = codes - _FIRST
     if (parents >= _NUMBERS[: len(codes)]).any():
-        raise damaged("tiff", f"{what}: its LZW data hold a code that stands for nothing yet")
+        raise damaged("tiff", f"{what}: its LZW data contain a code that is not defined yet")
     size, longer = len(codes), parents[parents >= 0]
     for _ in range(_STEPS):  # few strings of photographs are long
         if not len(longer):

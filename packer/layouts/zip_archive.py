@@ -87,7 +87,7 @@ class Archive:
             self._end = archive.start_dir
         self._root = self._infos[0].filename.partition("/")[0] + "/" if in_folder and self._infos else ""
         if self._root in ("/", "./", "../"):
-            raise ValueError(f"its entries lie in {self._root!r}, expected a folder of their own")
+            raise ValueError(f"its entries are in {self._root!r}, expected a folder of their own")
 
     def _commented_tail(self) -> bytes:
         """Return the end of the archive without its comment; raise ValueError unless the comment ends the file."""

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 import numpy as np
 import torch
@@ -37,6 +37,15 @@ _MOST_AHEAD = 8  # batches that are ready or being made
 _MOST_BYTES_AHEAD = 64 << 20
 _ON_DEVICE = 2  # batches on the device or on their way, besides the current one
 _STATE_VERSION = 2
+# arguments of torch's DataLoader -> advice
+_INSTEAD = {
+    "pin_memory": 'give device="cuda", which copies batches through pinned memory',
+    "prefetch_factor": "give prefetch_bytes=",
+    "generator": "give seed=",
+    "worker_init_fn": "give seed= for repeatable order and views",
+    "batch_sampler": "give sampler= and batch_size=",
+    "persistent_workers": "omit it, because worker processes are always persistent",
+}
 _JUDGED_BATCHES = 2048  # batches whose labels are compared with those of a full shuffle
 
 
@@ -71,9 +80,7 @@ class Loader:
     The order and the geometry depend on the seed, and not on the number of threads. A transform that draws random
     numbers in threads is not repeatable.
 
-    Some arguments of torch's DataLoader do not exist here. `device="cuda"` replaces `pin_memory`, `prefetch_bytes`
-    replaces `prefetch_factor`, and `seed` replaces `generator` and `worker_init_fn`. `sampler` and `batch_size` replace
-    `batch_sampler`. Worker processes are always persistent.
+    Some arguments of torch's DataLoader do not exist here. The error names the argument to use instead.
     """
 
     def __init__(
@@ -98,6 +105,7 @@ class Loader:
         prefetch_bytes: int | None = None,
         device: str | torch.device | int | None = None,
         normalize: MeanStd | None = None,
+        **unknown: Never,
     ) -> None:
         """Create a loader.
 
@@ -129,11 +137,15 @@ class Loader:
                 copied ahead.
             normalize: (mean, std) per channel in units of 0 to 1, applied on the device. See CUDAPrefetcher. None
                 keeps uint8 images.
+            unknown: Raises an error, with the argument to use instead of an argument of torch's DataLoader.
 
         Raises:
-            WrongType: An argument has another type.
+            WrongType: An argument does not exist, or has another type.
             InvalidRequest: Arguments contradict each other.
         """
+        for name in unknown:
+            instead = _INSTEAD.get(name, "see help(packer.Loader)")
+            raise WrongType(f"{name}=: packer.Loader does not have this argument; {instead}")
         if isinstance(dataset, (str, bytes, bytearray, os.PathLike)) or not isinstance(dataset, Sized):
             raise WrongType(
                 f"dataset: expected a data set with len() and [index], found {dataset!r:.60}; call Loader(dataset, "
@@ -142,13 +154,13 @@ class Loader:
         # None is torch's default
         shuffle = False if shuffle is None else shuffle
         drop_last = False if drop_last is None else drop_last
-        skipped = ("dataset", "normalize")
+        skipped = ("dataset", "normalize", "unknown")
         check_parameters(Loader.__init__, {name: given for name, given in locals().items() if name not in skipped})
         _check(threads, num_workers, prefetch_bytes, collate_fn, ragged)
         _check_classes(dataset)
         for each in packs_in(dataset):
             if each.decodes_batches():  # otherwise the samples are the user's own
-                each.check_transform(transform, moves_all=each.output == "tv")
+                each.check_transform(transform, gets_image=False)
         self.dataset = dataset
         self._pack, self._subset = unwrapped(dataset)
         if geometry is not None and not isinstance(self._pack, PackDataset):

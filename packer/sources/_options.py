@@ -1,7 +1,7 @@
 """Source options: declaration of each option of a source that users can set.
 
 An entry of `SourceOptions` contains the type of an option in Python, and a help text per group of sources. The options
-of `packer convert`, the keyword arguments of `packer.convert` and the table in docs/commands.md are generated from
+of `packer convert`, the keyword arguments of `packer.convert` and the pages in docs/reference are generated from
 these entries. To add an option, add a keyword-only parameter to the constructor of the source and an entry here.
 """
 
@@ -290,6 +290,14 @@ class Option:
             values = [value] if isinstance(value, str | PathLike) else value
             return tuple(map(os.path.expanduser, values)) if self.is_path else tuple(values)
         return os.path.expanduser(value) if self.is_path and value is not None else value
+
+    def words(self, value: Any) -> list[str]:
+        """Return the words of a command line that set the option to `value`. Empty for the default."""
+        plain = self.plain(value)
+        if isinstance(plain, bool):
+            return [self.flag] * plain
+        values = plain if isinstance(plain, tuple) else () if plain is None else (plain,)
+        return [word for each in values for word in (self.flag, str(each))]
 
 
 def _declared(name: str, annotation: Any) -> Option:

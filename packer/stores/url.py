@@ -66,7 +66,7 @@ def parse(text: str) -> StoreURL:
     bucket, _, key = text[found.end() :].partition("/")
     if "@" in bucket:  # the message does not repeat the password
         raise InvalidRequest(
-            f"{scheme}://: a user or password stands in front of the host; URLs end up in logs: give credentials as "
+            f"{scheme}://: a user or password is in front of the host; URLs end up in logs: give credentials as "
             f"the store's own tools take them ({DOCS}/pack/stores.md)"
         )
     if not (_HOST if scheme in WEB_SCHEMES else _BUCKET).fullmatch(bucket):

@@ -16,13 +16,16 @@ def check_arguments(given: Mapping[str, object], annotations: Mapping[str, Any])
     """Raise WrongType if an argument, or an element of an argument, does not match its annotation.
 
     Both mappings have argument names as keys. NumPy numbers match int and float. Any collection except a text, bytes
-    or a mapping matches Sequence. 0 and 1 match bool.
+    or a mapping matches Sequence. 0 and 1 match bool. The message ends with the attribute
+    `usage` of an annotated class.
     """
     for name, value in given.items():
         if not _fits(value, annotations[name]):
             expected = re.sub(r"\b(?:\w+\.)+", "", formatannotation(annotations[name]))  # without modules
             expected = re.sub(r"Literal\[(.*?)\]", r"\1", re.sub(r"^Optional\[(.*)\]$", r"\1 or None", expected))
-            raise WrongType(f"{name}={value!r:.60}: expected {expected}")
+            kinds = (annotations[name], *get_args(annotations[name]))
+            advice = next((f"; {kind.usage}" for kind in kinds if hasattr(kind, "usage")), "")
+            raise WrongType(f"{name}={value!r:.60}: expected {expected}{advice}")
 
 
 def check_parameters(function: Callable[..., object], values: Mapping[str, object]) -> None:

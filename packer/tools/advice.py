@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from packer.conversion.source_spec import SourceSpec, parameters
+from packer.conversion.source_spec import SourceSpec
 from packer.copies import capacity
 from packer.errors import BadInput, InvalidRequest, PackerError, StorageError
 from packer.files.terminal_output import shell_word
@@ -47,7 +47,9 @@ class Question:
         geometry: Geometry as text. None selects a common geometry for the field kinds of the source.
         sizes: Image sizes to try, in the syntax of `packer convert --resize`. None derives a size from the geometry.
         seconds: Approximate duration of all trials.
-        follow_links, max_pixels: The options of `packer convert`.
+        max_pixels: The option of `packer convert`.
+        spec: Options that select the source.
+        source_words: The same options as words of the command line.
     """
 
     path: Path
@@ -55,8 +57,9 @@ class Question:
     sizes: tuple[str, ...] | None = None
     batch_size: int = 32
     seconds: float = 30.0
-    follow_links: bool = False
     max_pixels: int | None = None
+    spec: SourceSpec = SourceSpec()
+    source_words: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Advice:
 
     def line(self, one: Prediction) -> str:
         """Return the `packer convert` command that packs the source as the candidate of the prediction `one`."""
-        return one.candidate.line(self.question.path, self.target, follow_links=self.question.follow_links)
+        return one.candidate.line(self.question.path, self.target, source_words=self.question.source_words)
 
 
 def advise(question: Question, *, say: Say, machine: Machine | None = None) -> Advice:
@@ -105,7 +108,7 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
         StorageError: The disk has too little free space for the trials.
     """
     end = time.perf_counter() + question.seconds * _SHARE_OF_TRIALS
-    source, found = _opened(question)
+    source, found = question.spec.open(question.path)
     if not len(source):
         raise BadInput(f"{question.path}: no samples to pack; packer convert --dry-run lists the files that it finds")
     if source.unread:
@@ -140,20 +143,8 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
         predictions=predictions,
         best=recommended(predictions),
         left_out=left_out,
-        has_grasps=bool({"grasps", "grasp_rows"} & set(source.schema.names)),
+        has_grasps=sampling.has_grasps,
     )
-
-
-def _opened(question: Question) -> tuple[Source, str]:
-    """Open the source with the checks of `packer convert`, so that the recommended command works."""
-    try:
-        return SourceSpec(options=parameters({"follow_links": question.follow_links})).open(question.path)
-    except (InvalidRequest, BadInput) as error:
-        if not question.path.is_dir():
-            raise
-        raise type(error)(
-            f"{error.message}; or pack it with such options, and ask packer advise about the pack"
-        ) from error
 
 
 def _now(question: Question, runner: TrialRunner, samples: int, left_out: list[str]) -> float | None:
@@ -165,8 +156,8 @@ def _now(question: Question, runner: TrialRunner, samples: int, left_out: list[s
         question.path,
         geometry=runner.geometry,
         samples=samples,
-        follow_links=question.follow_links,
         max_pixels=question.max_pixels,
+        spec=question.spec,
     )
     try:
         return runner.rate(subject.open(), until=time.perf_counter() + question.seconds * _SHARE_OF_NOW)

@@ -7,6 +7,7 @@ import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -55,6 +56,7 @@ def findings(machine: Machine) -> Iterator[Finding]:
         yield package(name)
     yield from hdf5()
     yield from opencvs(_installed(_OPENCVS))
+    yield from torchvision()
     yield gpu(Path("/dev"))
     yield decoder()
     yield cores(machine)
@@ -123,12 +125,23 @@ def opencvs(names: list[str]) -> Iterator[Finding]:
         yield Finding("OpenCV", "several", problem, f"pip uninstall {' '.join(names)}; pip install opencv-python")
 
 
+def torchvision() -> Iterator[Finding]:
+    """Yield a finding with the version of torchvision, which needs the torch that it was built with, if installed."""
+    if find_spec("torchvision") is None:
+        return
+    try:
+        yield Finding("torchvision", import_or_explain("torchvision", "packer").__version__)
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        fix = "pip install --force-reinstall torch torchvision, from one package index"
+        yield Finding("torchvision", "not usable", f"import torchvision fails: {error}", fix)
+
+
 def gpu(devices: Path) -> Finding:
     """Return the GPUs that torch finds. If `devices` (/dev) has a file of a driver, a missing GPU is a problem."""
     try:
         cuda = import_or_explain("torch", "packer").cuda
     except ImportError:
-        return Finding("GPU", "not asked for: torch is not usable")
+        return Finding("GPU", "unknown, because torch is not usable")
     if cuda.is_available():
         return Finding("GPU", f"{cuda.device_count()} x {cuda.get_device_name(0)}")
     if (devices / "nvidiactl").exists():
@@ -175,7 +188,7 @@ def memory(machine: Machine) -> Finding:
     if tight:
         fix = "end other processes, release staged packs (packer stage --list), or ask for more"
         return Finding("memory", text, f"{tight[0].name}: less than 5 % is free", fix)
-    return Finding("memory", text or "not told by the system")
+    return Finding("memory", text or "not reported by the system")
 
 
 def shared_memory(machine: Machine) -> Finding:

@@ -58,14 +58,17 @@ class Candidate:
         more = {"on_error": "skip", "extras_bytes": 0, "max_pixels": self.max_pixels}
         return ConversionOptions(to=self.format, codecs=self.codecs, resize=self.size, **more)  # type: ignore[arg-type]
 
-    def line(self, source: Path, target: Path, *, follow_links: bool = False) -> str:
-        """Return the `packer convert` command for this candidate, quoted for a POSIX shell."""
+    def line(self, source: Path, target: Path, *, source_words: Sequence[str] = ()) -> str:
+        """Return the `packer convert` command for this candidate, quoted for a POSIX shell.
+
+        source_words: The options of the source.
+        """
         paths = [f"./{path}" if str(path).startswith("-") else str(path) for path in (source, target)]  # not options
-        words = ["packer", "convert", *paths, "--to", self.format]
+        words = ["packer", "convert", *paths, *source_words, "--to", self.format]
         words += [word for name, codec in self.codecs for word in ("--codec", f"{name}={codec}")]
         words += ["--resize", self.size] if self.size else []
         words += ["--max-pixels", str(self.max_pixels)] if self.max_pixels is not None else []
-        return " ".join(map(shell_word, [*words, *(["--follow-links"] if follow_links else [])]))
+        return " ".join(map(shell_word, words))
 
 
 def candidates(source: Source, sizes: Sequence[str | None], *, max_pixels: int | None = None) -> list[list[Candidate]]:

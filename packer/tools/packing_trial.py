@@ -152,9 +152,9 @@ _MEASURED = 8  # number of samples whose image sizes are read
 
 _SIZED = 2000  # number of samples whose file sizes are read
 
-_SIZE_FACTOR = 2  # stored size per shorter side of a geometry's output; a zoom by 2 then needs no upsampling
+_SIZE_FACTOR = 8 / 7  # stored size per shorter side of a geometry's output: 256 for crops of 224
 PHOTOS = "RandomResizedCrop(224), RandomHorizontalFlip()"
-LABELED = "RandomRotation(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resize((300, 300))"
+GRASPS = "RandomRotation(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resize((300, 300))"
 
 
 @dataclass(frozen=True)
@@ -217,15 +217,19 @@ class SourceSample:
         """Files of the samples of `few`. Empty for a pack, because each part also contains other samples."""
         return [] if self.source.is_encoded else self._files(self._order[: len(self.few)])
 
+    @property
+    def has_grasps(self) -> bool:
+        """True if samples contain grasps."""
+        return bool({"grasps", "grasp_rows"} & set(self.source.schema.names))
+
     def usual(self) -> str:
-        """Return a common geometry as text: the constant LABELED for samples with points or boxes, otherwise PHOTOS."""
-        kinds = {field.kind for field in self.source.schema}
-        return LABELED if kinds & {"points", "boxes"} else PHOTOS
+        """Return a common geometry as text: the constant GRASPS for samples with grasps, otherwise PHOTOS."""
+        return GRASPS if self.has_grasps else PHOTOS
 
     def sizes(self, geometry: Geometry, given: Sequence[str] | None) -> list[str | None]:
         """Return the image sizes to try. The first element, None, keeps the original sizes.
 
-        `given` contains the sizes of the user. None selects twice the shorter side of the geometry's output, if the
+        `given` contains the sizes of the user. None selects 8/7 of the shorter side of the geometry's output, if the
         images are larger. Raises InvalidRequest if a text is not a size.
         """
         if given is not None:
@@ -235,7 +239,7 @@ class SourceSample:
         if not self.images:
             raise InvalidRequest(f"{self.source.root}: its samples have no images; there is nothing to advise")
         main = [shapes[self.images[0]] for shapes in self._shapes]
-        wanted = _SIZE_FACTOR * min(geometry.view(*main[0], [0.5] * geometry.draws).size)
+        wanted = round(_SIZE_FACTOR * min(geometry.view(*main[0], [0.5] * geometry.draws).size))
         return [None, str(wanted)] if wanted < statistics.median(map(min, main)) else [None]
 
     def _files(self, rows: Sequence[int]) -> list[Path]:

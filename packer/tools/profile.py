@@ -354,7 +354,7 @@ def _help(found: Profile, stage: str) -> str:
 
 def _notes(found: Profile) -> Iterator[str]:
     if found.device is None:
-        yield "Copy to device: left out, torch finds no GPU here."
+        yield "Copy to device: not measured, torch finds no GPU."
     worst = ", ".join(f"{key!r} {seconds * 1e3:.1f} ms" for seconds, key in found.worst[:_KEYS])
     yield f"Slowest samples: {worst}."
 

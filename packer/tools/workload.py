@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from packer.conversion.source_spec import SourceSpec, check_folder, parameters
+from packer.conversion.source_spec import SourceSpec, check_folder
 from packer.datasets.batch import Collator
 from packer.datasets.pack_dataset import as_torch
 from packer.datasets.pack_dataset import open as open_pack
@@ -70,7 +70,7 @@ class Subject:
         fields: Names of the fields to load. None loads all fields that are not hidden.
         samples: Number of samples, evenly distributed over the data set. None loads all samples.
         transform: A user's function `module:function`, called with each sample.
-        follow_links: True also reads links in an original data set that lead out of the folder.
+        spec: Options that select an original data set.
         max_pixels: Largest number of pixels of an image in an original data set, None for the default limit.
     """
 
@@ -79,8 +79,8 @@ class Subject:
     geometry: Geometry | None = None
     samples: int | None = None
     transform: str | None = None
-    follow_links: bool = False
     max_pixels: int | None = None
+    spec: SourceSpec = SourceSpec()
 
     @property
     def name(self) -> str:
@@ -106,8 +106,7 @@ class Subject:
         return dataset if self.samples is None else evenly(dataset, self.samples)
 
     def _source(self) -> Source:
-        spec = SourceSpec(options=parameters({"follow_links": self.follow_links}), checks_folders=False)
-        return spec.open(self.path)[0]
+        return replace(self.spec, checks_folders=False).open(self.path)[0]
 
     def count(self) -> int:
         """Return the number of samples that are loaded."""

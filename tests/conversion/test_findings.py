@@ -17,7 +17,7 @@ from tests.support.source_trees import image, write
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(("boxes", "said"), [
-    (["0.1 0.2 0.5 0.6", "0 0 1 1\n0.2 0.2 0.3 0.3", ""], "boxes: all boxes lie within 0 to 1"),
+    (["0.1 0.2 0.5 0.6", "0 0 1 1\n0.2 0.2 0.3 0.3", ""], "boxes: all boxes are within 0 to 1"),
     (["-5 -5 200 300", "1 1 5 5", "0 0 64 48"], "boxes: boxes reach out of the image (1 sample)"),
     (["0 0 1 1", "1 1 5 5", "0.5 0.5 64.4 48.2"], ""),
     (["", "", ""], ""),
@@ -68,7 +68,7 @@ def test_a_run_that_goes_on_counts_what_the_earlier_one_did(tmp_path: Path) -> N
         pack(stop)
     made = pack(None)
     assert made.resumed_samples
-    assert any("all boxes lie within 0 to 1" in note and "(6 samples)" in note for note in made.notes)
+    assert any("all boxes are within 0 to 1" in note and "(6 samples)" in note for note in made.notes)
 
 
 def test_the_summary_has_every_note_that_the_listener_gets(tmp_path: Path) -> None:

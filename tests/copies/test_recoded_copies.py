@@ -420,6 +420,6 @@ def test_the_command_says_what_it_did(base: Path, pack: Path) -> None:
     assert os.listdir(base) == []
     for words in (["--parts", "0"], ["--warm"], ["--list"]):
         wrong = run("stage", pack, *to, *words)
-        assert (wrong.returncode, "--as goes with neither" in wrong.stderr) == (2, True)
+        assert (wrong.returncode, "--as excludes" in wrong.stderr) == (2, True)
     unknown = run("stage", pack, "--to", base, "--as", "none")
     assert (unknown.returncode, "unknown codec" in unknown.stderr) == (2, True)

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Subset
 import packer
 from packer import Loader
 from packer.datasets.pack_dataset import LMDBDataset, PackDataset
-from packer.errors import InvalidRequest
+from packer.errors import InvalidRequest, WrongType
 from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop, draw
 from packer.grasp import GraspDataset
 from tests.support import grasp_folders, marked_packs, warm_python
@@ -307,10 +307,47 @@ def test_what_items_are_not_made_through_is_refused(name: str) -> None:
         type("Own", (GraspDataset,), {name: lambda self, index, rot=0, zoom=1: None})
 
 
-def test_an_unknown_argument_of_the_loader_is_refused(pack: Path) -> None:
-    wrong: dict[str, Any] = {"pin_memory": True}
-    with pytest.raises(TypeError, match="pin_memory"):
+@pytest.mark.parametrize(
+    ("name", "advice"), [("pin_memory", "device="), ("persistent_workers", "omit it"), ("sharpness", "help")]
+)
+def test_an_unknown_argument_of_the_loader_is_refused_with_advice(pack: Path, name: str, advice: str) -> None:
+    wrong: dict[str, Any] = {name: True}
+    with pytest.raises(WrongType, match=rf"{name}=: .*{advice}"):
         Loader(packer.open(pack), 2, **wrong)
+
+
+def test_what_is_not_a_geometry_is_refused_with_advice(pack: Path) -> None:
+    wrong: Any = [RandomHorizontalFlip()]
+    dataset = packer.open(pack)
+    for make in (lambda: packer.open(pack, geometry=wrong), lambda: Loader(dataset, 2, geometry=wrong)):
+        with pytest.raises(WrongType, match=r"Compose\(.* transform="):
+            make()
+    with pytest.raises(WrongType, match="Compose"):
+        dataset.with_(geometry=wrong)
+
+
+def test_a_transform_of_one_image_needs_the_image(pack: Path) -> None:
+    """Stand-ins for classes of torchvision's version 1, in a container."""
+    crop, to_tensor = (
+        type(name, (), {"__module__": "torchvision.transforms.transforms", "__call__": lambda self, value: value})()
+        for name in ("RandomCrop", "ToTensor")
+    )
+
+    class Container:
+        def __init__(self, *transforms: Any) -> None:
+            self.transforms = transforms
+
+        def __call__(self, value: Any) -> Any:
+            return value
+
+    for make in (lambda: packer.open(pack, transform=crop), lambda: Loader(packer.open(pack), 2, transform=crop)):
+        with pytest.raises(InvalidRequest, match="transform=RandomCrop.*as_tuple"):
+            make()
+    names = ("image", "label")
+    packer.open(pack, as_tuple=names, transform=Container(crop))
+    with pytest.raises(InvalidRequest, match="transform=ToTensor.*output="):
+        packer.open(pack, as_tuple=names, transform=Container(crop, to_tensor))
+    packer.open(pack, as_tuple=names, output="pil", transform=Container(crop, to_tensor))
 
 
 @pytest.mark.parametrize("wrong", [{"fields": "image"}, {"as_tuple": "image"}, {"as_tuple": True}, {"transform": 3}])

@@ -58,7 +58,7 @@ print(json.dumps(said))
 _MOVING_PROGRAM = (
     _TORCHVISION
     + """
-from packer.datasets.batch import moving_transform
+from packer.datasets.batch import image_transforms, moving_transform
 
 arguments = {
     "CenterCrop": (8,), "RandomCrop": (8,), "RandomResizedCrop": (8,), "Resize": (8,), "Pad": (2,), "FiveCrop": (8,),
@@ -98,6 +98,9 @@ for name, kind in (("v2", v2), ("v1", v1)):
     for inner, moves in ((kind.ColorJitter(0.2), False), (kind.RandomCrop(8), True)):
         for holder in (kind.Compose([inner]), kind.RandomApply([inner]), kind.RandomOrder([inner])):
             said[name + repr(holder)] = [moves, moving_transform(holder)]
+            assert image_transforms(holder) == [type(inner).__name__] * (name == "v1")
+assert image_transforms(v1.Compose([v2.RandomCrop(8)])) == image_transforms(v1.Lambda(len)) == []
+assert image_transforms(v1.RandAugment()) == ["RandAugment"]
 print(json.dumps(said))
 """
 )

@@ -363,4 +363,4 @@ def test_items_of_a_collection_are_those_of_its_pack(made: dict[str, Path], tmp_
             assert torch.equal(some[at][0], whole[row][0])
             assert all(map(torch.equal, some[at][1], whole[row][1]))
     with pytest.raises(InvalidRequest, match="save it"):
-        whole.where("object_id == 1")
+        whole.select([0])

@@ -128,7 +128,7 @@ def test_a_color_jpeg_is_a_mask_only_if_its_channels_are_equal(decoder: str) -> 
         lambda: decode(JPEGS["baseline 420"], "mask", options=DecodeOptions(decoder=decoder)),
         lambda: validate(JPEGS["cmyk"], "mask"),
     ):
-        with pytest.raises(BadInput, match="channels that differ is no mask"):
+        with pytest.raises(BadInput, match="channels that differ is not of kind mask"):
             refuse()
 
 
@@ -140,7 +140,7 @@ def test_more_than_8_bit_is_never_narrowed(kind: str, name: str) -> None:
     for refuse in (decode, validate):
         with pytest.raises(
             BadInput,
-            match=f"is no {kind}: expected 8 bit, .*convert it to 8 bit, or,? .*kind {other} in its --sidecar",
+            match=f"is not of kind {kind}: expected 8 bit, .*convert it to 8 bit, or,? .*kind {other} in its --sidecar",
         ) as caught:
             refuse(DEPTHS[name][0], kind)
         assert not isinstance(caught.value, DamagedImage)
@@ -148,7 +148,7 @@ def test_more_than_8_bit_is_never_narrowed(kind: str, name: str) -> None:
 
 def test_colors_are_no_depth() -> None:
     for file in (LOSSLESS["png"][0], JPEGS["baseline 420"], image_files.palette_png(image_files.grays())):
-        with pytest.raises(BadInput, match="is no depth: expected 1 channel"):
+        with pytest.raises(BadInput, match="is not a depth: expected 1 channel"):
             decode(file, "depth")
 
 

@@ -154,7 +154,7 @@ def test_the_last_strip_may_be_filled_up(compression: str) -> None:
         (RAW[:-1], 1, "its strips hold 599 bytes, expected 600"),
         (LZW[:40], 5, "decodes to .* bytes, expected 600"),
         (b"\0" + LZW[1:], 5, "does not begin with a clear code"),
-        (LZW[:2] + b"\xff" + LZW[3:], 5, "a code that stands for nothing yet|expected 600|more than 600"),
+        (LZW[:2] + b"\xff" + LZW[3:], 5, "not defined yet|expected 600|more than 600"),
         (half_images.packed(np.tile(GRAY, (2, 1)), "lzw"), 5, "more than 600 bytes"),
         (zlib.compress(RAW)[:-1], 8, "end after 600 bytes, without their checksum"),
         (zlib.compress(RAW)[:-4] + b"abcd", 8, "incorrect data check"),

@@ -73,14 +73,16 @@ def test_a_view_shows_the_same_pixels(file: bytes) -> None:
 def test_what_16_bit_do_not_hold_is_refused(dtype: type) -> None:
     file = image_files.npy(IDS.astype(dtype))
     for refuse in (decode, validate):
-        with pytest.raises(BadInput, match="is no mask: expected 16 bit at most, .* convert it to 16 bit") as caught:
+        with pytest.raises(
+            BadInput, match="is not of kind mask: expected 16 bit at most, .* convert it to 16 bit"
+        ) as caught:
             refuse(file, "mask", wide=True)
         assert not isinstance(caught.value, DamagedImage)
 
 
 def test_colors_are_no_mask() -> None:
     colors = np.dstack([IDS, IDS, IDS + np.uint16(1)])
-    with pytest.raises(BadInput, match="channels that differ is no mask"):
+    with pytest.raises(BadInput, match="channels that differ is not of kind mask"):
         decode(image_files.with_opencv(colors, ".png"), "mask", wide=True)
 
 
@@ -105,5 +107,5 @@ def test_alpha_of_16_bit_that_says_more_than_the_grays_is_told() -> None:
 def test_alpha_of_floats_is_left_to_what_refuses_floats() -> None:
     file = image_files.npy(np.zeros((3, 4, 4), np.float32))
     assert not loses_alpha(file, sniff(file))
-    with pytest.raises(BadInput, match="is no mask"):
+    with pytest.raises(BadInput, match="is not of kind mask"):
         validate(file, "mask")

@@ -78,7 +78,7 @@ def test_usage_errors_say_what_to_do(pack: Path, tmp_path: Path) -> None:
     for words, code, text in (
         ((pack, "--subset", "3/2"), 2, "expected N/M with N from 1 to M"),
         ((pack, "--plot", tmp_path / "a.jpg"), 2, "expected a name that ends in .png"),
-        ((pack, "--threads", 0), 2, "0 is not in the range"),
+        ((pack, "--threads", 0), 2, "at least 1"),
         ((tmp_path,), 2, "not a pack"),
     ):
         done = run("stats", *words)

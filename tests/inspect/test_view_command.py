@@ -36,7 +36,7 @@ def test_usage_errors_say_what_to_do(tmp_path: Path) -> None:
     for words, code, text in (
         ((pack,), 2, "Missing option"),
         ((pack, "-o", tmp_path / "a.jpg"), 2, "expected a name that ends in .png or .html"),
-        ((pack, "-o", tmp_path / "a.png", "-n", 0), 2, "0 is not in the range"),
+        ((pack, "-o", tmp_path / "a.png", "-n", 0), 2, "at least 1"),
         ((pack, "-o", tmp_path / "a.png", "--key", "no"), 2, "no sample with key 'no'"),
         ((pack, "-o", tmp_path / "a.png", "--fields", "rgb"), 2, "no field 'rgb'; there are: key, image"),
         ((tmp_path, "-o", tmp_path / "a.png"), 2, "not a pack"),

@@ -133,5 +133,8 @@ def test_a_folder_named_like_an_image_is_no_sample(tmp_path: Path) -> None:
 
 def test_recognize_counts_images_and_folders() -> None:
     assert Source.recognize(TREE, ["a.jpg", "b.png", "x.txt"]) == "image folder: 2 images"
-    assert Source.recognize(TREE, ["c/a.jpg", "d/b.png", "d/e/c.png"]) == "image folder: 3 images in 2 folders"
+    assert (
+        Source.recognize(TREE, ["c/a.jpg", "d/b.png", "d/e/c.png"])
+        == "image folder: 3 images in 2 folders (--folders sets their meaning)"
+    )
     assert Source.recognize(TREE, ["x.txt"]) is None

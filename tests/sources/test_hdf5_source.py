@@ -72,7 +72,7 @@ def test_pixels_are_those_that_h5py_reads(stored: str, tmp_path: Path) -> None:
     for row in (10, 0, 5, *range(11)):
         assert np.array_equal(source[row]["image"], expected[row])
         assert source[row]["label"] == LABELS[row]
-    assert "taken as RGB, which HDF5 does not say" in "\n".join(source.notes)
+    assert "assumed to be RGB" in "\n".join(source.notes)
 
 
 @pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f2", "<f8", "<u2", ">u2"])
@@ -435,7 +435,7 @@ def test_what_is_no_hdf5_is_said(tmp_path: Path) -> None:
         tmp_path,
         {"a.h5": b"GIF89a", "c.h5": b"\x89HDF\r\n\x1a\n"},
     )
-    with pytest.raises(InvalidRequest, match="is no HDF5 file"):
+    with pytest.raises(InvalidRequest, match="is not in the format HDF5"):
         Source(tmp_path / "a.h5")
     with pytest.raises(BadInput, match="c.h5: is damaged"):
         Source(tmp_path / "c.h5")

@@ -238,7 +238,7 @@ def test_files_without_exact_colors_are_refused(mask: bytes, said: str, tmp_path
 
 def test_without_a_table_the_error_says_what_to_type(tmp_path: Path) -> None:
     root = camvid(tmp_path / "set", {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2))})
-    with pytest.raises(BadInputs, match="channels that differ is no mask.*--mask-colors FILE"):
+    with pytest.raises(BadInputs, match="channels that differ is not of kind mask.*--mask-colors FILE"):
         packer.convert(root, tmp_path / "pack")
 
 

@@ -56,7 +56,7 @@ def test_files_as_medmnist_has_them(is_compressed: bool, tmp_path: Path) -> None
         assert source[row]["label"].shape == ()
     one = Source(root, features=("image=val_images", "label=val_labels"))
     assert len(one) == 2
-    assert "images: taken as RGB, which NumPy does not say" in source.notes
+    assert "images: assumed to be RGB: NumPy does not store the order" in source.notes
     packer.convert(root, tmp_path / "a.pack", named_splits=True)
     dataset = packer.open(tmp_path / "a.pack", output="numpy")
     assert all(np.array_equal(dataset[row]["image"], PIXELS[row]) for row in range(9))
@@ -201,7 +201,7 @@ def lying(shape: str) -> bytes:
 
 
 REFUSED: dict[str, tuple[bytes, str]] = {
-    "no zip": (b"GIF89a", "is no .npz file"),
+    "no zip": (b"GIF89a", "is not in the format .npz"),
     "pointer": (b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
     "cut": (zip_of({"x.npy": npy(PIXELS)})[:-30], "is damaged"),
     "another compression": (zip_of({"x.npy": npy(PIXELS)}, method=zipfile.ZIP_BZIP2), "compressed or encrypted"),
@@ -239,7 +239,7 @@ def test_npy_files_that_are_cut_or_longer_are_damage(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match="a.npy: "):
             NpySource(tmp_path / "a.npy")
     write(tmp_path, {"a.npy": b"GIF89a"})
-    with pytest.raises(InvalidRequest, match="is no .npy file"):
+    with pytest.raises(InvalidRequest, match="is not in the format .npy"):
         NpySource(tmp_path / "a.npy")
 
 

@@ -190,7 +190,7 @@ def test_a_bad_record_is_left_out_where_that_is_said(tmp_path: Path) -> None:
 
 def test_components_that_some_records_looked_at_lack_are_told(tmp_path: Path) -> None:
     source = Source(written(tmp_path / "a.lmdb", [{"n": 1}, {"n": 2, "x": 3}]))
-    assert "components left out, since not every record has them: x; --feature takes some" in source.notes
+    assert "components skipped, because not every record has them: x; --feature takes some" in source.notes
 
 
 def test_numbers_that_sort_otherwise_keep_their_order(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import pytest
 
+from packer import synthetic
 from packer.cli import main
 from packer.errors import BadInput, InvalidRequest, StorageError
 from packer.files.page_cache import Residency
@@ -26,7 +27,7 @@ from packer.tools.packing_candidates import (
     predict,
     recommended,
 )
-from packer.tools.packing_trial import PHOTOS, SourceSample, measure
+from packer.tools.packing_trial import GRASPS, PHOTOS, SourceSample, measure
 from tests.support import source_trees
 from tests.support.command_line import called, run, run_with_torch
 from tests.support.conversions import opened, packed
@@ -168,10 +169,10 @@ def test_lossless_images_become_jpeg_only_with_a_mark(tmp_path: Path) -> None:
 
 def test_a_line_is_quoted_for_a_shell() -> None:
     how = Candidate("hdf5", "jpeg:95", "64x48", (("rgb", "jpeg:95"),))
-    line = how.line(Path("-odd dir/it's"), Path("b.pack"))
+    line = how.line(Path("-odd dir/it's"), Path("b.pack"), source_words=["--label-column", "its name"])
     assert shlex.split(line) == [
-        *("packer", "convert", "./-odd dir/it's", "b.pack", "--to", "hdf5", "--codec", "rgb=jpeg:95"),
-        *("--resize", "64x48"),
+        *("packer", "convert", "./-odd dir/it's", "b.pack", "--label-column", "its name", "--to", "hdf5"),
+        *("--codec", "rgb=jpeg:95", "--resize", "64x48"),
     ]
 
 
@@ -197,9 +198,15 @@ def test_the_whole_is_counted_and_sizes_fit_the_geometry(tmp_path: Path) -> None
     assert sampling.usual() == PHOTOS
     assert len(sampling.few) == 20
     assert sorted(sampling.files) == sorted(root.rglob("*.jpg"))
-    assert sampling.sizes(parse("RandomResizedCrop(28)"), None) == [None, "56"]
-    assert sampling.sizes(parse("RandomResizedCrop(56)"), None) == [None]
+    assert sampling.sizes(parse("RandomResizedCrop(28)"), None) == [None, "32"]
+    assert sampling.sizes(parse("RandomResizedCrop(224)"), None) == [None]
     assert sampling.sizes(parse("Resize((400, 400))"), ["64", "20x10"]) == [None, "64", "20x10"]
+
+
+def test_only_sets_with_grasps_are_measured_with_views_of_grasps(tmp_path: Path) -> None:
+    synthetic.load("coco")(tmp_path / "coco", samples=4, threads=1)
+    assert SourceSample(opened(tmp_path / "coco")).usual() == PHOTOS
+    assert SourceSample(opened(source_trees.cornell(tmp_path / "cornell"))).usual() == GRASPS
 
 
 def test_large_images_are_tried_with_fewer_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,6 +344,35 @@ def test_the_recommended_line_runs_in_a_shell(tmp_path: Path) -> None:
     assert lines[-2] == "Paste:"
     assert run(*shlex.split(lines[-1])[1:]).returncode == 0
     assert (tmp_path / "a set.pack/packer.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["train/a/0.png", "train/b/0.png", "val/a/0.png"], ["--folders", "split/class"]),
+        (["0.png", "1.png", "metadata.csv"], ["--label-column", "the class"]),
+        (["0.png", "0_mask.png", "1.png", "1_mask.png"], ["--sidecar", "mask=_mask.png:mask"]),
+    ],
+)
+def test_options_that_select_the_source_are_those_of_convert(
+    tmp_path: Path, names: list[str], words: list[str]
+) -> None:
+    files: dict[str, bytes | str] = {name: source_trees.image(0) for name in names}
+    files |= {name: source_trees.mask(0) for name in names if "_mask" in name}
+    if "metadata.csv" in names:
+        files["metadata.csv"] = "file_name,the class\n0.png,a\n1.png,b\n"
+    root = source_trees.write(tmp_path / "set", files)
+    words = ["--from", "table", *words] if "metadata.csv" in names else words
+    done = called("advise", root, *words, "--seconds", "1")
+    assert done.exception is None, done.output
+    line = shlex.split(done.stdout.splitlines()[-1])
+    assert line[4 : 4 + len(words)] == words
+    assert called(*line[1:]).exception is None
+
+
+def test_the_help_has_the_options_of_the_source() -> None:
+    assert "--folders" not in called("advise", "--help").stdout.partition("Example")[0]
+    assert "--folders" in called("advise", "--from", "folder", "--help").stdout.partition("Example")[0]
 
 
 def test_a_set_of_nothing_but_bad_samples_is_an_error(tmp_path: Path) -> None:

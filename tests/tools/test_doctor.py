@@ -103,6 +103,19 @@ def test_a_library_that_a_package_lacks_is_named(monkeypatch: pytest.MonkeyPatch
     assert "opencv-python" in found.fix
 
 
+def test_a_torchvision_that_cannot_be_imported_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torchvision", raising=False)
+    package = tmp_path / "torchvision.py"
+    package.write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    (found,) = doctor.torchvision()
+    assert "nms" in found.problem and "torch torchvision" in found.fix
+    package.write_text("__version__ = '0.28.0'")
+    assert list(doctor.torchvision()) == [Finding("torchvision", "0.28.0")]
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    assert list(doctor.torchvision()) == []
+
+
 def test_an_old_version_and_two_opencvs_are_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "version", lambda name: "2.5.1+cu121")
     found = doctor.package("torch")
@@ -166,7 +179,7 @@ def test_little_memory_is_a_problem(tmp_path: Path) -> None:
     assert "less than 5 %" in doctor.memory(made_up(tmp_path / "b", total=8 * GB, available=GB // 4)).problem
     files = {"memory.max": "1000", "memory.current": "999"}
     assert "cgroup" in doctor.memory(made_up(tmp_path / "c", files=files)).problem
-    assert doctor.memory(Machine(tmp_path, tmp_path, tmp_path)).found == "not told by the system"
+    assert doctor.memory(Machine(tmp_path, tmp_path, tmp_path)).found == "not reported by the system"
 
 
 def test_small_shared_memory_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

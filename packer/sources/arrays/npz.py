@@ -28,7 +28,7 @@ class Source(ArraySource):
 
     kind, noun, title = "npz", ".npz file", "NumPy .npz"
     suffixes, magic = (".npz",), b"PK\x03\x04"
-    color_note = "taken as RGB, which NumPy does not say"
+    color_note = "assumed to be RGB: NumPy does not store the order"
 
     def _arrays_in(self, files: RecordFiles, number: int) -> Iterator[StoredArray | Unread]:
         file = files.open(number)

@@ -199,7 +199,7 @@ class Source(ListedSource):
         if not images and not others:
             return None
         classes = {name.partition("/")[0] for name in images if "/" in name}
-        inside = f" in {counted(len(classes), 'folder')}" if classes else ""
+        inside = f" in {counted(len(classes), 'folder')} (--folders sets their meaning)" if classes else ""
         more = f", {counted(others, 'image')} in other formats" if others else ""
         return f"image folder: {counted(len(images), 'image')}{inside}{more}"
 

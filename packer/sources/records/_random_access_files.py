@@ -53,7 +53,7 @@ def check_magic(start: bytes, magic: bytes, path: Path, *, what: str) -> None:
     check_not_empty(start, path)
     if not start.startswith(magic):
         raise InvalidRequest(
-            f"{printable(str(path))}: is no {what} file: it begins with {start[: len(magic)].hex(' ')}, expected "
+            f"{printable(str(path))}: is not in the format {what}: it begins with {start[: len(magic)].hex(' ')}, expected "
             f"{magic.hex(' ')}"
         )
 

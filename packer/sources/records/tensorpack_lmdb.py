@@ -94,7 +94,7 @@ class Source(LMDBSource):
             raise InvalidRequest(f"{shown(str(self.root))}: the records have no component that can be packed")
         if absent := found.keys() - kinds.keys():
             self.notes.append(
-                f"components left out, since not every record has them: {listed(sorted(absent))}; --feature takes some"
+                f"components skipped, because not every record has them: {listed(sorted(absent))}; --feature takes some"
             )
         images = [name for name, kind in kinds.items() if kind == "image"]
         whole = [name for name, kind in kinds.items() if kind == "number" and _is_whole(found[name][0])]
