@@ -300,8 +300,7 @@ class DatasetColumns(Mapping[str, npt.NDArray[Any]]):
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         if self._filter.kinds[name] != "text":
             return self._filter.numbers(name)[self._rows]
-        values = [self._pack.index.value(row, name) for row in self._rows.tolist()]
-        return np.asarray([value.decode("utf-8", "surrogateescape") for value in values], object)
+        return np.asarray(self._filter.values(name, self._rows), object)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._filter.kinds)

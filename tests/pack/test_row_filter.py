@@ -258,6 +258,14 @@ def test_a_text_is_not_found_across_two_rows() -> None:
     assert found("'\ud800' in key or key == '\ud800' or key in ()", rows) == [False] * 3  # in no UTF-8
 
 
+def test_every_byte_of_a_long_text_is_compared() -> None:
+    text = "0123456789abcdefghijk"
+    changed = [text[:at] + "?" + text[at + 1 :] for at in range(len(text))]
+    rows = [Row(caption=f"x{each}y") for each in (*changed, text)]
+    assert found(f"'{text}' in caption", rows) == [False] * len(text) + [True]
+    assert found(f"'?' in caption and not '{text}y' in caption", rows) == [True] * len(text) + [False]
+
+
 # ---- kinds of values
 
 
