@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from packer import dali, datasets, errors, geometry, grasp, loading, sources
     from packer.conversion.convert import convert
+    from packer.datasets.pack_dataset import concat
     from packer.datasets.pack_dataset import open as open
-    from packer.datasets.row_operations import concat
     from packer.inspect.extraction import extract
     from packer.inspect.verify import verify
     from packer.loading.loader import Loader
@@ -36,7 +36,7 @@ __all__ = [
 # OpenCV.
 _HOMES = {
     "Loader": "packer.loading.loader",
-    "concat": "packer.datasets.row_operations",
+    "concat": "packer.datasets.pack_dataset",
     "convert": "packer.conversion.convert",
     "extract": "packer.inspect.extraction",
     "monitor": "packer.tools.wait_monitor",

@@ -9,7 +9,7 @@ from packer.conversion.work_folder_names import NAMES, PACK
 from packer.errors import PackExists
 from packer.files.work_folder import beside, work_folder
 from packer.pack import manifest as manifests
-from packer.pack.manifest import INDEX, PACK_KIND, Member
+from packer.pack.manifest import INDEX, PACK_KIND, MemberPack
 from packer.pack.reader import Pack
 from packer.pack.sample_index import ROWS, write_index
 from packer.pack.source_paths import SELECTED
@@ -28,7 +28,7 @@ def save_collection(pack: Pack, target: Path) -> None:
         index = write_index(folder / INDEX, pack.index.arrays, pack.schema)
         above = Path(os.path.realpath(target.absolute().parent)) / target.name
         members = tuple(
-            Member(
+            MemberPack(
                 Path(os.path.relpath(os.path.realpath(member.folder), above)).as_posix(),
                 member.manifest.pack_id,
                 member.manifest.samples,

@@ -1,26 +1,25 @@
-"""Arrow table: all fields of a dataset that are no images, as pyarrow.Table."""
+"""Arrow table: all fields of a dataset but the pixels, as pyarrow.Table."""
 
 import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from packer import codecs
 from packer.pack import collection
+from packer.pack.reader import Pack
 from packer.registry import import_or_explain
 from packer.schema import KEY, PIXEL_KINDS, Field
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from packer.datasets.pack_dataset import PackDataset
 
-
-def arrow_table(dataset: "PackDataset") -> "pyarrow.Table":
-    """Return the table of `PackDataset.table`. Values that are not in the index are read from the parts."""
+def arrow_table(pack: Pack, rows: npt.NDArray[np.int64]) -> "pyarrow.Table":
+    """Return the table of `PackDataset.table` for rows of a pack. Parts are read for values outside the index only."""
     pa: Any = import_or_explain("pyarrow", "tables")
-    rows = dataset.pack_indices(np.arange(len(dataset)))
-    pack = collection.completed(dataset.sample_decoder().pack)
+    pack = collection.completed(pack)
     columns = {KEY: pa.array([pack.index.key(row) for row in rows.tolist()])}
     for field in pack.schema:
         if field.kind in PIXEL_KINDS:
@@ -29,12 +28,11 @@ def arrow_table(dataset: "PackDataset") -> "pyarrow.Table":
         elif field.has_rows:
             columns[f"{field.name}_count"] = pa.array(pack.index.counts(field.name)[rows])
         if field.name != KEY and field.kind not in (*PIXEL_KINDS, "bytes") and not field.hidden:
-            columns[field.name] = _column(pa, dataset, field, rows)
+            columns[field.name] = _column(pa, pack, field, rows)
     return pa.table(columns)
 
 
-def _column(pa: Any, dataset: "PackDataset", field: Field, rows: Any) -> Any:
-    pack = dataset.sample_decoder().pack
+def _column(pa: Any, pack: Pack, field: Field, rows: npt.NDArray[np.int64]) -> Any:
     if field.is_column:
         values = pack.index.column(field.name)[rows]
         values = values.astype(values.dtype.newbyteorder("="))

@@ -201,8 +201,10 @@ def image_transforms(transform: object) -> list[str]:
 
 
 def _inner(transform: object) -> Iterator[object]:
-    """Yield a transform and the transforms in it, if it is a container such as Compose."""
+    """Yield a transform and the transforms in it, if it is a container of torch or torchvision, such as Compose."""
     yield transform
+    if not type(transform).__module__.startswith(("torch.", "torchvision.")):
+        return
     listed = getattr(transform, "transforms", None)
     inner = [*listed] if isinstance(listed, (list, tuple)) else []
     inner += transform.children() if isinstance(transform, torch.nn.Module) else []

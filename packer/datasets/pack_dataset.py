@@ -707,9 +707,9 @@ class PackDataset(Dataset[Any]):
                 True or False for each sample. Or a function of the columns that returns these.
 
         Raises:
-            InvalidRequest: The text is no condition, or the number of True and False is not that of the samples.
+            InvalidRequest: The text has another form, or the number of True and False is not that of the samples.
         """
-        return self._with_positions(rows.where(self, condition))
+        return self._with_positions(rows.where(self.columns(), condition))
 
     def select(self, indices: Indices) -> Self:
         """Return a dataset of the samples at `indices`, in that order. Raises BadIndex."""
@@ -718,7 +718,7 @@ class PackDataset(Dataset[Any]):
     def drop(self, keys: Iterable[str]) -> Self:
         """Return a dataset without the samples that have these keys. Raises UnknownKey."""
         kept = np.ones(len(self), bool)
-        kept[[self.index_of(key) for key in keys]] = False
+        kept[self.columns().positions(keys)] = False
         return self._with_positions(np.flatnonzero(kept))
 
     def sample(self, count: int | float, *, seed: int = 0) -> Self:
@@ -731,7 +731,7 @@ class PackDataset(Dataset[Any]):
         Raises:
             InvalidRequest: There are fewer samples.
         """
-        return self._with_positions(rows.sampled(self, count, seed))
+        return self._with_positions(rows.sampled(len(self), count, seed))
 
     def split(
         self, *, stratify: str | None = None, by: str | None = None, seed: int = 0, **shares: float
@@ -751,7 +751,7 @@ class PackDataset(Dataset[Any]):
             InvalidRequest: The shares do not fit, or samples with an equal value of `by` differ in `stratify`.
             UnknownKey: The index does not have the field.
         """
-        found = rows.divided(self, shares, stratify=stratify, by=by, seed=seed)
+        found = rows.divided(self.columns(), shares, stratify=stratify, by=by, seed=seed)
         return {name: self._with_positions(positions) for name, positions in found.items()}
 
     def with_column(
@@ -762,13 +762,13 @@ class PackDataset(Dataset[Any]):
         kind: "rows.NewKind | None" = None,
         classes: Sequence[str] | None = None,
     ) -> Self:
-        """Return a dataset with a new field, or with other values of a field that is no image.
+        """Return a dataset with a new field, or with other values of a field. Images cannot be replaced.
 
         Args:
             name: The name of the field.
-            values: A value for each sample, in order. Or a dict from keys to values, or the path of a CSV file with
-                the columns `key` and `name`; samples without an entry keep their value. A text is the name of a class
-                if the field has classes; new names are added to the classes.
+            values: A value for each sample, in order. Or a dict from keys to values. Or the path of a CSV file with the
+                columns `key` and `name`. Samples without an entry keep their value. A text is the name of a class if
+                the field has classes; new names are added to the classes.
             kind: "number", "text", "json", "points" or "boxes". Default: the kind of the replaced field, else number
                 for numbers, text for texts.
             classes: The class names of a new number field.
@@ -777,7 +777,7 @@ class PackDataset(Dataset[Any]):
             InvalidRequest: The values do not fit the field, or a sample of a new field has no value.
             UnknownKey: No sample has a key of `values`.
         """
-        return self.over(rows.with_values(self, name, values, kind=kind, classes=classes))
+        return self.over(rows.with_values(self.collected(), self.columns(), name, values, kind=kind, classes=classes))
 
     def rename(self, **names: str) -> Self:
         """Return a dataset whose fields have other names, such as rename(rgb="image").
@@ -795,13 +795,13 @@ class PackDataset(Dataset[Any]):
         return other
 
     def table(self) -> "pyarrow.Table":
-        """Return an Arrow table of all fields that are no images, with sizes of images and numbers of rows.
+        """Return an Arrow table of all fields but the pixels, with sizes of images and numbers of rows.
 
         `.to_pandas()` and `polars.from_arrow` convert it. Classes are text. Needs pyarrow.
         """
         from packer.datasets.arrow_table import arrow_table  # training does not need it
 
-        return arrow_table(self)
+        return arrow_table(self.sample_decoder().pack, self.pack_indices(np.arange(len(self))))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the samples of this dataset as a collection, which packer.open opens like a pack.
@@ -823,7 +823,7 @@ class PackDataset(Dataset[Any]):
 
     def columns(self) -> "DatasetColumns":
         """Return the columns of the index by name, as the language of `where` names them, in the order of samples."""
-        return rows.DatasetColumns(self)
+        return rows.DatasetColumns(self.sample_decoder().pack, self.pack_indices(np.arange(len(self))))
 
     def collected(self) -> "CollectedRows":
         """Return how to make a pack of the chosen samples again, in any process. Raises InvalidRequest for a URL."""
@@ -1083,3 +1083,27 @@ def open(
         return kind(**given)
 
     return opened() if location is not None else open_unreplaced(path_or_url(path), opened)
+
+
+def concat(*datasets: PackDataset, prefixes: Sequence[str] | None = None) -> PackDataset:
+    """Return a dataset of all samples of datasets, one after another. It has the options of the first dataset.
+
+    Class lists are merged by name: the classes of the first dataset keep their numbers, and other names follow.
+
+    Args:
+        datasets: Datasets over packs or collections in folders, with equal fields.
+        prefixes: A text before the keys of each dataset, such as ["day1/", "day2/"]. None keeps the keys.
+
+    Raises:
+        InvalidRequest: The fields differ, or a dataset is over a pack at a URL.
+        BadInput: Two samples have the same key.
+    """
+    if not datasets:
+        raise InvalidRequest("concat: expected at least one dataset")
+    given = [""] * len(datasets) if prefixes is None else prefixes
+    if len(given) != len(datasets):
+        raise InvalidRequest(f"concat: expected {len(datasets)} prefixes, found {len(given)}")
+    recipe = rows.JoinedRows([each.collected() for each in datasets], [each.fields for each in datasets], list(given))
+    found = datasets[0].over(recipe)
+    found.sample_decoder().pack.index.arrays["key_order"]  # raises BadInput for repeated keys
+    return found

@@ -8,18 +8,18 @@ import csv
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from packer import codecs
 from packer.copies.staged_copies import open_staged
-from packer.errors import CorruptPack, InvalidRequest
+from packer.errors import CorruptPack, InvalidRequest, UnknownKey
 from packer.files.safe_paths import open_file
 from packer.geometry.random import shuffled
 from packer.pack import collection, row_filter
@@ -27,9 +27,6 @@ from packer.pack.pack_columns import PackColumns
 from packer.pack.part_readers import open_unreplaced
 from packer.pack.reader import Pack, VerifyMode
 from packer.schema import Field
-
-if TYPE_CHECKING:
-    from packer.datasets.pack_dataset import PackDataset
 
 Indices = npt.NDArray[np.int64]
 NewKind = Literal["number", "text", "json", "points", "boxes"]
@@ -114,62 +111,39 @@ class JoinedRows(CollectedRows):
         return collection.joined(packs, self.prefixes)
 
 
-def concat(*datasets: "PackDataset", prefixes: Sequence[str] | None = None) -> "PackDataset":
-    """Return a dataset of all samples of datasets, one after another. It has the options of the first dataset.
-
-    Class lists are merged by name: the classes of the first dataset keep their numbers, and other names follow.
-
-    Args:
-        datasets: Datasets over packs or collections in folders, with equal fields.
-        prefixes: A text before the keys of each dataset, such as ["day1/", "day2/"]. None keeps the keys.
-
-    Raises:
-        InvalidRequest: The fields differ, or a dataset has a geometry, transform or class that makes other samples.
-        BadInput: Two samples have the same key.
-    """
-    if not datasets:
-        raise InvalidRequest("concat: expected at least one dataset")
-    given = [""] * len(datasets) if prefixes is None else prefixes
-    if len(given) != len(datasets):
-        raise InvalidRequest(f"concat: expected {len(datasets)} prefixes, found {len(given)}")
-    recipe = JoinedRows([each.collected() for each in datasets], [each.fields for each in datasets], list(given))
-    found = datasets[0].over(recipe)
-    found.sample_decoder().pack.index.arrays["key_order"]  # raises BadInput for repeated keys
-    return found
-
-
 # ---- which rows
 
 
-def where(dataset: "PackDataset", condition: Any) -> Indices:
+def where(columns: "DatasetColumns", condition: Any) -> Indices:
     """Return the positions of the samples that meet a condition, see `PackDataset.where`."""
     if isinstance(condition, str):
-        found = dataset.columns().matching(condition)
+        found = columns.matching(condition)
     else:
-        found = np.asarray(condition(dataset.columns()) if callable(condition) else condition)
-        if found.dtype != bool or found.shape != (len(dataset),):
+        found = np.asarray(condition(columns) if callable(condition) else condition)
+        if found.dtype != bool or found.shape != (len(columns.rows),):
             raise InvalidRequest(
-                f"where: expected {len(dataset)} values True or False, found {found.dtype} of shape {found.shape}"
+                f"where: expected {len(columns.rows)} values True or False, found {found.dtype} of shape {found.shape}"
             )
     return np.flatnonzero(found)
 
 
-def sampled(dataset: "PackDataset", count: float, seed: int) -> Indices:
-    """Return the sorted positions of random samples, see `PackDataset.sample`."""
-    number = count if isinstance(count, int) else round(count * len(dataset))
-    if not 0 <= number <= len(dataset):
-        raise InvalidRequest(f"sample({count}): expected at most {len(dataset)} samples, or a share from 0 to 1")
-    return np.sort(shuffled(seed, 0, len(dataset))[:number])
+def sampled(total: int, count: float, seed: int) -> Indices:
+    """Return sorted positions of random samples, see `PackDataset.sample`. total: number of samples."""
+    number = count if isinstance(count, int) else round(count * total)
+    if not 0 <= number <= total:
+        raise InvalidRequest(f"sample({count}): expected at most {total} samples, or a share from 0 to 1")
+    return np.sort(shuffled(seed, 0, total)[:number])
 
 
 def divided(
-    dataset: "PackDataset", shares: Mapping[str, float], *, stratify: str | None, by: str | None, seed: int
+    columns: "DatasetColumns", shares: Mapping[str, float], *, stratify: str | None, by: str | None, seed: int
 ) -> dict[str, Indices]:
     """Return the sorted positions of each share, see `PackDataset.split`."""
     if not shares or min(shares.values()) < 0 or math.fsum(shares.values()) > 1 + 1e-9:
         raise InvalidRequest(f"split: shares {dict(shares)}: expected such as train=0.8, val=0.2, at most 1 in all")
-    groups = np.arange(len(dataset)) if by is None else _numbered(dataset, by)
-    strata = np.zeros(len(dataset), np.int64) if stratify is None else _numbered(dataset, stratify)
+    count = len(columns.rows)
+    groups = np.arange(count) if by is None else _numbered(columns[by])
+    strata = np.zeros(count, np.int64) if stratify is None else _numbered(columns[stratify])
     stratum_of = np.zeros(int(groups.max(initial=-1)) + 1, np.int64)
     stratum_of[groups] = strata
     if (stratum_of[groups] != strata).any():
@@ -184,9 +158,8 @@ def divided(
     return {name: np.flatnonzero(share_of[groups] == at) for at, name in enumerate(shares)}
 
 
-def _numbered(dataset: "PackDataset", name: str) -> Indices:
-    """Return for each sample the number of its value of a field, 0 ..."""
-    values = dataset.columns()[name]
+def _numbered(values: npt.NDArray[Any]) -> Indices:
+    """Return for each value the number of this value among the different values, 0 ..."""
     return np.unique(values, return_inverse=True)[1].reshape(-1)
 
 
@@ -194,22 +167,27 @@ def _numbered(dataset: "PackDataset", name: str) -> Indices:
 
 
 def with_values(
-    dataset: "PackDataset", name: str, values: NewValues, *, kind: NewKind | None, classes: Sequence[str] | None
+    recipe: CollectedRows,
+    columns: "DatasetColumns",
+    name: str,
+    values: NewValues,
+    *,
+    kind: NewKind | None,
+    classes: Sequence[str] | None,
 ) -> CollectedRows:
-    """Return the recipe of `PackDataset.with_column`."""
-    pack = dataset.sample_decoder().pack
-    old = next((field for field in pack.schema if field.name == name), None)
+    """Return the recipe of `PackDataset.with_column`. recipe, columns: of the dataset."""
+    old = next((field for field in columns.pack.schema if field.name == name), None)
     if isinstance(values, str | PathLike):
         values = _of_csv(Path(values), name)
     if isinstance(values, Mapping):
-        values = _in_order(dataset, name, values, old)
+        values = _in_order(columns, name, values, old)
     is_kept = old is not None and kind is None and classes is None
     field = old if old is not None and is_kept else _new_field(name, values, kind, classes)
     if field.classes is not None and field.kind == "number":
         field, values = _of_classes(field, values)
     elif field.is_column and any(isinstance(value, str) for value in values):
         values = [_number(name, value) for value in values]
-    return RowsWithField(dataset.collected(), field, values)
+    return RowsWithField(recipe, field, values)
 
 
 def _of_csv(path: Path, name: str) -> dict[str, str]:
@@ -222,25 +200,24 @@ def _of_csv(path: Path, name: str) -> dict[str, str]:
     return {row["key"]: row[name] for row in reader}
 
 
-def _in_order(dataset: "PackDataset", name: str, values: Mapping[str, Any], old: Field | None) -> list[Any]:
+def _in_order(columns: "DatasetColumns", name: str, values: Mapping[str, Any], old: Field | None) -> list[Any]:
     """Return a value for each sample: that of its key, or else its value now."""
-    found: list[Any] = [None] * len(dataset)
-    given = np.zeros(len(dataset), bool)
-    for key, value in values.items():
-        at = dataset.index_of(key)
+    found: list[Any] = [None] * len(columns.rows)
+    given = np.zeros(len(found), bool)
+    for at, value in zip(columns.positions(values), values.values(), strict=True):
         found[at], given[at] = value, True
     missing = np.flatnonzero(~given)
     if not len(missing):
         return found
     if old is None:
         raise InvalidRequest(
-            f"with_column({name!r}): no value for {len(missing)} samples, such as {dataset.key(int(missing[0]))!r}, "
-            "and the pack does not have the field; give every sample a value"
+            f"with_column({name!r}): no value for {len(missing)} samples, such as "
+            f"{columns.pack.index.key(int(columns.rows[missing[0]]))!r}, and the pack does not have the field; give "
+            "every sample a value"
         )
-    pack, rows = dataset.sample_decoder().pack, dataset.pack_indices(missing).tolist()
     codec = codecs.make(old)
-    for at, row in zip(missing.tolist(), rows, strict=True):
-        with pack.record(row, [name]) as record:
+    for at in missing.tolist():
+        with columns.pack.record(int(columns.rows[at]), [name]) as record:
             found[at] = codec.decode(record[name])
     return found
 
@@ -284,23 +261,38 @@ class DatasetColumns(Mapping[str, npt.NDArray[Any]]):
     """Columns of a dataset by name, in the order of its samples, from the index: no part of the pack is read.
 
     The names are those of the language of `PackDataset.where`: number and text fields, `key`, `width`, `height`,
-    `NAME.width`, `NAME.height` and `len(NAME)`. Numbers of classes stay numbers. Texts are Python texts.
+    `NAME.width`, `NAME.height` and `len(NAME)`. Classes are numbers, and texts are Python texts.
+
+    Attributes:
+        pack: the pack.
+        rows: the row of each sample, int64.
     """
 
-    def __init__(self, dataset: "PackDataset") -> None:
-        decoder = dataset.sample_decoder()
-        self._pack = collection.completed(decoder.pack)
-        self._rows = dataset.pack_indices(np.arange(len(dataset)))
-        self._filter = PackColumns(self._pack.schema, self._pack.index)
+    def __init__(self, pack: Pack, rows: Indices) -> None:
+        """Use an open pack. rows: the row of each sample."""
+        self.pack = collection.completed(pack)
+        self.rows = rows
+        self._filter = PackColumns(self.pack.schema, self.pack.index)
+
+    def positions(self, keys: Iterable[str]) -> list[int]:
+        """Return the position of the sample with each key. Raises UnknownKey."""
+        at = np.full(len(self.pack), -1)
+        at[self.rows] = np.arange(len(self.rows))
+        found = []
+        for key in keys:
+            found.append(int(at[self.pack.index.index_of(key)]))
+            if found[-1] < 0:
+                raise UnknownKey(f"key {key!r} is not among the chosen samples")
+        return found
 
     def matching(self, text: str) -> npt.NDArray[np.bool_]:
         """Return for each sample if it meets the condition `text`."""
-        return np.asarray(row_filter.parse(text).rows(self._filter)[self._rows])
+        return np.asarray(row_filter.parse(text).rows(self._filter)[self.rows])
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         if self._filter.kinds[name] != "text":
-            return self._filter.numbers(name)[self._rows]
-        return np.asarray(self._filter.values(name, self._rows), object)
+            return self._filter.numbers(name)[self.rows]
+        return np.asarray(self._filter.values(name, self.rows), object)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._filter.kinds)

@@ -411,7 +411,7 @@ def _with_stored(pack: Pack, field: Field) -> Pack:
 
 
 def _renumbered(pack: Pack, field: Field) -> Sequence[Any] | Array:
-    """Return the values of a number field with the class numbers of `field`. Values that are no class stay."""
+    """Return the values of a number field with the class numbers of `field`. Other values stay."""
     old, new = pack.schema[field.name].classes or (), field.classes or ()
     numbers = np.asarray([new.index(name) for name in old])
 

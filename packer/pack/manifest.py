@@ -99,7 +99,7 @@ class IndexFile:
 
 
 @dataclass(frozen=True)
-class Member:
+class MemberPack:
     """A pack whose rows a collection contains.
 
     Attributes:
@@ -115,7 +115,7 @@ class Member:
     names: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def from_json(cls, item: dict[str, Any]) -> "Member":
+    def from_json(cls, item: dict[str, Any]) -> "MemberPack":
         """Parse a JSON object; raises KeyError, TypeError or ValueError."""
         path, names = _text(item["path"]), _object(item["names"])
         if not path or path.startswith("/") or "\0" in path or len(path) > _MOST_PATH_BYTES:
@@ -143,7 +143,7 @@ class Manifest:
     skipped: tuple[tuple[str, str], ...] = field(default=())
     incomplete: tuple[tuple[str, str], ...] = field(default=())
     extras: tuple[IndexFile, ...] = field(default=())
-    members: tuple[Member, ...] = field(default=())
+    members: tuple[MemberPack, ...] = field(default=())
     pack_id: str = ""
     version: int = VERSION
 
@@ -305,7 +305,7 @@ def _build(path: Path | str, data: dict[str, Any]) -> Manifest:
             skipped=tuple((_text(key), _text(reason)) for key, reason in data["skipped"]),
             incomplete=tuple((_text(key), _text(reason)) for key, reason in data["incomplete"]),
             extras=_distinct([IndexFile.from_json(item) for item in data.get("extras", ())]),
-            members=tuple(Member.from_json(item) for item in data.get("members", ())),
+            members=tuple(MemberPack.from_json(item) for item in data.get("members", ())),
             pack_id=_text(data["pack_id"]),
             version=data["version"],
         )

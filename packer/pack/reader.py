@@ -24,7 +24,7 @@ from packer.errors import BadInput, CorruptPack, CorruptRecord, DamagedObject, I
 from packer.formats.base import Reader, Record
 from packer.pack import manifest
 from packer.pack.isolated_reader import ReaderProcess
-from packer.pack.manifest import INDEX, Manifest, Member
+from packer.pack.manifest import INDEX, Manifest, MemberPack
 from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_access import CheckedParts, JoinedParts, LocalParts, Parts, PartSupply, SuppliedParts
 from packer.pack.part_readers import PartOpener, open_readers
@@ -402,7 +402,7 @@ class Pack:
 
 @dataclass(frozen=True)
 class _Opening:
-    """How the parts of a pack are opened; see `Pack`."""
+    """Options for opening the parts of a pack; see `Pack`."""
 
     verify: str
     isolate_damaged: bool
@@ -424,12 +424,12 @@ class _Opening:
         return OpenMember(folder, found, parts, opener.is_mapped, names)
 
 
-def member_folder(folder: Path, member: Member) -> Path:
+def member_folder(folder: Path, member: MemberPack) -> Path:
     """Return the folder of a member of the collection in `folder`."""
     return Path(os.path.normpath(Path(os.path.realpath(folder)) / member.path))
 
 
-def _open_member(folder: Path, member: Member, opening: _Opening) -> OpenMember:
+def _open_member(folder: Path, member: MemberPack, opening: _Opening) -> OpenMember:
     """Return an open member of the collection in `folder`. Raises CorruptPack if it is another pack or missing."""
     path = member_folder(folder, member)
     try:

@@ -70,7 +70,14 @@ class OldJitter(torch.nn.Module):
     pass
 
 
+@of("torchvision.transforms.transforms")
+class ToTensor:
+    def __call__(self, sample: Any) -> Any:
+        return sample
+
+
 OldFlip.__name__ = "RandomHorizontalFlip"
+OldCompose.__name__ = "Compose"
 
 
 class Own(RandomHorizontalFlip):
@@ -84,14 +91,12 @@ MOVING = {
     "compose": Compose([ColorJitter(), RandomHorizontalFlip()]),
     "nested": Compose([Compose([RandomHorizontalFlip()])]),
     "sequential": torch.nn.Sequential(ColorJitter(), RandomHorizontalFlip()),
-    "v1": OldFlip(),
-    "v1 compose": OldCompose((OldJitter(), OldFlip())),
 }
-UNMOVING = {
+UNMOVING: dict[str, Any] = {
     "jitter": ColorJitter(),
     "compose": Compose([ColorJitter(), torch.nn.Identity()]),
     "function": lambda sample: sample,
-    "v1": OldJitter(),
+    "old compose": OldCompose([ColorJitter()]),
 }
 
 
@@ -169,6 +174,38 @@ def test_whatever_moves_nothing_or_all_is_taken(pack: Path, way: Callable[..., o
         way(pack, transform, fields=("image", "label"))
         way(pack, transform, as_tuple=("image", "label"))
         way(pack, transform, fields=BOXES, output="tv")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("output", ["torch", "tv", "pil"])
+def test_version_1_needs_one_image(pack: Path, way: Callable[..., object], output: str) -> None:
+    for transform in (OldFlip(), OldJitter(), OldCompose([OldJitter()]), Compose([OldFlip()])):
+        with pytest.raises(InvalidRequest, match="for one image.*as_tuple.*v2"):
+            way(pack, transform, fields=("image", "label"), output=output)
+
+
+def test_version_1_gets_the_image_of_a_tuple(pack: Path) -> None:
+    for transform in (OldFlip(), OldCompose((OldJitter(), OldFlip()))):
+        packer.open(pack, as_tuple=("image", "label"), transform=transform)
+        with pytest.raises(InvalidRequest, match="boxes"):
+            packer.open(pack, as_tuple=BOXES, transform=transform)
+    converting = OldCompose([OldFlip(), ToTensor()])
+    output: Any
+    for output in ("pil", "numpy"):
+        packer.open(pack, as_tuple=("image", "label"), transform=converting, output=output)
+    for output in ("torch", "tv"):
+        with pytest.raises(InvalidRequest, match='ToTensor.*output="pil"'):
+            packer.open(pack, as_tuple=("image", "label"), transform=converting, output=output)
+
+
+def test_a_container_of_the_user_may_do_anything(pack: Path) -> None:
+    class OfImage:
+        transforms = (OldFlip(), RandomHorizontalFlip())
+
+        def __call__(self, sample: Any) -> Any:
+            return sample
+
+    packer.open(pack, BOXES, transform=OfImage())
 
 
 def test_an_output_for_torchvision_is_checked_where_one_value_moves_alone(pack: Path) -> None:

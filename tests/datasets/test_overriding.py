@@ -326,30 +326,6 @@ def test_what_is_not_a_geometry_is_refused_with_advice(pack: Path) -> None:
         dataset.with_(geometry=wrong)
 
 
-def test_a_transform_of_one_image_needs_the_image(pack: Path) -> None:
-    """Stand-ins for classes of torchvision's version 1, in a container."""
-    crop, to_tensor = (
-        type(name, (), {"__module__": "torchvision.transforms.transforms", "__call__": lambda self, value: value})()
-        for name in ("RandomCrop", "ToTensor")
-    )
-
-    class Container:
-        def __init__(self, *transforms: Any) -> None:
-            self.transforms = transforms
-
-        def __call__(self, value: Any) -> Any:
-            return value
-
-    for make in (lambda: packer.open(pack, transform=crop), lambda: Loader(packer.open(pack), 2, transform=crop)):
-        with pytest.raises(InvalidRequest, match="transform=RandomCrop.*as_tuple"):
-            make()
-    names = ("image", "label")
-    packer.open(pack, as_tuple=names, transform=Container(crop))
-    with pytest.raises(InvalidRequest, match="transform=ToTensor.*output="):
-        packer.open(pack, as_tuple=names, transform=Container(crop, to_tensor))
-    packer.open(pack, as_tuple=names, output="pil", transform=Container(crop, to_tensor))
-
-
 @pytest.mark.parametrize("wrong", [{"fields": "image"}, {"as_tuple": "image"}, {"as_tuple": True}, {"transform": 3}])
 def test_what_is_no_names_and_no_function_is_refused(pack: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=f"{next(iter(wrong))}=.*: expected"):

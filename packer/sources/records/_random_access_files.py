@@ -53,8 +53,8 @@ def check_magic(start: bytes, magic: bytes, path: Path, *, what: str) -> None:
     check_not_empty(start, path)
     if not start.startswith(magic):
         raise InvalidRequest(
-            f"{printable(str(path))}: is not in the format {what}: it begins with {start[: len(magic)].hex(' ')}, expected "
-            f"{magic.hex(' ')}"
+            f"{printable(str(path))}: is not in the format {what}: it begins with {start[: len(magic)].hex(' ')}, "
+            f"expected {magic.hex(' ')}"
         )
 
 
