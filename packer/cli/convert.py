@@ -19,7 +19,7 @@ from packer.cli._shared_options import (
     parse_size,
     print_json,
 )
-from packer.cli._source_options import SourceCommand, from_option, sidecar_option, source_options
+from packer.cli._source_options import SourceCommand, from_option, sidecar_option, source_options, source_words
 from packer.conversion import engines
 from packer.errors import DOCS
 from packer.files.progress_bar import ProgressBar
@@ -182,14 +182,14 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     if as_json:
         print_json({**vars(summary), "pack": str(pack), "notes": list(summary.notes)})
     elif not is_quiet:
-        _tell(summary, pack, preset=options["preset"], source=source)
+        _tell(summary, pack, preset=options["preset"], of_advise=[str(source), *source_words(options)])
 
 
 def _note(line: str) -> None:
     echo(line, err=True)
 
 
-def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, source: Path) -> None:
+def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, of_advise: list[str]) -> None:
     for noun, entries in (("skipped", summary.skipped), ("incomplete", summary.incomplete)):
         for key, reason in entries[:_SHOWN]:
             echo(left_out(noun, key, reason), err=True)
@@ -201,12 +201,15 @@ def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, sourc
         f"{pack}: {summary.samples} samples packed{resumed}, {len(summary.skipped)} skipped, "
         f"{size_text(summary.bytes_in)} in, {size_text(summary.bytes_out)} out, {summary.parts} part(s), "
         f"{summary.seconds:.1f} s ({rate:.0f} samples/s)",
-        *_hints(pack, preset, source),
+        *_hints(pack, preset, of_advise),
     )
 
 
-def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
-    """Yield the Python code that opens the pack, and, if it keeps image files, an option for large images."""
+def _hints(pack: Path, preset: str | None, of_advise: list[str]) -> Iterator[str]:
+    """Yield the Python code that opens the pack, and, if it keeps image files, an option for large images.
+
+    of_advise: Words of the command line of `packer advise`: the source and its options.
+    """
     from packer.pack import manifest as manifests  # keeps `packer --help` light
 
     name = repr(str(pack))
@@ -222,8 +225,8 @@ def _hints(pack: Path, preset: str | None, source: Path) -> Iterator[str]:
     if any(field.codec == "encoded" for field in images) and made.options.get("resize") is None:
         faster = "--preset ggcnn or grconvnet" if "grasps" in made.schema else "--resize N"
         yield f"faster:   {faster}, if the images are larger than the input of your network"
-        if source.is_dir():
-            yield f"          packer advise {shell_word(str(source))} measures sizes and codecs"
+        if Path(of_advise[0]).is_dir():
+            yield f"          packer advise {' '.join(map(shell_word, of_advise))} measures sizes and codecs"
 
 
 def _tell_dry_run(found: "DryRun", notes: list[str], *, as_json: bool) -> None:

@@ -154,6 +154,10 @@ def test_convert_ends_with_what_to_do_next(tmp_path: Path) -> None:
         assert len(names["dataset"]) == 6
     said = called("convert", root, tmp_path / "small.pack", "--resize", "16").stdout
     assert "packer advise" not in said
+    for split in ("train", "val"):
+        shutil.copytree(root, tmp_path / "two sets" / split)
+    said = called("convert", tmp_path / "two sets", tmp_path / "two.pack", "--folders", "split/class").stdout
+    assert f"packer advise '{tmp_path}/two sets' --folders split/class measures" in said
     archive = shutil.make_archive(str(tmp_path / "photos"), "zip", root)
     said = called("convert", archive, tmp_path / "of_zip.pack").stdout  # which advise does not read
     assert "--resize N, if the images are larger" in said and "packer advise" not in said
