@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from packer.inspect.extraction import extract
     from packer.inspect.verify import verify
     from packer.loading.loader import Loader
+    from packer.loading.mix import Mix
     from packer.tools.wait_monitor import monitor
 
 __version__ = "0.1.0"
 # `open` is public too. It is not in this list, because `from packer import *` must not replace the builtin function.
 __all__ = [
     "Loader",
+    "Mix",
     "__version__",
     "concat",
     "convert",
@@ -36,6 +38,7 @@ __all__ = [
 # OpenCV.
 _HOMES = {
     "Loader": "packer.loading.loader",
+    "Mix": "packer.loading.mix",
     "concat": "packer.datasets.pack_dataset",
     "convert": "packer.conversion.convert",
     "extract": "packer.inspect.extraction",

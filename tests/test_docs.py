@@ -151,7 +151,7 @@ def test_every_page_on_migrating_is_in_the_table() -> None:
     assert linked == {path.name for path in (ROOT / "docs/migrate").glob("*.md")} - {"index.md"}
 
 
-_TRAINING = ("augment", "boxes", "datasets", "distributed", "frameworks", "gpu", "loader")
+_TRAINING = ("augment", "boxes", "datasets", "distributed", "frameworks", "gpu", "loader", "mix")
 
 
 @pytest.mark.parametrize("name", _TRAINING)

@@ -70,6 +70,11 @@ def loads() -> None:
             for batch in packer.monitor(loader):
                 print(batch["image"].shape)
         packer.Loader(Subset(dataset, [0, 1]), 2, collate_fn=in_lists, ragged="list")
+        packer.Loader(packer.Mix([dataset, Subset(dataset, [0])], [0.7, 0.3], epoch="longest"), 10, steps_per_epoch=5)
+        packer.Loader(dataset, 4, weights=packer.loading.balanced(dataset.targets))
+        buckets = packer.loading.SizeBuckets(dataset, 4, most_padding=0.2, sizes=[(1, 2)])
+        packer.Loader(dataset, batch_sampler=buckets, ragged="pad")
+        packer.Loader(dataset, batch_sampler=[[0, 1], [2]])
         val = dataset.with_(split="val", geometry=None, as_tuple=("image", "label"))
         print(len(val[0:10]), val.splits)
     own: packer.datasets.LMDBDataset

@@ -86,6 +86,15 @@ class Batch(Sequence[Any]):
 class Ragged(list[Any]):
     """Images of different sizes, which do not fit into one tensor."""
 
+    def padded(self) -> torch.Tensor:
+        """Return one tensor (N, ..., largest H, largest W), with zeros right of and below each image."""
+        shape = (len(self), *self[0].shape[:-2], *(max(value.shape[axis] for value in self) for axis in (-2, -1)))
+        layout = torch.channels_last if len(shape) == _IMAGE_NDIM + 1 else torch.contiguous_format
+        batch = torch.empty(shape, dtype=self[0].dtype, memory_format=layout).zero_()
+        for at, value in enumerate(self):
+            batch[at, ..., : value.shape[-2], : value.shape[-1]] = value
+        return batch
+
     def refuse(self, name: str) -> None:
         """Raise MixedShapes for the field `name`, with the shapes."""
         shapes = sorted({"x".join(map(str, value.shape)) for value in self})
@@ -224,8 +233,8 @@ class Collator:
         """Create a collator.
 
         Args:
-            ragged: For tensors that differ in their first length: "list" for a list of tensors, "pad" for one
-                tensor with zeros after each value.
+            ragged: "list" returns tensors that differ in their first length as a list. The choice "pad" returns one
+                tensor with zeros after each value, also for images of different sizes.
             schema: The fields of the samples. None if the samples do not come from a pack.
             as_tuple: The names of the values of samples that are tuples. Batches are lists then. None for dicts.
 
@@ -239,6 +248,9 @@ class Collator:
         fields = schema if schema is not None else ()
         self._wide_masks = {field.name for field in fields if field.is_wide_mask}
         self._free = {field.name: field for field in fields if not (field.kind in PIXEL_KINDS or field.is_column)}
+        self._sized = {
+            field.name for field in fields if self._pad and field.kind in PIXEL_KINDS and None in (field.shape or ())
+        }
         self._as_tuple = as_tuple
         varying = [name for name in as_tuple or () if name in self._free and self._free[name].kind not in _AS_THEY_ARE]
         if self._pad and varying:
@@ -247,7 +259,8 @@ class Collator:
     def fields(self, fields: dict[str, Any]) -> Any:
         """Return a batch of fields that are batched already: a dict, or with `as_tuple` a list.
 
-        With "pad", lists of tensors of different lengths are padded. Raises MixedShapes for images of different sizes.
+        With "pad", lists of tensors of different lengths are padded, and images of different sizes in dicts. Otherwise
+        raises MixedShapes for images of different sizes.
         """
         batch = self._padded(fields)
         return batch if self._as_tuple is None else [batch[name] for name in self._as_tuple]
@@ -255,10 +268,13 @@ class Collator:
     def _padded(self, fields: dict[str, Any]) -> dict[str, Any]:
         batch: dict[str, Any] = {}
         for name, values in fields.items():
-            if isinstance(values, Ragged):
+            is_sized = name in self._sized and self._as_tuple is None and isinstance(values, torch.Tensor | Ragged)
+            if isinstance(values, Ragged) and not is_sized:
                 values.refuse(name)
-            batch[name] = values
-            if self._pad and _is_ragged(values):
+            batch[name] = values.padded() if isinstance(values, Ragged) else values
+            if is_sized:
+                batch[f"{name}_size"] = torch.tensor([value.shape[-2:] for value in values])
+            elif self._pad and _is_ragged(values):
                 batch[name] = torch.nn.utils.rnn.pad_sequence(values, batch_first=True)
                 batch[f"{name}_count"] = torch.tensor([len(value) for value in values])
         return batch
@@ -282,6 +298,8 @@ class Collator:
         field = self._free.get(name)
         if name in self._wide_masks and _differ_as_masks(values):
             Ragged(_as_tensor(value) for value in values).refuse(name)
+        if name in self._sized and all(isinstance(value, torch.Tensor) for value in values):
+            return _stacked(values, name) if len({value.shape for value in values}) == 1 else Ragged(values)
         if field is None or not all(_is_of(field, value) for value in values):
             return self._batched(values, name)
         return [_as_tensor(value) if isinstance(value, np.ndarray) else value for value in values]

@@ -114,8 +114,12 @@ class RandomStream:
     If `__getitem__` of a subclass reads several samples to make one sample, each read takes the next numbers.
     """
 
-    def __init__(self, geometry: Geometry | None, *, seed: int, epoch: int, index: int) -> None:
+    def __init__(
+        self, geometry: Geometry | None, *, seed: int, epoch: int, index: int, first: Sequence[float] = ()
+    ) -> None:
+        """Create a stream. first: the first numbers, if they have been drawn together with those of other samples."""
         self.geometry = geometry
+        self._first = first
         self._key = seed, epoch, np.asarray([index], np.int64)
         self._taken = 0
 
@@ -123,6 +127,8 @@ class RandomStream:
         """Return the next numbers, 0 <= r < 1, as many as the geometry draws."""
         count = self.geometry.draws if self.geometry is not None else 0
         self._taken += count
+        if self._taken <= len(self._first):
+            return list(self._first[self._taken - count : self._taken])
         numbers: list[float] = draw(*self._key, self._taken)[0, self._taken - count :].tolist() if count else []
         return numbers
 

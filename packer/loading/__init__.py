@@ -6,15 +6,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from packer.loading.background_iterator import BackgroundIterator
     from packer.loading.loader import Loader
+    from packer.loading.mix import Mix
     from packer.loading.prefetchers import CUDAPrefetcher, DataLoaderX
+    from packer.loading.size_buckets import SizeBuckets
+    from packer.loading.weights import balanced
 
-__all__ = ["BackgroundIterator", "CUDAPrefetcher", "DataLoaderX", "Loader"]
+__all__ = ["BackgroundIterator", "CUDAPrefetcher", "DataLoaderX", "Loader", "Mix", "SizeBuckets", "balanced"]
 
 _HOMES = {
     "BackgroundIterator": "packer.loading.background_iterator",
     "CUDAPrefetcher": "packer.loading.prefetchers",
     "DataLoaderX": "packer.loading.prefetchers",
     "Loader": "packer.loading.loader",
+    "Mix": "packer.loading.mix",
+    "SizeBuckets": "packer.loading.size_buckets",
+    "balanced": "packer.loading.weights",
 }
 
 

@@ -4,8 +4,9 @@ Samples of a pack are decoded into the memory of the batch (datasets/batch_decod
 makes are collated afterwards (datasets/batch.py). Threads refer to BatchJobs, but not to the loader and its iterators.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from torch.utils.data import ConcatDataset, Dataset, Subset
@@ -19,6 +20,7 @@ from packer.loading.sampling import Indices, Step
 from packer.loading.thread_engine import BatchJob
 
 Collate = Callable[[Sequence[Any]], Any]
+Numbers = tuple[int, int, Sequence[float]]
 
 
 class BatchJobs:
@@ -38,33 +40,31 @@ class BatchJobs:
         """Create the jobs of a dataset.
 
         Args:
-            dataset: A pack's dataset, a Subset of one, or another dataset with `[index]`.
+            dataset: A pack's dataset, a Subset or ConcatDataset of them, or another dataset with `[index]`.
             seed: Seed of the random numbers of the geometry.
             ragged: "list" or "pad", see Collator.
-            geometry: Replaces the geometry of the pack's dataset. None keeps the geometry of the dataset.
+            geometry: Replaces the geometry of the packs' datasets. None keeps the geometry of each dataset.
             transform: A function of each sample, called after the dataset's own. None for no function.
             collate_fn: Makes a batch of a list of samples. None collates as torch does, except for `ragged`.
             take: Function of a size in bytes that returns memory for a batch.
         """
         self._dataset, self._subset = unwrapped(dataset)
         self._seed = seed
-        pack = self._dataset if isinstance(self._dataset, PackDataset) else None
-        self._pack = pack
-        self._geometry = geometry or (pack.geometry if pack else None)
+        self._pack = self._dataset if isinstance(self._dataset, PackDataset) else None
+        packs = packs_in(dataset)
+        first = packs[0] if packs else None  # all packs in a ConcatDataset have its fields
+        self._geometry = geometry or (self._pack.geometry if self._pack else None)
+        geometries = [self._geometry] if self._geometry else [each.geometry for each in packs]
+        self._draws = max((each.draws for each in geometries if each is not None), default=0)
         self._transform = transform
-        schema = pack.schema if pack else None
-        as_tuple = pack.as_tuple if pack and not transform and not self._is_overridden else None
+        schema = first.schema if first else None
+        as_tuple = first.as_tuple if first and not transform and first.decodes_batches() else None
         collator = Collator(ragged, schema=schema, as_tuple=as_tuple)
         self._collate: Collate = collate_fn or collator.samples
         self._collate_own: Collate = collate_fn or Collator(ragged, schema=schema).samples
         self._collate_fields = collator.fields
         self._is_plain = not transform and collate_fn is None
         self._take = take
-
-    @property
-    def _is_overridden(self) -> bool:
-        """True if the class of the dataset overrides `__getitem__`. A notebook may change the class at any time."""
-        return self._pack is not None and not self._pack.decodes_batches()
 
     def make(self, step: Step) -> Any:
         """Make the batch of a step in the current thread and return it."""
@@ -75,42 +75,52 @@ class BatchJobs:
     def job(self, step: Step) -> BatchJob:
         """Return the job that makes the batch of a step."""
         indices = step.indices if self._subset is None else self._subset[step.indices]
-        if self._is_overridden:
-            numbers = zip(step.passes.tolist(), step.indices.tolist(), strict=True)
-            streams = [RandomStream(self._geometry, seed=self._seed, epoch=epoch, index=at) for epoch, at in numbers]
-            return SampleJob(indices.tolist(), streams, self._collate_own, get=self._own, where=self._where)
-        random = self._random(step)
         pack = self._pack
-        if pack is None or not self._is_plain or pack.transform is not None or pack.output != "torch":
-            return SampleJob(indices.tolist(), random, self._collate, get=self._sample, where=self._where)
+        # a notebook may override `__getitem__` at any time
+        is_plain = pack is not None and pack.decodes_batches() and pack.transform is None and pack.output == "torch"
+        random: list[list[float]] = [[]] * len(indices)
+        if self._draws:
+            random = draw(self._seed, step.passes, step.indices, self._draws).tolist()
+        if pack is None or not is_plain or not self._is_plain:
+            numbers = zip(step.passes.tolist(), step.indices.tolist(), random, strict=True)
+            is_own = pack is not None and not pack.decodes_batches()
+            collate = self._collate_own if is_own else self._collate
+            return SampleJob(indices.tolist(), list(numbers), collate, get=self._sample, where=self._where)
         return pack.batch_decoder(indices, self._geometry, random=random, take=self._take, collate=self._collate_fields)
 
-    def _random(self, step: Step) -> list[list[float]]:
-        draws = self._geometry.draws if self._geometry is not None else 0
-        if not draws:
-            return [[]] * len(step.indices)
-        numbers: list[list[float]] = draw(self._seed, step.passes, step.indices, draws).tolist()
-        return numbers
-
-    def _own(self, index: int, stream: RandomStream) -> Any:
-        """Return one sample of a pack's dataset whose class overrides `__getitem__`."""
-        dataset: Any = self._dataset
-        with dataset.reading(stream):
-            sample = dataset[index]
-        return self._transform(sample) if self._transform else sample
-
-    def _sample(self, index: int, random: Sequence[float]) -> Any:
-        """Return one sample of a pack or of another dataset, after the loader's transform."""
-        dataset: Any = self._dataset
-        pack = self._pack
-        sample = pack.sample_at(index, self._geometry, random) if pack is not None else dataset[index]
+    def _sample(self, index: int, numbers: Numbers) -> Any:
+        """Return one sample after the loader's transform."""
+        dataset, at = located(self._dataset, index)
+        if isinstance(dataset, PackDataset):
+            epoch, of_loader, first = numbers
+            geometry = self._geometry or dataset.geometry
+            stream = RandomStream(geometry, seed=self._seed, epoch=epoch, index=of_loader, first=first)
+            with dataset.reading(stream):
+                sample = dataset[at]
+        else:
+            sample = dataset[at]
         return self._transform(sample) if self._transform else sample
 
     def _where(self, index: int) -> str:
-        dataset: Any = self._dataset
-        if self._pack is None or self._is_overridden:  # its indices may differ from the pack's
-            return f"in sample {index} of {dataset!r}"
-        return f"in sample {index} of {dataset.path}, key {dataset.key(index)!r}"
+        dataset, at = located(self._dataset, index)
+        if isinstance(dataset, PackDataset) and dataset.decodes_batches():  # otherwise its indices may differ
+            return f"in sample {at} of {dataset.path}, key {dataset.key(at)!r}"
+        return f"in sample {at} of {dataset!r}"
+
+
+def located(dataset: Dataset[Any], index: int) -> tuple[Any, int]:
+    """Return the dataset inside of torch's Subset and ConcatDataset objects that contains a sample, and its index."""
+    inner: Any = dataset
+    while True:
+        if type(inner) is Subset:
+            inner, index = inner.dataset, inner.indices[index]
+        elif type(inner) is ConcatDataset:
+            index += len(inner) if index < 0 else 0
+            number = bisect_right(inner.cumulative_sizes, index)
+            index -= inner.cumulative_sizes[number - 1] if number else 0
+            inner = inner.datasets[number]
+        else:
+            return inner, index
 
 
 def unwrapped(dataset: Dataset[Any]) -> tuple[Dataset[Any], Indices | None]:
@@ -127,44 +137,50 @@ def unwrapped(dataset: Dataset[Any]) -> tuple[Dataset[Any], Indices | None]:
     return (inner, chosen) if isinstance(inner, PackDataset) else (dataset, None)
 
 
-def packs_in(dataset: object) -> Iterator[PackDataset]:
-    """Yield each PackDataset in `dataset`, also in nested Subset and ConcatDataset objects of torch."""
-    if isinstance(dataset, PackDataset):
+def members(dataset: object) -> Iterator[Any]:
+    """Yield each dataset inside of nested Subset and ConcatDataset objects of torch."""
+    if type(dataset) is Subset:
+        yield from members(dataset.dataset)
+    elif type(dataset) is ConcatDataset:
+        for each in dataset.datasets:
+            yield from members(each)
+    else:
         yield dataset
-    inner = dataset.datasets if isinstance(dataset, ConcatDataset) else ()
-    for each in (dataset.dataset,) if isinstance(dataset, Subset) else inner:
-        yield from packs_in(each)
+
+
+def packs_in(dataset: object) -> list[PackDataset]:
+    """Return each PackDataset in `dataset`, also in nested Subset and ConcatDataset objects of torch."""
+    return [each for each in members(dataset) if isinstance(each, PackDataset)]
 
 
 _SMALL_SLICES = 4  # per thread: they keep all threads busy to the end of a batch
 
-Random = TypeVar("Random")  # random numbers of a sample, or their stream
 Where = Callable[[int], str]
 
 
-class SampleJob(Generic[Random]):
-    """A job that calls a function of (index, random numbers) for each sample, and collates the samples."""
+class SampleJob:
+    """A job that calls a function for each sample, and collates the samples."""
 
     def __init__(
         self,
         indices: Sequence[int],
-        random: Sequence[Random],
+        numbers: Sequence[Numbers],
         collate: Collate,
         *,
-        get: Callable[[int, Random], Any],
+        get: Callable[[int, Numbers], Any],
         where: Where,
     ) -> None:
         """Create a job.
 
         Args:
             indices: Indices of samples.
-            random: For each sample the second argument of `get`: its random numbers, or a RandomStream.
+            numbers: For each sample its pass, its index in the loader's dataset, and its first random numbers.
             collate: Makes a batch of a list of samples.
-            get: Makes a sample of an index and its random numbers.
+            get: Makes a sample of an index and the numbers of this sample.
             where: Function of an index that returns a description of the sample for error messages.
         """
         self._indices = indices
-        self._random = random
+        self._numbers = numbers
         self._get = get
         self._where = where
         self._collate = collate
@@ -185,7 +201,7 @@ class SampleJob(Generic[Random]):
                 return
             index = self._indices[position]
             try:
-                self._samples[position] = self._get(index, self._random[position])
+                self._samples[position] = self._get(index, self._numbers[position])
             except Exception as error:  # any error of a user's function
                 if not isinstance(error, PackerError):  # packer's messages contain the sample already
                     error.add_note(printable(self._where(index)))

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Never
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset
 
@@ -18,14 +19,17 @@ from packer.datasets.pack_dataset import PackDataset
 from packer.errors import InvalidRequest, WrongType, printable
 from packer.geometry import Geometry
 from packer.loading import sampling
-from packer.loading.batch_jobs import BatchJobs, packs_in, unwrapped
+from packer.loading.batch_jobs import BatchJobs, members, packs_in, unwrapped
+from packer.loading.batch_order import BatchOrder, BatchPasses, UserBatches
 from packer.loading.block_order import BlockOrder, block_order
 from packer.loading.device_transfer import MeanStd, PostProcessing, device_of, pinned, transfer_to
+from packer.loading.mix import Mix
 from packer.loading.prefetchers import TransferPass
 from packer.loading.process_engine import WorkerPool
-from packer.loading.sampling import LoaderState, Order, Steps, rank_and_world_size, state_from
+from packer.loading.sampling import LoaderState, Order, Step, Steps, rank_and_world_size, state_from
 from packer.loading.shuffle_quality import POOR_VARIANCE_RATIO, label_field, shuffle_quality
 from packer.loading.thread_engine import Pass, ThreadEngine
+from packer.loading.weights import weighted_batches
 from packer.system.argument_checks import check_parameters
 from packer.system.buffer_pool import BufferPool, pageable
 from packer.system.parallel import usable_cores
@@ -69,6 +73,8 @@ class Loader:
     |---------------------------|-----------------------------------------------------------------------|
     | image, depth              | uint8 (N, 3, H, W), float32 (N, 1, H, W)                              |
     | mask                      | uint8 (N, H, W), or int32 if it has 16 bit                            |
+    | images of varying size    | with ragged="pad" as above, with zeros right of and below each image, |
+    |                           | and `<field>_size`, int64 (N, 2), their height and width              |
     | number of a fixed shape   | a tensor (N, ...)                                                     |
     | points, boxes, other      | a list of N tensors; with ragged="pad" one tensor (N, longest, ...),  |
     | arrays of varying length  | with zeros after each value, and `<field>_count`, int64 (N,)          |
@@ -85,12 +91,14 @@ class Loader:
 
     def __init__(
         self,
-        dataset: Dataset[Any],
+        dataset: Dataset[Any] | Mix,
         batch_size: int = 1,
         *,
         shuffle: bool | Literal["blocks"] = False,
         window: int | None = None,
+        weights: Sequence[float] | npt.NDArray[Any] | torch.Tensor | None = None,
         sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[Sequence[int]] | BatchPasses | None = None,
         seed: int = 0,
         geometry: Geometry | None = None,
         transform: Callable[[Any], Any] | None = None,
@@ -110,19 +118,25 @@ class Loader:
         """Create a loader.
 
         Args:
-            dataset: A dataset of a pack, a Subset of one, or another dataset with `len` and `[index]`. Threads call it.
+            dataset: A dataset of a pack, a Subset or ConcatDataset of them, a packer.Mix, or another dataset with `len`
+                and `[index]`. Threads call it.
             batch_size: Number of samples of a batch.
             shuffle: True shuffles all samples in each epoch. "blocks" shuffles them so that few parts of the pack are
                 read at a time.
             window: With shuffle="blocks", the number of parts to read from at a time, on all ranks together. The
                 default is a tenth of the parts, at least 16.
+            weights: A number for each sample. Each epoch repeats or skips samples at random, in proportion to these
+                numbers. `packer.loading.balanced(dataset.targets)` gives all classes equal shares.
             sampler: An iterable of sample indices with a length. It replaces `shuffle`.
+            batch_sampler: An iterable of lists of sample indices with a length, or a packer.loading.SizeBuckets. It
+                replaces `batch_size`, `shuffle` and `sampler`.
             seed: Seed of the order and of the geometry.
             geometry: Replaces the geometry of the dataset. None keeps it. Its random numbers depend on
                 (seed, epoch, sample index).
             transform: A function of the sample, called in threads after the dataset's own transform.
             collate_fn: A function of a list of samples that returns the batch. Samples are decoded one by one then.
-            drop_last: True to drop an incomplete last batch.
+            drop_last: True to drop an incomplete last batch. With weights, a Mix or a batch_sampler, True to drop the
+                last batches that do not divide among the ranks.
             ragged: "list" or "pad", for fields of varying length, see the table of the class.
             steps_per_epoch: Number of batches of an epoch, cut from an endless stream of passes. A `break` loses no
                 batch of the stream. None: an epoch is one pass over all samples.
@@ -146,6 +160,7 @@ class Loader:
         for name in unknown:
             instead = _INSTEAD.get(name, "see help(packer.Loader)")
             raise WrongType(f"{name}=: packer.Loader does not have this argument; {instead}")
+        mix, dataset = (dataset, dataset.dataset) if isinstance(dataset, Mix) else (None, dataset)
         if isinstance(dataset, (str, bytes, bytearray, os.PathLike)) or not isinstance(dataset, Sized):
             raise WrongType(
                 f"dataset: expected a data set with len() and [index], found {dataset!r:.60}; call Loader(dataset, "
@@ -154,33 +169,53 @@ class Loader:
         # None is torch's default
         shuffle = False if shuffle is None else shuffle
         drop_last = False if drop_last is None else drop_last
-        skipped = ("dataset", "normalize", "unknown")
+        skipped = ("dataset", "normalize", "weights", "unknown")
         check_parameters(Loader.__init__, {name: given for name, given in locals().items() if name not in skipped})
-        _check(threads, num_workers, prefetch_bytes, collate_fn, ragged)
+        _check(batch_size, threads, num_workers, prefetch_bytes, collate_fn, ragged)
         _check_classes(dataset)
         for each in packs_in(dataset):
             if each.decodes_batches():  # otherwise the samples are the user's own
                 each.check_transform(transform, gets_image=False)
         self.dataset = dataset
         self._pack, self._subset = unwrapped(dataset)
-        if geometry is not None and not isinstance(self._pack, PackDataset):
+        if geometry is not None and not all(isinstance(each, PackDataset) for each in members(dataset)):
             raise InvalidRequest(
-                f"geometry=: {type(dataset).__name__} is not a pack's data set, or a Subset of one; pass geometry= to "
-                "packer.open, or a transform"
+                f"geometry=: {type(dataset).__name__} is not a pack's data set, or a Subset or ConcatDataset of them; "
+                "pass geometry= to packer.open, or a transform"
             )
-        self._current_ranks = partial(rank_and_world_size, rank, world_size, distributed=sampler is None)
+        is_users = sampler is not None or not isinstance(batch_sampler, BatchPasses | None)
+        self._current_ranks = partial(rank_and_world_size, rank, world_size, distributed=not is_users)
         rank, world_size = rank_and_world_size(rank, world_size, distributed=False)
         blocks = self._blocks(shuffle, window)
-        self.order = Order(  # of the newest pass
-            len(dataset),
-            batch_size,
-            bool(shuffle),
+        deciding = {
+            "Mix": mix,
+            "weights": weights,
+            "batch_sampler": batch_sampler,
+            "sampler": sampler,
+            "shuffle": True if shuffle and (mix is None or blocks is not None) else None,
+            "batch_size": batch_size if batch_sampler is not None and batch_size != 1 else None,
+        }
+        given = [name for name, value in deciding.items() if value is not None]
+        if len(given) > 1:
+            raise InvalidRequest(f"{given[0]} and {given[1]}: each of them decides the order; drop one of them")
+        passes: BatchPasses | None = batch_sampler if isinstance(batch_sampler, BatchPasses) else None
+        if mix is not None:
+            passes = mix.batches(batch_size, shuffle=bool(shuffle))
+        elif weights is not None:
+            passes = weighted_batches(weights, len(dataset), batch_size)
+        elif batch_sampler is not None and passes is None:
+            passes = UserBatches(batch_sampler)
+        new_order = partial(BatchOrder, passes=passes) if passes is not None else Order
+        self.order: Order = new_order(  # of the newest pass
+            len(passes) if passes is not None else len(dataset),
+            batch_size if passes is None else 1,
+            bool(shuffle) and passes is None,
             seed,
             drop_last,
             rank=rank,
             world_size=world_size,
             steps_per_epoch=steps_per_epoch,
-            sampler=sampler,
+            sampler=passes.deciding if isinstance(passes, UserBatches) else sampler,
             blocks=blocks,
         )
         if blocks is not None:
@@ -205,7 +240,7 @@ class Loader:
             # a garbage collection might end the queues before the processes that read them
             weakref.finalize(self, self._worker_pool.close)
         self._prefetch_bytes = prefetch_bytes if prefetch_bytes is not None else _MOST_BYTES_AHEAD
-        self._state = LoaderState(int(world_size), int(batch_size))  # of the next batch
+        self._state = LoaderState(int(world_size), int(self.order.batch_size))  # of the next batch
         self._steps = 0  # of the newest pass: fewer than `len` if other ranks have made some
         self._resumed = False
         self._sampler_state: Any = None  # the sampler's state before the current pass
@@ -213,7 +248,7 @@ class Loader:
         self._stream: Pass[Any] | None = None
         self._parts: PartSchedule | None = None  # of the newest pass over a pack at a URL
         self._made = 0  # batches of that pass
-        self._followed: Steps | None = None
+        self._followed: Iterator[Step] | None = None
         self._passes: weakref.WeakSet[Pass[Any]] = weakref.WeakSet()
 
     def _best_threads(self, *functions: object) -> int:
@@ -325,15 +360,15 @@ class Loader:
             return Pass(made)
         return Pass(TransferPass(self._transfer, made, _ON_DEVICE, stop=made.stop))
 
-    def _follow(self, steps: Steps | None) -> None:
+    def _follow(self, steps: Iterator[Step] | None) -> None:
         """Start to download the parts that these steps read up to the end of a pass, if the pack is remote."""
         self._parts, self._followed, self._made = None, steps, 0
-        if steps is not None and isinstance(self._pack, PackDataset) and self._pack.is_remote:
+        if isinstance(steps, Steps) and isinstance(self._pack, PackDataset) and self._pack.is_remote:
             upcoming = steps.upcoming()
             chosen = upcoming if self._subset is None else self._subset[upcoming]
             self._parts = self._pack.fetch_ahead(chosen, rank=self.order.rank, world_size=self.order.world_size)
 
-    def _engine(self, steps: Steps) -> ThreadEngine:
+    def _engine(self, steps: Iterator[Step]) -> ThreadEngine:
         jobs = self._jobs  # the threads must not hold the loader
         return ThreadEngine(
             (jobs.job(step) for step in steps),
@@ -413,15 +448,16 @@ class Loader:
     def _identity(self) -> dict[str, Any]:
         """Return the settings that determine the order, which are equal on all ranks."""
         order = self.order
-        pack = self._pack if isinstance(self._pack, PackDataset) else None
+        packs = packs_in(self.dataset)
         return {
             "version": _STATE_VERSION,
-            "pack": pack.content_id if pack else None,
-            "split": pack.split_name if pack else None,
-            "samples": order.count,
+            "pack": _only([each.content_id for each in packs]),
+            "split": _only([each.split_name for each in packs]),
+            "samples": len(self.dataset),
             "shuffle": "blocks" if order.blocks is not None else bool(order.shuffle),
             "window": order.blocks.window if order.blocks is not None else None,
             "sampler": type(order.sampler).__name__ if order.sampler is not None else None,
+            "batches": order.passes.identity() if isinstance(order, BatchOrder) else None,
             "seed": int(order.seed),
             "drop_last": bool(order.drop_last),
             "steps_per_epoch": int(order.steps_per_epoch) if order.steps_per_epoch else None,
@@ -436,7 +472,8 @@ class Loader:
         blocks = self.order.blocks
         if blocks is not None:
             made += f", shuffled in {blocks.lanes} lanes, {min(blocks.window, blocks.parts)} of {blocks.parts} parts"
-        return f"Loader({self.dataset!r}, {self.order.batch_size}: {len(self)} batches, {made})"
+        size = self.order.passes.identity() if isinstance(self.order, BatchOrder) else self.order.batch_size
+        return f"Loader({self.dataset!r}, {size}: {len(self)} batches, {made})"
 
 
 class _Epoch(Iterator[Any]):
@@ -470,9 +507,16 @@ class _Epoch(Iterator[Any]):
 
 
 def _check(
-    threads: int | None, num_workers: int, prefetch_bytes: int | None, collate_fn: object, ragged: RaggedPolicy
+    batch_size: int,
+    threads: int | None,
+    num_workers: int,
+    prefetch_bytes: int | None,
+    collate_fn: object,
+    ragged: RaggedPolicy,
 ) -> None:
     """Raise InvalidRequest for arguments that contradict each other."""
+    if batch_size < 1:
+        raise InvalidRequest(f"batch_size={batch_size!r}: expected a whole number, at least 1")
     if threads is not None and threads < 1:
         raise InvalidRequest(f"threads={threads}: expected at least 1")
     if num_workers < 0:
@@ -483,6 +527,11 @@ def _check(
         )
     if collate_fn is not None and ragged != "list":
         raise InvalidRequest(f"collate_fn and ragged={ragged!r}: the function makes the batch; drop one of them")
+
+
+def _only(values: list[Any]) -> Any:
+    """Return the value of a list of one value, the list if there are more, and None if there are none."""
+    return values[0] if len(values) == 1 else values or None
 
 
 def _check_classes(dataset: Any) -> None:

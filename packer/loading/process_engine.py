@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader, Dataset
 from packer.errors import InvalidRequest, PackerError
 from packer.loading.batch_jobs import BatchJobs
 from packer.loading.nested_tensors import mapped
-from packer.loading.sampling import Step, Steps
+from packer.loading.sampling import Step
 from packer.loading.thread_engine import BatchSource
 from packer.system._torch_private import end_workers
 from packer.system.buffer_pool import BufferPool, Bytes
@@ -75,7 +75,7 @@ class _TaskSampler:
     """The DataLoader's sampler: the tasks of the current pass. A task keeps its buffer until its batch arrives."""
 
     pool: BufferPool[SharedBuffer]
-    steps: Steps | None = None
+    steps: Iterator[Step] | None = None
     size: int = 0  # of a buffer; 0 until the size of a batch is known
     held: deque[SharedBuffer | None] = field(default_factory=deque)
 
@@ -111,7 +111,7 @@ class WorkerPool:
         self._pass_number = 0  # of the newest pass
         self.pid = os.getpid()
 
-    def begin(self, steps: Steps) -> "WorkerPass":
+    def begin(self, steps: Iterator[Step]) -> "WorkerPass":
         """Start a pass over these steps, end the previous pass, and return an iterator of the batches."""
         if os.getpid() != self.pid:
             self.close()

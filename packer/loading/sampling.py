@@ -3,7 +3,8 @@
 A pass is one order of all samples. A shuffled pass depends on (seed, pass) only. With shuffle="blocks" it also depends
 on the parts of the pack (block_order.py). Ranks take turns: rank r of w reads the positions r, r + w, r + 2 w, ...
 Each sample is in the pass of exactly one rank. All ranks make the same number of batches. If another number of ranks
-continues a pass, they take turns in the rest of it.
+continues a pass, they take turns in the rest of it. If a pass consists of batches, ranks take turns in them
+(batch_order.py).
 
 A sampler of the user needs no state if its order follows from `set_epoch` or never changes. For a sampler with a
 generator, the state is that of the generator before the pass. Another sampler may have a `state_dict`.
@@ -29,7 +30,10 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Step:
-    """One batch: sample indices, and the number of the pass of each sample. Both arrays are int64 (N,)."""
+    """One batch: sample indices, and the number of the pass of each sample. Both arrays are int64 (N,).
+
+    The random numbers of a sample depend on both.
+    """
 
     indices: Indices
     passes: Indices
@@ -89,7 +93,8 @@ class Order:
             )
         if self.sampler is not None and (self.shuffle or self.world_size > 1 or self.steps_per_epoch):
             raise InvalidRequest(
-                "sampler: it decides the order alone; drop shuffle, rank, world_size and steps_per_epoch"
+                "sampler or batch_sampler: your object decides the order alone; drop shuffle, rank, world_size and "
+                "steps_per_epoch, or give weights= or a packer.loading.SizeBuckets, which ranks share"
             )
         if self.sampler is not None and not (isinstance(self.sampler, Iterable) and isinstance(self.sampler, Sized)):
             raise InvalidRequest(
@@ -130,7 +135,7 @@ class Order:
         self._check_shares(left)
         return self._steps_of(left)
 
-    def begin(self, epoch: int, step: int = 0, before: Spans = ()) -> "Steps":
+    def begin(self, epoch: int, step: int = 0, before: Spans = ()) -> Iterator[Step]:
         """Return an iterator of the batches of an epoch. For an endless stream, the iterator never ends.
 
         Args:
@@ -177,7 +182,7 @@ class Order:
 
 
 class Steps(Iterator[Step]):
-    """Batches in order."""
+    """Batches in order, if ranks take turns in samples."""
 
     @abstractmethod
     def upcoming(self) -> Indices:

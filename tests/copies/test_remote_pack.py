@@ -615,6 +615,17 @@ def test_parts_behind_a_pass_make_room_for_those_that_come(folder: Path, server:
     dataset.close()
 
 
+def test_orders_of_batches_download_each_part_when_it_is_read(folder: Path, server: ObjectServer, cache: Path) -> None:
+    dataset = packer.open(URL, cache=cache)
+    batches = [[index] for index in range(0, len(dataset), 5)]
+    with Loader(dataset, batch_sampler=batches) as loader:
+        assert [batch["blob"] for batch in loader] == [[dataset[index]["blob"]] for index, *_ in batches]
+    with Loader(dataset, 5, weights=range(len(dataset))) as loader:
+        assert sum(len(batch["blob"]) for batch in loader) == len(dataset) // 5 * 5
+    assert part_requests(server) == {f"part-{number:05d}.pth": 1 for number in range(PARTS)}
+    dataset.close()
+
+
 def test_a_shuffle_by_blocks_needs_room_for_its_window(folder: Path, server: ObjectServer, cache: Path) -> None:
     dataset = packer.open(URL, cache=cache, cache_limit=room_for(folder, 3))
     with Loader(dataset, 5, shuffle="blocks", window=2, threads=1) as loader:

@@ -324,7 +324,7 @@ def test_what_does_not_go_together_is_refused(dataset: PackDataset) -> None:
         ("num_workers=1.5", dataset, {"num_workers": 1.5}),
         ("geometry", Squares(), {"geometry": RANDOM}),
         ("geometry", dataset, {"geometry": "flip"}),
-        ("geometry=.*packer.open", ConcatDataset([dataset]), {"geometry": RANDOM}),
+        ("geometry=.*packer.open", ConcatDataset([dataset, Squares()]), {"geometry": RANDOM}),
         (r"len\(\)", Endless(), {}),
         ("both or neither", dataset, {"rank": 1}),
         ("drop threads", dataset, {"num_workers": 2, "threads": 2}),

@@ -88,6 +88,7 @@ def make_pack(
     format: str = "lmdb",
     schema: Schema = SCHEMA,
     parts: int = 2,
+    version: int = manifests.VERSION,
     **members: Any,
 ) -> Manifest:
     """A pack in the new folder `folder`; members: members of the manifest that shall differ."""
@@ -97,11 +98,11 @@ def make_pack(
     written, pieces = [], []
     for number, chunk in enumerate(_chunks(given, parts)):
         path = folder / f"part-{number:05d}{formats.load(format).SUFFIX}"
-        piece = write_part(path, chunk, format=format, schema=schema)
+        piece = write_part(path, chunk, format=format, schema=schema, version=version)
         pieces.append(folder / f"piece-{number}")
         piece.save(pieces[-1])
         written.append(Part(path.name, len(chunk), part_bytes(path), part_sha256(path)))
-    index = merge(pieces, folder, schema)
+    index = merge(pieces, folder, schema, version=version)
     for path in pieces:
         remove(path)
     settled: dict[str, Any] = {
@@ -113,6 +114,7 @@ def make_pack(
         "parts": tuple(written),
         "index": index,
         "written_by": "packer test",
+        "version": version,
     }
     manifest = Manifest(**{**settled, **members}).sealed()
     write_file(folder / manifests.NAME, manifest.to_bytes())

@@ -1,0 +1,144 @@
+"""Mix: batches from several datasets in fixed shares.
+
+The samples of all datasets form one endless sequence. The place of a sample is (j + 1/2) / w. Here j counts the samples
+of its dataset from 0, and w is the share of this dataset. The sequence is sorted by place. This is the method of
+Webster, which divides seats among parties. After any number of samples, the count of a dataset differs from its share
+by at most 1/2 + w (M - 2) / 2 for M datasets. With two datasets, this is half a sample. If the shares of the batch size
+are whole numbers, then each batch contains exactly these numbers.
+
+An epoch is the next piece of the sequence. Each dataset goes through passes of its own, which continue in the next
+epoch. So all samples of a dataset are used equally often.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import ConcatDataset, Dataset
+
+from packer.errors import InvalidRequest, WrongType
+from packer.geometry import shuffled
+from packer.loading.batch_order import BatchPasses
+from packer.loading.sampling import Indices, Step
+from packer.loading.weights import WeightedBatches
+from packer.system.argument_checks import check_parameters
+
+_OF_DATASET = 0x64617461736574  # seed of other random numbers than those of the geometry
+_DIGITS = 6  # the length of an epoch in samples is rounded to it, because 70 / 0.7 is more than 100
+
+
+class Mix:
+    """Datasets and their shares of each batch, for `packer.Loader`.
+
+    The batches of a Loader are the same for any number of ranks, threads and workers. Ranks take turns in the batches.
+    """
+
+    def __init__(
+        self,
+        datasets: Sequence[Dataset[Any]],
+        weights: Sequence[float],
+        *,
+        epoch: Literal["shortest", "longest"] = "shortest",
+        exact: bool = True,
+    ) -> None:
+        """Mix datasets.
+
+        Args:
+            datasets: Datasets of packs with the same fields and class lists, Subsets of them, or other datasets.
+            weights: The share of each dataset, relative to their sum, such as (0.7, 0.3).
+            epoch: The dataset that ends an epoch: "shortest" for the one that is the first to run out at its share,
+                "longest" for the last. For N batches, give `steps_per_epoch=N` to the Loader.
+            exact: True for counts in each batch that differ from the shares by rounding only. False draws the samples
+                by weight, so that the shares are the expected counts.
+
+        Raises:
+            WrongType: An argument has another type.
+            InvalidRequest: A weight is not more than 0, a dataset is empty, or their numbers differ.
+        """
+        check_parameters(Mix.__init__, {"weights": weights, "epoch": epoch, "exact": exact})
+        self.datasets = tuple(datasets)
+        self.weights = np.asarray(tuple(weights), np.float64)
+        self.epoch = epoch
+        self.exact = bool(exact)
+        if not self.datasets or len(self.datasets) != len(self.weights):
+            raise InvalidRequest(
+                f"weights: expected one for each dataset, found {len(self.weights)} for {len(self.datasets)} datasets"
+            )
+        if not (np.isfinite(self.weights).all() and (self.weights > 0).all()):
+            raise InvalidRequest(
+                f"weights={tuple(weights)!r:.60}: expected numbers of more than 0; drop a dataset of 0"
+            )
+        try:
+            self.dataset: ConcatDataset[Any] = ConcatDataset(self.datasets)
+            sizes = np.diff(self.dataset.cumulative_sizes, prepend=0)
+        except (TypeError, AssertionError) as error:
+            raise WrongType(f"datasets: expected data sets with len() and [index]: {error}") from error
+        if not sizes.all():
+            raise InvalidRequest(f"datasets: number {int(np.argmin(sizes))} is empty; drop it and its weight")
+        self._sizes: Indices = sizes.astype(np.int64)
+
+    def __repr__(self) -> str:
+        parts = zip(self.weights.tolist(), self.datasets, strict=True)
+        return f"Mix({', '.join(f'{weight:g} of {dataset!r}' for weight, dataset in parts)})"
+
+    def batches(self, batch_size: int, *, shuffle: bool) -> BatchPasses:
+        """Return the batches of each epoch, at least one.
+
+        Args:
+            batch_size: Number of samples of a batch.
+            shuffle: True to shuffle each dataset in each of its passes.
+        """
+        shares = self.weights / self.weights.sum()
+        lengths = np.round(self._sizes / shares, _DIGITS)  # of an epoch in samples that uses up one dataset
+        is_shortest = self.epoch == "shortest"
+        count = max(1, floor(lengths.min() / batch_size)) if is_shortest else ceil(lengths.max() / batch_size)
+        if not self.exact:
+            return WeightedBatches(np.repeat(shares / self._sizes, self._sizes), batch_size, count)
+        return _MixedBatches(self._sizes, shares, batch_size, count, bool(shuffle))
+
+
+@dataclass(frozen=True, eq=False)
+class _MixedBatches:
+    sizes: Indices  # number of samples of each dataset
+    shares: npt.NDArray[np.float64]  # of each dataset, with the sum 1
+    batch_size: int
+    count: int  # batches of an epoch
+    shuffle: bool
+
+    def __len__(self) -> int:
+        return self.count
+
+    def identity(self) -> str:
+        parts = zip(self.shares.tolist(), self.sizes.tolist(), strict=True)
+        return f"{self.count} batches of {self.batch_size}, shuffle={self.shuffle}, shares {list(parts)}"
+
+    def of_pass(self, seed: int, number: int) -> list[Step]:
+        count = self.count * self.batch_size
+        done, members = self._piece(number * count, count)
+        indices, passes = np.empty((2, count), np.int64)
+        for member, size in enumerate(self.sizes.tolist()):
+            places = np.flatnonzero(members == member)
+            before, after = int(done[member]), int(done[member]) + len(places)
+            own, taken = np.divmod(np.arange(before, after), size)
+            for each in range(before // size, -(-after // size)) if self.shuffle else ():
+                here = slice(max(each * size - before, 0), (each + 1) * size - before)
+                taken[here] = shuffled(seed ^ (_OF_DATASET + member), each, size)[taken[here]]
+            indices[places], passes[places] = taken + self.sizes[:member].sum(), own
+        return list(map(Step, np.split(indices, self.count), np.split(passes, self.count)))
+
+    def _piece(self, begin: int, count: int) -> tuple[Indices, Indices]:
+        """Return `count` samples of the endless sequence after the first `begin` samples.
+
+        Returns:
+            The number of samples of each dataset among the first `begin`, and the dataset of each of the next `count`.
+        """
+        margin = len(self.sizes)  # the place of the n-th sample of the sequence differs from n by half of it at most
+        first = np.maximum(np.floor((begin - margin) * self.shares - 0.5), 0).astype(np.int64)
+        last = np.ceil((begin + count + margin) * self.shares + 0.5).astype(np.int64)
+        places = [(np.arange(*bounds) + 0.5) / share for *bounds, share in zip(first, last, self.shares, strict=True)]
+        members = np.repeat(np.arange(margin), last - first)[np.argsort(np.concatenate(places), kind="stable")]
+        skipped = begin - int(first.sum())
+        return first + np.bincount(members[:skipped], minlength=margin), members[skipped : skipped + count]

@@ -1,0 +1,295 @@
+"""Mix: composition against a plain simulation, equal batches for any ranks and workers, exact resuming, errors."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import ConcatDataset, Subset
+
+import packer
+from packer import Loader, Mix
+from packer.datasets.pack_dataset import PackDataset
+from packer.errors import InvalidRequest, WrongType
+from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop
+from tests.support import marked_packs, source_trees
+from tests.support.conversions import packed
+from tests.support.sample_digests import digest_of
+
+RANDOM = Compose(RandomResizedCrop(32, scale=(0.3, 1)), RandomHorizontalFlip())
+
+
+class Numbers(torch.utils.data.Dataset[Any]):
+    """Samples that are their numbers, from `first` on."""
+
+    def __init__(self, first: int, count: int) -> None:
+        self.numbers = range(first, first + count)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> int:
+        return self.numbers[index]
+
+
+def numbers(counts: Sequence[int]) -> list[Numbers]:
+    """Datasets of these lengths; dataset k begins at 1000 k."""
+    return [Numbers(1000 * at, count) for at, count in enumerate(counts)]
+
+
+def lists(loader: Any) -> list[list[int]]:
+    return [batch.tolist() for batch in loader]
+
+
+# ---- the composition
+
+weights = st.lists(st.integers(1, 9), min_size=1, max_size=5)
+
+
+@given(weights, st.integers(1, 6), st.integers(0, 3), st.data())
+def test_the_sequence_is_that_of_a_plain_simulation(
+    given_weights: list[int], size: int, number: int, data: st.DataObject
+) -> None:
+    """Each next sample is of the dataset that has the smallest (samples so far + 1/2) / share."""
+    sizes = [data.draw(st.integers(1, 20)) for _ in given_weights]
+    shares = np.asarray(given_weights) / sum(given_weights)
+    passes = Mix(numbers(sizes), given_weights, epoch="longest").batches(size, shuffle=False)
+    count = len(passes)
+    taken = [0] * len(sizes)
+    simulated = []
+    for _ in range((number + 1) * count * size):
+        member = min(range(len(sizes)), key=lambda at: ((taken[at] + 0.5) / shares[at], at))
+        simulated.append((sum(sizes[:member]) + taken[member] % sizes[member], taken[member] // sizes[member]))
+        taken[member] += 1
+    found = passes.of_pass(7, number)
+    assert [len(step.indices) for step in found] == [size] * count
+    pairs = [pair for step in found for pair in zip(step.indices.tolist(), step.passes.tolist(), strict=True)]
+    assert pairs == simulated[-count * size :]
+
+
+@pytest.mark.parametrize("shares", [(0.7, 0.3), (0.61, 0.39), (0.5, 0.3, 0.2), (0.4, 0.3, 0.17, 0.13), (5, 1, 1, 1, 1)])
+def test_ten_thousand_batches_keep_the_shares(shares: tuple[float, ...]) -> None:
+    loader = Loader(Mix(numbers([97] * len(shares)), shares), 16, shuffle=True, steps_per_epoch=10_000)
+    steps = loader.order.begin(0)
+    members = np.stack([next(steps).indices // 97 for _ in range(10_000)])
+    counts = np.stack([(members == at).sum(axis=1) for at in range(len(shares))], axis=1)
+    part = np.asarray(shares) / sum(shares)
+    bound = 0.5 + part * (len(shares) - 2) / 2 + 1e-6
+    after = np.arange(1, 10_001)[:, None] * 16 * part
+    assert (np.abs(np.cumsum(counts, axis=0) - after) <= bound).all()
+
+
+@pytest.mark.parametrize(("shares", "size"), [((0.7, 0.3), 10), ((3, 2, 2, 1), 16), ((0.1,) * 10, 20)])
+def test_whole_shares_of_a_batch_are_in_every_batch(shares: tuple[float, ...], size: int) -> None:
+    for batch in lists(Loader(Mix(numbers([40] * len(shares)), shares, epoch="longest"), size, shuffle=True)):
+        found = np.bincount(np.asarray(batch) // 1000, minlength=len(shares))
+        assert found.tolist() == np.rint(size * np.asarray(shares) / sum(shares)).tolist()
+
+
+def test_in_expectation_the_datasets_are_drawn_by_chance() -> None:
+    loader = Loader(Mix(numbers([50, 50]), (0.7, 0.3), exact=False), 10, steps_per_epoch=2000)
+    counts = [int((batch < 1000).sum()) for batch in loader]
+    assert len(set(counts)) > 4
+    assert abs(np.mean(counts) - 7) < 0.2  # 6 standard deviations
+    loader.close()
+
+
+# ---- epochs
+
+
+def test_an_epoch_ends_with_the_shortest_or_the_longest_dataset() -> None:
+    short, long = numbers([30, 70])
+    assert len(Loader(Mix([short, long], (0.5, 0.5)), 6)) == 10
+    assert len(Loader(Mix([short, long], (0.5, 0.5), epoch="longest"), 6)) == 24
+    assert len(Loader(Mix([short, long], (0.3, 0.7)), 10)) == 10  # both end together
+    assert len(Loader(Mix([short, long], (1, 1)), 6, steps_per_epoch=7)) == 7
+    every = lists(Loader(Mix([short, long], (0.5, 0.5), epoch="longest"), 6, shuffle=True))
+    assert {index for batch in every for index in batch} == {*short.numbers, *long.numbers}
+
+
+def test_each_dataset_is_read_pass_by_pass_also_across_epochs() -> None:
+    loader = Loader(Mix(numbers([10, 37]), (0.5, 0.5)), 4, shuffle=True)
+    seen = [index for _ in range(37) for batch in loader for index in batch.tolist()]
+    for at, count in enumerate((10, 37)):
+        mine = [index - 1000 * at for index in seen if index // 1000 == at]
+        passes = [mine[begin : begin + count] for begin in range(0, len(mine) - count + 1, count)]
+        assert len(passes) >= 5
+        assert all(sorted(each) == list(range(count)) for each in passes)
+        assert len({tuple(each) for each in passes}) == len(passes)
+
+
+# ---- ranks, workers, resuming
+
+
+def union(mix: Mix, ranks: int, **options: Any) -> list[Any]:
+    """The samples of one epoch on all ranks."""
+    found = [Loader(mix, 4, rank=rank, world_size=ranks, **options) for rank in range(ranks)]
+    assert len({len(each) for each in found}) == 1
+    return sorted(index for each in found for batch in lists(each) for index in batch)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_all_ranks_together_make_the_samples_of_one(exact: bool) -> None:
+    mix = Mix(numbers([30, 41, 8]), (0.5, 0.3, 0.2), epoch="longest", exact=exact)
+    one = union(mix, 1, shuffle=True)
+    assert union(mix, 2, shuffle=True) == union(mix, 3, shuffle=True) == one
+    alone = lists(Loader(mix, 4, shuffle=True))
+    second = lists(Loader(mix, 4, shuffle=True, rank=1, world_size=2))
+    assert second[:-1] == alone[1::2][: len(second) - 1]
+
+
+@pytest.mark.parametrize("ranks", [(1, 2), (2, 3), (3, 1), (2, 1)])
+@pytest.mark.parametrize("steps", [None, 11], ids=["pass", "stream"])
+def test_another_number_of_ranks_goes_on_with_the_same_samples(ranks: tuple[int, int], steps: int | None) -> None:
+    mix = Mix(numbers([30, 41]), (0.5, 0.5), epoch="longest")
+    options: dict[str, Any] = {"shuffle": True, "steps_per_epoch": steps, "seed": 3}
+    before, after = ranks
+    begun = [Loader(mix, 4, rank=rank, world_size=before, **options) for rank in range(before)]
+    seen = []
+    for loader in begun:
+        batches = iter(loader)
+        seen += [index for _ in range(3) for index in next(batches).tolist()]
+    state = json.loads(json.dumps(begun[0].state_dict()))
+    rest = []
+    for rank in range(after):
+        loader = Loader(mix, 4, rank=rank, world_size=after, **options)
+        loader.load_state_dict(state)
+        rest += [index for batch in lists(loader) for index in batch]
+        loader.close()
+    for loader in begun:
+        loader.close()
+    if steps is None:
+        assert sorted(seen + rest) == union(mix, 1, **options)
+    else:
+        stream = Loader(mix, 4, **{**options, "steps_per_epoch": 3 * before + (steps - 3) * after})
+        assert sorted(seen + rest) == sorted(index for batch in lists(stream) for index in batch)
+        stream.close()
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 51), st.integers(0, 3))
+def test_a_state_goes_on_at_the_next_batch(step: int, epoch: int) -> None:
+    options: dict[str, Any] = {"shuffle": True, "seed": 5}
+    whole = Loader(Mix(numbers([30, 41]), (0.6, 0.4), epoch="longest"), 2, **options)
+    whole.set_epoch(epoch)
+    wanted = lists(whole)
+    assert len(wanted) == 52
+    first = Loader(Mix(numbers([30, 41]), (0.6, 0.4), epoch="longest"), 2, **options)
+    first.set_epoch(epoch)
+    batches = iter(first)
+    assert [next(batches).tolist() for _ in range(step)] == wanted[:step]
+    again = Loader(Mix(numbers([30, 41]), (0.6, 0.4), epoch="longest"), 2, **options)
+    again.load_state_dict(first.state_dict())
+    again.set_epoch(epoch)
+    assert lists(again) == wanted[step:]
+    first.close()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [Mix(numbers([30, 41]), (0.6, 0.4)), Mix(numbers([30, 41]), (1, 1), exact=False), Mix(numbers([31, 40]), (1, 1))],
+)
+def test_a_state_of_another_mix_is_refused(other: Mix) -> None:
+    state = Loader(Mix(numbers([30, 41]), (1, 1)), 4).state_dict()
+    with pytest.raises(InvalidRequest, match="batches was"):
+        Loader(other, 4).load_state_dict(state)
+
+
+# ---- packs
+
+
+@pytest.fixture(scope="module")
+def packs(tmp_path_factory: pytest.TempPathFactory) -> list[PackDataset]:
+    folder = tmp_path_factory.mktemp("mixed")
+    return [packer.open(marked_packs.pack(folder / f"{count}.pack", count)) for count in (9, 14)]
+
+
+@pytest.mark.parametrize("is_of_packs", [False, True])
+def test_batches_of_packs_do_not_depend_on_threads_and_workers(packs: list[PackDataset], is_of_packs: bool) -> None:
+    """The geometry is that of the loader, or of each pack."""
+    if is_of_packs:
+        flip = RandomHorizontalFlip()
+        packs = [packs[0].with_(geometry=RANDOM), packs[1].with_(geometry=Compose(RandomResizedCrop(32), flip, flip))]
+    mix = Mix([packs[0], Subset(packs[1], range(1, 12))], (0.5, 0.5))
+    geometry = None if is_of_packs else RANDOM
+    found = set()
+    for how in ({"threads": 1}, {"threads": 3}, {"num_workers": 1}, {"num_workers": 2}):
+        with Loader(mix, 4, shuffle=True, geometry=geometry, **how) as loader:  # type: ignore[arg-type]
+            found.add(digest_of([batch for _ in range(2) for batch in loader]))
+    assert len(found) == 1
+
+
+def test_a_sample_that_comes_again_in_an_epoch_is_augmented_differently(packs: list[PackDataset]) -> None:
+    loader = Loader(Mix([Subset(packs[0], [0]), packs[1]], (0.5, 0.5), epoch="longest"), 4, geometry=RANDOM)
+    images = [
+        image
+        for batch in loader
+        for key, image, weight in zip(batch["key"], batch["image"], batch["weight"], strict=True)
+        if (key, weight) == ("scene 0000", 0)
+    ]
+    assert len(images) >= 14
+    assert len({image.numpy().tobytes() for image in images}) >= 14
+
+
+def test_joined_packs_give_the_pixels_of_each_pack(packs: list[PackDataset]) -> None:
+    loader = Loader(ConcatDataset(packs), 23, geometry=packer.geometry.Resize((20, 30)))
+    (batch,) = loader
+    single = [next(iter(Loader(each, 14, geometry=packer.geometry.Resize((20, 30))))) for each in packs]
+    for name in ("image", "depth", "mask", "label", "pose"):
+        assert torch.equal(batch[name], torch.cat([each[name] for each in single])), name
+    (last,) = Loader(Subset(ConcatDataset(packs), [-1, 0]), 2)
+    assert torch.equal(last["image"], torch.stack([packs[1][13]["image"], packs[0][0]["image"]]))
+    assert [value.tolist() for value in batch["sound"]] == [
+        value.tolist() for each in single for value in each["sound"]
+    ]
+
+
+def test_class_lists_that_differ_are_refused(tmp_path: Path) -> None:
+    datasets = []
+    for name, classes in (("one", "ab"), ("two", "bc")):
+        files = {f"{each}/{name}.png": source_trees.image(0) for each in classes}
+        packed(source_trees.write(tmp_path / "in" / name, files), tmp_path / f"{name}.pack")
+        datasets.append(packer.open(tmp_path / f"{name}.pack"))
+    with pytest.raises(InvalidRequest, match="'label'.*--classes-from"):
+        Loader(Mix(datasets, (1, 1)), 2)
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize(
+    ("message", "datasets", "given_weights", "options"),
+    [
+        ("weights", numbers([3, 3]), (1,), {}),
+        ("weights", [], (), {}),
+        ("weights=", numbers([3, 3]), (1, 0), {}),
+        ("weights=", numbers([3, 3]), (1, float("nan")), {}),
+        ("number 1 is empty", numbers([3, 0]), (1, 1), {}),
+        ("epoch=", numbers([3]), (1,), {"epoch": "middle"}),
+        ("weights=", numbers([3]), ("1",), {}),
+        ("datasets", [iter(())], (1,), {}),
+    ],
+)
+def test_what_makes_no_mix_is_refused(message: str, datasets: Any, given_weights: Any, options: dict[str, Any]) -> None:
+    with pytest.raises((InvalidRequest, WrongType), match=message):
+        Mix(datasets, given_weights, **options)
+
+
+@pytest.mark.parametrize(
+    ("message", "options"),
+    [
+        ("sampler", {"sampler": [1, 2]}),
+        ("weights", {"weights": [1] * 60}),
+        ("batch_sampler", {"batch_sampler": [[1, 2]]}),
+        ("blocks", {"shuffle": "blocks"}),
+        ("batch_size=0", {"batch_size": 0}),
+    ],
+)
+def test_what_a_mix_does_not_go_with_is_refused(message: str, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        Loader(Mix(numbers([30, 30]), (1, 1)), **{"batch_size": 4, **options})

@@ -1,0 +1,146 @@
+"""Weights: shares per pass, balance of classes, ranks, resuming, random numbers of repetitions, errors."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import packer
+from packer import Loader
+from packer.errors import InvalidRequest
+from packer.geometry import RandomResizedCrop
+from packer.loading import balanced
+from packer.loading.weights import WeightedBatches
+from tests.support import marked_packs
+
+WEIGHTS = [0.0, 1, 1, 2, 5, 0.5, 0.5, 3, 7, 0.25, 0, 12]
+
+
+def passed(loader: Any) -> list[int]:
+    return [index for batch in loader for index in batch.tolist()]
+
+
+def drawn(weights: list[float], number: int, *, batch_size: int = 1, count: int | None = None) -> np.ndarray[Any, Any]:
+    """How often each sample is in a pass, by default of as many samples as there are weights."""
+    batches = WeightedBatches(np.asarray(weights), batch_size, count or len(weights)).of_pass(3, number)
+    assert {len(each.indices) for each in batches} == {batch_size}
+    return np.bincount(np.concatenate([each.indices for each in batches]), minlength=len(weights))
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40).filter(any), st.integers(1, 9), st.integers(1, 9))
+def test_a_pass_has_each_share_rounded_down_or_up(weights: list[float], size: int, count: int) -> None:
+    counts = drawn(weights, 1, batch_size=size, count=count)
+    shares = np.asarray(weights) / np.sum(weights) * size * count
+    assert counts.sum() == size * count
+    assert (np.abs(counts - shares) < 1 + 1e-6).all()
+    assert not counts[np.asarray(weights) == 0].any()
+
+
+def test_the_mean_of_many_passes_is_the_share() -> None:
+    passes = 3000
+    counts = sum(drawn(WEIGHTS, number) for number in range(passes))
+    shares = np.asarray(WEIGHTS) / sum(WEIGHTS) * len(WEIGHTS)
+    assert np.abs(counts / passes - shares).max() < 0.05  # 5 standard deviations of a fair coin
+
+
+@given(st.integers(1, 60), st.integers(0, 3))
+def test_equal_weights_are_a_shuffle(count: int, number: int) -> None:
+    assert drawn([0.3] * count, number).tolist() == [1] * count
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_balanced_classes_have_equal_counts(as_text: bool) -> None:
+    classes = np.random.default_rng(0).choice(4, size=900, p=[0.8, 0.15, 0.04, 0.01])
+    labels = [f"class {each}" for each in classes] if as_text else classes
+    loader = Loader(list(range(900)), 30, weights=balanced(labels))  # type: ignore[arg-type]
+    for _ in range(3):
+        counts = np.bincount(classes[passed(loader)], minlength=4)
+        assert np.abs(counts - 225).max() <= 20
+    assert balanced([7, 7, 8]).tolist() == [0.5, 0.5, 1]
+
+
+@pytest.mark.parametrize("weights", [WEIGHTS, np.asarray(WEIGHTS, np.float32), torch.tensor(WEIGHTS)])
+def test_ranks_share_a_pass_and_epochs_differ(weights: Any) -> None:
+    data: Any = list(range(12))
+    one = Loader(data, 2, weights=weights, seed=4)
+    epochs = [passed(one) for _ in range(3)]
+    assert len({tuple(each) for each in epochs}) == 3
+    for ranks in (2, 3):
+        mine = [Loader(data, 2, weights=weights, seed=4, rank=rank, world_size=ranks) for rank in range(ranks)]
+        assert Counter(index for each in mine for index in passed(each)) == Counter(epochs[0])
+    assert passed(Loader(data, 2, weights=weights, seed=5)) != epochs[0]
+
+
+def test_another_number_of_ranks_continues_a_pass() -> None:
+    data: Any = list(range(12))
+    options: dict[str, Any] = {"weights": WEIGHTS, "seed": 4}
+    begun = [Loader(data, 2, rank=rank, world_size=2, **options) for rank in range(2)]
+    seen = [index for each in begun for index in next(iter(each)).tolist()]
+    state = json.loads(json.dumps(begun[0].state_dict()))
+    for rank in range(3):
+        loader = Loader(data, 2, rank=rank, world_size=3, **options)
+        loader.load_state_dict(state)
+        seen += passed(loader)
+    assert Counter(seen) == Counter(passed(Loader(data, 2, **options)))
+    with pytest.raises(InvalidRequest, match="batches"):
+        Loader(data, 2, seed=4, weights=WEIGHTS[::-1]).load_state_dict(state)
+    for loader in begun:
+        loader.close()
+
+
+@pytest.mark.parametrize("steps", [None, 5], ids=["pass", "stream"])
+def test_a_repeated_sample_gets_other_random_numbers(tmp_path: Path, steps: int | None) -> None:
+    dataset = packer.open(marked_packs.pack(tmp_path / "a.pack", 12), fields=("key", "image"))
+    crop = RandomResizedCrop(24, scale=(0.2, 0.6))
+    runs = []
+    for threads in (1, 3):
+        loader = Loader(dataset, 4, weights=[8, *[1] * 11], geometry=crop, threads=threads, steps_per_epoch=steps)
+        images = [
+            image
+            for batch in loader
+            for key, image in zip(batch["key"], batch["image"], strict=True)
+            if key == "scene 0000"
+        ]
+        loader.close()
+        runs.append([image.numpy().tobytes() for image in images])
+    assert runs[0] == runs[1]
+    assert len(runs[0]) >= 5
+    assert len(set(runs[0])) == len(runs[0])
+
+
+@pytest.mark.parametrize(
+    ("message", "weights", "options"),
+    [
+        ("found shape", [1, 2], {}),
+        ("found shape", 3, {}),
+        ("at least 0", [1, -1, 1], {}),
+        ("at least 0", [1, float("inf"), 1], {}),
+        ("more than 0", [0, 0, 0], {}),
+        ("weights=", ["a", "b", "c"], {}),
+        ("and shuffle", [1, 1, 1], {"shuffle": True}),
+        ("sampler", [1, 1, 1], {"sampler": [1]}),
+    ],
+)
+def test_other_weights_are_refused(message: str, weights: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        Loader([1, 2, 3], 2, weights=weights, **options)  # type: ignore[arg-type]
+
+
+def test_labels_of_another_shape_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="labels"):
+        balanced(np.zeros((2, 2)))
+
+
+def test_ranks_of_torch_distributed_share_weights_and_not_a_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
+    data: Any = list(range(12))
+    loaders = [Loader(data, 2, weights=WEIGHTS), Loader(data, batch_sampler=[[1], [2], [3], [4]])]
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.distributed.get_rank", lambda: 1)
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 3)
+    assert [len(each) for each in loaders] == [2, 4]
