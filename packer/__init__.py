@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from packer import dali, datasets, errors, geometry, grasp, loading, sources
+    from packer.conversion.append import append
     from packer.conversion.convert import convert
     from packer.datasets.pack_dataset import concat
     from packer.datasets.pack_dataset import open as open
@@ -20,6 +21,7 @@ __all__ = [
     "Loader",
     "Mix",
     "__version__",
+    "append",
     "concat",
     "convert",
     "dali",
@@ -39,6 +41,7 @@ __all__ = [
 _HOMES = {
     "Loader": "packer.loading.loader",
     "Mix": "packer.loading.mix",
+    "append": "packer.conversion.append",
     "concat": "packer.datasets.pack_dataset",
     "convert": "packer.conversion.convert",
     "extract": "packer.inspect.extraction",

@@ -96,6 +96,11 @@ def test_the_page_on_which_command_runs(sets: Path) -> None:
     assert runs((ROOT / "docs/which-command.md").read_text(), sets) == 4
 
 
+def test_the_page_on_append_runs(sets: Path) -> None:
+    photos(sets / "monday", 14)
+    assert runs((ROOT / "docs/pack/append.md").read_text(), sets) == 3
+
+
 def test_the_first_pack_runs(tmp_path: Path) -> None:
     assert runs((ROOT / "docs/get-started/first-pack.md").read_text(), tmp_path) == 11
 

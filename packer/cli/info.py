@@ -194,6 +194,8 @@ def _options(options: Mapping[str, Any], prefix: str = "", depth: int = 0) -> It
             yield f"{prefix}{name}={'+'.join(map(str, value))}"
         elif isinstance(value, dict):
             yield from _options(value, f"{prefix}{name}.", depth + 1) if depth < _DEEPEST else [f"{prefix}{name}=..."]
+        elif name == "appended":
+            yield f"{prefix}{name}={len(value)} sources"
         elif isinstance(value, list):
             yield f"{prefix}{name}={'+'.join(map(str, value))}"
         else:

@@ -183,11 +183,7 @@ def convert(
     """
     given = dict(locals())
     check_arguments(given, {**convert.__annotations__, "source": object, "source_options": object})
-    if isinstance(source, NamedSource):
-        if kind != "auto":
-            raise InvalidRequest(f"kind={kind!r}: {source!r} names its source; leave it out")
-        given |= {"source": source.root, "kind": source.kind, "source_options": {**source.options, **source_options}}
-    request = _request(given)
+    request = request_of(given)
     notes: list[str] = []
 
     def note(line: str) -> None:
@@ -208,7 +204,7 @@ def convert(
         else:
             plan = request.plan(note)
             with _folder_publication(plan, request.pack, overwrite=overwrite) as publication:
-                summary = _run(publication, builder, threads=threads, restart=restart, tell=tell)
+                summary = run_conversion(publication, builder, threads=threads, restart=restart, tell=tell)
     for line in summary.notes:
         note(line)
     return replace(summary, seconds=time.monotonic() - started, notes=notes)
@@ -230,7 +226,7 @@ def _converted_to_store(
         plan = request.plan(note)
         if published is None:
             publication = store_publication.StorePublication(plan, target, work)
-            return _run(publication, engine, threads=threads, restart=request.restart, tell=tell)
+            return run_conversion(publication, engine, threads=threads, restart=request.restart, tell=tell)
         is_same = published.options == plan.options.to_json() and published.source.get("digest") == plan.digest
         if not is_same or plan.source.resume_reason is not None:
             raise store_publication.already_there(target)
@@ -260,7 +256,7 @@ def convert_source(
     check_target(_place_of(source), target, overwrite=overwrite)
     engine = engine or engines.load("local").Engine(EngineOptions())
     with _folder_publication(make_plan(source, options), target, overwrite=overwrite) as publication:
-        summary = _run(publication, engine, threads=threads, restart=restart, progress=progress)
+        summary = run_conversion(publication, engine, threads=threads, restart=restart, progress=progress)
     return replace(summary, seconds=time.monotonic() - started)
 
 
@@ -272,7 +268,7 @@ def _folder_publication(plan: Plan, target: Path, *, overwrite: bool) -> Iterato
         yield publication
 
 
-def _run(
+def run_conversion(
     publication: Publication,
     engine: Engine,
     *,
@@ -366,31 +362,35 @@ class ConversionRequest:
     rows: Sequence[int] | None = None
 
     def plan(self, note: Callable[[str], object]) -> Plan:
-        """Check `pack`, open the source, and return the plan. Call `note` with each note for the user.
+        """Return the plan. Raises the errors of `open`, and BadInput if the source is empty."""
+        if not isinstance(self.pack, URLPath) and named_format(self.pack) is not None:
+            note(f"{self.pack}: format {self.options.to}; a pack is a folder, which gets this name")
+        plan = make_plan(*self.open(note))
+        for line in _notes(plan):
+            note(line)
+        return plan
+
+    def open(self, note: Callable[[str], object]) -> tuple[Source, ConversionOptions]:
+        """Check `pack`, and return the source and the options. Call `note` with each note for the user.
 
         Raises:
             InvalidRequest: the request does not fit the source.
             PackExists: `pack` exists and `overwrite` is false.
-            BadInput: a file of the source is damaged, or the source is empty.
+            BadInput: a file of the source is damaged.
         """
         packed = self._of_pack()
         if packed is not None:
-            return packed.plan(note)
+            return packed.open(note)
         self._check_arguments()
         self._check_places(self._place)
         options = self.options
-        if not isinstance(self.pack, URLPath) and named_format(self.pack) is not None:
-            note(f"{self.pack}: format {options.to}; a pack is a folder, which gets this name")
         opened, found, asked = self._open()
         if self.preset:
             options = _with_preset(self.preset, options, opened.schema)
         place = self.source if isinstance(self.source, Path) else _place_of(opened)
         for line in (f"{place or opened.root}: {found}", *opened.notes):
             note(line)
-        plan = make_plan(opened, replace(options, source=asked))
-        for line in _notes(plan):
-            note(line)
-        return plan
+        return opened, replace(options, source=asked)
 
     @property
     def _place(self) -> Path | None:
@@ -471,9 +471,18 @@ class ConversionRequest:
         return source, SourceSpec(options=options)
 
 
-def _request(given: Mapping[str, Any]) -> ConversionRequest:
+def request_of(given: Mapping[str, Any]) -> ConversionRequest:
+    """Return the request for arguments of `convert`, by name. Others have their defaults."""
+    defaults = {name: each.default for name, each in inspect.signature(convert).parameters.items()}
+    given = {**defaults, "source_options": {}, **given}
+    source = given["source"]
+    if isinstance(source, NamedSource):
+        if given["kind"] != "auto":
+            raise InvalidRequest(f"kind={given['kind']!r}: {source!r} names its source; leave it out")
+        given |= {"kind": source.kind, "source_options": {**source.options, **given["source_options"]}}
+        source = source.root
     _check_options(given["source_options"])
-    source, pack, fields = given["source"], path_or_url(given["pack"]), given["fields"]
+    pack, fields = path_or_url(given["pack"]), given["fields"]
     source = path_or_url(source) if isinstance(source, str | PathLike) else source
     is_object = not isinstance(source, Path | Source)
     options = ConversionOptions(
@@ -559,8 +568,7 @@ def dry_run(
         given: other arguments of `convert`, by name.
         on_note: a function, called with each note for the user.
     """
-    defaults = {name: each.default for name, each in inspect.signature(convert).parameters.items()}
-    request = _request({**defaults, "source_options": {}, **given, "source": source, "pack": pack})
+    request = request_of({**given, "source": source, "pack": pack})
     if isinstance(request.pack, URLPath):
         raise InvalidRequest(f"{pack}: --dry-run is for a pack in a folder; give one")
     plan = request.plan(on_note)

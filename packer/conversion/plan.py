@@ -48,6 +48,7 @@ class Plan:
         extras: the files to pack that belong to no sample.
         links: one error message for each symbolic link that cannot be followed.
         probed_sizes: with `resize`, `(height, width)` of the main image of a few samples; otherwise empty.
+        first_part: the number in the name of the first part, for parts that are added to a pack.
     """
 
     source: Source
@@ -62,6 +63,7 @@ class Plan:
     extras: ChosenExtras
     links: tuple[str, ...] = ()
     probed_sizes: tuple[tuple[int, int], ...] = ()
+    first_part: int = 0
 
     @property
     def unread(self) -> Sequence[tuple[str, str]]:
@@ -129,7 +131,7 @@ class Plan:
 
     def part_name(self, number: int) -> str:
         """Return the file name of part `number`: `part-00000` and the suffix of the format."""
-        return f"part-{number:05d}{formats.load(self.options.to).SUFFIX}"
+        return f"part-{self.first_part + number:05d}{formats.load(self.options.to).SUFFIX}"
 
     @cached_property
     def part_samples(self) -> Mapping[str, int]:

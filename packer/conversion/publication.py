@@ -26,7 +26,7 @@ from packer.conversion.plan import Plan
 from packer.conversion.work_folder_names import ATTEMPTS, BEING_WRITTEN, DONE, PACK, PIECES, PLAN, RECORD
 from packer.errors import CorruptPack, InvalidRequest, PackerError, PackExists, StorageError
 from packer.files.digest import part_bytes
-from packer.files.folder_handle import FolderHandle
+from packer.files.folder_handle import FolderHandle, link
 from packer.files.fsync import sync_part
 from packer.files.storage_errors import failing
 from packer.files.terminal_output import shell_word
@@ -225,8 +225,8 @@ class FolderPublication(Publication):
             found = manifests.read(self.pack)
         except PackerError:  # absent or incomplete
             return False
-        sums = {done.part.name: done.part.sha256 for done in records}
-        return {part.name: part.sha256 for part in found.parts} != sums
+        sums = {(done.part.name, done.part.sha256) for done in records}
+        return not sums <= {(part.name, part.sha256) for part in found.parts}
 
     def _is_present(self, done: FinishedPart) -> bool:
         """Return True if the part has its full size and the index entries exist. A power failure may lose files."""
@@ -378,27 +378,39 @@ class FolderDelivery:
         for name in (PACK, PIECES):
             if scratch is not folder:
                 folder.make_folder(name).close()
-                _copy(scratch.inside / name / done.part.name, folder.inside / name / done.part.name)
+                copy_part(scratch.inside / name / done.part.name, folder.inside / name / done.part.name)
             with folder.folder(name) as inner:
                 inner.sync()
         _put(folder, RECORD, {**asdict(done), "fingerprint": self.fingerprint})
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy_part(source: Path, target: Path, *, links: bool = False) -> None:
+    """Copy a file, or a folder with its files, and sync the copy; raises StorageError.
+
+    links: True to make hard links to synced files where the file system supports it.
+    """
+    copy = _link_file if links else _copy_file
     with failing(target, "copy"):
         if source.is_dir():
             target.mkdir()
             for inner in sorted(source.rglob("*")):  # a folder comes before its files
                 place = target / inner.relative_to(source)
-                place.mkdir() if inner.is_dir() else _copy_file(inner, place)
+                place.mkdir() if inner.is_dir() else copy(inner, place)
         else:
-            _copy_file(source, target)
-    sync_part(target)
+            copy(source, target)
+    if not links or target.is_dir():
+        sync_part(target)
 
 
 def _copy_file(source: Path, target: Path) -> None:
     with source.open("rb") as read, target.open("xb") as written:
         shutil.copyfileobj(read, written, 4 << 20)
+
+
+def _link_file(source: Path, target: Path) -> None:
+    if not link(source, target):
+        _copy_file(source, target)
+        sync_part(target)
 
 
 # ---- records

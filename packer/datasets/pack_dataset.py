@@ -385,9 +385,9 @@ class PackDataset(Dataset[Any]):
         except InvalidRequest:
             pack.close()
             raise
-        if self._pack_id not in (None, pack.manifest.pack_id):
+        if self._pack_id not in (None, pack.manifest.pack_id, *pack.manifest.earlier_ids):
             raise CorruptPack(f"{self.path}: the pack was replaced after the dataset was opened; open it again")
-        self._pack_id = pack.manifest.pack_id
+        self._pack_id = self._pack_id or pack.manifest.pack_id
         if get_worker_info() is not None:  # OpenCV's threads would compete with the other workers
             import_or_explain("cv2", "a data loader worker").setNumThreads(0)
         self._shares_pack = False

@@ -225,6 +225,15 @@ def remove(path: Path) -> None:
         folder.remove(path.name)
 
 
+def link(path: Path, new: Path) -> bool:
+    """Make the hard link `new` to a file. Return False if the system refuses, such as across file systems."""
+    try:
+        os.link(path, new, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
 def open_real_folder(path: Path, name: str, *, within: int) -> int:
     """Return a descriptor of the folder `name` in the open folder `within`; raises UnsafePath for others, OSError."""
     try:

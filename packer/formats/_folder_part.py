@@ -167,6 +167,7 @@ class FolderReader(base.Reader):
     """Maps values.npz; a subclass opens its own files in `_open`."""
 
     is_folder = True
+    main_file = TABLE
 
     @abstractmethod
     def _layouts(self) -> Sequence[Tables]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from packer.errors import CorruptPack, OutOfMemory, PackerError, StorageError
 from packer.files.safe_paths import open_beneath
 from packer.formats._columns import is_machine_error
+from packer.formats._folder_part import FOLDER_FLAGS, TABLE
 from packer.system.buffer_pool import BufferPool, pageable
 
 MOST_FILE_BYTES = (1 << 32) - 1  # of one value: the limit of BMP and LMDB, and larger than any image
@@ -40,6 +41,7 @@ class PartFiles:
         """
         self.path = path
         self._root = os.dup(folder)
+        self._table = _identity(folder)
         self._memory = _Memory()
 
     def read(self, path: bytes, size_bytes: int) -> memoryview:
@@ -76,7 +78,10 @@ class PartFiles:
 
     def _opened(self, path: bytes, size_bytes: int) -> int:
         """Return a descriptor of a regular file of this size; raises OSError, ValueError."""
-        descriptor = open_beneath(self._root, path)
+        try:
+            descriptor = open_beneath(self._root, path)
+        except FileNotFoundError:
+            descriptor = self._opened_link(path)
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -87,6 +92,19 @@ class PartFiles:
             os.close(descriptor)
             raise
         return descriptor
+
+    def _opened_link(self, path: bytes) -> int:
+        """Open a file after `packer append` replaced the folder by a folder with links to the same files.
+
+        Raises OSError, also if the folder now contains other files.
+        """
+        root = os.open(self.path, FOLDER_FLAGS)
+        try:
+            if _identity(root) != self._table:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            return open_beneath(root, path)
+        finally:
+            os.close(root)
 
     def _failure(self, path: bytes, error: Exception) -> PackerError:
         where = f"{self.path}/{os.fsdecode(path)}"
@@ -118,6 +136,12 @@ class PartFiles:
         if self._root >= 0:
             os.close(self._root)
         self._root = -1
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    """Return device and inode of values.npz, which the reader has mapped, so that no other file gets its inode."""
+    status = os.stat(TABLE, dir_fd=folder, follow_symlinks=False)
+    return status.st_dev, status.st_ino
 
 
 # ---- mapping without a descriptor

@@ -169,11 +169,14 @@ class Reader(ABC):
     Attributes:
         is_folder: True if a part is a folder. Its size and digest are those of all its files (packer.files.digest). The
             Reader compares the size of a file when it reads or maps the file.
+        main_file: In a folder, the file that is mapped while the Reader is open. Its inode identifies the part, also
+            after `packer append` replaced the folder by a folder of hard links.
         is_mapped: True if `read` returns slices of mapped files, which costs no memory. False if `read` copies values
             into memory; batch decoders then read fewer samples ahead.
     """
 
     is_folder: ClassVar[bool] = False
+    main_file: ClassVar[str] = ""
     is_mapped: ClassVar[bool] = True
 
     @classmethod

@@ -46,6 +46,7 @@ NAME = "packer.json"
 COLLECTION = "collection"  # the format of a collection
 PACK_KIND = "pack"  # the kind of a source that is itself a pack
 INDEX, EXTRAS = "index", "extras"  # folders in a pack
+APPENDED = "appended"  # in options and source: an entry for each source that `packer append` added
 VERSION = 2  # of new packs; version 1 is read, too
 _MAX_INTEGER = 1 << 62
 _MOST_PATH_BYTES = 4096
@@ -168,6 +169,12 @@ class Manifest:
         source = first.get("source")
         is_original = isinstance(source, dict) and source.get("kind", PACK_KIND) != PACK_KIND
         return is_original and first.get("validate") == "full"
+
+    @property
+    def earlier_ids(self) -> list[object]:
+        """Ids of the packs that became this pack by `packer append`, which keeps their samples at their positions."""
+        entries = self.options.get(APPENDED)
+        return [entry.get("after") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
     def sealed(self) -> "Manifest":
         """Return a copy of the manifest with the correct pack_id."""

@@ -10,7 +10,7 @@ import stat
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -264,8 +264,13 @@ class PartOpener:
         return self._reader.side_files(self._schema)
 
     def check(self, path: Path, part: Part) -> Key:
-        """Return the key of a part after the checks of `check_part`."""
-        return check_part(path, part, is_folder=self.is_folder)
+        """Return the key of a part after the checks of `check_part`. The key of a folder is that of its main file."""
+        key = check_part(path, part, is_folder=self.is_folder)
+        if self.is_folder:
+            with suppress(OSError):  # opening the part reports it
+                status = os.stat(path / self._reader.main_file, follow_symlinks=False)
+                key = status.st_dev, status.st_ino
+        return key
 
     def open(self, path: Path, samples: int, *, readahead: bool = True) -> Reader:
         """Return a reader that the caller closes; raises CorruptPack, StorageError. readahead: see `Reader`."""

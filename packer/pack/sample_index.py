@@ -35,6 +35,7 @@ import numpy.typing as npt
 
 from packer import codecs
 from packer.errors import BadInput, CorruptPack, InvalidRequest, UnknownKey
+from packer.files.digest import file_bytes
 from packer.files.fsync import make_folder, sync, write_file
 from packer.files.npy_arrays import map_file, npy_header
 from packer.files.storage_errors import failing
@@ -396,7 +397,7 @@ def merge(pieces: Sequence[Path], folder: Path, schema: Schema, *, version: int 
     """Write and sync `folder`/index.
 
     Args:
-        pieces: the files that `PartIndex.save` wrote, in the order of the parts.
+        pieces: the files that `PartIndex.save` wrote, in the order of the parts. The folder of an index is also one.
         folder: the folder of the pack.
         schema: the fields.
         version: of the pack.
@@ -448,12 +449,21 @@ class _Section(NamedTuple):
 
 
 def _sections(piece: Path, names: Sequence[str]) -> dict[str, _Section]:
+    if piece.is_dir():
+        return {name: _data(piece / f"{name}.npy") for name in names}
     found, at = {}, 0
     for name in names:
         size = int.from_bytes(_Section(piece, at, 8).read(), "little")
         found[name] = _Section(piece, at + 8, size)
         at += 8 + size
     return found
+
+
+def _data(path: Path) -> _Section:
+    """Return the data of an index file, after its header."""
+    size = file_bytes(path)
+    array, _ = map_file(path, size)
+    return _Section(path, size - array.nbytes, array.nbytes)
 
 
 def _joined_ends(sections: Sequence[_Section]) -> "np.ndarray[Any, np.dtype[np.uint64]]":

@@ -1,6 +1,7 @@
 """Index files are .npy files that NumPy reads, and nothing else is taken for one."""
 
 import io
+import mmap
 import os
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,17 @@ def test_another_size_than_announced_is_refused_before_anything_is_mapped(tmp_pa
     (tmp_path / "x.npy").write_bytes(data)
     with pytest.raises(CorruptPack, match=f"expected {len(data) + change} bytes, found {len(data)}"):
         map_file(tmp_path / "x.npy", len(data) + change)
+
+
+@pytest.mark.parametrize("count", [1 << 10, 1 << 18])
+def test_only_large_files_are_mapped(tmp_path: Path, count: int) -> None:
+    """A mapping keeps a descriptor of the file."""
+    data = bytes_of(np.arange(count, dtype="<i8"))
+    (tmp_path / "x.npy").write_bytes(data)
+    array, content = map_file(tmp_path / "x.npy", len(data))
+    assert array.tolist() == list(range(count))
+    assert not array.flags.writeable
+    assert isinstance(content, bytes if count == 1 << 10 else mmap.mmap)
 
 
 def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:

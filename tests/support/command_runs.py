@@ -121,6 +121,31 @@ class Overwrite(Convert):
         return found
 
 
+class Append(Convert):
+    """Further photos into a pack of two parts, whose photos are in the folder too."""
+
+    repeats = True
+
+    @property
+    def words(self) -> list[str | Path]:
+        return ["append", self.path, self.source]
+
+    def prepare_source(self) -> None:
+        packed(self.source, self.folder / "old", to=self.format, part_bytes=_PART)
+        self.old = digest(self.folder / "old")
+        photos(self.source, _SAMPLES + 3)
+
+    def begin(self) -> None:
+        super().begin()
+        shutil.copytree(self.folder / "old", self.path)
+
+    def state(self) -> str:
+        found = super().state()
+        if found == "wrong" and digest(self.path) == self.old:
+            return "old"
+        return found
+
+
 class Repack(Convert):
     """A pack into a new pack of the same format, resized."""
 
@@ -185,6 +210,7 @@ class Extract(Scene):
 SCENES: dict[str, type[Scene]] = {
     "convert": Convert,
     "overwrite": Overwrite,
+    "append": Append,
     "repack": Repack,
     "index": Index,
     "extract": Extract,
@@ -192,6 +218,7 @@ SCENES: dict[str, type[Scene]] = {
 ALLOWED = {
     "convert": {"absent", "complete"},
     "overwrite": {"old", "complete"},
+    "append": {"old", "complete"},
     "repack": {"absent", "complete"},
     "index": {"refused", "complete"},
     "extract": {"absent", "complete"},
@@ -207,6 +234,7 @@ def load_everything() -> None:
         registry.load(name)
     import torch  # noqa: PLC0415, F401
 
+    import packer.conversion.append  # noqa: PLC0415, F401
     import packer.conversion.convert  # noqa: PLC0415, F401
     import packer.inspect.extraction  # noqa: PLC0415, F401
     import packer.pack.index_rebuild  # noqa: PLC0415, F401
