@@ -18,7 +18,7 @@ from packer.errors import InvalidRequest, MissingPackage
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
-# module -> pip requirement, quoted for a shell, with the oldest version in setup.cfg
+# module -> pip requirements, quoted for a shell, with the oldest version in setup.cfg
 _REQUIREMENTS = {
     "PIL": '"Pillow>=11.3"',
     "cv2": '"opencv-python>=5.0.0.93"',
@@ -30,6 +30,7 @@ _REQUIREMENTS = {
     "pillow_heif": '"pillow-heif>=1.0"',
     "pyarrow": '"pyarrow>=23.0.1"',
     "ray": '"ray>=2.50"',
+    **dict.fromkeys(("starlette", "uvicorn"), '"starlette>=1.7" "uvicorn>=0.45"'),
     "turbojpeg": '"PyTurboJPEG>=1.8.2,<2"',
     "yaml": '"PyYAML>=6.0.2"',
 }

@@ -40,6 +40,7 @@ ROOMS = (
     "grasp",
     "tools",
     "synthetic",
+    "browse",
     "cli",
     "__main__",
 )

@@ -93,7 +93,7 @@ def test_the_matrix_finds_the_python_that_runs_this() -> None:
 
 
 def test_a_message_about_a_missing_package_names_the_version_of_setup_cfg() -> None:
-    named = {text.strip('"') for text in registry._REQUIREMENTS.values()}
+    named = {text.strip('"') for texts in registry._REQUIREMENTS.values() for text in texts.split()}
     assert optional() - named == {"google-crc32c>=1.8"}  # TFRecord is read without it
     required = CONFIG["options"]["install_requires"].replace(" ", "").split()
     admitted = {re.split(r"[<>]", text)[0]: text for text in (*optional(), *required)}

@@ -32,7 +32,7 @@ from packer.inspect.value_drawing import (
 )
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
-from packer.schema import PIXEL_KINDS, Field
+from packer.schema import PIXEL_KINDS, Field, Schema
 
 _MARGIN = 0.3  # around the labels of a zoom, of their extent
 _LEAST_PX = 24
@@ -165,11 +165,7 @@ class Tiler:
         self._main = next(iter(photos or images), "")
         self._over = masks[0] if photos and masks else ""  # the mask that is drawn over the main image
         self.columns = [name for name in images if name != self._over]
-        self._forms: dict[str, tuple[Form, int]] = {}  # of each field of shapes: form, rank among the fields of it
-        for field in self.sample_decoder.schema:
-            if field.kind in _SHAPES:
-                form = _form(field, has_starts=self.sample_decoder.schema.starts_of(field.name) is not None)
-                self._forms[field.name] = form, sum(other == form for other, _ in self._forms.values())
+        self._forms = shape_forms(self.sample_decoder.schema)
 
     def box(self, indices: Sequence[int], width: int) -> tuple[int, int]:
         """Return (height, width) of the box of an image, with the median aspect ratio of the main images."""
@@ -273,21 +269,10 @@ class Tiler:
             with np.errstate(invalid="ignore", over="ignore"):  # `draw_shapes` counts values that are not finite
                 moved = move_values(field, sample.values[name], view.array)
                 moved = moved - (0.5 if form == "boxes" or field.edges else 0)  # from edges to centers of px
-            counts[name] = draw_shapes(
-                canvas, self._corners(field, moved, sample), form=form, rank=rank, most=self._most
-            )
+            starts = self.sample_decoder.schema.starts_of(name)
+            shapes = corners(form, moved, sample.values[starts.name] if starts is not None else None)
+            counts[name] = draw_shapes(canvas, shapes, form=form, rank=rank, most=self._most)
         return counts
-
-    def _corners(self, field: Field, values: npt.NDArray[Any], sample: _Sample) -> list[npt.NDArray[Any]]:
-        """Return the corners (P, 2) of each shape of a field."""
-        starts = self.sample_decoder.schema.starts_of(field.name)
-        if field.kind == "boxes":
-            values = values[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
-        elif starts is not None:
-            return [run.reshape(-1, 2) for run in np.split(values, sample.values[starts.name])[1:]]
-        elif self._forms[field.name][0] == "points":
-            values = values.reshape(-1, 1, 2)
-        return list(values)
 
     def _items(self, sample: _Sample, counts: dict[str, ShapeCounts]) -> list[tuple[str, str]]:
         fields = [
@@ -314,6 +299,16 @@ def _names_rows(field: Field) -> bool:
     return field.kind == "number" and field.of is not None and field.classes is not None and field.has_rows
 
 
+def shape_forms(schema: Schema) -> dict[str, tuple[Form, int]]:
+    """Return field -> (form, rank among the fields of this form), for all fields of points and boxes."""
+    forms: dict[str, tuple[Form, int]] = {}
+    for field in schema:
+        if field.kind in _SHAPES:
+            form = _form(field, has_starts=schema.starts_of(field.name) is not None)
+            forms[field.name] = form, sum(other == form for other, _ in forms.values())
+    return forms
+
+
 def _form(field: Field, *, has_starts: bool) -> Form:
     if field.kind == "boxes":
         return "boxes"
@@ -321,6 +316,17 @@ def _form(field: Field, *, has_starts: bool) -> Form:
     if has_starts or (has_corners and field.edges):
         return "outlines"
     return "grasps" if has_corners else "points"
+
+
+def corners(form: Form, values: npt.NDArray[Any], starts: npt.NDArray[Any] | None) -> list[npt.NDArray[Any]]:
+    """Return the corners (P, 2) of each shape in the values of a field. starts: the first point of each outline."""
+    if form == "boxes":
+        values = values[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
+    elif starts is not None:
+        return [run.reshape(-1, 2) for run in np.split(values, starts)[1:]]
+    elif form == "points":
+        values = values.reshape(-1, 1, 2)
+    return list(values)
 
 
 def _size(value: npt.NDArray[Any]) -> tuple[int, int]:

@@ -51,11 +51,13 @@ class Mark(NamedTuple):
     thickness: int = 0
 
 
-def png_bytes(pixels: Pixels) -> bytes:
-    """Encode uint8 (H, W, 3), RGB, as a PNG file; raises InvalidRequest if OpenCV cannot encode the size."""
-    return _encoded(
-        pixels, ".png", (cv2.IMWRITE_PNG_COMPRESSION, 9, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_FILTERED)
-    )
+def png_bytes(pixels: Pixels, *, level: int = 9) -> bytes:
+    """Encode uint8 (H, W, 3) or (H, W, 4), RGB or RGBA, as a PNG file; InvalidRequest if OpenCV cannot encode the size.
+
+    level: of the compression, 0 to 9. Level 1 is ten times as fast as 9.
+    """
+    filtered = cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_FILTERED
+    return _encoded(pixels, ".png", (cv2.IMWRITE_PNG_COMPRESSION, level, *filtered))
 
 
 def jpeg_bytes(pixels: Pixels) -> bytes:
@@ -63,8 +65,14 @@ def jpeg_bytes(pixels: Pixels) -> bytes:
     return _encoded(pixels, ".jpg", (cv2.IMWRITE_JPEG_QUALITY, 92))
 
 
+def bmp_bytes(pixels: Pixels) -> bytes:
+    """Encode uint8 (H, W, 3), RGB, as a BMP file, ten times as fast as PNG; raises InvalidRequest as `png_bytes`."""
+    return _encoded(pixels, ".bmp", ())
+
+
 def _encoded(pixels: Pixels, suffix: str, options: Sequence[int]) -> bytes:
-    done, data = cv2.imencode(suffix, cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)
+    swap = cv2.COLOR_RGBA2BGRA if pixels.shape[2] == 4 else cv2.COLOR_RGB2BGR
+    done, data = cv2.imencode(suffix, cv2.cvtColor(pixels, swap), options)
     if not done:
         raise InvalidRequest(
             f"OpenCV cannot encode {pixels.shape[1]}x{pixels.shape[0]} px as {suffix}; choose another --size"

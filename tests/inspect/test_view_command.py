@@ -34,7 +34,12 @@ def test_the_same_command_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_usage_errors_say_what_to_do(tmp_path: Path) -> None:
     pack = displayed(tmp_path / "pack", [IMAGE], [{"image": plain(9, 9)}])
     for words, code, text in (
-        ((pack,), 2, "Missing option"),
+        ((pack, "-n", 3), 2, "'-n' / '--samples' is for a sheet, with -o FILE"),
+        ((pack, "--zoom"), 2, "'--zoom' is for a sheet"),
+        ((pack, "-o", tmp_path / "a.png", "--port", 8000), 2, "'--port' is for the page"),
+        ((pack, pack, "-o", tmp_path / "a.png"), 2, "is for the page in the browser, without -o"),
+        ((pack, "--port", 80), 2, "80 is not in the range"),
+        ((pack, "--scratch", tmp_path), 2, "--scratch is for a remote pack"),
         ((pack, "-o", tmp_path / "a.jpg"), 2, "expected a name that ends in .png or .html"),
         ((pack, "-o", tmp_path / "a.png", "-n", 0), 2, "at least 1"),
         ((pack, "-o", tmp_path / "a.png", "--key", "no"), 2, "no sample with key 'no'"),

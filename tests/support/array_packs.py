@@ -38,16 +38,16 @@ def plain(height: int, width: int, color: tuple[int, int, int] = GRAY) -> Array:
 
 
 def displayed(
-    folder: Path, fields: Sequence[Field], samples: Sequence[Mapping[str, Any]], *, format: str = "lmdb"
+    folder: Path, fields: Sequence[Field], samples: Sequence[Mapping[str, Any]], *, format: str = "lmdb", **members: Any
 ) -> Path:
-    """A pack of these values; keys are 0, 1, ... where a sample has none."""
+    """A pack of these values; keys are 0, 1, ... where a sample has none. members: those of the manifest."""
     schema = Schema((KEY, *fields))
     made = [codecs.load(field.codec.partition(":")[0]).Codec(field) for field in schema]
     records = []
     for number, sample in enumerate(samples):
         given = {"key": str(number), **sample}
         records.append({codec.field.name: codec.encode(given[codec.field.name]) for codec in made})
-    built_packs.make_pack(folder, records, format=format, schema=schema, parts=1)
+    built_packs.make_pack(folder, records, format=format, schema=schema, parts=1, **members)
     return folder
 
 

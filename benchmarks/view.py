@@ -1,0 +1,172 @@
+"""The server of packer view over many samples: first grid, filters, histograms, sorting, thumbnails, memory."""
+
+import json
+import re
+import signal
+import statistics
+import struct
+import subprocess
+import time
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import base
+import numpy as np
+
+from packer import __version__, codecs
+from packer.formats.lmdb import Writer
+from packer.pack import manifest as manifests
+from packer.pack.manifest import Manifest, Part
+from packer.pack.sample_index import ColumnEntries, PartIndex, merge
+from packer.schema import Field, Schema
+
+CONNECTIONS = 6  # of a browser to one server
+TILES = 60  # of the first grid
+FILTERS = {
+    "class": "label == 'class 3'",
+    "range": "score > 0.25 and score <= 0.3",
+    "class and range": "label in ('class 1', 'class 2') and score > 0.5",
+    "text": "'red' in caption",
+    "key": "'12345' in key",
+}
+
+
+def build(folder: Path, samples: int) -> None:
+    """A pack of raw images of 8 x 8 px with a class, a number and a text."""
+    classes = tuple(f"class {number}" for number in range(100))
+    schema = codecs.described(
+        Schema(
+            (
+                Field("key", "text", "text"),
+                Field("image", "image", "raw", "uint8", (8, 8, 3)),
+                Field("label", "number", "number", "int64", (), classes=classes),
+                Field("score", "number", "number", "float32", ()),
+                Field("caption", "text", "text"),
+            )
+        )
+    )
+    images = [image.tobytes() for image in np.random.default_rng(0).integers(0, 256, (4096, 192), dtype=np.uint8)]
+    folder.mkdir()
+    piece, columns, part = PartIndex(schema), ColumnEntries(schema), folder / "part-00000.lmdb"
+    with Writer(part, schema, payload_bytes=samples * 256) as writer:
+        for index in range(samples):
+            number = index * 2654435761 % (1 << 32)
+            record = {
+                "key": b"sample/%08d" % index,
+                "image": images[index % len(images)],
+                "label": (number % 100).to_bytes(8, "little"),
+                "score": struct.pack("<f", number / (1 << 32)),
+                "caption": b"a small %s thing %d" % ((b"red", b"green", b"blue")[number % 3], index),
+            }
+            writer.write(record)
+            entries = {file: entry for name in record for file, entry in columns.of(name, record[name]).items()}
+            piece.add([zlib.crc32(value) for value in record.values()], entries)
+        writer.finish()
+    piece.save(folder.with_name("piece"))
+    index = merge([folder.with_name("piece")], folder, schema)
+    parts = (Part(part.name, samples, part.stat().st_size, "0" * 64),)
+    manifest = Manifest("lmdb", samples, schema, {}, {"kind": "none"}, parts, index, f"packer {__version__}").sealed()
+    (folder / manifests.NAME).write_bytes(manifest.to_bytes())
+
+
+class Server:
+    """A server that runs, and its answers."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None
+        self.pid = process.pid
+        url = urlsplit(process.stdout.readline().strip())
+        self.address = url.netloc
+        with closing(HTTPConnection(self.address)) as connection:
+            connection.request("GET", f"/?{url.query}")
+            self.cookie = (connection.getresponse().getheader("Set-Cookie") or "").partition(";")[0]
+        self.connection = HTTPConnection(self.address)
+
+    def get(self, route: str, connection: HTTPConnection | None = None, **values: Any) -> bytes:
+        connection = connection or self.connection
+        connection.request("GET", f"/api/{route}?{urlencode(values)}", headers={"Cookie": self.cookie})
+        answer = connection.getresponse()
+        content = answer.read()
+        if answer.status != 200:
+            raise SystemExit(f"{route} {values}: {answer.status} {content.decode()}")
+        return content
+
+    def images(self, rows: list[int]) -> None:
+        """Thumbnails over the connections of a browser."""
+
+        def some(number: int) -> None:
+            with closing(HTTPConnection(self.address)) as connection:
+                for row in rows[number::CONNECTIONS]:
+                    self.get("image", connection, row=row, field="image", width=160)
+
+        with ThreadPoolExecutor(CONNECTIONS) as threads:
+            list(threads.map(some, range(CONNECTIONS)))
+
+    def megabytes(self, name: str) -> float:
+        """A line of /proc/PID/status: RssAnon is memory of its own, VmRSS also pages of mapped files."""
+        found = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
+        assert found is not None
+        return int(found[1]) / 1024
+
+
+@contextmanager
+def served(pack: Path) -> Iterator[Server]:
+    with subprocess.Popen(
+        [*base.PACKER, "view", str(pack), "--no-browser"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield Server(process)
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+def main() -> None:
+    args = base.arguments(__doc__ or "", samples=1_000_000, rounds=5)
+    times: dict[str, list[float]] = {}
+    memory: dict[str, list[float]] = {}
+
+    def timed(name: str, route: str, **values: Any) -> None:
+        started = time.perf_counter()
+        server.get(route, **values)
+        times.setdefault(name, []).append((time.perf_counter() - started) * 1e3)
+
+    with base.scratch() as scratch:
+        pack = scratch / "many.pack"
+        build(pack, args.samples)
+        for _ in range(args.rounds):
+            started = time.perf_counter()
+            with served(pack) as server:
+                opened = time.perf_counter()
+                rows = json.loads(server.get("packs") and server.get("rows", count=TILES))["rows"]
+                server.get("overlays", rows=",".join(map(str, rows)))
+                server.images(rows)
+                ended = time.perf_counter()
+                times.setdefault("first grid, from the URL on", []).append((ended - opened) * 1e3)
+                times.setdefault("first grid, from the command on", []).append((ended - started) * 1e3)
+                for name, where in FILTERS.items():
+                    timed(f"filter: {name}", "rows", where=where)
+                    timed(f"its histogram: {name}", "histogram", where=where, column="score")
+                timed("sort by a number", "rows", sort="score")
+                timed("sort by key, descending", "rows", sort="key", desc=1)
+                memory.setdefault("after filters, own", []).append(server.megabytes("RssAnon"))
+                memory.setdefault("after filters, with pages of files", []).append(server.megabytes("VmRSS"))
+                started = time.perf_counter()
+                server.images([row * 7919 % args.samples for row in range(3000)])
+                times.setdefault("3000 thumbnails", []).append((time.perf_counter() - started) * 1e3)
+                memory.setdefault("after 3000 thumbnails, own", []).append(server.megabytes("RssAnon"))
+    table = {name: base.spread(each, "ms", 1) for name, each in times.items()}
+    table |= {f"memory {name}": base.spread(each, "MB", 0) for name, each in memory.items()}
+    figures = {f"{name} ms": statistics.median(each) for name, each in times.items()}
+    figures |= {f"memory {name} MB": statistics.median(each) for name, each in memory.items()}
+    title = f"packer view over {args.samples} samples  (wanted: grid < 1 s, filter < 100 ms, memory < 300 MB)"
+    base.report(title, table, figures, args)
+
+
+if __name__ == "__main__":
+    main()

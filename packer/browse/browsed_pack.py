@@ -1,0 +1,211 @@
+"""Browsed pack: an open pack with its rows as a page shows them: filtered, sorted, counted in histograms, exported.
+
+A filter of a million rows reads mapped columns once. Its result is kept for the next window of rows.
+"""
+
+import shlex
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packer.browse.sample_images import SampleImages
+from packer.browse.sample_values import SampleValues
+from packer.browse.sized_cache import SizedCache
+from packer.errors import BadIndex, CorruptPack, InvalidRequest
+from packer.files.terminal_output import shortened
+from packer.pack import row_filter
+from packer.pack.pack_columns import PackColumns
+from packer.pack.reader import Pack
+from packer.pack.sample_decoder import SampleDecoder
+from packer.schema import KEY
+
+Rows = npt.NDArray[np.uint32]
+
+_CHOSEN_BYTES = 64 << 20  # results of filters
+_MOST_LISTED = 1000  # skipped and incomplete samples
+_MOST_BINS = 40
+_MOST_CLASSES = 200
+_MOST_EXPORTED = 10_000
+_EXACT = 1 << 53  # histograms count float64
+
+
+class BrowsedPack:
+    """One pack on the page. Thread-safe.
+
+    Attributes:
+        pack: The open pack.
+        path: Its folder or URL.
+        images: Makes its images.
+        values: Makes its values.
+    """
+
+    def __init__(self, pack: Pack, path: str) -> None:
+        """Use an open pack, which the caller closes."""
+        self.pack = pack
+        self.path = path
+        decoder = SampleDecoder(pack, pack.schema.names)
+        self.images = SampleImages(decoder)
+        self.values = SampleValues(decoder)
+        self._columns = PackColumns(pack.schema, pack.index)
+        self._chosen: SizedCache[Rows] = SizedCache(_CHOSEN_BYTES, lambda rows: rows.nbytes)
+        self._incomplete = dict(pack.manifest.incomplete)
+        self._extremes: dict[str, tuple[Any, Any]] = {}  # of each number
+        self._counts: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}  # of all rows, in a histogram
+
+    def key(self, row: int) -> str:
+        """Return the key of a row; raises BadIndex for a row outside the pack."""
+        if not 0 <= row < len(self.pack):
+            raise BadIndex(f"row {row}: the pack has {len(self.pack)} samples")
+        return self.pack.index.key(row)
+
+    def description(self) -> dict[str, Any]:
+        """Return what the page shows of the pack as a whole."""
+        manifest = self.pack.manifest
+        splits = self.pack.schema["split"].classes if "split" in self.pack.schema else None
+        fields = ("name", "kind", "dtype", "shape", "codec", "classes", "hidden")
+        return {
+            "name": self.path.rstrip("/").rpartition("/")[2],
+            "path": self.path,
+            "pack_id": manifest.pack_id,
+            "samples": len(self.pack),
+            "format": manifest.format,
+            "bytes": sum(part.bytes for part in manifest.parts),
+            "fields": [{name: getattr(field, name) for name in fields} for field in self.pack.schema],
+            "splits": splits or (),
+            "skipped": manifest.skipped[:_MOST_LISTED],
+            "skipped_count": len(manifest.skipped),
+            "incomplete": manifest.incomplete[:_MOST_LISTED],
+            "incomplete_count": len(manifest.incomplete),
+            "columns": [self._described(name) for name in self._columns.kinds],
+        }
+
+    def _described(self, name: str) -> dict[str, Any]:
+        kind = self._columns.kinds[name]
+        low, high = self._limits(name) if kind == "number" else (None, None)
+        classes = self._columns.classes(name) if kind == "class" else None
+        return {"name": name, "type": kind, "classes": classes, "low": low, "high": high}
+
+    # ---- rows
+
+    def rows(self, where: str, *, sort: str = "", descending: bool = False, incomplete: bool = False) -> Rows:
+        """Return the rows of a filter, uint32; raises InvalidRequest.
+
+        Args:
+            where: A filter of packer.pack.row_filter; empty for all rows.
+            sort: A column; empty for the order of the pack.
+            descending: True for the opposite order. Equal rows keep the order of the pack if `sort` is not empty.
+            incomplete: True for incomplete samples only.
+        """
+        text = str(row_filter.parse(where)) if where.strip() else ""
+        key = text, sort, descending, incomplete
+        return self._chosen.get(key, lambda: self._select(text, sort, descending, incomplete))
+
+    def _select(self, where: str, sort: str, descending: bool, incomplete: bool) -> Rows:
+        kept = row_filter.parse(where).rows(self._columns) if where else np.ones(len(self.pack), np.bool_)
+        if incomplete:
+            kept &= self._are_incomplete
+        if sort == KEY:
+            order = self.pack.index.arrays["key_order"]
+            if (order >= len(kept)).any():
+                raise CorruptPack(f"{self.path}: key order points outside the pack; run packer index, or pack again")
+            by_key: Rows = order[kept[order]].astype(np.uint32)
+            return by_key[::-1].copy() if descending else by_key
+        rows = np.flatnonzero(kept)
+        if sort:
+            rows = self._columns.ordered(rows, self._known(sort), descending=descending)
+        elif descending:
+            rows = rows[::-1]
+        return rows.astype(np.uint32)
+
+    @cached_property
+    def _are_incomplete(self) -> npt.NDArray[np.bool_]:
+        rows = [row for key in self._incomplete if (row := self.pack.index.find(key)) is not None]
+        return np.isin(np.arange(len(self.pack)), rows)
+
+    def _numbers(self, name: str) -> npt.NDArray[Any]:
+        if self._columns.kinds[self._known(name)] == "text":
+            raise InvalidRequest(f"{name} is a text; a histogram counts numbers or classes")
+        return self._columns.numbers(name)
+
+    def _known(self, name: str) -> str:
+        if name not in self._columns.kinds:
+            raise InvalidRequest(f"no column {name!r:.100}; there are: {shortened(', '.join(self._columns.kinds))}")
+        return name
+
+    # ---- histograms
+
+    def histogram(self, name: str, where: str, *, incomplete: bool = False) -> dict[str, Any]:
+        """Return the counts of all rows and of the rows of a filter, by class or by range of the number `name`."""
+        numbers = self._numbers(name)
+        chosen = numbers[self.rows(where, incomplete=incomplete)]
+        if self._columns.kinds[name] == "class":
+            return {"type": "class", **self._class_counts(name, chosen)}
+        low, high = self._limits(name)
+        found = {"type": "number", "low": low, "high": high}
+        if low is None:
+            return {**found, "edges": [], "all": [], "chosen": []}
+        bins, limits = _bins(low, high, is_whole=numbers.dtype.kind in "iu" and -_EXACT <= low <= high <= _EXACT)
+        if name not in self._counts:
+            self._counts[name] = np.histogram(_finite(numbers), bins, limits)
+        every, edges = self._counts[name]
+        counts = np.histogram(_finite(chosen), bins, limits)[0]
+        return {**found, "edges": edges.tolist(), "all": every.tolist(), "chosen": counts.tolist()}
+
+    def _class_counts(self, name: str, chosen: npt.NDArray[Any]) -> dict[str, Any]:
+        if name not in self._counts:
+            self._counts[name] = np.unique(self._numbers(name), return_counts=True)
+        values, counts = self._counts[name]
+        found = np.bincount(np.searchsorted(values, chosen), minlength=len(values))
+        most = np.argsort(-counts, kind="stable")[:_MOST_CLASSES]
+        classes = self._columns.classes(name)
+        names = (classes[value] if 0 <= value < len(classes) else str(value) for value in values[most].tolist())
+        return {"names": list(names), "all": counts[most].tolist(), "chosen": found[most].tolist()}
+
+    def _limits(self, name: str) -> tuple[Any, Any]:
+        """Return the least and the largest finite number, (None, None) without one."""
+        if name not in self._extremes:
+            numbers = _finite(self._numbers(name))
+            self._extremes[name] = (numbers.min().item(), numbers.max().item()) if numbers.size else (None, None)
+        return self._extremes[name]
+
+    # ---- samples
+
+    def sample(self, row: int) -> dict[str, Any]:
+        """Return all values of a sample that are not pixels; raises BadIndex and CorruptRecord."""
+        key = self.key(row)
+        return {"row": row, "key": key, "incomplete": self._incomplete.get(key), **self.values.sample(row)}
+
+    def overlays(self, row: int) -> dict[str, Any]:
+        """Return the shapes of a sample; raises BadIndex and CorruptRecord."""
+        key = self.key(row)
+        return {"row": row, "key": key, "incomplete": self._incomplete.get(key), **self.values.overlays(row)}
+
+    def export(self, where: str, *, incomplete: bool = False) -> dict[str, Any]:
+        """Return the rows of a filter as keys, as a command and as Python; both are None for incomplete samples."""
+        rows = self.rows(where, incomplete=incomplete)
+        text = str(row_filter.parse(where)) if where.strip() else ""
+        words = ["packer", "collect", "OUT", self.path, *(["--where", text] if text else [])]
+        chosen = f"packer.open({self.path!r})" + (f".where({text!r})" if text else "")
+        return {
+            "total": len(rows),
+            "keys": [self.key(row) for row in rows[:_MOST_EXPORTED].tolist()],
+            "command": None if incomplete else shlex.join(words),
+            "python": None if incomplete else chosen,
+        }
+
+
+def _finite(numbers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    numbers = numbers.astype(np.float64, copy=False)
+    finite: npt.NDArray[np.float64] = numbers[np.isfinite(numbers)]
+    return finite
+
+
+def _bins(low: float, high: float, *, is_whole: bool) -> tuple[int, tuple[float, float]]:
+    """Return number and limits of at most 40 bins of equal width. The bins of whole numbers have a whole width."""
+    if not is_whole:
+        return (_MOST_BINS if high > low else 1), (low, high)
+    width = -(-(high - low + 1) // _MOST_BINS)
+    count = -(-(high - low + 1) // width)
+    return int(count), (low, low + count * width)

@@ -1,0 +1,250 @@
+"""Routes: the URLs of the page, and the JSON values and images behind them.
+
+All arguments are numbers, names of fields and filters: no request names a path. Errors are {"error": text}.
+"""
+
+import asyncio
+import os
+import traceback
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from packer.browse.browsed_pack import BrowsedPack
+from packer.browse.pack_comparison import PackComparison
+from packer.browse.request_guard import json_response, refusal
+from packer.browse.sample_images import MOST_WIDTH, ImageFile
+from packer.browse.sized_cache import SizedCache
+from packer.errors import BadIndex, BadInput, CorruptPack, InvalidRequest, PackerError, UnknownKey
+from packer.files.terminal_output import echo
+from packer.geometry import parsing
+from packer.system.parallel import usable_cores
+
+_MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_IMAGE_BYTES = 64 << 20  # of thumbnails, encoded
+_MOST_ROWS = 2000  # of one answer
+_MOST_OVERLAYS = 100
+_MOST_GEOMETRY = 500  # characters
+_VERSION_CHARACTERS = 12  # of the pack_id in a URL
+_FOREVER = "private, max-age=31536000, immutable"
+# classes of errors -> status; the first that fits
+_STATUS = (((BadIndex, UnknownKey), 404), ((BadInput, CorruptPack), 422), ((InvalidRequest,), 400))
+
+
+def page_files() -> dict[str, bytes]:
+    """Return the files of the page, by name."""
+    folder = files("packer.browse") / "page"
+    return {
+        file.name: file.read_bytes()
+        for file in (folder.iterdir() if folder.is_dir() else ())
+        if os.path.splitext(file.name)[1] in _MEDIA_TYPES
+    }
+
+
+def routes(packs: Sequence[BrowsedPack], page: Mapping[str, bytes]) -> Starlette:
+    """Return the application without its guard.
+
+    Args:
+        packs: One pack, or the two to compare.
+        page: The files of the page by name, with index.html.
+    """
+    served = _Served(packs)
+    of_rows = served.packs, served.rows, served.histogram, served.export, served.find, served.same, served.differences
+    of_samples = served.sample, served.overlays, served.image, served.depth, served.trained, served.original
+
+    async def static(request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        if name not in page:
+            return refusal(404, "no such file of the page")
+        media_type = f"{_MEDIA_TYPES[os.path.splitext(name)[1]]}; charset=utf-8"
+        return Response(page[name], media_type=media_type, headers={"Cache-Control": "no-cache"})
+
+    table = [Route("/", static), Route("/page/{name}", static)]
+    gates = {of_rows: asyncio.Semaphore(2), of_samples: asyncio.Semaphore(max(2, usable_cores()))}
+    for answers, gate in gates.items():
+        table += [Route(f"/api/{answer.__name__}", _in_thread(answer, gate)) for answer in answers]
+    handlers = {PackerError: _refused, HTTPException: _not_served, Exception: _failed}
+    application = Starlette(routes=table, exception_handlers=handlers)
+    application.router.redirect_slashes = False
+    return application
+
+
+def _in_thread(answer: Callable[["_Query"], Response], gate: asyncio.Semaphore) -> Callable[[Request], Any]:
+    """Return an endpoint that calls `answer` in a thread, when the gate opens and if the client still waits."""
+
+    async def endpoint(request: Request) -> Response:
+        async with gate:
+            if await request.is_disconnected():
+                return Response(status_code=499)
+            return await run_in_threadpool(answer, _Query(request))
+
+    return endpoint
+
+
+def _refused(_: Request, error: Exception) -> Response:
+    return refusal(next((code for kinds, code in _STATUS if isinstance(error, kinds)), 503), str(error))
+
+
+def _not_served(_: Request, error: Exception) -> Response:
+    return refusal(error.status_code if isinstance(error, HTTPException) else 404, "no such page")
+
+
+def _failed(_: Request, error: Exception) -> Response:
+    echo(*"".join(traceback.format_exception(error)).rstrip("\n").split("\n"), err=True)
+    echo("packer view: unexpected error, please report it with the lines above", err=True)
+    return refusal(500, "unexpected error, see the terminal of packer view")
+
+
+class _Query:
+    """The parameters of a request. Each method raises InvalidRequest for a value that is not allowed."""
+
+    def __init__(self, request: Request) -> None:
+        self._values = request.query_params
+        self.etag = request.headers.get("if-none-match")
+
+    def text(self, name: str) -> str:
+        return self._values.get(name, "")
+
+    def number(self, name: str, most: int, *, default: int = 0) -> int:
+        text = self._values.get(name, str(default))
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= most):
+            raise InvalidRequest(f"{name}={text!r:.40}: expected a whole number from 0 to {most}")
+        return int(text)
+
+    def flag(self, name: str) -> bool:
+        return bool(self.number(name, 1))
+
+
+class _Served:
+    """The answers to requests. Each public method is one route below /api."""
+
+    def __init__(self, packs: Sequence[BrowsedPack]) -> None:
+        self._packs = packs
+        self._comparison = PackComparison(packs[0], packs[1]) if len(packs) == 2 else None
+        self._images: SizedCache[ImageFile] = SizedCache(_IMAGE_BYTES, lambda encoded: len(encoded.data))
+
+    def _pack(self, query: _Query) -> BrowsedPack:
+        return self._packs[query.number("p", len(self._packs) - 1)]
+
+    # ---- all rows
+
+    def packs(self, _: _Query) -> Response:
+        return json_response(
+            {
+                "packs": [pack.description() for pack in self._packs],
+                "common": self._comparison.common if self._comparison is not None else None,
+                "geometries": sorted(parsing.classes()),
+            }
+        )
+
+    def rows(self, query: _Query) -> Response:
+        pack = self._pack(query)
+        options = {"descending": query.flag("desc"), "incomplete": query.flag("incomplete")}
+        rows = pack.rows(query.text("where"), sort=query.text("sort"), **options)
+        start = query.number("offset", 1 << 40)
+        window = rows[start : start + query.number("count", _MOST_ROWS, default=_MOST_ROWS)].tolist()
+        keys = {"keys": [pack.key(row) for row in window]} if query.flag("keys") else {}
+        return json_response({"total": len(rows), "rows": window, **keys})
+
+    def histogram(self, query: _Query) -> Response:
+        incomplete = query.flag("incomplete")
+        return json_response(
+            self._pack(query).histogram(query.text("column"), query.text("where"), incomplete=incomplete)
+        )
+
+    def export(self, query: _Query) -> Response:
+        return json_response(self._pack(query).export(query.text("where"), incomplete=query.flag("incomplete")))
+
+    def find(self, query: _Query) -> Response:
+        return json_response({"row": self._pack(query).pack.index.find(query.text("key"))})
+
+    def same(self, query: _Query) -> Response:
+        if len(self._packs) < 2:
+            return json_response({"row": None})
+        key = self._pack(query).key(query.number("row", 1 << 40))
+        return json_response({"row": self._packs[1 - query.number("p", 1)].pack.index.find(key)})
+
+    def differences(self, query: _Query) -> Response:
+        if self._comparison is None:
+            raise InvalidRequest("one pack is open; packer view PACK PACK2 compares two")
+        count = query.number("count", _MOST_ROWS, default=_MOST_ROWS)
+        return json_response(self._comparison.differences(query.number("offset", 1 << 40), count))
+
+    # ---- one sample
+
+    def sample(self, query: _Query) -> Response:
+        pack = self._pack(query)
+        return json_response(pack.sample(query.number("row", 1 << 40)))
+
+    def overlays(self, query: _Query) -> Response:
+        pack = self._pack(query)
+        numbers = query.text("rows").split(",")
+        if len(numbers) > _MOST_OVERLAYS or not all(each.isascii() and each.isdigit() for each in numbers):
+            raise InvalidRequest(f"rows=: expected at most {_MOST_OVERLAYS} row numbers, separated by commas")
+        samples = []
+        for row in (int(each[:20]) for each in numbers):
+            try:
+                samples.append(pack.overlays(row))
+            except CorruptPack as error:
+                samples.append({"row": row, "key": pack.key(row), "error": str(error)})
+        return json_response({"samples": samples})
+
+    def image(self, query: _Query) -> Response:
+        width = query.number("width", MOST_WIDTH)
+        make = ("image", width)
+        return self._file(query, lambda pack, row, name: pack.images.image(row, name, width), make, is_kept=width > 0)
+
+    def trained(self, query: _Query) -> Response:
+        text, seed = query.text("geometry"), query.number("seed", (1 << 63) - 1)
+        if len(text) > _MOST_GEOMETRY:
+            raise InvalidRequest(f"geometry=: expected at most {_MOST_GEOMETRY} characters")
+        geometry = parsing.parse(text)
+        make = ("trained", text, seed)
+        return self._file(query, lambda pack, row, name: pack.images.trained(row, name, geometry, seed), make)
+
+    def original(self, query: _Query) -> Response:
+        return self._file(query, lambda pack, row, name: pack.images.original(row, name), ("original",), is_kept=False)
+
+    def depth(self, query: _Query) -> Response:
+        pack, row, name = self._place(query)
+        depth = pack.images.depth(row, name)
+        headers = {"X-Height": str(depth.shape[0]), "X-Width": str(depth.shape[1]), "Cache-Control": "no-store"}
+        return Response(depth.tobytes(), media_type="application/octet-stream", headers=headers)
+
+    def _place(self, query: _Query) -> tuple[BrowsedPack, int, str]:
+        pack, row = self._pack(query), query.number("row", 1 << 40)
+        pack.key(row)  # the row exists
+        return pack, row, pack.pack.schema[query.text("field")].name
+
+    def _file(
+        self,
+        query: _Query,
+        make: Callable[[BrowsedPack, int, str], ImageFile],
+        form: tuple[str | int, ...],
+        *,
+        is_kept: bool = True,
+    ) -> Response:
+        """Return a file, which may stay in the cache of the browser if the URL names the pack.
+
+        form: what `make` makes of a field. is_kept: True to keep the file in the cache of the server.
+        """
+        pack, row, name = self._place(query)
+        pack_id = pack.pack.manifest.pack_id
+        etag = f'"{pack_id[:32]}-{row}-{name}-{zlib.crc32(repr(form).encode()):08x}"'
+        is_versioned = query.text("v") == pack_id[:_VERSION_CHARACTERS]
+        headers = {"ETag": etag, "Cache-Control": _FOREVER if is_versioned else "no-cache"}
+        if query.etag == etag:
+            return Response(status_code=304, headers=headers)
+        key = query.number("p", 1), row, name, form
+        made = self._images.get(key, lambda: make(pack, row, name)) if is_kept else make(pack, row, name)
+        if made.matrix:
+            headers["X-Matrix"] = ",".join(f"{value:.9g}" for value in made.matrix)
+        return Response(made.data, media_type=made.media_type, headers=headers)
