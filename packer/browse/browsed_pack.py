@@ -3,6 +3,7 @@
 A filter of a million rows reads mapped columns once. Its result is kept for the next window of rows.
 """
 
+import math
 import shlex
 from functools import cached_property
 from typing import Any
@@ -178,9 +179,19 @@ class BrowsedPack:
         return {"row": row, "key": key, "incomplete": self._incomplete.get(key), **self.values.sample(row)}
 
     def overlays(self, row: int) -> dict[str, Any]:
-        """Return the shapes of a sample; raises BadIndex and CorruptRecord."""
+        """Return what a tile shows: key, shapes, numbers and classes; raises BadIndex and CorruptRecord."""
         key = self.key(row)
-        return {"row": row, "key": key, "incomplete": self._incomplete.get(key), **self.values.overlays(row)}
+        columns = {name: self._value(name, row) for name, kind in self._columns.kinds.items() if kind != "text"}
+        about = {"row": row, "key": key, "incomplete": self._incomplete.get(key), "columns": columns}
+        return {**about, **self.values.overlays(row)}
+
+    def _value(self, name: str, row: int) -> str | int | float | None:
+        """Return a number, or the name of its class; None for a number that is not finite."""
+        number: int | float = self._columns.numbers(name)[row].item()
+        classes = self._columns.classes(name) if self._columns.kinds[name] == "class" else ()
+        if 0 <= number < len(classes):
+            return classes[int(number)]
+        return number if math.isfinite(number) else None
 
     def export(self, where: str, *, incomplete: bool = False) -> dict[str, Any]:
         """Return the rows of a filter as keys, as a command and as Python; both are None for incomplete samples."""

@@ -1,0 +1,68 @@
+// API: requests to the server, and the rows of the current filter. A browser sends at most six requests at a time to
+// one server. Images have a low priority, so that a question does not wait for them.
+
+import { state } from "./state.js";
+
+const PAGE = 1000; // rows of one request
+
+/** The packs of this page, as /api/packs describes them. */
+export const packs = [];
+export const pack = () => packs[state.p];
+
+export const isCancelled = (error) => error.name === "AbortError";
+
+async function ask(route, values, { signal, priority = "high" } = {}) {
+  const answer = await fetch(`/api/${route}?${new URLSearchParams(values)}`, { signal, priority });
+  if (answer.ok) return answer;
+  const { error } = await answer.json().catch(() => ({ error: answer.statusText }));
+  throw new Error(error);
+}
+
+export const json = async (route, values = {}, signal = undefined) => (await ask(route, values, { signal })).json();
+
+/** Return what belongs to a sample. The URL names the pack, so that the browser may keep it. */
+const ofSample = (route, p, values, options) => ask(route, { p, ...values, v: packs[p].pack_id.slice(0, 12) }, options);
+
+export const sample = async (p, row, signal) => (await ofSample("sample", p, { row }, { signal })).json();
+
+/** Return {bitmap, matrix} of an image, without a change of colors. */
+export async function image(route, p, values, signal) {
+  const answer = await ofSample(route, p, values, { signal, priority: "low" });
+  const blob = await answer.blob();
+  const bitmap = await createImageBitmap(blob, { colorSpaceConversion: "none" }).catch(() => {
+    throw new Error(`this browser cannot show ${blob.type}`);
+  });
+  return { bitmap, matrix: (answer.headers.get("X-Matrix") ?? "1,0,0,0,1,0").split(",").map(Number) };
+}
+
+/** Return {values, width, height} of a depth image. */
+export async function depth(p, row, field, signal) {
+  const answer = await ofSample("depth", p, { row, field }, { signal });
+  const [height, width] = ["X-Height", "X-Width"].map((name) => Number(answer.headers.get(name)));
+  return { values: new Float32Array(await answer.arrayBuffer()), width, height };
+}
+
+/** The filter of the state, as parameters. */
+export const query = () => ({ p: state.p, where: state.where, incomplete: state.incomplete });
+
+/** The rows of a filter in their order, which arrive in pages. */
+export class Rows {
+  constructor() {
+    this.total = 0;
+    this.query = { ...query(), sort: state.sort, desc: state.desc };
+    this.pages = new Map(); // number -> Promise of the rows of a page
+  }
+
+  /** Return the row at a place, undefined after the last one. */
+  async get(place) {
+    const number = Math.floor(place / PAGE);
+    if (!this.pages.has(number)) this.pages.set(number, this.ask(number));
+    return (await this.pages.get(number))[place % PAGE];
+  }
+
+  async ask(number) {
+    const { total, rows } = await json("rows", { ...this.query, offset: number * PAGE, count: PAGE });
+    this.total = total;
+    return rows;
+  }
+}

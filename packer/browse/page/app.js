@@ -1,0 +1,180 @@
+// App: the head of the page, its keys and dialogs, and which part of the page is visible.
+//
+// An element with data-state shows this part of the state and sets it. A pressed button sets the start value again.
+
+import { json, pack, packs, query, Rows } from "./api.js";
+import { goToPair, redrawComparison, showComparison } from "./compare.js";
+import { byId, bytes, count, later, make, press } from "./dom.js";
+import { refresh, showFilters } from "./filters.js";
+import { placeAfter, redrawTiles, reveal, showRows } from "./grid.js";
+import { layersOf } from "./overlay.js";
+import { redrawSample, showSample } from "./sample.js";
+import { START, state, typed, update, watch } from "./state.js";
+
+const WIDE = 900; // px of the window from which the panel of filters is open at first
+const QUERY = ["p", "where", "incomplete", "sort", "desc"];
+const controls = () => document.querySelectorAll("[data-state]");
+let rows = null; // of the filter
+let asked = null; // the newest rows that were asked for
+
+async function start() {
+  packs.push(...(await json("packs")).packs);
+  if (state.p >= packs.length) state.p = 0;
+  document.body.classList.toggle("with-panel", window.innerWidth >= WIDE);
+  byId("to-compare").hidden = packs.length < 2;
+  watch(show);
+  show(new Set(Object.keys(state)));
+}
+
+/** Show what changed in the state; names: of the changed parts. */
+async function show(names) {
+  const has = (...wanted) => wanted.some((name) => names.has(name));
+  if (has("p")) showPack();
+  showControls(names);
+  if (has(...QUERY)) await ask();
+  else if (has("at") && state.view === "grid") reveal(state.at);
+  if (has("size") || (has("view") && state.view === "grid")) showRows();
+  if (has("off", "opacity")) [redrawTiles, redrawSample].forEach((redraw) => redraw());
+  if (has("view", "p", "row", "show", "geometry", "seed") && state.view === "sample") showSample();
+  if (has("view", "row", "pair") && state.view === "compare") showComparison();
+  if (has("mode", "gain")) redrawComparison();
+  if (has("view") && state.view === "grid") byId("grid").focus({ preventScroll: true });
+}
+
+function showPack() {
+  const { name, samples, format, bytes: size, columns } = pack();
+  document.title = `${name} – packer view`;
+  byId("facts").textContent = `${count(samples)} samples · ${format} · ${bytes(size)}`;
+  const sorts = ["key", ...columns.filter(({ type }) => type !== "text").map((column) => column.name)];
+  const options = ["", ...sorts].map((value) => make("option", { value }, value || "pack order"));
+  byId("sort").replaceChildren(...options);
+  const open = (p) => update({ p, view: "grid", where: "", sort: "", incomplete: 0 });
+  const buttons = packs.map((each, p) => make("button", { title: each.path, onclick: () => open(p) }, each.name));
+  buttons.forEach((button, p) => press(button, p === state.p));
+  byId("packs").replaceChildren(...buttons);
+  const layers = layersOf(pack()).map((field, at) => {
+    const key = at < 9 ? make("kbd", {}, String(at + 1)) : null;
+    return make("button", { title: "Show or hide this layer", onclick: () => switchLayer(at) }, key, field.name);
+  });
+  byId("layers").replaceChildren(...layers);
+  byId("opacity").hidden = !layersOf(pack()).some(({ kind }) => kind === "mask");
+  showFilters();
+}
+
+function switchLayer(at) {
+  const name = layersOf(pack())[at]?.name;
+  const off = new Set(state.off.split(",").filter(Boolean));
+  if (name && !off.delete(name)) off.add(name);
+  update({ off: [...off].join(",") });
+}
+
+function showControls(names) {
+  for (const name of ["view", "show", "mode", "theme"]) document.documentElement.dataset[name] = state[name];
+  for (const view of ["grid", "sample", "compare"]) byId(view).hidden = state.view !== view;
+  for (const control of controls()) {
+    const value = String(state[control.dataset.state]);
+    if (control.matches("button")) press(control, control.value === value);
+    else if (names.has(control.dataset.state) || names.has("p")) control.value = value;
+  }
+  const off = state.off.split(",");
+  layersOf(pack()).forEach(({ name }, at) => press(byId("layers").children[at], !off.includes(name)));
+  press(byId("to-compare"), state.view === "compare");
+  byId("clear").hidden = !state.where && !state.incomplete;
+  byId("place").textContent = rows ? `${count(state.at + 1)} of ${count(rows.total)}` : "";
+}
+
+/** Ask for the rows of the filter; show them, or what is wrong with the filter. */
+async function ask() {
+  const found = (asked = new Rows());
+  const problem = await found.get(0).then(() => "", (error) => error.message);
+  if (found !== asked) return; // the filter has changed meanwhile
+  byId("problem").textContent = problem;
+  byId("where").setAttribute("aria-invalid", String(Boolean(problem)));
+  if (problem) return;
+  rows = found;
+  const all = count(pack().samples);
+  byId("total").textContent = rows.total === pack().samples ? `all ${all}` : `${count(rows.total)} of ${all}`;
+  if (state.at >= rows.total) update({ at: Math.max(0, rows.total - 1) });
+  showControls(new Set());
+  showRows(rows);
+  refresh();
+}
+
+/** Go to another sample of the filter; on the page of a sample, to its page. */
+async function go(place, view = state.view) {
+  const row = view === "sample" ? await rows?.get(place) : state.row;
+  if (row !== undefined) update({ at: place, row, view });
+}
+
+async function compare() {
+  if (packs.length < 2 || state.view === "grid") return goToPair(state.pair);
+  const row = state.p ? (await json("same", { p: 1, row: state.row })).row : state.row;
+  update({ view: "compare", p: 0, row: row ?? 0 });
+}
+
+// key -> id of the button or label that it presses
+const KEYS = { g: "to-grid", Escape: "to-grid", c: "to-compare", "?": "to-help", f: "toggle-panel", "/": "to-filter" };
+
+function pressKey(event) {
+  const { key, target } = event;
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (target.matches("input:not([type=range], [type=checkbox]), select, textarea")) {
+    if (key === "Escape") byId("grid").focus();
+    return;
+  }
+  const isArrow = key.startsWith("Arrow");
+  if (isArrow && target.matches("[type=range]")) return;
+  const steps = { j: "j", k: "k", ArrowRight: "j", ArrowLeft: "k" };
+  const place = placeAfter(state.view === "grid" ? key : steps[key]);
+  if (KEYS[key]) byId(KEYS[key]).click();
+  else if (/^[1-9]$/.test(key)) switchLayer(Number(key) - 1);
+  else if (key === "Enter" && state.view === "grid" && !target.matches("button, summary")) go(state.at, "sample");
+  else if (state.view === "compare" && steps[key]) goToPair(state.pair + (steps[key] === "j" ? 1 : -1));
+  else if (state.view !== "compare" && place !== undefined) go(place);
+  else return;
+  event.preventDefault();
+}
+
+async function showCopy() {
+  const texts = [...byId("copy").querySelectorAll("textarea")];
+  byId("copy").showModal();
+  try {
+    const { total, keys, command, python } = await json("export", query());
+    const all = total > keys.length ? `The first ${count(keys.length)} of ${count(total)} keys` : `${count(total)} keys`;
+    byId("copy-note").textContent = command ? all : `${all}. A filter cannot select incomplete samples: use the keys.`;
+    [`${keys.join("\n")}\n`, command, python].forEach((text, at) => (texts[at].value = text ?? ""));
+  } catch (error) {
+    byId("copy-note").textContent = error.message;
+  }
+}
+
+/** Copy a text, or select it where the page must not write to the clipboard: it may on this machine only. */
+async function copyText(button) {
+  const text = button.parentElement.querySelector("textarea");
+  text.select();
+  button.textContent = await navigator.clipboard.writeText(text.value).then(() => "Copied", () => "Press Ctrl-C");
+}
+
+for (const control of controls()) {
+  const name = control.dataset.state;
+  const value = () => typed(name, control.value);
+  const released = () => (control.matches("button") && state[name] === value() ? START[name] : value());
+  const kind = { button: "click", submit: "click", range: "input" }[control.type] ?? "change";
+  const set = () => update({ [name]: released() });
+  control.addEventListener(kind, kind === "input" ? later(60, set) : set); // browsers limit the changes of the URL
+}
+const clicks = {
+  clear: () => update({ where: "", incomplete: 0 }),
+  again: () => update({ seed: state.seed + 1 }),
+  previous: () => go(placeAfter("k")),
+  next: () => go(placeAfter("j")),
+  "to-compare": compare,
+  "to-copy": showCopy,
+  "to-help": () => byId("help").showModal(),
+  "toggle-panel": () => document.body.classList.toggle("with-panel"),
+};
+for (const [id, act] of Object.entries(clicks)) byId(id).addEventListener("click", act);
+for (const button of document.querySelectorAll("#copy section button")) button.onclick = () => copyText(button);
+for (const button of document.querySelectorAll("dialog .close")) button.onclick = () => button.closest("dialog").close();
+document.addEventListener("keydown", pressKey);
+start();

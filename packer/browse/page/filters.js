@@ -1,0 +1,209 @@
+// Filters: the panel with histograms, classes and searches. It reads and writes the text of the filter only.
+
+import { isCancelled, json, pack, query } from "./api.js";
+import { byId, count, later, make, short } from "./dom.js";
+import { state, update } from "./state.js";
+import { find, rangeTerm, replace, searchTerm, valuesTerm } from "./terms.js";
+
+const MOST_OPEN = 6; // sections that are open at first
+const DIGITS = 7; // of a limit
+let sections = [];
+let asking = new AbortController();
+
+/** Make the panel of the current pack. */
+export function showFilters() {
+  const { columns } = pack();
+  const forms = { text: Search, class: Classes, number: Numbers };
+  const isOfField = (name) => /[.(]/.test(name); // a count of rows, or the size of an image
+  const order = ({ name, type }) => ["text", "class", "number"].indexOf(type) + isOfField(name);
+  const numbers = pack().fields.filter(({ kind }) => kind === "number").map(({ name }) => `len(${name})`);
+  const isUseful = ({ name, low, high }) => low === null || (low !== high && !numbers.includes(name));
+  const varying = columns.filter(({ type, ...column }) => type !== "number" || isUseful(column));
+  const ordered = varying.toSorted((one, other) => order(one) - order(other));
+  sections = ordered.map((column, at) => new forms[column.type](column, at < MOST_OPEN));
+  byId("filters").replaceChildren(...sections.map(({ element }) => element), ...lists());
+}
+
+/** Ask for the histograms again, and show what the filter contains. */
+export function refresh() {
+  asking.abort();
+  asking = new AbortController();
+  sections.forEach((section) => section.refresh());
+}
+
+class Section {
+  constructor({ name }, isOpen) {
+    this.name = name;
+    const clear = (event) => event.preventDefault() ?? this.set("");
+    this.clear = make("button.quiet", { title: `Remove the condition on ${name}`, onclick: clear }, "clear");
+    this.body = make("div.content");
+    this.note = make("span.note");
+    const title = make("summary", {}, make("span.name", {}, name), this.note, this.clear);
+    this.element = make("details", { open: isOpen, ontoggle: () => this.ask() }, title, this.body);
+  }
+
+  get term() {
+    return find(state.where, this.name, this.kind);
+  }
+
+  set(term) {
+    update({ where: replace(state.where, this.name, this.kind, term) });
+  }
+
+  refresh() {
+    this.clear.hidden = this.term === undefined;
+    this.note.textContent = this.kind === "values" ? (this.term ?? []).join(", ") : "";
+    this.isAsked = false;
+    this.ask();
+  }
+
+  async ask() {
+    if (this.isAsked || !this.element.open) return;
+    this.isAsked = true;
+    try {
+      this.draw(await json("histogram", { ...query(), column: this.name }, asking.signal));
+    } catch (error) {
+      if (!isCancelled(error)) this.isAsked = false;
+    }
+  }
+}
+
+class Search extends Section {
+  kind = "search";
+
+  constructor(column, isOpen) {
+    super(column, isOpen);
+    const attributes = { type: "search", placeholder: "contains…", spellcheck: false, autocomplete: "off" };
+    this.input = make("input", { ...attributes, "aria-label": `${this.name} contains` });
+    this.input.addEventListener("input", later(300, () => this.set(searchTerm(this.name, this.input.value))));
+    this.body.append(this.input);
+  }
+
+  ask() {
+    if (document.activeElement !== this.input) this.input.value = this.term ?? "";
+  }
+}
+
+class Classes extends Section {
+  kind = "values";
+
+  constructor(column, isOpen) {
+    super(column, isOpen);
+    this.known = column.classes.length;
+    this.list = make("div.classes", { role: "group", "aria-label": column.name });
+    this.body.append(this.list);
+  }
+
+  draw({ names, all, chosen }) {
+    const focused = names[[...this.list.children].indexOf(document.activeElement)];
+    const values = this.term ?? [];
+    const lines = names.map((name, at) => {
+      const others = values.filter((value) => value !== name);
+      const set = () => this.set(valuesTerm(this.name, values.includes(name) ? others : [...values, name]));
+      const numbers = chosen[at] === all[at] ? count(all[at]) : `${count(chosen[at])} / ${count(all[at])}`;
+      const attributes = { onclick: set, "aria-pressed": String(values.includes(name)) };
+      const line = make("button.class-line", attributes, make("span.name", { title: name }, name), numbers);
+      return withShares(line, all, chosen, at);
+    });
+    const rest = this.known - names.length;
+    const note = make("p.note", {}, `${count(rest)} more, less frequent or without samples`);
+    this.list.replaceChildren(...lines, ...(rest > 0 ? [note] : []));
+    lines[names.indexOf(focused)]?.focus({ preventScroll: true });
+  }
+}
+
+class Numbers extends Section {
+  kind = "range";
+
+  constructor(column, isOpen) {
+    super(column, isOpen);
+    const { dtype } = pack().fields.find(({ name }) => name === column.name) ?? {};
+    this.isWhole = !dtype?.startsWith("float"); // counts and sizes are no fields
+    this.bars = make("div.bars", { role: "img", "aria-label": `Histogram of ${this.name}` });
+    this.readout = make("output");
+    [this.low, this.high] = ["low", "high"].map((limit) => this.input(`${this.name}, ${limit} limit`, column[limit]));
+    this.body.append(this.bars, make("div.limits", {}, this.low, this.readout, this.high));
+    this.bars.onpointerdown = (event) => this.brush(event, true);
+    this.bars.onpointermove = (event) => this.brush(event, false);
+    this.bars.onpointerup = () => this.release();
+    this.bars.onpointerleave = () => (this.readout.textContent = "");
+  }
+
+  input(label, limit) {
+    const number = ({ value }) => (value.trim() && Number.isFinite(Number(value)) ? Number(value) : null);
+    const set = () => this.set(rangeTerm(this.name, { ...this.term, low: number(this.low), high: number(this.high) }));
+    const attributes = { inputMode: "decimal", placeholder: short(limit ?? 0), "aria-label": label };
+    return make("input", { ...attributes, onchange: set });
+  }
+
+  draw(answer) {
+    const { low = -Infinity, high = Infinity, isBelow } = this.term ?? {};
+    this.answer = answer;
+    [this.low.value, this.high.value] = [this.term?.low ?? "", this.term?.high ?? ""];
+    const bars = answer.all.map((_, at) => withShares(make("span"), answer.all, answer.chosen, at));
+    this.bars.replaceChildren(...bars);
+    const { edges } = answer;
+    const isIn = (at) => edges[at + 1] > low && (edges[at] < high || (!isBelow && edges[at] === high));
+    this.mark((at) => this.term !== undefined && isIn(at));
+  }
+
+  mark(isMarked) {
+    [...this.bars.children].forEach((bar, at) => bar.classList.toggle("marked", isMarked(at)));
+  }
+
+  brush(event, isStart) {
+    const { left, width } = this.bars.getBoundingClientRect();
+    const { all, chosen } = this.answer;
+    const at = Math.min(all.length - 1, Math.max(0, Math.floor(((event.clientX - left) / width) * all.length)));
+    if (isStart) this.bars.setPointerCapture(event.pointerId);
+    if (isStart) this.start = at;
+    this.readout.textContent = `${this.limits(at, at).map(short).join("–")}: ${count(chosen[at])} of ${count(all[at])}`;
+    if (this.start === undefined) return;
+    this.chosen = [Math.min(this.start, at), Math.max(this.start, at)];
+    this.mark((each) => each >= this.chosen[0] && each <= this.chosen[1]);
+  }
+
+  release() {
+    if (this.start === undefined) return;
+    this.start = undefined;
+    const [first, last] = this.chosen;
+    const isLast = last === this.answer.all.length - 1;
+    const [low, high] = this.limits(first, last);
+    this.set(first === 0 && isLast ? "" : rangeTerm(this.name, { low, high, isBelow: !this.isWhole && !isLast }));
+  }
+
+  /** Return the least and the largest number of some bars. */
+  limits(first, last) {
+    const { edges } = this.answer;
+    const [low, high] = [edges[first], edges[last + 1]];
+    if (this.isWhole) return [low, high - 1];
+    return [low, last === edges.length - 2 ? high : Number(high.toPrecision(DIGITS))];
+  }
+}
+
+function withShares(element, all, chosen, at) {
+  element.style.setProperty("--all", all[at] / Math.max(1, ...all));
+  element.style.setProperty("--chosen", chosen[at] / Math.max(1, ...chosen));
+  return element;
+}
+
+/** Return the lists of incomplete and of skipped samples. */
+function lists() {
+  const found = pack();
+  const set = (event) => update({ incomplete: Number(event.target.checked) });
+  const only = make("input", { type: "checkbox", checked: Boolean(state.incomplete), onchange: set });
+  const open = async (key) => update({ view: "sample", row: (await json("find", { p: state.p, key })).row ?? state.row });
+  const link = (key) => make("button.link", { onclick: () => open(key) }, key);
+  const listed = (name, keyOf, head) => {
+    const lines = found[name].map(([key, reason]) => make("li", {}, keyOf(key), make("span.note", {}, reason)));
+    const [shown, all] = [lines.length, found[`${name}_count`]].map(count);
+    const number = make("span.note.chosen", {}, shown === all ? all : `${shown} of ${all}`);
+    const summary = make("summary", {}, make("span.name", {}, name), number);
+    const list = make("div.content", {}, head, make("ul.listed", {}, lines));
+    return lines.length ? [make("details", {}, summary, list)] : [];
+  };
+  return [
+    ...listed("incomplete", link, make("label", {}, only, "show only these")),
+    ...listed("skipped", (key) => key, make("p.note", {}, "The pack does not contain these.")),
+  ];
+}

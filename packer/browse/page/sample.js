@@ -1,0 +1,184 @@
+// Sample: all fields of one sample, as stored, as the kept file, or as training sees them.
+
+import { depth, image, isCancelled, pack, packs, sample } from "./api.js";
+import { byId, bytes, drawImage, keyText, later, make, press } from "./dom.js";
+import { colorsOf, drawShapes, layersOf, PIXELS, shapesOf } from "./overlay.js";
+import { state } from "./state.js";
+
+const MOST_TEXT = 300; // characters of a value that is not folded
+const root = byId("sample");
+let cancel = new AbortController();
+let shown = null; // the sample of the page
+let panels = [];
+let hovered = null;
+
+/** Show the sample of the state. */
+export async function showSample() {
+  cancel.abort();
+  cancel = new AbortController();
+  try {
+    shown = await sample(state.p, state.row, cancel.signal);
+  } catch (error) {
+    if (!isCancelled(error)) root.replaceChildren(make("p.failure", {}, error.message));
+    return;
+  }
+  const pixels = shown.fields.filter(({ kind }) => PIXELS.includes(kind));
+  hovered = null;
+  panels = pixels.map((field) => new Panel(field));
+  const warning = shown.incomplete ? make("span.warning", {}, `incomplete: ${shown.incomplete}`) : null;
+  const aside = make("aside", {}, shapesOf(shown.overlays).map(shapeList), fieldTable());
+  root.replaceChildren(
+    make("h2", {}, keyText(shown.key), warning),
+    make("div.panels", {}, panels.map(({ element }) => element)),
+    aside,
+  );
+  panels.forEach((panel) => panel.load());
+}
+
+/** Draw the images again, after another choice of layers or opacity. */
+export const redrawSample = () => panels.forEach((panel) => panel.draw());
+
+class Panel {
+  constructor(field) {
+    this.field = field;
+    this.masks = new Map(); // name -> bitmap
+    this.readout = make("output");
+    this.canvas = make("canvas", { role: "img", "aria-label": `${field.name} of ${shown.key}` });
+    this.canvas.onpointermove = (event) => this.point(event);
+    this.canvas.onpointerleave = () => (this.readout.textContent = "");
+    this.frame = make("div", {}, this.canvas);
+    const size = make("span.note", {}, `${field.size[1]} × ${field.size[0]}`);
+    const enlarge = make("button.quiet", { "aria-pressed": "false" }, "enlarge");
+    const caption = make("figcaption", {}, make("b", {}, field.name), size, this.readout, enlarge);
+    this.element = make("figure.panel", {}, this.frame, caption);
+    enlarge.onclick = () => press(enlarge, this.element.classList.toggle("wide"));
+    new ResizeObserver(later(30, redrawSample)).observe(this.frame);
+  }
+
+  async load() {
+    const { signal } = cancel;
+    const ask = (field) => {
+      const values = { row: shown.row, field };
+      const { geometry, seed } = state;
+      if (state.show === "trained") return image("trained", state.p, { ...values, geometry, seed }, signal);
+      const isOriginal = state.show === "original" && field === this.field.name;
+      return image(isOriginal ? "original" : "image", state.p, isOriginal ? values : { ...values, width: 0 }, signal);
+    };
+    try {
+      ({ bitmap: this.bitmap, matrix: this.matrix } = await ask(this.field.name));
+      this.draw();
+      const masks = layersOf(pack()).filter(({ kind }) => kind === "mask" && this.field.kind !== "mask");
+      for (const { name } of masks) this.masks.set(name, (await ask(name)).bitmap);
+      this.draw();
+    } catch (error) {
+      if (!isCancelled(error)) this.frame.replaceChildren(make("p.failure", {}, error.message));
+    }
+  }
+
+  draw() {
+    if (!this.bitmap) return;
+    const share = this.element.classList.contains("wide") ? 0.9 : 0.6;
+    const most = Math.max(240, root.clientHeight * share);
+    const { context, wide, high } = drawImage(this.canvas, this.bitmap, this.frame.clientWidth, most);
+    this.toSample = [this.field.size[1] / wide, this.field.size[0] / high];
+    const isTurned = shown.fields.some(({ name, value }) => name === "orientation" && value > 1);
+    if (this.field.kind === "mask" || (state.show === "original" && isTurned)) return; // browsers turn files by EXIF
+    const off = new Set(state.off.split(","));
+    context.globalAlpha = state.opacity / 100;
+    this.masks.forEach((mask, name) => off.has(name) || context.drawImage(mask, 0, 0, wide, high));
+    context.globalAlpha = 1;
+    const first = panels[0].field.size; // the shapes are in px of it
+    const trained = [this.bitmap.height, this.bitmap.width]; // the matrix goes to px of it
+    const [height, width] = state.show === "trained" ? trained : first;
+    const matrix = this.matrix.map((value, at) => value * (at < 3 ? wide / width : high / height));
+    drawShapes(context, shown.overlays, { matrix, off, hovered, labels: true, weight: 1.2 });
+  }
+
+  /** Write the place under the pointer, and the depth there. */
+  async point(event) {
+    if (!this.bitmap || state.show === "trained") return;
+    const x = Math.floor(event.offsetX * this.toSample[0]);
+    const y = Math.floor(event.offsetY * this.toSample[1]);
+    const text = (this.readout.textContent = `x ${x}  y ${y}`);
+    if (this.field.kind !== "depth") return;
+    this.depth ??= depth(state.p, shown.row, this.field.name, cancel.signal);
+    const { values, width } = await this.depth;
+    const value = values[y * width + x];
+    const written = Number.isFinite(value) ? value.toPrecision(5) : "no depth";
+    if (this.readout.textContent === text) this.readout.textContent = `${text}  ${written}`;
+  }
+}
+
+function hover(to) {
+  hovered = to;
+  redrawSample();
+}
+
+function shapeList(list) {
+  const { form, field, shapes } = list;
+  const lines = shapes.map(({ corners, label }, at) => {
+    const [enter, leave] = [() => hover({ field, at }), () => hover(null)];
+    const events = { onmouseenter: enter, onmouseleave: leave, onfocus: enter, onblur: leave };
+    const text = corners ? shapeText(form, corners) : "not finite";
+    return make("li", { tabIndex: 0, ...events }, make("span.note", {}, String(at)), label, make("span.mono", {}, text));
+  });
+  const swatch = make("span.swatch");
+  swatch.style.backgroundColor = colorsOf(list)[0];
+  const all = shown.overlays.cut[field] ?? shapes.length;
+  const number = make("span.note.chosen", {}, all > shapes.length ? `${shapes.length} of ${all}` : String(all));
+  const title = make("summary", {}, swatch, make("span.name", {}, field), make("span.note", {}, COLUMNS[form] ?? "x, y"), number);
+  return make("details", { open: form !== "outlines" }, title, make("ol.shapes", {}, lines));
+}
+
+const COLUMNS = { boxes: "left, top, size", grasps: "center, opening × jaw, angle", outlines: "corners, center" };
+
+function shapeText(form, corners) {
+  const written = (point) => point.map((value) => value.toFixed(1)).join(", ");
+  const side = ([x0, y0], [x1, y1]) => Math.hypot(x1 - x0, y1 - y0).toFixed(1);
+  const center = written([0, 1].map((axis) => corners.reduce((sum, point) => sum + point[axis], 0) / corners.length));
+  if (form === "points") return center;
+  if (form === "outlines") return `${corners.length}  ${center}`;
+  const [p0, p1, p2] = corners;
+  const size = `${side(p0, p1)} × ${side(p1, p2)}`;
+  const angle = (Math.atan2(p1[1] - p0[1], p1[0] - p0[0]) * 180) / Math.PI;
+  return form === "boxes" ? `${written(p0)}  ${size}` : `${center}  ${size}  ${angle.toFixed(0)}°`;
+}
+
+function fieldTable() {
+  const lines = shown.fields.map((field) => fieldCard(state.p, field));
+  const title = make("summary", {}, make("span.name", {}, "fields"), make("span.note.chosen", {}, String(lines.length)));
+  return make("details", { open: true }, title, lines);
+}
+
+/** Return a field of a sample with its value, size and crc32. */
+export function fieldCard(p, field) {
+  const { dtype, codec, classes } = packs[p].fields.find(({ name }) => name === field.name);
+  const kind = make("span.note", {}, [field.kind, dtype, codec].filter(Boolean).join(" · "));
+  const stored = make("span.note", { title: "size and crc32 as stored" }, `${bytes(field.bytes)}  ${field.crc32}`);
+  return make("div.field", {}, make("b", {}, field.name), kind, stored, folded(valueText(field, classes)));
+}
+
+function folded(text) {
+  const lines = text.split("\n").length;
+  if (text.length <= MOST_TEXT && lines <= 6) return make("span.value", {}, text);
+  return make("details.value", {}, make("summary", {}, `${lines} lines`), make("pre", {}, text));
+}
+
+const rounded = (_, each) => (typeof each === "number" && each % 1 ? Number(each.toPrecision(7)) : each);
+
+function valueText({ value, kind, size }, classes) {
+  if (size) return `${size[1]} × ${size[0]}`;
+  if (value === null) return kind === "bytes" ? "bytes" : "null";
+  if (kind === "json") return indented(value);
+  if (typeof value === "number") return classes?.[value] ?? String(value);
+  if (!Array.isArray(value)) return String(value);
+  return value.map((each) => classes?.[each] ?? JSON.stringify(each, rounded)).join("\n");
+}
+
+function indented(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 1);
+  } catch {
+    return text; // it is cut
+  }
+}

@@ -1,0 +1,46 @@
+"""Draws the page of packer view into images of the documentation: python -m scripts.page_images OBJECTS GRASPS FOLDER.
+
+OBJECTS is a pack with boxes and masks, GRASPS one with grasps. It needs playwright and Chromium.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlencode
+
+import cv2
+import numpy as np
+from playwright.sync_api import sync_playwright
+
+_SIZE = {"width": 1200, "height": 640}
+_QUALITY = 90
+_GRID = {"where": "len(boxes) >= 2 and split == 'train'"}
+_SAMPLE = {"view": "sample", "row": 7, "at": 7, "show": "trained", "geometry": "CenterCrop(160)"}
+
+
+def draw(pack: str, state: dict[str, object], theme: str, target: Path) -> None:
+    """Writes the page of a pack in a state as WebP."""
+    command = [sys.executable, "-m", "packer", "view", pack, "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, sync_playwright() as playwright:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_context(viewport=_SIZE, color_scheme=theme).new_page()
+        page.goto(f"{url}#{urlencode(state)}")
+        page.wait_for_timeout(5000)  # until all images are drawn
+        pixels = cv2.imdecode(np.frombuffer(page.screenshot(), np.uint8), cv2.IMREAD_COLOR)
+        target.write_bytes(cv2.imencode(".webp", pixels, [cv2.IMWRITE_WEBP_QUALITY, _QUALITY])[1].tobytes())
+        browser.close()
+        server.terminate()
+
+
+def main() -> None:
+    """Draws all images."""
+    objects, grasps, folder = sys.argv[1:]
+    draw(objects, _GRID, "light", Path(folder, "view-grid.webp"))
+    draw(grasps, _SAMPLE, "dark", Path(folder, "view-sample.webp"))
+
+
+if __name__ == "__main__":
+    main()
