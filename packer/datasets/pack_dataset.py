@@ -385,7 +385,8 @@ class PackDataset(Dataset[Any]):
         except InvalidRequest:
             pack.close()
             raise
-        if self._pack_id not in (None, pack.manifest.pack_id, *pack.manifest.earlier_ids):
+        expected = (None, pack.manifest.pack_id, *pack.manifest.earlier_ids)
+        if self._collected is None and self._pack_id not in expected:  # collected rows check their own packs
             raise CorruptPack(f"{self.path}: the pack was replaced after the dataset was opened; open it again")
         self._pack_id = self._pack_id or pack.manifest.pack_id
         if get_worker_info() is not None:  # OpenCV's threads would compete with the other workers
@@ -835,8 +836,10 @@ class PackDataset(Dataset[Any]):
         """Return how to make a pack of the chosen samples again, in any process. Raises InvalidRequest for a URL."""
         if self._collected is None and self._location is not None:
             raise InvalidRequest(f"{self.path}: a collection consists of packs in folders; download the pack first")
-        pack_id = self.sample_decoder().pack.manifest.pack_id
-        found = self._collected or rows.FolderRows(Path(str(self.path)), pack_id, self._stage, self._stage_as)
+        manifest = self.sample_decoder().pack.manifest
+        found = self._collected or rows.FolderRows(
+            Path(str(self.path)), manifest.pack_id, manifest.samples, self._stage, self._stage_as
+        )
         return found if self._takes_all else rows.SelectedRows(found, self.pack_indices(np.arange(len(self))))
 
     def _with_positions(self, positions: npt.NDArray[np.int64]) -> Self:

@@ -48,6 +48,7 @@ class FolderRows(CollectedRows):
 
     path: Path
     pack_id: str
+    samples: int
     stage: str | None
     stage_as: str | None
 
@@ -55,6 +56,8 @@ class FolderRows(CollectedRows):
         pack = open_unreplaced(
             self.path, lambda: open_staged(self.path, stage=self.stage, codec=self.stage_as, verify=verify)
         )
+        if self.pack_id in pack.manifest.earlier_ids:  # `packer append` added samples at the end
+            return collection.selected(collection.completed(pack), np.arange(self.samples))
         if pack.manifest.pack_id != self.pack_id:
             pack.close()
             raise CorruptPack(f"{self.path}: the pack was replaced after the dataset was opened; open it again")

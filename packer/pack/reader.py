@@ -11,7 +11,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -385,7 +385,7 @@ class Pack:
         rows = np.arange(len(self)) if self.rows is None else self.rows.astype(np.int64)
         for member, start, stop in zip(self.members, starts, starts[1:], strict=False):
             at = np.flatnonzero((rows >= start) & (rows < stop))
-            index = Index.open(member.folder, member.manifest)
+            index = Index.open(member.folder, manifest.read(member.folder))  # it may have grown
             for name in sorted({*self.schema.names} - (self._indexed or frozenset())):
                 stored = index.arrays["crc32"][rows[at] - start, index.positions[member.names.get(name, name)]]
                 differing = at[self.index.arrays["crc32"][at, self.index.positions[name]] != stored]
@@ -438,6 +438,10 @@ def _open_member(folder: Path, member: MemberPack, opening: _Opening) -> OpenMem
         raise CorruptPack(
             f"{folder}: its member {path} is missing: {error.message}; bring it back, or make the collection again"
         ) from error
+    if member.pack_id in found.earlier_ids:  # `packer append` added parts at the end
+        ends = accumulate(part.samples for part in found.parts)
+        parts = tuple(part for part, end in zip(found.parts, ends, strict=True) if end <= member.samples)
+        found = replace(found, parts=parts, samples=sum(part.samples for part in parts), pack_id=member.pack_id)
     if found.pack_id != member.pack_id or found.samples != member.samples or found.members:
         raise CorruptPack(
             f"{folder}: its member {path} is another pack: its pack id is {found.pack_id:.12}, expected "

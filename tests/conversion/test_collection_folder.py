@@ -87,6 +87,25 @@ def test_a_missing_or_another_member_is_named(pair: Path) -> None:
         packer.open(pair / "c.pack")
 
 
+def test_a_collection_of_a_grown_pack_keeps_its_samples(pair: Path) -> None:
+    before = {each["key"]: each["image"] for each in packer.open(pair / "c.pack")}
+    chosen = packer.open(pair / "b.pack").with_column("score", np.arange(10.0))
+    packer.append(pair / "b.pack", renamed(photos(pair / "more", 12)))
+    after = {each["key"]: each["image"] for each in packer.open(pair / "c.pack")}
+    assert before.keys() == after.keys()
+    assert all((after[key] == image).all() for key, image in before.items())
+    assert damages(pair / "c.pack") == []
+    chosen.close()
+    assert [each["score"] for each in chosen] == list(range(10))
+
+
+def renamed(folder: Path) -> Path:
+    """Return the folder of images after all of them got other names."""
+    for path in sorted(folder.rglob("*.jpg")):
+        path.rename(path.with_name(f"new-{path.name}"))
+    return folder
+
+
 def test_every_flipped_byte_of_a_collection_is_noticed(pair: Path) -> None:
     reference = [(each["key"], each["score"]) for each in packer.open(pair / "c.pack")]
     for path in sorted((pair / "c.pack").rglob("*")):
