@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from packer import dali, datasets, errors, geometry, grasp, loading, sources
     from packer.conversion.append import append
     from packer.conversion.convert import convert
+    from packer.conversion.shards import finish
+    from packer.conversion.writer import Writer
     from packer.datasets.pack_dataset import concat
     from packer.datasets.pack_dataset import open as open
     from packer.inspect.extraction import extract
@@ -20,6 +22,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Loader",
     "Mix",
+    "Writer",
     "__version__",
     "append",
     "concat",
@@ -28,6 +31,7 @@ __all__ = [
     "datasets",
     "errors",
     "extract",
+    "finish",
     "geometry",
     "grasp",
     "loading",
@@ -43,8 +47,10 @@ _HOMES = {
     "Mix": "packer.loading.mix",
     "append": "packer.conversion.append",
     "concat": "packer.datasets.pack_dataset",
+    "Writer": "packer.conversion.writer",
     "convert": "packer.conversion.convert",
     "extract": "packer.inspect.extraction",
+    "finish": "packer.conversion.shards",
     "monitor": "packer.tools.wait_monitor",
     "open": "packer.datasets.pack_dataset",
     "verify": "packer.inspect.verify",

@@ -434,6 +434,7 @@ def test_no_call_asks_for_a_shell_or_for_pickles(path: Path) -> None:
 HANDS_ON = (
     "loading/thread_engine.py",
     "loading/background_iterator.py",
+    "conversion/writer.py",
 )  # a thread that hands on what it caught, to be raised in another
 
 

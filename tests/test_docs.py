@@ -150,6 +150,16 @@ def test_the_page_on_python_objects_runs(tmp_path: Path) -> None:
     assert runs((ROOT / "docs/pack/sources/objects.md").read_text(), tmp_path) == 1
 
 
+def test_the_page_on_the_writer_runs(tmp_path: Path) -> None:
+    """Its Python blocks as one program, in order."""
+    page = (ROOT / "docs/pack/writer.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 3
+    check = 'print([len(packer.open(f"{name}.pack")) for name in ("own", "more", "scenes")])'
+    ran = warm_python.run("\n".join([*blocks, check]), capture=True, folder=tmp_path)
+    assert ran.stdout.strip() == "[100, 100, 100]"
+
+
 def test_every_page_on_migrating_is_in_the_table() -> None:
     page = (ROOT / "docs/migrate/index.md").read_text()
     linked = set(re.findall(r"^\| \[.*?\]\((.*?)\)", page, re.MULTILINE))

@@ -6,7 +6,7 @@ failure. `write_part` and `finish_part` are separate, so that an engine can hash
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -117,6 +117,7 @@ def write_part(
     encoder: Encoder | None = None,
     progress: Progress | None = None,
     noted: Noted | None = None,
+    arriving: Iterable[range] | None = None,
 ) -> WrittenPart:
     """Write part `number` without hashing or syncing.
 
@@ -124,14 +125,18 @@ def write_part(
         encoder: an encoder for `spec.plan`; None to create an encoder.
         progress: a function, called with `(samples, source bytes)` that were written since the previous call.
         noted: a function, called with `(key, reason)` of each skipped or incomplete sample.
+        arriving: ranges of samples that are not in the plan; None for the samples that the plan has for the part.
     """
     plan = spec.plan
-    samples = plan.parts[number]
-    sizes = plan.sizes[samples.start : samples.stop]
-    payload = int(sizes.sum())
+    if arriving is None:
+        samples = plan.parts[number]
+        sizes = plan.sizes[samples.start : samples.stop]
+        payload, chunks = int(sizes.sum()), _chunks(samples, sizes.tolist())
+    else:
+        payload, chunks = plan.options.part_limit(0), iter(arriving)
     name, make_writer = plan.part_name(number), formats.load(plan.options.to).Writer
-    written = WrittenPart(name, payload, PartIndex(plan.schema), spec.only_reads)
-    encode, chunks = encoder or encoder_of(plan), _chunks(samples, sizes.tolist())
+    written = WrittenPart(name, 0 if arriving is not None else payload, PartIndex(plan.schema), spec.only_reads)
+    encode = encoder or encoder_of(plan)
     result_writer = _ResultWriter(plan, written, noted)
 
     def encoded(chunk: range) -> list[Encoded | Failure]:
@@ -143,8 +148,10 @@ def write_part(
         for results in ordered_map(encoded, chunks, threads=spec.threads, background=apart):
             for result in results:
                 result_writer.write(result, writer)
+            if arriving is not None:
+                written.bytes_in += sum(map(_size, results))
             if progress is not None:
-                progress(len(results), sum(_size(result) for result in results))
+                progress(len(results), sum(map(_size, results)))
         writer.finish()
     return written
 

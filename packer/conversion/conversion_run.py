@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from packer import __version__, formats
-from packer.conversion.build_part import FinishedPart, PartSpec, Progress, encoder_of
+from packer.conversion.build_part import FinishedPart, PartSpec, Progress, WrittenPart, encoder_of, write_part
 from packer.conversion.encode import Encoded
 from packer.conversion.plan import Plan
 from packer.conversion.publication import Publication
@@ -135,16 +135,11 @@ class ConversionRun:
     @contextmanager
     def naming_needed_space(self) -> Iterator[None]:
         """Return a `with` block that adds the needed and the free space to the message of a StorageError."""
-        try:
+        with naming_free_space(self.publication.work.path, self._needed):
             yield
-        except StoreError:  # space on this disk does not matter
-            raise
-        except StorageError as error:
-            needed, free = self._needed_bytes(), free_bytes(self.publication.work.path.parent)
-            raise StorageError(
-                f"{error} (about {needed:,} bytes are still needed, {free:,} are free; "
-                "finished parts are kept: the same command continues after them)"
-            ) from error
+
+    def _needed(self) -> str:
+        return f"about {self._needed_bytes():,} bytes are still needed, "
 
     def _needed_bytes(self) -> int:
         """Return the estimated bytes on disk that the missing parts need, including temporary files."""
@@ -185,7 +180,7 @@ class ConversionRun:
                     self.publication.remove()
             raise
         self._check_failures()
-        return self._manifest()
+        return self.manifest()
 
     def _remove_unless_resumable(self) -> None:
         if not self.publication.finished or self.plan.source.resume_reason is not None:
@@ -219,6 +214,12 @@ class ConversionRun:
         """Input of `build_part` for the next part."""
         return replace(self._spec, only_reads=self._is_refused)
 
+    def write_part(self, number: int) -> WrittenPart:
+        """Write part `number` in this process, without hashing or syncing."""
+        part = write_part(self.spec, number, encoder=self.encoder, progress=self.progress, noted=self.note)
+        self.refuse(number, part.reasons)
+        return part
+
     def refuse(self, number: int, reasons: Sequence[str]) -> None:
         """Record the reasons why samples of part `number` cannot be packed, one line for each sample."""
         if reasons:
@@ -233,7 +234,8 @@ class ConversionRun:
 
     # ---- the manifest
 
-    def _manifest(self) -> Manifest:
+    def manifest(self) -> Manifest:
+        """Write the index, and return the manifest of the finished parts."""
         names = list(self.plan.part_samples)
         finished: list[FinishedPart] = [self.publication.finished[name] for name in names]
         skipped = [(key, reason) for done in finished for key, reason in done.skipped]
@@ -277,6 +279,24 @@ class ConversionRun:
         if provenance is not None:
             described = dict(provenance.origin)
         return described if left == (0, 0) else {**described, "left_behind": {"files": left[0], "bytes": left[1]}}
+
+
+@contextmanager
+def naming_free_space(work: Path, needed: Callable[[], str]) -> Iterator[None]:
+    """Return a `with` block that adds the free space to the message of a StorageError.
+
+    needed: a function that returns the beginning of the text.
+    """
+    try:
+        yield
+    except StoreError:  # space on this disk does not matter
+        raise
+    except StorageError as error:
+        free = free_bytes(work.parent)
+        raise StorageError(
+            f"{error} ({needed()}{free:,} bytes are free; finished parts are kept: the same command continues after "
+            "them)"
+        ) from error
 
 
 def _relative(reason: str, root: Path) -> str:

@@ -93,6 +93,7 @@ def convert(
     key: str | Sequence[str] | Callable[[int], str] | None = None,
     length: int | None = None,
     fingerprint: str | None = None,
+    num_workers: int = 0,
     codecs: Mapping[str, str] | None = None,
     resize: int | tuple[int, int] | None = None,
     exif: Exif = "ignore",
@@ -124,8 +125,8 @@ def convert(
     """Convert a data set to a pack.
 
     An incomplete pack is never visible. If a conversion is interrupted, the same call continues the conversion. All
-    arguments except `key`, `length`, `fingerprint` and the callbacks are also options of `packer convert`. See
-    docs/commands.md for details.
+    arguments except `key`, `length`, `fingerprint`, `num_workers` and the callbacks are also options of `packer
+    convert`. See docs/commands.md for details.
 
     Args:
         source: A folder, file, archive or pack, or a URL, but not that of a pack. Or a data set with options, such as
@@ -142,6 +143,8 @@ def convert(
         length: For an iterable: the number of samples.
         fingerprint: For a Python object: a text that you change whenever the samples change. A later call continues
             an interrupted conversion only if both fingerprints are equal.
+        num_workers: For a torch data set or another object with indices: the number of processes that read samples.
+            0 reads in this process. The content of the pack does not depend on it.
         codecs: The codec of each field, such as {"rgb": "jpeg:95"}. Default: copy the bytes of the files.
         resize: The length of the shorter side in px, or (height, width).
         exif: "rotate" rotates images and labels upright; "ignore" keeps the stored pixels.
@@ -231,7 +234,7 @@ def _converted_to_store(
         if not is_same or plan.source.resume_reason is not None:
             raise store_publication.already_there(target)
         note(f"{target}: an earlier run has completed it")
-        return _summary(published, plan, resumed=published.samples, notes=plan.extras.notes)
+        return summary_of(published, plan, resumed=published.samples, notes=plan.extras.notes)
 
 
 def convert_source(
@@ -297,10 +300,11 @@ def run_conversion(
         notes = [*plan.extras.notes, *run.findings(), *_about_orientations(publication.pack / INDEX, manifest, plan)]
         manifest.check()
         publication.publish(manifest)
-    return _summary(manifest, plan, resumed=resumed, notes=(*notes, *engine.notes))
+    return summary_of(manifest, plan, resumed=resumed, notes=(*notes, *engine.notes))
 
 
-def _summary(manifest: Manifest, plan: Plan, *, resumed: int, notes: Sequence[str]) -> ConversionSummary:
+def summary_of(manifest: Manifest, plan: Plan, *, resumed: int, notes: Sequence[str]) -> ConversionSummary:
+    """Return the summary of a finished pack; `seconds` is 0."""
     size = sum(part.bytes for part in manifest.parts)
     size += sum(file.bytes for file in (*manifest.index, *manifest.extras))
     return ConversionSummary(
@@ -356,6 +360,7 @@ class ConversionRequest:
     key: str | Sequence[str] | Callable[[int], str] | None
     length: int | None
     fingerprint: str | None
+    num_workers: int
     scratch: Path | None
     overwrite: bool
     restart: bool
@@ -403,6 +408,7 @@ class ConversionRequest:
         if not isinstance(self.source, Path | Source):
             return
         given = [name for name in ("key", "length", "fingerprint") if getattr(self, name) is not None]
+        given += ["num_workers"] * bool(self.num_workers)
         if given or isinstance(self.fields, Mapping):
             raise InvalidRequest(
                 f"{given[0] if given else 'a mapping for fields'} is for Python objects; a path or a Source has "
@@ -465,7 +471,7 @@ class ConversionRequest:
             )
         source, options = open_object(
             data,
-            ObjectOptions(fields=self.fields, key=self.key, length=self.length, fingerprint=self.fingerprint, **own),
+            ObjectOptions(self.fields, self.key, self.length, self.fingerprint, self.num_workers, **own),
         )
         self._check_places(_place_of(source))
         return source, SourceSpec(options=options)
@@ -523,6 +529,7 @@ def request_of(given: Mapping[str, Any]) -> ConversionRequest:
         key=given["key"],
         length=given["length"],
         fingerprint=given["fingerprint"],
+        num_workers=given["num_workers"],
         scratch=None if given["scratch"] is None else path_or_url(given["scratch"]),
         overwrite=given["overwrite"],
         restart=given["restart"],

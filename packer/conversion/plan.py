@@ -133,6 +133,10 @@ class Plan:
         """Return the file name of part `number`: `part-00000` and the suffix of the format."""
         return f"part-{self.first_part + number:05d}{formats.load(self.options.to).SUFFIX}"
 
+    def has_part(self, name: str, samples: int) -> bool:
+        """Return True if the plan has a part of this name with so many samples."""
+        return self.part_samples.get(name) == samples
+
     @cached_property
     def part_samples(self) -> Mapping[str, int]:
         """Number of planned samples of each part, by file name."""

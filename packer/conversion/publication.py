@@ -159,7 +159,8 @@ class Publication(ABC):
         for name in (PACK, PIECES, *folders):
             self.work.make_folder(name).close()
         options = self.plan.options.to_json()
-        _put(self.work, PLAN, {"fingerprint": self.plan.fingerprint, "options": options, "version": __version__})
+        plan = {"fingerprint": self.plan.fingerprint, "options": options, "version": __version__}
+        _put(self.work, PLAN, {**plan, "schema": self.plan.schema.to_json()})
 
     def _keep(self, name: str, kept: Container[str]) -> bool:
         """Remove the files of folder `name` that are not in `kept`. Return True if a file was removed."""
@@ -440,7 +441,7 @@ def parse_record(content: Mapping[str, Any], plan: Plan) -> FinishedPart | None:
         found = FinishedPart(part, *sizes, skipped, incomplete, _counts(content["findings"]), etag)
     except (KeyError, TypeError, ValueError):
         return None
-    is_planned = part.samples + len(skipped) == plan.part_samples.get(part.name)
+    is_planned = plan.has_part(part.name, part.samples + len(skipped))
     return found if is_planned and isinstance(etag, str) else None
 
 

@@ -429,6 +429,14 @@ def merge(pieces: Sequence[Path], folder: Path, schema: Schema, *, version: int 
     return tuple(sorted(files, key=lambda file: file.name))
 
 
+def keys_in(piece: Path, schema: Schema) -> list[str]:
+    """Return the keys in a piece, in order; raises StorageError. piece: as in `merge`."""
+    sections = _sections(piece, _names(schema, VERSION))
+    keys, ends = sections["keys"].read(), np.frombuffer(sections["key_ends"].read(), "<u8").tolist()
+    bounds = zip([0, *ends], ends, strict=False)
+    return [keys[start:end].decode("utf-8", "surrogateescape") for start, end in bounds]
+
+
 def _names(schema: Schema, version: int) -> list[str]:
     """Return the sections of a piece."""
     files = file_dtypes(schema, version)

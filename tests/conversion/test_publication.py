@@ -19,7 +19,7 @@ WHOLE = {"part": PART, **SOUND}
 PARTS = {PART["name"]: 3, "part-00001.lmdb": 3}
 _PLAN: Any = SimpleNamespace(
     fingerprint="f",
-    part_samples=PARTS,
+    has_part=lambda name, samples: PARTS.get(name) == samples,
     source=SimpleNamespace(resume_reason=None),
     options=ConversionOptions(),
 )

@@ -87,6 +87,11 @@ def test_a_fault_at_some_calls(tmp_path: Path, format: str) -> None:
     assert any(", absent, " in what for what in found)
 
 
+@pytest.mark.parametrize("name", ["write", "finish"])
+def test_a_fault_at_some_calls_of_a_writer(tmp_path: Path, name: str) -> None:
+    assert sweep(tmp_path, "lmdb", name, points=6).total() >= 6
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("name", SCENES)
 @pytest.mark.parametrize("format", formats.names())

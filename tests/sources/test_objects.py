@@ -1061,6 +1061,44 @@ def test_what_is_no_box_is_one_line(tmp_path: Path, boxes: Any, said: str) -> No
     assert "<list>[0]" in str(raised.value) and "\n" not in str(raised.value)
 
 
+class Slow:
+    """A data set of images, one of which cannot be read."""
+
+    def __init__(self, count: int, bad: int = -1) -> None:
+        self._count = count
+        self._bad = bad
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if index == self._bad:
+            raise OSError("no such file")
+        if index == self._bad + 1 and self._bad >= 0:
+            raise ZeroDivisionError("of the user")
+        return {"image": rgb(index), "number": index}
+
+
+@pytest.mark.parametrize("order", ["stored", "shuffled"])
+def test_processes_read_the_same_samples_in_the_same_order(tmp_path: Path, order: Any) -> None:
+    for workers in (0, 3):
+        packer.convert(
+            Slow(100), tmp_path / f"{workers}", num_workers=workers, part_bytes=20_000, order=order, threads=3
+        )
+    assert digest(tmp_path / "0") == digest(tmp_path / "3")
+
+
+def test_an_error_in_a_process_names_the_index(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"Subset>\[50\].*no such file"):
+        packer.convert(Subset(Slow(60, 50), range(51)), tmp_path / "out", num_workers=2)
+    with pytest.raises(ZeroDivisionError) as raised:
+        packer.convert(Slow(60, 50), tmp_path / "out", num_workers=2)
+    assert any("[51]" in note for note in raised.value.__notes__)
+    with pytest.raises(InvalidRequest, match="num_workers"):
+        packer.convert(iter([{"a": 1}]), tmp_path / "out", length=1, num_workers=2)
+    assert not (tmp_path / "out").exists()
+
+
 def test_whole_numbers_beside_floats_stay_exact(tmp_path: Path) -> None:
     large = 2**60 + 1
     given = [{"image": image(seed), "ids": [large, 0.5]} for seed in range(2)]

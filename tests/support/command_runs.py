@@ -6,14 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
+import packer
 from packer import codecs, formats, images, sources
 from packer.cli import registry
 from packer.errors import PackerError
 from packer.pack import manifest as manifests
 from packer.pack.verification import problems
+from packer.schema import Field
 from tests.support import built_packs, source_trees
 from tests.support.conversions import digest, packed
-from tests.support.fault_injection import Ended, in_one_thread, run
+from tests.support.fault_injection import PROGRAMS, Ended, in_one_thread, run
 from tests.support.source_trees import photos
 
 _PART = 5000  # bytes of the source; two parts
@@ -207,6 +211,51 @@ class Extract(Scene):
         packed(self.source, self.before, to=self.format, part_bytes=_PART)
 
 
+class Write(Convert):
+    """A program that writes samples, and skips those that an earlier run stored."""
+
+    @property
+    def words(self) -> list[str | Path]:
+        return ["write", self.path, self.format]
+
+
+class Finish(Convert):
+    """The shards of two processes, joined to one pack."""
+
+    def prepare_source(self) -> None:
+        for shard in range(2):
+            write_samples(self.folder / "shards" / "out", self.format, shard=shard, shards=2)
+
+    @property
+    def words(self) -> list[str | Path]:
+        return ["finish", self.path]
+
+    def begin(self) -> None:
+        shutil.rmtree(self.place, ignore_errors=True)
+        shutil.copytree(self.folder / "shards", self.place)
+
+    def finish(self, prepare: Callable[[], None] = in_one_thread) -> None:
+        """The same call joins the shards, or removes those that a killed one left."""
+        has_shards = any(self.place.glob("*.shard-*"))
+        self.repeats = has_shards
+        super().finish(prepare)
+
+
+def write_samples(target: str | Path, format: str, **options: int) -> None:
+    """A few images into a pack, in parts of two."""
+    Path(target).parent.mkdir(exist_ok=True)
+    fields: dict[str, str | Field] = {"image": "image", "label": "number"}
+    with packer.Writer(
+        target, fields=fields, to=format, part_bytes=2 * 24 * 32 * 3 + 100, threads=1, **options
+    ) as writer:
+        for number in range(_SAMPLES):
+            key = f"{options.get('shard', '')}k{number}"
+            if key not in writer:
+                pixels = np.random.default_rng(number).integers(0, 256, (24, 32, 3), np.uint8)
+                writer.write({"image": pixels, "label": number % 3}, key=key)
+
+
+PROGRAMS |= {"write": write_samples, "finish": lambda target: packer.finish(target)}
 SCENES: dict[str, type[Scene]] = {
     "convert": Convert,
     "overwrite": Overwrite,
@@ -214,6 +263,8 @@ SCENES: dict[str, type[Scene]] = {
     "repack": Repack,
     "index": Index,
     "extract": Extract,
+    "write": Write,
+    "finish": Finish,
 }
 ALLOWED = {
     "convert": {"absent", "complete"},
@@ -222,6 +273,8 @@ ALLOWED = {
     "repack": {"absent", "complete"},
     "index": {"refused", "complete"},
     "extract": {"absent", "complete"},
+    "write": {"absent", "complete"},
+    "finish": {"absent", "complete"},
 }
 
 
@@ -236,6 +289,7 @@ def load_everything() -> None:
 
     import packer.conversion.append  # noqa: PLC0415, F401
     import packer.conversion.convert  # noqa: PLC0415, F401
+    import packer.conversion.writer  # noqa: PLC0415, F401
     import packer.inspect.extraction  # noqa: PLC0415, F401
     import packer.pack.index_rebuild  # noqa: PLC0415, F401
 

@@ -16,16 +16,21 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import click
+
+from packer import cli
 from packer.cli import run as run_packer
-from packer.conversion import build_part
+from packer.conversion import build_part, writer
 from packer.conversion.engines import local
 from packer.copies import stager
 from packer.formats import _columns, lmdb, pth
@@ -38,6 +43,9 @@ WRITING = (
 )
 _OPENING = ("open", "openat", "creat")
 _SECONDS = 60
+PROGRAMS: dict[
+    str, Callable[..., object]
+] = {}  # what a user writes in Python, by the first word: called with the others
 _PR_SET_PTRACER = 0x59616D61  # linux/prctl.h
 
 
@@ -74,6 +82,16 @@ class Fault:
         return [*chosen, "-e", f"inject={self.call.name}:{self.what}:when={self.call.number}"]
 
 
+class _AtJoin(threading.Thread):
+    """A thread whose work is done by the one that waits for it."""
+
+    def start(self) -> None:
+        pass
+
+    def join(self, timeout: float | None = None) -> None:
+        self.run()
+
+
 def small_buffers() -> None:
     """Buffers of a few hundred bytes, in this process."""
     _columns._MOST_BUFFERED = 300
@@ -91,6 +109,8 @@ def in_one_thread() -> None:
     local.ordered_map = one_by_one  # type: ignore[assignment]
     stager.ordered_map = one_by_one  # type: ignore[assignment]
     pth.ordered_map = one_by_one  # type: ignore[assignment]
+    writer._WAITING_CHUNKS = 1000
+    writer.threading = SimpleNamespace(Lock=threading.Lock, Thread=_AtJoin)  # type: ignore[assignment]
 
 
 class Run:
@@ -158,6 +178,9 @@ def _work(words: list[str], output: int, gate: int, prepare: Callable[[], None])
         sys.stdout = os.fdopen(1, "w", closefd=False)  # pytest has put others there
         sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
         sys.argv = ["packer", *words]
+        if words[0] in PROGRAMS:
+            cli.main = click.Command("program", callback=functools.partial(PROGRAMS[words[0]], *words[1:]))
+            del sys.argv[1:]
         prepare()
         os.read(gate, 1)
         signal.signal(signal.SIGINT, interrupt)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from packer.conversion.build_part import WrittenPart, finish_part, write_part
+from packer.conversion.build_part import WrittenPart, finish_part
 from packer.conversion.conversion_run import ConversionRun
 from packer.conversion.engines import base
 from packer.conversion.engines.base import EngineOptions
@@ -23,10 +23,7 @@ class Engine(base.Engine):
         spec = run.spec
 
         def written() -> Iterator[WrittenPart]:
-            for number in numbers:
-                part = write_part(run.spec, number, encoder=run.encoder, progress=run.progress, noted=run.note)
-                run.refuse(number, part.reasons)
-                yield part
+            yield from map(run.write_part, numbers)
 
         def finish(part: WrittenPart) -> None:
             if not run.spec.only_reads:

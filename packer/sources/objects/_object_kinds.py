@@ -14,6 +14,7 @@ from packer.sources.objects._object_fields import FieldsRequest
 from packer.sources.objects._object_rows import Indexable, ObjectRows, SequentialRows
 from packer.sources.objects._object_source import KeyRequest, ObjectData, ObjectSource
 from packer.sources.objects._object_values import Axes
+from packer.sources.objects._worker_rows import WorkerRows
 
 Objects = Indexable | Iterable[Any]
 _REFUSED = {
@@ -30,6 +31,7 @@ class ObjectOptions(NamedTuple):
     key: KeyRequest = None
     length: int | None = None
     fingerprint: str | None = None
+    num_workers: int = 0
     axes: Axes = "auto"
     follow_links: bool = False
 
@@ -49,7 +51,7 @@ def open_object(data: Any, options: ObjectOptions) -> tuple[base.Source, dict[st
     if refused is not None:
         raise InvalidRequest(f"<{name}>: {refused}")
     inner, rows = without_subsets(data)
-    is_list_of_files = options == ObjectOptions(follow_links=options.follow_links)
+    is_list_of_files = options._replace(num_workers=0) == ObjectOptions(follow_links=options.follow_links)
     if is_torchvision_folder(inner):
         if not is_list_of_files:
             raise InvalidRequest(f"<{type_name(inner)}>: its files are packed, with the option follow_links alone")
@@ -71,7 +73,13 @@ def open_object(data: Any, options: ObjectOptions) -> tuple[base.Source, dict[st
         raise InvalidRequest("option follow_links is for folders and lists of files")
     found = replace(found, fingerprint=options.fingerprint or found.fingerprint)
     return (
-        ObjectSource(found, _rows(found, options.length), fields=options.fields, key=options.key, axes=options.axes),
+        ObjectSource(
+            found,
+            _rows(found, options.length, options.num_workers),
+            fields=options.fields,
+            key=options.key,
+            axes=options.axes,
+        ),
         {},
     )
 
@@ -90,8 +98,8 @@ def without_subsets(data: object) -> tuple[Any, Sequence[int] | None]:
     return data, rows
 
 
-def _rows(found: ObjectData, length: int | None) -> ObjectRows:
-    """Return access by index if possible, otherwise in sequence. Raises `InvalidRequest` for a wrong `length`."""
+def _rows(found: ObjectData, length: int | None, workers: int) -> ObjectRows:
+    """Return access by index if possible, otherwise in sequence. Raises `InvalidRequest` for wrong options."""
     data, name = found.data, f"<{found.name}>"
     if length is not None and (isinstance(length, bool) or length < 1):
         raise InvalidRequest(f"{name}: length={length!r}: expected the number of samples, 1 or more")
@@ -105,8 +113,10 @@ def _rows(found: ObjectData, length: int | None) -> ObjectRows:
     count = len(data) if isinstance(data, Sized) else length
     if count is None:
         raise InvalidRequest(f"{name}: does not have a length; give length=, the number of its samples")
+    if workers < 0 or (workers and not is_indexed):
+        raise InvalidRequest(f"{name}: num_workers={workers}: expected a number of processes; 0 for an iterable")
     if not is_indexed:
         return SequentialRows(data, count if length is None else length, name)
     if length is not None and count != length:
         raise InvalidRequest(f"{name}: has {counted(count, 'sample')}, length= is {length}; leave it out")
-    return ObjectRows(data, count)
+    return WorkerRows(data, count, name, workers=workers) if workers else ObjectRows(data, count)

@@ -18,9 +18,14 @@ class Indexable(Protocol):
 
 
 class ObjectRows:
-    """Samples that are read by index. Not thread-safe: callers use a lock."""
+    """Samples that are read by index. Not thread-safe: callers use a lock.
+
+    Attributes:
+        ahead: The number of samples that `expect` reads ahead.
+    """
 
     is_sequential: ClassVar[bool] = False
+    ahead = 0
 
     def __init__(self, data: Any, count: int) -> None:
         self._data = data
@@ -32,6 +37,9 @@ class ObjectRows:
     def read(self, index: int) -> Any:
         """Return the sample at `index`, unchanged."""
         return self._data[index]
+
+    def expect(self, rows: Iterable[int]) -> None:
+        """Begin to read samples that will be read soon."""
 
     def restart(self) -> bool:
         """Prepare to read samples again, and return True. Return False if the object supports only one pass."""

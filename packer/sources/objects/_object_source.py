@@ -110,7 +110,7 @@ class ObjectSource(base.Source):
         self._images = [each.name for each in every if each.kind in PIXEL_KINDS]
         self._options = {} if axes == "auto" else {"axes": axes}
         probes = dict(sound_values(lambda row: (row, self._values(row, samples[row])), samples))
-        self._mean_bytes = max(1, sum(map(_weight, probes.values())) // len(probes))
+        self._mean_bytes = max(1, sum(map(weight, probes.values())) // len(probes))
         self._digest = _digest(probes.values())
         self.decodes = any(isinstance(values[name], np.ndarray) for values in probes.values() for name in self._images)
         if self._options and not self.decodes:
@@ -154,7 +154,7 @@ class ObjectSource(base.Source):
         samples: dict[int, Any] = {}
 
         def inspect(row: int) -> None:
-            if sum(map(_weight, samples.values())) <= _MOST_PROBED_BYTES:
+            if sum(map(weight, samples.values())) <= _MOST_PROBED_BYTES:
                 samples[row] = self._read(row)
 
         sound_values(inspect, probe_indices(len(self._objects), is_sequential=self.is_sequential))
@@ -211,6 +211,7 @@ class ObjectSource(base.Source):
     def read(self, index: int, names: Sequence[str]) -> base.Sample:
         row = self._rows[self.checked(index)]
         with self._lock:
+            self._objects.expect(self._rows[index : index + self._objects.ahead])
             sample = self._read(row)
             values = self._values(index, sample)
             if self._key_entry is not None and self._keys is None:
@@ -295,12 +296,12 @@ def _key_text(value: object, where: str) -> str:
     raise BadInput(f"{where}: its key is {described(value)}, expected a text or a whole number")
 
 
-def _weight(value: object) -> int:
+def weight(value: object) -> int:
     """Return the approximate size of a value in bytes."""
     if isinstance(value, Mapping):
-        return sum(map(_weight, value.values()))
+        return sum(map(weight, value.values()))
     if isinstance(value, list | tuple):
-        return 8 + sum(map(_weight, value))
+        return 8 + sum(map(weight, value))
     if isinstance(value, bytes | bytearray | memoryview | str):
         return len(value)
     if is_pil_image(value):
