@@ -4,6 +4,7 @@ The parts of the new pack are hard links to the parts of the shards, in the orde
 """
 
 import hashlib
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -57,8 +58,9 @@ def finish(pack: str | PathLike[str], *, overwrite: bool = False) -> ConversionS
     shards = _shards(target)
     with ExitStack() as stack:
         work = stack.enter_context(work_folder(beside(target), NAMES))
+        unfinished = [beside(shard) for shard in shards if os.path.lexists(beside(shard))]
+        others = [stack.enter_context(work_folder(path, NAMES)) for path in unfinished]
         for shard in shards:
-            stack.enter_context(work_folder(beside(shard), NAMES))
             check_replaceable(shard)
         found = [manifests.read(shard) for shard in shards]
         plan = _plan_of(target, found)
@@ -78,6 +80,8 @@ def finish(pack: str | PathLike[str], *, overwrite: bool = False) -> ConversionS
             work.remove(_REPLACED)
             work.above.replace(shard.name, work, _REPLACED)
             work.remove(_REPLACED)
+        for other in others:
+            other.clear()
     summary = summary_of(manifest, plan, resumed=0, notes=())
     return replace(summary, seconds=time.monotonic() - started)
 
@@ -169,6 +173,8 @@ def _joined(publication: FolderPublication, shards: Sequence[Path], found: Seque
     except BadInput:
         publication.remove()
         raise
+    if any(manifests.read(shard) != manifest for shard, manifest in zip(shards, found, strict=True)):
+        raise InvalidRequest(f"{publication.target}: a shard was replaced while it was joined; run again")
     with publication.work.folder(PACK) as folder:
         folder.sync()
     samples = sum(part.samples for part in parts)

@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,16 @@ def write(target: Path, numbers: range, **options: Any) -> None:
                 writer.write(sample(number), key=f"k{number}")
 
 
+def samples_of(target: Path) -> list[dict[str, Any]]:
+    """All samples of a pack."""
+    data = packer.open(target)
+    return [data[row] for row in range(len(data))]
+
+
 def check(target: Path, numbers: list[int]) -> None:
     """The pack is whole, and its samples are those, in this order."""
     assert list(problems(target, level="full")) == []
-    data = packer.open(target)
+    data = samples_of(target)
     assert [found["key"] for found in data] == [f"k{number}" for number in numbers]
     for found, number in zip(data, numbers, strict=True):
         assert np.array_equal(np.moveaxis(found["image"].numpy(), 0, 2), pixels(number))
@@ -68,7 +75,7 @@ def test_samples_come_back_in_the_order_of_the_calls(tmp_path: Path, format: str
             writer.write({"image": pixels(number), "label": "abc"[number % 3]}, key=f"k{number}")
         assert writer.written == ["k3", "k1", "k2"]
     assert list(problems(target, level="full")) == []
-    data = packer.open(target)
+    data = samples_of(target)
     assert [(found["key"], int(found["label"])) for found in data] == [("k3", 0), ("k1", 1), ("k2", 2)]
     for found, number in zip(data, (3, 1, 2), strict=True):
         assert np.array_equal(np.moveaxis(found["image"].numpy(), 0, 2), pixels(number))
@@ -95,7 +102,7 @@ def test_a_continued_writer_makes_the_same_bytes(
         return digest(folder / name)
 
     assert packed("one") == packed("two", stops=(stop, stop // 2))
-    assert [len(found["data"]) for found in packer.open(folder / "one")] == sizes
+    assert [len(found["data"]) for found in samples_of(folder / "one")] == sizes
 
 
 def test_many_threads_write(tmp_path: Path) -> None:
@@ -113,7 +120,7 @@ def test_values_may_change_after_the_call(tmp_path: Path) -> None:
     with packer.Writer(tmp_path / "out", fields={"image": "png"}) as writer:
         writer.write({"image": buffer})
         buffer[:] = 0
-    [found] = packer.open(tmp_path / "out")
+    [found] = samples_of(tmp_path / "out")
     assert np.array_equal(np.moveaxis(found["image"].numpy(), 0, 2), pixels(1))
     assert found["key"] == "00000000"
 
@@ -297,7 +304,7 @@ def render(target: Path, shard: int) -> None:
 def test_two_processes_write_one_pack(tmp_path: Path) -> None:
     target = tmp_path / "out"
     for shard in (1, 0):
-        assert child(lambda shard=shard: render(target, shard)).kind == "value"
+        assert child(partial(render, target, shard)).kind == "value"
     render(target, 0)  # complete: it has all samples, and nothing is written
     found = packer.finish(target)
     assert (found.samples, found.parts) == (20, 8)

@@ -27,6 +27,7 @@ export async function showComparison() {
   try {
     await list(state.pair, signal);
     root.replaceChildren(sidebar(), make("div.compared", {}, await compared(signal)));
+    root.querySelector("[aria-current=true]")?.scrollIntoView({ block: "nearest" });
     await Promise.all(pairs.map((pair) => pair.load(signal)));
   } catch (error) {
     if (!isCancelled(error)) root.replaceChildren(make("p.failure", {}, error.message));
@@ -77,15 +78,16 @@ async function compared(signal) {
   const images = common.filter(([one, other]) => PIXELS.includes(one.kind) && other.kind === one.kind);
   pairs = images.map(([field]) => new Pair(field, [first.row, row]));
   const differing = common.filter(([one, other]) => one.crc32 !== other.crc32);
-  const names = (some) => some.map(([field]) => field.name).join(", ") || "none";
+  const names = (some) => some.map(([field]) => field.name).join(", ");
+  const note = (text, some) => (some.length ? make("p.note", {}, `${text}: ${names(some)}`) : null);
   const more = second.fields.filter(({ name }) => !common.some(([one]) => one.name === name)).map((field) => [field]);
   const cards = differing.map((two) => make("div.columns", {}, two.map((field, p) => fieldCard(p, field))));
-  const lines = [
-    `equal: ${names(common.filter((pair) => !differing.includes(pair)))}`,
-    `only in ${packs[0].name}: ${names(both.filter(([, other]) => !other))}`,
-    `only in ${packs[1].name}: ${names(more)}`,
+  const notes = [
+    note("equal", common.filter((pair) => !differing.includes(pair))),
+    note(`only in ${packs[0].name}`, both.filter(([, other]) => !other)),
+    note(`only in ${packs[1].name}`, more),
   ];
-  return [title, pairs.map(({ element }) => element), cards, lines.map((line) => make("p.note", {}, line))];
+  return [title, pairs.map(({ element }) => element), cards, notes];
 }
 
 class Pair {

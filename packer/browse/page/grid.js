@@ -132,8 +132,8 @@ class Tile {
     const off = new Set(state.off.split(","));
     context.drawImage(first, left, upper, wide, high);
     context.globalAlpha = state.opacity / 100;
-    const masks = [...this.images].filter(([name, bitmap]) => bitmap !== first && !off.has(name));
-    masks.forEach(([, bitmap]) => context.drawImage(bitmap, left, upper, wide, high));
+    const masks = layersOf(pack()).filter(({ name }) => !off.has(name) && this.images.has(name));
+    masks.forEach(({ name }) => context.drawImage(this.images.get(name), left, upper, wide, high));
     context.globalAlpha = 1;
     if (!this.info?.overlays) return;
     const matrix = [wide / this.info.size[1], 0, left, 0, high / this.info.size[0], upper];

@@ -155,7 +155,8 @@ export function fieldCard(p, field) {
   const { dtype, codec, classes } = packs[p].fields.find(({ name }) => name === field.name);
   const kind = make("span.note", {}, [field.kind, dtype, codec].filter(Boolean).join(" · "));
   const stored = make("span.note", { title: "size and crc32 as stored" }, `${bytes(field.bytes)}  ${field.crc32}`);
-  return make("div.field", {}, make("b", {}, field.name), kind, stored, folded(valueText(field, classes)));
+  const head = make("div", {}, make("b", {}, field.name), " ", kind);
+  return make("div.field", {}, head, folded(valueText(field, classes)), stored);
 }
 
 function folded(text) {
