@@ -20,7 +20,7 @@ from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.pack.extra_files import ExtraFiles
 from packer.sources._trees.folder_tree import LinkLeadsOut, SourceRoot
-from packer.tools.packing_candidates import Candidate, candidates
+from packer.tools.packing_candidates import candidates
 from packer.tools.workload import Subject
 from tests.support import source_trees
 from tests.support.command_line import run
@@ -212,7 +212,7 @@ def test_a_folder_read_without_packing_follows_the_same_rule(tmp_path: Path) -> 
     root = set_of(tmp_path)
     (root / "a/out.jpg").symlink_to(tmp_path / "home/deep/photo.jpg")
     for follow_links in (False, True):
-        dataset = Subject(root, follow_links=follow_links).open()
+        dataset = Subject(root, spec=SourceSpec(options={"follow_links": follow_links})).open()
         if follow_links:
             assert dataset[1]["key"] == "a/out.jpg"
         else:
@@ -226,11 +226,6 @@ def test_a_folder_read_without_packing_follows_the_same_rule(tmp_path: Path) -> 
 def test_every_command_that_reads_folders_has_the_option(command: str) -> None:
     shown = CliRunner().invoke(main, [command, "--help"])
     assert "--follow-links" in shown.stdout
-
-
-def test_the_line_that_advise_prints_follows_too() -> None:
-    line = Candidate("lmdb", "kept").line(Path("in"), Path("out"), follow_links=True)
-    assert line == "packer convert in out --to lmdb --follow-links"
 
 
 # ---- files of no sample
