@@ -121,7 +121,10 @@ class Pack:
                 raise InvalidRequest(
                     f"{folder}: a collection is read in its folder only; packer convert makes it a pack"
                 )
-            members = [_open_member(folder, member, opening) for member in found.members]
+            folders = member_folders(folder, found.members)
+            members = [
+                _open_member(folder, member, path, opening) for member, path in zip(found.members, folders, strict=True)
+            ]
         else:
             if supply is None:
                 check_mostly_holes(folder, found, copies=copies)
@@ -281,6 +284,7 @@ class Pack:
         """
         found: list[Record] = []
         readers: dict[int, Reader] = {}
+        stored, indexed = self._divided(names)
         for index in indices:
             number, row = self.locate(index)
             if number not in readers:
@@ -289,22 +293,20 @@ class Pack:
                     readers.clear()
                     pins.pop_all().close()
                 readers[number] = pins.enter_context(self.parts.pinned(number))
-            if self._indexed is None:
-                values = readers[number].read(row, names)
-                if self.verify != "never":
-                    self.check(index, values)
-            else:
-                values = self._collected(readers[number], index, row, names, check=self.verify != "never")
-            found.append(values)
+            values = readers[number].read(row, stored)
+            if self.verify != "never":
+                self.check(index, values)
+            found.append(self._with_indexed(values, index, indexed) if indexed else values)
         return found
 
-    def _collected(self, reader: Reader, index: int, row: int, names: Sequence[str], *, check: bool) -> Record:
-        """Return the values of a sample of a collection: those of its index, and the others of a part."""
-        indexed = self._indexed or frozenset()
-        values = dict(reader.read(row, [name for name in names if name not in indexed]))
-        if check:
-            self.check(index, values)
-        return {name: values[name] if name in values else self.index.encoded(index, name) for name in names}
+    def _divided(self, names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the fields that are read from a part, and those that are read from the index of a collection."""
+        if self._indexed is None or self._indexed.isdisjoint(names):
+            return names, ()
+        return [name for name in names if name not in self._indexed], [name for name in names if name in self._indexed]
+
+    def _with_indexed(self, values: Record, index: int, names: Sequence[str]) -> Record:
+        return {**values, **{name: self.index.encoded(index, name) for name in names}}
 
     def _gather(self, indices: npt.NDArray[np.int64], name: str, out: npt.NDArray[np.uint8]) -> None:
         found: dict[int, tuple[list[int], list[int]]] = {}
@@ -424,14 +426,14 @@ class _Opening:
         return OpenMember(folder, found, parts, opener.is_mapped, names)
 
 
-def member_folder(folder: Path, member: MemberPack) -> Path:
-    """Return the folder of a member of the collection in `folder`."""
-    return Path(os.path.normpath(Path(os.path.realpath(folder)) / member.path))
+def member_folders(folder: Path, members: Sequence[MemberPack]) -> list[Path]:
+    """Return the folders of the members of the collection in `folder`."""
+    home = os.path.realpath(folder)
+    return [Path(os.path.normpath(os.path.join(home, member.path))) for member in members]
 
 
-def _open_member(folder: Path, member: MemberPack, opening: _Opening) -> OpenMember:
-    """Return an open member of the collection in `folder`. Raises CorruptPack if it is another pack or missing."""
-    path = member_folder(folder, member)
+def _open_member(folder: Path, member: MemberPack, path: Path, opening: _Opening) -> OpenMember:
+    """Return an open member, in the folder `path`. Raises CorruptPack if it is another pack or missing."""
     try:
         found = manifest.read(path)
     except InvalidRequest as error:
@@ -478,12 +480,12 @@ class _PinnedRecord:
         self._pin = pack.parts.pinned(number)
         reader = self._pin.__enter__()
         try:
-            is_checked = self._check and pack.verify != "never"
-            if pack.rows is not None:
-                return pack._collected(reader, self._index, row, self._names, check=is_checked)
-            values = reader.read(row, self._names)
-            if is_checked:
+            stored, indexed = pack._divided(self._names)
+            values = reader.read(row, stored)
+            if self._check and pack.verify != "never":
                 pack.check(self._index, values)
+            if indexed:
+                values = pack._with_indexed(values, self._index, indexed)
         except BaseException:
             self._pin.__exit__(None, None, None)
             raise

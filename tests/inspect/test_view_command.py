@@ -38,7 +38,7 @@ def test_usage_errors_say_what_to_do(tmp_path: Path) -> None:
         ((pack, "--zoom"), 2, "'--zoom' is for a sheet"),
         ((pack, "-o", tmp_path / "a.png", "--port", 8000), 2, "'--port' is for the page"),
         ((pack, pack, "-o", tmp_path / "a.png"), 2, "is for the page in the browser, without -o"),
-        ((pack, "--port", 80), 2, "80 is not in the range"),
+        ((pack, "--port", 80), 2, "at least 1024"),
         ((pack, "--scratch", tmp_path), 2, "--scratch is for a remote pack"),
         ((pack, "-o", tmp_path / "a.jpg"), 2, "expected a name that ends in .png or .html"),
         ((pack, "-o", tmp_path / "a.png", "-n", 0), 2, "at least 1"),
