@@ -336,7 +336,7 @@ def test_an_image_as_trained_is_that_of_the_dataset(seed: int, view: View, folde
     answer = view.client.get("/api/trained", params=parameters)
     numbers = packer.geometry.draw(seed, 0, np.asarray([9]), geometry.draws)[0].tolist()
     with packer.open(folder, output="numpy") as data:
-        expected = data.sample(9, geometry, numbers)
+        expected = data.sample_at(9, geometry, numbers)
     _, opacity = mask_colors(expected["mask"])
     assert np.array_equal(pixels(answer.content)[..., 3], np.rint(opacity * 255))
     a, b, c, d, e, f = map(float, answer.headers["x-matrix"].split(","))

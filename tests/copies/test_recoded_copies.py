@@ -253,7 +253,7 @@ def test_an_interrupted_one_goes_on_part_by_part(
         written.append(given[1])
         return original(*given, **named)
 
-    monkeypatch.setattr("packer.conversion.engines.local.write_part", counted)
+    monkeypatch.setattr("packer.conversion.conversion_run.write_part", counted)
     done = staged(pack, base)
     assert written == [1, 2]
     assert digest(done.path) == clean

@@ -92,6 +92,12 @@ class Place:
         self._made += 1
         return self.root / named(f"{name}{self._made}", suffix)
 
+    def copied(self) -> Path:
+        """A copy of the pack, which a command may change."""
+        target = self.new("copy")
+        shutil.copytree(self.pack, target)
+        return target
+
     def packed(self, format: str) -> Path:
         """A pack of the damaged source, made once."""
         target = self.root / named(format)
@@ -197,6 +203,15 @@ OF_PACKS: dict[str, Lines] = {
         *[(pack, at.new(), "--resize", "8"), (pack, at.new(), "--codec", "image=jpeg:90", "--on-error", "skip")],
         *[(pack, at.pack, "--overwrite"), (pack, at.new(), f"--split=a={at.list}")],
     ],
+    "ls": lambda at, pack: [
+        *[(pack,), (pack, "--json"), (pack, "--where", f"{EVIL!r} in key"), (pack, "--where", EVIL)],
+        *[(pack, "--split", EVIL), (pack, "--sort", EVIL), (pack, "--columns", EVIL)],
+    ],
+    "collect": lambda at, pack: [
+        *[(at.new(), pack), (at.new(), pack, "--where", EVIL), (at.new(), pack, "--keys", at.list)],
+        *[(at.new(), pack, "--drop", at.list), (at.new(), pack, "--column", f"{EVIL}={at.list}"), (at.pack, pack)],
+        *[(at.new(), pack, "--prefix", EVIL), (at.new(), pack, "--rename", EVIL), (at.new(), pack, "--sample", EVIL)],
+    ],
     "profile": lambda at, pack: [(pack, "--samples", "2", "--plot", at.new("p", ".html")), (pack, "--fields", EVIL)],
 }
 OF_SOURCES: dict[str, Lines] = {
@@ -210,6 +225,10 @@ OF_SOURCES: dict[str, Lines] = {
         *[(source, at.new(), "--folders", "none"), (source, at.new(), "--preset", "ggcnn")],
         *[(source, source / "pack"), (source, at.new() / "no" / "pack"), (at.new(), at.new())],
         (source, at.new(), "--on-error", "skip", "--codec", "image=jpeg:90", "--resize", "8"),
+    ],
+    "append": lambda at, source: [
+        *[(at.copied(), at.pack), (at.copied(), source), (at.copied(), source, "--json"), (source, source)],
+        *[(at.copied(), source, "--from", EVIL), (at.copied(), at.new()), (at.new(), source)],
     ],
 }
 # those that measure for seconds

@@ -31,9 +31,11 @@ TOKENS += (b'"name":"a/../b"', b'"name":[]', b'"name":"a\\u0000"', b"[[[[[[[[", 
 MOST_BYTES = 6000
 NAME = "part-00000.lmdb"
 
+_PARTS = {NAME: 3, "part-00007.lmdb": 3}
 _PLAN: Any = SimpleNamespace(
     fingerprint="f",
-    part_samples={NAME: 3, "part-00007.lmdb": 3},
+    has_part=lambda name, samples: _PARTS.get(name) == samples,
+    part_samples=_PARTS,
     source=SimpleNamespace(resume_reason=None),
     options=ConversionOptions(),
 )
