@@ -59,12 +59,13 @@ def command(
 
     opened = [packer.open(pack) for pack in packs]
     dataset = packer.concat(*opened, prefixes=prefix or None) if len(opened) > 1 or prefix else opened[0]
-    if where is not None:
-        dataset = dataset.where(where)
+    total = len(dataset)
     if keys is not None:
         dataset = dataset.select([dataset.index_of(key) for key in _lines(keys)])
     if drop is not None:
         dataset = dataset.drop(_lines(drop))
+    if where is not None:
+        dataset = dataset.where(where)
     for text in columns:
         name, file = _pair(text, "--column", "NAME=FILE")
         dataset = dataset.with_column(name, Path(file))
@@ -72,8 +73,10 @@ def command(
         dataset = dataset.rename(**dict(_pair(text, "--rename", "OLD=NEW") for text in rename))
     if sample is not None:
         dataset = dataset.sample(_number(sample), seed=seed)
+    if not len(dataset):
+        raise InvalidRequest(f"{out}: none of the {total} samples is chosen; packer ls shows what a condition finds")
     dataset.save(out)
-    echo(f"{out}: a collection of {len(dataset)} samples of {len(packs)} packs")
+    echo(f"{out}: a collection of {len(dataset)} of {total} samples, packs: {len(packs)}")
 
 
 def _lines(path: Path) -> list[str]:

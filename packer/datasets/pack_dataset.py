@@ -723,7 +723,10 @@ class PackDataset(Dataset[Any]):
         return self._with_positions(np.asarray(indices))
 
     def drop(self, keys: Iterable[str]) -> Self:
-        """Return a dataset without the samples that have these keys. Raises UnknownKey."""
+        """Return a dataset without the samples that have these keys. Raises UnknownKey, WrongType."""
+        keys = [keys] if isinstance(keys, str) else list(keys)
+        if not all(isinstance(key, str) for key in keys):
+            raise WrongType(f"{self.path}: drop: expected keys, found {keys!r:.60}; select keeps samples by index")
         kept = np.ones(len(self), bool)
         kept[self.columns().positions(keys)] = False
         return self._with_positions(np.flatnonzero(kept))
@@ -775,10 +778,10 @@ class PackDataset(Dataset[Any]):
             name: The name of the field.
             values: A value for each sample, in order. Or a dict from keys to values. Or the path of a CSV file with the
                 columns `key` and `name`. Samples without an entry keep their value. A text is the name of a class if
-                the field has classes; new names are added to the classes.
+                the field has classes.
             kind: "number", "text", "json", "points" or "boxes". Default: the kind of the replaced field, else number
                 for numbers, text for texts.
-            classes: The class names of a new number field.
+            classes: The class names of a number field. For a field with classes: its classes, then new ones.
 
         Raises:
             InvalidRequest: The values do not fit the field, or a sample of a new field has no value.

@@ -5,7 +5,7 @@ repeats the steps; packer.pack.collection has the steps.
 """
 
 import csv
-import itertools
+import difflib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -184,10 +184,16 @@ def with_values(
         values = _of_csv(Path(values), name)
     if isinstance(values, Mapping):
         values = _in_order(columns, name, values, old)
-    is_kept = old is not None and kind is None and classes is None
-    field = old if old is not None and is_kept else _new_field(name, values, kind, classes)
+    field = _new_field(name, values, kind, classes) if old is None or kind is not None else old
+    if old is not None and classes is not None:
+        if tuple(classes)[: len(old.classes or ())] != (old.classes or ()):
+            raise InvalidRequest(
+                f"with_column({name!r}): classes begin with {', '.join(old.classes or ())}, in this order"
+            )
+        field = replace(field, classes=tuple(classes))
     if field.classes is not None and field.kind == "number":
-        field, values = _of_classes(field, values)
+        known = set() if old is None or not old.is_column else set(columns.pack.index.column(name).ravel().tolist())
+        values = _of_classes(field, values, known)
     elif field.is_column and any(isinstance(value, str) for value in values):
         values = [_number(name, value) for value in values]
     return RowsWithField(recipe, field, values)
@@ -200,7 +206,12 @@ def _of_csv(path: Path, name: str) -> dict[str, str]:
     reader = csv.DictReader(text.splitlines())
     if not {"key", name} <= set(reader.fieldnames or ()):
         raise InvalidRequest(f"{path}: expected the columns key and {name}, found {', '.join(reader.fieldnames or ())}")
-    return {row["key"]: row[name] for row in reader}
+    found: dict[str, str] = {}
+    for row in reader:
+        if row["key"] in found:
+            raise InvalidRequest(f"{path}: the key {row['key']!r} is there twice; remove one of the lines")
+        found[row["key"]] = row[name]
+    return found
 
 
 def _in_order(columns: "DatasetColumns", name: str, values: Mapping[str, Any], old: Field | None) -> list[Any]:
@@ -242,12 +253,26 @@ def _new_field(
     return Field(name, chosen, _CODECS[chosen], dtype, shapes.get(chosen))
 
 
-def _of_classes(field: Field, values: Sequence[Any] | npt.NDArray[Any]) -> tuple[Field, npt.NDArray[Any]]:
-    """Return the field with the class names in `values` added, and class numbers for names."""
-    names = dict.fromkeys(itertools.chain(field.classes or (), (each for each in values if isinstance(each, str))))
+def _of_classes(field: Field, values: Sequence[Any] | npt.NDArray[Any], known: set[Any]) -> npt.NDArray[Any]:
+    """Return class numbers for names and numbers of classes. known: numbers that the field contains already."""
+    names = field.classes or ()
     numbers = {name: number for number, name in enumerate(names)}
-    found = [numbers[each] if isinstance(each, str) else each for each in values]
-    return replace(field, classes=tuple(names)), np.asarray(found)
+
+    def number_of(value: Any) -> Any:
+        number = numbers.get(value, _digits(value)) if isinstance(value, str) else value
+        if number is None or (number not in known and number not in range(len(names))):
+            close = difflib.get_close_matches(str(value), names, 1)
+            raise InvalidRequest(
+                f"with_column({field.name!r}): {value!r:.60} is not one of the {len(names)} classes"
+                f"{f'; did you mean {close[0]!r}?' if close else ''}; classes= adds new ones at the end"
+            )
+        return number
+
+    return np.asarray([number_of(value) for value in values])
+
+
+def _digits(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _number(name: str, value: Any) -> Any:

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from torch.utils.data import DataLoader
 
 import packer
-from packer.errors import BadInput, CorruptPack, InvalidRequest, PackExists, UnknownKey
+from packer.errors import BadInput, CorruptPack, InvalidRequest, PackExists, UnknownKey, WrongType
 from packer.schema import Field
 
 CLASSES = {"a": ("cup", "ball", "mug"), "b": ("mug", "fork"), "c": ("cup", "ball")}
@@ -198,7 +198,8 @@ class RowOperations(RuleBasedStateMachine):
     @rule(data=st.data(), label=st.sampled_from(["cup", "new", "mug"]))
     def with_labels(self, data: st.DataObject, label: str) -> None:
         keys = data.draw(st.sets(st.sampled_from([each["key"] for each in self.model])))
-        self.dataset = self.dataset.with_column("label", dict.fromkeys(keys, label))
+        classes = dict.fromkeys([*self.dataset.classes, label])
+        self.dataset = self.dataset.with_column("label", dict.fromkeys(keys, label), classes=list(classes))
         self.model = [{**each, "label": label} if each["key"] in keys else each for each in self.model]
 
     @rule(text=st.text(max_size=4))
@@ -267,7 +268,7 @@ def test_random_trees_of_operations_equal_lists(packs: Packs) -> None:
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_worker_processes_repeat_the_operations(packs: Packs, method: str) -> None:
     both = packer.concat(packs.open("a"), packs.open("b"), prefixes=["1/", "2/"]).where("score < 2")
-    changed = both.with_column("label", {both.key(0): "new"})
+    changed = both.with_column("label", {both.key(0): "new"}, classes=[*both.classes, "new"])
     loader = DataLoader(changed, 4, num_workers=2, multiprocessing_context=method, collate_fn=list)
     found = [sample for batch in loader for sample in batch]
     assert [sample["key"] for sample in found] == list(changed.keys())
@@ -291,9 +292,15 @@ def test_a_loader_continues_with_equal_rows_only(packs: Packs) -> None:
 
 def test_a_csv_file_corrects_labels(packs: Packs, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text('key,label\na01,"a ""new"" one"\na02,cup\n')
-    dataset = packs.open("a").with_column("label", tmp_path / "new.csv")
+    classes = [*packs.open("a").classes, 'a "new" one']
+    dataset = packs.open("a").with_column("label", tmp_path / "new.csv", classes=classes)
     labels = [dataset.classes[number] for number in dataset.targets]
     assert labels[:4] == ["cup", 'a "new" one', "cup", "cup"]
+    (tmp_path / "twice.csv").write_text("key,label\na01,cup\na01,1\n")
+    with pytest.raises(InvalidRequest, match="twice"):
+        packs.open("a").with_column("label", tmp_path / "twice.csv")
+    (tmp_path / "number.csv").write_text("key,label\na01,2\n")
+    assert packs.open("a").with_column("label", tmp_path / "number.csv").targets[1] == 2
     (tmp_path / "bad.csv").write_text("name,label\na01,cup\n")
     with pytest.raises(InvalidRequest, match=r"bad.csv: expected the columns key and label"):
         packs.open("a").with_column("label", tmp_path / "bad.csv")
@@ -331,7 +338,11 @@ def refused(packs: Packs) -> list[tuple[type[Exception], str, Callable[[], objec
         (UnknownKey, "nothing", lambda: a.with_column("label", {"nothing": "cup"})),
         (InvalidRequest, "no value for 12", lambda: a.with_column("new", {"a01": 3})),
         (InvalidRequest, "kind=", lambda: a.with_column("new", [object()] * 13)),
-        (InvalidRequest, "do not fit", lambda: a.with_column("label", [0.5] * 13)),
+        (InvalidRequest, "not one of the 3 classes", lambda: a.with_column("label", [0.5] * 13)),
+        (InvalidRequest, "not one of the 3 classes", lambda: a.with_column("label", {"a01": 7})),
+        (InvalidRequest, "did you mean 'cup'", lambda: a.with_column("label", {"a01": "cupp"})),
+        (InvalidRequest, "classes begin with", lambda: a.with_column("label", {"a01": "mug"}, classes=["mug", "cup"])),
+        (WrongType, "expected keys", lambda: a.drop([3])),
         (InvalidRequest, "expected number", lambda: a.with_column("image", [0] * 13)),
         (InvalidRequest, "twice", lambda: len(a.select([1, 1]).with_column("new", [1, 2]))),
         (UnknownKey, "nothing", lambda: a.rename(nothing="new")),
