@@ -40,6 +40,12 @@ INTENDED: tuple[tuple[str, str], ...] = (
     (r"signature PackDataset\.fetch_ahead", "rank and world_size: ranks share the cache"),
     (r"signature (Pack|Grasp)Dataset\.batch_decoder", "collate: the decoder of a batch finishes the batch"),
     (r"signature BackgroundIterator\.close", "the method is inherited from Pass"),
+    (
+        r"option (append|collect|ls|view) .*|signature (append|concat|finish|Mix.*|Writer.*)"
+        r"|signature (loading\.)?(Loader|Mix|SizeBuckets|balanced)",
+        "packs that grow, mixes of packs, and a page to browse them",
+    ),
+    (r"option advise .*", "advise has the options of sources"),
     (r"signature convert", "the options of sources are keywords of SourceOptions, an Unpack[TypedDict]"),
     (r"signature datasets\.DetectionCollate", "keep_crowd: targets have no boxes of crowds"),
     (r"signature geometry\.BoxRule", "min_side: boxes with a shorter side are dropped"),

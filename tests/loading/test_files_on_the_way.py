@@ -16,7 +16,7 @@ from tests.support.conversions import packed
 from tests.support.source_trees import photos
 
 ROOT = Path(packer.__file__).parent
-MOST_OF_A_SAMPLE, MOST_OF_A_BATCH = 11, 18
+MOST_OF_A_SAMPLE, MOST_OF_A_BATCH = 12, 19
 
 
 @contextmanager
