@@ -112,7 +112,7 @@ def refused() -> None:
     packer.sources.Coco("coco", annotations=1)  # type: ignore[arg-type]
     packer.convert("coco", "coco.pack", annotations=1)  # type: ignore[arg-type]
     packer.convert("photos", "photos.pack", color="red")  # type: ignore[call-arg]
-    packer.Loader(packer.open("photos.pack"), workers=2)  # type: ignore[call-arg]
+    packer.Loader(packer.open("photos.pack"), workers=2)  # type: ignore[arg-type]
     packer.dali.source("photos.pack", 64, last_batch="pad")  # type: ignore[arg-type]
     packer.monitor([], clock=None)  # type: ignore[call-arg]
     packer.convrt("photos", "photos.pack")  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ from packer.pack import row_filter
 from packer.pack.pack_columns import PackColumns
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
-from packer.schema import KEY
+from packer.schema import KEY, PIXEL_KINDS
 
 Rows = npt.NDArray[np.uint32]
 
@@ -66,6 +66,9 @@ class BrowsedPack:
         manifest = self.pack.manifest
         splits = self.pack.schema["split"].classes if "split" in self.pack.schema else None
         fields = ("name", "kind", "dtype", "shape", "codec", "classes", "hidden")
+        pixels = [field.name for field in self.pack.schema if field.kind in PIXEL_KINDS]
+        sides = {"width", "height"} - set(self.pack.schema.names)
+        twice = {f"{pixels[0]}.{side}" for side in sides} if len(pixels) == 1 else set()  # of the only image
         return {
             "name": self.path.rstrip("/").rpartition("/")[2],
             "path": self.path,
@@ -79,7 +82,7 @@ class BrowsedPack:
             "skipped_count": len(manifest.skipped),
             "incomplete": manifest.incomplete[:_MOST_LISTED],
             "incomplete_count": len(manifest.incomplete),
-            "columns": [self._described(name) for name in self._columns.kinds],
+            "columns": [self._described(name) for name in self._columns.kinds if name not in twice],
         }
 
     def _described(self, name: str) -> dict[str, Any]:
@@ -193,9 +196,11 @@ class BrowsedPack:
             return classes[int(number)]
         return number if math.isfinite(number) else None
 
-    def export(self, where: str, *, incomplete: bool = False) -> dict[str, Any]:
+    def export(
+        self, where: str, *, sort: str = "", descending: bool = False, incomplete: bool = False
+    ) -> dict[str, Any]:
         """Return the rows of a filter as keys, as a command and as Python; both are None for incomplete samples."""
-        rows = self.rows(where, incomplete=incomplete)
+        rows = self.rows(where, sort=sort, descending=descending, incomplete=incomplete)
         text = str(row_filter.parse(where)) if where.strip() else ""
         words = ["packer", "collect", "OUT", self.path, *(["--where", text] if text else [])]
         chosen = f"packer.open({self.path!r})" + (f".where({text!r})" if text else "")

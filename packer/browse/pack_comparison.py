@@ -36,8 +36,14 @@ class PackComparison:
         return {
             "total": len(one),
             "rows": list(zip(one[window].tolist(), other[window].tolist(), strict=True)),
+            "keys": [self._first.key(row) for row in one[window].tolist()],
             "only": [len(each.pack) - self.common for each in (self._first, self._second)],
         }
+
+    def only(self, place: int) -> npt.NDArray[Any]:
+        """Return the rows of the first (0) or second (1) pack whose keys the other does not contain."""
+        pack = (self._first, self._second)[place].pack
+        return np.setdiff1d(np.arange(len(pack)), self._pairs[place])
 
     @cached_property
     def _pairs(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+import numpy.typing as npt
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -57,7 +58,8 @@ def routes(packs: Sequence[BrowsedPack], page: Mapping[str, bytes]) -> Starlette
         page: The files of the page by name, with index.html.
     """
     served = _Served(packs)
-    of_rows = served.packs, served.rows, served.histogram, served.export, served.find, served.same, served.differences
+    of_rows = served.packs, served.rows, served.histogram, served.export, served.find, served.same
+    of_pairs = served.differences, served.only
     of_samples = served.sample, served.overlays, served.image, served.depth, served.trained, served.original
 
     async def static(request: Request) -> Response:
@@ -68,7 +70,7 @@ def routes(packs: Sequence[BrowsedPack], page: Mapping[str, bytes]) -> Starlette
         return Response(page[name], media_type=media_type, headers={"Cache-Control": "no-cache"})
 
     table = [Route("/", static), Route("/page/{name}", static)]
-    gates = {of_rows: asyncio.Semaphore(2), of_samples: asyncio.Semaphore(max(2, usable_cores()))}
+    gates = {of_rows + of_pairs: asyncio.Semaphore(2), of_samples: asyncio.Semaphore(max(2, usable_cores()))}
     for answers, gate in gates.items():
         table += [Route(f"/api/{answer.__name__}", _in_thread(answer, gate)) for answer in answers]
     handlers = {PackerError: _refused, HTTPException: _not_served, Exception: _failed}
@@ -149,9 +151,15 @@ class _Served:
         pack = self._pack(query)
         options = {"descending": query.flag("desc"), "incomplete": query.flag("incomplete")}
         rows = pack.rows(query.text("where"), sort=query.text("sort"), **options)
-        start = query.number("offset", 1 << 40)
+        return self._window(query, rows, has_keys=query.flag("keys"))
+
+    def only(self, query: _Query) -> Response:
+        return self._window(query, self._compared().only(query.number("p", 1)), has_keys=True)
+
+    def _window(self, query: _Query, rows: npt.NDArray[Any], *, has_keys: bool) -> Response:
+        pack, start = self._pack(query), query.number("offset", 1 << 40)
         window = rows[start : start + query.number("count", _MOST_ROWS, default=_MOST_ROWS)].tolist()
-        keys = {"keys": [pack.key(row) for row in window]} if query.flag("keys") else {}
+        keys = {"keys": [pack.key(row) for row in window]} if has_keys else {}
         return json_response({"total": len(rows), "rows": window, **keys})
 
     def histogram(self, query: _Query) -> Response:
@@ -161,7 +169,8 @@ class _Served:
         )
 
     def export(self, query: _Query) -> Response:
-        return json_response(self._pack(query).export(query.text("where"), incomplete=query.flag("incomplete")))
+        options = {"descending": query.flag("desc"), "incomplete": query.flag("incomplete")}
+        return json_response(self._pack(query).export(query.text("where"), sort=query.text("sort"), **options))
 
     def find(self, query: _Query) -> Response:
         return json_response({"row": self._pack(query).pack.index.find(query.text("key"))})
@@ -173,10 +182,13 @@ class _Served:
         return json_response({"row": self._packs[1 - query.number("p", 1)].pack.index.find(key)})
 
     def differences(self, query: _Query) -> Response:
+        count = query.number("count", _MOST_ROWS, default=_MOST_ROWS)
+        return json_response(self._compared().differences(query.number("offset", 1 << 40), count))
+
+    def _compared(self) -> PackComparison:
         if self._comparison is None:
             raise InvalidRequest("one pack is open; packer view PACK PACK2 compares two")
-        count = query.number("count", _MOST_ROWS, default=_MOST_ROWS)
-        return json_response(self._comparison.differences(query.number("offset", 1 << 40), count))
+        return self._comparison
 
     # ---- one sample
 

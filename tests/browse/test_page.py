@@ -179,6 +179,7 @@ def test_text_filters_and_their_errors(tab: Tab) -> None:
         assert tab.state("where") == text
     tab.filter("label == 'do")
     tab.wait("#problem", "close the quote")
+    playwright.expect(tab.page.locator("#total")).to_have_text("–")
     assert tab.problems and all("400" in problem for problem in tab.problems)
     tab.problems.clear()
     tab.page.locator("#clear").click()
@@ -224,18 +225,27 @@ def test_the_panel_writes_the_filter_and_the_filter_moves_the_panel(tab: Tab) ->
     tab.becomes("where", "12 <= score <= 15 and split == 'train'")
     tab.filter("")
     tab.section("key").locator("input").fill("onerror")
+    tab.press("Escape")
     tab.becomes("where", "'onerror' in key")
     tab.total(1)
+    assert tab.section("key").locator("input").input_value() == "onerror"
 
 
 def test_the_grid_is_sorted(tab: Tab) -> None:
     tab.page.get_by_label("Sort by").select_option("score")
-    tab.wait("#tile-0", "score 0")
-    tab.page.get_by_label("Largest first").click()
-    tab.wait("#tile-0", "shelf/00039.png")
+    tab.wait("#tile-0", "score 39")
     tab.becomes("desc", "1")
+    tab.wait("#reverse", "↓")
+    tab.page.locator("#to-copy").click()
+    tab.wait("#copy-note", f"{COUNT} keys")
+    assert tab.page.locator("textarea").first.input_value().startswith("shelf/00039.png\nshelf/00038.png\n")
+    tab.press("Escape")
     tab.page.get_by_label("Largest first").click()
     tab.wait("#tile-0", "shelf/00000.png")
+    tab.wait("#reverse", "↑")
+    tab.page.get_by_label("Sort by").select_option("key")
+    tab.becomes("sort", "key")
+    assert tab.state("desc") is None
     tab.page.get_by_label("Size of a tile").fill("400")
     tab.becomes("size", "400")
 
@@ -278,7 +288,8 @@ def test_every_key(tab: Tab) -> None:
     columns = int(tab.state("at") or 0)
     assert columns > 2
     tab.press("PageDown")
-    assert int(tab.state("at") or 0) > 2 * columns
+    further = "least => Number(new URLSearchParams(location.hash.slice(1)).get('at')) > least"
+    tab.page.wait_for_function(further, arg=2 * columns)
     tab.press("PageUp", "ArrowUp")
     tab.becomes("at", None)
     for number, name in enumerate(("mask", "grasps", "boxes"), 1):
@@ -346,9 +357,38 @@ def test_a_comparison(tab: Tab, mode: str) -> None:
     text = "4 800 px differ (100.00 %), at most by 10" if mode == "difference" else "one.pack"
     tab.wait(".columns .note", text.replace("4 8", "4\u20098"))
     tab.page.locator(f"button[value={mode}]").click()
-    tab.page.locator(".pair").click()
+    tab.page.locator("#compare .pair").click()
     tab.press("j", "k")
     tab.becomes("row", "5")
+
+
+def test_the_keys_of_one_pack_and_the_differences(tab: Tab) -> None:
+    tab.open(view="compare", row=5)
+    tab.wait("#compare aside", "1 of 38 differ")
+    tab.page.locator("#to-copy").click()
+    tab.wait("#copy-note", "1 keys")
+    assert tab.page.locator("textarea").first.input_value() == "shelf/00005.png\n"
+    tab.press("Escape")
+    canvas = tab.page.get_by_label("image of one.pack")
+    playwright.expect(canvas).to_have_attribute("style", re.compile("width"))
+    before = canvas.evaluate("(canvas) => canvas.toDataURL()")
+    tab.press("3")
+    tab.becomes("off", "boxes")
+    assert canvas.evaluate("(canvas) => canvas.toDataURL()") != before
+    tab.page.get_by_text("2 only in one.pack").click()
+    tab.page.get_by_role("button", name="shelf/00039.png").click()
+    tab.wait("#sample h2", "shelf/00039.png")
+
+
+def test_one_image_is_enlarged(tab: Tab) -> None:
+    tab.open(view="sample", row=1)
+    canvas = tab.page.get_by_label("image of")
+    playwright.expect(canvas).to_have_attribute("style", re.compile("width"))
+    before = canvas.bounding_box()["width"]
+    tab.page.get_by_role("button", name="enlarge").first.click()
+    tab.page.wait_for_function(
+        "before => document.querySelector('.panel canvas').clientWidth > 1.3 * before", arg=before
+    )
 
 
 def test_what_is_copied(tab: Tab) -> None:

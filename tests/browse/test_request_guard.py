@@ -24,6 +24,7 @@ ROUTES = (
     "/api/find?key=0",
     "/api/same?row=0",
     "/api/differences",
+    "/api/only",
     "/api/sample?row=0",
     "/api/overlays?rows=0",
     "/api/image?row=0&field=image&width=8",

@@ -86,6 +86,7 @@ def test_the_description_of_a_pack_is_data(view: View, folder: Path) -> None:
     assert columns["label"]["classes"] == ["cat", "dog"]
     assert (columns["score"]["low"], columns["score"]["high"]) == (0, (COUNT - 1) / 8)
     assert columns["key"]["type"] == "text"
+    assert {"width", "image.width"} <= columns.keys()  # there are three pixel fields
     assert "RandomResizedCrop" in found["geometries"]
     assert found["common"] is None
 
@@ -152,6 +153,13 @@ def test_whole_numbers_have_bins_of_whole_width(low: int, high: int, tmp_path: P
         assert found["all"] == [values.count(value) for value in range(low, high + 1)]
 
 
+def test_the_size_of_the_only_image_is_listed_once(tmp_path: Path) -> None:
+    with view_of(displayed(tmp_path / "a.pack", [IMAGE], [{"image": SAMPLES[0]["image"]}])) as view:
+        (pack,) = view.json("packs")["packs"]
+        assert [column["name"] for column in pack["columns"]] == ["key", "height", "width"]
+        assert view.json("rows", where="image.width == 40")["total"] == 1
+
+
 def test_a_column_without_a_number_has_no_histogram(tmp_path: Path) -> None:
     with view_of(displayed(tmp_path / "a.pack", [SCORE], [{"score": float("nan")}])) as view:
         assert view.json("histogram", column="score")["edges"] == []
@@ -166,7 +174,7 @@ def test_an_empty_pack_has_no_rows(tmp_path: Path) -> None:
             assert view.json("rows", sort=sort, where="score > 1") == {"total": 0, "rows": []}
         assert view.json("histogram", column="label")["all"] == []
         assert view.json("histogram", column="score")["all"] == []
-        assert view.json("differences") == {"total": 0, "rows": [], "only": [0, 0]}
+        assert view.json("differences") == {"total": 0, "rows": [], "keys": [], "only": [0, 0]}
         assert view.client.get("/api/sample?row=0").status_code == 404
 
 
@@ -186,7 +194,9 @@ def test_incomplete_samples_are_chosen(tmp_path: Path) -> None:
 
 def test_an_export_says_the_same_as_the_filter(view: View, folder: Path) -> None:
     found = view.json("export", where="label=='dog'   and score<2")
-    assert found["keys"] == [each["key"] for each in SAMPLES if each["label"] and each["score"] < 2]
+    keys = [each["key"] for each in SAMPLES if each["label"] and each["score"] < 2]
+    assert found["keys"] == keys
+    assert view.json("export", where="label == 'dog' and score < 2", sort="score", desc=1)["keys"] == keys[::-1]
     assert found["python"] == f"packer.open({str(folder)!r}).where(\"label == 'dog' and score < 2\")"
     words = ["packer", "collect", "OUT", f"'{folder}'", "--where", "'label == '\"'\"'dog'\"'\"' and score < 2'"]
     assert found["command"] == " ".join(words)
@@ -224,6 +234,7 @@ def test_find_a_key(view: View) -> None:
         ("trained?row=0&field=image&geometry=" + "(" * 600, 400, "geometry"),
         ("original?row=0&field=image", 404, "keep"),
         ("differences", 400, "PACK2"),
+        ("only", 400, "PACK2"),
     ],
 )
 def test_a_wrong_request_is_an_error_with_a_reason(route: str, status: int, text: str, view: View) -> None:
@@ -393,7 +404,13 @@ def test_two_packs_are_compared_by_key(tmp_path: Path) -> None:
             assert view.json("same", row=row)["row"] == rows.get(f"k{row}")
         assert view.json("same", row=rows["k5"], p=1)["row"] == 5
         expected = [[row, rows[f"k{row}"]] for row in (3, 23, 33, 43)]
-        assert view.json("differences") == {"total": 4, "rows": expected, "only": [18, 11]}
+        keys = ["k3", "k23", "k33", "k43"]
+        assert view.json("differences") == {"total": 4, "rows": expected, "keys": keys, "only": [18, 11]}
+        for p, (mine, theirs) in enumerate(((ones, others), (others, ones))):
+            known = {each["key"] for each in theirs}
+            alone = [row for row, each in enumerate(mine) if each["key"] not in known]
+            window = {"rows": alone[2:7], "keys": [mine[row]["key"] for row in alone[2:7]]}
+            assert view.json("only", p=p, offset=2, count=5) == {"total": len(alone), **window}
         assert view.json("differences", offset=1, count=2)["rows"] == expected[1:3]
 
 

@@ -1,7 +1,7 @@
 // API: requests to the server, and the rows of the current filter. A browser sends at most six requests at a time to
 // one server. Images have a low priority, so that a question does not wait for them.
 
-import { state } from "./state.js";
+import { QUERY, state } from "./state.js";
 
 const PAGE = 1000; // rows of one request
 
@@ -35,21 +35,20 @@ export async function image(route, p, values, signal) {
   return { bitmap, matrix: (answer.headers.get("X-Matrix") ?? "1,0,0,0,1,0").split(",").map(Number) };
 }
 
-/** Return {values, width, height} of a depth image. */
+/** Return the values of a depth image, line by line. */
 export async function depth(p, row, field, signal) {
   const answer = await ofSample("depth", p, { row, field }, { signal });
-  const [height, width] = ["X-Height", "X-Width"].map((name) => Number(answer.headers.get(name)));
-  return { values: new Float32Array(await answer.arrayBuffer()), width, height };
+  return new Float32Array(await answer.arrayBuffer());
 }
 
-/** The filter of the state, as parameters. */
-export const query = () => ({ p: state.p, where: state.where, incomplete: state.incomplete });
+/** The filter and the order of the state, as parameters. */
+export const query = () => Object.fromEntries(QUERY.map((name) => [name, state[name]]));
 
 /** The rows of a filter in their order, which arrive in pages. */
 export class Rows {
   constructor() {
     this.total = 0;
-    this.query = { ...query(), sort: state.sort, desc: state.desc };
+    this.query = query();
     this.pages = new Map(); // number -> Promise of the rows of a page
   }
 

@@ -9,10 +9,9 @@ import { refresh, showFilters } from "./filters.js";
 import { placeAfter, redrawTiles, reveal, showRows } from "./grid.js";
 import { layersOf } from "./overlay.js";
 import { redrawSample, showSample } from "./sample.js";
-import { START, state, typed, update, watch } from "./state.js";
+import { QUERY, START, state, typed, update, watch } from "./state.js";
 
 const WIDE = 900; // px of the window from which the panel of filters is open at first
-const QUERY = ["p", "where", "incomplete", "sort", "desc"];
 const controls = () => document.querySelectorAll("[data-state]");
 let rows = null; // of the filter
 let asked = null; // the newest rows that were asked for
@@ -21,7 +20,7 @@ async function start() {
   packs.push(...(await json("packs")).packs);
   if (state.p >= packs.length) state.p = 0;
   document.body.classList.toggle("with-panel", window.innerWidth >= WIDE);
-  byId("to-compare").hidden = packs.length < 2;
+  for (const element of document.querySelectorAll(".of-two")) element.hidden = packs.length < 2;
   watch(show);
   show(new Set(Object.keys(state)));
 }
@@ -34,10 +33,9 @@ async function show(names) {
   if (has(...QUERY)) await ask();
   else if (has("at") && state.view === "grid") reveal(state.at);
   if (has("size") || (has("view") && state.view === "grid")) showRows();
-  if (has("off", "opacity")) [redrawTiles, redrawSample].forEach((redraw) => redraw());
+  if (has("off", "opacity", "mode", "gain")) [redrawTiles, redrawSample, redrawComparison].forEach((redraw) => redraw());
   if (has("view", "p", "row", "show", "geometry", "seed") && state.view === "sample") showSample();
   if (has("view", "row", "pair") && state.view === "compare") showComparison();
-  if (has("mode", "gain")) redrawComparison();
   if (has("view") && state.view === "grid") byId("grid").focus({ preventScroll: true });
 }
 
@@ -79,6 +77,7 @@ function showControls(names) {
   const off = state.off.split(",");
   layersOf(pack()).forEach(({ name }, at) => press(byId("layers").children[at], !off.includes(name)));
   press(byId("to-compare"), state.view === "compare");
+  byId("reverse").textContent = state.desc ? "↓" : "↑";
   byId("clear").hidden = !state.where && !state.incomplete;
   byId("place").textContent = rows ? `${count(state.at + 1)} of ${count(rows.total)}` : "";
 }
@@ -90,6 +89,7 @@ async function ask() {
   if (found !== asked) return; // the filter has changed meanwhile
   byId("problem").textContent = problem;
   byId("where").setAttribute("aria-invalid", String(Boolean(problem)));
+  if (problem) byId("total").textContent = "–";
   if (problem) return;
   rows = found;
   const all = count(pack().samples);
@@ -107,7 +107,8 @@ async function go(place, view = state.view) {
 }
 
 async function compare() {
-  if (packs.length < 2 || state.view === "grid") return goToPair(state.pair);
+  if (packs.length < 2) return;
+  if (state.view === "grid") return goToPair(state.pair);
   const row = state.p ? (await json("same", { p: 1, row: state.row })).row : state.row;
   update({ view: "compare", p: 0, row: row ?? 0 });
 }
@@ -119,6 +120,7 @@ function pressKey(event) {
   const { key, target } = event;
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (target.matches("input:not([type=range], [type=checkbox]), select, textarea")) {
+    if (key === "Escape") target.blur(); // also where the grid is hidden
     if (key === "Escape") byId("grid").focus();
     return;
   }
@@ -139,9 +141,10 @@ async function showCopy() {
   const texts = [...byId("copy").querySelectorAll("textarea")];
   byId("copy").showModal();
   try {
-    const { total, keys, command, python } = await json("export", query());
+    const route = state.view === "compare" ? "differences" : "export";
+    const { total, keys, command, python } = await json(route, query());
     const all = total > keys.length ? `The first ${count(keys.length)} of ${count(total)} keys` : `${count(total)} keys`;
-    byId("copy-note").textContent = command ? all : `${all}. A filter cannot select incomplete samples: use the keys.`;
+    byId("copy-note").textContent = command ? all : `${all}. A filter cannot select these samples: use the keys.`;
     [`${keys.join("\n")}\n`, command, python].forEach((text, at) => (texts[at].value = text ?? ""));
   } catch (error) {
     byId("copy-note").textContent = error.message;
@@ -160,7 +163,8 @@ for (const control of controls()) {
   const value = () => typed(name, control.value);
   const released = () => (control.matches("button") && state[name] === value() ? START[name] : value());
   const kind = { button: "click", submit: "click", range: "input" }[control.type] ?? "change";
-  const set = () => update({ [name]: released() });
+  const isNumber = () => pack().columns.some((column) => column.name === control.value && column.type === "number");
+  const set = () => update({ [name]: released(), ...(name === "sort" && { desc: Number(isNumber()) }) });
   control.addEventListener(kind, kind === "input" ? later(60, set) : set); // browsers limit the changes of the URL
 }
 const clicks = {

@@ -2,8 +2,7 @@
 
 import { depth, image, isCancelled, json, packs, sample } from "./api.js";
 import { byId, count, drawImage, keyText, later, make } from "./dom.js";
-import { describe } from "./grid.js";
-import { PIXELS } from "./overlay.js";
+import { drawShapes, PIXELS } from "./overlay.js";
 import { fieldCard } from "./sample.js";
 import { state, update } from "./state.js";
 
@@ -20,10 +19,6 @@ export async function showComparison() {
   cancel.abort();
   cancel = new AbortController();
   const { signal } = cancel;
-  if (packs.length < 2) {
-    root.replaceChildren(make("p.hint", {}, "One pack is open. packer view PACK PACK2 compares two by key."));
-    return;
-  }
   try {
     await list(state.pair, signal);
     root.replaceChildren(sidebar(), make("div.compared", {}, await compared(signal)));
@@ -42,58 +37,70 @@ export async function goToPair(place) {
   else update({ view: "compare", p: 0 });
 }
 
-/** Draw the images again, after another mode or gain. */
+/** Draw the images again, after another mode, gain or choice of layers. */
 export const redrawComparison = () => pairs.forEach((pair) => pair.draw());
 
 async function list(place, signal) {
   const start = Math.floor(place / LISTED) * LISTED;
-  if (packs.length < 2 || listed.start === start) return;
-  const { total, only, rows } = await json("differences", { offset: start, count: LISTED }, signal);
-  const found = await describe(0, rows.map(([row]) => row), signal);
-  listed = { start, total, only, rows, keys: rows.map(([row]) => found.get(row).key) };
+  if (listed.start === start) return;
+  listed = { start, ...(await json("differences", { offset: start, count: LISTED }, signal)) };
 }
 
 function sidebar() {
   const { start, total, only, rows, keys } = listed;
-  const lines = rows.map(([row], at) => {
-    const open = () => update({ pair: start + at, row });
-    const attributes = { "aria-current": String(row === state.row), onclick: open };
-    return make("li", {}, make("button.pair", attributes, keyText(keys[at])));
-  });
+  const lines = rows.map(([row], at) => line(keys[at], { pair: start + at, row }, row === state.row));
   const title = make("h2", {}, `${count(total)} of ${count(packs[0].samples - only[0])} differ`);
-  const facts = packs.map(({ name }, p) => `${count(only[p])} only in ${name}`);
-  if (total > rows.length) facts.push(`${count(start + 1)} to ${count(start + rows.length)}; j and k go on`);
-  return make("aside", {}, title, facts.map((fact) => make("p.note", {}, fact)), make("ol", {}, lines));
+  const shown = `${count(start + 1)} to ${count(start + rows.length)}; j and k go on`;
+  const note = total > rows.length ? make("p.note", {}, shown) : null;
+  return make("aside", {}, title, note, make("ol", {}, lines), packs.map((_, p) => onlyIn(p)));
+}
+
+function line(key, changes, isCurrent = false) {
+  const attributes = { "aria-current": String(isCurrent), "aria-label": key, onclick: () => update(changes) };
+  return make("li", {}, make("button.pair", attributes, keyText(key)));
+}
+
+/** Return the list of the keys that one pack alone contains. It asks for them when it opens. */
+function onlyIn(p) {
+  const lines = make("ol");
+  const place = { view: "sample", p, where: "", sort: "", incomplete: 0 };
+  const load = async () => {
+    const { total, rows, keys } = await json("only", { p });
+    const cut = total > rows.length ? [make("li.note", {}, `the first ${count(rows.length)}`)] : [];
+    lines.replaceChildren(...cut, ...rows.map((row, at) => line(keys[at], { ...place, row })));
+  };
+  const title = make("summary.note", {}, `${count(listed.only[p])} only in ${packs[p].name}`);
+  return make("details", { ontoggle: load }, title, lines);
 }
 
 async function compared(signal) {
   const first = await sample(0, state.row, signal);
   const { row } = await json("same", { p: 0, row: state.row }, signal);
-  const title = make("h2", {}, keyText(first.key));
+  const head = make("h2", {}, keyText(first.key));
   pairs = [];
-  if (row === null) return [title, make("p.hint", {}, `Only ${packs[0].name} contains this key.`)];
+  if (row === null) return [head, make("p.hint", {}, `Only ${packs[0].name} contains this key.`)];
   const second = await sample(1, row, signal);
   const both = first.fields.map((field) => [field, second.fields.find(({ name }) => name === field.name)]);
   const common = both.filter(([, other]) => other);
   const images = common.filter(([one, other]) => PIXELS.includes(one.kind) && other.kind === one.kind);
-  pairs = images.map(([field]) => new Pair(field, [first.row, row]));
+  pairs = images.map(([field]) => new Pair(field, [first, second]));
+  const isSame = images.some(([one, other]) => String(one.size) === String(other.size));
+  const title = isSame ? "" : "No image of this sample has the same size in both packs";
+  Object.assign(byId("to-difference"), { disabled: !isSame, title });
   const differing = common.filter(([one, other]) => one.crc32 !== other.crc32);
   const names = (some) => some.map(([field]) => field.name).join(", ");
   const note = (text, some) => (some.length ? make("p.note", {}, `${text}: ${names(some)}`) : null);
   const more = second.fields.filter(({ name }) => !common.some(([one]) => one.name === name)).map((field) => [field]);
   const cards = differing.map((two) => make("div.columns", {}, two.map((field, p) => fieldCard(p, field))));
-  const notes = [
-    note("equal", common.filter((pair) => !differing.includes(pair))),
-    note(`only in ${packs[0].name}`, both.filter(([, other]) => !other)),
-    note(`only in ${packs[1].name}`, more),
-  ];
-  return [title, pairs.map(({ element }) => element), cards, notes];
+  const equal = note("equal", common.filter((pair) => !differing.includes(pair)));
+  const only = [both.filter(([, other]) => !other), more].map((some, p) => note(`only in ${packs[p].name}`, some));
+  return [head, pairs.map(({ element }) => element), cards, equal, only];
 }
 
 class Pair {
-  constructor(field, rows) {
+  constructor(field, samples) {
     this.field = field;
-    this.rows = rows;
+    this.samples = samples;
     this.canvases = packs.map(({ name }) => make("canvas", { role: "img", "aria-label": `${field.name} of ${name}` }));
     this.notes = packs.map(() => make("span.note"));
     const columns = packs.map((_, p) => make("div", {}, this.canvases[p], this.notes[p]));
@@ -106,11 +113,11 @@ class Pair {
     const name = this.field.name;
     try {
       this.bitmaps = await Promise.all(
-        this.rows.map(async (row, p) => (await image("image", p, { row, field: name, width: 0 }, signal)).bitmap),
+        this.samples.map(async ({ row }, p) => (await image("image", p, { row, field: name, width: 0 }, signal)).bitmap),
       );
       const isDepth = this.field.kind === "depth";
-      const values = isDepth ? this.rows.map((row, p) => depth(p, row, name, signal)) : this.bitmaps.map(pixelsOf);
-      this.difference = differenceOf(...(await Promise.all(values)), isDepth ? 1 : 4);
+      const values = isDepth ? this.samples.map(({ row }, p) => depth(p, row, name, signal)) : this.bitmaps.map(pixelsOf);
+      this.difference = differenceOf(this.bitmaps, await Promise.all(values), isDepth ? 1 : 4);
       this.draw();
     } catch (error) {
       if (!isCancelled(error)) this.frame.replaceChildren(make("p.failure", {}, error.message));
@@ -120,16 +127,20 @@ class Pair {
   draw() {
     if (!this.difference) return;
     const { bitmaps, difference } = this;
-    const names = packs.map(({ name }) => name);
-    const [shown, notes] = {
-      side: () => [bitmaps, names],
-      flicker: () => [[bitmaps[flickered]], [names[flickered]]],
-      difference: () => [[difference.draw(state.gain)], [difference.text]],
+    const stored = bitmaps.map((bitmap, p) => [bitmap, packs[p].name, this.samples[p]]);
+    const shown = {
+      side: () => stored,
+      flicker: () => [stored[flickered]],
+      difference: () => [[difference.draw(state.gain), difference.text]],
     }[state.mode]();
-    const wide = this.frame.clientWidth / shown.length - 8;
-    shown.forEach((bitmap, at) => {
-      this.notes[at].textContent = notes[at];
-      drawImage(this.canvases[at], bitmap, wide, 0.7 * root.clientHeight);
+    const most = this.frame.clientWidth / shown.length - 8;
+    shown.forEach(([bitmap, note, drawn], at) => {
+      this.notes[at].textContent = note;
+      const { context, wide, high } = drawImage(this.canvases[at], bitmap, most, 0.7 * root.clientHeight);
+      if (!drawn || this.field.kind === "mask") return;
+      const [height, width] = drawn.fields.find(({ kind }) => PIXELS.includes(kind)).size;
+      const matrix = [wide / width, 0, 0, 0, high / height, 0];
+      drawShapes(context, drawn.overlays, { matrix, off: new Set(state.off.split(",")), labels: true, weight: 1.2 });
     });
   }
 }
@@ -138,16 +149,15 @@ function pixelsOf(bitmap) {
   const { width, height } = bitmap;
   const context = new OffscreenCanvas(width, height).getContext("2d");
   context.drawImage(bitmap, 0, 0);
-  return { width, height, values: context.getImageData(0, 0, width, height).data };
+  return context.getImageData(0, 0, width, height).data;
 }
 
-/** Return {text, draw} of two images: draw(gain) makes a canvas that is bright where they differ. */
-function differenceOf(one, other, channels) {
-  const { width, height, values } = one;
+/** Return {text, draw} of two images and their values: draw(gain) makes a canvas that is bright where they differ. */
+function differenceOf([{ width, height }, second], [values, others], channels) {
   const empty = { text: "The sizes differ.", draw: () => new OffscreenCanvas(1, 1) };
-  if (width !== other.width || height !== other.height) return empty;
-  const isSame = (at) => Object.is(values[at], other.values[at]); // also where both have no depth
-  const differences = values.map((value, at) => (isSame(at) ? 0 : Math.abs(value - other.values[at])));
+  if (width !== second.width || height !== second.height) return empty;
+  const isSame = (at) => Object.is(values[at], others[at]); // also where both have no depth
+  const differences = values.map((value, at) => (isSame(at) ? 0 : Math.abs(value - others[at])));
   const ofPixel = (_, at) => Math.max(...differences.subarray(at * channels, (at + 1) * channels));
   const pixels = Float32Array.from({ length: width * height }, ofPixel);
   const most = pixels.reduce((largest, value) => (value > largest ? value : largest), 0);

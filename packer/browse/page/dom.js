@@ -1,6 +1,6 @@
 // Elements from code. Strings become text nodes: no text of a pack is ever read as HTML.
 
-const MOST_SCALE = 8; // of a small image
+export const MOST_SCALE = 8; // of a small image
 
 /** Return a new element: make("button.chip", { title: "text", onclick: act }, "label", child, null). */
 export function make(kind, attributes = {}, ...children) {
@@ -33,8 +33,8 @@ export function fit(canvas, width, height) {
 export const press = (button, isPressed) => button.setAttribute("aria-pressed", String(isPressed));
 
 /** Draw an image that fits into a width and a height; returns the context and the width and height in CSS px. */
-export function drawImage(canvas, bitmap, mostWide, mostHigh) {
-  const scale = Math.min(mostWide / bitmap.width, mostHigh / bitmap.height, MOST_SCALE);
+export function drawImage(canvas, bitmap, mostWide, mostHigh, mostScale = MOST_SCALE) {
+  const scale = Math.min(mostWide / bitmap.width, mostHigh / bitmap.height, mostScale);
   const [wide, high] = [bitmap.width * scale, bitmap.height * scale];
   const context = fit(canvas, wide, high);
   context.imageSmoothingEnabled = scale < 2;

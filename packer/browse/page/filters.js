@@ -1,7 +1,7 @@
 // Filters: the panel with histograms, classes and searches. It reads and writes the text of the filter only.
 
 import { isCancelled, json, pack, query } from "./api.js";
-import { byId, count, later, make, short } from "./dom.js";
+import { byId, count, keyText, later, make, short } from "./dom.js";
 import { state, update } from "./state.js";
 import { find, rangeTerm, replace, searchTerm, valuesTerm } from "./terms.js";
 
@@ -73,7 +73,7 @@ class Search extends Section {
 
   constructor(column, isOpen) {
     super(column, isOpen);
-    const attributes = { type: "search", placeholder: "contains…", spellcheck: false, autocomplete: "off" };
+    const attributes = { placeholder: "contains…", spellcheck: false, autocomplete: "off" };
     this.input = make("input", { ...attributes, "aria-label": `${this.name} contains` });
     this.input.addEventListener("input", later(300, () => this.set(searchTerm(this.name, this.input.value))));
     this.body.append(this.input);
@@ -193,7 +193,7 @@ function lists() {
   const set = (event) => update({ incomplete: Number(event.target.checked) });
   const only = make("input", { type: "checkbox", checked: Boolean(state.incomplete), onchange: set });
   const open = async (key) => update({ view: "sample", row: (await json("find", { p: state.p, key })).row ?? state.row });
-  const link = (key) => make("button.link", { onclick: () => open(key) }, key);
+  const link = (key) => make("button.pair", { onclick: () => open(key), "aria-label": key }, keyText(key));
   const listed = (name, keyOf, head) => {
     const lines = found[name].map(([key, reason]) => make("li", {}, keyOf(key), make("span.note", {}, reason)));
     const [shown, all] = [lines.length, found[`${name}_count`]].map(count);

@@ -16,7 +16,7 @@ const MOST_KEPT = 4000; // descriptions of samples
 
 const scroller = byId("grid");
 const tiles = new Map(); // place -> tile
-const known = new Map(); // "pack row" -> description of a sample
+const known = new Map(); // "pack row" -> {key, size, incomplete, overlays, columns} of a sample
 let rows = null;
 let top = 0; // px of the full height above the window
 let lastScroll = 0;
@@ -50,18 +50,6 @@ export function reveal(place) {
   const upper = Math.floor(place / columns) * step;
   const lower = upper + step + 2 * PADDING - view;
   scrollTo(upper < top ? upper : Math.max(top, lower));
-}
-
-/** Return descriptions {key, size, incomplete, overlays, columns} of samples as a Map row -> description. */
-export async function describe(p, numbers, signal) {
-  const missing = numbers.filter((row) => !known.has(`${p} ${row}`));
-  for (let at = 0; at < missing.length; at += MOST_AT_ONCE) {
-    const { samples } = await json("overlays", { p, rows: missing.slice(at, at + MOST_AT_ONCE) }, signal);
-    samples.forEach((sample) => known.set(`${p} ${sample.row}`, sample));
-  }
-  const found = new Map(numbers.map((row) => [row, known.get(`${p} ${row}`)]));
-  [...known.keys()].slice(0, Math.max(0, known.size - MOST_KEPT)).forEach((name) => known.delete(name));
-  return found;
 }
 
 class Tile {
@@ -215,7 +203,7 @@ function render() {
 const load = later(60, async () => {
   asking.abort();
   asking = new AbortController();
-  const { signal } = asking;
+  const [{ signal }, { p }] = [asking, state];
   const shown = [...tiles].sort(([one], [other]) => one - other);
   try {
     for (const [place, tile] of shown) {
@@ -223,8 +211,13 @@ const load = later(60, async () => {
       if (signal.aborted) return;
     }
     shown.forEach(([, tile]) => tile.cancel.size || tile.load());
-    const found = await describe(state.p, shown.map(([, tile]) => tile.row), signal);
-    shown.forEach(([, tile]) => tile.describe(found.get(tile.row)));
+    if (known.size > MOST_KEPT) known.clear();
+    const missing = shown.map(([, tile]) => tile.row).filter((row) => !known.has(`${p} ${row}`));
+    for (let at = 0; at < missing.length; at += MOST_AT_ONCE) {
+      const { samples } = await json("overlays", { p, rows: missing.slice(at, at + MOST_AT_ONCE) }, signal);
+      samples.forEach((sample) => known.set(`${p} ${sample.row}`, sample));
+    }
+    shown.forEach(([, tile]) => tile.describe(known.get(`${p} ${tile.row}`)));
   } catch (error) {
     if (!isCancelled(error)) byId("problem").textContent = error.message;
   }

@@ -1,7 +1,7 @@
 // Sample: all fields of one sample, as stored, as the kept file, or as training sees them.
 
 import { depth, image, isCancelled, pack, packs, sample } from "./api.js";
-import { byId, bytes, drawImage, keyText, later, make, press } from "./dom.js";
+import { byId, bytes, drawImage, keyText, later, make, MOST_SCALE, press } from "./dom.js";
 import { colorsOf, drawShapes, layersOf, PIXELS, shapesOf } from "./overlay.js";
 import { state } from "./state.js";
 
@@ -26,11 +26,10 @@ export async function showSample() {
   hovered = null;
   panels = pixels.map((field) => new Panel(field));
   const warning = shown.incomplete ? make("span.warning", {}, `incomplete: ${shown.incomplete}`) : null;
-  const aside = make("aside", {}, shapesOf(shown.overlays).map(shapeList), fieldTable());
   root.replaceChildren(
     make("h2", {}, keyText(shown.key), warning),
     make("div.panels", {}, panels.map(({ element }) => element)),
-    aside,
+    make("aside", {}, shapesOf(shown.overlays).map(shapeList), fieldTable()),
   );
   panels.forEach((panel) => panel.load());
 }
@@ -77,9 +76,9 @@ class Panel {
 
   draw() {
     if (!this.bitmap) return;
-    const share = this.element.classList.contains("wide") ? 0.9 : 0.6;
+    const [share, scale] = this.element.classList.contains("wide") ? [0.9, Infinity] : [0.6, MOST_SCALE];
     const most = Math.max(240, root.clientHeight * share);
-    const { context, wide, high } = drawImage(this.canvas, this.bitmap, this.frame.clientWidth, most);
+    const { context, wide, high } = drawImage(this.canvas, this.bitmap, this.frame.clientWidth, most, scale);
     this.toSample = [this.field.size[1] / wide, this.field.size[0] / high];
     const isTurned = shown.fields.some(({ name, value }) => name === "orientation" && value > 1);
     if (this.field.kind === "mask" || (state.show === "original" && isTurned)) return; // browsers turn files by EXIF
@@ -102,8 +101,7 @@ class Panel {
     const text = (this.readout.textContent = `x ${x}  y ${y}`);
     if (this.field.kind !== "depth") return;
     this.depth ??= depth(state.p, shown.row, this.field.name, cancel.signal);
-    const { values, width } = await this.depth;
-    const value = values[y * width + x];
+    const value = (await this.depth)[y * this.field.size[1] + x];
     const written = Number.isFinite(value) ? value.toPrecision(5) : "no depth";
     if (this.readout.textContent === text) this.readout.textContent = `${text}  ${written}`;
   }
@@ -145,9 +143,9 @@ function shapeText(form, corners) {
 }
 
 function fieldTable() {
-  const lines = shown.fields.map((field) => fieldCard(state.p, field));
-  const title = make("summary", {}, make("span.name", {}, "fields"), make("span.note.chosen", {}, String(lines.length)));
-  return make("details", { open: true }, title, lines);
+  const number = make("span.note.chosen", {}, String(shown.fields.length));
+  const cards = shown.fields.map((field) => fieldCard(state.p, field));
+  return make("details", { open: true }, make("summary", {}, make("span.name", {}, "fields"), number), cards);
 }
 
 /** Return a field of a sample with its value, size and crc32. */

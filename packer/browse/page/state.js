@@ -20,10 +20,11 @@ export const START = {
   pair: 0, // place in the list of differing samples
   theme: "auto", // auto, light, dark
 };
-const QUERY = ["p", "where", "sort", "desc", "incomplete"]; // these choose the rows of the grid
+export const QUERY = ["p", "where", "sort", "desc", "incomplete"]; // these choose the rows of the grid
 
 export const state = { ...START };
 const listeners = [];
+const tell = (names) => listeners.forEach((listener) => listener(names));
 
 /** Call `listener(names)` after each change; names: the Set of what changed. */
 export const watch = (listener) => listeners.push(listener);
@@ -42,7 +43,7 @@ export function update(changes) {
   if (!names.size) return;
   const url = `#${new URLSearchParams(Object.entries(state).filter(([name, value]) => value !== START[name]))}`;
   history[isStep ? "pushState" : "replaceState"](null, "", url);
-  listeners.forEach((listener) => listener(names));
+  tell(names);
 }
 
 function change(values) {
@@ -58,7 +59,4 @@ function read() {
 }
 
 read();
-window.addEventListener("popstate", () => {
-  const names = read();
-  listeners.forEach((listener) => listener(names));
-});
+window.addEventListener("popstate", () => tell(read()));
