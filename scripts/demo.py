@@ -47,7 +47,7 @@ class FolderDataset(Dataset[dict[str, Any]]):
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         sample = {}
-        for path in self.source.files(index):
+        for path in map(Path(self.source.root).joinpath, self.source.entry(index).files):
             if path.suffix.lower() in _SUFFIXES:
                 image = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
                 if image.ndim == 3:
