@@ -411,7 +411,9 @@ class Writer:
                 raise self._failure
             run, samples = self._run, self._samples
             if run is None or samples is None:
-                raise InvalidRequest(f"{self._target}: no sample was written, so there is no pack")
+                raise InvalidRequest(
+                    f"{self._target}: expected at least one sample, found none; write samples before close"
+                )
             publication = run.publication
             done = [publication.finished[run.plan.part_name(number)] for number in range(len(publication.finished))]
             parts = tuple(range(each.part.samples) for each in done)

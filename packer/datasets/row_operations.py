@@ -279,7 +279,9 @@ def _number(name: str, value: Any) -> Any:
     try:
         return float(value) if not str(value).lstrip("-").isdigit() else int(value)
     except ValueError as error:
-        raise InvalidRequest(f"with_column({name!r}): {value!r:.60} is no number; give kind= or classes=") from error
+        raise InvalidRequest(
+            f"with_column({name!r}): expected a number, found {value!r:.60}; give kind= or classes="
+        ) from error
 
 
 # ---- columns

@@ -118,7 +118,7 @@ class Numbers extends Section {
   constructor(column, isOpen) {
     super(column, isOpen);
     const { dtype } = pack().fields.find(({ name }) => name === column.name) ?? {};
-    this.isWhole = !dtype?.startsWith("float"); // counts and sizes are no fields
+    this.isWhole = !dtype?.startsWith("float"); // counts and sizes have no dtype
     this.bars = make("div.bars", { role: "img", "aria-label": `Histogram of ${this.name}` });
     this.readout = make("output");
     [this.low, this.high] = ["low", "high"].map((limit) => this.input(`${this.name}, ${limit} limit`, column[limit]));

@@ -47,7 +47,7 @@ class WorkerRows(ObjectRows):
                 f"{self._name}{place}: a process that reads samples ended; its memory may be full: use fewer "
                 "num_workers, or num_workers=0 to see the error"
             ) from error
-        except Exception as error:
+        except Exception as error:  # any error of a user's object
             error.add_note(f"while {self._name}{place} was read in a process")
             raise
 
