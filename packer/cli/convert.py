@@ -90,8 +90,8 @@ PLACE = (Group.MAKE_A_PACK, 0)
 @click.option("--preset", type=click.Choice(("ggcnn", "grconvnet")), help="Store what this grasp network needs.")
 @click.option(
     "--on-error",
-    type=click.Choice(("raise", "skip")),
-    default="raise",
+    type=click.Choice(("error", "skip")),
+    default="error",
     help="Bad files: list all and stop, or skip them.",
 )
 @click.option("--threads", "-j", type=Count(), help="Threads.  [default: one per core]")

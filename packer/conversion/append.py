@@ -221,7 +221,7 @@ def _plan_of_new(
                 "files other names, remove the samples from the pack first, or convert everything again:",
                 reasons=changed,
             )
-    is_unreadable = bool(source.unread) and options.on_error == "raise"
+    is_unreadable = bool(source.unread) and options.on_error == "error"
     return _planned(pack, source, options, new) if new or is_unreadable else None
 
 

@@ -96,7 +96,7 @@ class ConversionRun:
         if self._noted_bytes > manifests.MOST_BYTES or self._noted_values > manifests.MOST_VALUES:
             raise BadInputs(
                 f"{self.plan.source.root}: more samples are bad or incomplete than {manifests.NAME} can list with "
-                "their reasons; fix the source; --on-error raise lists all of them; the last one:",
+                "their reasons; fix the source; --on-error error lists all of them; the last one:",
                 reasons=[": ".join(item)],
             )
 
@@ -159,7 +159,7 @@ class ConversionRun:
     def build(self, build_parts: "Callable[[ConversionRun, Iterator[int]], None]") -> Manifest:
         """Build the missing parts, then the index, and return the manifest.
 
-        `build_parts` is the method `Engine.build`. A bad sample raises BadInputs if `on_error` is "raise".
+        `build_parts` is the method `Engine.build`. A bad sample raises BadInputs if `on_error` is "error".
         """
         missing = (number for number in range(len(self.plan.parts)) if not self._is_done(number))
         try:
@@ -200,7 +200,7 @@ class ConversionRun:
     @property
     def _is_refused(self) -> bool:
         """True if a bad sample ends the conversion. Other samples are then read only to list all bad files."""
-        return self.plan.options.on_error == "raise" and bool(self._reasons or self.plan.unread)
+        return self.plan.options.on_error == "error" and bool(self._reasons or self.plan.unread)
 
     def _is_done(self, number: int) -> bool:
         done = self.publication.finished.get(self.plan.part_name(number))

@@ -98,7 +98,7 @@ def convert(
     resize: int | tuple[int, int] | None = None,
     exif: Exif = "ignore",
     validate: Validate = "full",
-    on_error: OnError = "raise",
+    on_error: OnError = "error",
     sidecars: Mapping[str, str] | Sequence[str] = (),
     labels_orientation: Orientation | None = None,
     mask_colors: str | PathLike[str] | Mapping[str, str | PathLike[str]] | Sequence[str] = (),
@@ -149,7 +149,7 @@ def convert(
         resize: The length of the shorter side in px, or (height, width).
         exif: "rotate" rotates images and labels upright; "ignore" keeps the stored pixels.
         validate: "full" decodes every image once; "header" checks only the header and the end of the file.
-        on_error: "raise" writes no pack if a sample is bad; "skip" skips bad samples and lists them in the pack.
+        on_error: "error" writes no pack if a sample is bad; "skip" skips bad samples and lists them in the pack.
         sidecars: Files next to the images, as a mapping of new fields to SUFFIX:KIND: {"depth": "_d.tiff:depth"}.
         labels_orientation: The pixels that masks, boxes and other labels describe if EXIF rotates the image: "stored",
             or "upright" as viewers show the image. Default: the orientation that label files state.
@@ -581,7 +581,7 @@ def dry_run(
     plan = request.plan(on_note)
     size, free = estimate(plan), free_bytes(request.pack.absolute().parent)
     refused: PackerError | None = None
-    if (plan.links and plan.options.on_error == "raise") or plan.unread:
+    if (plan.links and plan.options.on_error == "error") or plan.unread:
         refused = plan.refusal(plan.links)
     try:  # the work folder is made as for a conversion, and removed again
         with work_folder(beside(request.pack), NAMES) as work:

@@ -22,7 +22,7 @@ MOST_EXTRAS_BYTES = 256 << 20
 
 Exif = Literal["ignore", "rotate"]
 Validate = Literal["full", "header"]
-OnError = Literal["raise", "skip"]
+OnError = Literal["error", "skip"]
 Orientation = Literal["stored", "upright"]
 PresetName = Literal["ggcnn", "grconvnet"]
 
@@ -38,7 +38,7 @@ class ConversionOptions:
         resize: "N" for a shorter side of N px, or "WxH" (width x height); None keeps the size.
         exif: "ignore" keeps the stored pixels; "rotate" rotates images upright.
         validate: "full" decodes every image once; "header" checks only the header and the end of the file.
-        on_error: "raise" writes no pack if a sample is bad; "skip" skips bad samples and lists them.
+        on_error: "error" writes no pack if a sample is bad; "skip" skips bad samples and lists them.
         part_bytes: source bytes per part; 0 for one part; None for a sixteenth of the source, but 32 to 256 MiB.
         extras_bytes: the most bytes of all extras. If the extras are larger, no extra is packed.
         max_pixels: the most pixels of one image; None for `schema.USUAL_PIXELS`.
@@ -57,7 +57,7 @@ class ConversionOptions:
     resize: str | None = None
     exif: Exif = "ignore"
     validate: Validate = "full"
-    on_error: OnError = "raise"
+    on_error: OnError = "error"
     part_bytes: int | None = None
     extras_bytes: int = MOST_EXTRAS_BYTES
     max_pixels: int | None = None
@@ -106,6 +106,8 @@ class ConversionOptions:
         """
         out = {**asdict(self), "codecs": dict(self.codecs), "fields": list(self.fields) if self.fields else None}
         out["slots"] = dict(self.slots)
+        if self.on_error == "error":  # manifests contain the earlier word: another one would change every pack_id
+            out["on_error"] = "raise"
         orders = (self.effective_order, formats.load(self.to).Writer.order)
         out["order"] = self.effective_order if "shuffled" in orders else None
         for name in ("max_pixels", "labels_orientation", "slots", "order", "order_seed", "preset"):

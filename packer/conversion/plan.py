@@ -68,7 +68,7 @@ class Plan:
     @property
     def unread(self) -> Sequence[tuple[str, str]]:
         """`(key, reason)` for each unreadable image that ends the conversion. Empty if `on_error` is "skip"."""
-        return self.source.unread if self.options.on_error == "raise" else ()
+        return self.source.unread if self.options.on_error == "error" else ()
 
     def refusal(self, reasons: Sequence[str]) -> BadInput:
         """Return the error for bad samples: `reasons` has one line for each sample. `unread` is added."""
@@ -152,7 +152,7 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
     """
     source.folder.most_bytes = most_file_bytes(options.pixel_limit)
     if not len(source):
-        if source.unread and options.on_error == "raise":
+        if source.unread and options.on_error == "error":
             raise BadInput(
                 f"{source.root}: {source.unread_message}; or --on-error skip, which leaves them out and lists them"
             )

@@ -65,16 +65,16 @@ def test_bad_samples_are_named_and_leave_no_part_or_are_left_out(tmp_path: Path)
     bad = sorted(root.rglob("*.jpg"))[2]
     bad.write_bytes(bad.read_bytes()[:40])
     built: dict[str, BuiltPart] = {}
-    for on_error in ("raise", "skip"):
+    for on_error in ("error", "skip"):
         plan = make_plan(opened(root), ConversionOptions(on_error=on_error))  # type: ignore[arg-type]
         built[on_error] = build_part(spec_of(plan, tmp_path / on_error), 0)
         (reason,) = built[on_error].reasons
         assert reason.startswith(str(bad))
-    assert built["raise"].finished is None
+    assert built["error"].finished is None
     left = built["skip"].finished
     assert left is not None
     assert (left.part.samples, len(left.skipped)) == (5, 1)
     plan = make_plan(opened(root), ConversionOptions())
     spec = replace(spec_of(plan, tmp_path / "reads"), only_reads=True)
-    assert build_part(spec, 0) == (None, built["raise"].reasons)
+    assert build_part(spec, 0) == (None, built["error"].reasons)
     assert list((tmp_path / "reads/pieces").iterdir()) == []

@@ -334,11 +334,12 @@ def test_an_argument_of_another_type_is_refused_by_its_name(tmp_path: Path, name
 
 
 def test_options_refuse_what_they_do_not_know(tmp_path: Path) -> None:
-    wrong = {"exif": "turn", "validate": "no", "on_error": "ignore", "order": "a", "part_bytes": -1}
+    wrong = {"exif": "turn", "validate": "no", "on_error": "raise", "order": "a", "part_bytes": -1}
     for name, value in wrong.items():
         with pytest.raises(InvalidRequest, match=f"^{name}="):
             packer.convert(photos(tmp_path / "in", 1), tmp_path / "out.pack", **{name: value})  # type: ignore[arg-type]
-    assert replace(ConversionOptions(), codecs=(("a", "png"),)).to_json()["codecs"] == {"a": "png"}
+    stored = replace(ConversionOptions(), codecs=(("a", "png"),)).to_json()
+    assert (stored["codecs"], stored["on_error"]) == ({"a": "png"}, "raise")  # on_error: as in packs that exist
     with pytest.raises(TypeError, match="^color: "):
         packer.convert(photos(tmp_path / "in", 1), tmp_path / "out.pack", color="red")  # type: ignore[call-arg]
 

@@ -641,7 +641,7 @@ def test_the_exception_of_an_iterable_reaches_the_user_whichever_thread_met_it(t
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize("on_error", ["error", "skip"])
 def test_a_file_that_an_iterable_cannot_read_ends_it(on_error: OnError, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"<.*Failing>: .*117 samples.*disk") as caught:
         packer.convert(Failing(117, OSError("disk")), tmp_path / "out.pack", length=400, on_error=on_error)

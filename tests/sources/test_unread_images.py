@@ -40,7 +40,7 @@ def heic(seed: int, **how: Any) -> bytes:
     return with_pillow(pixels(seed), "HEIF", **how)
 
 
-def packed(root: Path, target: Path, *, on_error: str = "raise", **asked: Any) -> ConversionSummary:
+def packed(root: Path, target: Path, *, on_error: str = "error", **asked: Any) -> ConversionSummary:
     request = SourceSpec("folder", asked)
     source, _ = request.open(root)
     return convert_source(source, target, ConversionOptions(on_error=on_error, source=request.to_json(source)))
