@@ -313,7 +313,7 @@ class Schema:
             raise InvalidRequest(f"two fields have one slot: {', '.join(slots):.200}")
         started = [field.starts for field in self.fields if field.starts is not None]
         if len(set(started)) != len(started):
-            raise InvalidRequest(f"two fields say what starts in one: {', '.join(started):.200}")
+            raise InvalidRequest(f"two fields contain the starts of one field: {', '.join(started):.200}")
         for field in self.fields:
             if field.name == KEY and (field.kind, field.codec) != ("text", "text"):  # the index contains keys as text
                 raise InvalidRequest(
@@ -332,7 +332,7 @@ class Schema:
             )
         if relation == "of" and other.of is not None:
             raise InvalidRequest(
-                f"field {field.name!r}: of {other.name!r}, which is of {other.of!r} itself: say of {other.of!r}"
+                f"field {field.name!r}: of {other.name!r}, which is of {other.of!r} itself: use of {other.of!r}"
             )
 
     @cached_property

@@ -193,7 +193,7 @@ def test_a_relation_that_cannot_be_is_refused(members: dict[str, Any], message: 
     [
         ((Field("boxes", "number", "number", "int64", ()), rows("a", of="boxes")), "expected rows"),
         ((BOXES, rows("a", of="boxes"), rows("b", of="a")), "of 'boxes' itself"),
-        ((POLYGONS, rows("a", starts="polygons"), rows("b", starts="polygons")), "two fields say what starts"),
+        ((POLYGONS, rows("a", starts="polygons"), rows("b", starts="polygons")), "two fields contain the starts"),
     ],
 )
 def test_fields_whose_relations_do_not_fit_are_refused(fields: tuple[Field, ...], message: str) -> None:

@@ -62,7 +62,7 @@ class BrowsedPack:
         return self.pack.index.key(row)
 
     def description(self) -> dict[str, Any]:
-        """Return what the page shows of the pack as a whole."""
+        """Return the facts of the pack that the page shows: fields, classes, counts and options."""
         manifest = self.pack.manifest
         splits = self.pack.schema["split"].classes if "split" in self.pack.schema else None
         fields = ("name", "kind", "dtype", "shape", "codec", "classes", "hidden")

@@ -141,7 +141,7 @@ class RequestGuard:
         host = headers.get("host", "")
         if self._count > MOST_REQUESTS:
             retry = {"Retry-After": str(_SECONDS_TO_RETRY)}
-            return refusal(503, f"more than {MOST_REQUESTS} requests at once; ask again", retry)
+            return refusal(503, f"more than {MOST_REQUESTS} requests at once; try again", retry)
         if not self._entrance.is_named(host):
             return refusal(403, f"expected the address {self._entrance.address}; open the URL that packer view printed")
         if scope["method"] not in ("GET", "HEAD"):

@@ -135,12 +135,12 @@ def _code() -> int:
     except (click.Abort, KeyboardInterrupt) as error:  # click turns an interrupt into Abort
         # click 8.1 raises Abort without a cause
         cause = error if isinstance(error, Interrupted) else error.__cause__ or error.__context__
-        echo(f"packer: {str(cause or '') or 'interrupted'}; the same command goes on after what is finished", err=True)
+        echo(f"packer: {str(cause or '') or 'interrupted'}; the same command continues", err=True)
         return cause.exit_code if isinstance(cause, Interrupted) else 130
     except BrokenPipeError:
         _drop_output()
         return 141
-    except Exception as error:  # noqa: BLE001  the one place where everything ends: show it whole, and say what it is
+    except Exception as error:  # noqa: BLE001  the one place where everything ends: show all of it, with its class
         return _unforeseen(error)
     return 0
 

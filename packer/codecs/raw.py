@@ -133,6 +133,6 @@ class Codec(base.Codec):
         if self.field.kind in PIXEL_KINDS and self.argument is None and not as_it_is:
             raise InvalidRequest(
                 f"field {self.field.name!r}: codec 'raw' holds {self._dtype}, found {form(value)}, which is never "
-                f"narrowed silently; say --codec {self.field.name}=raw:{self._dtype} to ask for it"
+                f"narrowed silently; use --codec {self.field.name}=raw:{self._dtype} to narrow it"
             )
         return cast_exactly(value, self._dtype)

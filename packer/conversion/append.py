@@ -51,7 +51,7 @@ from packer.system.progress_callback import ProgressCallback
 
 @dataclass(frozen=True)
 class AppendSummary(ConversionSummary):
-    """The result of `append`. `samples` and `parts` are those of the whole pack, `bytes_out` is the size of new files.
+    """The result of `append`. `samples` and `parts` count the complete pack; `bytes_out` is the size of new files.
 
     Attributes:
         appended: the number of samples that were added.
@@ -284,7 +284,7 @@ class _ClassNumbers(AddedFields):
     fields = ()
 
     def __init__(self, changed: Mapping[str, Field], numbers: Mapping[str, npt.NDArray[np.int64]]) -> None:
-        """Take the changed fields, and for each number of a class in the source, the number in the pack."""
+        """Store the changed fields and, for each class number of the source, the number in the pack."""
         self.changed = tuple(changed.values())
         self.needs = tuple(changed)
         self._numbers = numbers

@@ -42,7 +42,7 @@ def save_collection(pack: Pack, target: Path) -> None:
         manifest.check()
         with work.folder(PACK) as inner:
             inner.write_file(manifests.NAME, manifest.to_bytes())
-        _check_free(target)  # another command may have made it meanwhile
+        _check_free(target)  # another command may have created it
         work.publish(PACK, work.above, target.name)
         work.clear()
 

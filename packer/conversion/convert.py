@@ -540,7 +540,7 @@ def _check_options(given: Mapping[str, object]) -> None:
     """Raise WrongType for an option that no source has, or for a value of the wrong type. given: name -> value."""
     unknown = sorted(given.keys() - OPTIONS.keys())
     if unknown:
-        raise WrongType(f"{unknown[0]}: convert has no such argument, and no source such an option")
+        raise WrongType(f"{unknown[0]}: neither convert nor a source has this option")
     check_arguments(given, {name: OPTIONS[name].type for name in given})
 
 
@@ -701,12 +701,12 @@ def format_of(target: Path, to: str | None) -> str:
         if to is None and target.suffix.lower() in _FILES and not isinstance(target, URLPath):
             raise InvalidRequest(
                 f"{target}: a pack is a folder, not a {target.suffix} file; give another name, such as "
-                f"{target.stem}.pack, or say --to"
+                f"{target.stem}.pack, or use --to"
             )
         return to or "lmdb"
     if to is not None and to != named:
         raise InvalidRequest(
-            f"{target}: its name says {named}, --to says {to}; leave --to out, or give another name, such as "
+            f"{target}: its suffix selects {named}, --to selects {to}; omit --to, or use another name, such as "
             f"{target.stem}.pack"
         )
     return named

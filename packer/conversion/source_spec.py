@@ -59,7 +59,7 @@ def check_folder(root: Path) -> None:
         with suppress(OSError), os.scandir(root) as entries:  # the source reports a folder that cannot be listed
             is_empty = not any(entries)
         if is_empty:
-            raise InvalidRequest(f"{root}: the folder is empty; give the folder that holds the images")
+            raise InvalidRequest(f"{root}: the folder is empty; give the folder that contains the images")
         return
     if root.is_file():
         raise InvalidRequest(f"{root}: is a file; give the folder of the data set")

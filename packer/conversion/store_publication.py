@@ -132,7 +132,7 @@ class StorePublication(Publication):
         if formats.load(plan.options.to).Reader.is_folder:
             raise InvalidRequest(
                 f"{target}: parts of the format {plan.options.to} are folders of files, which are slow to read from a "
-                "store; say --to lmdb"
+                "store; use --to lmdb"
             )
         run = "" if plan.source.resume_reason is None else uuid.uuid4().hex
         self._store = Store(target.url)
@@ -223,7 +223,7 @@ class StorePublication(Publication):
                 for file in files:
                     self._upload(f"{folder}/{file.name}", file.sha256, file.bytes)
         if not self._store.create(manifests.NAME, manifest.to_bytes()):
-            raise PackExists(f"{self.target}: another pack was put there meanwhile; choose another name")
+            raise PackExists(f"{self.target}: another pack appeared there during the conversion; choose another name")
         _remove_partial(self._store)
         self.work.clear()
 
@@ -327,8 +327,8 @@ class StoreDelivery:
         if there == self._claim:
             return
         if self.store.state(manifests.NAME) is not None:
-            raise PackExists(f"{self.store.url}: another machine has put a pack there meanwhile")
-        raise StorageError(f"{self.store.url}: the conversion was given up meanwhile, or another one has the URL now")
+            raise PackExists(f"{self.store.url}: another machine has put a pack there")
+        raise StorageError(f"{self.store.url}: the conversion was removed, or another one has the URL now")
 
     # ---- parts
 

@@ -221,7 +221,7 @@ def with_slots(schema: Schema, slots: Sequence[Slot], options: ConversionOptions
             names = ", ".join(field.name for field in fitting)
             raise InvalidRequest(
                 f"--to {options.to} needs {slot.what} as its {slot.name}; "
-                + (f"say which: --export-as {slot.name}=FIELD, of {names}" if names else "the source has no such field")
+                + (f"name one: --export-as {slot.name}=FIELD, of {names}" if names else "the source has no such field")
             )
     of_field = {field: slot for slot, field in chosen.items()}
     return Schema(tuple(replace(field, slot=of_field.get(field.name)) for field in schema))

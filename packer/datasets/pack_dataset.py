@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # a pack in a folder is opened without the modules for URLs
 
 Output = Literal["torch", "numpy", "pil", "tv"]
 _SET_BY_OPENING = ("transform", "geometry", "output", "as_tuple")
-_OF_PIL = ("ToTensor", "PILToTensor")  # transforms of torchvision that do not take tensors
+_OF_PIL = ("ToTensor", "PILToTensor")  # transforms of torchvision that do not accept tensors
 _OF_IMAGE_FOLDER = ("target_transform", "transforms", "loader")  # attributes of torchvision's ImageFolder
 _UNCALLED = "nothing calls it, unlike in torchvision's ImageFolder;"
 # attributes that have no effect in a subclass without its own `__getitem__`, and what to do instead

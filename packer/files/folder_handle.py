@@ -226,7 +226,7 @@ def remove(path: Path) -> None:
 
 
 def link(path: Path, new: Path) -> bool:
-    """Make the hard link `new` to a file. Return False if the system refuses, such as across file systems."""
+    """Make the hard link `new` to a file. Return False if the system cannot, for example across file systems."""
     try:
         os.link(path, new, follow_symlinks=False)
     except OSError:
@@ -289,7 +289,7 @@ def _empty(here: int) -> None:
                 name, status = above.pop()
                 here = _replaced(here, os.open("..", _FOLDER, dir_fd=here))
                 if not os.path.samestat(os.fstat(here), status):
-                    raise OSError(errno.EBUSY, "a folder in it was moved meanwhile")
+                    raise OSError(errno.EBUSY, "a folder in it was moved")
                 os.rmdir(name, dir_fd=here)
             else:
                 return

@@ -180,7 +180,7 @@ class Loader:
         self._pack, self._subset = unwrapped(dataset)
         if geometry is not None and not all(isinstance(each, PackDataset) for each in members(dataset)):
             raise InvalidRequest(
-                f"geometry=: {type(dataset).__name__} is not a pack's data set, or a Subset or ConcatDataset of them; "
+                f"geometry=: {type(dataset).__name__} is not a pack's dataset, or a Subset or ConcatDataset of them; "
                 "pass geometry= to packer.open, or a transform"
             )
         is_users = sampler is not None or not isinstance(batch_sampler, BatchPasses | None)

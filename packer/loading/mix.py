@@ -75,7 +75,7 @@ class Mix:
             self.dataset: ConcatDataset[Any] = ConcatDataset(self.datasets)
             sizes = np.diff(self.dataset.cumulative_sizes, prepend=0)
         except (TypeError, AssertionError) as error:
-            raise WrongType(f"datasets: expected data sets with len() and [index]: {error}") from error
+            raise WrongType(f"datasets: expected datasets with len() and [index]: {error}") from error
         if not sizes.all():
             raise InvalidRequest(f"datasets: number {int(np.argmin(sizes))} is empty; drop it and its weight")
         self._sizes: Indices = sizes.astype(np.int64)

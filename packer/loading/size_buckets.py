@@ -119,7 +119,7 @@ def stored_sizes(dataset: Dataset[Any]) -> Indices:
     """
     pack, subset = unwrapped(dataset)
     if not isinstance(pack, PackDataset) or not pack.sample_decoder().images:
-        raise InvalidRequest(f"sizes: {type(dataset).__name__} is not a pack's data set with an image; give sizes=")
+        raise InvalidRequest(f"sizes: {type(dataset).__name__} is not a pack's dataset with an image; give sizes=")
     decoder = pack.sample_decoder()
     rows = pack.pack_indices(np.arange(len(pack)) if subset is None else subset)
     return collection.completed(decoder.pack).index.sizes(decoder.images[0])[rows].astype(np.int64)

@@ -154,7 +154,7 @@ def joined(packs: Sequence[Pack], prefixes: Sequence[str]) -> Pack:
     """Return a collection of all samples of packs, one pack after another.
 
     Class lists are merged by name: the classes of the first pack keep their numbers, and further names follow. Hidden
-    fields that a pack lacks are left out.
+    fields that are not in every pack are skipped.
 
     Args:
         packs: the packs. Their fields have equal kinds, dtypes, shapes and codecs.
@@ -206,7 +206,7 @@ def _derived(
     *,
     what: Sequence[object],
 ) -> Pack:
-    """Return the new pack. what: JSON that describes the step; with the ids of `packs` it gives the id of the pack."""
+    """Return the new pack. what: JSON that describes the step. It and the ids of `packs` determine the new id."""
     ids = [pack.manifest.pack_id for pack in packs]
     manifest = replace(
         changed,

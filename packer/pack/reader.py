@@ -143,7 +143,7 @@ class Pack:
         *,
         verify: VerifyMode,
     ) -> "Pack":
-        """Return a collection in memory, which has no folder of its own.
+        """Return a collection in memory, without a folder.
 
         Args:
             members: the packs with the values. They may be those of another open pack.

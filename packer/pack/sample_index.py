@@ -96,7 +96,7 @@ def crc32_problem(found: int, expected: int) -> str:
 class IndexFiles(Mapping[str, npt.NDArray[Any]]):
     """The mapped files of an index: name without .npy -> read-only array.
 
-    The crc32 of a file is compared when the file is used first, because the index of a large pack takes long to read.
+    The crc32 of a file is compared when the file is used first, because the index of a large pack is slow to read.
     """
 
     def __init__(self, folder: Path, files: Iterable[IndexFile]) -> None:

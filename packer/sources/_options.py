@@ -62,21 +62,21 @@ class SourceOptions(TypedDict, total=False):
     ]
     missing: Annotated[
         Literal["keep", "skip", "error"] | None,
-        Use(_LABEL_FILES, "keep or skip a sample without its label file, or refuse it.  [default: keep]"),
-        Use(("coco", "table"), "skip a sample without its image or label, or refuse it.  [default: error]"),
-        Use(("pairs", "webdataset"), "skip a sample without one of its files, or refuse it.  [default: error]"),
+        Use(_LABEL_FILES, "keep or skip a sample without its label file, or stop.  [default: keep]"),
+        Use(("coco", "table"), "skip a sample without its image or label, or stop.  [default: error]"),
+        Use(("pairs", "webdataset"), "skip a sample without one of its files, or stop.  [default: error]"),
         Use((), "If its sidecar is missing, skip the sample, or stop.  [default: error]"),
     ]
     duplicates: Annotated[
         Literal["error", "first", "skip"] | None,
-        Use(("coco", "cornell", "jacquard"), "refuse a sample that exists twice, pack the first one, or none."),
+        Use(("coco", "cornell", "jacquard"), "stop at a sample that exists twice, pack the first one, or none."),
         Use(("yolo",), "the same for an image that two splits list."),
     ]
     bad_labels: Annotated[
         Literal["error", "skip"] | None,
         Use(
             ("coco", "cornell", "grasp-anything", "ivalab", "jacquard", "ocid-grasp", "regrad", *_VOC),
-            "refuse a malformed label line, label file or annotation, or skip it.  [default: error]",
+            "stop at a malformed label line, label file or annotation, or skip it.  [default: error]",
         ),
     ]
     folders: Annotated[
@@ -92,7 +92,7 @@ class SourceOptions(TypedDict, total=False):
         bool,
         Use(
             (*_LMDBS, *_ARRAYS, "recordio", "tfrecord", "webdataset"),
-            "files or arrays with the names of splits (train, val) become the field split.  [default: refused]",
+            "files or arrays with the names of splits (train, val) become the field split.  [default: an error]",
         ),
     ]
     decode_with: Annotated[
@@ -100,14 +100,14 @@ class SourceOptions(TypedDict, total=False):
         Use(
             ("folder",),
             "decode images that packer does not read (HEIC, AVIF, GIF, JPEG 2000, TGA, ICO, PSD) with Pillow, and "
-            "store them as PNG.  [default: they are refused]",
+            "store them as PNG.  [default: an error]",
         ),
     ]
     companions: Annotated[
         Literal["error", "samples"] | None,
         Use(
             ("folder",),
-            "images that seem to belong to others, such as a_mask.png to a.jpg: refuse them and show the --sidecar to "
+            "images that seem to belong to others, such as a_mask.png to a.jpg: stop and show the --sidecar to "
             "type, or pack them as samples.  [default: error]",
         ),
     ]

@@ -90,7 +90,7 @@ def _detect_tree(tree: FileTree, *, given: Collection[str]) -> tuple[str, str]:
         return found
     where = shown(str(tree.root))
     if not listing.names:
-        raise InvalidRequest(f"{where}: there is no file in it; give the folder that holds the images")
+        raise InvalidRequest(f"{where}: there is no file in it; give the folder that contains the images")
     from packer.sources import _unread_images  # imported late: `packer --help` does not need NumPy
 
     unread = _unread_images.unread_images(tree, listing.names)
@@ -102,7 +102,7 @@ def _detect_tree(tree: FileTree, *, given: Collection[str]) -> tuple[str, str]:
     empty = ", all empty" if are_empty(tree, listing.names) else ""
     raise InvalidRequest(
         f"{where}: no known data set: found {described(listing.names)}{empty}, expected one of {', '.join(names())}; "
-        "give the folder that holds the images, or say which with --from"
+        "give the folder that contains the images, or name the source with --from"
     )
 
 
@@ -124,7 +124,7 @@ def _detect_file(root: Path, *, given: Collection[str]) -> tuple[str, str]:
         raise InvalidRequest(f"{where}: {EMPTY}")
     holders = ", ".join(name for module, name in _modules() if module.Source.holds_records)
     raise InvalidRequest(
-        f"{where}: is a file; give the folder of the data set, a tar or zip file that holds it, a table, or a file "
+        f"{where}: is a file; give the folder of the data set, a tar or zip file that contains it, a table, or a file "
         f"that {holders} reads"
     )
 
@@ -162,9 +162,9 @@ def _detect_tar(root: Path, sentence: str, *, given: Collection[str]) -> tuple[s
         return _detect_tree(tree, given=given)
     is_nested = tar_tree.holds_tars(first)
     if is_nested or has_images:
-        what = "holds tars" if is_nested else f"holds images in folders, such as {shown(in_folders[0])}"
+        what = "contains tars" if is_nested else f"contains images in folders, such as {shown(in_folders[0])}"
         raise InvalidRequest(
-            f"{shown(str(root))}: a tar that {what}: cannot decide what it is; say --from folder (the folders are "
+            f"{shown(str(root))}: a tar that {what}: cannot decide what it is; use --from folder (the folders are "
             f"classes, as if it were unpacked{': a folder per tar' if is_nested else ''}) or --from {_TAR_SOURCE} "
             "(members of one name are a sample, without labels)"
         )
@@ -217,7 +217,7 @@ def _recognized(
 
 def _undecided(root: Path, found: Sequence[tuple[str, str]]) -> str:
     options = "; ".join(f"--from {name} ({sentence})" for name, sentence in found)
-    return f"{shown(str(root))}: cannot decide what it is; say which of these: {options}"
+    return f"{shown(str(root))}: cannot decide what it is; use one of these: {options}"
 
 
 def _that_may_recognize(files: Sequence[str]) -> set[str]:

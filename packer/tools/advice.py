@@ -113,8 +113,8 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
         raise BadInput(f"{question.path}: no samples to pack; packer convert --dry-run lists the files that it finds")
     if source.unread:
         raise BadInput(
-            f"{question.path}: {source.unread_message}; or leave them out with packer convert --on-error skip, and ask "
-            "packer advise about that pack"
+            f"{question.path}: {source.unread_message}; or leave them out with packer convert --on-error skip, and run "
+            "packer advise on that pack"
         )
     say(f"{question.path}: {found}; measuring the disk")
     machine, sampling, cores = machine or Machine(), SourceSample(source, question.max_pixels), usable_cores()

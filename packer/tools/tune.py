@@ -63,11 +63,11 @@ def planned(
     step: a user's function `module:function`. At most one of `step_ms` and `step` may be given.
     """
     if step is not None and step_ms is not None:
-        raise InvalidRequest("--step and --step-ms both say what a step computes; give one of them")
+        raise InvalidRequest("--step and --step-ms both set the work of a step; use one of them")
     there = -(-subject.count() // batch_size)
     if steps is not None and steps > there:
         raise InvalidRequest(
-            f"--steps {steps}: a pass over {subject.path} has {there} batches of {batch_size}; ask for less"
+            f"--steps {steps}: a pass over {subject.path} has {there} batches of {batch_size}; set fewer"
         )
     return LoopPlan(steps or min(there, _MOST_STEPS), epochs, (step_ms or 0) / 1e3, step)
 

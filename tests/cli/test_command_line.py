@@ -125,7 +125,7 @@ def test_a_dry_run_ends_as_the_real_run_would(tmp_path: Path, monkeypatch: pytes
         full = called("convert", root, target, "--dry-run")
         assert isinstance(full.exception, StorageError)
         assert "bytes are needed while packing, 1,000 are free" in str(full.exception)
-        assert "verdict: would be refused" in full.output
+        assert "verdict: would fail" in full.output
         told = called("convert", root, target, "--dry-run", "--json")
         assert json.loads(told.stdout)["ok"] is False
 
@@ -339,7 +339,7 @@ def test_the_format_follows_from_the_name_of_the_pack(tmp_path: Path) -> None:
     assert manifest.read(tmp_path / "f.pack").format == "hdf5"
     refused = called("convert", root, tmp_path / "g.h5", "--to", "lmdb")
     assert isinstance(refused.exception, InvalidRequest)
-    assert "its name says hdf5, --to says lmdb" in str(refused.exception)
+    assert "its suffix selects hdf5, --to selects lmdb" in str(refused.exception)
     assert not (tmp_path / "g.h5").exists()
     refused = called("convert", root, tmp_path / "g.zip")
     assert isinstance(refused.exception, InvalidRequest)

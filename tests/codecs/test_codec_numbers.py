@@ -87,7 +87,7 @@ def test_raw_float16_rounds_because_it_was_asked_to() -> None:
     ],
 )
 def test_raw_never_narrows_pixels_silently(details: dict[str, Any], value: Any) -> None:
-    with pytest.raises(InvalidRequest, match="never narrowed silently; say --codec field=raw:"):
+    with pytest.raises(InvalidRequest, match="never narrowed silently; use --codec field=raw:"):
         codec(details.pop("kind"), "raw", **details).encode(value)
 
 

@@ -268,9 +268,7 @@ def test_an_address_where_no_cluster_is_ends_at_once_and_says_so(said: dict[str,
 def test_an_interrupt_ends_it_as_anywhere(said: dict[str, Any]) -> None:
     """Ray forgets which signal it was where it waits itself."""
     text, code = said["interrupted"]
-    known = [
-        f"packer: interrupted{which}; the same command goes on after what is finished" for which in ("", " (Ctrl-C)")
-    ]
+    known = [f"packer: interrupted{which}; the same command continues" for which in ("", " (Ctrl-C)")]
     assert text in known
     assert code == 130
 

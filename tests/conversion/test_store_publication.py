@@ -81,7 +81,7 @@ def test_a_pack_that_is_there_is_kept(tmp_path: Path, photos: Path, object_serve
     [
         (URL, {}, "give --scratch"),
         (URL, {"scratch": "missing"}, "does not exist"),
-        (URL, {"scratch": "scratch", "to": "bmp"}, "say --to lmdb"),
+        (URL, {"scratch": "scratch", "to": "bmp"}, "use --to lmdb"),
         ("s3://b", {"scratch": "scratch"}, "bucket"),
         ("https://host/x.pack", {"scratch": "scratch"}, "cannot be written"),
         ("out.pack", {"scratch": "scratch"}, "for a pack at a URL"),
@@ -293,7 +293,7 @@ def test_a_process_that_is_late_leaves_nothing(tmp_path: Path, photos: Path, obj
     convert(photos, URL, scratch=tmp_path / "scratch")
     before = stored(object_server)
     late = StoreDelivery(Store(parse(URL)), "f", {})
-    for error, says in ((PackExists, "another machine has put a pack there"), (StorageError, "given up meanwhile")):
+    for error, says in ((PackExists, "another machine has put a pack there"), (StorageError, "was removed")):
         with pytest.raises(error, match=says), late.begun("part-00000-" + "0" * 32, "n7"):
             pass
         late.remove()

@@ -62,7 +62,7 @@ def test_two_of_one_rank_are_named_and_none_is_taken(tmp_path: Path, ranks: dict
     with pytest.raises(InvalidRequest) as caught:
         detect(photos(tmp_path / "data"))
     assert str(caught.value) == (
-        f"{tmp_path / 'data'}: cannot decide what it is; say which of these: "
+        f"{tmp_path / 'data'}: cannot decide what it is; use one of these: "
         "--from left (annotations: 12 files); --from right (annotations: 12 files)"
     )
 

@@ -181,7 +181,7 @@ def test_what_would_lose_something_is_refused(tmp_path: Path) -> None:
     frames = [Image.fromarray(pixels(seed)) for seed in range(3)]
     file = io.BytesIO()
     frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
-    with pytest.raises(DamagedImage, match="holds 3 images"):
+    with pytest.raises(DamagedImage, match="contains 3 images"):
         pillow.decode(file.getvalue(), "a.gif")
     file = io.BytesIO()
     Image.fromarray(np.arange(600, dtype=np.uint16).reshape(20, 30) * 100).save(file, "JPEG2000")

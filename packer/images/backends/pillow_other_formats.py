@@ -112,7 +112,7 @@ def _check(image: Any, data: bytes, format_name: str) -> None:
         raise DamagedImage(f"{width}x{height} px are too many: the limit is {MAX_PIXELS // 10**6} MP; leave it out")
     frames = 1 if format_name in _LAYERED else getattr(image, "n_frames", 1)
     if frames > 1:
-        raise DamagedImage(f"holds {frames} images (animated?), expected one; split it or leave it out")
+        raise DamagedImage(f"contains {frames} images (animated?), expected one; split it or leave it out")
     bits = max(_bits(image, data, format_name), 8)
     if image.mode not in _MODES or bits > 8:
         raise DamagedImage(

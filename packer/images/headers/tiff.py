@@ -46,7 +46,7 @@ def header(buffer: Buffer) -> Header:
     if first(PHOTOMETRIC, 1) in _LAB:
         raise damaged("tiff", "its colors are CIELab, which decoders make RGB in different ways; convert it to RGB")
     if _has_more_images(buffer, order):
-        raise damaged("tiff", "it holds several images, expected one")
+        raise damaged("tiff", "several images, expected one")
     bits, channels = first(BITS, 1), first(SAMPLES, 1)
     kind = _FORMATS.get(first(_FORMAT, 1), "")
     dtype = "uint8" if kind == "uint" and bits in (1, 2, 4) else f"{kind}{bits}"

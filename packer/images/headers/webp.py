@@ -31,7 +31,7 @@ def header(buffer: Buffer) -> Header:
             image = (_lossy if name == b"VP8 " else _lossless)(buffer, at + 8)
         at += 8 + length + (length & 1)
     if image is None:
-        raise damaged("webp", "it holds no still image")
+        raise damaged("webp", "it does not contain a still image")
     channels = 4 if alpha else image.channels
     return Header("webp", image.height, image.width, channels, orientation=orientation, lossy=image.lossy)
 

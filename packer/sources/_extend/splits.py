@@ -93,7 +93,7 @@ def parse_splits(texts: Sequence[str], *, seed: int = 0, by: str | None = None) 
     if True in are_shares:
         return Shares(values, seed, by or "")
     if by is not None:
-        raise InvalidRequest("--split-by is for random splits; say --split train=0.9 --split val=0.1")
+        raise InvalidRequest("--split-by is for random splits; use --split train=0.9 --split val=0.1")
     return {name: path_or_url(value) for name, value in values.items()}
 
 

@@ -82,7 +82,7 @@ def scan(root: Path | FileTree, *, follow_links: bool = False) -> Listing:
     if tree.contents is not None:
         return _listed_contents(tree.root, tree.contents)
     if not tree.root.is_dir():
-        raise InvalidRequest(f"{shown(str(tree.root))}: no such folder; give the folder that holds the data set")
+        raise InvalidRequest(f"{shown(str(tree.root))}: no such folder; give the folder that contains the data set")
     walk = _Walk(SourceRoot(tree.root, tree.follow_links))
     walk.enter("", frozenset())
     while walk.links:

@@ -38,7 +38,7 @@ def open_tree(root: Path | FileTree, *, follow_links: bool = False, takes_files:
         raise InvalidRequest(f"{shown(str(root))}: {EMPTY}")
     if tree is None:
         raise InvalidRequest(
-            f"{shown(str(root))}: is a file; give the folder of the data set, or a tar or zip file that holds it"
+            f"{shown(str(root))}: is a file; give the folder of the data set, or a tar or zip file that contains it"
         )
     return tree
 

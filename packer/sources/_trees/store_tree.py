@@ -31,7 +31,7 @@ class StoreTree(ListedTree):
             raise InvalidRequest(
                 f"{root}: is one object: archives and files of records are read from a disk; download it"
                 if is_object
-                else f"{root}: nothing is there; see the URL, and give the folder that holds the images"
+                else f"{root}: nothing is there; see the URL, and give the folder that contains the images"
             )
         folders: set[str] = set()
         for each in objects:

@@ -260,7 +260,7 @@ def _checked(data: bytes, expected: int, itemsize: int) -> bytes:
     if not any(
         (value & 0xFFFF) % _PRIME == sums[0] and (value >> 16) % _PRIME == sums[1] for value in (stored, swapped)
     ):
-        raise ValueError(f"checksum {sums[1]:04x}{sums[0]:04x}, the file says {stored:08x}")
+        raise ValueError(f"checksum {sums[1]:04x}{sums[0]:04x}, expected {stored:08x}")
     return body
 
 

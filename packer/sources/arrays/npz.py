@@ -54,7 +54,7 @@ class Source(ArraySource):
             piece = files.read(0, start + at, min(_PIECE_BYTES, entry.unpacked_bytes - at))
             header, crc = header or piece[:_HEADER_BYTES], zlib.crc32(piece, crc)
         if crc != entry.crc32:
-            raise BadInput(f"{where}: crc32 {crc:08x}, the archive says {entry.crc32:08x}; get the file again")
+            raise BadInput(f"{where}: crc32 {crc:08x}, expected {entry.crc32:08x}; get the file again")
         try:
             found = read_header(header, texts=True)
         except ValueError as error:

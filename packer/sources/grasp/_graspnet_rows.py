@@ -59,7 +59,7 @@ def read_graspnet_rows(data: bytes, path: Path) -> GraspNetRows:
     size = header.shape[0] * COLUMNS * header.dtype.itemsize
     if len(data) - header.data_at != size:
         raise BadInput(
-            f"{where}: {len(data) - header.data_at} bytes of data, expected {size} as its header says; get it again"
+            f"{where}: {len(data) - header.data_at} bytes of data, expected {size} by its header; get it again"
         )
     array = np.frombuffer(data, header.dtype, offset=header.data_at)
     shaped = array.reshape(header.shape, order="F" if header.is_fortran else "C")

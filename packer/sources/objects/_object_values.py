@@ -174,7 +174,7 @@ def _channels_last(array: npt.NDArray[Any], kind: str, axes: Axes) -> npt.NDArra
     if array.ndim == 3 and axes != "hwc":
         has_first, has_last = array.shape[0] in (1, 3), array.shape[2] in (1, 3)
         if axes == "auto" and has_first and has_last:
-            raise BadInput(f"{form(array)} may be (H, W, C) or (C, H, W): say which, axes='hwc' or axes='chw'")
+            raise BadInput(f"{form(array)} may be (H, W, C) or (C, H, W): set axes='hwc' or axes='chw'")
         pixels = np.moveaxis(array, 0, 2) if axes == "chw" or has_first else array
     if pixels.ndim != 3 or not pixels.size or pixels.shape[2] not in _CHANNELS[kind]:
         expected = "(H, W), (H, W, 3) or (3, H, W)" if kind == "image" else "(H, W)"

@@ -1,4 +1,4 @@
-"""Worker rows: processes that read the samples of a Python object ahead, for a data set that takes long to read."""
+"""Worker rows: processes that read the samples of a Python object ahead, for a dataset that is slow to read."""
 
 import os
 import signal
