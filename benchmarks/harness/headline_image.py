@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 SECTION = "## Other loaders"
 SHOWN = {  # the loader in the table -> its name in the image
-    "packer Loader(num_workers=2), codec jpeg:90": "packer, stored as jpeg:90",
-    "packer Loader(num_workers=2), original bytes": "packer, original files",
-    "LMDB of files, OpenCV": "LMDB of the files, OpenCV",
-    "LitData 0.2.76, OpenCV": "LitData",
+    "packer Loader, codec jpeg:90": "packer, stored as jpeg:90",
+    "packer Loader, original bytes": "packer, original files",
     "folder, OpenCV": "folder of files, OpenCV",
+    "LitData 0.2.76, OpenCV": "LitData",
+    "LMDB of files, OpenCV": "LMDB of the files, OpenCV",
+    "WebDataset 1.0.2, OpenCV": "WebDataset",
+    "MosaicML Streaming 0.13.0, OpenCV": "MosaicML Streaming",
     "FFCV 1.0.2": "FFCV",
 }
 _WIDTH, _NAMES, _BAR, _GAP = 720, 250, 22, 10  # px: the image, the column of names, a bar, between bars
