@@ -56,7 +56,7 @@ def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_js
         for name in summary.numbered:
             echo(f"field {name}: the numbers of its classes, not the colors that its files were drawn in", err=True)
         unmoved = [f"field {name}" for name in summary.unmoved]
-        unmoved += [f"{summary.unmoved_extras} files of no sample"] * (summary.unmoved_extras > 0)
+        unmoved += [f"{summary.unmoved_extras} files without a sample"] * (summary.unmoved_extras > 0)
         if unmoved:
             echo(
                 f"{', '.join(unmoved)}: in the pixels of the source, as its files were, and not in those of the "
@@ -64,7 +64,7 @@ def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_js
                 err=True,
             )
         if summary.left_behind:
-            echo(f"{summary.left_behind} files of no sample are not in the pack: see --extras", err=True)
+            echo(f"{summary.left_behind} files without a sample are not in the pack: see --extras", err=True)
         for line in summary.damaged:
             echo(line, err=True)
         echo(

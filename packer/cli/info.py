@@ -159,8 +159,8 @@ def _print(pack: Path, data: dict[str, Any]) -> None:
     echo(f"  source   {source.get('kind')}: {source.get('files')} files, {size_text(source.get('bytes', 0))}")
     if data["extras_bytes"] or "left_behind" in source:
         left = source.get("left_behind", {})
-        behind = f"; {left.get('files')} files left behind" if left else ""
-        echo(f"  extras   {size_text(data['extras_bytes'])} of files of no sample{behind}")
+        behind = f"; {left.get('files')} files skipped" if left else ""
+        echo(f"  extras   {size_text(data['extras_bytes'])} of files without a sample{behind}")
     echo(f"  pack id  {data['pack_id']}")
     echo(f"  by       {data['written_by']}")
     echo("  fields")

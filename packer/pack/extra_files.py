@@ -168,10 +168,10 @@ def choose_extras(source: Source, *, most_bytes: int) -> ChosenExtras:
         else:
             sizes[path] = found.size_bytes
             times.append(found.time_ns)
-    notes = [f"{counted(len(odd), 'other file')} left behind, not to be read: {listed(odd)}"] if odd else []
+    notes = [f"{counted(len(odd), 'other file')} skipped, which are not readable: {listed(odd)}"] if odd else []
     if outside:
         files = counted(len(outside), "other file")
-        notes.append(f"{files} left behind, reached by a link out of the folder: {listed(outside)}; {HOW_TO_FOLLOW}")
+        notes.append(f"{files} skipped, reached by a link out of the folder: {listed(outside)}; {HOW_TO_FOLLOW}")
     return _limited(ChosenExtras(sizes, (len(odd) + len(outside), 0), tuple(notes), tuple(times)), most_bytes)
 
 
@@ -193,7 +193,7 @@ def _limited(found: ChosenExtras, most_bytes: int) -> ChosenExtras:
     total = sum(found.sizes.values())
     files = counted(len(found.sizes), "other file")
     if total > most_bytes:
-        note = f"{files} left behind: {total:,} bytes, more than --extras allows ({most_bytes:,})"
+        note = f"{files} skipped: {total:,} bytes, more than --extras allows ({most_bytes:,})"
         return ChosenExtras({}, (len(found.sizes) + found.left[0], total), (*found.notes, note))
-    note = f"{files} of no sample carried along: {total:,} bytes; --extras 0 leaves them behind"
+    note = f"{files} without a sample packed, too: {total:,} bytes; --extras 0 skips them"
     return ChosenExtras(found.sizes, found.left, (*found.notes, *([note] if found.sizes else [])), found.identity)

@@ -256,7 +256,7 @@ def test_what_lies_in_other_pixels_than_moved_images_is_named(tmp_path: Path) ->
         wanted = (("boxes", "meta"), 1) if resize else ((), 0)
         assert (tuple(sorted(found.unmoved)), found.unmoved_extras) == wanted
     lines = called("extract", tmp_path / "16.pack", tmp_path / "told").stderr
-    assert "field boxes, field meta, 1 files of no sample: in the pixels of the source" in lines
+    assert "field boxes, field meta, 1 files without a sample: in the pixels of the source" in lines
     without = extract(tmp_path / "16.pack", tmp_path / "exact", only_exact=True)  # no image, beside which they lie
     assert (without.unmoved, without.unmoved_extras) == ((), 0)
 

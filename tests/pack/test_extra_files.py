@@ -90,9 +90,9 @@ def test_all_go_along_or_none_and_it_is_said(tmp_path: Path) -> None:
     root = photos(tmp_path / "in")
     total = sum(len(data) for path, data in tree(root).items() if not path.endswith(b".jpg"))
     whole = packed(root, tmp_path / "whole.pack", extras_bytes=total)
-    assert any(f"6 other files of no sample carried along: {total} bytes" in note for note in whole.notes)
+    assert any(f"6 other files without a sample packed, too: {total} bytes" in note for note in whole.notes)
     less = packed(root, tmp_path / "less.pack", extras_bytes=total - 1)
-    assert any("6 other files left behind" in note for note in less.notes)
+    assert any("6 other files skipped" in note for note in less.notes)
     assert manifests.read(tmp_path / "less.pack").source["left_behind"] == {"files": 6, "bytes": total}
     assert extract(tmp_path / "less.pack", tmp_path / "back").left_behind == 6
     assert not packed(root, tmp_path / "none.pack", extras_bytes=0).notes
@@ -105,7 +105,7 @@ def test_what_is_no_file_is_left_behind_and_named(tmp_path: Path) -> None:
     (root / "nowhere").symlink_to("gone")
     (root / "a\\..\\b").write_text("its name could lead out of a target")
     summary = packed(root, tmp_path / "out.pack")
-    assert "3 other files left behind, not to be read: a\\\\..\\\\b, nowhere, pipe" in summary.notes[0].replace(
+    assert "3 other files skipped, which are not readable: a\\\\..\\\\b, nowhere, pipe" in summary.notes[0].replace(
         "\\", "\\\\"
     )
     assert len(ExtraFiles(tmp_path / "out.pack", manifests.read(tmp_path / "out.pack"))) == 6
