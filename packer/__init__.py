@@ -1,4 +1,4 @@
-"""packer: image folders packed once into LMDB, HDF5, .pth or BMP, and read back at the speed of the machine."""
+"""packer: image datasets packed once into LMDB, HDF5, .pth or BMP, and loaded fast by PyTorch."""
 
 import importlib
 from typing import TYPE_CHECKING

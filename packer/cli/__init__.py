@@ -98,7 +98,7 @@ class Main(click.Group):
 )
 @click.version_option(__version__, prog_name="packer")
 def main() -> None:
-    """Pack image folders once, read them back at the speed of the machine."""
+    """Pack an image dataset once, and feed PyTorch models faster."""
 
 
 def run() -> None:

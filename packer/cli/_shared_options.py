@@ -27,10 +27,10 @@ class Group(Enum):
     """Groups of commands, in the order of `packer --help`. `PLACE` of a command module: (group, position in it)."""
 
     MAKE_A_PACK = "Make a pack"
-    LOOK_AT_IT = "Look at it"
-    READ_IT_FASTER = "Read it faster"
+    LOOK_AT_A_PACK = "Look at a pack"
+    LOAD_FASTER = "Load faster"
     CHECK_AND_REPAIR = "Check and repair"
-    WHAT_THERE_IS = "What there is"
+    REFERENCE = "Reference"
 
 
 class NamedPath(click.Path):

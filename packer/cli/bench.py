@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from packer.tools.bench import BenchRow
 
 
-PLACE = (Group.READ_IT_FASTER, 3)
+PLACE = (Group.LOAD_FASTER, 3)
 
 
 @click.command(

@@ -9,7 +9,7 @@ from packer.files.terminal_output import echo
 PLACE = (Group.CHECK_AND_REPAIR, 2)
 
 
-@click.command(short_help="Look for what is wrong with this machine.", epilog=examples("packer doctor"))
+@click.command(short_help="Check this machine, and print a fix for each problem.", epilog=examples("packer doctor"))
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def command(*, as_json: bool) -> None:
     """Check versions, JPEG decoder, cores, memory and limits. Print one line per problem with its fix.

@@ -22,7 +22,7 @@ from packer.system.byte_sizes import size_text
 _SHOWN = 20
 
 
-PLACE = (Group.LOOK_AT_IT, 3)
+PLACE = (Group.LOOK_AT_A_PACK, 3)
 
 
 @click.command(

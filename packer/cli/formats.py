@@ -7,7 +7,7 @@ from packer.files.terminal_output import echo
 from packer.sources import registry
 from packer.sources._options import OPTIONS
 
-PLACE = (Group.WHAT_THERE_IS, 0)
+PLACE = (Group.REFERENCE, 0)
 
 
 @click.command(short_help="List formats, codecs and sources.", epilog=examples("packer formats", "packer formats coco"))

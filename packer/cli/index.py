@@ -12,7 +12,7 @@ PLACE = (Group.CHECK_AND_REPAIR, 1)
 
 
 @click.command(
-    short_help="Make a damaged index again from the parts.",
+    short_help="Rebuild a damaged index from the parts.",
     epilog=examples("packer index photos.pack --check", "packer index photos.pack"),
 )
 @click.argument("pack", type=NamedPath(exists=True, file_okay=False))

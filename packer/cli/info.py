@@ -18,11 +18,11 @@ _SHOWN = 20  # classes
 _DEEPEST = 6  # packs of packs whose options are shown
 
 
-PLACE = (Group.LOOK_AT_IT, 0)
+PLACE = (Group.LOOK_AT_A_PACK, 0)
 
 
 @click.command(
-    short_help="Show what is in a pack.",
+    short_help="Show fields, samples, classes and options of a pack.",
     epilog=examples("packer info photos.pack", "packer info photos.pack --keys | head"),
 )
 @click.argument("pack", type=PackOrURL())

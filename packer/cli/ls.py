@@ -8,7 +8,7 @@ from packer.cli._shared_options import Count, Group, PackOrURL, examples, pack_h
 from packer.errors import DOCS, InvalidRequest
 from packer.files.terminal_output import echo
 
-PLACE = (Group.LOOK_AT_IT, 4)
+PLACE = (Group.LOOK_AT_A_PACK, 4)
 
 
 @click.command(

@@ -18,7 +18,7 @@ from packer.cli._shared_options import (
     plot_option,
 )
 
-PLACE = (Group.READ_IT_FASTER, 2)
+PLACE = (Group.LOAD_FASTER, 2)
 
 
 @click.command(

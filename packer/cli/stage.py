@@ -12,7 +12,7 @@ from packer.files.terminal_output import echo, hand_over
 from packer.system.byte_sizes import size_text
 from packer.system.progress_callback import ProgressCounter
 
-PLACE = (Group.READ_IT_FASTER, 0)
+PLACE = (Group.LOAD_FASTER, 0)
 
 
 @click.command(

@@ -12,11 +12,12 @@ from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo
 from packer.system.parallel import usable_cores
 
-PLACE = (Group.LOOK_AT_IT, 2)
+PLACE = (Group.LOOK_AT_A_PACK, 2)
 
 
 @click.command(
-    short_help="Measure what is in a pack.", epilog=examples("packer stats photos.pack --output figures.json")
+    short_help="Measure images and labels of a pack.",
+    epilog=examples("packer stats photos.pack --output figures.json"),
 )
 @click.argument("pack", type=PackOrURL())
 @json_option

@@ -32,7 +32,7 @@ def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | Non
     return value
 
 
-PLACE = (Group.READ_IT_FASTER, 1)
+PLACE = (Group.LOAD_FASTER, 1)
 
 
 @click.command(

@@ -36,7 +36,7 @@ def _check_options(ctx: click.Context, *, has_output: bool) -> None:
             raise click.UsageError(f"{parameter.get_error_hint(ctx)} {reason}")
 
 
-PLACE = (Group.LOOK_AT_IT, 1)
+PLACE = (Group.LOOK_AT_A_PACK, 1)
 
 
 @click.command(

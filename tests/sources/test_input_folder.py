@@ -238,9 +238,7 @@ def test_a_link_out_is_no_file_of_no_sample(tmp_path: Path) -> None:
     summary = packed(root, tmp_path / "out.pack")
     manifest = manifests.read(tmp_path / "out.pack")
     assert ExtraFiles(tmp_path / "out.pack", manifest).sizes == {"same.txt": 4, "z.txt": 4}
-    assert (
-        "1 other file skipped, reached by a link out of the folder: notes.txt; --follow-links" in summary.notes[0]
-    )
+    assert "1 other file skipped, reached by a link out of the folder: notes.txt; --follow-links" in summary.notes[0]
     assert manifest.source["left_behind"] == {"files": 1, "bytes": 0}
     for path in (tmp_path / "out.pack").rglob("*"):
         assert path.is_dir() or b"secret" not in path.read_bytes()
