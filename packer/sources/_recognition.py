@@ -164,7 +164,7 @@ def _detect_tar(root: Path, sentence: str, *, given: Collection[str]) -> tuple[s
     if is_nested or has_images:
         what = "contains tars" if is_nested else f"contains images in folders, such as {shown(in_folders[0])}"
         raise InvalidRequest(
-            f"{shown(str(root))}: a tar that {what}: cannot decide what it is; use --from folder (the folders are "
+            f"{shown(str(root))}: a tar that {what}: several sources fit; use --from folder (the folders are "
             f"classes, as if it were unpacked{': a folder per tar' if is_nested else ''}) or --from {_TAR_SOURCE} "
             "(members of one name are a sample, without labels)"
         )
@@ -217,7 +217,7 @@ def _recognized(
 
 def _undecided(root: Path, found: Sequence[tuple[str, str]]) -> str:
     options = "; ".join(f"--from {name} ({sentence})" for name, sentence in found)
-    return f"{shown(str(root))}: cannot decide what it is; use one of these: {options}"
+    return f"{shown(str(root))}: several sources fit; use one of these: {options}"
 
 
 def _that_may_recognize(files: Sequence[str]) -> set[str]:

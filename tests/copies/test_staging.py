@@ -495,8 +495,8 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path: Path) -> 
     cases: dict[str, tuple[Machine, SpaceKept | None]] = {
         "memory (MemAvailable)": (made_up(tmp_path / "1", available=size // 2), NOTHING),
         "cgroup": (made_up(tmp_path / "2", files=limited), NOTHING),
-        "of which 13,743,895,347 stay free": (made_up(tmp_path / "3", available=13 * GB - GB // 4), None),
-        f"of which {GB:,} stay free": (made_up(tmp_path / "4", total=4 * GB, available=GB + size // 2), None),
+        "and 13,743,895,347 stay free": (made_up(tmp_path / "3", available=13 * GB - GB // 4), None),
+        f"and {GB:,} stay free": (made_up(tmp_path / "4", total=4 * GB, available=GB + size // 2), None),
         "of which 2,147,483,648": (made_up(tmp_path / "5", available=2 * GB + size // 2), SpaceKept(bytes=2 * GB)),
         "of which 34,359,738,368": (made_up(tmp_path / "6", available=32 * GB), SpaceKept(share=0.5)),
     }

@@ -199,16 +199,14 @@ def test_class_folders_with_a_late_second_member_cannot_be_decided(
     monkeypatch.setattr(_recognition, "_LOOKED_AT", 2)
     members = {name: image(1) for name in ("a/1.png", "a/2.png", "b/3.png", "b/3.jpg")}
     (tmp_path / "a.tar").write_bytes(tar_of(members))
-    with pytest.raises(InvalidRequest, match="cannot decide what it is; use --from folder .* or --from webdataset"):
+    with pytest.raises(InvalidRequest, match="several sources fit; use --from folder .* or --from webdataset"):
         detect(tmp_path / "a.tar")
 
 
 def test_a_tar_of_tars_cannot_be_decided(tmp_path: Path) -> None:
     inner = tar_of({"0.jpg": image(0, suffix=".jpg")})
     (tmp_path / "a.tar").write_bytes(tar_of({"n01.tar": inner, "n02.tar": inner}))
-    with pytest.raises(
-        InvalidRequest, match="contains tars: cannot decide what it is; use --from folder .* a folder per"
-    ):
+    with pytest.raises(InvalidRequest, match="contains tars: several sources fit; use --from folder .* a folder per"):
         detect(tmp_path / "a.tar")
 
 

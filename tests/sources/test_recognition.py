@@ -62,7 +62,7 @@ def test_two_of_one_rank_are_named_and_none_is_taken(tmp_path: Path, ranks: dict
     with pytest.raises(InvalidRequest) as caught:
         detect(photos(tmp_path / "data"))
     assert str(caught.value) == (
-        f"{tmp_path / 'data'}: cannot decide what it is; use one of these: "
+        f"{tmp_path / 'data'}: several sources fit; use one of these: "
         "--from left (annotations: 12 files); --from right (annotations: 12 files)"
     )
 
@@ -95,7 +95,7 @@ def trees() -> dict[str, Callable[[Path], Path]]:
 
 
 NOT = "has no option"  # and which sources have it
-BOTH = "cannot decide what it is"  # and both are named
+BOTH = "several sources fit"  # and both are named
 TREES = ("photos", "coco", "voc", "yolo", "table", "pairs", "voc+yolo", "coco+yolo", "coco+voc")
 NOTHING, NO_TABLE, NO_PAIRS, NO_FILE = "no samples", "no table", "no images with masks", "no such file"
 ROLES = ("image=JPEGImages/{stem}.jpg:image", "mask=SegmentationClass/{stem}.png:mask")
@@ -138,7 +138,7 @@ def test_what_an_option_makes_of_a_tree(tmp_path: Path, place: int) -> None:
 
 def test_a_tar_of_two_layouts_is_asked_about_too(tmp_path: Path) -> None:
     place = archives.pax(trees()["voc+yolo"](tmp_path / "in"), tmp_path / "data")
-    with pytest.raises(InvalidRequest, match="cannot decide what it is; .*--from voc .*--from yolo "):
+    with pytest.raises(InvalidRequest, match="several sources fit; .*--from voc .*--from yolo "):
         detect(place)
     assert detect(place, given=["first_pixel"])[0] == "voc"
 

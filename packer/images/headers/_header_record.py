@@ -117,8 +117,8 @@ def _check_memory(needed: int) -> None:
     for limit in machine.memory_limits():
         if needed > limit.free_bytes:
             raise OutOfMemory(
-                f"an image of {needed:,} bytes does not fit into {limit.name}, of which {limit.free_bytes:,} are "
-                "free; end other programs, or pack it smaller elsewhere (convert --resize)"
+                f"an image of {needed:,} bytes does not fit into {limit.name}: {limit.free_bytes:,} are free; "
+                "end other programs, or pack it smaller elsewhere (convert --resize)"
             )
 
 

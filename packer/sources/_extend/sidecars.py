@@ -237,7 +237,7 @@ def _matches_nothing(source: base.Source, sidecar: Sidecar, available: Iterable[
     offered = similar or [name for name in same_folder if name not in mains]
     return (
         f"--sidecar {sidecar.name}={shown(sidecar.suffix)} matches nothing: 0 of {counted(len(source), 'sample')} have "
-        f"such a file, for {shown(source.key(0))} expected {shown(sidecar.expected(source, 0))}; found "
+        f"the file, for {shown(source.key(0))} expected {shown(sidecar.expected(source, 0))}; found "
         f"{listed(offered[:_SIMILAR]) or 'no similar file'}{other_spelling([expected], available)}"
     )
 
