@@ -156,7 +156,7 @@ def _sameness(sets: Mapping[str, Path], work: Path, machines: _Machines) -> dict
                 options = {"to": format, "resize": resize, "part_bytes": 1_500_000, "order": "stored"}
                 one, many = work / "one", work / "many"
                 summary = packer.convert(root, one, **options)
-                packer.convert(root, many, engine="ray", address=machines.address, **options)
+                packer.convert(root, many, engine="ray", ray_address=machines.address, **options)
                 same = _folder_digest(one) == _folder_digest(many)
                 found[f"{name}, {format}, {way}"] = {
                     "same": same,
@@ -242,7 +242,7 @@ class _Bucket:
         self._runs += 1
         scratch = self._work / f"scratch-{self._runs}"
         scratch.mkdir()
-        return {"nodes_scratch": self._nodes, "scratch": scratch}
+        return {"worker_scratch": self._nodes, "scratch": scratch}
 
     def is_complete(self) -> bool:
         """Whether the pack is there."""
@@ -396,7 +396,7 @@ class _Kills:
         for name, folder in self._place.options.items():
             words += [f"--{name.replace('_', '-')}", folder]
         command = subprocess.Popen(
-            [*map(str, words), "--address", self._machines.address],
+            [*map(str, words), "--ray-address", self._machines.address],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,

@@ -60,7 +60,8 @@ INTENDED: tuple[tuple[str, str], ...] = (
     ),
     (r"option (bench|tune) (as_csv|outputs)|option tune early_break|option synth missing_grasps", "rare options"),
     (
-        r"option convert (on_error|quiet|kind|threads)|option formats source|option (advise|bench|profile|tune) batch"
+        r"option convert (on_error|(ray_)?address|(nodes|worker)_scratch|quiet|kind|threads)|option stage keep"
+        r"|option formats source|option (advise|bench|profile|tune) batch"
         r"|option info batch_size|option (stats|synth) threads",
         "short options, --batch-size in all commands, one word per policy, the options of one source",
     ),

@@ -56,7 +56,7 @@ class _Convert(SourceCommand):
             "follow_links",
         ),
         "Output": ("part_bytes", "extras_bytes", "export_as", "restart"),
-        "Object stores and clusters": ("scratch", "engine", "address", "nodes_scratch"),
+        "Object stores and clusters": ("scratch", "engine", "ray_address", "worker_scratch"),
     }
 
 
@@ -160,15 +160,15 @@ PLACE = (Group.MAKE_A_PACK, 0)
     metavar="NAME",
     help="local: this process; ray: a cluster.",
 )
-@click.option("--address", help="Address of the Ray cluster.")
-@click.option("--nodes-scratch", type=NamedPath(), metavar="DIR", help="Local folder of each machine of the cluster.")
+@click.option("--ray-address", help="Address of the Ray cluster.")
+@click.option("--worker-scratch", type=NamedPath(), metavar="DIR", help="Local folder of each machine of the cluster.")
 def command(source: Path, pack: Path, **options: Any) -> None:
     """Pack SOURCE into PACK, which contains the original bytes unless you use --resize, --codec or --exif."""
     from packer.conversion.convert import convert, dry_run  # keeps `packer --help` light
     from packer.geometry import Resize  # as above
 
     as_json, is_quiet, is_dry = (options.pop(name) for name in ("as_json", "quiet", "dry_run"))
-    where = {name: options.pop(name) for name in ("threads", "engine", "address", "nodes_scratch", "scratch")}
+    where = {name: options.pop(name) for name in ("threads", "engine", "ray_address", "worker_scratch", "scratch")}
     if options["resize"] is not None:
         options["resize"] = Resize.parse(options["resize"]).size
     notes: list[str] = []

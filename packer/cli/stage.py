@@ -20,7 +20,9 @@ PLACE = (Group.LOAD_FASTER, 0)
 )
 @click.argument("pack", type=PathOrURL(), required=False)
 @click.option("--to", default="auto", metavar="auto|DIR", help="auto: shared memory of this machine; DIR: a folder.")
-@click.option("--keep", metavar="20%|SIZE", help="Leave this much memory free.  [default: 20%, at least 1 GiB]")
+@click.option(
+    "--leave-free", "keep", metavar="20%|SIZE", help="Leave this much memory free.  [default: 20%, at least 1 GiB]"
+)
 @click.option("--parts", metavar="0-9,12", help="Copy only these parts; datasets read the others from PACK.")
 @click.option("--as", "codec", metavar="CODEC", help="Copy images in another codec, such as ycc420.")
 @click.option("--warm", "action", flag_value="warm", help="Copy nothing: read the parts into the page cache.")

@@ -113,8 +113,8 @@ def convert(
     max_pixels: int | None = None,
     threads: int | None = None,
     engine: str = "local",
-    address: str | None = None,
-    nodes_scratch: str | PathLike[str] | None = None,
+    ray_address: str | None = None,
+    worker_scratch: str | PathLike[str] | None = None,
     scratch: str | PathLike[str] | None = None,
     overwrite: bool = False,
     restart: bool = False,
@@ -167,8 +167,8 @@ def convert(
         max_pixels: The most pixels of one image. Default: 100 million.
         threads: The number of threads; None for all usable cores. The content of the pack does not depend on threads.
         engine: "local" for this machine, or "ray" for a cluster. All machines need the same paths to source and pack.
-        address: For a cluster: the address.
-        nodes_scratch: For a cluster: a folder for temporary files on the disk of each machine.
+        ray_address: For a Ray cluster: the address.
+        worker_scratch: For a cluster: a folder for temporary files on the disk of each machine.
         scratch: For a pack behind a URL: a folder for temporary files on this machine.
         overwrite: True replaces an existing pack.
         restart: True discards the finished parts of an interrupted conversion.
@@ -195,9 +195,9 @@ def convert(
             on_note(line)
 
     started = time.monotonic()
-    nodes = None if nodes_scratch is None else path_or_url(nodes_scratch)
+    nodes = None if worker_scratch is None else path_or_url(worker_scratch)
     to_store = isinstance(request.pack, URLPath)
-    builder: Engine = engines.load(engine).Engine(EngineOptions(address, nodes, threads, to_store=to_store))
+    builder: Engine = engines.load(engine).Engine(EngineOptions(ray_address, nodes, threads, to_store=to_store))
     with ProgressBar(quiet=progress is not True) as bar:
         tell = bar if isinstance(progress, bool) else progress
         if isinstance(request.pack, URLPath):

@@ -51,7 +51,7 @@ def check(base: Path, need: SpaceNeeded, keep: SpaceKept | None, machine: Machin
         if needed > limit.free_bytes - kept:
             raise StorageError(
                 f"{base}: the pack does not fit: it takes {needed:,} bytes; {limit.name} has {limit.free_bytes:,} of "
-                f"{limit.total_bytes:,} bytes free, and {kept:,} stay free for others (--keep); {advice}"
+                f"{limit.total_bytes:,} bytes free, and {kept:,} stay free for others (--leave-free); {advice}"
             )
     files = free_files(base)
     if files is not None and need.files > files:

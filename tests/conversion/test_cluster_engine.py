@@ -101,7 +101,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("format", formats.names())
 def test_the_pack_is_that_of_one_machine(tmp_path: Path, root: Path, format: str, scratch: bool) -> None:
     packed(root, tmp_path / "one", to=format, part_bytes=2000)
-    engine = engine_of(lost_at(1, 2, 5), nodes_scratch=tmp_path / "disk" if scratch else None)
+    engine = engine_of(lost_at(1, 2, 5), worker_scratch=tmp_path / "disk" if scratch else None)
     (tmp_path / "disk").mkdir()
     options = ConversionOptions(to=format, part_bytes=2000, order="stored")
     convert_source(opened(root), tmp_path / "many", options, engine=engine)
@@ -235,7 +235,7 @@ def test_what_others_left_on_a_machines_disk_is_let_be(tmp_path: Path, root: Pat
     left = tmp_path / "disk/.packer-part-00000-0123"
     left.mkdir(parents=True)
     (left / "notes.txt").write_text("mine")
-    engine = engine_of(nodes_scratch=tmp_path / "disk")
+    engine = engine_of(worker_scratch=tmp_path / "disk")
     convert_source(opened(root), tmp_path / "a", ConversionOptions(part_bytes=2000), engine=engine)
     assert [path.name for path in left.iterdir()] == ["notes.txt"]
 
@@ -362,7 +362,7 @@ def to_store(
 
         module = SimpleNamespace(Engine=engine)
         monkeypatch.setattr(engines, "load", lambda name: module if name == "ray" else load(name))
-        given = {"part_bytes": 2000, "nodes_scratch": tmp_path / "disk", "scratch": tmp_path / "scratch", **options}
+        given = {"part_bytes": 2000, "worker_scratch": tmp_path / "disk", "scratch": tmp_path / "scratch", **options}
         summary = convert(root, URL, engine="ray", **given)
         return summary, made[0]
 
@@ -466,8 +466,8 @@ def test_bad_samples_on_machines_leave_nothing_in_the_store(
 
 
 def test_a_pack_at_a_url_needs_a_folder_on_each_machine(root: Path, object_server: ObjectServer, to_store: Any) -> None:
-    with pytest.raises(InvalidRequest, match="give --nodes-scratch"):
-        to_store(nodes_scratch=None)
+    with pytest.raises(InvalidRequest, match="give --worker-scratch"):
+        to_store(worker_scratch=None)
     assert not object_server.requests
 
 

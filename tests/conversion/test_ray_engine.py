@@ -95,7 +95,7 @@ def same(name, **more):
 
 (root / "disk").mkdir()
 same("plain")
-same("scratch", nodes_scratch=root / "disk")
+same("scratch", worker_scratch=root / "disk")
 said["disk"] = os.listdir(root / "disk")
 
 killer = Killer(root / "crash", kill, 3)
@@ -118,7 +118,7 @@ packer.convert(root / "in", root / "never", **OPTIONS)
 said["after never"] = digest(root / "never") == clean
 
 words = ["convert", root / "in", root / "driver", "--part-size", "4000000", "--resize", "300", "--codec", "image=png"]
-words += ["--engine", "ray", "--address", cluster.address]
+words += ["--engine", "ray", "--ray-address", cluster.address]
 driver = subprocess.Popen([sys.executable, "-m", "packer", *words], stderr=subprocess.DEVNULL)
 partial = root / ".driver.partial"
 while len(list(partial.glob("done/*.json"))) < 2:
@@ -144,14 +144,14 @@ def stored():
 
 files = [path for path in (root / "one").rglob("*") if path.is_file()]
 expected = {path.relative_to(root / "one").as_posix(): path.read_bytes() for path in files}
-there = {**where, "nodes_scratch": root / "disk"}
+there = {**where, "worker_scratch": root / "disk"}
 packer.convert(root / "in", url, **OPTIONS, **there, scratch=root / "s1")
 said["stored"] = stored() == expected
 said["stored scratch"] = os.listdir(root / "s1") + os.listdir(root / "disk")
 
 server.objects.clear()
 words[2] = url
-words += ["--nodes-scratch", root / "disk", "--scratch", root / "s1"]
+words += ["--worker-scratch", root / "disk", "--scratch", root / "s1"]
 driver = subprocess.Popen([sys.executable, "-m", "packer", *map(str, words)], stderr=subprocess.DEVNULL)
 while sum("/.partial/done/" in key for key in list(server.objects)) < 2:
     assert driver.poll() is None, driver.returncode
@@ -181,7 +181,7 @@ _cluster_engine.library_versions = library_versions
 
 said["nobody"] = []
 for address in ("127.0.0.1:9", "ray://127.0.0.1:10001"):  # the process is connected to another one already
-    words = ["-m", "packer", "convert", root / "in", root / "nobody", "--engine", "ray", "--address", address]
+    words = ["-m", "packer", "convert", root / "in", root / "nobody", "--engine", "ray", "--ray-address", address]
     done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True)
     said["nobody"].append([done.returncode, done.stderr.strip().splitlines()[-1]])
 
@@ -261,7 +261,7 @@ def test_other_versions_are_refused_before_anything_is_built(said: dict[str, Any
 def test_an_address_where_no_cluster_is_ends_at_once_and_says_so(said: dict[str, Any]) -> None:
     (silent, silent_text), (client, client_text) = said["nobody"]
     assert (silent, client) == (2, 2)
-    assert "--address 127.0.0.1:9: no Ray cluster answers: " in silent_text
+    assert "--ray-address 127.0.0.1:9: no Ray cluster answers: " in silent_text
     assert "ray://127.0.0.1:10001: run the command on a machine of the cluster" in client_text
 
 

@@ -339,7 +339,7 @@ def test_a_tmpfs_that_is_full(tmp_path: Path) -> None:
     packed(photos(tmp_path / "in", 60, height=120, width=160), tmp_path / "a.pack", part_bytes=40_000)
     disk = tmp_path / "disk"
     disk.mkdir()
-    words: list[str | Path] = ["stage", tmp_path / "a.pack", "--to", disk, "--keep", "0", "--as", CODEC]
+    words: list[str | Path] = ["stage", tmp_path / "a.pack", "--to", disk, "--leave-free", "0", "--as", CODEC]
 
     def others_take_it() -> None:
         fault_injection.in_one_thread()
@@ -373,7 +373,7 @@ def test_a_tmpfs_that_is_full(tmp_path: Path) -> None:
 def test_after_a_kill_the_next_run_succeeds(tmp_path: Path, base: Path, pack: Path, moments: int) -> None:
     load_everything()
     registry.load("stage")
-    words: list[str | Path] = ["stage", pack, "--to", base, "--keep", "0", "--as", CODEC]
+    words: list[str | Path] = ["stage", pack, "--to", base, "--leave-free", "0", "--as", CODEC]
     clean = digest(staged(pack, base).path)
     shutil.rmtree(base / f"packer-{os.geteuid()}")
     calls = fault_injection.calls(words, tmp_path)
@@ -406,7 +406,7 @@ def one_marker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_command_says_what_it_did(base: Path, pack: Path) -> None:
-    to = ["--to", base, "--keep", "0", "--as", CODEC]
+    to = ["--to", base, "--leave-free", "0", "--as", CODEC]
     first = run("stage", pack, *to)
     assert (first.returncode, first.stdout) == (0, f"{copied(pack, base).folder}\n")
     assert "recoded: " in first.stderr

@@ -75,7 +75,7 @@ def test_the_copy_is_the_pack_and_is_fetched_once(folder: Path, server: ObjectSe
 
 
 def test_the_command_lists_and_releases_it_by_its_url(server: ObjectServer, base: Path) -> None:
-    result = called("stage", URL, "--to", base, "--keep", "0%")
+    result = called("stage", URL, "--to", base, "--leave-free", "0%")
     assert result.exit_code == 0, result.stderr
     copy = Path(result.stdout.strip())
     assert len(packer.open(copy)) == 90

@@ -108,7 +108,7 @@ def test_sixteen_at_once_write_one_copy_and_get_one_path(tmp_path: Path, format:
 
 def words(pack: Path, base: Path) -> list[str | Path]:
     """The command."""
-    return ["stage", pack, "--to", base, "--keep", "0"]
+    return ["stage", pack, "--to", base, "--leave-free", "0"]
 
 
 def killed(folder: Path, format: str, moments: int) -> int:
@@ -214,7 +214,7 @@ def test_a_tmpfs_of_2_mb(tmp_path: Path, format: str) -> None:
     disk.mkdir()
 
     def words(pack: Path, keep: str = "0") -> list[str | Path]:
-        return ["stage", pack, "--to", disk, "--keep", keep]
+        return ["stage", pack, "--to", disk, "--leave-free", keep]
 
     def others_take_it() -> None:
         fault_injection.in_one_thread()
@@ -277,7 +277,7 @@ def test_the_command_says_what_it_did_and_prints_the_folder_to_open(tmp_path: Pa
     pack, base = tmp_path / "a.pack", tmp_path / "base"
     base.mkdir()
     built_packs.make_pack(pack, 10)
-    to = ["--to", base, "--keep", "0"]
+    to = ["--to", base, "--leave-free", "0"]
     first = run("stage", pack, *to)
     assert (first.returncode, first.stdout) == (0, f"{StagedCopy.of(OwnedFolder(base), manifests.read(pack)).folder}\n")
     assert "copied: 2 of 2 parts" in first.stderr
@@ -295,7 +295,7 @@ def test_the_command_says_what_it_did_and_prints_the_folder_to_open(tmp_path: Pa
     dataset.close()
     assert "released" in run("stage", pack, "--release", "--to", base).stdout
     assert json.loads(run("stage", pack, "--release", "--to", base, "--json").stdout) == {"bytes": 0, "released": 0}
-    warmed = run("stage", pack, "--warm", "--parts", "1", "--keep", "0%")
+    warmed = run("stage", pack, "--warm", "--parts", "1", "--leave-free", "0%")
     assert warmed.stdout == f"{pack}\n"
     assert "warmed: 1 of 2 parts" in warmed.stderr
     assert os.listdir(base) == []
@@ -309,9 +309,9 @@ def test_wrong_words_exit_2(tmp_path: Path) -> None:
         ("stage", tmp_path / "none"): "not a pack",
         ("stage", tmp_path / "a.pack", "--parts", "2-1"): "such as 0-9,12",
         ("stage", tmp_path / "a.pack", "--parts", "7"): "the pack has parts 0 to 1",
-        ("stage", tmp_path / "a.pack", "--keep", "100%"): "a share such as 20%",
-        ("stage", tmp_path / "a.pack", "--keep", "x%"): "a share such as 20%",
-        ("stage", tmp_path / "a.pack", "--keep", "lots"): "expected a size",
+        ("stage", tmp_path / "a.pack", "--leave-free", "100%"): "a share such as 20%",
+        ("stage", tmp_path / "a.pack", "--leave-free", "x%"): "a share such as 20%",
+        ("stage", tmp_path / "a.pack", "--leave-free", "lots"): "expected a size",
         ("stage", tmp_path / "a.pack", "--to", tmp_path / "none"): "no such folder",
     }
     for words, text in cases.items():
@@ -346,7 +346,7 @@ def test_the_script_mounts_where_nothing_is_mounted_and_stages(tmp_path: Path) -
     disk.mkdir()
 
     def work() -> dict[str, Any]:
-        first = script(tmp_path, "--mount", disk / "inner", "--size", "3m", pack, "--keep", "0")
+        first = script(tmp_path, "--mount", disk / "inner", "--size", "3m", pack, "--leave-free", "0")
         assert first.returncode == 0, first
         found = os.statvfs(disk / "inner")
         second = script(tmp_path, "--mount", disk / "inner", pack)

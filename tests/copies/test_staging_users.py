@@ -60,7 +60,9 @@ def stage(shared: Path, user: int, *more: str) -> tuple[int | None, str]:
     """`packer stage` by that user: exit code and what it prints."""
 
     def work() -> list[Any]:
-        ended = fault_injection.run(["stage", shared / "pack", "--to", shared / "base", "--keep", "0", *more], shared)
+        ended = fault_injection.run(
+            ["stage", shared / "pack", "--to", shared / "base", "--leave-free", "0", *more], shared
+        )
         return [ended.code, ended.text]
 
     outcome = as_user(user, work)

@@ -61,7 +61,7 @@ class Command:
 class Stage(Command):
     @property
     def words(self) -> list[str | Path]:
-        return ["stage", self.pack, "--to", self.place, "--keep", "0"]
+        return ["stage", self.pack, "--to", self.place, "--leave-free", "0"]
 
 
 class StageAgain(Stage):

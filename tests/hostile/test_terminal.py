@@ -196,7 +196,7 @@ OF_PACKS: dict[str, Lines] = {
     "stage": lambda at, pack: [
         *[(pack, "--warm"), (pack, "--to", at.stage), ("--list", "--to", at.stage)],
         *[(pack, "--release", "--to", at.stage), (pack, "--to", at.list), (pack, "--parts", EVIL)],
-        *[(pack, "--keep", EVIL), (pack, "--to", at.stage, "--keep", "99.9999%")],
+        *[(pack, "--leave-free", EVIL), (pack, "--to", at.stage, "--keep", "99.9999%")],
     ],
     "convert": lambda at, pack: [
         *[(pack, at.new()), (pack, at.new(), "--dry-run"), (pack, at.new(), "--json"), (pack, at.source)],

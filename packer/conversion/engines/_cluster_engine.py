@@ -40,7 +40,7 @@ _LEAST_LIMIT_SECONDS = 600.0  # of a task
 _LIMIT = 8.0  # times the duration of the longest task
 _SEEN_SECONDS = 60.0  # until NFS shows the files of another machine
 _NEEDS_SCRATCH = (
-    "each machine uploads the parts that it builds: give --nodes-scratch, a folder on the disk of every machine with "
+    "each machine uploads the parts that it builds: give --worker-scratch, a folder on the disk of every machine with "
     "room for one part for each CPU"
 )
 _SCRATCH = {PACK: ANYTHING, PIECES: ANYTHING}
@@ -210,7 +210,7 @@ class ClusterEngine(base.Engine):
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
-        if options.to_store and options.nodes_scratch is None:
+        if options.to_store and options.worker_scratch is None:
             raise InvalidRequest(_NEEDS_SCRATCH)
 
     def build(self, run: ConversionRun, numbers: Iterator[int]) -> None:
@@ -218,7 +218,7 @@ class ClusterEngine(base.Engine):
         versions = library_versions(pixels=not plan.keeps_bytes)
         cpus = self.options.threads or 1
         threads = self.options.threads or max(1, plan.source.folder.reads_at_once)
-        scratch, delivery = self.options.nodes_scratch, run.publication.delivery
+        scratch, delivery = self.options.worker_scratch, run.publication.delivery
         attempts = _Attempts(self.cluster, run, numbers)
         try:
             self.cluster.connect(Workplace(plan, cpus, threads, scratch, versions, delivery))

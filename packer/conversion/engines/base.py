@@ -18,13 +18,13 @@ class EngineOptions:
 
     Attributes:
         address: the address of the cluster; None for the default address.
-        nodes_scratch: a folder on every machine in which parts are built; None to build in the shared work folder.
+        worker_scratch: a folder on every machine in which parts are built; None to build in the shared work folder.
         threads: the number of threads for each part; None for the default of the engine.
         to_store: True if the pack is behind a URL.
     """
 
     address: str | None = None
-    nodes_scratch: Path | None = None
+    worker_scratch: Path | None = None
     threads: int | None = None
     to_store: bool = False
 

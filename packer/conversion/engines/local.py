@@ -15,8 +15,8 @@ class Engine(base.Engine):
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
-        if options.address is not None or options.nodes_scratch is not None:
-            given = "--nodes-scratch" if options.address is None else "--address"
+        if options.address is not None or options.worker_scratch is not None:
+            given = "--worker-scratch" if options.address is None else "--ray-address"
             raise InvalidRequest(f"{given} is for an engine of several machines, such as --engine ray; leave it out")
 
     def build(self, run: ConversionRun, numbers: Iterator[int]) -> None:

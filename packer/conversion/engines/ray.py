@@ -38,7 +38,9 @@ class _RayCluster(Cluster):
 
     def connect(self, place: Workplace) -> None:
         if self._address.startswith("ray://"):
-            raise InvalidRequest(f"--address {self._address}: run the command on a machine of the cluster, with auto")
+            raise InvalidRequest(
+                f"--ray-address {self._address}: run the command on a machine of the cluster, with auto"
+            )
         if not ray.is_initialized():
             _check_port(self._address)
             handler = signal.getsignal(signal.SIGTERM)
@@ -46,14 +48,14 @@ class _RayCluster(Cluster):
                 ray.init(address=self._address, log_to_driver=False)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 reason = str(error).partition("\n")[0]
-                raise InvalidRequest(f"--address {self._address}: no Ray cluster answers: {reason}") from error
+                raise InvalidRequest(f"--ray-address {self._address}: no Ray cluster answers: {reason}") from error
             finally:
                 if threading.current_thread() is threading.main_thread() and handler is not None:
                     signal.signal(signal.SIGTERM, handler)  # Ray replaces the handler
             self._is_own = True
         self._cpus = place.cpus
         if not self._slots():
-            raise InvalidRequest(f"--address {self._address}: no machine of the cluster has {place.cpus} CPUs")
+            raise InvalidRequest(f"--ray-address {self._address}: no machine of the cluster has {place.cpus} CPUs")
         self._compare(place)
         self._place = ray.put(place)
         self._remote = ray.remote(_build).options(num_cpus=place.cpus, max_retries=0, scheduling_strategy="SPREAD")
@@ -118,7 +120,7 @@ def _check_port(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PORT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise InvalidRequest(f"--address {address}: no Ray cluster answers: {error}") from error
+        raise InvalidRequest(f"--ray-address {address}: no Ray cluster answers: {error}") from error
 
 
 def _build(place: list[Any], task: Task) -> Outcome:
