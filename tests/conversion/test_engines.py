@@ -18,7 +18,7 @@ def test_engines_are_found_by_listing_and_ray_is_not_imported() -> None:
     assert "ray" not in sys.modules
 
 
-@pytest.mark.parametrize("options", [{"address": "auto"}, {"worker_scratch": "/tmp"}], ids=str)
+@pytest.mark.parametrize("options", [{"ray_address": "auto"}, {"worker_scratch": "/tmp"}], ids=str)
 def test_options_of_a_cluster_are_refused_without_one(tmp_path: Path, options: dict[str, str]) -> None:
     name = next(iter(options)).replace("_", "-")
     with pytest.raises(InvalidRequest, match=f"--{name} is for an engine of several machines"):

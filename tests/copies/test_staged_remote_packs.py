@@ -143,6 +143,6 @@ def test_what_needs_a_disk_is_refused(server: ObjectServer, base: Path) -> None:
         words = [option, "ycc420"] if option == "--as" else [option]
         result = called("stage", URL, "--to", base, *words)
         assert isinstance(result.exception, InvalidRequest) and said in str(result.exception)
-    with pytest.raises(StorageError, match="keep"):
+    with pytest.raises(StorageError, match="leave-free"):
         stage(path_or_url(URL), StageOptions(str(base), keep=SpaceKept(bytes=1 << 60)), Hooks())
     assert not list(base.iterdir())
