@@ -62,7 +62,7 @@ def after(begun: Run, words: list[str | Path], target: Path, number: signal.Sign
     else:  # a signal before the handlers are set, or after all is done, ends the process as signals do
         assert ended.code in (0, 128 + number) or ended.signal == number, ended
         assert "Traceback" not in ended.text, ended
-        assert "the same command goes on" in ended.text or ended.code != 128 + number, ended
+        assert "the same command continues" in ended.text or ended.code != 128 + number, ended
     if target.exists():
         assert list(problems(target, level="full")) == []
         return "complete"

@@ -202,7 +202,7 @@ def test_labels_beside_each_image_in_a_tar_may_be_samples_too(tmp_path: Path, ki
     root = write(tmp_path / "in", {**files, **{f"train/{n}.{label}": text for n in range(3)}})
     assert detect(root)[0] == detect(archives.deflated(root, tmp_path / "a"))[0] == kind
     archive = archives.gnu(root, tmp_path / "a")
-    with pytest.raises(InvalidRequest, match=f"cannot decide .* --from {kind} .*; --from webdataset "):
+    with pytest.raises(InvalidRequest, match=f"several sources fit.* --from {kind} .*; --from webdataset "):
         detect(archive)
     assert detect(archive, given=["features"])[0] == "webdataset"
     assert [len(SourceSpec(name).open(archive)[0]) for name in (kind, "webdataset")] == [3, 3]
