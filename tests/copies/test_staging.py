@@ -497,8 +497,8 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path: Path) -> 
         "cgroup": (made_up(tmp_path / "2", files=limited), NOTHING),
         "and 13,743,895,347 stay free": (made_up(tmp_path / "3", available=13 * GB - GB // 4), None),
         f"and {GB:,} stay free": (made_up(tmp_path / "4", total=4 * GB, available=GB + size // 2), None),
-        "of which 2,147,483,648": (made_up(tmp_path / "5", available=2 * GB + size // 2), SpaceKept(bytes=2 * GB)),
-        "of which 34,359,738,368": (made_up(tmp_path / "6", available=32 * GB), SpaceKept(share=0.5)),
+        "and 2,147,483,648": (made_up(tmp_path / "5", available=2 * GB + size // 2), SpaceKept(bytes=2 * GB)),
+        "and 34,359,738,368": (made_up(tmp_path / "6", available=32 * GB), SpaceKept(share=0.5)),
     }
     for text, (machine, keep) in cases.items():
         with pytest.raises(StorageError, match="nothing was written") as error:
