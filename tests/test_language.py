@@ -155,7 +155,7 @@ def test_pages_are_plain_english() -> None:
     written = [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.relative_to(ROOT).parts[1] not in _NOTES]
     found = [
         line
-        for path in (ROOT / "README.md", *written)
+        for path in (ROOT / "README.md", ROOT / "SECURITY.md", *written)
         if path != ROOT / "docs/index.md"  # the copy of the README
         for line in _findings(str(path.relative_to(ROOT)), _prose(path.read_text(encoding="utf-8")))
     ]
