@@ -15,7 +15,6 @@ import contextlib
 import errno
 import gc
 import re
-import shutil
 import signal
 import sys
 import textwrap
@@ -129,6 +128,8 @@ def _code() -> int:
         echo(_usage(error), err=True)
         return error.exit_code
     except PackerError as error:
+        import shutil  # slow import
+
         text = f"packer: {error}"
         _tell(_for_terminal(text, shutil.get_terminal_size().columns) if sys.stderr.isatty() else text)
         return error.exit_code

@@ -133,9 +133,9 @@ def parse_counts(_: click.Context, parameter: click.Parameter, value: str | None
         return None
     found: set[int] = set()
     for piece in value.split(","):
-        match = re.fullmatch(r"\s*([0-9]{1,4})\s*(?:-\s*([0-9]{1,4})\s*)?", piece)
+        match = re.fullmatch(r"\s*([0-9]{1,6})\s*(?:-\s*([0-9]{1,6})\s*)?", piece)
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise click.BadParameter(f"{value!r}: expected counts such as 0,1,2,4 or 0-8")
+            raise click.BadParameter(f"{value!r}: expected numbers and ranges, such as 0-9,12")
         found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return tuple(sorted(found))
 
@@ -162,6 +162,9 @@ max_pixels_option = click.option(
     help="Largest image, such as 400M pixels.  [default: 100M]",
 )
 # options of the commands that measure
+batch_option = click.option(
+    "--batch-size", "-b", "batch", type=Count(), default=32, show_default=True, help="Batch size."
+)
 loader_option = click.option(
     "--loader",
     "loaders",

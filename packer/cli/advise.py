@@ -10,6 +10,7 @@ from packer.cli._shared_options import (
     Count,
     Group,
     NamedPath,
+    batch_option,
     deliver,
     examples,
     json_option,
@@ -35,7 +36,7 @@ PLACE = (Group.MAKE_A_PACK, 1)
 )
 @click.argument("source", metavar="SOURCE", type=NamedPath())
 @from_option
-@click.option("--batch-size", "-b", "batch", type=Count(), default=32, show_default=True, help="Batch size.")
+@batch_option
 @click.option(
     "--geometry",
     metavar="TEXT",

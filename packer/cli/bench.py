@@ -10,6 +10,7 @@ from packer.cli._shared_options import (
     Count,
     Group,
     NamedPath,
+    batch_option,
     check_folders,
     deliver,
     examples,
@@ -44,7 +45,7 @@ PLACE = (Group.LOAD_FASTER, 3)
     metavar="0,1,2,4",
     help="Worker processes, or threads of Loader; 0-4 is a range.  [default: up to the cores]",
 )
-@click.option("--batch-size", "-b", "batch", type=Count(), default=32, show_default=True, help="Batch size.")
+@batch_option
 @click.option("--epochs", type=Count(), default=3, show_default=True, help="Epochs that count.")
 @loader_option
 @geometry_option

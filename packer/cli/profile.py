@@ -9,6 +9,7 @@ from packer.cli._shared_options import (
     Count,
     Group,
     NamedPath,
+    batch_option,
     deliver,
     examples,
     fields_option,
@@ -30,7 +31,7 @@ PLACE = (Group.LOAD_FASTER, 2)
 @geometry_option
 @fields_option
 @click.option("--samples", type=Count(), default=512, show_default=True, help="At most N random samples.")
-@click.option("--batch-size", "-b", "batch", type=Count(), default=32, show_default=True, help="Batch size.")
+@batch_option
 @click.option("--cold", is_flag=True, help="Drop PACK from the page cache first.")
 @json_option
 @output_option

@@ -1,12 +1,11 @@
 """packer stage: a pack in memory, copied once per machine."""
 
-import re
 from pathlib import Path
 from typing import Any
 
 import click
 
-from packer.cli._shared_options import Group, PathOrURL, examples, parse_size, print_json
+from packer.cli._shared_options import Group, PathOrURL, examples, parse_counts, parse_size, print_json
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo, hand_over
 from packer.system.byte_sizes import size_text
@@ -23,7 +22,12 @@ PLACE = (Group.LOAD_FASTER, 0)
 @click.option(
     "--leave-free", "keep", metavar="20%|SIZE", help="Leave this much memory free.  [default: 20%, at least 1 GiB]"
 )
-@click.option("--parts", metavar="0-9,12", help="Copy only these parts; datasets read the others from PACK.")
+@click.option(
+    "--parts",
+    callback=parse_counts,
+    metavar="0-9,12",
+    help="Copy only these parts; datasets read the others from PACK.",
+)
 @click.option("--as", "codec", metavar="CODEC", help="Copy images in another codec, such as ycc420.")
 @click.option("--warm", "action", flag_value="warm", help="Copy nothing: read the parts into the page cache.")
 @click.option("--release", "action", flag_value="release", help="Remove the copy, unless a dataset reads it.")
@@ -61,7 +65,7 @@ def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> N
 
         return stage_recoded(pack, given["codec"], options, hooks)
 
-    options = StageOptions(to=to, parts=_parts(given["parts"]), keep=_keep(given["keep"]))
+    options = StageOptions(to=to, parts=given["parts"], keep=_keep(given["keep"]))
     manifest = read_manifest(Store(pack.url))[1] if isinstance(pack, URLPath) else manifests.read_pack(pack)
     samples = sum(manifest.parts[number].samples for number in options.numbers(manifest))
     with ProgressBar(quiet=as_json) as bar:
@@ -112,18 +116,6 @@ def _list(pack: Path, *, as_json: bool, to: str, **_: Any) -> None:
         use = ", in use" if copy["in_use"] else ""
         codec = f", as {copy['codec']}" if copy["codec"] else ""
         echo(f"{copy['path']}  {size_text(copy['bytes'])}, {parts}{codec}{use}, of {copy['origin'] or 'unknown'}")
-
-
-def _parts(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    found: list[int] = []
-    for word in text.split(","):
-        match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", word.strip())
-        if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise click.BadParameter(f"{text!r}: expected numbers and ranges of parts, such as 0-9,12")
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return tuple(found)
 
 
 def _keep(text: str | None) -> Any:

@@ -10,6 +10,7 @@ from packer.cli._shared_options import (
     Count,
     Group,
     NamedPath,
+    batch_option,
     check_folders,
     deliver,
     examples,
@@ -25,13 +26,6 @@ from packer.cli._shared_options import (
 )
 from packer.files.terminal_output import echo
 
-
-def _step(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    if value is not None and ":" not in value:
-        raise click.BadParameter(f"{value!r}: expected module:function, such as train:step")
-    return value
-
-
 PLACE = (Group.LOAD_FASTER, 1)
 
 
@@ -40,7 +34,7 @@ PLACE = (Group.LOAD_FASTER, 1)
     epilog=examples("packer tune photos.pack --workers 0-4 --step-ms 20"),
 )
 @click.argument("source", metavar="SOURCE", type=NamedPath())
-@click.option("--batch-size", "-b", "batch", type=Count(), default=32, show_default=True, help="Batch size.")
+@batch_option
 @click.option(
     "--workers",
     callback=parse_counts,
@@ -49,13 +43,13 @@ PLACE = (Group.LOAD_FASTER, 1)
 )
 @loader_option
 @click.option("--step-ms", type=Count(0, is_whole=False), help="Simulate a training step of MS milliseconds.")
-@click.option("--step", callback=_step, metavar="MODULE:FUNCTION", help="Call your function with each batch.")
+@click.option("--step", metavar="MODULE:FUNCTION", help="Call your function with each batch.")
 @click.option("--steps", type=Count(), help="Steps per epoch.  [default: all, at most 100]")
 @click.option("--epochs", type=Count(), default=3, show_default=True, help="Epochs per run.")
 @click.option("--rounds", type=Count(), default=3, show_default=True, help="Runs per setting.")
 @click.option("--persistent", is_flag=True, help="DataLoader with persistent_workers=True.")
 @geometry_option
-@click.option("--transform", callback=_step, metavar="MODULE:FUNCTION", help="Your function of a sample.")
+@click.option("--transform", metavar="MODULE:FUNCTION", help="Your function of a sample.")
 @fields_option
 @follow_links_option
 @max_pixels_option

@@ -46,7 +46,6 @@ class Codec(base.Codec):
         self._shape = shape
         row = math.prod(length for length in shape[1:] if length is not None)
         self._row_bytes = row * self._dtype.itemsize
-        # for a fixed shape, only the length of a value must be checked
         self._fixed: tuple[int, ...] | None = None if None in shape else tuple(length or 0 for length in shape)
         self._fixed_bytes = math.prod(self._fixed or ()) * self._dtype.itemsize
         self._bare = None not in shape or (shape[0] is None and None not in shape[1:] and row > 0)
@@ -71,9 +70,7 @@ class Codec(base.Codec):
     def encode(self, value: Any) -> bytes:
         """Return the numbers of an array; raises InvalidRequest for its dtype, BadInput for its shape or a value."""
         given = self._cast(value)
-        fits = len(given.shape) == len(self._shape)
-        fits = fits and all(want in (None, have) for want, have in zip(self._shape, given.shape, strict=True))
-        if not fits or max(given.shape, default=0) >= 1 << 32:
+        if not self._fits(given.shape) or max(given.shape, default=0) >= 1 << 32:
             raise BadInput(f"value has shape {given.shape}, expected {self._shape}; None allows any length")
         lengths = b"" if self._bare else np.asarray(given.shape, _LENGTH).tobytes()
         return lengths + given.astype(self._dtype.newbyteorder("<"), copy=False).tobytes()
@@ -100,29 +97,29 @@ class Codec(base.Codec):
 
     def shape(self, buffer: base.Buffer) -> tuple[int, ...]:
         """Return the array's shape, from the number of bytes or the stored lengths; raises CorruptRecord."""
-        found = len(buffer)
-        if self._fixed is not None and found == self._fixed_bytes:
-            return self._fixed
-        if self._bare:
-            first = found // self._row_bytes if self._shape and self._shape[0] is None else None
-            shape = tuple(length if length is not None else first or 0 for length in self._shape)
-            expected = math.prod(shape) * self._dtype.itemsize
+        found, fits = len(buffer), True
+        if self._fixed is not None:
+            shape, expected = self._fixed, self._fixed_bytes
+        elif self._bare:
+            rows = found // self._row_bytes
+            shape, expected = (rows, *(length or 0 for length in self._shape[1:])), rows * self._row_bytes
         else:
             offset = _LENGTH.itemsize * len(self._shape)
             shape = tuple(np.frombuffer(buffer, _LENGTH, len(self._shape)).tolist()) if found >= offset else ()
             expected = offset + math.prod(shape) * self._dtype.itemsize
-        self._check(shape, found=found, expected=expected)
-        return shape
-
-    def _check(self, shape: tuple[int, ...], *, found: int, expected: int) -> None:
-        fits = len(shape) == len(self._shape)
-        fits = fits and all(want in (None, have) for want, have in zip(self._shape, shape, strict=True))
-        bounded = math.prod(max(1, length) for length in shape) * self._dtype.itemsize < _MAX_BYTES
-        if not fits or found != expected or not bounded:
+            is_bounded = math.prod(max(1, length) for length in shape) * self._dtype.itemsize < _MAX_BYTES
+            fits = is_bounded and self._fits(shape)
+        if not fits or found != expected:
             raise CorruptRecord(
                 f"field {self.field.name!r}: {found} bytes for shape {shape}, expected {expected} and {self._shape}; "
                 f"pack again from the source"
             )
+        return shape
+
+    def _fits(self, shape: tuple[int, ...]) -> bool:
+        return len(shape) == len(self._shape) and all(
+            want in (None, have) for want, have in zip(self._shape, shape, strict=True)
+        )
 
     def _cast(self, value: Any) -> np.ndarray[Any, Any]:
         """Return the value in the stored dtype, rounded if the argument requires it; raises InvalidRequest."""

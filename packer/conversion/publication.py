@@ -11,7 +11,6 @@ work folder, in this run or in a later run.
 import json
 import os
 import re
-import shutil
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Mapping
@@ -404,6 +403,8 @@ def copy_part(source: Path, target: Path, *, links: bool = False) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> None:
+    import shutil  # slow import, which few conversions need
+
     with source.open("rb") as read, target.open("xb") as written:
         shutil.copyfileobj(read, written, 4 << 20)
 

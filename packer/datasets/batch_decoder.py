@@ -181,7 +181,7 @@ class PackBatchDecoder(BatchDecoder):
             return self._lists[field.name]
         if self._sample_decoder.is_column(field.name):
             return torch.from_numpy(self._sample_decoder.column(field.name, self.indices))
-        return [self._sample_decoder.indexed(int(index), field) for index in self.indices]
+        return [self._sample_decoder.indexed(index, field) for index in self.indices.tolist()]
 
 
 class _FieldBatch:

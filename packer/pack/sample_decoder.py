@@ -110,16 +110,16 @@ class SampleDecoder:
         """
         sample: dict[str, Any] = {}
         with self.pack.record(index, self.stored) as read:
-            record = self.completed(index, read)
-            stored = {name: self.stored_image(index, name, record[name]) for name in self.images}
+            stored = {name: self.stored_image(index, name, read[name]) for name in self.images}
             main, others = self.views(index, geometry, stored, random)
             for field in self.schema.fields:
                 name = field.name
-                if name in record:
-                    value, view = record[name], others.get(name, main)
-                    sample[name] = self.decode(index, field, value, stored=stored.get(name), view=view)
-                else:
+                if name in self._columns:
                     sample[name] = self.indexed(index, field)
+                else:
+                    value = read[name] if name in read else self.pack.index.value(index, name)
+                    view = others.get(name, main)
+                    sample[name] = self.decode(index, field, value, stored=stored.get(name), view=view)
         if self.relations is not None and self.images:
             values = {name: sample[name] for name in self.relations.names}
             sample |= self.ruled(index, self.relations, values, self.shown_size(stored, main))

@@ -63,7 +63,8 @@ def _options_of(kind: str) -> dict[str, str]:
 
 def __getattr__(name: str) -> type[NamedSource]:
     """Return the `NamedSource` subclass of a source, such as `GraspAnything` for grasp-anything."""
-    kind = {_class_name(each): each for each in names()}.get(name)
+    # names of modules come here too, and `names` reads the entry points of all packages
+    kind = {_class_name(each): each for each in names()}.get(name) if name[:1].isupper() else None
     if kind is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     options = "".join(f"\n    {option}: {text}" for option, text in _options_of(kind).items())

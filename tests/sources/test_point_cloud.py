@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import BadInput
-from packer.sources.grasp._point_cloud import _point_lines, png_size, read_depth, read_points
-from tests.support.source_trees import CLOUD_HEADER, cloud, image
+from packer.sources.grasp.cornell import _point_lines, read_depth, read_points
+from tests.support.source_trees import CLOUD_HEADER, cloud
 
 PATH = Path("pcd0100.txt")
 HEADER = CLOUD_HEADER.format(3).encode()
@@ -105,13 +105,6 @@ def test_a_cloud_without_a_point_is_bad_input() -> None:
     for body in (b"", b"nan nan nan 0 3\n", b"0 0 0 0 3\n"):
         with pytest.raises(BadInput, match="no valid point"):
             read_depth(HEADER + body, PATH, height=6, width=8)
-
-
-def test_the_size_of_a_png_is_in_its_header() -> None:
-    assert png_size(image(0, height=20, width=30), PATH) == (20, 30)
-    for data in (b"", image(0)[:20], image(0, suffix=".jpg")):
-        with pytest.raises(BadInput, match="not a PNG file"):
-            png_size(data, PATH)
 
 
 @pytest.mark.parametrize(

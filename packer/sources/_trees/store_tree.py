@@ -10,7 +10,7 @@ import hashlib
 from packer.errors import BadInput, InvalidRequest, ObjectChanged
 from packer.sources._trees.archive_tree import ListedTree, Members, add_parents
 from packer.sources._trees.file_tree import FileState
-from packer.stores.store import Store, StoredObject, StoreOptions
+from packer.stores.store import Store, StoredObject
 from packer.stores.url import URLPath
 
 _SECOND_NS = 10**9
@@ -22,9 +22,9 @@ class StoreTree(ListedTree):
     reads_at_once = 32  # a request takes 10 to 50 ms
     is_local = False
 
-    def __init__(self, root: URLPath, options: StoreOptions | None = None) -> None:
+    def __init__(self, root: URLPath) -> None:
         """List the objects. Raises InvalidRequest for none, BadInput for bad names, StoreError if a request fails."""
-        self._store = Store(root.url, options or StoreOptions())
+        self._store = Store(root.url)
         objects = list(self._store.objects())
         if not objects:
             is_object = self._store.state() is not None

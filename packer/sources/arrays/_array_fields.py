@@ -62,11 +62,10 @@ class ArrayColumn(NamedTuple):
     note: str | None = None
     readings: tuple[str, ...] = ()
 
-    def typed(self, *, kind: str | None = None, invalid: float | None = None) -> str:
-        """Return the field in the syntax of the option `features`. kind, invalid: None for those of the field."""
+    def typed(self, *, kind: str | None = None) -> str:
+        """Return the field in the syntax of the option `features`. kind: None for that of the field."""
         words = [self.kind if kind is None else kind]
-        number = self.field.invalid if invalid is None else invalid
-        words += [] if number is None else [f"{number:g}"]
+        words += [] if self.field.invalid is None else [f"{self.field.invalid:g}"]
         return f"{self.field.name}={':'.join([escaped(self.entry), *filter(None, words)])}"
 
 

@@ -102,10 +102,6 @@ class Source(FileSource):
         self._list(root, Policies(missing, bad_labels=bad_labels), follow_links=follow_links)
 
     @classmethod
-    def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        return super().recognize(tree, names) if any(name.endswith(".pt") for name in names) else None
-
-    @classmethod
     def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
         """Group files by image, the one with the longest name that begins the file name. Return also other files."""
         by_stem, others = super()._grouped(names, roles)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from packer.errors import BadInput
-from packer.sources.grasp._regrad_labels import COLUMNS, read_regrad_grasps, read_relations, rectangles
+from packer.sources.grasp.regrad import COLUMNS, read_regrad_grasps, read_relations, rectangles
 from tests.fuzz.target import Disagreement
 
 TOKENS = (
