@@ -14,7 +14,7 @@ import numpy.typing as npt
 from packer.browse.sample_images import SampleImages
 from packer.browse.sample_values import SampleValues
 from packer.browse.sized_cache import SizedCache
-from packer.errors import BadIndex, CorruptPack, InvalidRequest
+from packer.errors import BadIndex, InvalidRequest
 from packer.files.terminal_output import shortened
 from packer.pack import row_filter
 from packer.pack.pack_columns import PackColumns
@@ -112,8 +112,6 @@ class BrowsedPack:
             kept &= self._are_incomplete
         if sort == KEY:
             order = self.pack.index.arrays["key_order"]
-            if (order >= len(kept)).any():
-                raise CorruptPack(f"{self.path}: key order points outside the pack; run packer index, or pack again")
             by_key: Rows = order[kept[order]].astype(np.uint32)
             return by_key[::-1].copy() if descending else by_key
         rows = np.flatnonzero(kept)

@@ -321,9 +321,9 @@ def _build(path: Path | str, data: dict[str, Any]) -> Manifest:
     found = _excess_of_options(manifest)
     if found is not None:
         raise CorruptPack(f"{path}: hostile or damaged: {found}; copy or pack it again")
-    is_collection = bool(manifest.members) and not manifest.parts and manifest.format == COLLECTION
-    is_whole = is_collection or sum(part.samples for part in manifest.parts) == manifest.samples
-    if not is_whole or manifest.pack_id != _pack_id(manifest):
+    is_collection = bool(manifest.members)
+    fits = not manifest.parts if is_collection else sum(part.samples for part in manifest.parts) == manifest.samples
+    if not fits or is_collection != (manifest.format == COLLECTION) or manifest.pack_id != _pack_id(manifest):
         raise CorruptPack(f"{path}: hostile or damaged: counts or pack id do not fit the parts; copy or pack it again")
     return manifest
 

@@ -9,7 +9,7 @@ import os
 import weakref
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -188,9 +188,10 @@ class Pack:
         if rows is not None and len(rows) and int(rows.max()) >= self._ends[-1]:
             raise CorruptPack(f"{folder}: rows point outside the members; make the collection again")
         # fields that are read from the index: in a collection, the parts may have other values
-        self._indexed = (
-            frozenset(name for name in self.schema.names if index.contains(name)) if rows is not None else None
-        )
+        self._indexed: frozenset[str] | None = None
+        if rows is not None:
+            self._indexed = frozenset(name for name in self.schema.names if index.contains(name))
+            _check_fields(folder, members, {*self.schema.names} - self._indexed)
         self._checks: dict[str, Callable[[Buffer], None]] = {}
         self._field_count = len(self.schema)
         self._checked = bytearray((self._field_count * len(self.index) + 7) // 8)  # a bit for each value
@@ -450,6 +451,14 @@ def _open_member(folder: Path, member: MemberPack, path: Path, opening: _Opening
             f"{member.pack_id:.12}; bring the pack back, or make the collection again"
         )
     return opening.member(path, found, member.names)
+
+
+def _check_fields(folder: Path, members: Sequence[OpenMember], names: Collection[str]) -> None:
+    """Raise CorruptPack if a member of the collection in `folder` has no field for one of its fields `names`."""
+    for member in members:
+        for stored in (member.names.get(name, name) for name in names):
+            if stored not in member.manifest.schema:
+                raise CorruptPack(f"{folder}: {member.folder} has no field {stored!r}; make the collection again")
 
 
 class _PinnedRecord:

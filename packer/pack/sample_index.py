@@ -96,7 +96,7 @@ def crc32_problem(found: int, expected: int) -> str:
 class IndexFiles(Mapping[str, npt.NDArray[Any]]):
     """The mapped files of an index: name without .npy -> read-only array.
 
-    The crc32 of a file is compared when the file is used first, because the index of a large pack is slow to read.
+    A file is checked when it is used first, because the index of a large pack is slow to read.
     """
 
     def __init__(self, folder: Path, files: Iterable[IndexFile]) -> None:
@@ -113,13 +113,25 @@ class IndexFiles(Mapping[str, npt.NDArray[Any]]):
         return map_file(path, file.bytes)
 
     def _check(self, name: str) -> None:
-        file, found = self._files[name], zlib.crc32(self._mapped[name][1])
+        file, (array, content) = self._files[name], self._mapped[name]
+        found = zlib.crc32(content)
         if found != file.crc32:
             raise CorruptPack(
                 f"{self._folder / file.name}: damaged index file: crc32 {found:08x}, the manifest has "
                 f"{file.crc32:08x}; run packer index, or copy it again"
             )
+        if (data := _data_file(name)) is not None:
+            self._check_ends(name.partition("-")[2] or KEY, array, len(self._mapped[data][0]))
+        elif name == "key_order" and (array >= len(array)).any():
+            raise CorruptPack(f"{self._folder}: key order points outside the pack; run packer index, or pack again")
         self._unchecked.discard(name)
+
+    def _check_ends(self, field: str, ends: npt.NDArray[np.uint64], size_bytes: int) -> None:
+        """Raise CorruptPack unless the ends are in order and the last one is the size of the values."""
+        bad = np.flatnonzero(ends[1:] < ends[:-1])
+        if len(bad) or (int(ends[-1]) if len(ends) else 0) != size_bytes:
+            at = int(bad[0]) + 1 if len(bad) else len(ends) - 1
+            raise CorruptPack(f"{self._folder}: {field} ends are not in order at sample {at}; copy or pack it again")
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         array, _ = self._mapped[name]
@@ -143,7 +155,7 @@ class IndexFiles(Mapping[str, npt.NDArray[Any]]):
             expected[name] = (dtype, (count, *shape))
             if (data := _data_file(name)) is not None:
                 length = self._mapped[data][0].shape[:1] if data in self._mapped else ()
-                expected[data] = ("|u1", length)  # `Index.texts` compares the length with the ends
+                expected[data] = ("|u1", length)  # `_check_ends` compares the length with the ends
         found = {name: (array.dtype.str, array.shape) for name, (array, _) in self._mapped.items()}
         if found != expected:
             raise CorruptPack(f"{self._folder}: index files do not fit the schema; run packer index, or pack again")
@@ -224,19 +236,14 @@ class Index:
     def texts(self, name: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
         """Return the encoded values of a field, one after another, and the end of each value.
 
-        Raises UnknownKey if `has_values` is false, and CorruptPack for values that contradict their ends.
+        Raises UnknownKey if `has_values` is false, and CorruptPack.
         """
-        if name in self._texts:
-            return self._texts[name]
-        if not self.has_values(name):
-            raise self._absent("values", name)
-        data, ends = self.arrays[str(_data_file(_ends_file(name)))], self.arrays[_ends_file(name)]
-        bad = np.flatnonzero(ends[1:] < ends[:-1])
-        if len(bad) or (int(ends[-1]) if len(ends) else 0) != len(data):
-            at = int(bad[0]) + 1 if len(bad) else len(ends) - 1
-            raise CorruptPack(f"{self._where}: {name} ends are not in order at sample {at}; copy or pack it again")
-        self._texts[name] = data, ends
-        return data, ends
+        if name not in self._texts:
+            if not self.has_values(name):
+                raise self._absent("values", name)
+            ends = _ends_file(name)
+            self._texts[name] = self.arrays[str(_data_file(ends))], self.arrays[ends]
+        return self._texts[name]
 
     def index_of(self, key: str) -> int:
         """Return the index of the sample with this key; raises UnknownKey, whose message suggests a similar key."""
@@ -266,19 +273,13 @@ class Index:
         low, high = 0, self._count
         while low < high:
             middle = (low + high) // 2
-            if self.value(self._sorted(middle), KEY) < wanted:
+            if self.value(int(self._order[middle]), KEY) < wanted:
                 low = middle + 1
             else:
                 high = middle
-        if low < self._count and self.value(found := self._sorted(low), KEY) == wanted:
+        if low < self._count and self.value(found := int(self._order[low]), KEY) == wanted:
             return found
         return None
-
-    def _sorted(self, position: int) -> int:
-        index = int(self._order[position])
-        if index >= self._count:
-            raise CorruptPack(f"{self._where}: key order points outside the pack; run packer index, or pack again")
-        return index
 
     def describe(self, index: int, name: str) -> str:
         """Return "(sample INDEX, key KEY, field NAME)", for messages."""

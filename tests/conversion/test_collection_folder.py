@@ -1,6 +1,5 @@
 """Collections on disk: kills at every system call, full disks, rivals, and members that are missing or changed."""
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +14,7 @@ from packer.errors import CorruptPack, CorruptRecord, InvalidRequest, PackerErro
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack
 from packer.pack.sample_index import write_array
-from tests.support import built_packs, fault_injection
+from tests.support import built_packs, fault_injection, hostile_packs
 from tests.support.conversions import digest, packed
 from tests.support.source_trees import photos
 
@@ -150,6 +149,7 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
     "parts, too": lambda data: data.update(
         parts=[{"name": "part-00000", "samples": 12, "bytes": 1, "sha256": "0" * 64}]
     ),
+    "a format with parts": lambda data: data.update(format="lmdb"),
     "no members": lambda data: data.update(members=[]),
     "a list of members of itself": lambda data: data["members"].append([]),
 }
@@ -157,11 +157,7 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_hostile_collection_is_refused(pair: Path, what: str) -> None:
-    path = pair / "c.pack" / manifests.NAME
-    data = json.loads(path.read_bytes())
-    del data["sha256"]
-    HOSTILE[what](data)
-    path.write_bytes(manifests.hashed(data))
+    hostile_packs.in_manifest(HOSTILE[what])(pair / "c.pack")
     with pytest.raises((CorruptPack, CorruptRecord, InvalidRequest, UnknownKey)):
         [each for each in packer.open(pair / "c.pack")]
     assert damages(pair / "c.pack")

@@ -19,7 +19,7 @@ from tests.support.source_trees import image, write
 @pytest.mark.parametrize(("boxes", "said"), [
     (["0.1 0.2 0.5 0.6", "0 0 1 1\n0.2 0.2 0.3 0.3", ""], "boxes: all boxes are within 0 to 1"),
     (["-5 -5 200 300", "1 1 5 5", "0 0 64 48"], "boxes: boxes reach out of the image (1 sample)"),
-    (["0 0 1 1", "1 1 5 5", "0.5 0.5 64.4 48.2"], ""),
+    (["0 0 1 2", "1 1 5 5", "0.5 0.5 64.4 48.2"], ""),
     (["", "", ""], ""),
 ], ids=["shares", "outside", "px", "none"])  # fmt: skip
 def test_boxes_that_are_no_pixels_of_their_images_are_told(tmp_path: Path, boxes: list[str], said: str) -> None:

@@ -92,7 +92,7 @@ def test_whole_shares_of_a_batch_are_in_every_batch(shares: tuple[float, ...], s
 
 
 def test_in_expectation_the_datasets_are_drawn_by_chance() -> None:
-    loader = Loader(Mix(numbers([50, 50]), (0.7, 0.3), exact=False), 10, steps_per_epoch=2000)
+    loader = Loader(Mix(numbers([50, 20]), (0.7, 0.3), exact=False), 10, steps_per_epoch=2000)
     counts = [int((batch < 1000).sum()) for batch in loader]
     assert len(set(counts)) > 4
     assert abs(np.mean(counts) - 7) < 0.2  # 6 standard deviations
@@ -107,6 +107,10 @@ def test_an_epoch_ends_with_the_shortest_or_the_longest_dataset() -> None:
     assert len(Loader(Mix([short, long], (0.5, 0.5)), 6)) == 10
     assert len(Loader(Mix([short, long], (0.5, 0.5), epoch="longest"), 6)) == 24
     assert len(Loader(Mix([short, long], (0.3, 0.7)), 10)) == 10  # both end together
+    assert len(Loader(Mix(numbers([9, 21]), (0.3, 0.7), epoch="longest"), 10)) == 3  # 21 / 0.7 is more than 30
+    assert len(Loader(Mix(numbers([27, 33]), (0.45, 0.55)), 10)) == 6  # 33 / 0.55 is less than 60
+    assert len(Loader(Mix([short, long], (0.5, 0.5)), 100)) == 1
+    assert len(Loader(Mix([short, long], (0.5, 0.5)), 7)) == 8
     assert len(Loader(Mix([short, long], (1, 1)), 6, steps_per_epoch=7)) == 7
     every = lists(Loader(Mix([short, long], (0.5, 0.5), epoch="longest"), 6, shuffle=True))
     assert {index for batch in every for index in batch} == {*short.numbers, *long.numbers}
@@ -121,6 +125,14 @@ def test_each_dataset_is_read_pass_by_pass_also_across_epochs() -> None:
         assert len(passes) >= 5
         assert all(sorted(each) == list(range(count)) for each in passes)
         assert len({tuple(each) for each in passes}) == len(passes)
+
+
+def test_datasets_and_seeds_have_orders_of_their_own() -> None:
+    orders = set()
+    for seed in (3, 4):
+        (batch,) = lists(Loader(Mix(numbers([20, 20]), (1, 1)), 40, shuffle=True, seed=seed))
+        orders |= {tuple(index % 1000 for index in batch if index // 1000 == at) for at in range(2)}
+    assert len(orders) == 4
 
 
 # ---- ranks, workers, resuming
@@ -191,13 +203,19 @@ def test_a_state_goes_on_at_the_next_batch(step: int, epoch: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
-    [Mix(numbers([30, 41]), (0.6, 0.4)), Mix(numbers([30, 41]), (1, 1), exact=False), Mix(numbers([31, 40]), (1, 1))],
+    ("other", "options"),
+    [
+        (Mix(numbers([30, 41]), (0.49, 0.51)), {}),  # as many batches
+        (Mix(numbers([30, 41]), (1, 1), exact=False), {}),
+        (Mix(numbers([30, 41]), (1, 1), epoch="longest"), {}),
+        (Mix(numbers([31, 40]), (1, 1)), {}),
+        (Mix(numbers([30, 41]), (1, 1)), {"shuffle": True}),
+    ],
 )
-def test_a_state_of_another_mix_is_refused(other: Mix) -> None:
+def test_a_state_of_another_mix_is_refused(other: Mix, options: dict[str, Any]) -> None:
     state = Loader(Mix(numbers([30, 41]), (1, 1)), 4).state_dict()
-    with pytest.raises(InvalidRequest, match="batches was"):
-        Loader(other, 4).load_state_dict(state)
+    with pytest.raises(InvalidRequest, match="was"):
+        Loader(other, 4, **options).load_state_dict(state)
 
 
 # ---- packs
@@ -269,6 +287,7 @@ def test_class_lists_that_differ_are_refused(tmp_path: Path) -> None:
         ("weights", [], (), {}),
         ("weights=", numbers([3, 3]), (1, 0), {}),
         ("weights=", numbers([3, 3]), (1, float("nan")), {}),
+        ("weights=", numbers([3, 3]), (1, float("inf")), {}),
         ("number 1 is empty", numbers([3, 0]), (1, 1), {}),
         ("epoch=", numbers([3]), (1,), {"epoch": "middle"}),
         ("weights=", numbers([3]), ("1",), {}),

@@ -32,6 +32,7 @@ def test_each_batch_keeps_the_bound_and_each_sample_is_in_one(
     for batch in batches:
         chosen = np.asarray(sizes)[batch.indices]
         assert 1 <= len(chosen) <= batch_size
+        assert (batch.passes == number).all()
         assert (chosen.prod(axis=1) >= (1 - most_padding) * chosen.max(axis=0).prod() - 1e-6).all()
 
 
@@ -42,7 +43,14 @@ def test_equal_sizes_make_full_batches_in_a_new_order_each_epoch() -> None:
     assert all(len(batch) == 10 for epoch in epochs for batch in epoch)
     assert all(len({index // 30 for index in batch}) == 1 for epoch in epochs for batch in epoch)
     assert len({str(each) for each in epochs}) == 3
+    assert not {frozenset(batch) for batch in epochs[0]} & {frozenset(batch) for batch in epochs[1]}
     assert len({tuple(batch[0] // 30 for batch in epoch) for epoch in epochs}) > 1, "buckets take turns by chance"
+
+
+def test_a_bucket_is_cut_in_the_middle() -> None:
+    """Of 64 heights, each bucket has those from one to its double: log2 64 buckets, and not one for each height."""
+    data: Any = range(64)
+    assert len(SizeBuckets(data, 64, most_padding=0.5, sizes=[(1 + at, 1) for at in data])) <= 9
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +91,8 @@ def test_another_number_of_ranks_continues(dataset: PackDataset) -> None:
     assert sorted(seen) == sorted(dataset.keys())
     with pytest.raises(InvalidRequest, match="batches was"):
         Loader(dataset, batch_sampler=SizeBuckets(dataset, 3)).load_state_dict(state)
+    with pytest.raises(InvalidRequest, match="batches was"):
+        Loader(dataset, batch_sampler=SizeBuckets(dataset, 2, most_padding=0.3)).load_state_dict(state)
     for loader in begun:
         loader.close()
 
@@ -114,6 +124,7 @@ def test_images_of_one_size_by_chance_have_their_size_too(dataset: PackDataset) 
     ("message", "options"),
     [
         ("most_padding", {"most_padding": 1.0}),
+        ("most_padding", {"most_padding": -0.1}),
         ("most_padding=", {"most_padding": "little"}),
         ("batch_size", {"batch_size": 0}),
         ("give sizes=", {"sizes": None}),

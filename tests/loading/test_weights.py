@@ -26,9 +26,11 @@ def passed(loader: Any) -> list[int]:
     return [index for batch in loader for index in batch.tolist()]
 
 
-def drawn(weights: list[float], number: int, *, batch_size: int = 1, count: int | None = None) -> np.ndarray[Any, Any]:
+def drawn(
+    weights: list[float], number: int, *, batch_size: int = 1, count: int | None = None, seed: int = 3
+) -> np.ndarray[Any, Any]:
     """How often each sample is in a pass, by default of as many samples as there are weights."""
-    batches = WeightedBatches(np.asarray(weights), batch_size, count or len(weights)).of_pass(3, number)
+    batches = WeightedBatches(np.asarray(weights), batch_size, count or len(weights)).of_pass(seed, number)
     assert {len(each.indices) for each in batches} == {batch_size}
     return np.bincount(np.concatenate([each.indices for each in batches]), minlength=len(weights))
 
@@ -47,6 +49,16 @@ def test_the_mean_of_many_passes_is_the_share() -> None:
     counts = sum(drawn(WEIGHTS, number) for number in range(passes))
     shares = np.asarray(WEIGHTS) / sum(WEIGHTS) * len(WEIGHTS)
     assert np.abs(counts / passes - shares).max() < 0.05  # 5 standard deviations of a fair coin
+
+
+@pytest.mark.parametrize("of_seed", [False, True])
+def test_passes_and_seeds_draw_other_samples(of_seed: bool) -> None:
+    """Half of ten equal samples would be one of two halves if their order did not change."""
+    runs = [(1, seed) if of_seed else (seed, 1) for seed in range(400)]
+    halves = {tuple(drawn([1] * 10, number, count=5, seed=seed)) for number, seed in runs[:20]}
+    assert len(halves) > 4
+    single = sum(drawn([3, 1], number, count=1, seed=seed) for number, seed in runs)
+    assert abs(single[0] / 400 - 0.75) < 0.1  # 4 standard deviations
 
 
 @given(st.integers(1, 60), st.integers(0, 3))
@@ -75,6 +87,15 @@ def test_ranks_share_a_pass_and_epochs_differ(weights: Any) -> None:
         mine = [Loader(data, 2, weights=weights, seed=4, rank=rank, world_size=ranks) for rank in range(ranks)]
         assert Counter(index for each in mine for index in passed(each)) == Counter(epochs[0])
     assert passed(Loader(data, 2, weights=weights, seed=5)) != epochs[0]
+    assert len(Loader(data, 5, weights=weights)) == 2
+    assert len(Loader(data, 50, weights=weights)) == 1
+
+
+def test_weights_that_change_later_change_nothing() -> None:
+    weights = np.asarray(WEIGHTS)
+    loader = Loader(list(range(12)), 2, weights=weights)  # type: ignore[arg-type]
+    weights[:] = 1
+    assert passed(loader) == passed(Loader(list(range(12)), 2, weights=WEIGHTS))  # type: ignore[arg-type]
 
 
 def test_another_number_of_ranks_continues_a_pass() -> None:

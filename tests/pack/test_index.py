@@ -257,6 +257,8 @@ def test_texts_that_contradict_their_ends_are_refused(tmp_path: Path, what: str)
     index = Index.open(tmp_path / "pack", resealed(tmp_path / "pack", f"{name}.npy", npy(array)))
     with pytest.raises(CorruptPack, match="caption ends are not in order at sample [12]"):
         index.value(0, "caption")
+    with pytest.raises(CorruptPack, match="caption ends"):  # collections are made of whole arrays
+        index.arrays[name]
 
 
 HOSTILE_COLUMNS = {
@@ -372,6 +374,8 @@ def test_ends_and_an_order_that_cannot_be_are_refused(tmp_path: Path) -> None:
     manifest = resealed(tmp_path / "pack", "key_order.npy", npy(np.asarray([0, 1 << 60, 2], "<u8")))
     with pytest.raises(CorruptPack, match="key order points outside the pack"):
         Index.open(tmp_path / "pack", manifest).index_of("sample-00001")
+    with pytest.raises(CorruptPack, match="key order points outside the pack"):
+        Index.open(tmp_path / "pack", manifest).arrays["key_order"]
 
 
 @pytest.mark.parametrize("name", ["keys.npy", "crc32.npy", "number-label.npy"])

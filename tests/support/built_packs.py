@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from packer import codecs, formats
+from packer.errors import PackerError
 from packer.files.digest import part_bytes, part_sha256
 from packer.files.folder_handle import FolderHandle, remove
 from packer.files.fsync import make_folder, sync, write_file
@@ -16,7 +17,7 @@ from packer.pack import manifest as manifests
 from packer.pack.manifest import Manifest, Part
 from packer.pack.reader import Pack
 from packer.pack.sample_index import ColumnEntries, PartIndex, merge
-from packer.schema import KEY, Field, Schema
+from packer.schema import KEY, PIXEL_KINDS, Buffer, Field, Schema
 
 SCHEMA = codecs.described(
     Schema(
@@ -74,11 +75,21 @@ def write_part(
         for sample in samples:
             writer.write(sample)
             entries = {
-                file: entry for name in (KEY, *schema.names) for file, entry in columns.of(name, sample[name]).items()
+                file: entry
+                for name in (KEY, *schema.names)
+                for file, entry in _entries(columns, schema, name, sample[name]).items()
             }
             piece.add([zlib.crc32(sample[name]) for name in schema.names], entries)
         writer.finish()
     return piece
+
+
+def _entries(columns: ColumnEntries, schema: Schema, name: str, value: bytes) -> Mapping[str, Buffer]:
+    """The entries of a value in the columns; of a hostile one without a size or a count, zeros."""
+    try:
+        return columns.of(name, value)
+    except PackerError:
+        return {f"size-{name}": bytes(8)} if schema[name].kind in PIXEL_KINDS else {f"count-{name}": bytes(4)}
 
 
 def make_pack(

@@ -99,6 +99,8 @@ def sealed(data: dict[str, Any]) -> bytes:
     try:
         files = [[file["name"], file["sha256"]] for file in (*data["parts"], *data["index"], *data.get("extras", ()))]
         pack_id = {"files": files, "options": data["options"]}
+        if data.get("members"):
+            pack_id["members"] = [[member["pack_id"], member["names"]] for member in data["members"]]
         data["pack_id"] = hashlib.sha256(manifests.canonical(pack_id)).hexdigest()
     except (KeyError, TypeError):
         pass  # the change made another shape of it

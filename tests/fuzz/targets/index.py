@@ -4,6 +4,9 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
+from packer.pack.pack_columns import PackColumns
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
 from packer.schema import Field, Schema
@@ -64,5 +67,11 @@ def check(data: bytes) -> None:
                 continue
         for index in range(len(pack)):
             samples.sample(index)
+        columns, rows = PackColumns(pack.schema, pack.index), np.arange(len(pack))
+        for name, kind in columns.kinds.items():
+            columns.ordered(rows, name)
+            if kind == "text":
+                columns.equals(name, ["texttext", ""])
+                columns.contains(name, "tt")
     finally:
         pack.close()
