@@ -172,7 +172,7 @@ def command(source: Path, pack: Path, **options: Any) -> None:
     if options["resize"] is not None:
         options["resize"] = Resize.parse(options["resize"]).size
     notes: list[str] = []
-    on_note = notes.append if as_json or is_quiet else _note
+    on_note = notes.append if as_json or is_quiet else tell_note
     if is_dry:
         of_source = {name: options.pop(name) for name in OPTIONS}
         _tell_dry_run(dry_run(source, pack, {**options, "source_options": of_source}, on_note), notes, as_json=as_json)
@@ -185,16 +185,22 @@ def command(source: Path, pack: Path, **options: Any) -> None:
         _tell(summary, pack, preset=options["preset"], of_advise=[str(source), *source_words(options)])
 
 
-def _note(line: str) -> None:
+def tell_note(line: str) -> None:
+    """Print a note for the user."""
     echo(line, err=True)
 
 
-def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, of_advise: list[str]) -> None:
+def tell_samples(summary: "ConversionSummary") -> None:
+    """Print the skipped and incomplete samples, or the first of many."""
     for noun, entries in (("skipped", summary.skipped), ("incomplete", summary.incomplete)):
         for key, reason in entries[:_SHOWN]:
             echo(left_out(noun, key, reason), err=True)
         if len(entries) > _SHOWN:
             echo(f"... and {len(entries) - _SHOWN} more {noun}; packer info lists them", err=True)
+
+
+def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, of_advise: list[str]) -> None:
+    tell_samples(summary)
     resumed = f", {summary.resumed_samples} of them by an earlier run" if summary.resumed_samples else ""
     rate = (summary.samples - summary.resumed_samples) / max(summary.seconds, 1e-9)
     echo(

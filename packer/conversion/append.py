@@ -7,35 +7,29 @@ A sample whose key is in the pack is encoded, and the CRC-32 of each value is co
 pack stores unchanged is read for this comparison, but not decoded.
 """
 
-import dataclasses
 import hashlib
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from packer.conversion import engines
 from packer.conversion.build_part import encoder_of
-from packer.conversion.convert import ConversionSummary, request_of, run_conversion
+from packer.conversion.convert import ConversionSummary, Note, reported, request_of, run_conversion
 from packer.conversion.encode import Failure
-from packer.conversion.engines.base import EngineOptions
-from packer.conversion.options import ConversionOptions
+from packer.conversion.joined_packs import JoinedPublication
+from packer.conversion.options import ConversionOptions, recorded_options
 from packer.conversion.plan import Plan, make_plan
-from packer.conversion.publication import FolderPublication, copy_part, read_plan
-from packer.conversion.work_folder_names import NAMES, PACK
-from packer.errors import BadInputs, CorruptPack, InvalidRequest, PackerError
-from packer.files.progress_bar import ProgressBar
-from packer.files.work_folder import WorkFolder, beside, work_folder
+from packer.conversion.publication import clear_replaced
+from packer.conversion.work_folder_names import NAMES
+from packer.errors import BadInputs, InvalidRequest
+from packer.files.work_folder import beside, work_folder
 from packer.pack import manifest as manifests
-from packer.pack.manifest import APPENDED, EXTRAS, INDEX, Manifest, conversions
+from packer.pack.manifest import VERSION, Manifest, conversions
 from packer.pack.reader import Pack
-from packer.pack.sample_index import file_dtypes, merge
 from packer.schema import Field
 from packer.sources import NamedSource
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource, subset
@@ -112,92 +106,43 @@ def append(
     """
     given = dict(locals())
     check_arguments(given, {**append.__annotations__, "source": object, "source_options": object})
-    target, started = path_or_url(pack), time.monotonic()
+    target = path_or_url(pack)
     if isinstance(target, URLPath):
         raise InvalidRequest(f"{pack}: only a pack in a folder can grow; packer stage copies a pack to a folder")
     target = target.absolute()
-    notes: list[str] = []
+    if manifests.read_pack(target).version != VERSION:  # before a folder is made next to it
+        raise InvalidRequest(f"{target}: an earlier version of packer wrote it; packer convert OLD NEW makes a new one")
 
-    def note(line: str) -> None:
-        notes.append(line)
-        if on_note is not None:
-            on_note(line)
+    def appended(note: Note, tell: ProgressCallback | None) -> AppendSummary:
+        with work_folder(beside(target), NAMES) as work, closing(Pack(target)) as old:
+            if not restart:
+                clear_replaced(work)
+            options = recorded_options(old)
+            request = request_of({**given, "pack": target, "labels_orientation": options.labels_orientation})
+            found, options = replace(request, options=options, overwrite=True).open(note)
+            plan = _plan_of_new(old, found, options, threads=threads or usable_cores(), note=note)
+            if plan is None:
+                return _summary(old.manifest, old.manifest, ConversionSummary(0, 0, 0, 0, 0.0, ""))
+            publication = JoinedPublication(plan, target, work, {target: old.manifest}, overwrite=True)
+            made = run_conversion(publication, threads=threads, restart=restart, tell=tell)
+            return _summary(publication.published, old.manifest, made)
 
-    manifests.read_pack(target)  # before a folder is made next to it
-    with (
-        ProgressBar(quiet=progress is not True) as bar,
-        work_folder(beside(target), NAMES) as work,
-        closing(Pack(target)) as old,
-    ):
-        if not file_dtypes(old.schema).keys() <= {Path(file.name).stem for file in old.manifest.index}:
-            raise InvalidRequest(
-                f"{target}: an earlier version of packer wrote it; packer convert OLD NEW makes a new one"
-            )
-        _clear_replaced(work, old.manifest)
-        options = options_of(old)
-        request = request_of({**given, "pack": target, "labels_orientation": options.labels_orientation})
-        found, options = replace(request, options=options, overwrite=True).open(note)
-        plan = _plan_of_new(old, found, options, threads=threads or usable_cores(), note=note)
-        if plan is None:
-            summary = _summary(old.manifest, old.manifest, ConversionSummary(0, 0, 0, 0, 0.0, ""))
-        else:
-            publication = AppendPublication(plan, target, work, old.manifest)
-            tell = bar if isinstance(progress, bool) else progress
-            engine = engines.load("local").Engine(EngineOptions())
-            made = run_conversion(publication, engine, threads=threads, restart=restart, tell=tell)
-            for line in made.notes:
-                note(line)
-            summary = _summary(publication.published, old.manifest, made)
-    return replace(summary, seconds=time.monotonic() - started, notes=notes)
+    return reported(appended, progress=progress, on_note=on_note)
 
 
 def _summary(manifest: Manifest, old: Manifest, made: ConversionSummary) -> AppendSummary:
-    size = sum(part.bytes for part in manifest.parts[len(old.parts) :])
-    size += sum(file.bytes for file in manifest.index if manifest != old)
-    whole = {"samples": manifest.samples, "parts": len(manifest.parts), "pack_id": manifest.pack_id, "bytes_out": size}
-    return AppendSummary(**{**vars(made), **whole}, appended=manifest.samples - old.samples)
-
-
-def _clear_replaced(work: WorkFolder, manifest: Manifest) -> None:
-    """Remove what an earlier call left that was killed after it had swapped the packs."""
-    if read_plan(work) is not None:  # removed first
-        try:
-            found = manifests.read(work.inside / PACK)
-        except PackerError:  # absent or incomplete: the parts of an unfinished call
-            return
-        if not set(found.parts) < set(manifest.parts):
-            return
-    work.clear()
-
-
-def options_of(pack: Pack) -> ConversionOptions:
-    """Return the options that made a pack, without extras. Malformed options in the manifest raise CorruptPack.
-
-    If the pack was converted several times, later conversions have priority. Only the first one validated the images.
-    """
-    usual, history = ConversionOptions(to=pack.manifest.format).to_json(), conversions(pack.manifest.options)
-    names = {field.name for field in dataclasses.fields(ConversionOptions)} - {"source"}
-    found: dict[str, Any] = {}
-    codecs: dict[str, str] = {}
-    try:
-        for each in history:
-            found |= {name: each[name] for name in names & each.keys() if each[name] != usual.get(name)}
-            codecs |= each.get("codecs", {})
-        found["codecs"] = tuple((name, codec) for name, codec in codecs.items() if name in pack.schema)
-        found["slots"] = tuple(found.get("slots", {}).items())
-        found["fields"] = tuple(found["fields"]) if "fields" in found else None
-        found |= {"to": pack.manifest.format, "extras_bytes": 0, "validate": history[0].get("validate", "full")}
-        return ConversionOptions(**found)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise CorruptPack(f"{pack.folder}: hostile or damaged options: {error!s:.200}; pack again") from error
+    files = {*manifest.listed.values()} - {*old.listed.values()}
+    whole = {"samples": manifest.samples, "parts": len(manifest.parts), "pack_id": manifest.pack_id}
+    return AppendSummary(
+        **{**vars(made), **whole, "bytes_out": sum(file.bytes for file in files)},
+        appended=manifest.samples - old.samples,
+    )
 
 
 # ---- what is new
 
 
-def _plan_of_new(
-    pack: Pack, source: Source, options: ConversionOptions, *, threads: int, note: Callable[[str], object]
-) -> Plan | None:
+def _plan_of_new(pack: Pack, source: Source, options: ConversionOptions, *, threads: int, note: Note) -> Plan | None:
     """Return the plan for the samples that are not in the pack, or None without such samples.
 
     Raises InvalidRequest for fields that differ from those of the pack, and BadInputs for samples that differ.
@@ -237,7 +182,7 @@ def _planned(pack: Pack, source: Source, options: ConversionOptions, rows: Seque
     return replace(
         plan,
         schema=plan.schema.select(pack.schema.names),
-        fingerprint=_sha256(f"{pack.manifest.pack_id} {plan.fingerprint}"),
+        fingerprint=hashlib.sha256(f"{pack.manifest.pack_id} {plan.fingerprint}".encode()).hexdigest(),
         first_part=len(pack.manifest.parts),
     )
 
@@ -298,7 +243,7 @@ class _ClassNumbers(AddedFields):
         return found
 
 
-def _numbered_as(pack: Pack, source: Source, note: Callable[[str], object]) -> Source:
+def _numbered_as(pack: Pack, source: Source, note: Note) -> Source:
     """Return the source with the class numbers of the pack, matched by name. New classes get the next numbers.
 
     Packs and Python objects keep their numbers, and `_check_fields` refuses classes that differ.
@@ -308,70 +253,13 @@ def _numbered_as(pack: Pack, source: Source, note: Callable[[str], object]) -> S
     for field in source.schema if source.provenance() is None else ():
         known = pack.schema[field.name].classes if field.name in pack.schema else None
         if field.kind == "number" and field.classes and known:
-            if new := [name for name in field.classes if name not in known]:
+            names = (*known, *(name for name in field.classes if name not in known))
+            if new := names[len(known) :]:
                 note(f"{field.name}: {counted(len(new), 'class')} that the pack does not have yet: {listed(new)}")
-            places = {name: number for number, name in enumerate((*known, *new))}
-            is_unique = len(places) == len(known) + len(new) and len(set(field.classes)) == len(field.classes)
-            if is_unique and tuple(places) != field.classes:
-                changed[field.name] = replace(field, classes=tuple(places))
-                numbers[field.name] = np.asarray([places[name] for name in field.classes], np.int64)
+            if field.classes[: len(known)] != known:
+                changed[field.name] = replace(field, classes=names)
+                numbers[field.name] = np.asarray([names.index(name) for name in field.classes])
     if not changed:
         return source
     addition, rows = _ClassNumbers(changed, numbers), range(len(source))
     return DerivedSource(source, addition, rows=rows, left_out=(), note="classes of the pack")
-
-
-# ---- the new pack
-
-
-class AppendPublication(FolderPublication):
-    """Publication of the parts of a pack together with new parts.
-
-    Attributes:
-        published: the manifest of the pack, which `publish` replaces.
-    """
-
-    def __init__(self, plan: Plan, target: Path, work: WorkFolder, old: Manifest) -> None:
-        super().__init__(plan, target, work, overwrite=True)
-        self.published = old
-
-    def publish(self, manifest: Manifest) -> None:
-        """Link the old parts, write the index of all samples, and swap the packs. manifest: of the new samples."""
-        old = self.published
-        with self.work.folder(PACK) as pack:
-            pack.remove(INDEX)  # of the new samples
-        for name in (*(part.name for part in old.parts), *([EXTRAS] if old.extras else [])):
-            copy_part(self.target / name, self.pack / name, links=True)
-        pieces = [self.target / INDEX, *(self.pieces / name for name in self.plan.part_samples)]
-        index = merge(pieces, self.pack, self.plan.schema)
-        self.published = replace(self._joined(old, manifest), index=index).sealed()
-        self.published.check()
-        if manifests.read(self.target) != old:
-            raise InvalidRequest(f"{self.target}: changed while samples were appended; run again")
-        super().publish(self.published)
-
-    def _joined(self, old: Manifest, new: Manifest) -> Manifest:
-        source = self.plan.source
-        tried = {*(source.key(row) for row in range(len(source))), *(key for key, _ in new.skipped)}
-        sums = {name: old.source.get(name, 0) + new.source.get(name, 0) for name in ("samples", "files", "bytes")}
-        digests = f"{old.source.get('digest')} {new.source.get('digest')}"
-        entry = {"after": old.pack_id, "source": new.options["source"]}
-        return replace(
-            old,
-            samples=old.samples + new.samples,
-            schema=new.schema,
-            options=_with_entry(old.options, entry),
-            source={**_with_entry(old.source, new.source), **sums, "digest": _sha256(digests)},
-            parts=(*old.parts, *new.parts),
-            written_by=new.written_by,
-            skipped=(*(item for item in old.skipped if item[0] not in tried), *new.skipped),
-            incomplete=(*old.incomplete, *new.incomplete),
-        )
-
-
-def _with_entry(data: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {**data, APPENDED: [*data.get(APPENDED, ()), entry]}
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

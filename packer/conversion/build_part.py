@@ -7,6 +7,7 @@ failure. `write_part` and `finish_part` are separate, so that an engine can hash
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,6 @@ from packer.errors import shortened
 from packer.files.digest import part_bytes, part_sha256
 from packer.files.fsync import sync_part
 from packer.files.storage_errors import failing
-from packer.formats.base import Writer
 from packer.pack.manifest import Part
 from packer.pack.sample_index import PartIndex
 from packer.system.parallel import ordered_map, usable_cores
@@ -35,7 +35,7 @@ class FinishedPart:
 
     Attributes:
         part: name, size, and checksum.
-        bytes_in: bytes of the source files.
+        bytes_in: source bytes of the packed samples.
         bytes_out: bytes of the part.
         skipped: `[key, reason]` for each sample that is not in the part.
         incomplete: `[key, reason]` for each sample of the part in which a field has no value.
@@ -94,10 +94,10 @@ class WrittenPart:
     """
 
     name: str
-    bytes_in: int
     piece: PartIndex
     is_refused: bool
     samples: int = 0
+    bytes_in: int = 0
     skipped: list[list[str]] = field(default_factory=list)
     incomplete: list[list[str]] = field(default_factory=list)
     findings: Counter[str] = field(default_factory=Counter)
@@ -117,7 +117,6 @@ def write_part(
     encoder: Encoder | None = None,
     progress: Progress | None = None,
     noted: Noted | None = None,
-    arriving: Iterable[range] | None = None,
 ) -> WrittenPart:
     """Write part `number` without hashing or syncing.
 
@@ -125,35 +124,79 @@ def write_part(
         encoder: an encoder for `spec.plan`; None to create an encoder.
         progress: a function, called with `(samples, source bytes)` that were written since the previous call.
         noted: a function, called with `(key, reason)` of each skipped or incomplete sample.
-        arriving: ranges of samples that are not in the plan; None for the samples that the plan has for the part.
     """
-    plan = spec.plan
-    if arriving is None:
-        samples = plan.parts[number]
-        sizes = plan.sizes[samples.start : samples.stop]
-        payload, chunks = int(sizes.sum()), _chunks(samples, sizes.tolist())
-    else:
-        payload, chunks = plan.options.part_limit(0), iter(arriving)
-    name, make_writer = plan.part_name(number), formats.load(plan.options.to).Writer
-    written = WrittenPart(name, 0 if arriving is not None else payload, PartIndex(plan.schema), spec.only_reads)
+    plan, samples = spec.plan, spec.plan.parts[number]
+    sizes = plan.sizes[samples.start : samples.stop]
     encode = encoder or encoder_of(plan)
-    result_writer = _ResultWriter(plan, written, noted)
 
     def encoded(chunk: range) -> list[Encoded | Failure]:
         return [encode(index) for index in chunk]
 
-    # a second thread reads while samples are written, unless the writer starts a thread
-    apart = usable_cores() > 1 and not make_writer.has_thread
-    with make_writer(spec.pack / name, plan.schema, payload_bytes=payload) as writer:
+    with closing(PartWriter(spec, number, payload_bytes=int(sizes.sum()), noted=noted)) as part:
+        # a second thread reads while samples are written, unless the writer starts a thread
+        apart = usable_cores() > 1 and not part.has_thread
+        chunks = _chunks(samples, sizes.tolist())
         for results in ordered_map(encoded, chunks, threads=spec.threads, background=apart):
-            for result in results:
-                result_writer.write(result, writer)
-            if arriving is not None:
-                written.bytes_in += sum(map(_size, results))
+            size = part.write(results)
             if progress is not None:
-                progress(len(results), sum(map(_size, results)))
-        writer.finish()
-    return written
+                progress(len(results), size)
+        return part.finish()
+
+
+class PartWriter:
+    """Writer of one part from encoded samples. Used by one thread.
+
+    Attributes:
+        has_thread: True if the format starts a thread.
+    """
+
+    def __init__(self, spec: PartSpec, number: int, *, payload_bytes: int, noted: Noted | None = None) -> None:
+        """Begin the part. payload_bytes: the expected size of its samples in the source."""
+        plan, name = spec.plan, spec.plan.part_name(number)
+        make_writer = formats.load(plan.options.to).Writer
+        self.has_thread = make_writer.has_thread
+        self._writer = make_writer(spec.pack / name, plan.schema, payload_bytes=payload_bytes)
+        self._skips = plan.options.on_error == "skip"
+        self._written = WrittenPart(name, PartIndex(plan.schema), spec.only_reads)
+        self._noted = noted or (lambda item: None)
+
+    def write(self, results: Iterable[Encoded | Failure]) -> int:
+        """Add samples, and return their source bytes."""
+        size = 0
+        for result in results:
+            self._add(result)
+            size += result.source_bytes if isinstance(result, Encoded) else 0
+        self._written.bytes_in += size
+        return size
+
+    def finish(self) -> WrittenPart:
+        """Complete the part, without hashing or syncing."""
+        self._writer.finish()
+        return self._written
+
+    def close(self) -> None:
+        """Release files, memory and threads."""
+        self._writer.close()
+
+    def _add(self, result: Encoded | Failure) -> None:
+        written = self._written
+        if isinstance(result, Failure):
+            written.reasons.append(result.reason)
+            written.skipped.append([result.key, shortened(result.reason)])
+            if self._skips:
+                self._noted(written.skipped[-1])
+            else:
+                written.is_refused = True
+        elif not written.is_refused:
+            self._writer.write(result.record)
+            written.piece.add(result.crc32s, result.entries)
+            written.samples += 1
+            if result.findings:
+                written.findings.update(result.findings)
+            if result.incomplete:
+                key = result.key.decode("utf-8", "surrogateescape")
+                written.incomplete.append([key, shortened(result.incomplete)])
+                self._noted(written.incomplete[-1])
 
 
 def finish_part(spec: PartSpec, written: WrittenPart) -> FinishedPart:
@@ -176,33 +219,6 @@ def encoder_of(plan: Plan) -> Encoder:
     return RecordEncoder(plan)
 
 
-class _ResultWriter:
-    def __init__(self, plan: Plan, written: WrittenPart, noted: Noted | None) -> None:
-        self._skips = plan.options.on_error == "skip"
-        self._written = written
-        self._noted = noted or (lambda item: None)
-
-    def write(self, result: Encoded | Failure, writer: Writer) -> None:
-        written = self._written
-        if isinstance(result, Failure):
-            written.reasons.append(result.reason)
-            written.skipped.append([result.key, shortened(result.reason)])
-            if self._skips:
-                self._noted(written.skipped[-1])
-            else:
-                written.is_refused = True
-        elif not written.is_refused:
-            writer.write(result.record)
-            written.piece.add(result.crc32s, result.entries)
-            written.samples += 1
-            if result.findings:
-                written.findings.update(result.findings)
-            if result.incomplete:
-                key = result.key.decode("utf-8", "surrogateescape")
-                written.incomplete.append([key, shortened(result.incomplete)])
-                self._noted(written.incomplete[-1])
-
-
 def _chunks(samples: range, sizes: list[int]) -> Iterator[range]:
     """Yield ranges of consecutive samples of about 1 MiB. A thread encodes one range at a time."""
     first, filled = samples.start, 0
@@ -221,10 +237,6 @@ def _call(work: Callable[[], str | None]) -> str | None:
 def _save(path: Path, piece_path: Path, piece: PartIndex) -> None:
     sync_part(path)
     piece.save(piece_path)
-
-
-def _size(result: Encoded | Failure) -> int:
-    return result.source_bytes if isinstance(result, Encoded) else 0
 
 
 def _sha256(path: Path) -> str:

@@ -68,6 +68,13 @@ class ConversionRun:
         self._reasons: dict[int, Sequence[str]] = {}  # by part, of samples that cannot be packed
         self._noted_bytes = self._noted_values = 0
 
+    def begin(self, *, restart: bool) -> None:
+        """Find the finished parts of an earlier run, and check the manifest and the space; see `Publication.begin`."""
+        with self.naming_needed_space():
+            self.publication.begin(restart=restart)
+        self.check_manifest()
+        self.check_space()
+
     # ---- checks before anything is written
 
     def check_manifest(self) -> None:
@@ -135,11 +142,17 @@ class ConversionRun:
     @contextmanager
     def naming_needed_space(self) -> Iterator[None]:
         """Return a `with` block that adds the needed and the free space to the message of a StorageError."""
-        with naming_free_space(self.publication.work.path, self._needed):
+        try:
             yield
-
-    def _needed(self) -> str:
-        return f"about {self._needed_bytes():,} bytes are still needed, "
+        except StoreError:  # space on this disk does not matter
+            raise
+        except StorageError as error:
+            needed, free = self._needed_bytes(), free_bytes(self.publication.work.path.parent)
+            still = f"about {needed:,} bytes are still needed, " if needed else ""
+            raise StorageError(
+                f"{error} ({still}{free:,} bytes are free; finished parts are kept: the same command continues after "
+                "them)"
+            ) from error
 
     def _needed_bytes(self) -> int:
         """Return the estimated bytes on disk that the missing parts need, including temporary files."""
@@ -192,7 +205,7 @@ class ConversionRun:
         if self._is_refused:
             self.publication.remove()
             raise self.plan.refusal([reason for _, reasons in sorted(self._reasons.items()) for reason in reasons])
-        if not any(done.part.samples for done in finished):
+        if finished and not any(done.part.samples for done in finished):
             reasons = [reason for done in finished for _, reason in done.skipped]
             self.publication.remove()
             raise BadInputs(f"{self.plan.source.root}: no sample can be packed:", reasons=reasons)
@@ -236,7 +249,7 @@ class ConversionRun:
 
     def manifest(self) -> Manifest:
         """Write the index, and return the manifest of the finished parts."""
-        names = list(self.plan.part_samples)
+        names = [self.plan.part_name(number) for number in range(len(self.publication.finished))]
         finished: list[FinishedPart] = [self.publication.finished[name] for name in names]
         skipped = [(key, reason) for done in finished for key, reason in done.skipped]
         skipped = [(key, _relative(reason, self.plan.source.folder.root)) for key, reason in skipped]
@@ -281,24 +294,6 @@ class ConversionRun:
         return described if left == (0, 0) else {**described, "left_behind": {"files": left[0], "bytes": left[1]}}
 
 
-@contextmanager
-def naming_free_space(work: Path, needed: Callable[[], str]) -> Iterator[None]:
-    """Return a `with` block that adds the free space to the message of a StorageError.
-
-    needed: a function that returns the beginning of the text.
-    """
-    try:
-        yield
-    except StoreError:  # space on this disk does not matter
-        raise
-    except StorageError as error:
-        free = free_bytes(work.parent)
-        raise StorageError(
-            f"{error} ({needed()}{free:,} bytes are free; finished parts are kept: the same command continues after "
-            "them)"
-        ) from error
-
-
 def _relative(reason: str, root: Path) -> str:
     """Return a reason with relative paths, because the manifest must not depend on the machine."""
     folder = f"{root}{os.sep}"
@@ -339,7 +334,7 @@ def estimate(plan: Plan, *, probes: Sequence[int] | None = None) -> Estimate:
     samples = len(plan.source)
     if probes is None:
         probes = probe_indices(samples, is_sequential=plan.source.is_sequential)
-    ratio = 1.0 if plan.keeps_bytes else _ratio(plan, probes)
+    ratio = 1.0 if plan.keeps_bytes or not plan.parts else _ratio(plan, probes)
     writer = formats.load(plan.options.to).Writer
     payloads = [int(plan.sizes[part.start : part.stop].sum() * ratio) for part in plan.parts]
     images = sum(field.kind in PIXEL_KINDS for field in plan.schema)  # the values that are large
@@ -349,7 +344,7 @@ def estimate(plan: Plan, *, probes: Sequence[int] | None = None) -> Estimate:
         for payload, part in zip(payloads, plan.parts, strict=True)
     )
     pack_bytes = sum(parts) + sum(plan.extras.sizes.values())
-    return Estimate(samples, plan.source_bytes, pack_bytes, writer.scratch_bytes(max(payloads)), parts)
+    return Estimate(samples, plan.source_bytes, pack_bytes, writer.scratch_bytes(max(payloads, default=0)), parts)
 
 
 def _ratio(plan: Plan, probes: Sequence[int]) -> float:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 
 import numpy as np
 
@@ -80,6 +80,10 @@ class ConversionSummary:
     skipped: Sequence[tuple[str, str]] = field(default=())
     incomplete: Sequence[tuple[str, str]] = field(default=())
     notes: Sequence[str] = field(default=())
+
+
+Summary = TypeVar("Summary", bound=ConversionSummary)
+Note = Callable[[str], object]
 
 
 def convert(
@@ -187,27 +191,41 @@ def convert(
     given = dict(locals())
     check_arguments(given, {**convert.__annotations__, "source": object, "source_options": object})
     request = request_of(given)
-    notes: list[str] = []
+    nodes = None if worker_scratch is None else path_or_url(worker_scratch)
+    to_store = isinstance(request.pack, URLPath)
+    builder: Engine = engines.load(engine).Engine(EngineOptions(ray_address, nodes, threads, to_store=to_store))
+
+    def converted(note: Note, tell: ProgressCallback | None) -> ConversionSummary:
+        if isinstance(request.pack, URLPath):
+            return _converted_to_store(request, request.pack, builder, threads, tell, note)
+        if scratch is not None:
+            raise InvalidRequest(f"{request.pack}: --scratch is for a pack at a URL; leave it out")
+        plan = request.plan(note)
+        with _folder_publication(plan, request.pack, overwrite=overwrite) as publication:
+            return run_conversion(publication, builder, threads=threads, restart=restart, tell=tell)
+
+    return reported(converted, progress=progress, on_note=on_note)
+
+
+def reported(
+    convert: Callable[[Note, ProgressCallback | None], Summary],
+    *,
+    progress: ProgressCallback | bool | None,
+    on_note: Note | None,
+) -> Summary:
+    """Call `convert(note, tell)`, and return its summary with the duration and all notes.
+
+    `note` receives each note for the user, `tell` the progress. See `convert` for the other arguments.
+    """
+    notes, started = [], time.monotonic()
 
     def note(line: str) -> None:
         notes.append(line)
         if on_note is not None:
             on_note(line)
 
-    started = time.monotonic()
-    nodes = None if worker_scratch is None else path_or_url(worker_scratch)
-    to_store = isinstance(request.pack, URLPath)
-    builder: Engine = engines.load(engine).Engine(EngineOptions(ray_address, nodes, threads, to_store=to_store))
     with ProgressBar(quiet=progress is not True) as bar:
-        tell = bar if isinstance(progress, bool) else progress
-        if isinstance(request.pack, URLPath):
-            summary = _converted_to_store(request, request.pack, builder, threads, tell, note)
-        elif scratch is not None:
-            raise InvalidRequest(f"{request.pack}: --scratch is for a pack at a URL; leave it out")
-        else:
-            plan = request.plan(note)
-            with _folder_publication(plan, request.pack, overwrite=overwrite) as publication:
-                summary = run_conversion(publication, builder, threads=threads, restart=restart, tell=tell)
+        summary = convert(note, bar if isinstance(progress, bool) else progress)
     for line in summary.notes:
         note(line)
     return replace(summary, seconds=time.monotonic() - started, notes=notes)
@@ -219,7 +237,7 @@ def _converted_to_store(
     engine: Engine,
     threads: int | None,
     tell: ProgressCallback | None,
-    note: Callable[[str], object],
+    note: Note,
 ) -> ConversionSummary:
     """Convert to a URL. If an interrupted run has already published the same pack, return its summary."""
     from packer.conversion import store_publication  # the client of the stores, which folders do without
@@ -257,7 +275,6 @@ def convert_source(
     check_switches({"overwrite": overwrite, "restart": restart})
     started = time.monotonic()
     check_target(_place_of(source), target, overwrite=overwrite)
-    engine = engine or engines.load("local").Engine(EngineOptions())
     with _folder_publication(make_plan(source, options), target, overwrite=overwrite) as publication:
         summary = run_conversion(publication, engine, threads=threads, restart=restart, progress=progress)
     return replace(summary, seconds=time.monotonic() - started)
@@ -273,10 +290,10 @@ def _folder_publication(plan: Plan, target: Path, *, overwrite: bool) -> Iterato
 
 def run_conversion(
     publication: Publication,
-    engine: Engine,
+    engine: Engine | None = None,
     *,
-    threads: int | None,
-    restart: bool,
+    threads: int | None = None,
+    restart: bool = False,
     progress: Progress | None = None,
     tell: ProgressCallback | None = None,
 ) -> ConversionSummary:
@@ -290,10 +307,14 @@ def run_conversion(
         progress=progress or counter.add,
         resumed=progress or counter.add_resumed,
     )
-    with run.naming_needed_space():
-        publication.begin(restart=restart)
-    run.check_manifest()
-    run.check_space()
+    run.begin(restart=restart)
+    return completed_run(run, engine)
+
+
+def completed_run(run: ConversionRun, engine: Engine | None = None) -> ConversionSummary:
+    """Build the missing parts, and publish the pack. engine: None for the local engine."""
+    publication, plan = run.publication, run.plan
+    engine = engine or engines.load("local").Engine(EngineOptions())
     with run.naming_needed_space():
         resumed = sum(done.part.samples for done in publication.finished.values())
         manifest = run.build(engine.build)
@@ -366,7 +387,7 @@ class ConversionRequest:
     restart: bool
     rows: Sequence[int] | None = None
 
-    def plan(self, note: Callable[[str], object]) -> Plan:
+    def plan(self, note: Note) -> Plan:
         """Return the plan. Raises the errors of `open`, and BadInput if the source is empty."""
         if not isinstance(self.pack, URLPath) and named_format(self.pack) is not None:
             note(f"{self.pack}: format {self.options.to}; a pack is a folder, which gets this name")
@@ -375,7 +396,7 @@ class ConversionRequest:
             note(line)
         return plan
 
-    def open(self, note: Callable[[str], object]) -> tuple[Source, ConversionOptions]:
+    def open(self, note: Note) -> tuple[Source, ConversionOptions]:
         """Check `pack`, and return the source and the options. Call `note` with each note for the user.
 
         Raises:
@@ -564,9 +585,7 @@ class DryRun:
     refused: PackerError | None
 
 
-def dry_run(
-    source: object, pack: str | PathLike[str], given: Mapping[str, object], on_note: Callable[[str], object]
-) -> DryRun:
+def dry_run(source: object, pack: str | PathLike[str], given: Mapping[str, object], on_note: Note) -> DryRun:
     """Plan a conversion and estimate the size of the pack, without writing the pack.
 
     Args:

@@ -130,7 +130,7 @@ class Encoder(ABC):
         crc32s = tuple(map(zlib.crc32, record.values()))
         missing = source.missing(index)
         incomplete = "; ".join([*([missing] if missing else []), *notes]) or None
-        return Encoded(record["key"], record, entries, crc32s, int(self._plan.sizes[index]), incomplete, found)
+        return Encoded(record["key"], record, entries, crc32s, self._plan.size(index), incomplete, found)
 
     def _entries(self, index: int, record: Mapping[str, bytes]) -> Mapping[str, Buffer]:
         entries: dict[str, Buffer] = {}

@@ -4,14 +4,18 @@ The manifest stores the options. A resumed conversion must have equal options.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 from packer import codecs, formats
-from packer.errors import InvalidRequest
+from packer.errors import CorruptPack, InvalidRequest
 from packer.formats.base import Order
 from packer.geometry import Resize
+from packer.pack.manifest import conversions
 from packer.schema import MOST_PIXELS, USUAL_PIXELS, Field, Schema
+
+if TYPE_CHECKING:
+    from packer.pack.reader import Pack
 
 # Small parts lose little work when a process is killed, and hashing a part overlaps writing the next one. Large parts
 # keep the number of open files small.
@@ -114,6 +118,28 @@ class ConversionOptions:
             if not out[name]:
                 del out[name]
         return out
+
+
+def recorded_options(pack: "Pack") -> ConversionOptions:
+    """Return the options that made a pack, without extras. Malformed options in the manifest raise CorruptPack.
+
+    If the pack was converted several times, later conversions have priority. Only the first one validated the images.
+    """
+    usual, history = ConversionOptions(to=pack.manifest.format).to_json(), conversions(pack.manifest.options)
+    names = {each.name for each in fields(ConversionOptions)} - {"source"}
+    found: dict[str, Any] = {}
+    chosen: dict[str, str] = {}
+    try:
+        for each in history:
+            found |= {name: each[name] for name in names & each.keys() if each[name] != usual.get(name)}
+            chosen |= each.get("codecs", {})
+        found["codecs"] = tuple((name, codec) for name, codec in chosen.items() if name in pack.schema)
+        found["slots"] = tuple(found.get("slots", {}).items())
+        found["fields"] = tuple(found["fields"]) if "fields" in found else None
+        found |= {"to": pack.manifest.format, "extras_bytes": 0, "validate": history[0].get("validate", "full")}
+        return ConversionOptions(**found)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise CorruptPack(f"{pack.folder}: hostile or damaged options: {error!s:.200}; pack again") from error
 
 
 # ---- presets: the smallest fields and sizes that contain everything the training of a network needs

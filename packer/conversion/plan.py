@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ class Plan:
         source: the source, in the order of the pack.
         options: the options.
         schema: the fields of the pack.
-        parts: for each part, the range of sample indices.
+        parts: for each part, the range of sample indices. Empty if the samples are not known in advance.
         sizes: int64 (N,): source bytes of each sample.
         file_count: the number of files of the source.
         digest: the SHA-256 of the names and sizes of all files.
@@ -54,13 +54,13 @@ class Plan:
     source: Source
     options: ConversionOptions
     schema: Schema
-    parts: tuple[range, ...]
-    sizes: npt.NDArray[np.int64]
-    file_count: int
-    digest: str
-    fingerprint: str
-    defaulted: frozenset[str]
-    extras: ChosenExtras
+    parts: tuple[range, ...] = ()
+    sizes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    file_count: int = 0
+    digest: str = ""
+    fingerprint: str = ""
+    defaulted: frozenset[str] = frozenset()
+    extras: ChosenExtras = field(default_factory=ChosenExtras)
     links: tuple[str, ...] = ()
     probed_sizes: tuple[tuple[int, int], ...] = ()
     first_part: int = 0
@@ -129,13 +129,17 @@ class Plan:
         """Sum of `sizes`."""
         return int(self.sizes.sum())
 
+    def size(self, index: int) -> int:
+        """Return the source bytes of a sample; 0 if the samples are not known in advance."""
+        return int(self.sizes[index]) if self.parts else 0
+
     def part_name(self, number: int) -> str:
         """Return the file name of part `number`: `part-00000` and the suffix of the format."""
         return f"part-{self.first_part + number:05d}{formats.load(self.options.to).SUFFIX}"
 
     def has_part(self, name: str, samples: int) -> bool:
-        """Return True if the plan has a part of this name with so many samples."""
-        return self.part_samples.get(name) == samples
+        """Return True if the plan has a part of this name with so many samples, or does not know its parts."""
+        return not self.parts or self.part_samples.get(name) == samples
 
     @cached_property
     def part_samples(self) -> Mapping[str, int]:

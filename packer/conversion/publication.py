@@ -114,10 +114,7 @@ class Publication(ABC):
 
     def remove(self) -> None:
         """Remove all files of the unfinished conversion."""
-        self.work.check()
-        self.work.remove(PLAN)  # first, because other files are ignored without a plan
-        self.work.sync()
-        self.work.clear()
+        _clear(self.work)
 
     def sweep(self) -> None:
         """Remove the files of all parts that are not in `finished`."""
@@ -182,28 +179,32 @@ class FolderPublication(Publication):
     def check(self, *, restart: bool) -> None:
         """Fill `finished` and raise the same errors as `begin`, but write no file."""
         earlier = None if restart else read_plan(self.work)
-        if earlier is not None and self._record_names():
+        records = {} if earlier is None else read_records(self.work)
+        if earlier is not None and records:
             self._compare(earlier)
             if self.work.status(PACK) is not None and self.work.status(PIECES) is not None:
-                self._find_finished(self._records())
+                self._find_finished(records)
 
     def begin(self, *, restart: bool) -> None:
+        if not restart:
+            clear_replaced(self.work)
         earlier = None if restart else read_plan(self.work)
-        if earlier is None or (earlier.get("fingerprint") != self.plan.fingerprint and not self._record_names()):
+        records = {} if earlier is None else read_records(self.work)
+        if earlier is None or (earlier.get("fingerprint") != self.plan.fingerprint and not records):
             self._start(DONE)
             return
         self._compare(earlier)
-        records = self._records()
         for name in (PACK, PIECES, DONE):
             self.work.make_folder(name).close()  # `pack` is absent if a run ended right after the rename
-        if not self._is_replaced(records):
-            self._find_finished(records)
-            for attempt in self.attempts():
-                self.adopt(attempt)
+        self._find_finished(records)
+        for attempt in self.attempts():
+            self.adopt(attempt)
         self.sweep()
 
-    def _find_finished(self, records: list[FinishedPart]) -> None:
-        self.finished = {done.part.name: done for done in records if self._is_present(done)}
+    def _find_finished(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+        place = self.work.path / DONE
+        done = [self._parsed(content, name, place / name) for name, content in records.items()]
+        self.finished = {each.part.name: each for each in done if self._is_present(each)}
 
     def _compare(self, earlier: dict[str, Any]) -> None:
         """Raise InvalidRequest if the earlier run has another plan, or if the source has a `resume_reason`."""
@@ -219,15 +220,6 @@ class FolderPublication(Publication):
                 f"{_difference(earlier, self.plan.options.to_json())}; --restart removes its work"
             )
 
-    def _is_replaced(self, records: list[FinishedPart]) -> bool:
-        """Return True if `pack` contains the old pack that `_replace` swapped out: a run ended before `remove`."""
-        try:
-            found = manifests.read(self.pack)
-        except PackerError:  # absent or incomplete
-            return False
-        sums = {(done.part.name, done.part.sha256) for done in records}
-        return not sums <= {(part.name, part.sha256) for part in found.parts}
-
     def _is_present(self, done: FinishedPart) -> bool:
         """Return True if the part has its full size and the index entries exist. A power failure may lose files."""
         with self.work.folder(PACK) as pack, self.work.folder(PIECES) as pieces:
@@ -237,23 +229,10 @@ class FolderPublication(Publication):
         is_real = stat.S_ISREG(part.st_mode) or stat.S_ISDIR(part.st_mode)
         return is_real and part_bytes(self.pack / done.part.name) == done.part.bytes
 
-    def _record_names(self) -> list[str]:
-        if self.work.status(DONE) is None:
-            return []
-        with self.work.folder(DONE) as folder:
-            return [name for name in folder.names() if not name.endswith(BEING_WRITTEN)]
-
-    def _records(self) -> list[FinishedPart]:
-        names = self._record_names()
-        if not names:
-            return []
-        with self.work.folder(DONE) as folder:
-            return [self._record(folder, name) for name in names]
-
-    def _record(self, folder: FolderHandle, name: str) -> FinishedPart:
-        found = parse_record(_read_json(folder, name), self.plan)
+    def _parsed(self, content: Mapping[str, Any], name: str, place: Path) -> FinishedPart:
+        found = parse_record(content, self.plan)
         if found is None or name not in (RECORD, record_name(found.part.name)):
-            raise damaged(folder.path / name)
+            raise damaged(place)
         return found
 
     def sweep(self) -> None:
@@ -291,12 +270,10 @@ class FolderPublication(Publication):
             if attempts.status(attempt) is None:
                 return None
             with attempts.folder(attempt) as folder:
-                if (
-                    folder.status(RECORD) is None
-                    or _read_json(folder, RECORD).get("fingerprint") != self.plan.fingerprint
-                ):
+                record = {} if folder.status(RECORD) is None else _read_json(folder, RECORD)
+                if record.get("fingerprint") != self.plan.fingerprint:
                     return None
-                done = self._record(folder, RECORD)
+                done = self._parsed(record, RECORD, folder.path / RECORD)
                 if done.part.name not in self.finished:
                     for name in (PACK, PIECES):
                         with folder.folder(name) as inner, self.work.folder(name) as place:
@@ -421,6 +398,33 @@ def _link_file(source: Path, target: Path) -> None:
 def read_plan(work: FolderHandle) -> dict[str, Any] | None:
     """Return the content of `plan.json` in a work folder, or None if the file is absent."""
     return None if work.status(PLAN) is None else _read_json(work, PLAN)
+
+
+def read_records(work: FolderHandle) -> dict[str, dict[str, Any]]:
+    """Return the content of each record in a work folder, by the name of its file."""
+    if work.status(DONE) is None:
+        return {}
+    with work.folder(DONE) as folder:
+        return {name: _read_json(folder, name) for name in folder.names() if not name.endswith(BEING_WRITTEN)}
+
+
+def clear_replaced(work: WorkFolder) -> None:
+    """Clear a work folder whose run ended after it had replaced the target. `pack` is then the old pack."""
+    if read_plan(work) is not None:  # removed first
+        try:
+            parts = [vars(part) for part in manifests.read(work.inside / PACK).parts]
+        except PackerError:  # absent or incomplete
+            return
+        if all(record.get("part") in parts for record in read_records(work).values()):
+            return
+    _clear(work)
+
+
+def _clear(work: WorkFolder) -> None:
+    work.check()
+    work.remove(PLAN)  # first, because other files are ignored without a plan
+    work.sync()
+    work.clear()
 
 
 def record_name(part: str) -> str:

@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from packer import codecs, sources
 from packer.conversion.encode import SKIP_ADVICE, SampleEncoder
-from packer.conversion.options import ConversionOptions, Orientation
+from packer.conversion.options import Orientation, recorded_options
 from packer.conversion.plan import Plan
 from packer.conversion.source_spec import SourceSpec, check_source
 from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError, printable
 from packer.files.safe_paths import components
 from packer.pack import manifest as manifests
-from packer.pack.extra_files import ChosenExtras, ExtraFiles
+from packer.pack.extra_files import ExtraFiles
 from packer.pack.manifest import conversions
 from packer.pack.reader import Pack
 from packer.pack.source_paths import SELECTED, asked_of_source
@@ -174,31 +174,20 @@ class Comparison:
             raise CorruptPack(f"{self._pack.folder}: the manifest has ill-formed mask_colors: {error}") from error
 
     def _plan(self, source: Source) -> Plan:
-        first = self._conversions[0]
-        sizes = [str(each["resize"]) for each in self._conversions if each.get("resize")]
-        chosen = first.get("codecs")
-        options = ConversionOptions(
-            to=self._pack.manifest.format,
-            resize=sizes[-1] if sizes else None,
-            exif="rotate" if first.get("exif") == "rotate" else "ignore",
+        options = replace(
+            recorded_options(self._pack),
             validate="header",
             max_pixels=MOST_PIXELS,
             labels_orientation=self._orientation,
         )
         source.folder.most_bytes = most_file_bytes(max(field.pixel_limit for field in self._pack.schema))
         fields = [field for field in self._pack.schema if field.name in source.schema]
-        images = {field.name for field in fields if sizes and field.kind in PIXEL_KINDS}
+        images = {field.name for field in fields if options.resize and field.kind in PIXEL_KINDS}
         return Plan(
             source=source,
             options=options,
             schema=Schema(tuple(fields)),
-            parts=(),
-            sizes=np.zeros(0, np.int64),
-            file_count=0,
-            digest="",
-            fingerprint="",
-            defaulted=frozenset(images - set(chosen if isinstance(chosen, dict) else ())),
-            extras=ChosenExtras(),
+            defaulted=frozenset(images - dict(options.codecs).keys()),
         )
 
     def _matched(self, source: Source) -> tuple[npt.NDArray[np.int64], list[str]]:

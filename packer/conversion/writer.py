@@ -1,139 +1,147 @@
 """Writer: packs the samples that a program writes one after another.
 
-The calling threads copy and check each sample. A thread in the background builds the parts, as `convert` does. A part
-ends when the values of its samples exceed `part_bytes`. So the bytes of the pack depend only on the order of `write`.
+The calling threads copy and check each sample. Threads in the background encode it, and one of them writes the parts.
+A part ends when the values of its samples exceed `part_bytes`. So the bytes of the pack depend only on the order of
+`write`.
 """
 
 import hashlib
 import itertools
 import json
 import os
-import queue
-import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, Self
 
-import numpy as np
-
 from packer import __version__, codecs, formats
-from packer.conversion import engines
-from packer.conversion.build_part import WrittenPart, write_part
+from packer.conversion.build_part import PartWriter, WrittenPart, finish_part
 from packer.conversion.conversion_run import ConversionRun
-from packer.conversion.convert import ConversionSummary, format_of, summary_of
-from packer.conversion.encode import SKIP_ADVICE, Encoded, Failure, SampleEncoder
-from packer.conversion.engines.base import EngineOptions
+from packer.conversion.convert import ConversionSummary, completed_run, format_of
+from packer.conversion.encode import SKIP_ADVICE, Encoded, Failure
 from packer.conversion.options import MOST_PART_BYTES, ConversionOptions, Validate
 from packer.conversion.plan import Plan
-from packer.conversion.publication import FolderPublication, check_target, read_plan
-from packer.conversion.shards import pack_folder, shard_path
+from packer.conversion.publication import FolderPublication, check_target, read_plan, read_records
 from packer.conversion.stored_schema import MATRIX, ORIENTATION, SOURCE_SIZE, make_stored_schema
-from packer.conversion.work_folder_names import DONE, NAMES
+from packer.conversion.work_folder_names import NAMES
 from packer.errors import BadInput, InvalidRequest, StorageError
 from packer.files.work_folder import beside, work_folder
 from packer.pack import manifest as manifests
-from packer.pack.extra_files import ChosenExtras
-from packer.pack.manifest import INDEX
+from packer.pack.manifest import INDEX, Manifest
 from packer.pack.sample_index import keys_in
 from packer.schema import Field, Schema
+from packer.sources.base import Sample
 from packer.sources.objects._object_values import Axes
 from packer.sources.objects._written_samples import WrittenSamples, kinds_and_codecs, written_fields
+from packer.stores.url import URLPath, path_or_url
 from packer.system.argument_checks import check_arguments
 from packer.system.parallel import usable_cores
 
-_CHUNK_BYTES = 1 << 20  # as in build_part: a thread encodes one chunk at a time
-_CHUNK_SAMPLES = 32
-_WAITING_CHUNKS = 4  # for each thread
-_END_OF_PART = range(0)
+_WAITING = 4  # samples that wait, for each thread
 _OWN = (ORIENTATION, MATRIX, SOURCE_SIZE)
 
 
-class _Abandoned(Exception):
-    """The Writer was left by an exception, so the part that is being written stays unfinished."""
+class _OpenPack:
+    """A pack whose samples arrive. Threads encode the samples, and one more thread writes the parts in order.
 
+    Attributes:
+        samples: The samples that wait, and the keys of all samples.
+        failure: The first error of these threads. The pack cannot be completed after it.
+    """
 
-@dataclass(frozen=True)
-class _OpenPlan(Plan):
-    """Plan whose parts are not known before the samples are written."""
+    def __init__(self, publication: FolderPublication, samples: WrittenSamples, *, threads: int, restart: bool) -> None:
+        """Begin after the finished parts of an earlier run, and append their samples to `samples`."""
+        plan = publication.plan
+        self.failure: BaseException | None = None
+        self._run = ConversionRun(publication, threads=threads, progress=lambda samples, size: None)
+        self._run.begin(restart=restart)
+        names = itertools.takewhile(publication.finished.__contains__, map(plan.part_name, itertools.count()))
+        publication.finished = {name: publication.finished[name] for name in names}
+        publication.sweep()  # later parts are written again, because samples between them are missing
+        for done in publication.finished.values():
+            samples.resume(keys_in(publication.pieces / done.part.name, plan.schema), done.bytes_in)
+        self.samples, self._resumed = samples, len(samples)
+        self._numbers = itertools.count(len(publication.finished))
+        self._limit, self._part_bytes = plan.options.part_limit(0), 0
+        self._part: PartWriter | None = None
+        self._encoders = ThreadPoolExecutor(threads, "packer-encode")
+        self._builder = ThreadPoolExecutor(1, "packer-build")
+        self._room = threading.Semaphore(_WAITING * threads)
 
-    def has_part(self, name: str, samples: int) -> bool:
-        number = re.match(r"part-([0-9]{5,12})", name)
-        return number is not None and name == self.part_name(int(number[1]))
+    def add(self, key: str, values: Sample) -> None:
+        """Add a sample. Waits while many samples wait. Raises BadInput for the key of an earlier sample."""
+        index, size = len(self.samples), self.samples.add(key, values)
+        if self._limit and self._part_bytes and self._part_bytes + size > self._limit:
+            self._builder.submit(self._do, self._end_part)
+            self._part_bytes = 0
+        self._part_bytes += size
+        self._room.acquire()
+        stored = self._builder.submit(self._do, self._store, self._encoders.submit(self._encoded, index))
+        stored.add_done_callback(lambda _: self._room.release())
 
+    def completed(self) -> ConversionSummary:
+        """Write the rest and publish the pack. Raises `failure`."""
+        self._builder.submit(self._do, self._end_part)
+        self._stop()
+        if self.failure is not None:
+            raise self.failure
+        summary = completed_run(self._run)
+        return replace(summary, bytes_in=self.samples.bytes_in, resumed_samples=self._resumed)
 
-class _Chunks:
-    """Bounded queue of ranges of samples, from the threads that write to the thread that builds parts."""
+    def abandon(self) -> None:
+        """End the threads, and keep only the finished parts."""
+        self.failure = self.failure or InvalidRequest("this Writer is closed")  # the steps that wait do nothing
+        self._stop()
 
-    def __init__(self, length: int) -> None:
-        self._queue: queue.Queue[range | None] = queue.Queue(length)
-        self._begun: range | None = None
-        self._has_ended = False
-        self.is_abandoned = False
+    def _stop(self) -> None:
+        self._builder.submit(self._close_part)
+        self._builder.shutdown()
+        self._encoders.shutdown()
+        if self.failure is not None:
+            with suppress(StorageError):  # the next Writer does it
+                self._run.publication.sweep()
 
-    def put(self, chunk: range | None) -> None:
-        """Add a range, `_END_OF_PART`, or None after the last part. Waits while the queue is full."""
-        self._queue.put(chunk)
+    # ---- in the background
 
-    def _next(self) -> range | None:
-        chunk = self._queue.get()
-        self._has_ended = chunk is None
-        if self.is_abandoned:
-            raise _Abandoned
-        return chunk
+    def _do(self, step: Callable[..., None], *args: Any) -> None:
+        """Call `step`, unless an earlier step failed."""
+        try:
+            if self.failure is None:
+                with self._run.naming_needed_space():
+                    step(*args)
+        except BaseException as error:  # noqa: BLE001  the threads that write get any error
+            self.failure = error
 
-    def numbers(self, first: int) -> Iterator[int]:
-        """Yield the number of each part when its first samples arrive."""
-        for number in itertools.count(first):
-            self._begun = self._next()
-            if self._begun is None:
-                return
-            yield number
-
-    def part(self) -> Iterator[range]:
-        """Yield the ranges of the part whose number `numbers` has yielded."""
-        chunk = self._begun
-        while chunk:
-            yield chunk
-            chunk = self._next()
-
-    def drain(self) -> None:
-        """Drop all that is put, so that no thread waits."""
-        while not self._has_ended:
-            self._has_ended = self._queue.get() is None
-
-
-class _Encoder(SampleEncoder):
-    """Encoder that removes encoded samples from memory, and raises the error of a sample that cannot be packed."""
-
-    def __init__(self, plan: Plan, samples: WrittenSamples) -> None:
-        super().__init__(plan)
-        self._samples = samples
-
-    def __call__(self, index: int) -> Encoded | Failure:
-        result = super().__call__(index)
-        size = self._samples.forget(index)
+    def _encoded(self, index: int) -> Encoded:
+        result, size = self._run.encoder(index), self.samples.forget(index)
         if isinstance(result, Failure):
             raise BadInput(result.reason.removesuffix(SKIP_ADVICE))
         return result._replace(source_bytes=size)
 
+    def _store(self, encoded: Future[Encoded]) -> None:
+        if self._part is None:
+            run, number = self._run, next(self._numbers)
+            self._part = PartWriter(run.spec, number, payload_bytes=self._limit, noted=run.note)
+        self._part.write([encoded.result()])
 
-class _Run(ConversionRun):
-    def __init__(
-        self, publication: FolderPublication, samples: WrittenSamples, chunks: _Chunks, *, threads: int
-    ) -> None:
-        super().__init__(publication, threads=threads, progress=lambda samples, size: None)
-        self.encoder = _Encoder(self.plan, samples)
-        self._chunks = chunks
+    def _end_part(self) -> None:
+        if self._part is not None:
+            written = self._part.finish()
+            self._close_part()
+            self._encoders.submit(self._do, self._finish, written)
 
-    def _needed(self) -> str:
-        return ""  # the number of further samples is unknown
+    def _finish(self, part: WrittenPart) -> None:
+        self._run.publication.finish(finish_part(self._run.spec, part))
 
-    def write_part(self, number: int) -> WrittenPart:
-        return write_part(self.spec, number, encoder=self.encoder, noted=self.note, arriving=self._chunks.part())
+    def _close_part(self) -> None:
+        if self._part is not None:
+            self._part.close()
+        self._part = None
 
 
 class Writer:
@@ -225,23 +233,21 @@ class Writer:
         self._process = os.getpid()
         self._started = time.monotonic()
         self._lock = threading.Lock()
-        self._chunks = _Chunks(_WAITING_CHUNKS * self._threads)
-        self._samples: WrittenSamples | None = None
-        self._run: _Run | None = None
-        self._thread: threading.Thread | None = None
-        self._failure: BaseException | None = None
-        self._is_closed = self._is_complete = False
-        self._first = self._chunk_bytes = self._part_bytes = self._resumed = 0
+        self._pack: _OpenPack | None = None  # until the first sample
+        self._complete: Manifest | None = None  # the shard, if an earlier run completed it
+        self._is_closed = False
+        self._keys: Mapping[str, object] = {}
         with ExitStack() as stack:
             self._work = stack.enter_context(work_folder(beside(self._target), NAMES))
             if shard is not None and not (overwrite or restart) and (self._target / manifests.NAME).is_file():
-                self._open_complete()
+                self._complete = self._complete_shard()
+                self._keys = dict.fromkeys(keys_in(self._target / INDEX, self._complete.schema))
             else:
                 check_target(None, self._target, overwrite=overwrite)
-                self._continue(restart=restart)
+                earlier = None if restart else read_plan(self._work)
+                if earlier is not None and read_records(self._work):
+                    self._begin(codecs.described(Schema.from_json(earlier.get("schema", ()))), restart=False)
             self._exit = stack.pop_all()
-
-    # ---- samples
 
     def write(self, sample: Mapping[str, Any], *, key: str | None = None) -> None:
         """Add a sample. Returns when the values are copied and checked; they are encoded in the background.
@@ -257,128 +263,24 @@ class Writer:
             InvalidRequest: The Writer is closed, or is used in another process.
             StorageError: A disk fails.
         """
-        with self._lock:
+        with self._lock, self._work.named():
             self._check()
-            if self._samples is None:
-                self._samples = self._begun(sample, key)
-            samples = self._samples
-        values = samples.values_of(sample, f"{samples.root}[{len(samples)}]" + (f" ({key})" if key is not None else ""))
-        with self._lock:
+            pack = self._pack or self._begun(sample, key)
+            samples = pack.samples
+        where = f"{samples.root}[{len(samples)}]" + (f" ({key})" if key is not None else "")
+        values = samples.values_of(sample, where)
+        with self._lock, self._work.named():
             self._check()
-            index = len(samples)
-            size = samples.add(f"{self._prefix}{index:08d}" if key is None else key, values)
-            limit = self._options.part_bytes
-            if limit and self._part_bytes and self._part_bytes + size > limit:
-                self._end_part(index)
-            self._part_bytes += size
-            self._chunk_bytes += size
-            if self._chunk_bytes >= _CHUNK_BYTES or index + 1 - self._first >= _CHUNK_SAMPLES:
-                self._hand_over(index + 1)
+            pack.add(f"{self._prefix}{len(samples):08d}" if key is None else key, values)
 
     def __contains__(self, key: object) -> bool:
         """Return True if the pack has a sample with this key: of this Writer, or of an earlier run."""
-        return self._samples is not None and key in self._samples.keys
+        return key in self._keys
 
     @property
     def written(self) -> list[str]:
         """Keys of all samples in order, those of an earlier run first."""
-        return [] if self._samples is None else list(self._samples.keys)
-
-    def _check(self) -> None:
-        if os.getpid() != self._process:
-            raise InvalidRequest(
-                f"{self._target}: a Writer works in the process that opened it; open one in each, with shard= and "
-                "shards="
-            )
-        if self._failure is not None:
-            raise self._failure
-        if self._is_closed:
-            raise InvalidRequest(f"{self._target}: this Writer is closed; open another one")
-        if self._is_complete:
-            raise InvalidRequest(f"{self._target}: an earlier run has completed this shard; overwrite=True replaces it")
-
-    def _end_part(self, end: int) -> None:
-        self._hand_over(end)
-        self._chunks.put(_END_OF_PART)
-        self._part_bytes = 0
-
-    def _hand_over(self, end: int) -> None:
-        if end > self._first:
-            self._chunks.put(range(self._first, end))
-        self._first, self._chunk_bytes = end, 0
-
-    # ---- the beginning
-
-    def _begun(self, sample: Mapping[str, Any], key: str | None) -> WrittenSamples:
-        """Begin an empty pack, whose schema is that of its first sample."""
-        probe = WrittenSamples(written_fields(sample, self._kinds, self._classes, self._axes), self._axes)
-        probe.add("" if key is None else key, probe.values_of(sample, f"{probe.root}[0] ({key})"))
-        schema, _ = make_stored_schema(probe, self._options, lossy=frozenset())
-        return self._begin(schema, restart=True)
-
-    def _continue(self, *, restart: bool) -> None:
-        """Find the finished parts of an earlier run."""
-        earlier = None if restart else read_plan(self._work)
-        if earlier is None or self._work.status(DONE) is None:
-            return
-        with self._work.folder(DONE) as folder:
-            is_begun = bool(folder.names())
-        if is_begun:
-            schema = codecs.described(Schema.from_json(earlier.get("schema", ())))
-            self._samples = self._begin(schema, restart=False)
-
-    def _begin(self, schema: Schema, *, restart: bool) -> WrittenSamples:
-        samples = WrittenSamples((field for field in schema if field not in _OWN), self._axes)
-        content = [__version__, self._options.to_json(), schema.to_json()]
-        plan = _OpenPlan(
-            source=samples,
-            options=self._options,
-            schema=schema,
-            parts=(),
-            sizes=np.broadcast_to(np.int64(0), 1 << 40),  # unknown; `_Encoder` returns the size of a sample
-            file_count=0,
-            digest="",
-            fingerprint=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(),
-            defaulted=frozenset(),
-            extras=ChosenExtras(),
-        )
-        publication = FolderPublication(plan, self._target, self._work, overwrite=self._overwrite)
-        self._run = _Run(publication, samples, self._chunks, threads=self._threads)
-        with self._run.naming_needed_space():
-            publication.begin(restart=restart)
-        finished = {}
-        for number in itertools.count():
-            done = publication.finished.get(plan.part_name(number))
-            if done is None:  # later parts are written again, because samples between them are missing
-                break
-            finished[done.part.name] = done
-            samples.resume(keys_in(publication.pieces / done.part.name, schema), done.bytes_in)
-        if len(finished) < len(publication.finished):
-            publication.finished = finished
-            publication.sweep()
-        self._first = self._resumed = len(samples)
-        self._thread = threading.Thread(target=self._build, args=(self._run, len(finished)), daemon=True)
-        self._thread.start()
-        return samples
-
-    def _open_complete(self) -> None:
-        manifest = manifests.read(self._target)
-        if manifest.options != self._options.to_json():
-            raise InvalidRequest(f"{self._target}: complete, with other arguments; overwrite=True replaces it")
-        self._samples = WrittenSamples(manifest.schema, self._axes)
-        self._samples.resume(keys_in(self._target / INDEX, manifest.schema), 0)
-        self._is_complete = True
-
-    def _build(self, run: _Run, first: int) -> None:
-        try:
-            with run.naming_needed_space():
-                engines.load("local").Engine(EngineOptions()).build(run, self._chunks.numbers(first))
-        except BaseException as error:  # noqa: BLE001  the threads that write get any error
-            self._failure = error
-        if self._failure is not None:
-            self._chunks.drain()
-
-    # ---- the end
+        return list(self._keys)
 
     def __enter__(self) -> Self:
         return self
@@ -399,55 +301,80 @@ class Writer:
             PackExists: `pack` was made by another program.
             StorageError: A disk fails.
         """
-        is_complete, self._is_complete = self._is_complete, False
-        self._end(is_abandoned=False)
+        with self._lock:
+            self._check_open()
+            self._is_closed = True
         with self._exit:
-            if is_complete:
-                manifest = manifests.read(self._target)
-                count = manifest.samples
-                return ConversionSummary(count, len(manifest.parts), 0, 0, 0.0, manifest.pack_id, resumed_samples=count)
-            if self._failure is not None:
-                self._sweep()
-                raise self._failure
-            run, samples = self._run, self._samples
-            if run is None or samples is None:
+            if self._complete is not None:
+                count, parts = self._complete.samples, len(self._complete.parts)
+                return ConversionSummary(count, parts, 0, 0, 0.0, self._complete.pack_id, resumed_samples=count)
+            if self._pack is None:
                 raise InvalidRequest(
                     f"{self._target}: expected at least one sample, found none; write samples before close"
                 )
-            publication = run.publication
-            done = [publication.finished[run.plan.part_name(number)] for number in range(len(publication.finished))]
-            parts = tuple(range(each.part.samples) for each in done)
-            run.plan = replace(run.plan, parts=parts, sizes=np.asarray([samples.bytes_in]))
-            with run.naming_needed_space():
-                manifest = run.manifest()
-                manifest.check()
-                publication.publish(manifest)
-            summary = summary_of(manifest, run.plan, resumed=self._resumed, notes=run.findings())
-            return replace(summary, seconds=time.monotonic() - self._started)
+            return replace(self._pack.completed(), seconds=time.monotonic() - self._started)
 
     def abandon(self) -> None:
         """Close the Writer without a pack. Finished parts are kept for a Writer with the same arguments."""
         if not self._is_closed and os.getpid() == self._process:
-            self._end(is_abandoned=True)
-            with self._exit:
-                self._sweep()
+            with self._lock, self._exit:
+                self._is_closed = True
+                if self._pack is not None:
+                    self._pack.abandon()
 
-    def _sweep(self) -> None:
-        """Remove the files of the unfinished part."""
-        if self._run is not None:
-            with suppress(StorageError):  # the next Writer does it
-                self._run.publication.sweep()
+    def _check_open(self) -> None:
+        if os.getpid() != self._process:
+            raise InvalidRequest(
+                f"{self._target}: a Writer works in the process that opened it; open one in each, with shard= and "
+                "shards="
+            )
+        if self._is_closed:
+            raise InvalidRequest(f"{self._target}: this Writer is closed; open another one")
 
-    def _end(self, *, is_abandoned: bool) -> None:
-        """Let the thread in the background end, and wait for it."""
-        with self._lock:
-            if self._failure is None:
-                self._check()
-            self._is_closed = True
-            self._chunks.is_abandoned = is_abandoned
-            if self._thread is not None:
-                if self._samples is not None and self._part_bytes:
-                    self._end_part(len(self._samples))
-                self._chunks.put(None)
-        if self._thread is not None:
-            self._thread.join()
+    def _check(self) -> None:
+        """Raise an error unless samples may be written."""
+        self._check_open()
+        if self._pack is not None and self._pack.failure is not None:
+            raise self._pack.failure
+        if self._complete is not None:
+            raise InvalidRequest(f"{self._target}: an earlier run has completed this shard; overwrite=True replaces it")
+
+    # ---- the beginning
+
+    def _begun(self, sample: Mapping[str, Any], key: str | None) -> _OpenPack:
+        """Begin an empty pack, whose schema is that of its first sample."""
+        probe = WrittenSamples(written_fields(sample, self._kinds, self._classes, self._axes), self._axes)
+        probe.add("" if key is None else key, probe.values_of(sample, f"{probe.root}[0] ({key})"))
+        schema, _ = make_stored_schema(probe, self._options, lossy=frozenset())
+        return self._begin(schema, restart=True)
+
+    def _begin(self, schema: Schema, *, restart: bool) -> _OpenPack:
+        samples = WrittenSamples((field for field in schema if field not in _OWN), self._axes)
+        content = [__version__, self._options.to_json(), schema.to_json()]
+        fingerprint = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        plan = Plan(samples, self._options, schema, fingerprint=fingerprint)
+        publication = FolderPublication(plan, self._target, self._work, overwrite=self._overwrite)
+        self._pack = _OpenPack(publication, samples, threads=self._threads, restart=restart)
+        self._keys = samples.keys
+        return self._pack
+
+    def _complete_shard(self) -> Manifest:
+        manifest = manifests.read(self._target)
+        if manifest.options != self._options.to_json():
+            raise InvalidRequest(f"{self._target}: complete, with other arguments; overwrite=True replaces it")
+        return manifest
+
+
+def pack_folder(pack: str | PathLike[str]) -> Path:
+    """Return the absolute path of a folder. A URL raises InvalidRequest."""
+    target = path_or_url(pack)
+    if isinstance(target, URLPath):
+        raise InvalidRequest(f"{pack}: a Writer writes to a folder; packer convert copies the pack to a URL")
+    return target.absolute()
+
+
+def shard_path(target: Path, shard: int | None, shards: int | None) -> Path:
+    """Return the path of a shard of the pack `target`. Invalid numbers raise InvalidRequest."""
+    if shard is None or shards is None or not 0 <= shard < shards <= 99_999:
+        raise InvalidRequest(f"shard={shard}, shards={shards}: expected both, and 0 <= shard < shards <= 99999")
+    return target.with_name(f"{target.name}.shard-{shard:05d}-of-{shards:05d}")

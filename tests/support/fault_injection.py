@@ -16,14 +16,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -82,14 +81,19 @@ class Fault:
         return [*chosen, "-e", f"inject={self.call.name}:{self.what}:when={self.call.number}"]
 
 
-class _AtJoin(threading.Thread):
-    """A thread whose work is done by the one that waits for it."""
+class _AtOnce(Executor):
+    """An executor without threads."""
 
-    def start(self) -> None:
+    def __init__(self, *_: object) -> None:
         pass
 
-    def join(self, timeout: float | None = None) -> None:
-        self.run()
+    def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(function(*args, **options))
+        except BaseException as error:  # noqa: BLE001  as an executor does
+            done.set_exception(error)
+        return done
 
 
 def small_buffers() -> None:
@@ -109,8 +113,7 @@ def in_one_thread() -> None:
     local.ordered_map = one_by_one  # type: ignore[assignment]
     stager.ordered_map = one_by_one  # type: ignore[assignment]
     pth.ordered_map = one_by_one  # type: ignore[assignment]
-    writer._WAITING_CHUNKS = 1000
-    writer.threading = SimpleNamespace(Lock=threading.Lock, Thread=_AtJoin)  # type: ignore[assignment]
+    writer.ThreadPoolExecutor = _AtOnce  # type: ignore[misc, assignment]
 
 
 class Run:

@@ -55,6 +55,14 @@ class ObjectField(NamedTuple):
             raise BadInput(f"field {self.field.name!r}: {error.message}") from error
 
 
+def values_in(sample: Any, fields: Iterable[ObjectField], axes: Axes, *, name: str) -> dict[str, Any]:
+    """Return the value of each field in a sample, by name. Raises `BadInput`; name: of the sample, for the message."""
+    try:
+        return {each.field.name: each.value_in(sample, axes) for each in fields}
+    except (BadInput, InvalidRequest, OSError) as error:
+        raise BadInput(f"{name}: {error if isinstance(error, OSError) else error.message}") from error
+
+
 def entry_of(sample: Any, entry: Entry) -> Any:
     """Return an entry of a sample. Raises `BadInput` if the sample does not contain the entry."""
     if entry is None:

@@ -13,7 +13,6 @@ import json
 import os
 import threading
 from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,7 @@ from packer.sources._message_texts import counted, listed
 from packer.sources._name_words import ordered_splits
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.base import probe_indices
-from packer.sources.objects._object_fields import FieldsRequest, ObjectField, described, entry_of, fields_of
+from packer.sources.objects._object_fields import FieldsRequest, ObjectField, described, entry_of, fields_of, values_in
 from packer.sources.objects._object_rows import ObjectRows
 from packer.sources.objects._object_values import Axes, is_pil_image, sound_values
 from packer.sources.records._record_source import beside_first_image
@@ -138,7 +137,9 @@ class ObjectSource(base.Source):
         else:
             raise InvalidRequest(f"{self.root}: key has {counted(len(key), 'text')}, there are {count} samples")
         keys = [_key_text(value, f"{self.root}[{row}]") for row, value in enumerate(values)]
-        repeated = [text for text, times in Counter(keys).items() if times > 1]
+        first: dict[str, int] = {}
+        places = enumerate(keys)
+        repeated = [f"{text} ([{one}], [{row}])" for row, text in places if (one := first.setdefault(text, row)) != row]
         if repeated:
             raise BadInput(f"{self.root}: {counted(len(repeated), 'key')} of several samples: {listed(repeated)}")
         return keys
@@ -228,14 +229,11 @@ class ObjectSource(base.Source):
             raise BadInput(f"{self.root}[{row}]: cannot be read: {error}") from error
 
     def _values(self, index: int, sample: Any) -> base.Sample:
-        try:
-            if self._names is not None and isinstance(sample, Mapping) and not sample.keys() <= self._names:
-                more = listed(sorted(map(repr, sample.keys() - self._names)))
-                raise BadInput(f"only later samples have {more}: select what all samples have, fields=[...]")
-            return {each.field.name: each.value_in(sample, self._axes) for each in self._fields}
-        except (BadInput, InvalidRequest, OSError) as error:
-            reason = str(error) if isinstance(error, OSError) else error.message
-            raise BadInput(f"{base.sample_name(self, index)}: {reason}") from error
+        name = base.sample_name(self, index)
+        if self._names is not None and isinstance(sample, Mapping) and not sample.keys() <= self._names:
+            more = listed(sorted(map(repr, sample.keys() - self._names)))
+            raise BadInput(f"{name}: only later samples have {more}: select what all samples have, fields=[...]")
+        return values_in(sample, self._fields, self._axes, name=name)
 
     def _note_key(self, row: int, sample: Any) -> None:
         """Store the key of a sample of an iterable. Raises `BadInput` for a key of an earlier sample."""

@@ -15,7 +15,7 @@ from packer.sources import base
 from packer.sources._extract_destinations import FILES, extracted_paths, is_file
 from packer.sources._message_texts import listed
 from packer.sources._trees.folder_tree import SourceRoot
-from packer.sources.objects._object_fields import ObjectField, described, fields_of
+from packer.sources.objects._object_fields import ObjectField, described, fields_of, values_in
 from packer.sources.objects._object_source import KIND, weight
 from packer.sources.objects._object_values import Axes
 
@@ -45,7 +45,7 @@ class WrittenSamples(base.Source):
         self._names: list[str] = []
         self._axes = axes
         self._fields = [ObjectField(each, each.name) for each in self.schema if each.name not in (KEY, FILES.name)]
-        self._waiting: dict[int, base.Sample] = {}
+        self._waiting: dict[int, tuple[base.Sample, int]] = {}  # values and their size, by index
 
     def resume(self, keys: Iterable[str], bytes_in: int) -> None:
         """Append samples that an earlier run stored."""
@@ -63,10 +63,7 @@ class WrittenSamples(base.Source):
             raise BadInput(
                 f"{name}: no field {listed(sorted(map(str, more)))}; fields: {listed(self.schema.names[1:])}"
             )
-        try:
-            values = {each.field.name: each.value_in(sample, self._axes) for each in self._fields}
-        except (BadInput, OSError) as error:
-            raise BadInput(f"{name}: {error.message if isinstance(error, BadInput) else error}") from error
+        values = values_in(sample, self._fields, self._axes, name=name)
         return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in values.items()}
 
     def add(self, key: str, values: base.Sample) -> int:
@@ -74,7 +71,7 @@ class WrittenSamples(base.Source):
         if key in self.keys:
             raise BadInput(f"{self.root}: key {key!r:.200} is that of an earlier sample; choose another key")
         index, size = len(self._names), max(1, weight(values))
-        self._waiting[index] = values
+        self._waiting[index] = values, size
         self.keys[key] = index
         self._names.append(key)
         self.bytes_in += size
@@ -82,13 +79,13 @@ class WrittenSamples(base.Source):
 
     def forget(self, index: int) -> int:
         """Remove the values of an encoded sample, and return their size in bytes."""
-        return max(1, weight(self._waiting.pop(index)))
+        return self._waiting.pop(index)[1]
 
     def __len__(self) -> int:
         return len(self._names)
 
     def read(self, index: int, names: Sequence[str]) -> base.Sample:
-        key, values = self.key(index), self._waiting[index]
+        key, (values, _) = self.key(index), self._waiting[index]
         found = {KEY: key, **values}
         if FILES in self.schema.fields:
             found[FILES.name] = extracted_paths(key, index, filter(is_file, self.schema), values)
@@ -103,14 +100,8 @@ class WrittenSamples(base.Source):
 
     def provenance(self) -> base.Provenance:
         content = hashlib.sha256(b"".join(os.fsencode(key) + b"\0" for key in self._names)).hexdigest()
-        origin = {
-            "kind": KIND,
-            "of": "Writer",
-            "samples": len(self),
-            "files": 0,
-            "bytes": self.bytes_in,
-            "digest": content,
-        }
+        counts = {"samples": len(self), "files": 0, "bytes": self.bytes_in}
+        origin = {"kind": KIND, "of": "Writer", **counts, "digest": content}
         return base.Provenance(np.zeros(0, np.int64), 0, content, content.encode(), origin, {})
 
 
