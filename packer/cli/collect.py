@@ -35,6 +35,13 @@ _KEYS = NamedPath(exists=True)
     multiple=True,
     help="Values of a field, from a CSV file with the columns key and NAME. Repeatable.",
 )
+@click.option(
+    "--new-class",
+    "new_classes",
+    metavar="NAME=CLASS",
+    multiple=True,
+    help="Another class of a field of --column, after its classes. Repeatable.",
+)
 @click.option("--rename", metavar="OLD=NEW", multiple=True, help="Another name of a field. Repeatable.")
 @click.option("--prefix", metavar="TEXT", multiple=True, help="Text before the keys of each PACK, in order.")
 def command(
@@ -47,6 +54,7 @@ def command(
     sample: str | None,
     seed: int,
     columns: Sequence[str],
+    new_classes: Sequence[str],
     rename: Sequence[str],
     prefix: Sequence[str],
 ) -> None:
@@ -61,14 +69,19 @@ def command(
     dataset = packer.concat(*opened, prefixes=prefix or None) if len(opened) > 1 or prefix else opened[0]
     total = len(dataset)
     if keys is not None:
-        dataset = dataset.select([dataset.index_of(key) for key in _lines(keys)])
+        dataset = dataset.select(dataset.columns().positions(_lines(keys)))
     if drop is not None:
         dataset = dataset.drop(_lines(drop))
     if where is not None:
         dataset = dataset.where(where)
+    further = [_pair(text, "--new-class", "NAME=CLASS") for text in new_classes]
     for text in columns:
         name, file = _pair(text, "--column", "NAME=FILE")
-        dataset = dataset.with_column(name, Path(file))
+        old = (dataset.schema[name].classes if name in dataset.schema else None) or ()
+        new = [each for field, each in further if field == name]
+        dataset = dataset.with_column(name, Path(file), classes=[*old, *new] if new else None)
+    if further and (unused := {name for name, _ in further} - {text.partition("=")[0] for text in columns}):
+        raise InvalidRequest(f"--new-class {sorted(unused)[0]}=: give --column {sorted(unused)[0]}=FILE, too")
     if rename:
         dataset = dataset.rename(**dict(_pair(text, "--rename", "OLD=NEW") for text in rename))
     if sample is not None:
@@ -81,7 +94,8 @@ def command(
 
 def _lines(path: Path) -> list[str]:
     with open_file(path) as file:
-        return [line for line in file.read().decode("utf-8", "surrogateescape").splitlines() if line]
+        lines = file.read().decode("utf-8", "surrogateescape").split("\n")
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _pair(text: str, option: str, form: str) -> tuple[str, str]:

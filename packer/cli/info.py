@@ -50,8 +50,10 @@ def command(
         if shuffle:
             _tell_shuffle(pack, folder, manifest, window=window, batch_size=batch_size or 64, as_json=as_json)
             return
-        counts, problem = _counts(folder, manifest)
+        counts, chosen, problem = _counts(folder, manifest)
     data = {**_describe(manifest), "counts": counts}
+    for member, number in zip(data["members"], chosen, strict=False):
+        member["chosen"] = number
     if problem:
         echo(f"classes and splits are not counted: {problem}", err=True)
     if as_json:
@@ -106,26 +108,36 @@ def _tell_shuffle(
     )
 
 
-def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], str]:
-    """Return field -> [[class name, number of samples], ...], and the error if the index is damaged, else ""."""
+def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], list[int], str]:
+    """Return counts of a pack, and the error if the index is damaged, else "".
+
+    The counts are field -> [[class name, number of samples], ...], and the number of samples of each member.
+    """
+    import numpy as np
+
     from packer.pack.mostly_holes import check_mostly_holes  # keeps `packer --help` light
-    from packer.pack.sample_index import Index
+    from packer.pack.sample_index import ROWS, Index
 
     named = [field for field in manifest.schema if field.classes and field.is_column and not field.shape]
-    if not named:
-        return {}, ""
+    if not named and not manifest.members:
+        return {}, [], ""
     try:
         check_mostly_holes(pack, manifest)
         index = Index.open(pack, manifest)
     except PackerError as error:
-        return {}, str(error)
+        return {}, [], str(error)
+    chosen: list[int] = []
+    if manifest.members:
+        ends = np.cumsum([member.samples for member in manifest.members])
+        members = np.searchsorted(ends, index.arrays[ROWS].astype(np.int64), side="right")
+        chosen = np.bincount(members, minlength=len(ends)).tolist()
     counts: dict[str, list[list[Any]]] = {}
     for field in named:
         found = Counter(index.column(field.name).tolist())
         counts[field.name] = [[name, found.pop(number, 0)] for number, name in enumerate(field.classes)]
         if found:  # a number without a name
             counts[field.name].append(["(no class)", found.total()])
-    return counts, ""
+    return counts, chosen, ""
 
 
 def _describe(manifest: Any) -> dict[str, Any]:
@@ -151,12 +163,15 @@ def _print(pack: Path, data: dict[str, Any]) -> None:
     source = data["source"]
     echo(f"{pack}: {data['samples']} samples, format {data['format']}, {size_text(data['bytes'])}")
     if data["members"]:
-        more = ", ..." if len(data["members"]) > _SHOWN else ""
-        paths = ", ".join(member["path"] for member in data["members"][:_SHOWN])
-        echo(f"  packs    {len(data['members'])}: {paths}{more}")
+        echo(f"  packs    {len(data['members'])}")
+        for member in data["members"][:_SHOWN]:
+            renamed = "".join(f"; {new} is its {old}" for new, old in member["names"].items())
+            echo(f"    {member['path']:<20} {member.get('chosen', '?')} of {member['samples']} samples{renamed}")
+        if len(data["members"]) > _SHOWN:
+            echo(f"    and {len(data['members']) - _SHOWN} more; --json has all")
     else:
         echo(f"  parts    {data['parts']}")
-    echo(f"  source   {source.get('kind')}: {source.get('files')} files, {size_text(source.get('bytes', 0))}")
+        echo(f"  source   {source.get('kind')}: {source.get('files')} files, {size_text(source.get('bytes', 0))}")
     if data["extras_bytes"] or "left_behind" in source:
         left = source.get("left_behind", {})
         behind = f"; {left.get('files')} files skipped" if left else ""

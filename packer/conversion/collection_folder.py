@@ -1,25 +1,26 @@
 """Collection folder: writes a collection in memory to a folder."""
 
-import hashlib
 import os
 from dataclasses import replace
 from pathlib import Path
 
 from packer.conversion.work_folder_names import NAMES, PACK
-from packer.errors import PackExists
+from packer.errors import InvalidRequest, PackExists
 from packer.files.work_folder import beside, work_folder
 from packer.pack import manifest as manifests
-from packer.pack.manifest import INDEX, PACK_KIND, MemberPack
+from packer.pack.manifest import INDEX, MemberPack
 from packer.pack.reader import Pack
-from packer.pack.sample_index import ROWS, write_index
-from packer.pack.source_paths import SELECTED
+from packer.pack.sample_index import file_dtypes, write_index
+from packer.pack.source_paths import made_of
 
 
 def save_collection(pack: Pack, target: Path) -> None:
     """Write a collection to the new folder `target`: the manifest, an index, and the rows of its members.
 
-    A kill leaves no folder. Raises PackExists, StorageError.
+    A kill leaves no folder. Raises PackExists, StorageError, and InvalidRequest for packs of version 1.
     """
+    if not {*file_dtypes(pack.schema)} <= {*pack.index.arrays}:
+        raise InvalidRequest(f"{pack.folder}: its index is of version 1: packer convert makes a pack to collect from")
     _check_free(target)
     with work_folder(beside(target), NAMES) as work:
         work.clear()
@@ -29,16 +30,15 @@ def save_collection(pack: Pack, target: Path) -> None:
         above = Path(os.path.realpath(target.absolute().parent)) / target.name
         members = tuple(
             MemberPack(
-                Path(os.path.relpath(os.path.realpath(member.folder), above)).as_posix(),
+                member.place if member.is_remote else os.path.relpath(os.path.realpath(member.folder), above),
                 member.manifest.pack_id,
                 member.manifest.samples,
                 dict(member.names),
             )
             for member in pack.members
         )
-        rows = hashlib.sha256(pack.index.arrays[ROWS].tobytes()).hexdigest()
-        made_of = {"kind": PACK_KIND, SELECTED: rows, "options": pack.manifest.options}
-        manifest = replace(pack.manifest, options={"source": made_of}, index=index, members=members).sealed()
+        options = {"source": made_of(pack)}
+        manifest = replace(pack.manifest, options=options, index=index, extras=(), members=members).sealed()
         manifest.check()
         with work.folder(PACK) as inner:
             inner.write_file(manifests.NAME, manifest.to_bytes())

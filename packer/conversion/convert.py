@@ -38,10 +38,10 @@ from packer.files.progress_bar import ProgressBar
 from packer.files.storage_errors import free_bytes
 from packer.files.work_folder import beside, work_folder
 from packer.formats.base import Order
+from packer.pack.collection import PackRecipe
 from packer.pack.manifest import INDEX, Manifest
 from packer.schema import Field, Schema
 from packer.sources import NamedSource
-from packer.sources._extend.source_wrapper import subset
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources._options import OPTIONS, SourceOptions
 from packer.sources.base import Source
@@ -367,12 +367,11 @@ class ConversionRequest:
     Attributes:
         options: the options that determine the bytes of the pack, except options of the source.
         spec: the options of the source.
-        rows: if the source is a pack: the rows to pack, in this order; None for all rows.
 
     See `convert` for the other attributes.
     """
 
-    source: Path | Source | Indexable | Iterable[Any]
+    source: Path | Source | PackRecipe | Indexable | Iterable[Any]
     pack: Path
     options: ConversionOptions
     spec: SourceSpec
@@ -385,7 +384,6 @@ class ConversionRequest:
     scratch: Path | None
     overwrite: bool
     restart: bool
-    rows: Sequence[int] | None = None
 
     def plan(self, note: Note) -> Plan:
         """Return the plan. Raises the errors of `open`, and BadInput if the source is empty."""
@@ -404,9 +402,6 @@ class ConversionRequest:
             PackExists: `pack` exists and `overwrite` is false.
             BadInput: a file of the source is damaged.
         """
-        packed = self._of_pack()
-        if packed is not None:
-            return packed.open(note)
         self._check_arguments()
         self._check_places(self._place)
         options = self.options
@@ -426,7 +421,7 @@ class ConversionRequest:
         return self.source if isinstance(self.source, Path) and not isinstance(self.source, URLPath) else None
 
     def _check_arguments(self) -> None:
-        if not isinstance(self.source, Path | Source):
+        if not isinstance(self.source, Path | Source | PackRecipe):
             return
         given = [name for name in ("key", "length", "fingerprint") if getattr(self, name) is not None]
         given += ["num_workers"] * bool(self.num_workers)
@@ -445,26 +440,17 @@ class ConversionRequest:
         elif place is not None and self.scratch is not None:
             check_outside(place, self.scratch)
 
-    def _of_pack(self) -> "ConversionRequest | None":
-        """Return a request with the pack as source if the source is a Dataset of packer or its `Subset`, else None."""
-        if isinstance(self.source, Path | Source):
-            return None
-        from packer.sources.objects._object_kinds import without_subsets  # folders do without
-
-        data, indices = without_subsets(self.source)
-        if not is_a(data, "packer.datasets.pack_dataset", "PackDataset"):
-            return None
-        rows, fields = data.stored_rows(indices), self.fields or data.fields
-        options = replace(self.options, fields=tuple(fields) if fields else None)
-        return replace(self, source=path_or_url(str(data.path)), rows=rows, fields=fields, options=options)
-
     def _open(self) -> tuple[Source, str, Mapping[str, Any]]:
         """Return the source, a note on the detected kind, and the options of the source for the manifest."""
         if isinstance(self.source, Path):
             spec = self.spec.preset(self.source) if self.preset else self.spec
             opened, found = spec.open(self.source)
-            opened = opened if self.rows is None else subset(opened, self.rows)
             return opened, found, spec.to_json(opened)
+        if isinstance(self.source, PackRecipe):
+            packed, found = self.spec.open_pack(self.source)
+            for member in packed.pack.members:
+                self._check_places(member.folder)
+            return packed, found, self.spec.to_json(packed)
         if isinstance(self.source, Source):
             if replace(self.spec, labels_orientation=None) != SourceSpec():
                 raise InvalidRequest(
@@ -509,9 +495,11 @@ def request_of(given: Mapping[str, Any]) -> ConversionRequest:
         given |= {"kind": source.kind, "source_options": {**source.options, **given["source_options"]}}
         source = source.root
     _check_options(given["source_options"])
-    pack, fields = path_or_url(given["pack"]), given["fields"]
+    pack = path_or_url(given["pack"])
     source = path_or_url(source) if isinstance(source, str | PathLike) else source
-    is_object = not isinstance(source, Path | Source)
+    if not isinstance(source, Path | Source):
+        source, given = _of_dataset(source, given)
+    fields, is_object = given["fields"], not isinstance(source, Path | Source | PackRecipe)
     options = ConversionOptions(
         to=format_of(pack, given["to"]),
         fields=tuple(fields) if fields and not is_object else None,
@@ -563,6 +551,17 @@ def _check_options(given: Mapping[str, object]) -> None:
     if unknown:
         raise WrongType(f"{unknown[0]}: neither convert nor a source has this option")
     check_arguments(given, {name: OPTIONS[name].type for name in given})
+
+
+def _of_dataset(source: Any, given: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    """Return the recipe and the fields of a dataset of packer, or of torch's Subset of it; other objects unchanged."""
+    from packer.sources.objects._object_kinds import without_subsets  # folders do without
+
+    data, indices = without_subsets(source)
+    if not is_a(data, "packer.datasets.pack_dataset", "PackDataset"):
+        return source, given
+    chosen = data if indices is None else data.select(indices)
+    return chosen.stored_samples(), {**given, "fields": given["fields"] or data.fields}
 
 
 def _place_of(source: Source) -> Path | None:

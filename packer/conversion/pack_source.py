@@ -1,14 +1,12 @@
-"""Pack source: a pack as the source of another pack, for `packer convert a.pack b.pack`.
+"""Pack source: a pack or collection as the source of another pack, for `packer convert a.pack b.pack`.
 
 If a field keeps its codec, `RecordEncoder` checks the CRC-32 of each value and copies the value. With `--resize` or
 `--codec`, the encoder decodes the value and encodes the value again. Labels stay in pixels of the original image. The
 field `matrix` of the new pack maps original pixels to new pixels: the old matrix, followed by the resize.
 """
 
-import hashlib
-from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +21,12 @@ from packer.conversion.stored_schema import MATRIX, ORIENTATION, SOURCE_SIZE
 from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest
 from packer.geometry import View, identity
 from packer.images import sniff
+from packer.pack.collection import ChangedPack, PackRecipe, selected
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.manifest import PACK_KIND, Manifest
-from packer.pack.reader import Pack
-from packer.pack.source_paths import SELECTED
+from packer.pack.source_paths import made_of
 from packer.schema import PIXEL_KINDS, Field
 from packer.sources import base
-from packer.sources._message_texts import counted, listed
 from packer.sources._trees.file_tree import Contents, FileState, FileTree
 
 
@@ -40,19 +37,16 @@ class PackSource(base.Source):
     is_encoded = True
     folder: "_ExtrasTree"
 
-    def __init__(self, root: Path, rows: Sequence[int] | None = None) -> None:
+    def __init__(self, recipe: PackRecipe) -> None:
         """Open the pack.
 
-        Args:
-            root: the folder of the pack.
-            rows: the rows of the samples to use, in this order; None for all samples.
-
         Raises:
-            InvalidRequest: `root` is not a pack.
+            InvalidRequest: the folder or URL is not a pack.
             CorruptPack: a file of the pack is missing or damaged.
         """
-        self.root = root
-        self.pack = Pack(root, verify="always", isolate_damaged=True)
+        self.pack = recipe.open("always", isolate_damaged=True)
+        self.recipe = recipe.pinned(self.pack)
+        self.root = self.pack.folder
         self.manifest = self.pack.manifest
         self.schema = self.pack.schema
         self.left_out = self.manifest.skipped
@@ -61,27 +55,17 @@ class PackSource(base.Source):
         for name, codec in self.codecs.items():
             if codec.has_table:  # the table is copied with the value
                 self.pack.add_check(name, codec.check)
-        self.folder = _ExtrasTree(root, self.manifest)
+        self.folder = _ExtrasTree(self.root, self.manifest)
         self._incomplete = dict(self.manifest.incomplete)
-        self._rows = range(len(self.pack)) if rows is None else rows
-        if rows is not None:
-            self.notes.append(f"{len(rows)} of {counted(len(self.pack), 'sample')} selected")
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root, "rows": self._rows}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Callable[[PackRecipe], "PackSource"], tuple[PackRecipe]]:
+        return PackSource, (self.recipe,)
 
     def __len__(self) -> int:
-        return len(self._rows)
-
-    def row(self, index: int) -> int:
-        """Return the row in the pack of sample `index` of this source."""
-        return self._rows[self.checked(index)]
+        return len(self.pack)
 
     def entry(self, index: int) -> base.SampleEntry:
-        number, _ = self.pack.locate(self.row(index))
+        number, _ = self.pack.locate(self.checked(index))
         key = self.key(index)
         return base.SampleEntry(key, (self.pack.listed_parts[number].name,), key)
 
@@ -98,13 +82,13 @@ class PackSource(base.Source):
     def values(self, index: int, names: Sequence[str]) -> dict[str, bytes]:
         """Return the encoded values of a sample, by field. A damaged value raises BadInput."""
         try:
-            with self.pack.record(self.row(index), names) as record:
+            with self.pack.record(self.checked(index), names) as record:
                 return {name: bytes(record[name]) for name in names}
         except CorruptPack as error:
             raise BadInput(error.message) from error
 
     def key(self, index: int) -> str:
-        return self.pack.index.key(self.row(index))
+        return self.pack.index.key(self.checked(index))
 
     @cached_property
     def extras(self) -> Sequence[str]:  # type: ignore[override]
@@ -114,31 +98,23 @@ class PackSource(base.Source):
         return self._incomplete.get(self.key(index))
 
     def subset(self, rows: Sequence[int]) -> "PackSource":
-        repeated = [self.key(row) for row, count in Counter(rows).items() if count > 1]
-        if repeated:
-            raise InvalidRequest(
-                f"{self.root}: {counted(len(repeated), 'sample')} selected more than once: {listed(repeated)}; a pack "
-                "contains each once: repeat them with a sampler in training"
-            )
-        return PackSource(self.root, [self._rows[row] for row in rows])
+        return PackSource(ChangedPack(self.recipe, partial(selected, indices=np.asarray(rows, np.int64))))
 
     def provenance(self) -> base.Provenance:
         found = self.manifest
-        asked = {"kind": PACK_KIND, "pack_id": found.pack_id, "options": found.options}
-        if not isinstance(self._rows, range):
-            asked[SELECTED] = hashlib.sha256(np.asarray(self._rows, "<i8").tobytes()).hexdigest()
+        ids = [member.manifest.pack_id for member in self.pack.members] if self.pack.is_in_memory else [found.pack_id]
         return base.Provenance(
             sizes=self._sizes(),
             files=len(self.pack.listed_parts),
-            digest=found.pack_id,
+            digest="+".join(ids),
             identity=found.to_bytes(),
             origin=found.source,
-            asked=asked,
+            asked={**made_of(self.pack), "pack_id": "+".join(ids)},
         )
 
     def _sizes(self) -> npt.NDArray[np.int64]:
         shares = np.asarray([part.bytes // max(1, part.samples) for part in self.pack.listed_parts], np.int64)
-        return shares[self.pack.part_numbers(np.asarray(self._rows, np.int64))]
+        return shares[self.pack.part_numbers(np.arange(len(self)))]
 
 
 class _ExtrasTree(FileTree):
@@ -195,7 +171,7 @@ class RecordEncoder(Encoder):
             for name, step in self._steps.items():
                 record[name] = step(self, values)
         except CorruptRecord as error:
-            where = self._source.pack.where(self._source.row(index), name)
+            where = self._source.pack.where(index, name)
             raise BadInput(f"{where}: does not decode: {error.message}") from error
         except BadInput as error:
             where = f"{self._where(index, name)}: cannot pack (sample {index}, field {name!r})"
@@ -203,7 +179,7 @@ class RecordEncoder(Encoder):
         return Record(record)
 
     def _where(self, index: int, name: str) -> str:
-        return self._source.pack.where(self._source.row(index), name)
+        return self._source.pack.where(index, name)
 
     def _step(self, field: Field) -> _Step:
         """Return the function that encodes one field."""

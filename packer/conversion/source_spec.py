@@ -13,6 +13,7 @@ from packer import sources
 from packer.conversion.options import preset_source_options
 from packer.errors import BadInput, InvalidRequest, naming_memory
 from packer.pack import manifest as manifests
+from packer.pack.collection import FolderRecipe, PackRecipe
 from packer.sources import _recognition
 from packer.sources._options import INTERNAL, OPTIONS, UNCHECKED, flag
 from packer.sources._trees.file_tree import FileTree
@@ -22,6 +23,7 @@ from packer.sources.base import Source
 from packer.stores.url import URLPath, path_or_url
 
 if TYPE_CHECKING:
+    from packer.conversion.pack_source import PackSource
     from packer.sources._extend.mask_colors import MaskColors
     from packer.sources._extend.sidecars import Sidecar
     from packer.sources._extend.splits import Lists, Shares
@@ -141,7 +143,7 @@ class SourceSpec:
         """Open a source. `listed` is `root`, or the listed files if `root` is a URL."""
         splits, colors = self._parsed_splits, self._parsed_colors
         if self.kind == manifests.PACK_KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
-            return self._open_pack(root)
+            return self.open_pack(FolderRecipe(root))
         place = listed
         if self.kind == "auto" and isinstance(place, Path):  # an archive is listed only once
             place = _recognition.archive_for_sure(root) or root
@@ -269,12 +271,15 @@ class SourceSpec:
         """`{"missing"}` if sidecars are set, because sidecars support this option with every source."""
         return {"missing"} if self.sidecars else set()
 
-    def _open_pack(self, root: Path) -> tuple[Source, str]:
+    def open_pack(self, recipe: PackRecipe) -> "tuple[PackSource, str]":
+        """Return `(source, note)` for a pack, as `open` does."""
         from packer.conversion.pack_source import PackSource  # slow import that other sources do not need
 
-        source = PackSource(root)
+        source = PackSource(recipe)
         if self.flags:
-            raise InvalidRequest(f"{root}: is a pack; {', '.join(self.flags)}: for the original data; pack that again")
+            raise InvalidRequest(
+                f"{source.root}: is a pack; {', '.join(self.flags)}: for the original data; pack that again"
+            )
         return source, f"pack of {len(source)} samples, format {source.manifest.format}"
 
     def _options(self, maker: type[Source], kind: str) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class RemoteFiles:
 
 def check_no_folders(where: object, manifest: Manifest) -> None:
     """Raise InvalidRequest if the parts of a remote pack are folders. where: its URL, for the message."""
-    if PartOpener(manifest.format, manifest.schema).is_folder:
+    if manifest.parts and PartOpener(manifest.format, manifest.schema).is_folder:
         raise InvalidRequest(
             f"{where}: parts of the format {manifest.format} are folders of files, which are not downloaded one by "
             "one; packer convert packs it again as lmdb, hdf5 or pth"

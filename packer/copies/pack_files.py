@@ -28,7 +28,7 @@ def extra_files(manifest: Manifest) -> list[PackFile]:
 
 def part_files(manifest: Manifest) -> list[PackFile]:
     """Return the parts, in the order of their numbers."""
-    is_folder = PartOpener(manifest.format, manifest.schema).is_folder
+    is_folder = bool(manifest.parts) and PartOpener(manifest.format, manifest.schema).is_folder
     return [PackFile(part.name, part.bytes, part.sha256, part.samples, is_folder) for part in manifest.parts]
 
 

@@ -29,6 +29,7 @@ from packer.copies.stager import Hooks, Staged, StageOptions, remove_replaced, w
 from packer.errors import CorruptPack, InvalidRequest, PackerError, StorageError
 from packer.files.work_folder import work_folder
 from packer.pack import manifest as manifests
+from packer.pack.collection import FolderRecipe
 from packer.pack.reader import Pack
 from packer.schema import Schema
 from packer.stores.url import URLPath
@@ -105,7 +106,7 @@ class _Making:
         self._pack = pack
         self._copy = copy
         self._options = options
-        self._source = PackSource(pack)
+        self._source = PackSource(FolderRecipe(pack))
         found = self._source.manifest
         extras_bytes = sum(self._source.folder.state(name).size_bytes for name in self._source.extras)
         if StagedCopy.of(copy.place, found, copy.codec).folder != copy.folder:

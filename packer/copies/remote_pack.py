@@ -5,6 +5,7 @@ the files of two versions of a pack are never mixed.
 """
 
 import hashlib
+import posixpath
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -22,12 +23,13 @@ from packer.copies.part_prefetch import PartPrefetch
 from packer.errors import CorruptPack, DamagedObject, InvalidRequest
 from packer.files.storage_errors import failing
 from packer.pack import manifest as manifests
+from packer.pack.collection import PackRecipe
 from packer.pack.manifest import NAME, Manifest
 from packer.pack.part_readers import Key, open_readers
-from packer.pack.reader import Pack
+from packer.pack.reader import Pack, VerifyMode
 from packer.pack.remote_head import RemoteIdentity, read_manifest
 from packer.stores.store import Store, StoreOptions
-from packer.stores.url import StoreURL, URLPath, parse, path_or_url
+from packer.stores.url import StoreURL, URLPath, is_url, parse, path_or_url
 from packer.system.byte_sizes import parse_size
 from packer.system.parallel import ordered_map
 
@@ -90,6 +92,18 @@ def remote_location(
         raise InvalidRequest(f'cache_limit={cache_limit!r}: expected bytes, or a text such as "200GB"')
     options = StoreOptions() if patience is None else StoreOptions(patience_seconds=patience)
     return RemoteLocation(parse(url), path_or_url(cache).absolute(), limit, options)
+
+
+@dataclass(frozen=True)
+class RemoteRecipe(PackRecipe):
+    """A pack behind a URL. identity: the version of the pack that every process opens."""
+
+    location: RemoteLocation
+    identity: RemoteIdentity
+
+    def open(self, verify: VerifyMode, *, isolate_damaged: bool = False) -> Pack:
+        """Return the pack. Its parts are hashed when they are downloaded, with any `isolate_damaged`."""
+        return open_remote(self.location, self.identity, verify=verify)
 
 
 class RemoteParts:
@@ -178,16 +192,31 @@ def open_remote(location: RemoteLocation, pack: RemoteIdentity | None = None, *,
     cache = PartCache(folder, location.limit_bytes, pack.digest, source, patience)
     kept = [PackFile(NAME, pack.bytes, pack.digest)]
     try:
-        return _opened(cache, kept, verify)
+        return _opened(location, cache, kept, verify)
     except DamagedObject:
         raise
     except CorruptPack:  # files in the cache may be damaged
         for file in kept:
             cache.discard(file)
-    return _opened(cache, kept[:1], verify)
+    return _opened(location, cache, kept[:1], verify)
 
 
-def _opened(cache: PartCache, kept: list[PackFile], verify: str) -> Pack:
+def open_member(
+    url: str, *, cache: str | PathLike[str] | None, cache_limit: int | str | None, patience: float | None
+) -> Pack:
+    """Open a member, which is behind a URL, of a collection in a folder. See `remote_location` for the arguments."""
+    return open_remote(remote_location(url, cache=cache, cache_limit=cache_limit, patience=patience))
+
+
+def _opened_member(location: RemoteLocation, verify: str, path: str) -> Pack:
+    """Open a member of the collection at a URL. path: the URL of the member, or its path from the collection."""
+    if not is_url(path):
+        url = location.url
+        path = f"{url.scheme}://{url.bucket}/{posixpath.normpath(f'{url.key}/{path}')}"
+    return open_remote(replace(location, url=parse(path)), verify=verify)
+
+
+def _opened(location: RemoteLocation, cache: PartCache, kept: list[PackFile], verify: str) -> Pack:
     """Open the pack. kept: a list of packer.json, to which this function appends the files of the index."""
     head = kept[0]
     with closing(_leased(cache, head)) as lease, failing(lease.path, "read"):
@@ -201,7 +230,8 @@ def _opened(cache: PartCache, kept: list[PackFile], verify: str) -> Pack:
         folder = supply.keep(head).parent
         for _ in ordered_map(supply.keep, index, threads=_INDEX_DOWNLOADS):
             pass
-        return Pack(folder, verify=verify, supply=supply)
+        remote = partial(_opened_member, location, verify) if manifest.members else None
+        return Pack(folder, verify=verify, supply=supply, remote=remote, on_close=supply.close)
     except BaseException:
         supply.close()
         raise

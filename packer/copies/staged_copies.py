@@ -18,6 +18,7 @@ import stat
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from packer import codecs
@@ -31,8 +32,9 @@ from packer.files.storage_errors import failing
 from packer.files.terminal_output import shell_word
 from packer.files.work_folder import beside, work_folder
 from packer.pack import manifest as manifests
+from packer.pack.collection import FolderRecipe
 from packer.pack.manifest import EXTRAS, INDEX, Manifest
-from packer.pack.reader import Pack
+from packer.pack.reader import Pack, VerifyMode
 from packer.pack.unlisted_files import PACK_NAMES
 from packer.stores.url import URLPath, path_or_url
 from packer.system.machine_limits import Machine
@@ -248,6 +250,19 @@ def copies_of(place: OwnedFolder, pack: Path, codec: str | None = None) -> list[
 
 
 # ---- reading a staged pack
+
+
+@dataclass(frozen=True)
+class StagedRecipe(FolderRecipe):
+    """The pack in a folder, or the copy of it that `stage` and `codec` choose, see `open_staged`."""
+
+    stage: str | None = None
+    codec: str | None = None
+
+    def _opened(self, verify: VerifyMode, *, isolate_damaged: bool) -> Pack:
+        if isolate_damaged or (self.stage is None and self.codec is None):  # a conversion reads the pack itself
+            return super()._opened(verify, isolate_damaged=isolate_damaged)
+        return open_staged(self.path, stage=self.stage, codec=self.codec, verify=verify)
 
 
 def open_staged(folder: Path, *, stage: str | None, codec: str | None = None, verify: str = "first") -> Pack:

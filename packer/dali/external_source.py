@@ -86,7 +86,6 @@ class ExternalSource:
     def __init__(
         self,
         dataset: PackDataset,
-        chosen: Indices | None,
         *,
         order: Order,
         encoded: bool,
@@ -98,7 +97,6 @@ class ExternalSource:
 
         Args:
             dataset: Dataset with the fields of the outputs only.
-            chosen: Indices of a Subset, or None for all samples.
             order: Order of the samples in each epoch.
             encoded: True if images are returned as the bytes of their files.
             batch: True if DALI requests batches, False if it requests samples.
@@ -113,7 +111,6 @@ class ExternalSource:
         self._encoded = dataset.with_(fields=self._files, as_tuple=None) if self._files else None
         self._decoded = dataset.with_(fields=others, as_tuple=None) if others else None
         self._geometry = dataset.geometry
-        self._chosen = chosen
         self._order = order
         self._batch = batch
         self._last_batch = last_batch
@@ -219,12 +216,11 @@ class ExternalSource:
     # ---- their values
 
     def _values(self, step: Step) -> list[Values]:
-        indices = step.indices if self._chosen is None else self._chosen[step.indices]
         found: dict[str, Values] = {}
         if self._encoded is not None:
-            found.update(self._read_files(self._encoded, indices))
+            found.update(self._read_files(self._encoded, step.indices))
         if self._decoded is not None:
-            found.update(self._decode(self._decoded, Step(indices, step.passes), drawn_for=step.indices))
+            found.update(self._decode(self._decoded, step))
         return [found[field.name] for field in self._fields]
 
     def _read_files(self, dataset: PackDataset, indices: Indices) -> dict[str, Values]:
@@ -235,13 +231,13 @@ class ExternalSource:
                 name: [np.array(np.frombuffer(record[name], np.uint8)) for record in records] for name in self._files
             }
 
-    def _decode(self, dataset: PackDataset, step: Step, *, drawn_for: Indices) -> dict[str, Values]:
-        """Return the decoded fields of a batch in DALI's layouts. drawn_for: sample indices for the random numbers."""
+    def _decode(self, dataset: PackDataset, step: Step) -> dict[str, Values]:
+        """Return the decoded fields of a batch in DALI's layouts."""
         if getpid() != self._pid:  # OpenCV's threads would compete with the other workers
             import_or_explain("cv2", "a worker of DALI's").setNumThreads(0)
         geometry, random = self._geometry, []
         if geometry is not None and geometry.draws:
-            random = draw(self._order.seed, step.passes, drawn_for, geometry.draws).tolist()
+            random = draw(self._order.seed, step.passes, step.indices, geometry.draws).tolist()
         decoder = dataset.batch_decoder(step.indices, geometry, random=random, take=take_new)
         decoder.fill(0, len(step.indices))
         values = decoder.fields()
@@ -307,22 +303,19 @@ def source(
     if not fields:
         raise WrongType(f'fields={fields!r}: expected field names, such as ("image", "label")')
     if isinstance(dataset, (str, PathLike)):
-        pack, chosen = open_pack(dataset, fields, geometry=geometry), None
+        pack = open_pack(dataset, fields, geometry=geometry)
     else:
-        pack, chosen = _of_a_pack(dataset, fields, geometry)
+        pack = _of_a_pack(dataset, fields, geometry)
     _check_fields(pack, encoded=encoded)
     rank, world_size = rank_and_world_size(rank, world_size, distributed=True)
-    count = len(pack) if chosen is None else len(chosen)
-    order = Order(count, batch_size, shuffle, seed, last_batch == "drop", rank=rank, world_size=world_size)
+    order = Order(len(pack), batch_size, shuffle, seed, last_batch == "drop", rank=rank, world_size=world_size)
     return ExternalSource(
-        pack, chosen, order=order, encoded=encoded, batch=batch, last_batch=last_batch, first_epoch=first_epoch
+        pack, order=order, encoded=encoded, batch=batch, last_batch=last_batch, first_epoch=first_epoch
     )
 
 
-def _of_a_pack(
-    dataset: PackDataset | Subset[Any], fields: Sequence[str], geometry: Geometry | None
-) -> tuple[PackDataset, Indices | None]:
-    """Return the dataset with these fields and this geometry, and the indices of a Subset or None."""
+def _of_a_pack(dataset: PackDataset | Subset[Any], fields: Sequence[str], geometry: Geometry | None) -> PackDataset:
+    """Return the dataset with these fields and this geometry. A Subset becomes a selection."""
     inner, chosen = unwrapped(dataset)
     if not isinstance(inner, PackDataset):
         raise WrongType(f"dataset: expected a pack's folder or its data set, found {type(inner).__name__}")
@@ -334,7 +327,8 @@ def _of_a_pack(
         raise InvalidRequest("dataset: it has a transform; open the pack without it, and use DALI's operators")
     if missing := [name for name in fields if name not in inner.schema.names]:
         raise UnknownKey(f"fields: {missing[0]!r} is not in the data set; it has {', '.join(inner.schema.names)}")
-    return inner.with_(fields=fields, as_tuple=None, geometry=geometry or inner.geometry), chosen
+    inner = inner if chosen is None else inner.select(chosen)
+    return inner.with_(fields=fields, as_tuple=None, geometry=geometry or inner.geometry)
 
 
 def _check_fields(pack: PackDataset, *, encoded: bool) -> None:

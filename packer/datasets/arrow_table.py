@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import codecs
-from packer.pack import collection
 from packer.pack.reader import Pack
 from packer.registry import import_or_explain
 from packer.schema import KEY, PIXEL_KINDS, Field
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 def arrow_table(pack: Pack, rows: npt.NDArray[np.int64]) -> "pyarrow.Table":
     """Return the table of `PackDataset.table` for rows of a pack. Parts are read for values outside the index only."""
     pa: Any = import_or_explain("pyarrow", "tables")
-    pack = collection.completed(pack)
     columns = {KEY: pa.array([pack.index.key(row) for row in rows.tolist()])}
     for field in pack.schema:
         if field.kind in PIXEL_KINDS:

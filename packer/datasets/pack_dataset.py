@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
@@ -17,14 +18,17 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from packer.copies.staged_copies import open_staged
+from packer.copies.staged_copies import StagedRecipe
 from packer.datasets import row_operations as rows
 from packer.datasets.batch import Batch, as_pil, as_tv, image_transforms, moving_transform
 from packer.datasets.batch_decoder import BatchDecoder, CollateFields, PackBatchDecoder, Take, take_new
-from packer.errors import BadIndex, CorruptPack, InvalidRequest, UnknownKey, WrongType, printable
+from packer.errors import BadIndex, InvalidRequest, UnknownKey, WrongType, printable
 from packer.geometry import BoxRule, Geometry, draw
 from packer.images import DCT, DecoderName
+from packer.pack import collection
 from packer.pack import manifest as manifests
+from packer.pack.collection import ChangedPack, JoinedPacks, PackRecipe
+from packer.pack.manifest import COLLECTION, Manifest
 from packer.pack.part_readers import open_unreplaced
 from packer.pack.reader import Pack, VerifyMode
 from packer.pack.sample_decoder import SampleDecoder
@@ -38,10 +42,8 @@ if TYPE_CHECKING:  # a pack in a folder is opened without the modules for URLs
     import pyarrow
 
     from packer.copies.part_schedule import PartSchedule
-    from packer.copies.remote_pack import RemoteLocation
-    from packer.datasets.row_operations import CollectedRows, DatasetColumns
+    from packer.datasets.row_operations import DatasetColumns
     from packer.inspect.notebook import Drawing
-    from packer.pack.remote_head import RemoteIdentity
 
 Output = Literal["torch", "numpy", "pil", "tv"]
 _SET_BY_OPENING = ("transform", "geometry", "output", "as_tuple")
@@ -236,24 +238,30 @@ class PackDataset(Dataset[Any]):
                     f"{type(self).__name__}.{name}: it is set before super().__init__, which sets it too; give {name}= "
                     "to super().__init__, or set it afterwards"
                 )
-        self._location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
-        if self._location is not None and (stage is not None or stage_as is not None):
-            raise InvalidRequest(f"{path}: stage= is for packs on a disk, and this is a URL; give cache= instead")
-        self._stored: RemoteIdentity | None = None  # the pack at the URL, the same in every process
-        self.path: Path | StoreURL = self._location.url if self._location is not None else path_or_url(path).absolute()
+        self._recipe: PackRecipe
+        if is_url(path):
+            if stage is not None or stage_as is not None:
+                raise InvalidRequest(f"{path}: stage= is for packs on a disk, and this is a URL; give cache= instead")
+            from packer.copies.remote_pack import RemoteRecipe, remote_location  # not imported for a pack in a folder
+
+            location = remote_location(str(path), cache=cache, cache_limit=cache_limit, patience=patience)
+            self.path: Path | StoreURL = location.url
+            self._recipe = RemoteRecipe(location, location.find())
+        else:
+            self.path = path_or_url(path).absolute()
+            remote = _remote_members(cache, cache_limit, patience)
+            staged = os.fspath(stage) if stage is not None else None
+            self._recipe = StagedRecipe(self.path, remote=remote, stage=staged, codec=stage_as)
+        self._stage_as = stage_as
         self.geometry = geometry
         self.output = output
         self._choose_fields(fields, as_tuple)
         self._decoder = decoder
         self._dct = dct
         self._verify = verify
-        self._stage = os.fspath(stage) if stage is not None else None
-        self._stage_as = stage_as
         self._box_rule = boxes
         self._sample_decoder_or_none: SampleDecoder | None = None
         self._shares_pack = False  # another dataset has the same open pack, which the last of them closes
-        self._pack_id: str | None = None
-        self._collected: CollectedRows | None = None  # how to make the pack again; None for the pack at `path`
         self._rows: npt.NDArray[np.int64] | None = None  # the chosen rows of the pack, None for all or a split
         self._shared: SharedMemory | None = None  # in a worker process
         self._choose_split(split)
@@ -278,8 +286,8 @@ class PackDataset(Dataset[Any]):
 
     @property
     def is_remote(self) -> bool:
-        """True if the pack is at a URL."""
-        return self._location is not None
+        """True if parts of the pack are behind URLs."""
+        return any(member.is_remote for member in self.sample_decoder().pack.members)
 
     @property
     def split_name(self) -> str | None:
@@ -379,16 +387,15 @@ class PackDataset(Dataset[Any]):
         return sample_decoder
 
     def _open(self) -> SampleDecoder:
-        pack = self._opened_pack()
-        try:
-            self._check_format(pack.manifest.format)
-        except InvalidRequest:
+        pack = self._recipe.open(self._verify)
+        found = pack.manifest.format
+        if self.format is not None and found not in (self.format, COLLECTION):
             pack.close()
-            raise
-        expected = (None, pack.manifest.pack_id, *pack.manifest.earlier_ids)
-        if self._collected is None and self._pack_id not in expected:  # collected rows check their own packs
-            raise CorruptPack(f"{self.path}: the pack was replaced after the dataset was opened; open it again")
-        self._pack_id = self._pack_id or pack.manifest.pack_id
+            raise InvalidRequest(
+                f"{self.path}: the pack's format is {found!r}, {type(self).__name__} reads {self.format!r}; "
+                "packer.open reads any"
+            )
+        self._recipe = self._recipe.pinned(pack)
         if get_worker_info() is not None:  # OpenCV's threads would compete with the other workers
             import_or_explain("cv2", "a data loader worker").setNumThreads(0)
         self._shares_pack = False
@@ -397,29 +404,6 @@ class PackDataset(Dataset[Any]):
     def _decoder_of(self, pack: Pack) -> SampleDecoder:
         self._check_names(pack)
         return SampleDecoder(pack, self._fields, decoder=self._decoder, dct=self._dct, boxes=self._box_rule)
-
-    def _opened_pack(self) -> Pack:
-        if self._collected is not None:
-            return self._collected.open(self._verify)
-        if self._location is not None:
-            from packer.copies.remote_pack import open_remote  # not imported for a pack in a folder
-
-            self._stored = self._stored or self._location.find()
-            return open_remote(self._location, self._stored, verify=self._verify)
-        return open_unreplaced(Path(str(self.path)), self._opened_folder)
-
-    def _opened_folder(self) -> Pack:
-        folder = Path(str(self.path))
-        if self._stage is not None:  # checked before a copy is made
-            self._check_format(manifests.read(folder).format)
-        return open_staged(folder, stage=self._stage, codec=self._stage_as, verify=self._verify)
-
-    def _check_format(self, found: str) -> None:
-        if self.format not in (None, found) and self._collected is None:
-            raise InvalidRequest(
-                f"{self.path}: the pack's format is {found!r}, {type(self).__name__} reads {self.format!r}; "
-                "packer.open reads any"
-            )
 
     def _check_names(self, pack: Pack) -> None:
         missing = set(self.as_tuple or ()) - set(self._fields or pack.schema.names)
@@ -579,31 +563,20 @@ class PackDataset(Dataset[Any]):
         rows = given % max(self._count, 1)
         return rows if self._takes_all else np.asarray(self._chosen(self.sample_decoder()), np.int64)[rows]
 
-    def stored_rows(self, indices: Indices | None = None) -> Indices | None:
-        """Return the rows of the pack for the samples at `indices`, for packer.convert.
+    def stored_samples(self) -> PackRecipe:
+        """Return the recipe of the samples as they are stored, for packer.convert.
 
-        Without `indices`, return the rows of all samples, or None if the dataset has all rows in order (no split).
-
-        Raises:
-            InvalidRequest: A geometry, transform, box rule or subclass changes the samples.
-            BadIndex: An index is out of range.
-            CorruptPack: The pack was replaced after the dataset was opened.
+        Raises InvalidRequest if a geometry, transform, box rule, recoded copy or subclass changes the samples.
         """
         makers = {"geometry": self.geometry, "transform": self.transform, "boxes": self._box_rule}
-        changed = [f"{name}=" for name, maker in makers.items() if maker is not None]
+        changed = [f"{name}=" for name, maker in {**makers, "stage_as": self._stage_as}.items() if maker is not None]
         if changed or not self.decodes_batches():
             raise InvalidRequest(
                 f"{self.path}: {(changed or ['__getitem__'])[0]} changes the samples, and convert copies the pack's "
                 "records: open the pack without it (convert has resize=), or give the samples: iter(dataset), "
                 "length=len(dataset)"
             )
-        self.close()
-        self.sample_decoder()  # opens the pack that is there now
-        if self._collected is not None:
-            raise InvalidRequest(f'{self.path}: its rows are collected in memory; first dataset.save("NAME.pack")')
-        if indices is None and self._takes_all:
-            return None
-        return self.pack_indices(np.arange(self._count) if indices is None else indices)
+        return self.recipe()
 
     def _random(self, indices: Sequence[int]) -> list[list[float]]:
         draws, count = self.geometry.draws if self.geometry is not None else 0, len(indices)
@@ -628,12 +601,12 @@ class PackDataset(Dataset[Any]):
             world_size: Number of processes that take turns in `indices`. Each process uses its share of cache_limit.
 
         Returns:
-            The schedule of the downloads. None for a pack on a disk.
+            The schedule of the downloads. None for a pack on a disk, and for several packs.
 
         Raises:
             InvalidRequest: The parts that are read at the same time are larger than cache_limit.
         """
-        supply = self.sample_decoder().pack.supply if self._location is not None else None
+        supply = self.sample_decoder().pack.supply
         if supply is None:
             return None
         from packer.copies.part_schedule import PartSchedule  # not imported for a pack in a folder
@@ -787,7 +760,8 @@ class PackDataset(Dataset[Any]):
             InvalidRequest: The values do not fit the field, or a sample of a new field has no value.
             UnknownKey: No sample has a key of `values`.
         """
-        return self.over(rows.with_values(self.collected(), self.columns(), name, values, kind=kind, classes=classes))
+        field, given = rows.new_values(self.columns(), name, values, kind=kind, classes=classes)
+        return self.over(ChangedPack(self.recipe(), partial(collection.with_field, field=field, values=given)))
 
     def rename(self, **names: str) -> Self:
         """Return a dataset whose fields have other names, such as rename(rgb="image").
@@ -799,7 +773,7 @@ class PackDataset(Dataset[Any]):
             UnknownKey: The pack does not have a field.
             InvalidRequest: Two fields would have one name, or the field is `key`.
         """
-        other = self.over(rows.RenamedFields(self.collected(), names))
+        other = self.over(ChangedPack(self.recipe(), partial(collection.renamed, names=names)))
         other.as_tuple = tuple(names.get(name, name) for name in self.as_tuple) if self.as_tuple is not None else None
         other._fields = tuple(names.get(name, name) for name in self._fields) if self._fields is not None else None
         return other
@@ -828,22 +802,19 @@ class PackDataset(Dataset[Any]):
         """
         from packer.conversion.collection_folder import save_collection  # training does not need it
 
-        with closing(rows.SelectedRows(self.collected(), np.arange(len(self))).open(self._verify)) as pack:
+        with closing(self._chosen_recipe(self.pack_indices(np.arange(len(self)))).open(self._verify)) as pack:
             save_collection(pack, Path(path))
 
     def columns(self) -> "DatasetColumns":
         """Return the columns of the index by name, as the language of `where` names them, in the order of samples."""
         return rows.DatasetColumns(self.sample_decoder().pack, self.pack_indices(np.arange(len(self))))
 
-    def collected(self) -> "CollectedRows":
-        """Return how to make a pack of the chosen samples again, in any process. Raises InvalidRequest for a URL."""
-        if self._collected is None and self._location is not None:
-            raise InvalidRequest(f"{self.path}: a collection consists of packs in folders; download the pack first")
-        manifest = self.sample_decoder().pack.manifest
-        found = self._collected or rows.FolderRows(
-            Path(str(self.path)), manifest.pack_id, manifest.samples, self._stage, self._stage_as
-        )
-        return found if self._takes_all else rows.SelectedRows(found, self.pack_indices(np.arange(len(self))))
+    def recipe(self) -> PackRecipe:
+        """Return how to make a pack of the chosen samples again, in any process."""
+        return self._recipe if self._takes_all else self._chosen_recipe(self.pack_indices(np.arange(len(self))))
+
+    def _chosen_recipe(self, chosen: npt.NDArray[np.int64]) -> PackRecipe:
+        return ChangedPack(self._recipe, partial(collection.selected, indices=chosen))
 
     def _with_positions(self, positions: npt.NDArray[np.int64]) -> Self:
         """Return a dataset of the samples at these positions, over the same open pack."""
@@ -854,16 +825,25 @@ class PackDataset(Dataset[Any]):
         other._choose_split(None)
         return other
 
-    def over(self, collected: "CollectedRows") -> Self:
-        """Return a dataset with the options of this one over the pack that `collected` makes."""
+    def over(self, recipe: PackRecipe) -> Self:
+        """Return a dataset with the options of this one over the pack that `recipe` makes."""
         self._check_selectable()
         kind: Any = PackDataset if type(self) in _BY_FORMAT.values() else type(self)
         other: Self = kind.__new__(kind)
         vars(other).update(vars(self))
-        other._collected, other._rows = collected, None
-        other._sample_decoder_or_none, other._pack_id, other._shares_pack = None, None, False
+        other._recipe, other._rows = recipe, None
+        other._sample_decoder_or_none, other._shares_pack = None, False
         other._choose_split(None)
         return other
+
+    def makes_samples_like(self, other: "PackDataset") -> bool:
+        """Return True if this dataset would make equal samples of the records of the other dataset."""
+        ours, theirs = (
+            (type(each) if type(each) not in _BY_FORMAT.values() else PackDataset, each.geometry, each.output)
+            + (each.as_tuple, each.fields, each._decoder, each._dct, each._box_rule, each._verify)
+            for each in (self, other)
+        )
+        return ours == theirs and self.transform is other.transform
 
     def _check_selectable(self) -> None:
         """Raise InvalidRequest if samples of this class are not rows of the pack."""
@@ -916,11 +896,15 @@ class PackDataset(Dataset[Any]):
     def __repr__(self) -> str:
         split = f", split={self.split_name!r}" if self.split_name else ""
         fields = ", ".join(f"{name} {what}" for name, what, _ in self._described())
-        pack = self.sample_decoder().pack
+        pack, places = self.sample_decoder().pack, [str(self.path)]
+        if pack.is_in_memory:
+            places = list(dict.fromkeys(member.place for member in pack.members))
+        of = f" of {len(pack)}" if self._rows is not None else ""
         size = pack.part_bytes / 1e6
         copy = f"; read as {self._stage_as} from {pack.folder}" if self._stage_as is not None else ""
         return printable(
-            f"{type(self).__name__}({str(self.path)!r}{split}: {len(self)} samples, {size:,.1f} MB; {fields}{copy})"
+            f"{type(self).__name__}({', '.join([*map(repr, places[:_LISTED]), *['...'] * (len(places) > _LISTED)])}"
+            f"{split}: {len(self)}{of} samples, {size:,.1f} MB; {fields}{copy})"
         )
 
     def _repr_html_(self) -> str:
@@ -928,7 +912,7 @@ class PackDataset(Dataset[Any]):
 
         split = f", split {self.split_name}" if self.split_name else ""
         drawing = None
-        if self._location is None and len(self) >= _SHOWN:  # a pack at a URL would download a part
+        if not self.is_remote and len(self) >= _SHOWN:  # a pack at a URL would download a part
             keys = [self.key(len(self) * number // _SHOWN) for number in range(_SHOWN)]
             name = Path(str(self.path)).name
             drawing = draw_samples(self.sample_decoder().pack, name, keys, width_px=SMALL_PX)
@@ -1013,25 +997,30 @@ class N5Dataset(PackDataset, format="n5"):
 _BY_FORMAT = {kind.format: kind for kind in PackDataset.__subclasses__()}
 
 
-def location_of(
+def manifest_at(
     path: str | PathLike[str],
     *,
     cache: str | PathLike[str] | None,
     cache_limit: int | str | None,
     patience: float | None,
-) -> "RemoteLocation | None":
-    """Return the location of a pack at a URL and of its cache. None for a folder.
+) -> Manifest:
+    """Return the manifest of a pack in a folder or at a URL. Raises InvalidRequest for a URL if `cache` is None."""
+    if not is_url(path):
+        return manifests.read(path_or_url(path))
+    from packer.copies.remote_pack import remote_location  # not imported for a pack in a folder
 
-    Raises InvalidRequest if the path is a folder and an option is not None, or if it is a URL and `cache` is None.
-    """
-    if is_url(path):
-        from packer.copies.remote_pack import remote_location  # not imported for a pack in a folder
+    return remote_location(str(path), cache=cache, cache_limit=cache_limit, patience=patience).read_manifest()[1]
 
-        return remote_location(str(path), cache=cache, cache_limit=cache_limit, patience=patience)
-    for name, value in (("cache", cache), ("cache_limit", cache_limit), ("patience", patience)):
-        if value is not None:
-            raise InvalidRequest(f"{name}=: {os.fspath(path)} is a folder, and the option is for URLs; leave it out")
-    return None
+
+def _remote_members(
+    cache: str | PathLike[str] | None, cache_limit: int | str | None, patience: float | None
+) -> Callable[[str], Pack] | None:
+    """Return the function that opens members behind URLs, if an option for them is not None."""
+    if cache is cache_limit is patience is None:
+        return None
+    from packer.copies.remote_pack import open_member  # not imported for a pack in a folder
+
+    return partial(open_member, cache=cache, cache_limit=cache_limit, patience=patience)
 
 
 def open(
@@ -1073,7 +1062,8 @@ def open(
         stage_as: The codec of the copy by `packer stage --as`, such as "ycc420", whose pixels differ. None: as packed.
         boxes: Cuts or drops boxes that reach out of the returned image, together with the rows of all fields that
             belong to them. None keeps all boxes unchanged.
-        cache: A local folder for the downloaded parts of a pack at a URL, required for a URL. None for a folder.
+        cache: A local folder for the downloaded parts of packs behind URLs, required for a URL and for a collection of
+            packs behind URLs. None for a folder.
         cache_limit: The largest size of `cache`, in bytes or as a text such as "200GB". None for the complete disk.
         patience: Seconds to wait for a store that does not answer, before StoreError is raised. None for 180.
 
@@ -1087,14 +1077,24 @@ def open(
         CorruptPack: The pack is damaged.
     """
     given: dict[str, Any] = dict(locals())
-    location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
 
     def opened() -> PackDataset:
-        manifest = manifests.read(path_or_url(path)) if location is None else location.read_manifest()[1]
+        manifest = manifest_at(path, cache=cache, cache_limit=cache_limit, patience=patience)
         kind: type[PackDataset] = _BY_FORMAT.get(manifest.format, PackDataset)
         return kind(**given)
 
-    return opened() if location is not None else open_unreplaced(path_or_url(path), opened)
+    return opened() if is_url(path) else open_unreplaced(path_or_url(path), opened)
+
+
+def joined(datasets: Sequence[PackDataset], prefixes: Sequence[str]) -> PackDataset:
+    """Return the dataset of `concat` for one or more datasets, which may have equal keys. Raises InvalidRequest."""
+    recipes = [
+        each.recipe()
+        if each.fields is None
+        else ChangedPack(each.recipe(), partial(collection.only_fields, names=each.fields))
+        for each in datasets
+    ]
+    return datasets[0].over(JoinedPacks(recipes, prefixes))
 
 
 def concat(*datasets: PackDataset, prefixes: Sequence[str] | None = None) -> PackDataset:
@@ -1103,11 +1103,11 @@ def concat(*datasets: PackDataset, prefixes: Sequence[str] | None = None) -> Pac
     Class lists are merged by name: the classes of the first dataset keep their numbers, and other names follow.
 
     Args:
-        datasets: Datasets over packs or collections in folders, with equal fields.
+        datasets: Datasets over packs or collections, with equal fields.
         prefixes: A text before the keys of each dataset, such as ["day1/", "day2/"]. None keeps the keys.
 
     Raises:
-        InvalidRequest: The fields differ, or a dataset is over a pack at a URL.
+        InvalidRequest: The fields differ.
         BadInput: Two samples have the same key.
     """
     if not datasets:
@@ -1115,7 +1115,6 @@ def concat(*datasets: PackDataset, prefixes: Sequence[str] | None = None) -> Pac
     given = [""] * len(datasets) if prefixes is None else prefixes
     if len(given) != len(datasets):
         raise InvalidRequest(f"concat: expected {len(datasets)} prefixes, found {len(given)}")
-    recipe = rows.JoinedRows([each.collected() for each in datasets], [each.fields for each in datasets], list(given))
-    found = datasets[0].over(recipe)
+    found = joined(datasets, list(given))
     found.sample_decoder().pack.index.arrays["key_order"]  # raises BadInput for repeated keys
     return found

@@ -1,15 +1,11 @@
-"""Row operations: other rows and columns of datasets, as recipes that a process can repeat.
-
-A dataset of collected rows pickles as its recipe, a subclass of `CollectedRows`. Each process opens the packs and
-repeats the steps; packer.pack.collection has the steps.
-"""
+"""Row operations: the rows and values that datasets of other rows and columns have; see packer.pack.collection."""
 
 import csv
 import difflib
+import io
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -18,100 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from packer import codecs
-from packer.copies.staged_copies import open_staged
-from packer.errors import CorruptPack, InvalidRequest, UnknownKey
+from packer.errors import InvalidRequest, UnknownKey
 from packer.files.safe_paths import open_file
 from packer.geometry.random import shuffled
-from packer.pack import collection, row_filter
+from packer.pack import row_filter
 from packer.pack.pack_columns import PackColumns
-from packer.pack.part_readers import open_unreplaced
-from packer.pack.reader import Pack, VerifyMode
+from packer.pack.reader import Pack
 from packer.schema import Field
 
 Indices = npt.NDArray[np.int64]
 NewKind = Literal["number", "text", "json", "points", "boxes"]
 NewValues = Sequence[Any] | npt.NDArray[Any] | Mapping[str, Any] | str | PathLike[str]
 _CODECS = {"number": "number", "text": "text", "json": "json", "points": "raw:float32", "boxes": "raw:float32"}
-
-
-class CollectedRows(ABC):
-    """How to make a pack. Picklable."""
-
-    @abstractmethod
-    def open(self, verify: VerifyMode) -> Pack:
-        """Return the new pack. verify: see `Pack`."""
-
-
-@dataclass(frozen=True)
-class FolderRows(CollectedRows):
-    """All rows of the pack in a folder, or of its staged copy."""
-
-    path: Path
-    pack_id: str
-    samples: int
-    stage: str | None
-    stage_as: str | None
-
-    def open(self, verify: VerifyMode) -> Pack:
-        pack = open_unreplaced(
-            self.path, lambda: open_staged(self.path, stage=self.stage, codec=self.stage_as, verify=verify)
-        )
-        if self.pack_id in pack.manifest.earlier_ids:  # `packer append` added samples at the end
-            return collection.selected(collection.completed(pack), np.arange(self.samples))
-        if pack.manifest.pack_id != self.pack_id:
-            pack.close()
-            raise CorruptPack(f"{self.path}: the pack was replaced after the dataset was opened; open it again")
-        return pack
-
-
-@dataclass(frozen=True)
-class SelectedRows(CollectedRows):
-    """Some rows, in the order of `indices`."""
-
-    rows: CollectedRows
-    indices: Indices
-
-    def open(self, verify: VerifyMode) -> Pack:
-        return collection.selected(collection.completed(self.rows.open(verify)), self.indices)
-
-
-@dataclass(frozen=True)
-class RowsWithField(CollectedRows):
-    """Rows with a new or another field, see `collection.with_field`."""
-
-    rows: CollectedRows
-    field: Field
-    values: Sequence[Any] | npt.NDArray[Any]
-
-    def open(self, verify: VerifyMode) -> Pack:
-        return collection.with_field(collection.completed(self.rows.open(verify)), self.field, self.values)
-
-
-@dataclass(frozen=True)
-class RenamedFields(CollectedRows):
-    """Rows whose fields have other names: old name -> new name."""
-
-    rows: CollectedRows
-    names: Mapping[str, str]
-
-    def open(self, verify: VerifyMode) -> Pack:
-        return collection.renamed(collection.completed(self.rows.open(verify)), self.names)
-
-
-@dataclass(frozen=True)
-class JoinedRows(CollectedRows):
-    """All rows of several packs. prefixes: text before the keys of each."""
-
-    members: Sequence[CollectedRows]
-    fields: Sequence[Sequence[str] | None]
-    prefixes: Sequence[str]
-
-    def open(self, verify: VerifyMode) -> Pack:
-        packs = []
-        for rows, names in zip(self.members, self.fields, strict=True):
-            pack = collection.completed(rows.open(verify))
-            packs.append(pack if names is None else collection.only_fields(pack, names))
-        return collection.joined(packs, self.prefixes)
 
 
 # ---- which rows
@@ -169,41 +83,39 @@ def _numbered(values: npt.NDArray[Any]) -> Indices:
 # ---- other values
 
 
-def with_values(
-    recipe: CollectedRows,
+def new_values(
     columns: "DatasetColumns",
     name: str,
     values: NewValues,
     *,
     kind: NewKind | None,
     classes: Sequence[str] | None,
-) -> CollectedRows:
-    """Return the recipe of `PackDataset.with_column`. recipe, columns: of the dataset."""
+) -> tuple[Field, Sequence[Any] | npt.NDArray[Any]]:
+    """Return the field and the values of `PackDataset.with_column`. columns: of the dataset."""
     old = next((field for field in columns.pack.schema if field.name == name), None)
     if isinstance(values, str | PathLike):
         values = _of_csv(Path(values), name)
     if isinstance(values, Mapping):
         values = _in_order(columns, name, values, old)
-    field = _new_field(name, values, kind, classes) if old is None or kind is not None else old
-    if old is not None and classes is not None:
-        if tuple(classes)[: len(old.classes or ())] != (old.classes or ()):
-            raise InvalidRequest(
-                f"with_column({name!r}): classes begin with {', '.join(old.classes or ())}, in this order"
-            )
-        field = replace(field, classes=tuple(classes))
-    if field.classes is not None and field.kind == "number":
+    if old is not None and classes is not None and tuple(classes)[: len(old.classes or ())] != (old.classes or ()):
+        raise InvalidRequest(f"with_column({name!r}): classes begin with {', '.join(old.classes or ())}, in this order")
+    field = old if kind is None else None
+    names = tuple(classes) if classes is not None else field.classes if field is not None else None
+    if names is not None and (field is None or field.kind == "number"):
         known = set() if old is None or not old.is_column else set(columns.pack.index.column(name).ravel().tolist())
-        values = _of_classes(field, values, known)
-    elif field.is_column and any(isinstance(value, str) for value in values):
-        values = [_number(name, value) for value in values]
-    return RowsWithField(recipe, field, values)
+        values = _of_classes(name, values, names, known)
+    elif kind == "number" or (field is not None and field.is_column):
+        values = [_number(name, value) if isinstance(value, str) else value for value in values]
+    if field is None:
+        return _new_field(name, values, kind, names), values
+    return replace(field, classes=names), values
 
 
 def _of_csv(path: Path, name: str) -> dict[str, str]:
     """Return key -> value of the columns `key` and `name` of a CSV file."""
     with open_file(path) as raw:
         text = raw.read().decode("utf-8-sig")
-    reader = csv.DictReader(text.splitlines())
+    reader = csv.DictReader(io.StringIO(text, newline=""))
     if not {"key", name} <= set(reader.fieldnames or ()):
         raise InvalidRequest(f"{path}: expected the columns key and {name}, found {', '.join(reader.fieldnames or ())}")
     found: dict[str, str] = {}
@@ -216,71 +128,69 @@ def _of_csv(path: Path, name: str) -> dict[str, str]:
 
 def _in_order(columns: "DatasetColumns", name: str, values: Mapping[str, Any], old: Field | None) -> list[Any]:
     """Return a value for each sample: that of its key, or else its value now."""
+    positions = columns.positions(values)
     found: list[Any] = [None] * len(columns.rows)
-    given = np.zeros(len(found), bool)
-    for at, value in zip(columns.positions(values), values.values(), strict=True):
-        found[at], given[at] = value, True
-    missing = np.flatnonzero(~given)
-    if not len(missing):
-        return found
-    if old is None:
+    missing = np.setdiff1d(np.arange(len(found)), positions).tolist()
+    if old is None and missing:
         raise InvalidRequest(
             f"with_column({name!r}): no value for {len(missing)} samples, such as "
             f"{columns.pack.index.key(int(columns.rows[missing[0]]))!r}, and the pack does not have the field; give "
             "every sample a value"
         )
-    codec = codecs.make(old)
-    for at in missing.tolist():
-        with columns.pack.record(int(columns.rows[at]), [name]) as record:
-            found[at] = codec.decode(record[name])
+    if old is not None and old.is_column:
+        found = list(columns.pack.index.column(name)[columns.rows])
+    elif old is not None:
+        codec = codecs.make(old)
+        for at in missing:
+            with columns.pack.record(int(columns.rows[at]), [name]) as record:
+                found[at] = codec.decode(record[name])
+    for at, value in zip(positions, values.values(), strict=True):
+        found[at] = value
     return found
 
 
 def _new_field(
-    name: str, values: Sequence[Any] | npt.NDArray[Any], kind: NewKind | None, classes: Sequence[str] | None
+    name: str, values: Sequence[Any] | npt.NDArray[Any], kind: NewKind | None, classes: tuple[str, ...] | None
 ) -> Field:
     first = values[0] if len(values) else 0
-    is_text = isinstance(first, str)
-    chosen = kind or ("number" if classes is not None or not is_text else "text")
+    chosen = kind or ("text" if isinstance(first, str) else "number")
     if chosen == "number":
-        array = np.asarray([0] if is_text else values)
+        array = np.asarray(values)
         if array.dtype.kind not in "biuf":
             raise InvalidRequest(f"with_column({name!r}): values such as {first!r:.60}: give kind=")
-        names = tuple(classes) if classes is not None else None
-        return Field(name, "number", "number", str(array.dtype), array.shape[1:], classes=names)
+        return Field(name, "number", "number", str(array.dtype), array.shape[1:], classes=classes)
     shapes = {"points": (None, 2), "boxes": (None, 4)}
     dtype = "float32" if chosen in shapes else None
     return Field(name, chosen, _CODECS[chosen], dtype, shapes.get(chosen))
 
 
-def _of_classes(field: Field, values: Sequence[Any] | npt.NDArray[Any], known: set[Any]) -> npt.NDArray[Any]:
+def _of_classes(
+    field: str, values: Sequence[Any] | npt.NDArray[Any], names: Sequence[str], known: set[Any]
+) -> npt.NDArray[Any]:
     """Return class numbers for names and numbers of classes. known: numbers that the field contains already."""
-    names = field.classes or ()
     numbers = {name: number for number, name in enumerate(names)}
 
     def number_of(value: Any) -> Any:
-        number = numbers.get(value, _digits(value)) if isinstance(value, str) else value
+        number = value
+        if isinstance(value, str):
+            number = numbers.get(value, int(value) if value.isdecimal() else None)
         if number is None or (number not in known and number not in range(len(names))):
             close = difflib.get_close_matches(str(value), names, 1)
             raise InvalidRequest(
-                f"with_column({field.name!r}): {value!r:.60} is not one of the {len(names)} classes"
-                f"{f'; did you mean {close[0]!r}?' if close else ''}; classes= adds new ones at the end"
+                f"with_column({field!r}): {value!r:.60} is not one of the {len(names)} classes"
+                f"{f'; did you mean {close[0]!r}?' if close else ''}; classes= (--new-class) adds new ones at the end"
             )
         return number
 
     return np.asarray([number_of(value) for value in values])
 
 
-def _digits(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() else None
-
-
-def _number(name: str, value: Any) -> Any:
+def _number(name: str, text: str) -> int | float:
     try:
-        return float(value) if not str(value).lstrip("-").isdigit() else int(value)
+        return int(text) if text.lstrip("-").isdecimal() else float(text)
     except ValueError as error:
         raise InvalidRequest(
-            f"with_column({name!r}): expected a number, found {value!r:.60}; give kind= or classes="
+            f"with_column({name!r}): expected a number, found {text!r:.60}; give kind= or classes="
         ) from error
 
 
@@ -300,9 +210,9 @@ class DatasetColumns(Mapping[str, npt.NDArray[Any]]):
 
     def __init__(self, pack: Pack, rows: Indices) -> None:
         """Use an open pack. rows: the row of each sample."""
-        self.pack = collection.completed(pack)
+        self.pack = pack
         self.rows = rows
-        self._filter = PackColumns(self.pack.schema, self.pack.index)
+        self._filter = PackColumns(pack.schema, pack.index)
 
     def positions(self, keys: Iterable[str]) -> list[int]:
         """Return the position of the sample with each key. Raises UnknownKey."""

@@ -18,7 +18,7 @@ import torch
 
 from packer.datasets.batch import Batch
 from packer.datasets.batch_decoder import CollateFields, Take, take_new
-from packer.datasets.pack_dataset import Indices, PackDataset, Transform, location_of
+from packer.datasets.pack_dataset import Indices, PackDataset, Transform, manifest_at
 from packer.errors import CorruptPack, InvalidRequest, UnknownKey, WrongType, printable
 from packer.geometry import Geometry, View, draw
 from packer.geometry.transforms import rotated, zoomed
@@ -41,7 +41,6 @@ from packer.images import DCT, DecoderName
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack, VerifyMode
 from packer.schema import PIXEL_KINDS
-from packer.stores.url import path_or_url
 from packer.system.argument_checks import check_parameters
 
 Pixels = Literal["float32", "uint8"]
@@ -165,8 +164,7 @@ class GraspDataset(PackDataset):
             raise InvalidRequest("include_depth=False, include_rgb=False: expected at least one of them")
         if output_size < 1:
             raise InvalidRequest(f"output_size={output_size!r}: expected a whole number of px, at least 1")
-        location = location_of(path, cache=cache, cache_limit=cache_limit, patience=patience)
-        manifest = manifests.read(path_or_url(path)) if location is None else location.read_manifest()[1]
+        manifest = manifest_at(path, cache=cache, cache_limit=cache_limit, patience=patience)
         schema = manifest.schema
         style = style or _preset_of(manifest)
         if exact is not None:

@@ -544,5 +544,5 @@ def _check_classes(dataset: Any) -> None:
                 if classes != field.classes:
                     raise InvalidRequest(
                         f"{pack.path}: the classes of {field.name!r} are not those of {other.path}, and their numbers "
-                        f"would be mixed; pack again with --classes-from {other.path}, or leave it out with fields="
+                        "would be mixed; packer.concat merges class lists by name, or leave the field out with fields="
                     )

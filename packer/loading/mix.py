@@ -6,6 +6,9 @@ Webster, which divides seats among parties. After any number of samples, the cou
 by at most 1/2 + w (M - 2) / 2 for M datasets. With two datasets, this is half a sample. If the shares of the batch size
 are whole numbers, then each batch contains exactly these numbers.
 
+Datasets of packs become one collection, whose batches are decoded as those of one pack, if they have equal fields and
+options. Other datasets become a ConcatDataset.
+
 An epoch is the next piece of the sequence. Each dataset goes through passes of its own, which continue in the next
 epoch. So all samples of a dataset are used equally often.
 """
@@ -13,14 +16,16 @@ epoch. So all samples of a dataset are used equally often.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
 import numpy as np
 import numpy.typing as npt
 from torch.utils.data import ConcatDataset, Dataset
 
+from packer.datasets.pack_dataset import PackDataset, joined
 from packer.errors import InvalidRequest, WrongType
 from packer.geometry import shuffled
+from packer.loading.batch_jobs import unwrapped
 from packer.loading.batch_order import BatchPasses
 from packer.loading.sampling import Indices, Step
 from packer.loading.weights import WeightedBatches
@@ -47,7 +52,8 @@ class Mix:
         """Mix datasets.
 
         Args:
-            datasets: Datasets of packs with the same fields and class lists, Subsets of them, or other datasets.
+            datasets: Datasets of packs with the same fields, Subsets of them, or other datasets. Class lists of labels
+                are merged by name, as packer.concat does.
             weights: The share of each dataset, relative to their sum, such as (0.7, 0.3).
             epoch: The dataset that ends an epoch: "shortest" for the one that is the first to run out at its share,
                 "longest" for the last. For N batches, give `steps_per_epoch=N` to the Loader.
@@ -72,13 +78,17 @@ class Mix:
                 f"weights={tuple(weights)!r:.60}: expected numbers of more than 0; drop a dataset of 0"
             )
         try:
-            self.dataset: ConcatDataset[Any] = ConcatDataset(self.datasets)
-            sizes = np.diff(self.dataset.cumulative_sizes, prepend=0)
+            concatenated: ConcatDataset[Any] = ConcatDataset(self.datasets)
+            sizes = np.diff(concatenated.cumulative_sizes, prepend=0)
         except (TypeError, AssertionError) as error:
             raise WrongType(f"datasets: expected datasets with len() and [index]: {error}") from error
         if not sizes.all():
             raise InvalidRequest(f"datasets: number {int(np.argmin(sizes))} is empty; drop it and its weight")
         self._sizes: Indices = sizes.astype(np.int64)
+        self.dataset: Dataset[Any] = _collection(self.datasets) or concatenated
+
+    def __len__(self) -> Never:
+        raise WrongType("a Mix is not a data set: it is the order of batches too; use packer.Loader(mix, batch_size)")
 
     def __repr__(self) -> str:
         parts = zip(self.weights.tolist(), self.datasets, strict=True)
@@ -98,6 +108,21 @@ class Mix:
         if not self.exact:
             return WeightedBatches(np.repeat(shares / self._sizes, self._sizes), batch_size, count)
         return _MixedBatches(self._sizes, shares, batch_size, count, bool(shuffle))
+
+
+def _collection(datasets: Sequence[Dataset[Any]]) -> PackDataset | None:
+    """Return one dataset of all samples of packs. None if the datasets differ in fields or options."""
+    packs = []
+    try:
+        for dataset in datasets:
+            pack, rows = unwrapped(dataset)
+            if not isinstance(pack, PackDataset) or not pack.decodes_batches():
+                return None
+            packs.append(pack if rows is None else pack.select(rows))
+        alike = all(packs[0].makes_samples_like(pack) for pack in packs)
+        return joined(packs, [""] * len(packs)) if alike else None
+    except InvalidRequest:  # other fields or codecs, a sample twice in a Subset, or items of a GraspDataset
+        return None
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,6 @@ from packer.errors import InvalidRequest
 from packer.geometry import shuffled
 from packer.loading.batch_jobs import unwrapped
 from packer.loading.sampling import Indices, Step
-from packer.pack import collection
 from packer.system.argument_checks import check_parameters
 
 _OF_BATCHES = 0x62617463686573  # seed of other random numbers than those of the samples
@@ -122,4 +121,4 @@ def stored_sizes(dataset: Dataset[Any]) -> Indices:
         raise InvalidRequest(f"sizes: {type(dataset).__name__} is not a pack's dataset with an image; give sizes=")
     decoder = pack.sample_decoder()
     rows = pack.pack_indices(np.arange(len(pack)) if subset is None else subset)
-    return collection.completed(decoder.pack).index.sizes(decoder.images[0])[rows].astype(np.int64)
+    return decoder.pack.index.sizes(decoder.images[0])[rows].astype(np.int64)

@@ -2,23 +2,29 @@
 
 Each function makes a new pack of open packs. The new pack reads from the parts of these packs. Its index is made in
 memory from their indexes: about 70 bytes for a sample. Arrays that are not used, such as the sorted keys, are not made.
+
+A `PackRecipe` opens a pack or repeats these steps in any process. Datasets pickle as their recipe, and a conversion
+takes a recipe as its source.
 """
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from packer import __version__, codecs
-from packer.errors import InvalidRequest
+from packer.errors import CorruptPack, InvalidRequest
 from packer.pack.manifest import COLLECTION, VERSION, Manifest, canonical
-from packer.pack.reader import OpenMember, Pack
-from packer.pack.sample_index import ROWS, Index, file_dtypes, key_order
+from packer.pack.part_readers import open_unreplaced
+from packer.pack.reader import OpenMember, Pack, VerifyMode
+from packer.pack.sample_index import ROWS, Index, key_order
 from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 
 Array = npt.NDArray[Any]
@@ -50,26 +56,91 @@ class LazyArrays(Mapping[str, Array]):
         return len(self._makers)
 
 
+# ---- how to make a pack again
+
+
+class PackRecipe(ABC):
+    """How to open a pack, or to make a collection in memory. Picklable."""
+
+    @abstractmethod
+    def open(self, verify: VerifyMode, *, isolate_damaged: bool = False) -> Pack:
+        """Return the pack; the arguments are those of `Pack`."""
+
+    def pinned(self, pack: Pack) -> "PackRecipe":
+        """Return a recipe that opens `pack`, a result of `open`, or raises CorruptPack if another pack replaced it."""
+        return self
+
+
+@dataclass(frozen=True)
+class FolderRecipe(PackRecipe):
+    """The pack in a folder. If `pack_id` is not None, the pack with this id, and this number of samples.
+
+    remote: see `Pack`.
+    """
+
+    path: Path
+    pack_id: str | None = None
+    samples: int = 0
+    remote: Callable[[str], Pack] | None = None
+
+    def open(self, verify: VerifyMode, *, isolate_damaged: bool = False) -> Pack:
+        pack = open_unreplaced(self.path, lambda: self._opened(verify, isolate_damaged=isolate_damaged))
+        if self.pack_id in (None, pack.manifest.pack_id):
+            return pack
+        if self.pack_id in pack.manifest.earlier_ids:  # `packer append` added samples at the end
+            return selected(pack, np.arange(self.samples))
+        pack.close()
+        raise CorruptPack(f"{self.path}: the pack was replaced after the dataset was opened; open it again")
+
+    def _opened(self, verify: VerifyMode, *, isolate_damaged: bool) -> Pack:
+        return Pack(self.path, verify=verify, isolate_damaged=isolate_damaged, remote=self.remote)
+
+    def pinned(self, pack: Pack) -> PackRecipe:
+        return self if self.pack_id is not None else replace(self, pack_id=pack.manifest.pack_id, samples=len(pack))
+
+
+@dataclass(frozen=True)
+class ChangedPack(PackRecipe):
+    """A pack after a step: `selected`, `with_field`, `renamed` or `only_fields` with their arguments."""
+
+    pack: PackRecipe
+    step: Callable[[Pack], Pack]
+
+    def open(self, verify: VerifyMode, *, isolate_damaged: bool = False) -> Pack:
+        return self.step(self.pack.open(verify, isolate_damaged=isolate_damaged))
+
+
+@dataclass(frozen=True)
+class JoinedPacks(PackRecipe):
+    """Several packs as one, see `joined`."""
+
+    packs: Sequence[PackRecipe]
+    prefixes: Sequence[str]
+
+    def open(self, verify: VerifyMode, *, isolate_damaged: bool = False) -> Pack:
+        return joined([each.open(verify, isolate_damaged=isolate_damaged) for each in self.packs], self.prefixes)
+
+
 # ---- the four ways to make a collection
 
 
 def selected(pack: Pack, indices: Indices) -> Pack:
     """Return a collection of the samples at `indices`, in this order. Raises InvalidRequest if an index is repeated."""
-    if len(np.unique(indices)) != len(indices):
-        raise InvalidRequest(f"{pack.folder}: a sample is selected twice; a collection contains each sample once")
-    makers: Makers = {
-        name: partial(_taken, pack.index.arrays, name, indices) for name in pack.index.arrays if name != ROWS
-    }
+    values, counts = np.unique(indices, return_counts=True)
+    if len(values) != len(indices):
+        raise InvalidRequest(
+            f"{pack.folder}: {int((counts > 1).sum())} samples are selected more than once, such as "
+            f"{pack.index.key(int(values[counts.argmax()]))!r}; a pack contains each once, and weights= of "
+            "packer.Loader repeats samples"
+        )
+    makers: Makers = {name: partial(_taken, pack.index.arrays, name, indices) for name in pack.index.arrays}
     makers["key_order"] = lambda: np.argsort(_ranks(pack.index.arrays["key_order"])[indices]).astype("<u8")
     wanted = set()
     if pack.manifest.incomplete:
         wanted = {pack.index.key(index) for index in indices.tolist()}
-    changed = replace(
-        pack.manifest, incomplete=tuple(item for item in pack.manifest.incomplete if item[0] in wanted), extras=()
-    )
-    return _derived(
-        [pack], pack.members, _rows(pack)[indices], changed, makers, what=["rows", _sha256(indices.astype("<i8"))]
-    )
+    changed = replace(pack.manifest, incomplete=tuple(item for item in pack.manifest.incomplete if item[0] in wanted))
+    what = ["rows", _sha256(indices.astype("<i8"))]
+    return _derived([pack], pack.members, _rows(pack)[indices], changed, makers, what=what)
 
 
 def with_field(pack: Pack, field: Field, values: Sequence[Any] | Array) -> Pack:
@@ -98,12 +169,8 @@ def with_field(pack: Pack, field: Field, values: Sequence[Any] | Array) -> Pack:
         made = {f"values-{field.name}": np.frombuffer(b"".join(encoded), np.uint8), f"value_ends-{field.name}": ends}
         if field.has_rows:
             made[f"count-{field.name}"] = np.asarray([len(value) for value in values], "<u4")
-    arrays = pack.index.arrays
-    makers: Makers = {
-        name: partial(arrays.__getitem__, name) for name in arrays if name.partition("-")[2] != field.name
-    }
-    makers |= {name: partial(made.__getitem__, name) for name in made}
     fields = {each.name: each for each in pack.schema} | {field.name: field}
+    makers = _arrays_of(pack, without=[field.name]) | {name: partial(made.__getitem__, name) for name in made}
     makers["crc32"] = lambda: _with_crc32(pack, tuple(fields), field.name, encoded)
     changed = replace(pack.manifest, schema=Schema(tuple(fields.values()), pack.schema.form_of))
     what = ["field", field.to_json(), _sha256(*made.values())]
@@ -125,15 +192,12 @@ def renamed(pack: Pack, names: Mapping[str, str]) -> Pack:
         pack.schema[old]  # raises UnknownKey
     if KEY in {*names, *names.values()}:
         raise InvalidRequest(f"{pack.folder}: the field 'key' keeps its name")
-    new: dict[str | None, str | None] = {None: None, **{name: names.get(name, name) for name in pack.schema.names}}
+
+    def new(name: str | None) -> str | None:
+        return name and names.get(name, name)
+
     fields = [
-        replace(
-            each,
-            name=str(new[each.name]),
-            of=new.get(each.of, each.of),
-            starts=new.get(each.starts, each.starts),
-            into=new.get(each.into, each.into),
-        )
+        replace(each, name=str(new(each.name)), of=new(each.of), starts=new(each.starts), into=new(each.into))
         for each in pack.schema
     ]
     members = []
@@ -142,10 +206,9 @@ def renamed(pack: Pack, names: Mapping[str, str]) -> Pack:
         places = {names.get(name, name): stored for name, stored in inner.items()}
         members.append(replace(member, names={name: stored for name, stored in places.items() if name != stored}))
     makers = {}
-    for name in pack.index.arrays:
+    for name, maker in _arrays_of(pack).items():
         prefix, dash, field = name.partition("-")
-        makers[f"{prefix}{dash}{names.get(field, field)}"] = partial(pack.index.arrays.__getitem__, name)
-    makers.pop(ROWS, None)
+        makers[f"{prefix}{dash}{names.get(field, field)}"] = maker
     changed = replace(pack.manifest, schema=Schema(tuple(fields), pack.schema.form_of))
     return _derived([pack], members, _rows(pack), changed, makers, what=["names", dict(names)])
 
@@ -167,18 +230,19 @@ def joined(packs: Sequence[Pack], prefixes: Sequence[str]) -> Pack:
     names = _common_names(packs)
     fields = [_merged_field([pack.schema[name] for pack in packs], packs) for name in names]
     schema = Schema(tuple(fields), packs[0].schema.form_of)
-    packs = [_conformed(completed(pack), schema, prefix) for pack, prefix in zip(packs, prefixes, strict=True)]
+    packs = [_conformed(pack, schema, prefix) for pack, prefix in zip(packs, prefixes, strict=True)]
     for field in fields:
         if any(pack.index.contains(field.name) for pack in packs):  # in the index of one pack, so in that of all
             packs = [pack if pack.index.contains(field.name) else _with_stored(pack, field) for pack in packs]
-    shared = set.intersection(*({*pack.index.arrays} for pack in packs)) - {ROWS, "key_order", "crc32"}
+    shared = set.intersection(*({*pack.index.arrays} for pack in packs))
     makers: Makers = {
         name: partial(_concatenated, [pack.index.arrays for pack in packs], name) for name in sorted(shared)
     }
     makers["crc32"] = lambda: np.concatenate(
         [pack.index.arrays["crc32"][:, [pack.index.positions[name] for name in names]] for pack in packs]
     )
-    makers["key_order"] = lambda: key_order(makers["keys"]().tobytes(), makers["key_ends"]())
+    keys, ends = makers["keys"], makers["key_ends"]  # a function that refers to `makers` would be a reference cycle
+    makers["key_order"] = lambda: key_order(keys().tobytes(), ends())
     totals = [sum(member.manifest.samples for member in pack.members) for pack in packs]
     starts = np.cumsum([0, *totals])
     rows = np.concatenate([_rows(pack) + np.uint64(start) for pack, start in zip(packs, starts, strict=False)])
@@ -214,15 +278,22 @@ def _derived(
         samples=len(rows),
         parts=(),
         index=(),
+        members=(),
         written_by=f"packer {__version__}",
         version=VERSION,
         pack_id=hashlib.sha256(canonical({"made_of": ids, "by": list(what)})).hexdigest(),
     )
     index = Index(LazyArrays({**makers, ROWS: lambda: rows}), manifest.schema, len(rows), packs[0].folder)
-    return Pack.derived(members, rows, manifest, index, verify=packs[0].verify)
+    return Pack.derived(members, rows, manifest, index, made_of=packs)
 
 
 # ---- parts of an index
+
+
+def _arrays_of(pack: Pack, without: Collection[str] = ()) -> Makers:
+    """Return the arrays of an index, except those of the fields `without`."""
+    arrays = pack.index.arrays
+    return {name: partial(arrays.__getitem__, name) for name in arrays if name.partition("-")[2] not in without}
 
 
 def _rows(pack: Pack) -> npt.NDArray[np.uint64]:
@@ -307,37 +378,6 @@ def stored_values(pack: Pack, name: str) -> Iterator[bytes]:
             yield from (bytes(record[name]) for record in records)
 
 
-def completed(pack: Pack) -> Pack:
-    """Return the pack with all columns of index version 2. For a pack of version 1, they are read from the parts."""
-    missing = [name for name in file_dtypes(pack.schema) if name not in pack.index.arrays]
-    if not missing:
-        return pack
-    makers: Makers = {name: partial(pack.index.arrays.__getitem__, name) for name in pack.index.arrays if name != ROWS}
-    for name in missing:
-        what, _, field = name.partition("-")
-        if what == "value_ends":
-            makers[name] = partial(_stored_ends, pack, field)
-            makers[f"values-{field}"] = partial(_stored_bytes, pack, field)
-        else:
-            makers[name] = partial(_measured, pack, field, sizes=what == "size")
-    return _derived([pack], pack.members, _rows(pack), pack.manifest, makers, what=["completed"])
-
-
-def _stored_ends(pack: Pack, name: str) -> Array:
-    return np.cumsum([len(value) for value in stored_values(pack, name)], dtype="<u8")
-
-
-def _stored_bytes(pack: Pack, name: str) -> Array:
-    return np.frombuffer(b"".join(stored_values(pack, name)), np.uint8)
-
-
-def _measured(pack: Pack, name: str, *, sizes: bool) -> Array:
-    """Return the size (height, width) of each image of a field, or the number of rows of each value."""
-    codec = codecs.make(pack.schema[name])
-    shapes = [codec.shape(value) for value in stored_values(pack, name)]
-    return np.asarray([shape[:2] if sizes else shape[0] for shape in shapes], "<u4")
-
-
 # ---- fields of several packs
 
 
@@ -395,12 +435,8 @@ def only_fields(pack: Pack, names: Sequence[str]) -> Pack:
     if len(fields) == len(pack.schema):
         return pack
     schema = Schema(fields, pack.schema.form_of)
-    kept = {*file_dtypes(schema, listed=pack.index.arrays)} | {f"values-{field.name}" for field in fields}
-    arrays = pack.index.arrays
-    makers: Makers = {
-        name: partial(arrays.__getitem__, name) for name in arrays if name in (*kept, "keys", "key_order")
-    }
-    makers["crc32"] = lambda: arrays["crc32"][:, [pack.index.positions[field.name] for field in fields]]
+    makers = _arrays_of(pack, without={*pack.schema.names} - {*schema.names})
+    makers["crc32"] = lambda: pack.index.arrays["crc32"][:, [pack.index.positions[field.name] for field in fields]]
     changed = replace(pack.manifest, schema=schema)
     return _derived([pack], pack.members, _rows(pack), changed, makers, what=["only", list(schema.names)])
 
@@ -426,18 +462,12 @@ def _renumbered(pack: Pack, field: Field) -> Sequence[Any] | Array:
 
 
 def _prefixed(pack: Pack, prefix: str) -> Pack:
-    text = np.frombuffer(prefix.encode("utf-8", "surrogateescape"), np.uint8)
-    arrays = pack.index.arrays
-    old, lengths = arrays["keys"], _lengths(arrays["key_ends"])
-    ends = np.cumsum(lengths + len(text), dtype="<u8")
-    keys = np.empty(len(old) + len(text) * len(pack), np.uint8)
-    places = (ends.astype(np.int64) - lengths - len(text))[:, None] + np.arange(len(text))
-    keys[places] = text
-    keys[np.arange(len(old)) + np.repeat(np.arange(1, len(pack) + 1) * len(text), lengths)] = old
-    bounds = [0, *ends.tolist()]
-    values = [keys[start:end].data for start, end in zip(bounds, bounds[1:], strict=False)]
-    makers: Makers = {name: partial(arrays.__getitem__, name) for name in arrays if name != ROWS}  # in the same order
-    makers |= {"keys": lambda: keys, "key_ends": lambda: ends}
+    text, data = prefix.encode("utf-8", "surrogateescape"), pack.index.arrays["keys"].tobytes()
+    bounds = [0, *pack.index.arrays["key_ends"].tolist()]
+    values = [text + data[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    makers = _arrays_of(pack)  # in the same order
+    makers["keys"] = lambda: np.frombuffer(b"".join(values), np.uint8)
+    makers["key_ends"] = lambda: np.cumsum([len(value) for value in values], dtype="<u8")
     makers["crc32"] = lambda: _with_crc32(pack, pack.schema.names, KEY, values)
     incomplete = tuple((prefix + key, reason) for key, reason in pack.manifest.incomplete)
     changed = replace(pack.manifest, incomplete=incomplete)
@@ -447,12 +477,4 @@ def _prefixed(pack: Pack, prefix: str) -> Pack:
 def _agreed(mappings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the entries that all mappings have with an equal value."""
     first, *others = mappings
-    found: dict[str, Any] = {}
-    for name, value in first.items():
-        values = [value, *(other.get(name) for other in others)]
-        inner = [each for each in values if isinstance(each, dict)]
-        if all(each == value for each in values):
-            found[name] = value
-        elif len(inner) == len(values):
-            found[name] = _agreed(inner)
-    return found
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}

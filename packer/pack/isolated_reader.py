@@ -15,17 +15,19 @@ import signal
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from packer import codecs
 from packer.errors import CorruptPack, CrashingPart, PackerError, StorageError
 from packer.formats.base import Reader, Record
 from packer.pack.part_readers import PartOpener
 from packer.schema import Schema
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+
 
 _MOST_ENDS = 50  # crashes of the subprocess for one part; a restart takes a third of a second
 _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
@@ -93,6 +95,8 @@ class ReaderProcess:
         return values
 
     def _start(self) -> PipeEnds:
+        from multiprocessing import get_context  # conversions that read no damaged pack do without
+
         context = get_context("spawn")  # a fork would copy the locks of our threads
         incoming, their_outgoing = context.Pipe(duplex=False)
         their_incoming, outgoing = context.Pipe(duplex=False)

@@ -104,7 +104,7 @@ class MemberPack:
     """A pack whose rows a collection contains.
 
     Attributes:
-        path: relative path with / from the folder of the collection to the pack.
+        path: relative path with / from the folder of the collection to the pack, or the URL of the pack.
         pack_id: id of the pack.
         samples: number of samples of the pack.
         names: field of the collection -> field of the pack, for the fields with another name.

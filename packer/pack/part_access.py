@@ -249,10 +249,19 @@ class JoinedParts(Parts):
         """
         self._places = [(parts, number, names) for parts, names in packs for number in range(len(parts.keys))]
         self.keys = [key for parts, _ in packs for key in parts.keys]
+        self.supply = packs[0][0].supply if len(packs) == 1 else None
 
     def pinned(self, number: int) -> AbstractContextManager[Reader]:
         parts, inner, names = self._places[number]
         return _renamed(parts.pinned(inner), names) if names else parts.pinned(inner)
+
+    def may_download(self, number: int) -> bool:
+        parts, inner, _ = self._places[number]
+        return parts.may_download(inner)
+
+    def fetch_again(self, number: int) -> bool:
+        parts, inner, _ = self._places[number]
+        return parts.fetch_again(inner)
 
     def path(self, number: int) -> AbstractContextManager[Path]:
         parts, inner, _ = self._places[number]

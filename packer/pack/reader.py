@@ -31,6 +31,7 @@ from packer.pack.part_readers import PartOpener, open_readers
 from packer.pack.sample_index import ROWS, Index, crc32_problem
 from packer.registry import import_or_explain
 from packer.schema import Buffer
+from packer.stores.url import is_url
 from packer.system.machine_limits import Machine
 
 VerifyMode = Literal["first", "always", "never", "open"]
@@ -64,6 +65,16 @@ class OpenMember:
     is_mapped: bool
     names: Mapping[str, str]
 
+    @property
+    def is_remote(self) -> bool:
+        """True if the pack is behind a URL."""
+        return self.parts.supply is not None
+
+    @property
+    def place(self) -> str:
+        """The URL of a remote pack, or its folder."""
+        return self.parts.supply.url if self.parts.supply is not None else str(self.folder)
+
 
 class Pack:
     """The records of one pack, by sample index.
@@ -95,6 +106,7 @@ class Pack:
         copies: Mapping[str, Path] = _NOWHERE,
         on_close: Callable[[], object] | None = None,
         supply: PartSupply | None = None,
+        remote: "Callable[[str], Pack] | None" = None,
     ) -> None:
         """Open a pack.
 
@@ -107,31 +119,44 @@ class Pack:
             copies: name of a part or of the index folder -> the path that replaces it.
             on_close: called once when the pack is closed, unless the constructor raised.
             supply: downloads the parts when they are read. Closed with the pack.
+            remote: opens a member of a collection that is behind a URL. With `supply`, it opens all members. None
+                refuses members behind URLs.
 
         Raises:
-            InvalidRequest: `folder` is not a pack.
+            InvalidRequest: `folder` is not a pack, or `remote` does not fit the members.
             CorruptPack: a file is missing, cut or damaged.
         """
         if verify not in VERIFY:
             raise InvalidRequest(f"verify={verify!r}: expected one of {', '.join(VERIFY)}")
         found = manifest.read(folder)
         opening = _Opening(verify, isolate_damaged, copies, supply)
+        packs: list[Pack] = []
+        if remote is not None and supply is None and not any(is_url(member.path) for member in found.members):
+            raise InvalidRequest(
+                f"{folder}: is in a folder with all its members, and cache=, cache_limit= and patience= are for URLs; "
+                "leave them out"
+            )
         if found.members:
-            if supply is not None or copies:
+            if copies:
                 raise InvalidRequest(
                     f"{folder}: a collection is read in its folder only; packer convert makes it a pack"
                 )
-            folders = member_folders(folder, found.members)
-            members = [
-                _open_member(folder, member, path, opening) for member, path in zip(found.members, folders, strict=True)
-            ]
+            members = []
+            for member in found.members:
+                if remote is not None and (supply is not None or is_url(member.path)):
+                    packs.append(remote(member.path))
+                    own = replace(opening, supply=packs[-1].supply)
+                    members.append(_open_member(folder, member, packs[-1].folder, own))
+                else:
+                    [path] = member_folders(folder, [member])
+                    members.append(_open_member(folder, member, path, opening))
         else:
             if supply is None:
                 check_mostly_holes(folder, found, copies=copies)
             members = [opening.member(folder, found)]
         index = Index.open(copies.get(INDEX, folder / INDEX).parent, found)
         rows = index.arrays[ROWS] if found.members else None
-        self._assemble(folder, found, index, members, rows, verify=verify, on_close=on_close)
+        self._assemble(folder, found, index, members, rows, verify=verify, on_close=on_close, made_of=packs)
 
     @classmethod
     def derived(
@@ -141,7 +166,7 @@ class Pack:
         found: Manifest,
         index: Index,
         *,
-        verify: VerifyMode,
+        made_of: "Sequence[Pack]",
     ) -> "Pack":
         """Return a collection in memory, without a folder.
 
@@ -150,10 +175,12 @@ class Pack:
             rows: see the attribute.
             found: the manifest of the collection.
             index: the index of the collection.
-            verify: see the constructor.
+            made_of: the open packs of the members, which are closed with the collection. The first gives `verify`.
         """
         pack = cls.__new__(cls)
-        pack._assemble(members[0].folder, found, index, members, rows, verify=verify, on_close=None)
+        pack._assemble(
+            members[0].folder, found, index, members, rows, verify=made_of[0].verify, on_close=None, made_of=made_of
+        )
         return pack
 
     def _assemble(
@@ -166,6 +193,7 @@ class Pack:
         *,
         verify: VerifyMode,
         on_close: Callable[[], object] | None,
+        made_of: "Sequence[Pack]",
     ) -> None:
         self.folder = folder
         self.verify = verify
@@ -197,18 +225,26 @@ class Pack:
         self._checked = bytearray((self._field_count * len(self.index) + 7) // 8)  # a bit for each value
         open_readers.own(self.parts.keys)
         self._closing = weakref.finalize(self, _close, self.parts, self.pid, on_close)
+        self._made_of = tuple(made_of)
 
     def close(self) -> None:
         """Release the readers. May be called twice. The garbage collector calls it for a pack that was not closed."""
         self._closing()
+        for pack in self._made_of:
+            pack.close()
 
     def __len__(self) -> int:
         return self.manifest.samples
 
     @property
     def supply(self) -> PartSupply | None:
-        """The supply that downloads the parts of this pack, or None for local parts."""
+        """The supply that downloads the parts of this pack. None for local parts, and for parts of several packs."""
         return self.parts.supply
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True for a collection in memory, which is not saved in a folder."""
+        return self.rows is not None and not self.manifest.members
 
     def locate(self, index: int) -> tuple[int, int]:
         """Return (number of the part, row in the part) of a sample, 0 <= index < len."""
@@ -245,8 +281,7 @@ class Pack:
                 found = self._read(indices, names, pins)
             except CorruptPack:
                 pins.pop_all().close()
-                if not self._fetch_again(indices, names):
-                    raise
+                self._fetch_again(indices, names)
                 found = self._read(indices, names, pins)
             yield found
 
@@ -265,18 +300,14 @@ class Pack:
         try:
             self._gather(indices, name, out)
         except CorruptPack:
-            if not self._fetch_again(indices.tolist(), (name,)):
-                raise
+            self._fetch_again(indices.tolist(), (name,))
             self._gather(indices, name, out)
 
-    def _fetch_again(self, indices: Sequence[int], names: Sequence[str]) -> bool:
-        """Read samples one by one, which downloads damaged parts again. Return False for local parts."""
-        if self.supply is None:
-            return False
+    def _fetch_again(self, indices: Sequence[int], names: Sequence[str]) -> None:
+        """Read samples one by one, which downloads damaged remote parts again. Raises CorruptPack for a local part."""
         for index in indices:
             with self.record(index, names):
                 pass
-        return True
 
     def _read(self, indices: Sequence[int], names: Sequence[str], pins: ExitStack) -> list[Record]:
         """Return the named values of many samples, valid until `pins` is closed.
@@ -428,18 +459,24 @@ class _Opening:
 
 
 def member_folders(folder: Path, members: Sequence[MemberPack]) -> list[Path]:
-    """Return the folders of the members of the collection in `folder`."""
+    """Return the folders of members of the collection in `folder`. Raises InvalidRequest for a member behind a URL."""
+    for member in members:
+        if is_url(member.path):
+            raise InvalidRequest(
+                f"{folder}: its member {member.path} is behind a URL: give packer.open cache=, a folder for its parts"
+            )
     home = os.path.realpath(folder)
     return [Path(os.path.normpath(os.path.join(home, member.path))) for member in members]
 
 
 def _open_member(folder: Path, member: MemberPack, path: Path, opening: _Opening) -> OpenMember:
-    """Return an open member, in the folder `path`. Raises CorruptPack if it is another pack or missing."""
+    """Return an open member, whose manifest is in `path`. Raises CorruptPack if it is another pack or missing."""
     try:
         found = manifest.read(path)
     except InvalidRequest as error:
         raise CorruptPack(
-            f"{folder}: its member {path} is missing: {error.message}; bring it back, or make the collection again"
+            f"{folder}: its member {member.path} is missing: {error.message}; bring it back, or make the collection "
+            "again"
         ) from error
     if member.pack_id in found.earlier_ids:  # `packer append` added parts at the end
         ends = accumulate(part.samples for part in found.parts)
@@ -447,7 +484,7 @@ def _open_member(folder: Path, member: MemberPack, path: Path, opening: _Opening
         found = replace(found, parts=parts, samples=sum(part.samples for part in parts), pack_id=member.pack_id)
     if found.pack_id != member.pack_id or found.samples != member.samples or found.members:
         raise CorruptPack(
-            f"{folder}: its member {path} is another pack: its pack id is {found.pack_id:.12}, expected "
+            f"{folder}: its member {member.path} is another pack: its pack id is {found.pack_id:.12}, expected "
             f"{member.pack_id:.12}; bring the pack back, or make the collection again"
         )
     return opening.member(path, found, member.names)

@@ -5,6 +5,7 @@ field, the key is the path of `image`; `.png` is appended if Pillow decoded the 
 files. Their paths are the names of the files that `extract` writes.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from packer.pack.manifest import PACK_KIND, conversions
 from packer.pack.reader import Pack
 from packer.schema import PIXEL_KINDS, Field
 
-SELECTED = "rows"  # option of a pack as the source: sha256 of the numbers of the copied rows; absent if all were copied
+SELECTED = "rows"  # option of a pack as the source: sha256 of the numbers of the rows of a collection in memory
 _NAME = "files"
 _BY_KEY = ("folder", "listed-files")  # kinds of source whose keys are the paths of their images
 
@@ -86,6 +87,14 @@ class SourcePaths:
     def is_exact(self, field: Field) -> bool:
         """Return True if the values of a field are the bytes of files."""
         return codecs.codec_class(field).verbatim and not (self._moved and field.kind in PIXEL_KINDS)
+
+
+def made_of(pack: Pack) -> dict[str, Any]:
+    """Return the recorded description of a pack, or of a collection in memory, as the source of another pack."""
+    found = {"kind": PACK_KIND, "options": pack.manifest.options}
+    if pack.is_in_memory and pack.rows is not None:
+        found[SELECTED] = hashlib.sha256(pack.rows.tobytes()).hexdigest()
+    return found
 
 
 def asked_of_source(options: dict[str, Any]) -> dict[str, Any]:

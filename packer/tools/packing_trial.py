@@ -31,6 +31,7 @@ from packer.files.page_cache import drop, expect_random_reads
 from packer.files.storage_errors import failing, free_bytes
 from packer.geometry import Geometry, Resize
 from packer.images import sniff
+from packer.pack.collection import FolderRecipe
 from packer.pack.extra_files import choose_extras
 from packer.schema import PIXEL_KINDS, USUAL_PIXELS
 from packer.sources._extend.source_wrapper import subset
@@ -123,7 +124,7 @@ class TrialRunner:
         summaries = [convert_source(source, packs[0], group[0].options)]
         for pack, candidate in zip(packs[1:], group[1:], strict=True):
             options = replace(candidate.options, codecs=(), resize=None)
-            summaries.append(convert_source(PackSource(packs[0]), pack, options))
+            summaries.append(convert_source(PackSource(FolderRecipe(packs[0])), pack, options))
         return packs, summaries
 
     def rate(self, dataset: Any, *, until: float) -> float:

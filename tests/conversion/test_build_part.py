@@ -13,6 +13,7 @@ from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import Plan, make_plan
 from packer.pack import manifest as manifests
+from packer.pack.collection import FolderRecipe
 from tests.support.conversions import digest, opened, packed
 from tests.support.source_trees import photos
 
@@ -47,7 +48,7 @@ def test_parts_built_alone_and_in_any_order_are_those_of_the_pack(tmp_path: Path
 
 def test_a_spec_is_sent_to_another_process_and_gives_the_same_bytes(tmp_path: Path) -> None:
     packed(photos(tmp_path / "in", 12), tmp_path / "a.pack", part_bytes=4000)
-    for kind, source in (("folder", opened(tmp_path / "in")), ("pack", PackSource(tmp_path / "a.pack"))):
+    for kind, source in (("folder", opened(tmp_path / "in")), ("pack", PackSource(FolderRecipe(tmp_path / "a.pack")))):
         plan = make_plan(source, ConversionOptions(part_bytes=4000, resize="16"))
         here, there = (spec_of(plan, tmp_path / kind / name) for name in ("here", "there"))
         numbers = list(range(len(plan.parts)))

@@ -1,5 +1,7 @@
 """Collections on disk: kills at every system call, full disks, rivals, and members that are missing or changed."""
 
+import json
+import pickle
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,12 +12,14 @@ import numpy as np
 import pytest
 
 import packer
-from packer.errors import CorruptPack, CorruptRecord, InvalidRequest, PackerError, PackExists, UnknownKey
+from packer.errors import CorruptPack, CorruptRecord, InvalidRequest, PackExists, UnknownKey
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack
 from packer.pack.sample_index import write_array
 from tests.support import built_packs, fault_injection, hostile_packs
+from tests.support.command_line import called
 from tests.support.conversions import digest, packed
+from tests.support.object_server import ObjectServer
 from tests.support.source_trees import photos
 
 
@@ -185,19 +189,122 @@ def test_commands_that_need_parts_refuse_a_collection(pair: Path) -> None:
     assert damages(pair / "c.pack") == []
 
 
-def test_a_collection_converts_to_a_pack_of_the_same_samples(pair: Path) -> None:
-    packer.convert(pair / "c.pack", pair / "flat.pack", to="hdf5")
-    one, other = packer.open(pair / "c.pack"), packer.open(pair / "flat.pack")
+@pytest.mark.parametrize("is_saved", [True, False])
+def test_a_collection_converts_to_a_pack_of_the_same_samples(pair: Path, is_saved: bool) -> None:
+    one = packer.open(pair / "c.pack")
+    chosen = one.where("score > 3").rename(image="photo").with_column("score", np.arange(8.0) / 2)
+    if is_saved:
+        chosen.save(pair / "d.pack")
+    packer.convert(pair / "d.pack" if is_saved else chosen, pair / "flat.pack", to="hdf5")
+    check_flat(chosen, pair / "flat.pack")
+    source = manifests.read(pair / "flat.pack").options["source"]
+    ids = [manifests.read(pair / name).pack_id for name in (["d.pack"] if is_saved else ["a.pack", "b.pack"])]
+    assert source["pack_id"] == "+".join(ids)
+
+
+def check_flat(one: Any, flat: Path) -> None:
+    """Compare a dataset with the pack that was made of it."""
+    other = packer.open(flat)
+    assert len(other) == len(one)
     for at, expected in enumerate(one):
         found = other[other.index_of(one.key(at))]
         assert found.keys() == expected.keys()
         assert all(
-            (found[name] == expected[name]).all() if name == "image" else found[name] == expected[name]
+            (found[name] == expected[name]).all() if name == "photo" else found[name] == expected[name]
             for name in found
         )
-    assert damages(pair / "flat.pack") == []
+    assert damages(flat) == []
 
 
-def test_a_pack_at_a_url_makes_no_collection(pair: Path) -> None:
-    with pytest.raises(PackerError):
-        packer.open((pair / "c.pack").as_uri(), cache=pair / "cache")
+def test_the_command_line_tells_members_and_adds_classes(pair: Path) -> None:
+    first, second = list(packer.open(pair / "a.pack").keys())[:2]
+    (pair / "drop.txt").write_text(f"{first} \n\n")
+    (pair / "keys.txt").write_text(f"{second}\t\n{first}\r\n")
+    (pair / "new.csv").write_text(f"key,label\n{second},mug\n")
+    called("collect", pair / "d.pack", pair / "a.pack", "--drop", pair / "drop.txt", "--rename", "image=photo")
+    one = packer.open(pair / "d.pack").rename(photo="image")
+    packer.concat(one, packer.open(pair / "a.pack"), prefixes=["d/", ""]).save(pair / "e.pack")
+    assert [line.split()[1:4] for line in called("info", pair / "e.pack").stdout.splitlines()[2:4]] == [
+        ["8", "of", "9"],
+        ["9", "of", "9"],
+    ]
+    assert "photo is its image" in called("info", pair / "d.pack").stdout
+    label = ["--column", f"label={pair / 'new.csv'}"]
+    words: list[object] = ["collect", pair / "f.pack", pair / "a.pack", "--keys", pair / "keys.txt"]
+    assert "--new-class" in str(called(*words, *label).exception)
+    assert "--column label=FILE" in str(called(*words, "--new-class", "label=mug").exception)
+    called(*words, *label, "--new-class", "label=mug")
+    chosen = packer.open(pair / "f.pack")
+    assert [chosen.classes[number] for number in chosen.targets][0] == "mug"
+    assert list(chosen.keys()) == [second, first]
+
+
+def test_the_text_of_a_dataset_names_its_packs(pair: Path) -> None:
+    a, b = (packer.open(pair / f"{name}.pack") for name in "ab")
+    assert f"{str(pair / 'a.pack')!r}: 4 of 9 samples" in repr(a.sample(4))
+    both = repr(packer.concat(a, b, prefixes=["a/", "b/"]))
+    assert f"{str(pair / 'a.pack')!r}, {str(pair / 'b.pack')!r}: 19 samples" in both
+    assert f"{str(pair / 'c.pack')!r}: 12 samples" in repr(packer.open(pair / "c.pack"))
+
+
+# ---- URLs
+
+
+@pytest.fixture
+def remote(pair: Path, object_server: ObjectServer) -> Path:
+    """The folder of `pair`, whose packs are behind the URL s3://b/set, too."""
+    for name in ("a.pack", "b.pack", "c.pack"):
+        object_server.put_folder(pair / name, f"set/{name}/")
+    (pair / "cache").mkdir()
+    return pair
+
+
+def scores(dataset: Any) -> list[Any]:
+    return [(each["key"], each["score"], each["image"].numpy().tobytes()) for each in dataset]
+
+
+def test_packs_behind_urls_are_members(remote: Path) -> None:
+    cache = remote / "cache"
+    a, b = (packer.open(f"s3://b/set/{name}.pack", cache=cache) for name in "ab")
+    both = packer.concat(a, b, prefixes=["a/", "b/"])
+    chosen = both.where(np.arange(19) % 3 > 0).with_column("score", np.arange(12.0))
+    assert scores(pickle.loads(pickle.dumps(chosen))) == scores(packer.open(remote / "c.pack"))
+    chosen.save(remote / "d.pack")
+    assert [member.path for member in manifests.read(remote / "d.pack").members] == [
+        "s3://b/set/a.pack",
+        "s3://b/set/b.pack",
+    ]
+    shutil.rmtree(cache)
+    cache.mkdir()
+    saved = packer.open(remote / "d.pack", cache=cache)
+    assert scores(saved) == scores(packer.open(remote / "c.pack"))
+    assert list(packer.Loader(saved.with_(fields=["key"]), 5, num_workers=1))[0]["key"] == list(saved.keys())[:5]
+    packer.convert(saved, remote / "flat.pack")
+    assert scores(packer.open(remote / "flat.pack")) == scores(saved)
+
+
+def test_a_collection_behind_a_url_finds_its_packs_next_to_it(remote: Path) -> None:
+    opened = packer.open("s3://b/set/c.pack", cache=remote / "cache")
+    assert scores(opened) == scores(packer.open(remote / "c.pack"))
+    part = opened.where("score < 3").with_(fields=["key"])
+    assert [batch["key"] for batch in packer.Loader(part, 2)] == [list(part.keys())[:2], list(part.keys())[2:]]
+
+
+def test_members_behind_urls_are_refused_without_a_cache_or_as_other_packs(
+    remote: Path, object_server: ObjectServer
+) -> None:
+    a = packer.open("s3://b/set/a.pack", cache=remote / "cache")
+    a.sample(4).save(remote / "d.pack")
+    for call in (packer.open, packer.verify):
+        with pytest.raises(InvalidRequest, match="cache="):
+            call(remote / "d.pack")
+    with pytest.raises(InvalidRequest, match="leave them out"):
+        packer.open(remote / "c.pack", cache=remote / "cache")
+    object_server.put_folder(remote / "b.pack", "set/a.pack/")
+    with pytest.raises(CorruptPack, match="another pack"):
+        packer.open(remote / "d.pack", cache=remote / "cache")
+    HOSTILE["a link above"](data := json.loads((remote / "c.pack" / manifests.NAME).read_bytes()))
+    del data["sha256"]
+    object_server.put("set/c.pack/packer.json", manifests.hashed(data))
+    with pytest.raises(InvalidRequest, match="between the slashes"):
+        packer.open("s3://b/set/c.pack", cache=remote / "cache")

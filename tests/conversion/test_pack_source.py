@@ -22,6 +22,7 @@ from packer.errors import BadIndex, BadInputs, InvalidRequest
 from packer.geometry import Resize, identity
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
+from packer.pack.collection import FolderRecipe
 from packer.pack.index_rebuild import reindex
 from packer.pack.verification import problems
 from packer.sources._extend.source_wrapper import subset
@@ -231,8 +232,10 @@ def test_an_unfinished_copy_goes_on_and_refuses_another_pack(tmp_path: Path, mon
         with pytest.raises(RuntimeError, match="planted"):
             repacked(tmp_path / "a.pack", tmp_path / "b.pack", part_bytes=30_000)
     convert_folder(photos(tmp_path / "other", 31), tmp_path / "other.pack")
-    for source in (PackSource(tmp_path / "other.pack"), opened(tmp_path / "in")):
-        asked = ConversionOptions(part_bytes=30_000, source=SourceSpec().to_json(PackSource(tmp_path / "a.pack")))
+    for source in (PackSource(FolderRecipe(tmp_path / "other.pack")), opened(tmp_path / "in")):
+        asked = ConversionOptions(
+            part_bytes=30_000, source=SourceSpec().to_json(PackSource(FolderRecipe(tmp_path / "a.pack")))
+        )
         with pytest.raises(InvalidRequest, match="and since then files of the source changed"):
             convert_source(source, tmp_path / "b.pack", asked)
     summary = repacked(tmp_path / "a.pack", tmp_path / "b.pack", part_bytes=30_000)
@@ -255,7 +258,7 @@ def test_a_pack_is_recognized_before_what_its_files_look_like(tmp_path: Path) ->
 def test_it_gives_the_samples_of_the_folder(tmp_path: Path) -> None:
     root = source_trees.cornell(tmp_path / "in")
     convert_folder(root, tmp_path / "a.pack", codecs=(("depth", "raw"),))
-    folder, source = opened(root), PackSource(tmp_path / "a.pack")
+    folder, source = opened(root), PackSource(FolderRecipe(tmp_path / "a.pack"))
     copy = pickle.loads(pickle.dumps(source))
     assert len(pickle.dumps(source)) < 1000
     for index in range(len(folder)):

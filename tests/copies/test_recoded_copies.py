@@ -24,6 +24,7 @@ from packer.copies.stager import Hooks, Staged, StageOptions, stage
 from packer.errors import BadInputs, CorruptPack, InvalidRequest, Locked, StorageError
 from packer.files import work_folder
 from packer.pack import manifest as manifests
+from packer.pack.collection import FolderRecipe
 from packer.pack.verification import problems
 from packer.system.machine_limits import Machine
 from tests.support import built_packs, fault_injection, source_trees
@@ -329,7 +330,7 @@ def test_a_pack_that_takes_the_place_while_it_is_opened_is_not_staged(
 ) -> None:
     packed(photos(tmp_path / "other", 5), tmp_path / "b.pack")
     opened = recoded_copy.PackSource
-    monkeypatch.setattr(recoded_copy, "PackSource", lambda _: opened(tmp_path / "b.pack"))
+    monkeypatch.setattr(recoded_copy, "PackSource", lambda _: opened(FolderRecipe(tmp_path / "b.pack")))
     with pytest.raises(CorruptPack, match="replaced by another pack"):
         staged(pack, base)
     assert os.listdir(base) == []

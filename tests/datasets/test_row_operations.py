@@ -301,6 +301,12 @@ def test_a_csv_file_corrects_labels(packs: Packs, tmp_path: Path) -> None:
         packs.open("a").with_column("label", tmp_path / "twice.csv")
     (tmp_path / "number.csv").write_text("key,label\na01,2\n")
     assert packs.open("a").with_column("label", tmp_path / "number.csv").targets[1] == 2
+    (tmp_path / "weight.csv").write_text("key,weight\n" + "".join(f"a{at:02},{at}.5\n" for at in range(13)))
+    weighed = packs.open("a").with_column("weight", tmp_path / "weight.csv", kind="number")
+    assert weighed.column("weight").tolist() == [at + 0.5 for at in range(13)]
+    assert weighed.where("weight > 3").with_column("weight", {"a04": 2})[1]["weight"] == 2
+    (tmp_path / "text.csv").write_text('key,text\na01,"two\nlines"\n')
+    assert packs.open("a").with_column("text", tmp_path / "text.csv")[1]["text"] == "two\nlines"
     (tmp_path / "bad.csv").write_text("name,label\na01,cup\n")
     with pytest.raises(InvalidRequest, match=r"bad.csv: expected the columns key and label"):
         packs.open("a").with_column("label", tmp_path / "bad.csv")
@@ -344,7 +350,7 @@ def refused(packs: Packs) -> list[tuple[type[Exception], str, Callable[[], objec
         (InvalidRequest, "classes begin with", lambda: a.with_column("label", {"a01": "mug"}, classes=["mug", "cup"])),
         (WrongType, "expected keys", lambda: a.drop([3])),
         (InvalidRequest, "expected number", lambda: a.with_column("image", [0] * 13)),
-        (InvalidRequest, "twice", lambda: len(a.select([1, 1]).with_column("new", [1, 2]))),
+        (InvalidRequest, "more than once", lambda: len(a.select([1, 1]).with_column("new", [1, 2]))),
         (UnknownKey, "nothing", lambda: a.rename(nothing="new")),
         (InvalidRequest, "keeps its name", lambda: a.rename(key="name")),
         (InvalidRequest, "not unique", lambda: a.rename(image="label")),

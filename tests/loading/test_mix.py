@@ -267,14 +267,45 @@ def test_joined_packs_give_the_pixels_of_each_pack(packs: list[PackDataset]) -> 
     ]
 
 
-def test_class_lists_that_differ_are_refused(tmp_path: Path) -> None:
+def test_class_lists_that_differ_are_merged_by_name(tmp_path: Path) -> None:
     datasets = []
     for name, classes in (("one", "ab"), ("two", "bc")):
         files = {f"{each}/{name}.png": source_trees.image(0) for each in classes}
         packed(source_trees.write(tmp_path / "in" / name, files), tmp_path / f"{name}.pack")
         datasets.append(packer.open(tmp_path / f"{name}.pack"))
-    with pytest.raises(InvalidRequest, match="'label'.*--classes-from"):
-        Loader(Mix(datasets, (1, 1)), 2)
+    mix = Mix(datasets, (1, 1))
+    assert [mix.dataset.classes[number] for batch in Loader(mix, 2) for number in batch["label"]] == [
+        "a",
+        "b",
+        "b",
+        "c",
+    ]
+    with pytest.raises(InvalidRequest, match=r"'label'.*packer\.concat"):
+        Loader(ConcatDataset(datasets), 2)
+
+
+def test_packs_are_one_collection_if_they_make_equal_samples(packs: list[PackDataset]) -> None:
+    assert isinstance(Mix(packs, (1, 1)).dataset, PackDataset)
+    assert isinstance(Mix([packs[0], Subset(packs[1], [3, 1])], (1, 1)).dataset, PackDataset)
+    for others in ([packs[0], packs[1].with_(geometry=RANDOM)], [packs[0], Subset(packs[1], [3, 3])]):
+        mix = Mix(others, (1, 1), epoch="longest")
+        assert isinstance(mix.dataset, ConcatDataset)
+        assert len(Loader(mix, 4, geometry=RANDOM)) == len(list(Loader(mix, 4, geometry=RANDOM)))
+    alone = Mix([packs[0].with_(fields=["image", "key"], as_tuple=("image", "key")), packs[1]], (1, 1))
+    assert isinstance(alone.dataset, ConcatDataset)
+
+
+def test_a_collection_gives_the_batches_of_sample_by_sample_reading(packs: list[PackDataset]) -> None:
+    fast, slow = (Mix(packs, (0.6, 0.4)) for _ in range(2))
+    slow.dataset = ConcatDataset(packs)
+    options: dict[str, Any] = {"shuffle": True, "geometry": RANDOM, "seed": 4}
+    for one, other in zip(Loader(fast, 5, **options), Loader(slow, 5, **options), strict=True):
+        assert digest_of([one]) == digest_of([other])
+
+
+def test_stock_loaders_are_told_which_loader_takes_a_mix(packs: list[PackDataset]) -> None:
+    with pytest.raises(WrongType, match=r"packer\.Loader\(mix"):
+        list(torch.utils.data.DataLoader(Mix(packs, (1, 1))))  # type: ignore[arg-type]
 
 
 # ---- errors
