@@ -21,22 +21,34 @@ CONDITIONS = {
     "one key": "key == 'train/n007/img_0000007.jpg'",
     "100 keys": f"key in ({', '.join(repr(f'train/n{at:03d}/img_{at:07d}.jpg') for at in range(100))})",
     "500 classes": f"label in ({', '.join(repr(f'class{at}') for at in range(500))})",
+    "class and width of a box": "any(box_labels == 'class7' and boxes.width < 40)",
+    "area of a box": "any(boxes.area < 1024)",
 }
+BOXES = 7  # of a sample, on average
 
 
 def columns(samples: int) -> PackColumns:
-    """Columns of samples of 1000 classes, with keys of 25 bytes."""
+    """Columns of samples of 1000 classes, with keys of 25 bytes and boxes of 80 classes."""
     random = np.random.default_rng(0)
     classes = tuple(f"class{number}" for number in range(1000))
     label = Field("label", "number", "number", dtype="int64", shape=(), classes=classes)
-    schema = Schema((Field("key", "text", "text"), Field("image", "image", "encoded"), label))
+    boxes = Field("boxes", "boxes", "raw:float32", "float32", (None, 4))
+    box_labels = Field("box_labels", "number", "raw:int64", "int64", (None,), classes=classes[:80], of="boxes")
+    schema = Schema((Field("key", "text", "text"), Field("image", "image", "encoded"), label, boxes, box_labels))
     keys = [b"train/n%03d/img_%07d.jpg" % (at % 1000, at) for at in range(samples)]
+    ends = np.cumsum(random.poisson(BOXES, samples)).astype("<u8")
+    corners = random.random((int(ends[-1]), 4), np.float32) * 300
+    corners[:, 2:] += corners[:, :2]
     arrays: dict[str, Any] = {
         "keys": np.frombuffer(b"".join(keys), np.uint8),
         "key_ends": np.cumsum(list(map(len, keys)), dtype="<u8"),
         "key_order": np.argsort(np.array(keys)).astype("<u8"),
         "size-image": random.integers(100, 1000, (samples, 2)).astype("<u4"),
         "number-label": random.integers(0, len(classes), samples),
+        "values-boxes": corners.reshape(-1).view(np.uint8),
+        "value_ends-boxes": ends * 16,
+        "values-box_labels": random.integers(0, 80, int(ends[-1])).view(np.uint8),
+        "value_ends-box_labels": ends * 8,
     }
     return PackColumns(schema, Index(arrays, schema, samples, "benchmark"))
 

@@ -34,11 +34,13 @@ FILTERS = {
     "class and range": "label in ('class 1', 'class 2') and score > 0.5",
     "text": "'red' in caption",
     "key": "'12345' in key",
+    "class and width of a box": "any(box_labels == 'class 3' and boxes.width < 40)",
 }
+BOXES = 7  # of a sample, on average
 
 
 def build(folder: Path, samples: int) -> None:
-    """A pack of raw images of 8 x 8 px with a class, a number and a text."""
+    """A pack of raw images of 8 x 8 px with a class, a number, a text, and boxes with classes."""
     classes = tuple(f"class {number}" for number in range(100))
     schema = codecs.described(
         Schema(
@@ -48,21 +50,31 @@ def build(folder: Path, samples: int) -> None:
                 Field("label", "number", "number", "int64", (), classes=classes),
                 Field("score", "number", "number", "float32", ()),
                 Field("caption", "text", "text"),
+                Field("boxes", "boxes", "raw:float32", "float32", (None, 4)),
+                Field("box_labels", "number", "raw:int64", "int64", (None,), classes=classes, of="boxes"),
             )
         )
     )
+    random = np.random.default_rng(0)
+    boxes = random.random((4096 * 4, 4), np.float32) * 300
+    boxes[:, 2:] += boxes[:, :2]
+    labels = random.integers(0, len(classes), len(boxes))
+    counts = random.poisson(BOXES, samples).tolist()
     images = [image.tobytes() for image in np.random.default_rng(0).integers(0, 256, (4096, 192), dtype=np.uint8)]
     folder.mkdir()
     piece, columns, part = PartIndex(schema), ColumnEntries(schema), folder / "part-00000.lmdb"
     with Writer(part, schema, payload_bytes=samples * 256) as writer:
         for index in range(samples):
             number = index * 2654435761 % (1 << 32)
+            rows = slice(number % 16_000, number % 16_000 + counts[index])
             record = {
                 "key": b"sample/%08d" % index,
                 "image": images[index % len(images)],
                 "label": (number % 100).to_bytes(8, "little"),
                 "score": struct.pack("<f", number / (1 << 32)),
                 "caption": b"a small %s thing %d" % ((b"red", b"green", b"blue")[number % 3], index),
+                "boxes": boxes[rows].tobytes(),
+                "box_labels": labels[rows].tobytes(),
             }
             writer.write(record)
             entries = {file: entry for name in record for file, entry in columns.of(name, record[name]).items()}
@@ -152,6 +164,10 @@ def main() -> None:
                 for name, where in FILTERS.items():
                     timed(f"filter: {name}", "rows", where=where)
                     timed(f"its histogram: {name}", "histogram", where=where, column="score")
+                for column in ("boxes.width", "box_labels"):
+                    timed(
+                        f"histogram of {column}", "histogram", where=FILTERS["class and width of a box"], column=column
+                    )
                 timed("sort by a number", "rows", sort="score")
                 timed("sort by key, descending", "rows", sort="key", desc=1)
                 memory.setdefault("after filters, own", []).append(server.megabytes("RssAnon"))

@@ -214,6 +214,13 @@ class Field:
         return self.kind in ("points", "boxes") or self.is_area
 
     @property
+    def is_row_column(self) -> bool:
+        """True if the index contains the encoded rows: boxes, and one number for each row of another field."""
+        if self.kind == "boxes":
+            return self.shape == (None, 4)
+        return self.kind == "number" and self.shape == (None,) and self.of is not None and self.into is None
+
+    @property
     def _counts_rows(self) -> bool:
         dtype = self.codec_argument or self.dtype or ""
         return self.kind == "number" and self.shape == (None,) and dtype.startswith(("int", "uint"))

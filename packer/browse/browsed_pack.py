@@ -5,6 +5,7 @@ A filter of a million rows reads mapped columns once. Its result is kept for the
 
 import math
 import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +18,7 @@ from packer.browse.sized_cache import SizedCache
 from packer.errors import BadIndex, InvalidRequest
 from packer.files.terminal_output import shortened
 from packer.pack import row_filter
-from packer.pack.pack_columns import PackColumns
+from packer.pack.pack_columns import Kind, PackColumns
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
 from packer.schema import KEY, PIXEL_KINDS
@@ -50,10 +51,12 @@ class BrowsedPack:
         self.images = SampleImages(decoder)
         self.values = SampleValues(decoder)
         self._columns = PackColumns(pack.schema, pack.index)
+        self._kinds = self._columns.kinds | self._columns.row_kinds
         self._chosen: SizedCache[Rows] = SizedCache(_CHOSEN_BYTES, lambda rows: rows.nbytes)
         self._incomplete = dict(pack.manifest.incomplete)
         self._extremes: dict[str, tuple[Any, Any]] = {}  # of each number
         self._counts: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}  # of all rows, in a histogram
+        self._class_totals: dict[str, npt.NDArray[np.int64]] = {}
 
     def key(self, row: int) -> str:
         """Return the key of a row; raises BadIndex for a row outside the pack."""
@@ -67,7 +70,7 @@ class BrowsedPack:
         splits = self.pack.schema["split"].classes if "split" in self.pack.schema else None
         fields = ("name", "kind", "dtype", "shape", "codec", "classes", "hidden")
         pixels = [field.name for field in self.pack.schema if field.kind in PIXEL_KINDS]
-        sides = {"width", "height"} - set(self.pack.schema.names)
+        sides = {"width", "height", "area"} - set(self.pack.schema.names)
         twice = {f"{pixels[0]}.{side}" for side in sides} if len(pixels) == 1 else set()  # of the only image
         return {
             "name": self.path.rstrip("/").rpartition("/")[2],
@@ -83,13 +86,14 @@ class BrowsedPack:
             "incomplete": manifest.incomplete[:_MOST_LISTED],
             "incomplete_count": len(manifest.incomplete),
             "columns": [self._described(name) for name in self._columns.kinds if name not in twice],
+            "row_columns": [self._described(name) for name in self._columns.row_kinds],
         }
 
     def _described(self, name: str) -> dict[str, Any]:
-        kind = self._columns.kinds[name]
-        low, high = self._limits(name) if kind == "number" else (None, None)
+        kind, lead = self._kinds[name], self._columns.groups.get(name)
+        low, high = self._limits(name) if kind == "number" and lead is None else (None, None)
         classes = self._columns.classes(name) if kind == "class" else None
-        return {"name": name, "type": kind, "classes": classes, "low": low, "high": high}
+        return {"name": name, "type": kind, "classes": classes, "low": low, "high": high, "of": lead}
 
     # ---- rows
 
@@ -116,7 +120,7 @@ class BrowsedPack:
             return by_key[::-1].copy() if descending else by_key
         rows = np.flatnonzero(kept)
         if sort:
-            rows = self._columns.ordered(rows, self._known(sort), descending=descending)
+            rows = self._columns.ordered(rows, _known(sort, self._columns.kinds), descending=descending)
         elif descending:
             rows = rows[::-1]
         return rows.astype(np.uint32)
@@ -126,50 +130,48 @@ class BrowsedPack:
         rows = [row for key in self._incomplete if (row := self.pack.index.find(key)) is not None]
         return np.isin(np.arange(len(self.pack)), rows)
 
-    def _numbers(self, name: str) -> npt.NDArray[Any]:
-        if self._columns.kinds[self._known(name)] == "text":
-            raise InvalidRequest(f"{name} is a text; a histogram counts numbers or classes")
-        return self._columns.numbers(name)
-
-    def _known(self, name: str) -> str:
-        if name not in self._columns.kinds:
-            raise InvalidRequest(f"no column {name!r:.100}; there are: {shortened(', '.join(self._columns.kinds))}")
-        return name
+    def _numbers(self, name: str) -> Iterator[npt.NDArray[Any]]:
+        return (block.numbers(name) for block in self._columns.blocks(name))
 
     # ---- histograms
 
     def histogram(self, name: str, where: str, *, incomplete: bool = False) -> dict[str, Any]:
-        """Return the counts of all rows and of the rows of a filter, by class or by range of the number `name`."""
-        numbers = self._numbers(name)
-        chosen = numbers[self.rows(where, incomplete=incomplete)]
-        if self._columns.kinds[name] == "class":
-            return {"type": "class", **self._class_counts(name, chosen)}
+        """Return the counts of all values and of those of a filter, by class or by range of the number `name`."""
+        if (kind := self._kinds[_known(name, self._kinds)]) == "text":
+            raise InvalidRequest(f"{name} is a text; a histogram counts numbers or classes")
+        kept = np.zeros(len(self.pack), np.bool_)
+        kept[self.rows(where, incomplete=incomplete)] = True
+        chosen = row_filter.chosen_numbers(self._columns, name, where, kept)
+        if kind == "class":
+            return {"type": kind, **self._class_counts(name, chosen)}
         low, high = self._limits(name)
-        found = {"type": "number", "low": low, "high": high}
+        found = {"type": kind, "low": low, "high": high}
         if low is None:
             return {**found, "edges": [], "all": [], "chosen": []}
-        bins, limits = _bins(low, high, is_whole=numbers.dtype.kind in "iu" and -_EXACT <= low <= high <= _EXACT)
+        is_whole = next(self._numbers(name)).dtype.kind in "iu" and -_EXACT <= low <= high <= _EXACT
+        bins, limits = _bins(low, high, is_whole=is_whole)
         if name not in self._counts:
-            self._counts[name] = np.histogram(_finite(numbers), bins, limits)
-        every, edges = self._counts[name]
-        counts = np.histogram(_finite(chosen), bins, limits)[0]
-        return {**found, "edges": edges.tolist(), "all": every.tolist(), "chosen": counts.tolist()}
+            self._counts[name] = np.histogram_bin_edges([], bins, limits), _counted(self._numbers(name), bins, limits)
+        edges, every = self._counts[name]
+        counts = _counted(chosen, bins, limits).tolist()
+        return {**found, "edges": edges.tolist(), "all": every.tolist(), "chosen": counts}
 
-    def _class_counts(self, name: str, chosen: npt.NDArray[Any]) -> dict[str, Any]:
-        if name not in self._counts:
-            self._counts[name] = np.unique(self._numbers(name), return_counts=True)
-        values, counts = self._counts[name]
-        found = np.bincount(np.searchsorted(values, chosen), minlength=len(values))
-        most = np.argsort(-counts, kind="stable")[:_MOST_CLASSES]
+    def _class_counts(self, name: str, chosen: Iterable[npt.NDArray[Any]]) -> dict[str, Any]:
+        """Return the counts of the most frequent classes. Numbers without a class are not counted."""
         classes = self._columns.classes(name)
-        names = (classes[value] if 0 <= value < len(classes) else str(value) for value in values[most].tolist())
-        return {"names": list(names), "all": counts[most].tolist(), "chosen": found[most].tolist()}
+        if name not in self._class_totals:
+            self._class_totals[name] = _counted_classes(self._numbers(name), len(classes))
+        counts, found = self._class_totals[name], _counted_classes(chosen, len(classes))
+        most = np.argsort(-counts, kind="stable")[: min(_MOST_CLASSES, np.count_nonzero(counts))].tolist()
+        names = [classes[number] for number in most]
+        return {"names": names, "all": counts[most].tolist(), "chosen": found[most].tolist()}
 
     def _limits(self, name: str) -> tuple[Any, Any]:
         """Return the least and the largest finite number, (None, None) without one."""
         if name not in self._extremes:
-            numbers = _finite(self._numbers(name))
-            self._extremes[name] = (numbers.min().item(), numbers.max().item()) if numbers.size else (None, None)
+            limits = [(each.min().item(), each.max().item()) for each in map(_finite, self._numbers(name)) if each.size]
+            lows, highs = zip(*limits, strict=True) if limits else ((), ())
+            self._extremes[name] = min(lows, default=None), max(highs, default=None)
         return self._extremes[name]
 
     # ---- samples
@@ -214,6 +216,23 @@ def _finite(numbers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     numbers = numbers.astype(np.float64, copy=False)
     finite: npt.NDArray[np.float64] = numbers[np.isfinite(numbers)]
     return finite
+
+
+def _counted(pieces: Iterable[npt.NDArray[Any]], bins: int, limits: tuple[float, float]) -> npt.NDArray[np.int64]:
+    counts: npt.NDArray[np.int64] = np.sum([np.histogram(_finite(each), bins, limits)[0] for each in pieces], axis=0)
+    return counts
+
+
+def _counted_classes(pieces: Iterable[npt.NDArray[Any]], count: int) -> npt.NDArray[np.int64]:
+    places = (np.clip(each.astype(np.int64), -1, count) + 1 for each in pieces)  # the first and the last are no class
+    counts: npt.NDArray[np.int64] = np.sum([np.bincount(each, minlength=count + 2) for each in places], axis=0)
+    return counts[1:-1]
+
+
+def _known(name: str, known: Mapping[str, Kind]) -> str:
+    if name not in known:
+        raise InvalidRequest(f"no column {name!r:.100}; there are: {shortened(', '.join(known))}")
+    return name
 
 
 def _bins(low: float, high: float, *, is_whole: bool) -> tuple[int, tuple[float, float]]:

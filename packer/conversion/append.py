@@ -28,8 +28,9 @@ from packer.conversion.work_folder_names import NAMES
 from packer.errors import BadInputs, InvalidRequest
 from packer.files.work_folder import beside, work_folder
 from packer.pack import manifest as manifests
-from packer.pack.manifest import VERSION, Manifest, conversions
+from packer.pack.manifest import Manifest, conversions
 from packer.pack.reader import Pack
+from packer.pack.sample_index import file_dtypes
 from packer.schema import Field
 from packer.sources import NamedSource
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource, subset
@@ -110,7 +111,8 @@ def append(
     if isinstance(target, URLPath):
         raise InvalidRequest(f"{pack}: only a pack in a folder can grow; packer stage copies a pack to a folder")
     target = target.absolute()
-    if manifests.read_pack(target).version != VERSION:  # before a folder is made next to it
+    manifest = manifests.read_pack(target)  # before a folder is made next to it
+    if not file_dtypes(manifest.schema).keys() <= manifest.index_names:
         raise InvalidRequest(f"{target}: an earlier version of packer wrote it; packer convert OLD NEW makes a new one")
 
     def appended(note: Note, tell: ProgressCallback | None) -> AppendSummary:

@@ -68,7 +68,7 @@ def _rebuilt(folder: Path, manifest: Manifest, work: Path) -> Manifest:
         pieces.append(work / f"piece-{number}")
         _piece(folder / part.name, part, manifest).save(pieces[-1])
     try:
-        index = merge(pieces, work, manifest.schema, version=manifest.version)
+        index = merge(pieces, work, manifest.schema, listed=manifest.index_names)
     except BadInput as error:
         raise CorruptPack(f"{folder}: the parts contradict each other: {error}; pack again from the source") from error
     # keep the order of the manifest, so that an undamaged one keeps its bytes
@@ -81,7 +81,8 @@ def _piece(path: Path, part: Part, manifest: Manifest) -> PartIndex:
     """Return the index entries of one part; raises CorruptPack for a damaged part."""
     check_digest(path, part, manifest)
     opener = PartOpener(manifest.format, manifest.schema)
-    piece, columns = PartIndex(manifest.schema, manifest.version), ColumnEntries(manifest.schema, manifest.version)
+    listed = manifest.index_names
+    piece, columns = PartIndex(manifest.schema, listed), ColumnEntries(manifest.schema, listed)
     names = manifest.schema.names
     with opener.shared(path, part, opener.check(path, part)) as reader:
         for row in range(part.samples):

@@ -163,6 +163,11 @@ class Manifest:
         return frozenset({NAME, *self.listed})
 
     @property
+    def index_names(self) -> frozenset[str]:
+        """Names of the files of the index, without .npy."""
+        return frozenset(file.name.removesuffix(".npy") for file in self.index)
+
+    @property
     def validated(self) -> bool:
         """True if the first conversion decoded each image file strictly before it stored the file unchanged."""
         first = conversions(self.options)[0]

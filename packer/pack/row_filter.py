@@ -10,6 +10,7 @@ The language is a small part of Python's expressions. Its own parser reads the t
 | `label in ('cup', 'mug')`, `width not in (1, 2)` | with one value of the list, or with none |
 | `'kitchen' in key`, `'red' not in caption` | whose text contains the first text, or does not |
 | `len(boxes) > 3`, `image.width == 640` | by a count of rows, or by the size of the stored image |
+| `any(box_labels == 'cup' and boxes.width < 40)` | with a row, such as a box, that meets the condition |
 | `A and B`, `A or B`, `not A`, `(A)` | by several conditions |
 """
 
@@ -22,13 +23,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from packer.errors import InvalidRequest
-from packer.pack.pack_columns import Kind, Mask, PackColumns
+from packer.pack.pack_columns import Columns, Kind, Mask, PackColumns
 
 MOST_CHARACTERS = 10_000
 MOST_DEPTH = 100  # of parentheses and `not`
 _MOST_DIGITS = 320  # of the largest float
+_FEW = 16  # values
 _MOST_NAMED = 20  # names or classes in a message
 _MOST_QUOTED = 40  # characters of the filter in a message
 
@@ -84,9 +87,11 @@ class _Comparison:
     def _is_search(self) -> bool:
         return self.sign.endswith("in") and isinstance(self.value, str)
 
-    def check(self, columns: PackColumns) -> None:
+    def check(self, columns: Columns) -> None:
         """Raise InvalidRequest for an unknown name or class, and for a value of another kind than the name."""
         for name in self.names:
+            if name in columns.groups:
+                raise InvalidRequest(f"filter {str(self)!r}: {name} has a value for each row; write any({self})")
             if name not in columns.kinds:
                 raise InvalidRequest(f"filter {str(self)!r}: unknown name {name}; {_suggestion(name, columns.kinds)}")
         kind = columns.kinds[self.name]
@@ -98,27 +103,31 @@ class _Comparison:
             if kind == "class" and isinstance(value, str) and value not in (classes := columns.classes(self.name)):
                 raise InvalidRequest(f"filter {str(self)!r}: no class {value!r}; {_suggestion(value, classes)}")
 
-    def _fits(self, kind: Kind, value: _Literal | _ColumnName, columns: PackColumns) -> bool:
+    def _fits(self, kind: Kind, value: _Literal | _ColumnName, columns: Columns) -> bool:
         if isinstance(value, _ColumnName):
             return kind == columns.kinds[value.name] == "number"
         if isinstance(value, str):
             return self.sign not in _ORDERS and kind in (("text",) if self._is_search else ("text", "class"))
         return kind != "text"
 
-    def rows(self, columns: PackColumns) -> Mask:
-        found = self._texts(columns) if columns.kinds[self.name] == "text" else self._numbers(columns)
+    def rows(self, columns: Columns) -> Mask:
+        if isinstance(columns, PackColumns) and columns.kinds[self.name] == "text":
+            found = self._texts(columns)
+        else:
+            found = self._numbers(columns)
         return ~found if self.sign in ("!=", "not in") else found
 
     def _texts(self, columns: PackColumns) -> Mask:
         texts = list(map(str, self._values))
         return columns.contains(self.name, texts[0]) if self._is_search else columns.equals(self.name, texts)
 
-    def _numbers(self, columns: PackColumns) -> Mask:
+    def _numbers(self, columns: Columns) -> Mask:
         numbers = columns.numbers(self.name)
         compare: _Compare = _ORDERS.get(self.sign, operator.eq)
         names = {value for value in self._values if isinstance(value, str)}
         classes = enumerate(columns.classes(self.name)) if names else ()
-        found = np.isin(numbers, [number for number, name in classes if name in names])
+        wanted = [number for number, name in classes if name in names]
+        found = np.isin(numbers, wanted, kind="sort" if len(wanted) < _FEW else None)  # "sort" compares a few values
         with np.errstate(over="ignore"):  # a number beyond the range of a float column is infinite in it
             for value in self._values:
                 if not isinstance(value, str):
@@ -144,15 +153,45 @@ def _suggestion(word: str, names: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True)
+class _AnyRow:
+    """A condition that a row of a sample meets, such as one of its boxes."""
+
+    condition: "Filter"
+    names: tuple[str, ...] = ()  # of values of samples
+
+    def __str__(self) -> str:
+        return f"any({self.condition})"
+
+    def lead(self, columns: Columns) -> str:
+        """Return the field of the rows; raises InvalidRequest for names of no rows, or of rows of several fields."""
+        known = columns.groups
+        for name in self.condition.names:
+            if name not in known:
+                advice = _suggestion(name, known) if known else "the index has none; packer convert OLD NEW adds them"
+                raise InvalidRequest(f"filter {str(self)!r}: {name} is not a value of rows; {advice}")
+        first, *others = dict.fromkeys(known[name] for name in self.condition.names)
+        if others:
+            raise InvalidRequest(f"filter {str(self)!r}: rows of {first} and of {others[0]}; write an any() for each")
+        return first
+
+    def check(self, columns: Columns) -> None:
+        self.condition.check(columns.rows_of(self.lead(columns)))
+
+    def rows(self, columns: Columns) -> Mask:
+        blocks = columns.blocks(self.condition.names[0])
+        return np.concatenate([rows.any(self.condition.rows(rows)) for rows in blocks])
+
+
+@dataclass(frozen=True)
 class Filter:
     """A parsed filter. `str` returns its canonical text, which parses to an equal filter."""
 
-    _steps: tuple[_Comparison | str, ...]  # postfix: `not A and B` is A, not, B, and
+    _steps: tuple[_Comparison | _AnyRow | str, ...]  # postfix: `not A and B` is A, not, B, and
 
     def __str__(self) -> str:
         stack: list[tuple[str, int]] = []  # a text, and how strongly it binds
         for step in self._steps:
-            if isinstance(step, _Comparison):
+            if not isinstance(step, str):
                 stack.append((str(step), len(_STRENGTH)))
                 continue
             strength = _STRENGTH.index(step)
@@ -163,23 +202,34 @@ class Filter:
     @property
     def names(self) -> tuple[str, ...]:
         """The names in the filter, each once, in the order of the text: `label`, `image.width`, `len(boxes)`."""
-        return tuple(dict.fromkeys(name for each in self._comparisons for name in each.names))
+        return tuple(dict.fromkeys(name for step in self._conditions for name in step.names))
 
     @property
-    def _comparisons(self) -> tuple[_Comparison, ...]:
-        return tuple(step for step in self._steps if isinstance(step, _Comparison))
+    def _conditions(self) -> tuple[_Comparison | _AnyRow, ...]:
+        return tuple(step for step in self._steps if not isinstance(step, str))
 
-    def rows(self, columns: PackColumns) -> Mask:
+    def row_conditions(self, columns: Columns, name: str) -> "list[Filter]":
+        """Return the conditions in any(...) about rows with a value `name`; none for a filter with `or` or `not`."""
+        any_rows = [step for step in self._steps if isinstance(step, _AnyRow)]
+        lead = columns.groups.get(name) if not {"or", "not"} & {*self._steps} else None
+        return [each.condition for each in any_rows if each.lead(columns) == lead]
+
+    def check(self, columns: Columns) -> None:
+        """Raise InvalidRequest for an unknown name or class, and for a value of another kind than its name."""
+        for condition in self._conditions:
+            condition.check(columns)
+
+    def rows(self, columns: Columns) -> Mask:
         """Return a bool array [n] that is True for the rows of the filter.
 
         Raises:
-            InvalidRequest: A name or a class is unknown, or a value has another kind than its name.
+            InvalidRequest: see `check`.
+            CorruptPack: The index is damaged.
         """
-        for comparison in self._comparisons:
-            comparison.check(columns)
+        self.check(columns)
         stack: list[Mask] = []
         for step in self._steps:
-            if isinstance(step, _Comparison):
+            if not isinstance(step, str):
                 stack.append(step.rows(columns))
             elif step == "not":
                 stack.append(~stack.pop())
@@ -187,6 +237,23 @@ class Filter:
                 combine = np.logical_and if step == "and" else np.logical_or
                 stack.append(combine(stack.pop(), stack.pop()))
         return stack.pop()
+
+
+def chosen_numbers(columns: Columns, name: str, text: str, samples: Mask) -> Iterator[npt.NDArray[Any]]:
+    """Yield the numbers `name` of the chosen samples. Rows, such as boxes, also meet the conditions in any(...).
+
+    Args:
+        columns: of the pack.
+        name: of kind number or class in `kinds` or `row_kinds`.
+        text: the filter, or "". A filter with `or` or `not` has all rows of the chosen samples.
+        samples: a bool array [n], True for the chosen samples.
+    """
+    conditions = parse(text).row_conditions(columns, name) if text.strip() else []
+    for block in columns.blocks(name):
+        chosen = block.spread(samples)
+        if conditions:
+            chosen &= np.logical_or.reduce([condition.rows(block) for condition in conditions])
+        yield block.numbers(name)[chosen]
 
 
 _STRENGTH = ("or", "and", "not")
@@ -210,7 +277,7 @@ _TOKEN = re.compile(
     | (?P<number>-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
     | (?P<text>'(?:[^'\\]|\\[\\'"])*'|"(?:[^"\\]|\\[\\'"])*")
     | (?P<sign>[=!<>]=|[<>]|(?:not\s+)?in\b)
-    | (?P<other>[()\[\],]|(?:and|or|not)\b)
+    | (?P<other>[()\[\],]|(?:and|or|not)\b|any(?=\s*\())
     | (?P<name>len\s*\(\s*[A-Za-z]\w*\s*\)|[A-Za-z]\w*(?:\.[A-Za-z]\w*)?)""",
     re.VERBOSE | re.ASCII,
 )
@@ -262,7 +329,7 @@ class _Parser:
         self._text = text
         self._tokens = _tokens(text)
         self._next = next(self._tokens)
-        self._steps: list[_Comparison | str] = []
+        self._steps: list[_Comparison | _AnyRow | str] = []
 
     def parsed(self) -> Filter:
         self._any(0)
@@ -303,8 +370,17 @@ class _Parser:
         elif self._take("("):
             self._any(depth + 1)
             self._expect(")", "and, or, or )")
+        elif token := self._take("any"):
+            self._any_row(token.at, depth)
         else:
             self._chain(depth)
+
+    def _any_row(self, at: int, depth: int) -> None:
+        outside, self._steps = self._steps, []
+        self._one(depth)  # the parentheses
+        if any(isinstance(step, _AnyRow) for step in self._steps):
+            raise _refusal(self._text, at, "any(...) in any(...); its conditions are about one row")
+        self._steps = [*outside, _AnyRow(Filter(tuple(self._steps)))]
 
     def _check_depth(self, depth: int) -> None:
         if depth > MOST_DEPTH:

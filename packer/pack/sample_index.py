@@ -10,13 +10,14 @@ finds its records.
 | index/key_order.npy | uint64 [n] | sample indices, sorted by the bytes of their keys |
 | index/crc32.npy | uint32 [n, fields] | zlib.crc32 of each encoded value, fields in schema order |
 | index/number-<field>.npy | [n] or [n, k] | values of a number field of fixed shape, flattened |
-| index/values-<field>.npy | uint8 [k] | encoded values of a text field other than the key, one after another |
+| index/values-<field>.npy | uint8 [k] | encoded values of a text, boxes or numbers of rows, one after another |
 | index/value_ends-<field>.npy | uint64 [n] | end of each value in values-<field>.npy |
 | index/size-<field>.npy | uint32 [n, 2] | height and width in px of the stored image, depth or mask |
 | index/rows.npy | uint64 [n] | in a collection: the row of each sample, counted over all members |
 | index/count-<field>.npy | uint32 [n] | number of rows of a field whose number of rows varies |
 
-Packs of version 1 have the first five kinds of files only. Collections have values of other fields, too.
+Numbers of rows have the shape (None,) and belong to the rows of another field, such as box_labels. Collections have
+values of other fields, too. Earlier packs lack some files; packs of version 1 have the first five kinds only.
 """
 
 import hashlib
@@ -39,11 +40,10 @@ from packer.files.digest import file_bytes
 from packer.files.fsync import make_folder, sync, write_file
 from packer.files.npy_arrays import map_file, npy_header
 from packer.files.storage_errors import failing
-from packer.pack.manifest import INDEX, VERSION, IndexFile, Manifest
+from packer.pack.manifest import INDEX, IndexFile, Manifest
 from packer.schema import KEY, PIXEL_KINDS, Buffer, Field, Schema
 
 ROWS = "rows"  # in a collection
-_COLUMNS_VERSION = 2  # since this version, the index contains texts, sizes and counts
 _DATA = {"key_ends": "keys", "value_ends": "values"}
 
 
@@ -57,31 +57,27 @@ def _ends_file(field: str) -> str:
     return "key_ends" if field == KEY else f"value_ends-{field}"
 
 
-def file_dtypes(
-    schema: Schema, version: int = VERSION, *, listed: Collection[str] = ()
-) -> dict[str, tuple[str, tuple[int, ...]]]:
+def file_dtypes(schema: Schema, listed: Collection[str] | None = None) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return the files with one entry per sample: name without .npy -> dtype, and shape of one entry, such as ().
 
     Args:
         schema: the fields.
-        version: of the pack.
-        listed: names of files. Values of other fields than texts are optional: they are returned if they are listed.
+        listed: names of the files of an existing index, which may lack values, sizes and counts. None for a new index.
     """
+    optional: dict[str, tuple[str, tuple[int, ...]]] = {}
     files: dict[str, tuple[str, tuple[int, ...]]] = {"key_ends": ("<u8", ()), "crc32": ("<u4", (len(schema),))}
     for field in schema:
-        name, ends = field.name, _ends_file(field.name)
+        name = field.name
         if field.is_column:
             dtype = np.dtype(field.dtype).newbyteorder("<").str
             files[f"number-{name}"] = (dtype, (_width(field),) if field.shape else ())
-        if version < _COLUMNS_VERSION:
-            continue
         if field.kind in PIXEL_KINDS:
-            files[f"size-{name}"] = ("<u4", (2,))
-        elif field.kind == "text" or ends in listed:
-            files[ends] = ("<u8", ())
+            optional[f"size-{name}"] = ("<u4", (2,))
+        elif field.kind == "text" or field.is_row_column or listed is not None:
+            optional[_ends_file(name)] = ("<u8", ())
         if field.has_rows:
-            files[f"count-{name}"] = ("<u4", ())
-    return files
+            optional[f"count-{name}"] = ("<u4", ())
+    return files | {name: form for name, form in optional.items() if listed is None or name in listed}
 
 
 def _width(field: Field) -> int:
@@ -151,7 +147,7 @@ class IndexFiles(Mapping[str, npt.NDArray[Any]]):
         expected: dict[str, tuple[str, tuple[int, ...]]] = {"key_order": ("<u8", (count,))}
         if manifest.members:
             expected[ROWS] = ("<u8", (count,))
-        for name, (dtype, shape) in file_dtypes(manifest.schema, manifest.version, listed=self._files).items():
+        for name, (dtype, shape) in file_dtypes(manifest.schema, self._files).items():
             expected[name] = (dtype, (count, *shape))
             if (data := _data_file(name)) is not None:
                 length = self._mapped[data][0].shape[:1] if data in self._mapped else ()
@@ -167,6 +163,7 @@ class Index:
     Attributes:
         arrays: name of a file without .npy -> array.
         positions: field -> position in the schema.
+        where: the folder, for messages.
     """
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]], schema: Schema, count: int, where: Path | str) -> None:
@@ -182,7 +179,7 @@ class Index:
         self.positions = {name: at for at, name in enumerate(schema.names)}
         self._schema = schema
         self._count = count
-        self._where = where
+        self.where = where
         self._texts: dict[str, tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]] = {}
 
     @classmethod
@@ -315,7 +312,7 @@ class Index:
         """Return the error for a field without a column. kind: the beginning of its file."""
         fields = [file.removeprefix(f"{kind}-") for file in self.arrays if file.startswith(f"{kind}-")]
         return UnknownKey(
-            f"{self._where}: no column {kind}-{name}; fields with {kind}: {', '.join(fields) or 'none'}; packs of "
+            f"{self.where}: no column {kind}-{name}; fields with {kind}: {', '.join(fields) or 'none'}; packs of "
             "version 1 have none: packer convert OLD NEW adds them"
         )
 
@@ -332,9 +329,10 @@ _Step = Callable[[Buffer], Buffer]
 class ColumnEntries:
     """Computes the entries of the columns from encoded values. Thread-safe."""
 
-    def __init__(self, schema: Schema, version: int = VERSION) -> None:
+    def __init__(self, schema: Schema, listed: Collection[str] | None = None) -> None:
+        """Prepare the columns of `file_dtypes`."""
         self._steps: dict[str, list[tuple[str, _Step]]] = {name: [] for name in (KEY, *schema.names)}
-        for file in file_dtypes(schema, version):
+        for file in file_dtypes(schema, listed):
             kind, _, name = file.partition("-")
             if file != "crc32":
                 self._steps[name or KEY].append((file, _step(kind, schema, name)))
@@ -361,15 +359,16 @@ def _step(kind: str, schema: Schema, name: str) -> _Step:
 class PartIndex:
     """Collects the index entries of one part in memory."""
 
-    def __init__(self, schema: Schema, version: int = VERSION) -> None:
-        files = file_dtypes(schema, version)
+    def __init__(self, schema: Schema, listed: Collection[str] | None = None) -> None:
+        """Start with no sample; see `file_dtypes` for the arguments."""
+        files = file_dtypes(schema, listed)
         self._texts = {name: data for name in files if (data := _data_file(name)) is not None}
         self._widths = {
             name: np.dtype(dtype).itemsize * math.prod(shape)
             for name, (dtype, shape) in files.items()
             if name not in self._texts and name != "crc32"
         }
-        self._data = {name: bytearray() for name in _names(schema, version)}
+        self._data = {name: bytearray() for name in _names(files)}
         self._crc32s = Struct(f"<{len(schema)}I")
 
     def add(self, crc32s: Sequence[int], entries: Mapping[str, Buffer]) -> None:
@@ -394,14 +393,16 @@ class PartIndex:
         write_file(path, b"".join(len(data).to_bytes(8, "little") + data for data in self._data.values()))
 
 
-def merge(pieces: Sequence[Path], folder: Path, schema: Schema, *, version: int = VERSION) -> tuple[IndexFile, ...]:
+def merge(
+    pieces: Sequence[Path], folder: Path, schema: Schema, *, listed: Collection[str] | None = None
+) -> tuple[IndexFile, ...]:
     """Write and sync `folder`/index.
 
     Args:
         pieces: the files that `PartIndex.save` wrote, in the order of the parts. The folder of an index is also one.
         folder: the folder of the pack.
         schema: the fields.
-        version: of the pack.
+        listed: as in `file_dtypes`.
 
     Returns:
         The entries of the manifest.
@@ -412,9 +413,10 @@ def merge(pieces: Sequence[Path], folder: Path, schema: Schema, *, version: int 
     """
     target = folder / INDEX
     make_folder(target)
-    sections = [_sections(piece, _names(schema, version)) for piece in pieces]
+    columns = file_dtypes(schema, listed)
+    sections = [_sections(piece, _names(columns)) for piece in pieces]
     files = []
-    for name, (dtype, shape) in file_dtypes(schema, version).items():
+    for name, (dtype, shape) in columns.items():
         blocks: Sequence[Any] = [section[name] for section in sections]
         if (data := _data_file(name)) is not None:
             ends = _joined_ends(blocks)
@@ -432,15 +434,14 @@ def merge(pieces: Sequence[Path], folder: Path, schema: Schema, *, version: int 
 
 def keys_in(piece: Path, schema: Schema) -> list[str]:
     """Return the keys in a piece, in order; raises StorageError. piece: as in `merge`."""
-    sections = _sections(piece, _names(schema, VERSION))
+    sections = _sections(piece, _names(file_dtypes(schema)))
     keys, ends = sections["keys"].read(), np.frombuffer(sections["key_ends"].read(), "<u8").tolist()
     bounds = zip([0, *ends], ends, strict=False)
     return [keys[start:end].decode("utf-8", "surrogateescape") for start, end in bounds]
 
 
-def _names(schema: Schema, version: int) -> list[str]:
-    """Return the sections of a piece."""
-    files = file_dtypes(schema, version)
+def _names(files: Iterable[str]) -> list[str]:
+    """Return the sections of a piece. files: those of `file_dtypes`."""
     return [*filter(None, map(_data_file, files)), *files]
 
 
@@ -497,7 +498,7 @@ def key_order(keys: bytes, ends: "np.ndarray[Any, np.dtype[np.uint64]]") -> "np.
 def write_index(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], schema: Schema) -> tuple[IndexFile, ...]:
     """Write and sync the arrays of an index as the files of the new `folder`. Returns the entries of the manifest."""
     make_folder(folder)
-    names = file_dtypes(schema, listed=arrays)
+    names = file_dtypes(schema, arrays)
     files = [*names, *filter(None, map(_data_file, names)), "key_order", ROWS]
     found = [write_array(folder / f"{name}.npy", (a := arrays[name]).dtype.str, a.shape, [a]) for name in sorted(files)]
     sync(folder)

@@ -207,7 +207,7 @@ class _PartCheck:
         self._subset = subset
         self._opener = PartOpener(manifest.format, manifest.schema)
         self._isolated = ReaderProcess(manifest.format, manifest.schema)
-        self._columns = ColumnEntries(manifest.schema, manifest.version)
+        self._columns = ColumnEntries(manifest.schema, manifest.index_names)
         self._codecs: dict[str, Codec] = {}
         if level == "full":
             self._codecs = {field.name: codecs.make(field) for field in manifest.schema}

@@ -24,6 +24,9 @@ def browsed(view: View) -> int:
         found = view.json("histogram", column=column["name"])
         assert sum(found["all"]) == sum(found["chosen"]) <= pack["samples"]
         assert sorted(view.json("rows", sort=column["name"])["rows"]) == list(range(pack["samples"]))
+    for column in pack["row_columns"]:
+        found = view.json("histogram", column=column["name"])
+        assert found["all"] == found["chosen"]
     rows = view.json("rows", keys=1)
     for row, key in zip(rows["rows"], rows["keys"], strict=True):
         assert view.json("find", key=key) == {"row": row}

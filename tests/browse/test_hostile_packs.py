@@ -20,7 +20,8 @@ def requests(view: View) -> Iterator[str]:
     """Every question about the pack."""
     yield from ("packs", "rows?keys=1", "rows?sort=key&keys=1", "export", "differences", "only")
     for name in view.packs[0].schema.names[:20]:
-        yield from (f"histogram?column={name}", f"rows?sort={name}")
+        yield from (f"histogram?column={name}", f"rows?sort={name}", f"rows?where=any({name} < 1)")
+        yield from (f"histogram?column={name}.width", f"rows?where=any({name}.area < 1)")
     for row in range(min(len(view.packs[0]), 3)):
         yield from (f"sample?row={row}", f"overlays?rows={row}")
         for field in view.packs[0].schema.fields[:20]:

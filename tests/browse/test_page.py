@@ -152,13 +152,37 @@ FOUND: list[tuple[str, str, str, Any]] = [
     ("label == 'a' or score > 2", "label", "values", None),
     ("not label == 'a'", "label", "values", None),
     ("(score > 1) and width > 2", "width", "range", {"low": 2, "isAbove": True}),
+    ("any(boxes.width < 4 and box_labels == 'cup') and score > 1", "box_labels", "values", ["cup"]),
+    ("any(peaks == 1) and any (boxes.width < 4)", "boxes.width", "range", {"high": 4, "isBelow": True}),
+    ("not any(boxes.width < 4)", "boxes.width", "range", None),
+    ("any(boxes.width < 4)", "width", "range", None),
 ]
+ROWS = ["boxes.width", "box_labels"]  # names of values of boxes
 REPLACED = [
     ("", "score > 3", "score > 3"),
     ("label == 'a' or label == 'b'", "score > 3", "(label == 'a' or label == 'b') and score > 3"),
     ("score > 1 and label == 'a' and score < 5", "score > 3", "score > 3 and label == 'a'"),
     ("score == 1 and not score == 2", "", "not score == 2"),
     ("1 < score < 2", "", ""),
+]
+REPLACED_IN_ANY = [
+    ("score > 1", "boxes.width < 9", "score > 1 and any(boxes.width < 9)"),
+    (
+        "any(box_labels == 'a' and boxes.width > 1) and score > 1",
+        "boxes.width < 9",
+        "any(box_labels == 'a' and boxes.width < 9) and score > 1",
+    ),
+    (
+        "any(peaks == 1) and any(box_labels == 'a')",
+        "boxes.width < 9",
+        "any(peaks == 1) and any(box_labels == 'a' and boxes.width < 9)",
+    ),
+    (
+        "any(boxes.width > 1 or boxes.height > 2)",
+        "boxes.width < 9",
+        "any((boxes.width > 1 or boxes.height > 2) and boxes.width < 9)",
+    ),
+    ("any(boxes.width > 1) and score > 1", "", "score > 1"),
 ]
 
 
@@ -196,10 +220,13 @@ def test_the_panel_reads_and_replaces_conditions(tab: Tab) -> None:
     find = "async (values) => (await import('/page/terms.js')).find(...values) ?? null"
     for text, name, kind, found in FOUND:
         row_filter.parse(text)
-        assert tab.page.evaluate(find, [text, name, kind]) == found, text
+        assert tab.page.evaluate(find, [text, name, kind, ROWS if name in ROWS else None]) == found, text
     replace = "async (values) => (await import('/page/terms.js')).replace(...values)"
     for text, term, replaced in REPLACED:
         assert tab.page.evaluate(replace, [text, "score", "range", term]) == replaced, text
+    for text, term, replaced in REPLACED_IN_ANY:
+        assert tab.page.evaluate(replace, [text, "boxes.width", "range", term, ROWS]) == replaced, text
+        row_filter.parse(replaced)
 
 
 def test_the_panel_writes_the_filter_and_the_filter_moves_the_panel(tab: Tab) -> None:
@@ -229,6 +256,26 @@ def test_the_panel_writes_the_filter_and_the_filter_moves_the_panel(tab: Tab) ->
     tab.becomes("where", "'onerror' in key")
     tab.total(1)
     assert tab.section("key").locator("input").input_value() == "onerror"
+
+
+def test_a_class_of_boxes_and_a_range_of_their_width_are_one_condition(tab: Tab) -> None:
+    labels, widths = tab.section("box_labels"), tab.section("boxes.height")
+    labels.get_by_role("button", name="cup").click()
+    tab.becomes("where", "any(box_labels == 'cup')")
+    tab.total(30)
+    playwright.expect(labels.get_by_role("button", name="cup")).to_contain_text("40")  # boxes
+    widths.locator("input").last.fill("20")
+    tab.press("Enter")
+    tab.becomes("where", "any(box_labels == 'cup' and boxes.height <= 20)")
+    tab.section("label").get_by_role("button", name="dog").click()
+    tab.total(0)
+    tab.filter("any(boxes.width < 30 and box_labels == 'cup') and score >= 30")
+    playwright.expect(tab.section("boxes.width").locator("input").last).to_have_value("30")
+    labels.locator("summary button").click()
+    tab.becomes("where", "any(boxes.width < 30) and score >= 30")
+    tab.filter("boxes.width < 30")
+    tab.wait("#problem", "write any(boxes.width < 30)")
+    tab.problems.clear()
 
 
 def test_the_grid_is_sorted(tab: Tab) -> None:

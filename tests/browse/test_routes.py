@@ -86,6 +86,9 @@ def test_the_description_of_a_pack_is_data(view: View, folder: Path) -> None:
     assert columns["label"]["classes"] == ["cat", "dog"]
     assert (columns["score"]["low"], columns["score"]["high"]) == (0, (COUNT - 1) / 8)
     assert columns["key"]["type"] == "text"
+    assert [(each["name"], each["of"]) for each in pack["row_columns"]] == [
+        *((name, "boxes") for name in ("boxes.width", "boxes.height", "boxes.area", "box_labels")),
+    ]
     assert {"width", "image.width"} <= columns.keys()  # there are three pixel fields
     assert "RandomResizedCrop" in found["geometries"]
     assert found["common"] is None
@@ -139,6 +142,38 @@ def test_a_histogram_counts_all_rows_and_the_chosen_ones(view: View) -> None:
 
 
 @pytest.mark.parametrize(
+    ("where", "is_chosen", "is_met"),
+    [
+        ("label == 'dog'", lambda each: each["label"], lambda box, label: True),
+        ("any(box_labels == 'cup')", lambda each: True, lambda box, label: label == 1),
+        (
+            "any(box_labels == 'cup' and boxes.width < 4) and score < 5",
+            lambda each: each["score"] < 5,
+            lambda box, label: label == 1 and box[2] - box[0] < 4,
+        ),
+        ("not any(box_labels == 'cup')", lambda each: 1 not in each["box_labels"], lambda box, label: True),
+    ],
+)
+def test_a_histogram_counts_boxes(view: View, where: str, is_chosen: Any, is_met: Any) -> None:
+    rows = [[*zip(each["boxes"], each["box_labels"].tolist(), strict=True)] for each in SAMPLES]
+    chosen = [row for each, some in zip(SAMPLES, rows, strict=True) if is_chosen(each) for row in some if is_met(*row)]
+    found = view.json("histogram", column="boxes.width", where=where)
+    for boxes, counts in ((sum(rows, []), found["all"]), (chosen, found["chosen"])):
+        widths = [box[2] - box[0] for box, _ in boxes]
+        assert counts == np.histogram(widths, len(counts), (found["low"], found["high"]))[0].tolist()
+    found = view.json("histogram", column="box_labels", where=where)
+    for boxes, counts in ((sum(rows, []), found["all"]), (chosen, found["chosen"])):
+        labels = [label for _, label in boxes]
+        assert dict(zip(found["names"], counts, strict=True)) == {"ball": labels.count(0), "cup": labels.count(1)}
+    samples = [
+        row
+        for row, (each, some) in enumerate(zip(SAMPLES, rows, strict=True))
+        if is_chosen(each) and ("any" not in where or where.startswith("not") or any(is_met(*row) for row in some))
+    ]
+    assert view.json("rows", where=where)["rows"] == samples
+
+
+@pytest.mark.parametrize(
     ("low", "high"), [(0, 0), (-3, 5), (0, 39), (0, 40), (-(2**40), 2**40), (2**53, 2**53 + 80), (-(2**63), 2**63 - 1)]
 )
 def test_whole_numbers_have_bins_of_whole_width(low: int, high: int, tmp_path: Path) -> None:
@@ -156,7 +191,7 @@ def test_whole_numbers_have_bins_of_whole_width(low: int, high: int, tmp_path: P
 def test_the_size_of_the_only_image_is_listed_once(tmp_path: Path) -> None:
     with view_of(displayed(tmp_path / "a.pack", [IMAGE], [{"image": SAMPLES[0]["image"]}])) as view:
         (pack,) = view.json("packs")["packs"]
-        assert [column["name"] for column in pack["columns"]] == ["key", "height", "width"]
+        assert [column["name"] for column in pack["columns"]] == ["key", "width", "height", "area"]
         assert view.json("rows", where="image.width == 40")["total"] == 1
 
 
@@ -167,13 +202,16 @@ def test_a_column_without_a_number_has_no_histogram(tmp_path: Path) -> None:
 
 
 def test_an_empty_pack_has_no_rows(tmp_path: Path) -> None:
-    folder = displayed(tmp_path / "a.pack", [IMAGE, LABEL, SCORE], [])
+    folder = displayed(tmp_path / "a.pack", [IMAGE, LABEL, SCORE, BOXES, BOX_LABELS], [])
     with view_of(folder, folder) as view:
         assert view.json("packs")["common"] == 0
         for sort in ("", "key", "label"):
             assert view.json("rows", sort=sort, where="score > 1") == {"total": 0, "rows": []}
         assert view.json("histogram", column="label")["all"] == []
         assert view.json("histogram", column="score")["all"] == []
+        assert view.json("histogram", column="boxes.width")["all"] == []
+        assert view.json("histogram", column="box_labels")["all"] == []
+        assert view.json("rows", where="any(boxes.width > 1)")["rows"] == []
         assert view.json("differences") == {"total": 0, "rows": [], "keys": [], "only": [0, 0]}
         assert view.client.get("/api/sample?row=0").status_code == 404
 
@@ -220,6 +258,7 @@ def test_find_a_key(view: View) -> None:
         ("rows?p=1", 400, "p="),
         ("histogram?column=key", 400, "key"),
         ("histogram", 400, "no column"),
+        ("rows?sort=boxes.width", 400, "no column"),
         ("sample?row=60", 404, "row 60"),
         ("sample?row=1e3", 400, "row"),
         ("overlays?rows=1,x", 400, "rows"),

@@ -16,7 +16,9 @@ from torch.utils.data import DataLoader
 
 import packer
 from packer.errors import BadInput, CorruptPack, InvalidRequest, PackExists, UnknownKey, WrongType
+from packer.pack import manifest as manifests
 from packer.schema import Field
+from scripts import make_golden
 
 CLASSES = {"a": ("cup", "ball", "mug"), "b": ("mug", "fork"), "c": ("cup", "ball")}
 FIELDS: dict[str, str | Field] = {
@@ -50,11 +52,9 @@ def samples_of(name: str, count: int) -> Model:
     return found
 
 
-def pack_of(folder: Path, name: str, samples: Model, to: str) -> Path:
-    """Write a pack of samples, and return its folder."""
-    classes = CLASSES[name]
-    label = Field("label", "number", "number", "int64", (), classes=classes)
-    given = [
+def with_numbers_of(samples: Model, classes: tuple[str, ...]) -> Model:
+    """Return samples with numbers in place of the names of classes."""
+    return [
         {
             **each,
             "label": classes.index(each["label"]),
@@ -62,10 +62,21 @@ def pack_of(folder: Path, name: str, samples: Model, to: str) -> Path:
         }
         for each in samples
     ]
+
+
+def fields_of(classes: tuple[str, ...]) -> dict[str, str | Field]:
+    """Return the fields of a pack with these classes."""
+    label = Field("label", "number", "number", "int64", (), classes=classes)
     box_labels = Field("box_labels", "number", "raw:int64", "int64", (None,), classes=classes, of="boxes")
-    fields = {**FIELDS, "label": label, "box_labels": box_labels}
+    return {**FIELDS, "label": label, "box_labels": box_labels}
+
+
+def pack_of(folder: Path, name: str, samples: Model, to: str) -> Path:
+    """Write a pack of samples, and return its folder."""
+    classes = CLASSES[name]
     path = folder / f"{name}.pack"
-    packer.convert(given, path, fields=fields, key="key", to=to, part_bytes=400)
+    given = with_numbers_of(samples, classes)
+    packer.convert(given, path, fields=fields_of(classes), key="key", to=to, part_bytes=400)
     return path
 
 
@@ -124,6 +135,12 @@ def check(dataset: Any, model: Model) -> None:
         assert numbers == [each["label"] for each in model]
 
 
+def widths_of(sample: Sample, name: str) -> list[float]:
+    """Return the widths of the boxes of a class."""
+    boxes = zip(sample["boxes"].tolist(), sample["box_labels"], strict=True)
+    return [box[2] - box[0] for box, label in boxes if label == name]
+
+
 class RowOperations(RuleBasedStateMachine):
     """Random trees of operations."""
 
@@ -150,6 +167,12 @@ class RowOperations(RuleBasedStateMachine):
     def where_columns(self, piece: str, count: int) -> None:
         condition = f"{piece!r} in text or len(boxes) == {count}"
         self.change(self.dataset.where(condition), lambda each: piece in each["text"] or len(each["boxes"]) == count)
+
+    @rule(name=st.sampled_from(["cup", "ball", "mug", "fork"]), most=st.integers(0, 9))
+    def where_boxes(self, name: str, most: int) -> None:
+        if name in self.dataset.schema["box_labels"].classes:
+            found = self.dataset.where(f"any(box_labels == {name!r} and boxes.width <= {most})")
+            self.change(found, lambda each: any(width <= most for width in widths_of(each, name)))
 
     @rule(height=st.integers(3, 7))
     def where_function(self, height: int) -> None:
@@ -321,6 +344,33 @@ def test_a_table_contains_all_but_the_pixels(packs: Packs) -> None:
         assert (row["image_height"], row["image_width"]) == sample["image"].shape[:2]
         assert row["boxes"] == sample["boxes"].tolist()
         assert row["boxes_count"] == len(sample["boxes"])
+
+
+@pytest.mark.parametrize("name", ["lmdb", "version-2"])
+def test_a_pack_without_values_of_rows_reads_them_from_its_parts(name: str) -> None:
+    folder = make_golden.GOLDEN / name / "pack"
+    assert "values-boxes" not in manifests.read(folder).index_names
+    dataset = packer.open(folder)
+    boxes = [dataset[at]["boxes"].numpy() for at in range(len(dataset))]
+    for most in (0, 1, 5, 50, 500):
+        found = dataset.where(f"any(boxes.width <= {most} and boxes.area > 1)")
+        expected = [
+            key
+            for key, each in zip(dataset.keys(), boxes, strict=True)
+            if any(x1 - x0 <= most and (x1 - x0) * (y1 - y0) > 1 for x0, y0, x1, y1 in each)
+        ]
+        assert list(found.keys()) == expected
+
+
+def test_appended_boxes_are_found(packs: Packs, tmp_path: Path) -> None:
+    pack = shutil.copytree(packs.paths["a"], tmp_path / "a.pack")
+    more = [{**each, "key": f"more/{each['key']}"} for each in packs.models["a"]]
+    packer.append(pack, with_numbers_of(more, CLASSES["a"]), key="key", fields=fields_of(CLASSES["a"]))
+    found = packer.open(pack).where("any(box_labels == 'mug' and boxes.width > 2)")
+    expected = [
+        each["key"] for each in (*packs.models["a"], *more) if any(width > 2 for width in widths_of(each, "mug"))
+    ]
+    assert list(found.keys()) == expected != []
 
 
 def test_a_split_by_class_divides_each_class(packs: Packs) -> None:

@@ -197,8 +197,8 @@ def test_texts_sizes_and_counts_are_those_of_the_values(
 
 def test_fields_without_a_text_a_size_or_rows_have_no_such_column(tmp_path: Path) -> None:
     index = indexed(tmp_path / "pack", [wide(0)], schema=WIDE, parts=1)
-    assert [name for name in WIDE.names if index.has_values(name)] == ["key", "caption"]
-    with pytest.raises(UnknownKey, match="fields with values: caption"):
+    assert [name for name in WIDE.names if index.has_values(name)] == ["key", "caption", "boxes", "box_labels"]
+    with pytest.raises(UnknownKey, match="fields with values: box_labels, boxes, caption"):
         index.value(0, "more")
     with pytest.raises(UnknownKey, match="fields with size: mask, photo"):
         index.sizes("boxes")

@@ -2,7 +2,9 @@
 
 import itertools
 import pickle
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from packer.errors import InvalidRequest
+from packer.errors import CorruptPack, InvalidRequest
 from packer.pack import pack_columns
 from packer.pack.pack_columns import PackColumns
 from packer.pack.row_filter import MOST_DEPTH, Filter, parse
@@ -31,15 +33,38 @@ SCHEMA = Schema(
         Field("rank", "number", "number", dtype="uint8", shape=()),
         Field("valid", "number", "number", dtype="bool", shape=()),
         Field("pair", "number", "number", dtype="int64", shape=(2,)),
-        Field("boxes", "boxes", "boxes", dtype="float32", shape=(None, 4)),
+        Field("boxes", "boxes", "raw:float32", dtype="float32", shape=(None, 4)),
+        Field("box_labels", "number", "raw:int16", dtype="int64", shape=(None,), classes=CLASSES, of="boxes"),
+        Field("box_scores", "number", "raw", dtype="float32", shape=(None,), of="boxes"),
+        Field("peaks", "number", "raw", dtype="uint8", shape=(None,)),
     )
 )
 NAMES = {
     **dict.fromkeys(("key", "caption"), "text"),
     **dict.fromkeys(("label", "guess"), "class"),
     **dict.fromkeys(("score", "rank", "valid", "len(boxes)", "width", "height"), "number"),
-    **dict.fromkeys(("image.width", "image.height", "depth.width", "depth.height"), "number"),
+    **dict.fromkeys(
+        (f"{name}{side}" for name in ("image.", "depth.") for side in ("width", "height", "area")), "number"
+    ),
+    "area": "number",
 }
+
+
+ROW_NAMES = {
+    **dict.fromkeys(("boxes.width", "boxes.height", "boxes.area", "box_scores"), "number"),
+    "box_labels": "class",
+}
+
+
+class Box(NamedTuple):
+    """A box and what belongs to it."""
+
+    x: float = 0
+    y: float = 0
+    width: float = 0
+    height: float = 0
+    label: int = 0
+    score: float = 0
 
 
 class Row(NamedTuple):
@@ -54,7 +79,7 @@ class Row(NamedTuple):
     score: float = 0
     rank: int = 0
     valid: bool = False
-    boxes: int = 0
+    boxes: Sequence[Box] = ()
 
 
 def as_bytes(text: str) -> bytes:
@@ -79,8 +104,28 @@ def columns_of(rows: Sequence[Row], schema: Schema = SCHEMA) -> PackColumns:
         arrays[f"size-{name}"] = np.array([getattr(row, name) for row in rows], "<u4").reshape(-1, 2)
     for name in ("label", "guess", "score", "rank", "valid"):
         arrays[f"number-{name}"] = np.array([getattr(row, name) for row in rows], schema[name].dtype)
-    arrays["count-boxes"] = np.array([row.boxes for row in rows], "<u4")
+    arrays["count-boxes"] = np.array([len(row.boxes) for row in rows], "<u4")
+    arrays |= row_arrays([row.boxes for row in rows])
     return PackColumns(schema, Index(arrays, schema, len(rows), "a.pack"))
+
+
+def row_arrays(boxes: Sequence[Sequence[Box]]) -> dict[str, Any]:
+    """The files of the index for the rows of samples."""
+    arrays: dict[str, Any] = {}
+    corners = [[(each.x, each.y, each.x + each.width, each.y + each.height) for each in some] for some in boxes]
+    arrays["values-boxes"], arrays["value_ends-boxes"] = encoded(corners, "<f4")
+    labels = [[each.label for each in some] for some in boxes]
+    arrays["values-box_labels"], arrays["value_ends-box_labels"] = encoded(labels, "<i2")
+    scores = [[each.score for each in some] for some in boxes]
+    arrays["values-box_scores"], arrays["value_ends-box_scores"] = encoded(scores, "<f4")
+    arrays["values-peaks"], arrays["value_ends-peaks"] = encoded([[len(some)] for some in boxes], "|u1")
+    return arrays
+
+
+def encoded(values: Sequence[Any], dtype: str) -> tuple[Any, Any]:
+    """Encoded arrays one after another, and their ends."""
+    data = [np.array(value, dtype).tobytes() for value in values]
+    return np.frombuffer(b"".join(data), np.uint8), np.cumsum([0, *map(len, data)], dtype="<u8")[1:]
 
 
 def found(text: str, rows: Sequence[Row]) -> list[bool]:
@@ -118,16 +163,34 @@ class Label:
 
 def by_python(text: str, row: Row) -> bool:
     """Whether the text is true for a row if Python evaluates it."""
-    image, depth = (SimpleNamespace(height=each[0], width=each[1]) for each in (row.image, row.depth))
-    names = {"image": image, "depth": depth, "width": image.width, "height": image.height, "boxes": range(row.boxes)}
+    image, depth = (sized(*each) for each in (row.image, row.depth))
+    names = {"image": image, "depth": depth, "width": image.width, "height": image.height, "area": image.area}
     classes = {"label": Label(row.label, CLASSES), "guess": Label(row.guess, CLASSES[:2])}
-    return bool(eval(text, {}, {**row._asdict(), **names, **classes}))
+
+    def some(condition: Callable[[Any, Any, Any], Any]) -> bool:
+        sides = (sized(each.height, each.width) for each in row.boxes)
+        return any(
+            condition(side, Label(each.label, CLASSES), each.score) for side, each in zip(sides, row.boxes, strict=True)
+        )
+
+    text = re.sub(r"any\s*\(", "some(lambda boxes, box_labels, box_scores: ", text)
+    return bool(eval(text, {}, {**row._asdict(), **names, **classes, "some": some}))
+
+
+def sized(height: float, width: float) -> SimpleNamespace:
+    """What has a size."""
+    return SimpleNamespace(height=height, width=width, area=height * width)
 
 
 # ---- random filters
 
 texts = st.text("ab'\"\\é ", max_size=3)
 numbers = st.integers(-2, 5) | st.integers(-8, 16).map(lambda number: number / 4) | st.sampled_from([10**30, 1e30])
+quarters = st.integers(-8, 16).map(lambda number: number / 4)
+boxes_of = st.lists(
+    st.builds(Box, quarters, quarters, quarters, quarters, st.integers(-1, 4), quarters | st.just(float("nan"))),
+    max_size=3,
+)
 rows_of = st.lists(
     st.builds(
         Row,
@@ -140,7 +203,7 @@ rows_of = st.lists(
         score=st.integers(-8, 16).map(lambda number: number / 4) | st.just(float("nan")),
         rank=st.integers(0, 4),
         valid=st.booleans(),
-        boxes=st.integers(0, 3),
+        boxes=boxes_of,
     ),
     max_size=8,
     unique_by=lambda row: row.key,
@@ -168,10 +231,26 @@ def written(*pieces: st.SearchStrategy[str] | str) -> st.SearchStrategy[str]:
     return st.tuples(*(st.just(each) if isinstance(each, str) else each for each in pieces)).map("".join)
 
 
+def combined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Conditions of conditions."""
+    both = written(parts, st.sampled_from([" and ", " or ", "  and  "]), parts)
+    return written("(", parts, ")") | written("not ", parts) | both
+
+
 literal_texts = st.builds(quoted, texts, st.sampled_from("'\""))
 literal_numbers = numbers.map(repr)
 literal_classes = st.builds(quoted, st.sampled_from(CLASSES), st.sampled_from("'\""))
+a_row_number = st.sampled_from([name for name, kind in ROW_NAMES.items() if kind == "number"])
+pieces_of_rows = st.one_of(
+    written(a_row_number, orders, literal_numbers | a_row_number),
+    written(literal_numbers, orders, a_row_number, orders, literal_numbers),
+    written("box_labels", equalities, literal_classes),
+    written("box_labels", orders, literal_numbers),
+    written("box_labels", ins, lists(literal_classes | literal_numbers)),
+)
+conditions_of_rows = st.recursive(pieces_of_rows, lambda parts: combined(parts), max_leaves=4)
 pieces_of_filters = st.one_of(
+    written(st.sampled_from(["any(", "any (", "not any ( "]), conditions_of_rows, ")"),
     written(a_number, orders, literal_numbers | a_number),
     written(literal_numbers, orders, a_number),
     written(literal_numbers, orders, a_number, orders, literal_numbers | a_number),
@@ -185,15 +264,7 @@ pieces_of_filters = st.one_of(
     written(literal_texts, ins, a_text),
     written(literal_texts, ins, a_text, equalities, literal_texts),
 )
-filters = st.recursive(
-    pieces_of_filters,
-    lambda parts: (
-        written("(", parts, ")")
-        | written("not ", parts)
-        | written(parts, st.sampled_from([" and ", " or ", "  and  "]), parts)
-    ),
-    max_leaves=8,
-)
+filters = st.recursive(pieces_of_filters, lambda parts: combined(parts), max_leaves=8)
 
 
 @settings(max_examples=200)
@@ -288,6 +359,7 @@ def test_a_class_of_several_numbers_has_the_rows_of_all() -> None:
 
 def test_every_name_of_a_pack_has_a_kind() -> None:
     assert columns_of([]).kinds == NAMES
+    assert columns_of([]).groups == {**dict.fromkeys(ROW_NAMES, "boxes"), "peaks": "peaks"}
 
 
 def test_a_field_precedes_the_size_of_the_image() -> None:
@@ -305,6 +377,8 @@ def test_a_pack_without_the_columns_of_version_2_has_no_such_names() -> None:
     schema = Schema(tuple(SCHEMA[name] for name in ("key", "caption", "image", "label", "score", "boxes")))
     columns = PackColumns(schema, Index(arrays, schema, 1, "a.pack"))
     assert columns.kinds == {"key": "text", "label": "class", "score": "number"}
+    with pytest.raises(InvalidRequest, match="boxes.width is not a value of rows; .* packer convert OLD NEW"):
+        parse("any(boxes.width < 3)").rows(columns)
     assert parse("label == 'mug' and score > 1").rows(columns).tolist() == [True]
 
 
@@ -348,6 +422,10 @@ def test_a_pack_without_the_columns_of_version_2_has_no_such_names() -> None:
         ("key.__class__ == 'a'", "character 4"),
         ("key.upper() == 'a'", "character 10"),
         ("lambda: 1", "unexpected ':'"),
+        ("any(box_scores < 1", "end: expected and, or, or )"),
+        ("any()", "character 5, ')': expected a name"),
+        ("any(box_scores < 1) < 2", "character 21"),
+        ("any(box_scores < 1 and any(box_scores > 1))", "any(...) in any(...)"),
     ],
 )
 def test_a_text_that_is_not_a_filter_is_refused_where_it_ends(text: str, keyword: str) -> None:
@@ -360,11 +438,11 @@ def test_a_text_that_is_not_a_filter_is_refused_where_it_ends(text: str, keyword
     ("text", "keyword"),
     [
         ("rnk == 1", "unknown name rnk; did you mean 'rank'"),
-        ("rank == zzzzz", "there are 14: 'key'"),
+        ("rank == zzzzz", "there are 17: 'key'"),
         ("boxes == 1", "did you mean 'len(boxes)'"),
         ("pair == 1", "unknown name pair"),
         ("len(key) == 1", "unknown name len(key)"),
-        ("image.depth == 1", "did you mean 'image.width', 'image.height'"),
+        ("image.depth == 1", "did you mean 'image.width', 'image.area'"),
         ("True == 1", "unknown name True"),
         ("label == 'cupp'", "no class 'cupp'; did you mean 'cup'"),
         ("label in ('cup', 'xyz')", "no class 'xyz'; there are 4: 'cup'"),
@@ -380,6 +458,14 @@ def test_a_text_that_is_not_a_filter_is_refused_where_it_ends(text: str, keyword
         ("key in ('a', 3)", "key is a text"),
         ("key < 'a'", "key is a text"),
         ("key == caption", "key is a text"),
+        ("box_labels == 'cup'", "box_labels has a value for each row; write any(box_labels == 'cup')"),
+        ("1 < boxes.width", "boxes.width has a value for each row; write any(boxes.width > 1)"),
+        ("any(box.width < 1)", "box.width is not a value of rows; did you mean 'boxes.width'"),
+        ("any(rank < 1)", "rank is not a value of rows; there are 6: 'boxes.width'"),
+        ("any(boxes.width < peaks)", "rows of boxes and of peaks; write an any() for each"),
+        ("any(box_labels == 'cupp')", "no class 'cupp'; did you mean 'cup'"),
+        ("any(boxes.width == '1')", "boxes.width is a number; write boxes.width >= 1"),
+        ("any('cup' in box_labels)", "box_labels is a class"),
         ("3 < key", "key is a text"),
     ],
 )
@@ -417,7 +503,23 @@ def test_long_and_deep_texts_are_refused() -> None:
 
 
 words = st.sampled_from(
-    [*"()[],.-+=<>!'\"\\ \n\0", "==", "not", "in", "and", "or", "len(boxes)", "1", "1e9", ".5", "key", "label", "'cup'"]
+    [
+        "any",
+        "boxes.width",
+        *"()[],.-+=<>!'\"\\ \n\0",
+        "==",
+        "not",
+        "in",
+        "and",
+        "or",
+        "len(boxes)",
+        "1",
+        "1e9",
+        ".5",
+        "key",
+        "label",
+        "'cup'",
+    ]
 )
 
 
@@ -429,6 +531,66 @@ def test_a_hostile_text_is_a_filter_or_refused(text: str) -> None:
         assert len(parsed.rows(columns_of([Row(), Row(key="a")]))) == 2
     except InvalidRequest as error:
         assert "\n" not in str(error)
+
+
+def test_rows_are_read_in_blocks_of_samples() -> None:
+    rows = [Row(boxes=[Box(width=at, label=number % 2) for at in range(number % 4)]) for number in range(50)]
+    for block in (1, 3, 7, 50):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pack_columns, "_BLOCK", block)
+            for text in (
+                "any(boxes.width == 2)",
+                "any(box_labels == 'mug' and boxes.width > 0) and not any(peaks == 3)",
+            ):
+                expected = [any(box.width == 2 for box in row.boxes) for row in rows]
+                if "mug" in text:
+                    expected = [
+                        any(box.label == 1 and box.width > 0 for box in row.boxes) and len(row.boxes) != 3
+                        for row in rows
+                    ]
+                assert found(text, rows) == expected
+
+
+def test_a_box_is_measured_in_stored_pixels() -> None:
+    """The matrix of a pack that was resized or turned maps source pixels to stored pixels."""
+    schema = Schema((*SCHEMA, Field("matrix", "number", "number", dtype="float64", shape=(2, 3), hidden=True)))
+    arrays = row_arrays([[Box(5, 6, 8, 2)], [], [Box(1, 1, 8, 2), Box(0, 0, 4, 4)]])
+    arrays["number-matrix"] = np.array([[[2, 0, 1], [0, 0.5, 1]], np.eye(3)[:2], [[0, -1, 9], [3, 0, 0]]]).reshape(3, 6)
+    columns = PackColumns(schema, Index(arrays, schema, 3, "a.pack"))
+    for text, expected in {
+        "any(boxes.width == 16 and boxes.height == 1)": [True, False, False],
+        "any(boxes.width == 2 and boxes.height == 24 and boxes.area == 48)": [False, False, True],
+        "any(boxes.width == 4 and boxes.height == 12)": [False, False, True],
+    }.items():
+        assert parse(text).rows(columns).tolist() == expected
+
+
+HOSTILE_ROWS = {
+    "another number of labels": ("box_labels", [[1], [1, 1]], "<i2"),
+    "half a box": ("boxes", [[1] * 4, [1] * 2], "<f4"),
+    "half a label": ("box_labels", [[1, 1], [1]], "|u1"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE_ROWS)
+def test_rows_that_contradict_each_other_are_refused(what: str) -> None:
+    name, values, dtype = HOSTILE_ROWS[what]
+    arrays = row_arrays([[Box()], [Box()]])
+    arrays[f"values-{name}"], arrays[f"value_ends-{name}"] = encoded(values, dtype)
+    columns = PackColumns(SCHEMA, Index(arrays, SCHEMA, 2, "a.pack"))
+    with pytest.raises(CorruptPack, match=r"a.pack: box\w+ and box\w+ have different numbers of rows"):
+        parse("any(boxes.width < 3 and box_labels == 1)").rows(columns)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"codec": "raw:object"}, {"dtype": None, "codec": "raw"}, {"shape": (None, 5)}, {"shape": None}]
+)
+def test_rows_of_a_form_that_no_codec_has_have_no_names(changes: dict[str, Any]) -> None:
+    schema = Schema(tuple(replace(each, **changes) if each.name == "boxes" else each for each in SCHEMA))
+    arrays = row_arrays([[Box()]])
+    columns = PackColumns(schema, Index(arrays, schema, 1, "a.pack"))
+    assert columns.groups == {"box_labels": "boxes", "box_scores": "boxes", "peaks": "peaks"}
+    assert parse("any(box_labels == 'cup' and box_scores < 1)").rows(columns).tolist() == [True]
 
 
 def test_every_operator() -> None:

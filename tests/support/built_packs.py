@@ -2,7 +2,7 @@
 
 import hashlib
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -66,11 +66,11 @@ def write_part(
     *,
     format: str = "lmdb",
     schema: Schema = SCHEMA,
-    version: int = manifests.VERSION,
+    listed: Collection[str] | None = None,
 ) -> PartIndex:
-    """A complete part; returns its index entries."""
+    """A complete part; returns its index entries. listed: as in `file_dtypes`."""
     schema = slotted(schema, format)
-    piece, columns = PartIndex(schema, version), ColumnEntries(schema, version)
+    piece, columns = PartIndex(schema, listed), ColumnEntries(schema, listed)
     with formats.load(format).Writer(path, codecs.described(schema), payload_bytes=0) as writer:
         for sample in samples:
             writer.write(sample)
@@ -106,14 +106,15 @@ def make_pack(
     given = records(samples) if isinstance(samples, int) else list(samples)
     schema = slotted(schema, format)
     make_folder(folder)
+    listed = () if version == 1 else None
     written, pieces = [], []
     for number, chunk in enumerate(_chunks(given, parts)):
         path = folder / f"part-{number:05d}{formats.load(format).SUFFIX}"
-        piece = write_part(path, chunk, format=format, schema=schema, version=version)
+        piece = write_part(path, chunk, format=format, schema=schema, listed=listed)
         pieces.append(folder / f"piece-{number}")
         piece.save(pieces[-1])
         written.append(Part(path.name, len(chunk), part_bytes(path), part_sha256(path)))
-    index = merge(pieces, folder, schema, version=version)
+    index = merge(pieces, folder, schema, listed=listed)
     for path in pieces:
         remove(path)
     settled: dict[str, Any] = {

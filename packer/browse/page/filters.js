@@ -12,10 +12,10 @@ let asking = new AbortController();
 
 /** Make the panel of the current pack. */
 export function showFilters() {
-  const { columns } = pack();
+  const columns = [...pack().columns, ...pack().row_columns];
   const forms = { text: Search, class: Classes, number: Numbers };
   const isOfField = (name) => /[.(]/.test(name); // a count of rows, or the size of an image
-  const order = ({ name, type }) => ["text", "class", "number"].indexOf(type) + isOfField(name);
+  const order = ({ name, type, of }) => ["text", "class", "number"].indexOf(type) + (of ? -0.5 : isOfField(name));
   const numbers = pack().fields.filter(({ kind }) => kind === "number").map(({ name }) => `len(${name})`);
   const isUseful = ({ name, low, high }) => low === null || (low !== high && !numbers.includes(name));
   const varying = columns.filter(({ type, ...column }) => type !== "number" || isUseful(column));
@@ -32,8 +32,9 @@ export function refresh() {
 }
 
 class Section {
-  constructor({ name }, isOpen) {
+  constructor({ name, of }, isOpen) {
     this.name = name;
+    this.rows = of && pack().row_columns.filter((column) => column.of === of).map((column) => column.name);
     const clear = (event) => event.preventDefault() ?? this.set("");
     this.clear = make("button.quiet", { title: `Remove the condition on ${name}`, onclick: clear }, "clear");
     this.body = make("div.content");
@@ -43,11 +44,11 @@ class Section {
   }
 
   get term() {
-    return find(state.where, this.name, this.kind);
+    return find(state.where, this.name, this.kind, this.rows);
   }
 
   set(term) {
-    update({ where: replace(state.where, this.name, this.kind, term) });
+    update({ where: replace(state.where, this.name, this.kind, term, this.rows) });
   }
 
   refresh() {
@@ -60,11 +61,8 @@ class Section {
   async ask() {
     if (this.isAsked || !this.element.open) return;
     this.isAsked = true;
-    try {
-      this.draw(await json("histogram", { ...query(), column: this.name }, asking.signal));
-    } catch (error) {
-      if (!isCancelled(error)) this.isAsked = false;
-    }
+    const answer = json("histogram", { ...query(), column: this.name }, asking.signal);
+    await answer.then((found) => this.draw(found), (error) => (this.isAsked &&= isCancelled(error)));
   }
 }
 
@@ -118,28 +116,26 @@ class Numbers extends Section {
   constructor(column, isOpen) {
     super(column, isOpen);
     const { dtype } = pack().fields.find(({ name }) => name === column.name) ?? {};
-    this.isWhole = !dtype?.startsWith("float"); // counts and sizes have no dtype
+    this.isWhole = dtype ? !dtype.startsWith("float") : !column.of; // counts and sizes of images are whole
     this.bars = make("div.bars", { role: "img", "aria-label": `Histogram of ${this.name}` });
     this.readout = make("output");
-    [this.low, this.high] = ["low", "high"].map((limit) => this.input(`${this.name}, ${limit} limit`, column[limit]));
+    const number = ({ value }) => (value.trim() && Number.isFinite(Number(value)) ? Number(value) : null);
+    const set = () => this.set(rangeTerm(this.name, { ...this.term, low: number(this.low), high: number(this.high) }));
+    const label = (limit) => `${this.name}, ${limit} limit`;
+    const input = (limit) => make("input", { inputMode: "decimal", onchange: set, "aria-label": label(limit) });
+    [this.low, this.high] = ["low", "high"].map(input);
     this.body.append(this.bars, make("div.limits", {}, this.low, this.readout, this.high));
-    this.bars.onpointerdown = (event) => this.brush(event, true);
+    this.bars.onpointerdown = (event) => this.bars.setPointerCapture(event.pointerId) ?? this.brush(event, true);
     this.bars.onpointermove = (event) => this.brush(event, false);
     this.bars.onpointerup = () => this.release();
     this.bars.onpointerleave = () => (this.readout.textContent = "");
-  }
-
-  input(label, limit) {
-    const number = ({ value }) => (value.trim() && Number.isFinite(Number(value)) ? Number(value) : null);
-    const set = () => this.set(rangeTerm(this.name, { ...this.term, low: number(this.low), high: number(this.high) }));
-    const attributes = { inputMode: "decimal", placeholder: short(limit ?? 0), "aria-label": label };
-    return make("input", { ...attributes, onchange: set });
   }
 
   draw(answer) {
     const { low = -Infinity, high = Infinity, isBelow } = this.term ?? {};
     this.answer = answer;
     [this.low.value, this.high.value] = [this.term?.low ?? "", this.term?.high ?? ""];
+    [this.low.placeholder, this.high.placeholder] = [answer.low, answer.high].map((limit) => short(limit ?? 0));
     const bars = answer.all.map((_, at) => withShares(make("span"), answer.all, answer.chosen, at));
     this.bars.replaceChildren(...bars);
     const { edges } = answer;
@@ -155,7 +151,6 @@ class Numbers extends Section {
     const { left, width } = this.bars.getBoundingClientRect();
     const { all, chosen } = this.answer;
     const at = Math.min(all.length - 1, Math.max(0, Math.floor(((event.clientX - left) / width) * all.length)));
-    if (isStart) this.bars.setPointerCapture(event.pointerId);
     if (isStart) this.start = at;
     this.readout.textContent = `${this.limits(at, at).map(short).join("–")}: ${count(chosen[at])} of ${count(all[at])}`;
     if (this.start === undefined) return;
