@@ -1,11 +1,15 @@
-"""Draws the page of packer view into images of the documentation: python -m scripts.page_images OBJECTS GRASPS FOLDER.
+"""Draws the page of packer view into images of the documentation.
 
-OBJECTS is a pack with boxes and masks, GRASPS one with grasps. It needs playwright and Chromium.
+python -m scripts.page_images OBJECTS SMALLER GRASPS FOLDER
+
+OBJECTS is a pack with boxes and masks, SMALLER the same one resized, GRASPS one with grasps. It needs playwright and
+Chromium.
 """
 
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -17,11 +21,12 @@ _SIZE = {"width": 1200, "height": 640}
 _QUALITY = 90
 _GRID = {"where": "len(boxes) >= 2 and split == 'train'"}
 _SAMPLE = {"view": "sample", "row": 7, "at": 7, "show": "trained", "geometry": "CenterCrop(160)"}
+_COMPARISON = {"view": "compare", "row": 2, "pair": 2}
 
 
-def draw(pack: str, state: dict[str, object], theme: str, target: Path) -> None:
-    """Writes the page of a pack in a state as WebP."""
-    command = [sys.executable, "-m", "packer", "view", pack, "--no-browser"]
+def draw(packs: Sequence[str], state: dict[str, object], theme: str, target: Path) -> None:
+    """Writes the page of packs in a state as WebP."""
+    command = [sys.executable, "-m", "packer", "view", *packs, "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, sync_playwright() as playwright:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
@@ -37,9 +42,10 @@ def draw(pack: str, state: dict[str, object], theme: str, target: Path) -> None:
 
 def main() -> None:
     """Draws all images."""
-    objects, grasps, folder = sys.argv[1:]
-    draw(objects, _GRID, "light", Path(folder, "view-grid.webp"))
-    draw(grasps, _SAMPLE, "dark", Path(folder, "view-sample.webp"))
+    objects, smaller, grasps, folder = sys.argv[1:]
+    draw([objects], _GRID, "light", Path(folder, "view-grid.webp"))
+    draw([grasps], _SAMPLE, "dark", Path(folder, "view-sample.webp"))
+    draw([objects, smaller], _COMPARISON, "light", Path(folder, "view-compare.webp"))
 
 
 if __name__ == "__main__":

@@ -65,6 +65,7 @@ def sets(tmp_path: Path) -> Path:
 
 SHORT = {"advise": ("--seconds", "2"), "bench": ("--epochs", "1", "--samples", "4")}  # not as long as they may take
 
+PROGRAM = "from packer.cli import run; run()"
 WITH_TORCH = ("advise", "bench", "doctor", "profile", "tune")
 
 
@@ -82,7 +83,12 @@ def runs(page: str, folder: Path) -> int:
             if words[:1] == ["packer"]:
                 words += SHORT.get(words[1], ())
                 with_torch = words[1] in WITH_TORCH
-                warm_python.run("from packer.cli import run; run()", *words[1:], folder=folder, torch=with_torch)
+                if words[1] == "view" and "-o" not in words:  # serves until it is interrupted
+                    with warm_python.started(PROGRAM, *words[1:], "--no-browser", folder=folder) as server:
+                        assert server.stdout is not None
+                        assert server.stdout.readline().startswith("http://")
+                else:
+                    warm_python.run(PROGRAM, *words[1:], folder=folder, torch=with_torch)
                 ran += 1
     return ran
 

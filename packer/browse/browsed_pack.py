@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from packer.browse.sample_images import SampleImages
+from packer.browse.sample_images import SampleImages, Training
 from packer.browse.sample_values import SampleValues
 from packer.browse.sized_cache import SizedCache
 from packer.errors import BadIndex, InvalidRequest
@@ -176,10 +176,10 @@ class BrowsedPack:
 
     # ---- samples
 
-    def sample(self, row: int) -> dict[str, Any]:
+    def sample(self, row: int, training: Training | None = None) -> dict[str, Any]:
         """Return all values of a sample that are not pixels; raises BadIndex and CorruptRecord."""
         key = self.key(row)
-        return {"row": row, "key": key, "incomplete": self._incomplete.get(key), **self.values.sample(row)}
+        return {"row": row, "key": key, "incomplete": self._incomplete.get(key), **self.values.sample(row, training)}
 
     def overlays(self, row: int) -> dict[str, Any]:
         """Return what a tile shows: key, shapes, numbers and classes; raises BadIndex and CorruptRecord."""

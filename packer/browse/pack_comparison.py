@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.browse.browsed_pack import BrowsedPack
+from packer.errors import UnknownKey
 from packer.pack.sample_index import Index
 
 _ROWS_AT_ONCE = 1 << 15
@@ -23,20 +24,26 @@ class PackComparison:
         self._first = first
         self._second = second
 
-    @property
-    def common(self) -> int:
-        """Number of keys in both packs."""
-        return len(self._pairs[0])
+    def differences(self, name: str, offset: int, count: int) -> dict[str, Any]:
+        """Return the pairs of rows with equal keys that differ in a field, from `offset` on, and counts for each field.
 
-    def differences(self, offset: int, count: int) -> dict[str, Any]:
-        """Return the pairs of rows with equal keys that differ in a common field, from `offset` on."""
-        one, other = self._differing
-        window = slice(offset, offset + count)
+        Args:
+            name: A field of both packs; empty for all of them.
+            offset: Number of pairs to pass over.
+            count: Largest number of pairs to return.
+        """
+        if name not in self._differing:
+            raise UnknownKey(f"no field {name!r:.100} in both packs; there are: {', '.join(self._differing)}")
+        pairs = np.flatnonzero(self._differing[name])
+        one, other = (rows[pairs[offset : offset + count]].tolist() for rows in self._pairs)
+        fields = self._differing.keys() - {""}
         return {
-            "total": len(one),
-            "rows": list(zip(one[window].tolist(), other[window].tolist(), strict=True)),
-            "keys": [self._first.key(row) for row in one[window].tolist()],
-            "only": [len(each.pack) - self.common for each in (self._first, self._second)],
+            "total": len(pairs),
+            "rows": list(zip(one, other, strict=True)),
+            "keys": [self._first.key(row) for row in one],
+            "only": [len(each.pack) - len(self._pairs[0]) for each in (self._first, self._second)],
+            "differing": {each: int(np.count_nonzero(self._differing[each])) for each in fields},
+            "resized": {each: self._resized(each) for each in fields},
         }
 
     def only(self, place: int) -> npt.NDArray[Any]:
@@ -56,14 +63,23 @@ class PackComparison:
         return one[order].astype(np.uint32), other[order].astype(np.uint32)
 
     @cached_property
-    def _differing(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        one, other = self._pairs
+    def _differing(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """For each field of both packs, the pairs that differ in it; the pairs that differ in any field as ""."""
+        found = {"": np.zeros(len(self._pairs[0]), np.bool_)}
+        first, second = self._first.pack.index, self._second.pack.index
+        for name in first.positions.keys() & second.positions.keys():
+            crcs = [index.arrays["crc32"][:, index.positions[name]] for index in (first, second)]
+            found[name] = crcs[0][self._pairs[0]] != crcs[1][self._pairs[1]]
+            found[""] |= found[name]
+        return found
+
+    def _resized(self, name: str) -> int:
+        """Return the number of pairs whose images differ in height or width."""
         indexes = self._first.pack.index, self._second.pack.index
-        differs = np.zeros(len(one), np.bool_)
-        for name in indexes[0].positions.keys() & indexes[1].positions.keys():
-            crcs = (index.arrays["crc32"][:, index.positions[name]] for index in indexes)
-            differs |= next(crcs)[one] != next(crcs)[other]
-        return one[differs], other[differs]
+        if not all(f"size-{name}" in index.arrays for index in indexes):
+            return 0
+        one, other = (index.sizes(name)[rows] for index, rows in zip(indexes, self._pairs, strict=True))
+        return int(np.count_nonzero((one != other).any(axis=1)))
 
 
 def _longest(index: Index) -> int:

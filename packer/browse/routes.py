@@ -22,7 +22,7 @@ from starlette.routing import Route
 from packer.browse.browsed_pack import BrowsedPack
 from packer.browse.pack_comparison import PackComparison
 from packer.browse.request_guard import json_response, refusal
-from packer.browse.sample_images import MOST_WIDTH, ImageFile
+from packer.browse.sample_images import MOST_WIDTH, ImageFile, Training
 from packer.browse.sized_cache import SizedCache
 from packer.errors import BadIndex, BadInput, CorruptPack, InvalidRequest, PackerError, UnknownKey
 from packer.files.terminal_output import echo
@@ -139,13 +139,7 @@ class _Served:
     # ---- all rows
 
     def packs(self, _: _Query) -> Response:
-        return json_response(
-            {
-                "packs": [pack.description() for pack in self._packs],
-                "common": self._comparison.common if self._comparison is not None else None,
-                "geometries": sorted(parsing.classes()),
-            }
-        )
+        return json_response({"packs": [pack.description() for pack in self._packs]})
 
     def rows(self, query: _Query) -> Response:
         pack = self._pack(query)
@@ -183,7 +177,7 @@ class _Served:
 
     def differences(self, query: _Query) -> Response:
         count = query.number("count", _MOST_ROWS, default=_MOST_ROWS)
-        return json_response(self._compared().differences(query.number("offset", 1 << 40), count))
+        return json_response(self._compared().differences(query.text("field"), query.number("offset", 1 << 40), count))
 
     def _compared(self) -> PackComparison:
         if self._comparison is None:
@@ -193,8 +187,8 @@ class _Served:
     # ---- one sample
 
     def sample(self, query: _Query) -> Response:
-        pack = self._pack(query)
-        return json_response(pack.sample(query.number("row", 1 << 40)))
+        training = self._training(query) if query.text("geometry") else None
+        return json_response(self._pack(query).sample(query.number("row", 1 << 40), training))
 
     def overlays(self, query: _Query) -> Response:
         pack = self._pack(query)
@@ -215,12 +209,15 @@ class _Served:
         return self._file(query, lambda pack, row, name: pack.images.image(row, name, width), make, is_kept=width > 0)
 
     def trained(self, query: _Query) -> Response:
-        text, seed = query.text("geometry"), query.number("seed", (1 << 63) - 1)
+        training = self._training(query)
+        make = ("trained", query.text("geometry"), training.seed)
+        return self._file(query, lambda pack, row, name: pack.images.trained(row, name, training), make)
+
+    def _training(self, query: _Query) -> Training:
+        text = query.text("geometry")
         if len(text) > _MOST_GEOMETRY:
             raise InvalidRequest(f"geometry=: expected at most {_MOST_GEOMETRY} characters")
-        geometry = parsing.parse(text)
-        make = ("trained", text, seed)
-        return self._file(query, lambda pack, row, name: pack.images.trained(row, name, geometry, seed), make)
+        return Training(parsing.parse(text), query.number("seed", (1 << 63) - 1))
 
     def original(self, query: _Query) -> Response:
         return self._file(query, lambda pack, row, name: pack.images.original(row, name), ("original",), is_kept=False)
@@ -257,6 +254,4 @@ class _Served:
             return Response(status_code=304, headers=headers)
         key = query.number("p", 1), row, name, form
         made = self._images.get(key, lambda: make(pack, row, name)) if is_kept else make(pack, row, name)
-        if made.matrix:
-            headers["X-Matrix"] = ",".join(f"{value:.9g}" for value in made.matrix)
         return Response(made.data, media_type=made.media_type, headers=headers)

@@ -4,7 +4,6 @@ A small image is decoded at the scale that it needs. Depth and masks have the co
 0 of a mask is transparent. An image in the stored size is lossless.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from packer import codecs
 from packer.errors import InvalidRequest, UnknownKey
+from packer.formats.base import Record
 from packer.geometry import Geometry, View, draw, resized_crop
 from packer.inspect.value_drawing import bmp_bytes, colored_depth, jpeg_bytes, mask_colors, png_bytes, scale_of
 from packer.pack.sample_decoder import SampleDecoder
@@ -25,11 +25,29 @@ _FILE = "application/octet-stream"
 
 
 class ImageFile(NamedTuple):
-    """A file for the browser. media_type: its Content-Type. matrix: see `SampleImages.trained`."""
+    """A file for the browser. media_type: its Content-Type."""
 
     data: bytes
     media_type: str
-    matrix: Sequence[float] = ()
+
+
+class Training(NamedTuple):
+    """The geometry that training applies to a sample, with the random numbers of packer.Loader in epoch 0."""
+
+    geometry: Geometry
+    seed: int
+
+    def views(self, decoder: SampleDecoder, row: int, record: Record) -> tuple[View, dict[str, View]]:
+        """Return the view of the first image and of the shapes, and the other views of other images.
+
+        InvalidRequest if the result has more than 2048 px a side.
+        """
+        random = draw(self.seed, 0, np.asarray([row], np.int64), self.geometry.draws)[0].tolist()
+        stored = {name: decoder.stored_image(row, name, record[name]) for name in decoder.images}
+        main, others = decoder.views(row, self.geometry, stored, random)
+        if main is None or max(main.size) > MOST_WIDTH:
+            raise InvalidRequest(f"geometry {self.geometry}: expected a result of at most {MOST_WIDTH} px a side")
+        return main, others
 
 
 class SampleImages:
@@ -60,24 +78,13 @@ class SampleImages:
             depth: npt.NDArray[np.float32] = self._decoder.decode(row, field, record[name], stored=stored)
         return depth.astype("<f4", copy=False)
 
-    def trained(self, row: int, name: str, geometry: Geometry, seed: int) -> ImageFile:
-        """Return an image through a geometry, with the random numbers of packer.Loader in epoch 0.
-
-        The matrix, as in packer.geometry.View, maps px of the first stored image to px of the result. Unlike there, the
-        corner of the first pixel is (0, 0). InvalidRequest if the result has more than 2048 px a side.
-        """
+    def trained(self, row: int, name: str, training: Training) -> ImageFile:
+        """Return an image as training sees it; raises as `Training.views`."""
         field, decoder = self._pixel_field(name), self._decoder
-        random = draw(seed, 0, np.asarray([row], np.int64), geometry.draws)[0].tolist()
         with decoder.pack.record(row, decoder.images) as record:
-            stored = {each: decoder.stored_image(row, each, record[each]) for each in decoder.images}
-            main, others = decoder.views(row, geometry, stored, random)
-            if main is None or max(main.size) > MOST_WIDTH:
-                raise InvalidRequest(f"geometry {geometry}: expected a result of at most {MOST_WIDTH} px a side")
-            view = others.get(name, main)
-            pixels = decoder.decode(row, field, record[name], stored=stored[name], view=view)
-        a, b, c, d, e, f = main.matrix
-        matrix = (a, b, c + 0.5 * (1 - a - b), d, e, f + 0.5 * (1 - d - e))
-        return _drawn(field, pixels, is_lossless=False)._replace(matrix=matrix)
+            main, others = training.views(decoder, row, record)
+            pixels = decoder.decode(row, field, record[name], view=others.get(name, main))
+        return _drawn(field, pixels, is_lossless=False)
 
     def original(self, row: int, name: str) -> ImageFile:
         """Return the file that the pack keeps unchanged. UnknownKey if the codec of the field keeps no files."""

@@ -1,7 +1,7 @@
 """Sample values: the values and shapes of one sample as plain JSON values, for the page.
 
-The page draws shapes over the first stored image. Their coordinates are in px of it, where (0, 0) is the corner of the
-first pixel. A number that is not finite is null, and a shape with a corner that is not finite.
+The page draws shapes over the first image, as stored or as trained. Their coordinates are in px of it, where (0, 0) is
+the corner of the first pixel. A number that is not finite is null, and a shape with a corner that is not finite.
 """
 
 import math
@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from packer.browse.sample_images import Training
 from packer.formats.base import Record
-from packer.inspect.tile import corners, shape_forms
+from packer.geometry import View
+from packer.inspect.palette import as_hex
+from packer.inspect.tile import shape_corners, shape_forms
+from packer.inspect.value_drawing import shape_colors
 from packer.pack.sample_decoder import SampleDecoder
 from packer.schema import PIXEL_KINDS, Field, Schema
 
@@ -33,12 +37,13 @@ class SampleValues:
         drawn = {*decoder.images[:1], *self._forms, *(field.name for field in (*related, *labels))}
         self._drawn = SampleDecoder(decoder.pack, [name for name in decoder.schema.names if name in drawn])
 
-    def sample(self, row: int) -> dict[str, Any]:
-        """Return {"fields", "overlays"} of a sample."""
+    def sample(self, row: int, training: Training | None = None) -> dict[str, Any]:
+        """Return {"fields", "overlays"} of a sample. training: moves the shapes to px of the first image as trained."""
         decoder = self._decoder
         with decoder.pack.record(row, decoder.stored) as read:
             record = decoder.completed(row, read)
-            values = _values(decoder, row, record)
+            view = training.views(decoder, row, record)[0] if training is not None else None
+            values = _values(decoder, row, record, view)
             fields = [self._field(row, field, record, values) for field in decoder.schema]
             return {"fields": fields, "overlays": self._overlays(values)}
 
@@ -66,7 +71,6 @@ class SampleValues:
             "bytes": len(record[name]) if name in record else np.asarray(values[name], field.dtype).nbytes,
             "size": size,
             "value": value,
-            "labels": self._labels(name, values) if name in self._forms else None,
         }
 
     def _labels(self, name: str, values: dict[str, Any]) -> list[str] | None:
@@ -77,36 +81,28 @@ class SampleValues:
         numbers = values[field.name][:_MOST_SHAPES].tolist()
         return [field.classes[at] if 0 <= at < len(field.classes) else str(at) for at in numbers]
 
-    def _overlays(self, values: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {"boxes": [], "points": [], "grasps": [], "outlines": [], "cut": {}}
+    def _overlays(self, values: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the shapes of each field, with the colors of the static sheets."""
+        found = []
         for name, (form, rank) in self._forms.items():
-            field = self._decoder.schema[name]
-            starts = self._decoder.schema.starts_of(name)
-            shapes = corners(form, values[name], values[starts.name] if starts is not None else None)
-            if len(shapes) > _MOST_SHAPES:
-                found["cut"][name] = len(shapes)
-            shift = 0.0 if form == "boxes" or field.edges else 0.5
-            lists = [_corner_list(shape + shift) for shape in shapes[:_MOST_SHAPES]]
-            if form == "points":
-                points = [each[0] if each is not None else None for each in lists]
-                found["points"].append({"field": name, "rank": rank, "points": points})
-                continue
-            labels = self._labels(name, values)
-            for at, each in enumerate(lists):
-                item: dict[str, Any] = {"field": name, "rank": rank}
-                if form == "boxes":
-                    item["box"] = [*each[0], *each[2]] if each is not None else None
-                    item["label"] = labels[at] if labels is not None and at < len(labels) else None
-                else:
-                    item["corners" if form == "grasps" else "points"] = each
-                found[form].append(item)
+            shapes = shape_corners(self._decoder.schema, name, values)
+            found.append(
+                {
+                    "field": name,
+                    "form": form,
+                    "colors": [as_hex(color) for color in shape_colors(form, rank)],
+                    "total": len(shapes),
+                    "shapes": [_corner_list(shape) for shape in shapes[:_MOST_SHAPES]],
+                    "labels": self._labels(name, values),
+                }
+            )
         return found
 
 
-def _values(decoder: SampleDecoder, row: int, record: Record) -> dict[str, Any]:
-    """Return the decoded values of a sample that are not pixels, JSON or bytes."""
+def _values(decoder: SampleDecoder, row: int, record: Record, view: View | None = None) -> dict[str, Any]:
+    """Return the decoded values of a sample that are not pixels, JSON or bytes. view: moves the shapes."""
     return {
-        field.name: decoder.decode(row, field, record[field.name])
+        field.name: decoder.decode(row, field, record[field.name], view=view)
         if field.name in record
         else decoder.indexed(row, field)
         for field in decoder.schema
@@ -122,7 +118,7 @@ def _labels_of(schema: Schema, name: str) -> Field | None:
 def _corner_list(shape: npt.NDArray[Any]) -> list[list[float]] | None:
     if not np.isfinite(shape).all():
         return None
-    points: list[list[float]] = np.round(shape.astype(np.float64), 2).tolist()
+    points: list[list[float]] = np.round(shape, 2).tolist()
     return points
 
 

@@ -35,15 +35,13 @@ INK: Color = (33, 37, 41)
 MUTED: Color = (108, 117, 125)
 GROUND: Color = (241, 243, 245)  # around an image that does not fill its box
 
-# opening and jaw sides of the first field of grasps, of the second, ...
-GRASPS: tuple[tuple[Color, Color], ...] = (
-    (ORANGE, BLUE),
-    ((176, 176, 176), (84, 84, 84)),
-    (YELLOW, PURPLE),
-)
-BOXES: tuple[Color, ...] = (VERMILION, PURPLE, SKY)
-OUTLINES: tuple[Color, ...] = (SKY, YELLOW, PURPLE)
-POINTS: tuple[Color, ...] = (PURPLE, SKY, YELLOW)
+# form of shapes -> colors of its first field, of the second, ...; those of grasps are for the opening and the jaws
+SHAPES: dict[str, tuple[tuple[Color, ...], ...]] = {
+    "grasps": ((ORANGE, BLUE), ((176, 176, 176), (84, 84, 84)), (YELLOW, PURPLE)),
+    "boxes": ((VERMILION,), (PURPLE,), (SKY,)),
+    "outlines": ((SKY,), (YELLOW,), (PURPLE,)),
+    "points": ((PURPLE,), (SKY,), (YELLOW,)),
+}
 _CLASSES: tuple[Color, ...] = (GREEN, VERMILION, SKY, PURPLE, YELLOW)
 VOID: Color = (128, 128, 128)
 

@@ -3,7 +3,7 @@
 A zoom shows the part of a sample that contains its grasps and boxes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -265,12 +265,11 @@ class Tiler:
         panels[self._main] = panels[self._main]._replace(pixels=canvas)
         counts: dict[str, ShapeCounts] = {}
         for name, (form, rank) in reversed(self._forms.items()):  # the first field on top
-            field = self.sample_decoder.schema[name]
+            schema = self.sample_decoder.schema
             with np.errstate(invalid="ignore", over="ignore"):  # `draw_shapes` counts values that are not finite
-                moved = move_values(field, sample.values[name], view.array)
-                moved = moved - (0.5 if form == "boxes" or field.edges else 0)  # from edges to centers of px
-            starts = self.sample_decoder.schema.starts_of(name)
-            shapes = corners(form, moved, sample.values[starts.name] if starts is not None else None)
+                moved = move_values(schema[name], sample.values[name], view.array)
+                corners = shape_corners(schema, name, {**sample.values, name: moved})
+            shapes = [each - 0.5 for each in corners]  # from edges to centers of px
             counts[name] = draw_shapes(canvas, shapes, form=form, rank=rank, most=self._most)
         return counts
 
@@ -318,15 +317,21 @@ def _form(field: Field, *, has_starts: bool) -> Form:
     return "grasps" if has_corners else "points"
 
 
-def corners(form: Form, values: npt.NDArray[Any], starts: npt.NDArray[Any] | None) -> list[npt.NDArray[Any]]:
-    """Return the corners (P, 2) of each shape in the values of a field. starts: the first point of each outline."""
+def shape_corners(schema: Schema, name: str, values: Mapping[str, Any]) -> list[npt.NDArray[np.float64]]:
+    """Return the corners (P, 2) of each shape of a field, in px, where (0, 0) is the corner of the first pixel.
+
+    values: the decoded values of a sample, by field.
+    """
+    field, starts = schema[name], schema.starts_of(name)
+    form = _form(field, has_starts=starts is not None)
+    points = np.asarray(values[name], np.float64) + (0.0 if form == "boxes" or field.edges else 0.5)
     if form == "boxes":
-        values = values[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
+        points = points[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
     elif starts is not None:
-        return [run.reshape(-1, 2) for run in np.split(values, starts)[1:]]
+        return [run.reshape(-1, 2) for run in np.split(points, values[starts.name])[1:]]
     elif form == "points":
-        values = values.reshape(-1, 1, 2)
-    return list(values)
+        points = points.reshape(-1, 1, 2)
+    return list(points)
 
 
 def _size(value: npt.NDArray[Any]) -> tuple[int, int]:

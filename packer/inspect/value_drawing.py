@@ -19,20 +19,7 @@ from packer.errors import InvalidRequest
 from packer.geometry import View, resized_crop
 from packer.geometry.warp import warp
 from packer.geometry.warp.depth import is_valid
-from packer.inspect.palette import (
-    BOXES,
-    GRASPS,
-    GROUND,
-    HATCH,
-    HATCH_PX,
-    OUTLINES,
-    POINTS,
-    VOID,
-    Color,
-    Pixels,
-    class_color,
-    viridis,
-)
+from packer.inspect.palette import GROUND, HATCH, HATCH_PX, SHAPES, VOID, Color, Pixels, class_color, viridis
 
 _OPACITY = 0.3  # A mask over an image has an opaque outline.
 _SLACK = 0.015  # An image is stretched if less than this share of the box remains empty.
@@ -222,7 +209,6 @@ _FARTHEST_PX = 100_000.0  # a label beyond it would overflow
 _OPENING_PX, _JAW_PX = 1, 2
 _ROOM_PX = 14.0  # a jaw as long as this is drawn thick
 _DOT_PX = 2
-_COLORS: dict[Form, tuple[Color, ...]] = {"boxes": BOXES, "outlines": OUTLINES, "points": POINTS}
 
 
 class ShapeCounts(NamedTuple):
@@ -248,28 +234,30 @@ def draw_shapes(pixels: Pixels, shapes: Sequence[npt.NDArray[Any]], *, form: For
         if form == "grasps":
             _draw_grasp(pixels, corners, rank)
         elif form == "points":
-            _draw_dot(pixels, corners[0], _color(form, rank))
+            _draw_dot(pixels, corners[0], shape_colors(form, rank)[0])
         else:
-            _draw_line(pixels, [*corners, corners[0]], _color(form, rank), _JAW_PX if form == "boxes" else _OPENING_PX)
+            thickness = _JAW_PX if form == "boxes" else _OPENING_PX
+            _draw_line(pixels, [*corners, corners[0]], shape_colors(form, rank)[0], thickness)
     return ShapeCounts(len(shapes), count, len(shapes) - len(kept))
 
 
 def shape_marks(name: str, form: Form, rank: int) -> list[Mark]:
     """Return the legend entries of a field of shapes; see `draw_shapes` for `rank`."""
-    if form == "grasps":
-        opening, jaw = GRASPS[rank % len(GRASPS)]
-        return [Mark(f"{name}: opening", "line", opening, _OPENING_PX), Mark(f"{name}: jaw", "line", jaw, _JAW_PX)]
+    color, *jaws = shape_colors(form, rank)
+    if jaws:
+        return [Mark(f"{name}: opening", "line", color, _OPENING_PX), Mark(f"{name}: jaw", "line", jaws[0], _JAW_PX)]
     if form == "points":
-        return [Mark(name, "fill", _color(form, rank))]
-    return [Mark(name, "line", _color(form, rank), _JAW_PX if form == "boxes" else _OPENING_PX)]
+        return [Mark(name, "fill", color)]
+    return [Mark(name, "line", color, _JAW_PX if form == "boxes" else _OPENING_PX)]
 
 
-def _color(form: Form, rank: int) -> Color:
-    return _COLORS[form][rank % len(_COLORS[form])]
+def shape_colors(form: Form, rank: int) -> tuple[Color, ...]:
+    """Return the color of the shapes of a field; for grasps those of opening and jaws. See `draw_shapes` for `rank`."""
+    return SHAPES[form][rank % len(SHAPES[form])]
 
 
 def _draw_grasp(pixels: Pixels, corners: npt.NDArray[Any], rank: int) -> None:
-    opening, jaw = GRASPS[rank % len(GRASPS)]
+    opening, jaw = shape_colors("grasps", rank)
     is_thick = not rank and np.linalg.norm(corners[2] - corners[1]) >= _ROOM_PX
     for first in (0, 2):
         _draw_line(pixels, [corners[first], corners[first + 1]], opening, _OPENING_PX)

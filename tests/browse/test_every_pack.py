@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import packer
 from packer.schema import PIXEL_KINDS
 from packer.stores.url import path_or_url
 from scripts.make_golden import GOLDEN
@@ -49,6 +51,15 @@ def browsed(view: View) -> int:
 def test_a_pack_of_each_format_and_version(name: str) -> None:
     with view_of(GOLDEN / name / "pack") as view:
         assert browsed(view)
+
+
+def test_a_collection(tmp_path: Path) -> None:
+    for name in "ab":
+        packed(source_trees.photos(tmp_path / name, 4), tmp_path / f"{name}.pack")
+    both = packer.concat(*(packer.open(tmp_path / f"{name}.pack") for name in "ab"), prefixes=["a/", "b/"])
+    both.where(np.arange(8) % 3 > 0).save(tmp_path / "c.pack")
+    with view_of(tmp_path / "c.pack") as view:
+        assert browsed(view) == 1 + 5 * 3
 
 
 def test_a_pack_behind_a_url(tmp_path: Path, object_server: ObjectServer) -> None:

@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -62,7 +63,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     lists = {"skipped": [("lost.png", HOSTILE)], "incomplete": [("shelf/00003.png", "depth: absent")]}
     one = arrays.displayed(root / "one.pack", FIELDS, samples, **lists)
     samples[5] = {**samples[5], "image": arrays.plain(60, 80, (35, 90, 160))}
-    return one, arrays.displayed(root / "other.pack", FIELDS, samples[:-2])
+    fields = [*FIELDS[:-1], replace(SPLIT, classes=("train", "test"))]
+    return one, arrays.displayed(root / "other.pack", fields, samples[:-2])
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +198,15 @@ def tab(browser: Any, url: str) -> Iterator[Tab]:
     tab.page.context.close()
 
 
+def test_the_first_window_asks_once_for_each_answer(tab: Tab) -> None:
+    playwright.expect(tab.page.locator("#filters .bars span").first).to_be_visible()
+    tab.page.wait_for_load_state("networkidle")
+    asked = tab.page.evaluate("performance.getEntriesByType('resource').map(({ name }) => name)")
+    assert sum("/api/image" in name for name in asked) > 5
+    assert sum("/api/histogram" in name for name in asked) > 2
+    assert sorted(asked) == sorted(set(asked))
+
+
 def test_text_filters_and_their_errors(tab: Tab) -> None:
     for text, number in (("label == 'dog'", 10), ("score >= 30 or len(boxes) == 0", 18), ("split in ('val',)", 8)):
         tab.filter(text)
@@ -316,8 +327,13 @@ def test_a_brushed_histogram_filters(tab: Tab) -> None:
 
 
 def test_incomplete_and_skipped_samples(tab: Tab) -> None:
-    tab.section("incomplete").get_by_role("checkbox").check()
+    only = tab.section("incomplete").get_by_role("button", name="show only these")
+    only.click()
     tab.total(1)
+    playwright.expect(only).to_have_attribute("aria-pressed", "true")
+    tab.page.locator("#clear").click()
+    playwright.expect(only).to_have_attribute("aria-pressed", "false")
+    only.click()
     tab.wait(".tile", "incomplete")
     tab.section("incomplete").get_by_role("button", name="shelf/00003.png").click()
     tab.wait("#sample h2", "depth: absent")
@@ -381,6 +397,7 @@ def test_a_sample_shows_its_values(tab: Tab) -> None:
     tab.page.get_by_label("geometry").fill("CenterCrop(32)")
     tab.press("Enter")
     tab.becomes("geometry", "CenterCrop(32)")
+    tab.wait("aside details:nth-child(2) li", "-19.0, -9.0  20.0 × 15.0")  # 24 and 14 px of 80x60 are cut
     tab.page.get_by_role("button", name="Draw again").click()
     tab.becomes("seed", "1")
     tab.page.get_by_role("button", name="Stored").click()
@@ -400,13 +417,26 @@ def test_a_comparison(tab: Tab, mode: str) -> None:
     tab.open(view="compare", row=5, mode=mode)
     tab.wait("#compare aside", "1 of 38 differ")
     tab.wait("#compare aside", "2 only in one.pack")
+    tab.wait("#compare aside", "split: other classes")
+    tab.wait(".compared", "differs: image")
+    tab.wait("figure", "4\u2009800 px differ (100.00 %), at most by 10")
+    tab.wait(".columns .note", "absolute difference" if mode == "difference" else "one.pack")
     tab.wait(".field", "image")
-    text = "4 800 px differ (100.00 %), at most by 10" if mode == "difference" else "one.pack"
-    tab.wait(".columns .note", text.replace("4 8", "4\u20098"))
     tab.page.locator(f"button[value={mode}]").click()
-    tab.page.locator("#compare .pair").click()
+    tab.page.locator("#compare ol .pair").first.click()
     tab.press("j", "k")
     tab.becomes("row", "5")
+
+
+def test_the_differences_in_one_field(tab: Tab) -> None:
+    tab.open(view="compare", row=5)
+    cause = tab.page.locator("#compare .pair.bar")
+    playwright.expect(cause).to_have_text(["image1"])
+    cause.click()
+    tab.becomes("field", "image")
+    playwright.expect(cause).to_have_attribute("aria-pressed", "true")
+    cause.click()
+    tab.becomes("field", None)
 
 
 def test_the_keys_of_one_pack_and_the_differences(tab: Tab) -> None:

@@ -15,7 +15,7 @@ from packer.errors import CorruptPack
 from packer.geometry import RandomResizedCrop
 from packer.inspect.value_drawing import mask_colors
 from packer.schema import Field
-from tests.support.array_packs import BOXES, DEPTH, DOTS, GRASPS, IMAGE, LABEL, MASK, NOTE, SCORE, displayed
+from tests.support.array_packs import BOXES, DEPTH, DOTS, GRASPS, IMAGE, LABEL, MASK, NOTE, SCORE, displayed, plain
 from tests.support.built_packs import flip
 from tests.support.view_clients import View, view_of
 
@@ -90,8 +90,6 @@ def test_the_description_of_a_pack_is_data(view: View, folder: Path) -> None:
         *((name, "boxes") for name in ("boxes.width", "boxes.height", "boxes.area", "box_labels")),
     ]
     assert {"width", "image.width"} <= columns.keys()  # there are three pixel fields
-    assert "RandomResizedCrop" in found["geometries"]
-    assert found["common"] is None
 
 
 @pytest.mark.parametrize(
@@ -204,7 +202,6 @@ def test_a_column_without_a_number_has_no_histogram(tmp_path: Path) -> None:
 def test_an_empty_pack_has_no_rows(tmp_path: Path) -> None:
     folder = displayed(tmp_path / "a.pack", [IMAGE, LABEL, SCORE, BOXES, BOX_LABELS], [])
     with view_of(folder, folder) as view:
-        assert view.json("packs")["common"] == 0
         for sort in ("", "key", "label"):
             assert view.json("rows", sort=sort, where="score > 1") == {"total": 0, "rows": []}
         assert view.json("histogram", column="label")["all"] == []
@@ -212,7 +209,7 @@ def test_an_empty_pack_has_no_rows(tmp_path: Path) -> None:
         assert view.json("histogram", column="boxes.width")["all"] == []
         assert view.json("histogram", column="box_labels")["all"] == []
         assert view.json("rows", where="any(boxes.width > 1)")["rows"] == []
-        assert view.json("differences") == {"total": 0, "rows": [], "keys": [], "only": [0, 0]}
+        assert view.json("differences")["rows"] == []
         assert view.client.get("/api/sample?row=0").status_code == 404
 
 
@@ -298,7 +295,6 @@ def test_a_sample_has_all_values_but_pixels(view: View, folder: Path) -> None:
             assert fields["label"]["value"] == expected["label"]
             assert fields["score"]["value"] == (None if row == 5 else expected["score"])
             assert json.loads(fields["tags"]["value"]) == {"<b>": [row]}
-            assert fields["boxes"]["labels"] == [("ball", "cup")[value] for value in expected["box_labels"]]
             with view.packs[0].record(row, ["image", "depth"]) as record:
                 assert fields["image"]["bytes"] == len(record["image"])
             assert fields["image"]["crc32"] == f"{view.packs[0].index.crc32(row, 'image'):08x}"
@@ -311,14 +307,13 @@ def test_overlays_have_the_corner_of_the_first_pixel_as_origin(view: View) -> No
         given = SAMPLES[each["row"]]
         assert each["size"] == [20 + each["row"], 40]
         assert each["overlays"] == view.json("sample", row=each["row"])["overlays"]
-        boxes = [item["box"] for item in each["overlays"]["boxes"]]
-        assert np.allclose(np.reshape(boxes, (-1, 4)), given["boxes"], atol=0.01)
-        labels = [item["label"] for item in each["overlays"]["boxes"]]
-        assert labels == [("ball", "cup")[value] for value in given["box_labels"]]
-        corners = [item["corners"] for item in each["overlays"]["grasps"]]
-        assert np.allclose(np.reshape(corners, (-1, 4, 2)), given["grasps"] + 0.5, atol=0.01)
-        (dots,) = each["overlays"]["points"]
-        assert np.allclose(dots["points"], given["dots"] + 0.5, atol=0.01)
+        grasps, boxes, dots = each["overlays"]
+        assert [boxes["field"], boxes["form"], boxes["total"]] == ["boxes", "boxes", len(given["boxes"])]
+        assert np.allclose(np.reshape(boxes["shapes"], (-1, 8))[:, [0, 1, 4, 5]], given["boxes"], atol=0.01)
+        assert boxes["labels"] == [("ball", "cup")[value] for value in given["box_labels"]]
+        assert np.allclose(np.reshape(grasps["shapes"], (-1, 4, 2)), given["grasps"] + 0.5, atol=0.01)
+        assert [grasps["form"], len(grasps["colors"]), grasps["labels"]] == ["grasps", 2, None]
+        assert np.allclose(np.reshape(dots["shapes"], (-1, 2)), given["dots"] + 0.5, atol=0.01)
 
 
 def test_a_shape_that_is_not_finite_is_null_and_many_are_cut(tmp_path: Path) -> None:
@@ -328,10 +323,9 @@ def test_a_shape_that_is_not_finite_is_null_and_many_are_cut(tmp_path: Path) -> 
     with view_of(displayed(tmp_path / "a.pack", [BOXES, DOTS], [{"boxes": boxes, "dots": dots}])) as view:
         (found,) = view.json("overlays", rows="0")["samples"]
         assert found["size"] is None
-        assert len(found["overlays"]["boxes"]) == 2000
-        assert found["overlays"]["boxes"][1]["box"] is None
-        assert found["overlays"]["points"][0]["points"] == [None]
-        assert found["overlays"]["cut"] == {"boxes": 2500}
+        assert [(each["total"], len(each["shapes"])) for each in found["overlays"]] == [(2500, 2000), (1, 1)]
+        assert found["overlays"][0]["shapes"][1] is None
+        assert found["overlays"][1]["shapes"] == [None]
         assert view.json("sample", row=0)["fields"][1]["value"][1] == [None] * 4
 
 
@@ -380,19 +374,19 @@ def test_a_thumbnail_is_decoded_once(view: View, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("seed", [0, 5])
-def test_an_image_as_trained_is_that_of_the_dataset(seed: int, view: View, folder: Path) -> None:
+def test_a_sample_as_trained_is_that_of_the_dataset(seed: int, view: View, folder: Path) -> None:
     geometry = RandomResizedCrop(32)
-    parameters = {"row": 9, "field": "mask", "geometry": "RandomResizedCrop(32)", "seed": seed}
-    answer = view.client.get("/api/trained", params=parameters)
-    numbers = packer.geometry.draw(seed, 0, np.asarray([9]), geometry.draws)[0].tolist()
+    parameters = {"row": 11, "geometry": "RandomResizedCrop(32)", "seed": seed}
+    answer = view.client.get("/api/trained", params={**parameters, "field": "mask"})
+    numbers = packer.geometry.draw(seed, 0, np.asarray([11]), geometry.draws)[0].tolist()
     with packer.open(folder, output="numpy") as data:
-        expected = data.sample_at(9, geometry, numbers)
+        expected = data.sample_at(11, geometry, numbers)
     _, opacity = mask_colors(expected["mask"])
     assert np.array_equal(pixels(answer.content)[..., 3], np.rint(opacity * 255))
-    a, b, c, d, e, f = map(float, answer.headers["x-matrix"].split(","))
-    dots = SAMPLES[9]["dots"] + 0.5
-    moved = dots @ np.asarray([[a, d], [b, e]]) + [c, f]
-    assert np.allclose(moved, expected["dots"] + 0.5, atol=1e-3)
+    grasps, boxes, dots = (each["shapes"] for each in view.json("sample", **parameters)["overlays"])
+    assert np.allclose(np.asarray(boxes)[:, [0, 2]].reshape(-1, 4), expected["boxes"], atol=0.01)
+    assert np.allclose(grasps, expected["grasps"] + 0.5, atol=0.01)
+    assert np.allclose(np.reshape(dots, (-1, 2)), expected["dots"] + 0.5, atol=0.01)
 
 
 def test_an_original_is_the_kept_file(tmp_path: Path) -> None:
@@ -437,14 +431,14 @@ def test_two_packs_are_compared_by_key(tmp_path: Path) -> None:
     others = [{"key": f"k{number}", "score": number + (number % 10 == 3)} for number in (*range(60, 19, -1), 5, 3)]
     folders = displayed(tmp_path / "a", [SCORE, LABEL], ones), displayed(tmp_path / "b", [SCORE], others)
     with view_of(*folders) as view:
-        assert view.json("packs")["common"] == 32
         rows = {each["key"]: row for row, each in enumerate(others)}
         for row in range(50):
             assert view.json("same", row=row)["row"] == rows.get(f"k{row}")
         assert view.json("same", row=rows["k5"], p=1)["row"] == 5
         expected = [[row, rows[f"k{row}"]] for row in (3, 23, 33, 43)]
         keys = ["k3", "k23", "k33", "k43"]
-        assert view.json("differences") == {"total": 4, "rows": expected, "keys": keys, "only": [18, 11]}
+        counts = {"differing": {"key": 0, "score": 4}, "resized": {"key": 0, "score": 0}}
+        assert view.json("differences") == {"total": 4, "rows": expected, "keys": keys, "only": [18, 11], **counts}
         for p, (mine, theirs) in enumerate(((ones, others), (others, ones))):
             known = {each["key"] for each in theirs}
             alone = [row for row, each in enumerate(mine) if each["key"] not in known]
@@ -453,10 +447,25 @@ def test_two_packs_are_compared_by_key(tmp_path: Path) -> None:
         assert view.json("differences", offset=1, count=2)["rows"] == expected[1:3]
 
 
+def test_differences_are_counted_for_each_field(tmp_path: Path) -> None:
+    ones = [{"image": plain(8, 8, (row, 0, 0)), "mask": plain(8, 8, (0, 0, 0))[..., 0]} for row in range(6)]
+    others = [{**each, "image": plain(8 + (row == 1), 8, (row, row // 2, 0))} for row, each in enumerate(ones)]
+    others[0] = {**others[0], "mask": others[0]["mask"] + np.uint8(1)}
+    folders = displayed(tmp_path / "a", [IMAGE, MASK], ones), displayed(tmp_path / "b", [IMAGE, MASK], others)
+    with view_of(*folders) as view:
+        found = view.json("differences")
+        assert (found["total"], found["rows"]) == (6, [[row, row] for row in range(6)])
+        assert found["differing"] == {"key": 0, "image": 5, "mask": 1}
+        assert found["resized"] == {"key": 0, "image": 1, "mask": 0}
+        assert view.json("differences", field="mask")["rows"] == [[0, 0]]
+        assert view.json("differences", field="image", offset=3)["rows"] == [[4, 4], [5, 5]]
+        assert view.client.get("/api/differences?field=x").status_code == 404
+
+
 def test_keys_that_differ_in_zeros_are_different(tmp_path: Path) -> None:
     folders = [
         displayed(tmp_path / name, [SCORE], [{"key": key, "score": 1.0} for key in keys])
         for name, keys in (("a", ("k", "m\0", "")), ("b", ("k\0\0", "m\0", "\0")))
     ]
     with view_of(*folders) as view:
-        assert view.json("packs")["common"] == 1
+        assert view.json("differences")["only"] == [2, 2]

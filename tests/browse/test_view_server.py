@@ -88,7 +88,6 @@ def test_the_command_serves_until_it_is_interrupted(folder: Path) -> None:
         assert status == 200
         found: Any = json.loads(content)
         assert [pack["samples"] for pack in found["packs"]] == [2, 2]
-        assert found["common"] == 2
         assert server.get("/api/image?row=0&field=image&width=8")[0] == 200
         assert server.get("/api/packs", Host=f"evil.example:{server.port}")[0] == 403
         program.send_signal(signal.SIGINT)

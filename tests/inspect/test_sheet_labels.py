@@ -27,7 +27,7 @@ from tests.support.array_packs import (
     sheet_of,
 )
 
-ORANGE, BLUE = palette.GRASPS[0]
+ORANGE, BLUE = palette.SHAPES["grasps"][0]
 GREEN = palette.class_color(1)
 
 
@@ -42,10 +42,14 @@ NAMES = {
     "jaw": BLUE,
     "image": GRAY,
     "mask": GREEN,
-    "box": palette.BOXES[0],
-    "dot": palette.POINTS[0],
+    "box": palette.SHAPES["boxes"][0][0],
+    "dot": palette.SHAPES["points"][0][0],
 }
-NAMES |= {"opening 2": palette.GRASPS[1][0], "jaw 2": palette.GRASPS[1][1], "class 2": palette.class_color(2)}
+NAMES |= {
+    "opening 2": palette.SHAPES["grasps"][1][0],
+    "jaw 2": palette.SHAPES["grasps"][1][1],
+    "class 2": palette.class_color(2),
+}
 
 
 def pixel(tile: Tile, x: int, y: int) -> tuple[int, ...]:
@@ -232,7 +236,7 @@ def test_polygons_are_closed_outlines_at_the_pixels_beside_their_edges(tmp_path:
         "polygon_starts": np.int64([0, 3]),
     }
     tile = only_tile(tmp_path / "pack", [IMAGE, POLYGONS, STARTS], [sample])
-    outline = np.asarray(palette.OUTLINES[0])
+    outline = np.asarray(palette.SHAPES["outlines"][0][0])
 
     def is_drawn(x: int, y: int) -> bool:
         return bool(np.abs(np.subtract(pixel(tile, x, y), GRAY)).max() > 0.3 * np.abs(outline - GRAY).max())
@@ -259,7 +263,7 @@ def test_oriented_boxes_are_outlines_and_no_grasps(tmp_path: Path) -> None:
     tile = only_tile(
         tmp_path / "pack", [IMAGE, turned], [{"image": plain(60, 80), "oriented_boxes": np.float32([RECTANGLE])}]
     )
-    assert [(mark.text, mark.color) for mark in tile.marks] == [("oriented_boxes", palette.OUTLINES[0])]
+    assert [(mark.text, mark.color) for mark in tile.marks] == [("oriented_boxes", palette.SHAPES["outlines"][0][0])]
 
 
 def test_the_classes_of_boxes_are_named(tmp_path: Path) -> None:

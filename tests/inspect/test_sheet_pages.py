@@ -130,7 +130,7 @@ def test_scale_and_legend_have_the_colors_of_what_they_explain(grasping: Path) -
     assert (page[below[0]] == purple).all(axis=1).any()
     page = decoded(draw_png(sheet_of(grasping, count=1)))
     legend = page[MARGIN_PX + 28 : MARGIN_PX + 44].reshape(-1, 3)
-    for color, thickness in zip(palette.GRASPS[0], (1, 2), strict=True):
+    for color, thickness in zip(palette.SHAPES["grasps"][0], (1, 2), strict=True):
         assert (legend == color).all(axis=1).sum() == 18 * thickness
 
 

@@ -23,16 +23,15 @@ export const json = async (route, values = {}, signal = undefined) => (await ask
 /** Return what belongs to a sample. The URL names the pack, so that the browser may keep it. */
 const ofSample = (route, p, values, options) => ask(route, { p, ...values, v: packs[p].pack_id.slice(0, 12) }, options);
 
-export const sample = async (p, row, signal) => (await ofSample("sample", p, { row }, { signal })).json();
+export const sample = async (p, values, signal) => (await ofSample("sample", p, values, { signal })).json();
 
-/** Return {bitmap, matrix} of an image, without a change of colors. */
+/** Return the bitmap of an image, without a change of colors. */
 export async function image(route, p, values, signal) {
   const answer = await ofSample(route, p, values, { signal, priority: "low" });
   const blob = await answer.blob();
-  const bitmap = await createImageBitmap(blob, { colorSpaceConversion: "none" }).catch(() => {
+  return createImageBitmap(blob, { colorSpaceConversion: "none" }).catch(() => {
     throw new Error(`this browser cannot show ${blob.type}`);
   });
-  return { bitmap, matrix: (answer.headers.get("X-Matrix") ?? "1,0,0,0,1,0").split(",").map(Number) };
 }
 
 /** Return the values of a depth image, line by line. */

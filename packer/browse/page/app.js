@@ -11,6 +11,7 @@ import { layersOf } from "./overlay.js";
 import { redrawSample, showSample } from "./sample.js";
 import { QUERY, START, state, typed, update, watch } from "./state.js";
 
+const MOST_ALONE = 1000; // ms
 const WIDE = 900; // px of the window from which the panel of filters is open at first
 const controls = () => document.querySelectorAll("[data-state]");
 let rows = null; // of the filter
@@ -31,11 +32,11 @@ async function show(names) {
   if (has("p")) showPack();
   showControls(names);
   if (has(...QUERY)) await ask();
+  else if (has("size") || (has("view") && state.view === "grid")) showRows();
   else if (has("at") && state.view === "grid") reveal(state.at);
-  if (has("size") || (has("view") && state.view === "grid")) showRows();
-  if (has("off", "opacity", "mode", "gain")) [redrawTiles, redrawSample, redrawComparison].forEach((redraw) => redraw());
+  if (has("off", "opacity", "mode")) [redrawTiles, redrawSample, redrawComparison].forEach((redraw) => redraw());
   if (has("view", "p", "row", "show", "geometry", "seed") && state.view === "sample") showSample();
-  if (has("view", "row", "pair") && state.view === "compare") showComparison();
+  if (has("view", "row", "pair", "field") && state.view === "compare") showComparison();
   if (has("view") && state.view === "grid") byId("grid").focus({ preventScroll: true });
 }
 
@@ -47,8 +48,10 @@ function showPack() {
   const options = ["", ...sorts].map((value) => make("option", { value }, value || "pack order"));
   byId("sort").replaceChildren(...options);
   const open = (p) => update({ p, view: "grid", where: "", sort: "", incomplete: 0 });
-  const buttons = packs.map((each, p) => make("button", { title: each.path, onclick: () => open(p) }, each.name));
-  buttons.forEach((button, p) => press(button, p === state.p));
+  const buttons = packs.map((each, p) => {
+    const attributes = { title: each.path, onclick: () => open(p), "aria-pressed": String(p === state.p) };
+    return make("button", attributes, each.name);
+  });
   byId("packs").replaceChildren(...buttons);
   const layers = layersOf(pack()).map((field, at) => {
     const key = at < 9 ? make("kbd", {}, String(at + 1)) : null;
@@ -56,7 +59,7 @@ function showPack() {
   });
   byId("layers").replaceChildren(...layers);
   byId("opacity").hidden = !layersOf(pack()).some(({ kind }) => kind === "mask");
-  showFilters();
+  byId("filters").replaceChildren();
 }
 
 function switchLayer(at) {
@@ -96,7 +99,10 @@ async function ask() {
   byId("total").textContent = rows.total === pack().samples ? `all ${all}` : `${count(rows.total)} of ${all}`;
   if (state.at >= rows.total) update({ at: Math.max(0, rows.total - 1) });
   showControls(new Set());
-  showRows(rows);
+  const deadline = new Promise((done) => setTimeout(done, MOST_ALONE));
+  await Promise.race([showRows(rows), deadline]); // the histograms do not delay the first images
+  if (found !== asked) return;
+  if (!byId("filters").children.length) showFilters();
   refresh();
 }
 
@@ -142,7 +148,7 @@ async function showCopy() {
   byId("copy").showModal();
   try {
     const route = state.view === "compare" ? "differences" : "export";
-    const { total, keys, command, python } = await json(route, query());
+    const { total, keys, command, python } = await json(route, { ...query(), field: state.field });
     const all = total > keys.length ? `The first ${count(keys.length)} of ${count(total)} keys` : `${count(total)} keys`;
     byId("copy-note").textContent = command ? all : `${all}. A filter cannot select these samples: use the keys.`;
     [`${keys.join("\n")}\n`, command, python].forEach((text, at) => (texts[at].value = text ?? ""));

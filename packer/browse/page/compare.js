@@ -10,7 +10,7 @@ const LISTED = 100; // differing samples that are listed at a time
 const FLICKER = 600; // ms
 const root = byId("compare");
 let cancel = new AbortController();
-let listed = { start: -1, total: Infinity };
+let listed = { start: -1, total: Infinity }; // pairs that differ in the field of the state
 let pairs = [];
 let flickered = 0; // the pack that flicker shows
 
@@ -20,7 +20,7 @@ export async function showComparison() {
   cancel = new AbortController();
   const { signal } = cancel;
   try {
-    await list(state.pair, signal);
+    await list(state.pair, state.field, signal);
     root.replaceChildren(sidebar(), make("div.compared", {}, await compared(signal)));
     root.querySelector("[aria-current=true]")?.scrollIntoView({ block: "nearest" });
     await Promise.all(pairs.map((pair) => pair.load(signal)));
@@ -29,30 +29,56 @@ export async function showComparison() {
   }
 }
 
-/** Go to another of the differing samples. */
-export async function goToPair(place) {
+/** Go to another of the samples that differ in a field; field: "" for any. */
+export async function goToPair(place, field = state.field) {
   const pair = Math.max(0, Math.min(listed.total - 1, place));
-  await list(pair, new AbortController().signal);
-  if (listed.total) update({ view: "compare", p: 0, pair, row: listed.rows[pair - listed.start][0] });
+  await list(pair, field, new AbortController().signal);
+  if (listed.total) update({ view: "compare", p: 0, field, pair, row: listed.rows[pair - listed.start][0] });
   else update({ view: "compare", p: 0 });
 }
 
-/** Draw the images again, after another mode, gain or choice of layers. */
+/** Draw the images again, after another mode or choice of layers. */
 export const redrawComparison = () => pairs.forEach((pair) => pair.draw());
 
-async function list(place, signal) {
+async function list(place, field, signal) {
   const start = Math.floor(place / LISTED) * LISTED;
-  if (listed.start === start) return;
-  listed = { start, ...(await json("differences", { offset: start, count: LISTED }, signal)) };
+  if (listed.start === start && listed.field === field) return;
+  listed = { start, field, ...(await json("differences", { field, offset: start, count: LISTED }, signal)) };
 }
 
 function sidebar() {
   const { start, total, only, rows, keys } = listed;
   const lines = rows.map(([row], at) => line(keys[at], { pair: start + at, row }, row === state.row));
   const title = make("h2", {}, `${count(total)} of ${count(packs[0].samples - only[0])} differ`);
-  const shown = `${count(start + 1)} to ${count(start + rows.length)}; j and k go on`;
-  const note = total > rows.length ? make("p.note", {}, shown) : null;
-  return make("aside", {}, title, note, make("ol", {}, lines), packs.map((_, p) => onlyIn(p)));
+  const shown = `${count(start + 1)} to ${count(start + rows.length)}`;
+  const note = make("p.note", { hidden: total <= rows.length }, shown);
+  return make("aside", {}, title, causes(), note, make("ol", {}, lines), packs.map((_, p) => onlyIn(p)));
+}
+
+/** Return a line for each field that differs: in how many samples, and how the packs store it. It chooses the field. */
+function causes() {
+  const names = new Set(packs.flatMap(({ fields }) => fields.map(({ name }) => name)));
+  return [...names].map((name) => {
+    const [one, other] = packs.map(({ fields }) => fields.find((field) => field.name === name));
+    if (!one || !other) return make("p.note", {}, `${name}: only in ${packs[one ? 0 : 1].name}`);
+    const [differing, resized] = [listed.differing[name], listed.resized[name]];
+    const sizes = resized ? [`other size in ${count(resized)}`] : [];
+    const text = [...changes(one, other), ...sizes].join(", ");
+    if (!differing) return text ? make("p.note", {}, `${name}: ${text}`) : null;
+    const choose = () => goToPair(0, state.field === name ? "" : name);
+    const attributes = { onclick: choose, "aria-pressed": String(state.field === name) };
+    const line = make("button.pair.bar", attributes, name, make("span.note.chosen", {}, count(differing)));
+    return [line, text ? make("p.note", {}, text) : null];
+  });
+}
+
+/** Return how the declarations of a field differ. */
+function changes(one, other) {
+  const written = (value) => (Array.isArray(value) ? value.map((each) => each ?? "?").join(" × ") : String(value));
+  const changed = (name) => JSON.stringify(one[name]) !== JSON.stringify(other[name]);
+  const names = ["kind", "dtype", "shape", "codec"].filter(changed);
+  const texts = names.map((name) => `${name} ${written(one[name])} → ${written(other[name])}`);
+  return changed("classes") ? [...texts, "other classes"] : texts;
 }
 
 function line(key, changes, isCurrent = false) {
@@ -74,28 +100,27 @@ function onlyIn(p) {
 }
 
 async function compared(signal) {
-  const first = await sample(0, state.row, signal);
+  const first = await sample(0, { row: state.row }, signal);
   const { row } = await json("same", { p: 0, row: state.row }, signal);
   const head = make("h2", {}, keyText(first.key));
   pairs = [];
   if (row === null) return [head, make("p.hint", {}, `Only ${packs[0].name} contains this key.`)];
-  const second = await sample(1, row, signal);
-  const both = first.fields.map((field) => [field, second.fields.find(({ name }) => name === field.name)]);
-  const common = both.filter(([, other]) => other);
+  const second = await sample(1, { row }, signal);
+  const same = ({ name }) => second.fields.find((field) => field.name === name);
+  const common = first.fields.map((field) => [field, same(field)]).filter(([, field]) => field);
   const images = common.filter(([one, other]) => PIXELS.includes(one.kind) && other.kind === one.kind);
   pairs = images.map(([field]) => new Pair(field, [first, second]));
-  const isSame = images.some(([one, other]) => String(one.size) === String(other.size));
-  const title = isSame ? "" : "No image of this sample has the same size in both packs";
-  Object.assign(byId("to-difference"), { disabled: !isSame, title });
   const differing = common.filter(([one, other]) => one.crc32 !== other.crc32);
-  const names = (some) => some.map(([field]) => field.name).join(", ");
-  const note = (text, some) => (some.length ? make("p.note", {}, `${text}: ${names(some)}`) : null);
-  const more = second.fields.filter(({ name }) => !common.some(([one]) => one.name === name)).map((field) => [field]);
+  const isCoding = ([one, other]) => one.value !== null && JSON.stringify(one.value) === JSON.stringify(other.value);
+  const equal = common.filter((fields) => !differing.includes(fields));
+  const coded = named("equal values in other bytes", differing.filter(isCoding));
+  const notes = [named("differs", differing), coded, named("equal", equal)];
   const cards = differing.map((two) => make("div.columns", {}, two.map((field, p) => fieldCard(p, field))));
-  const equal = note("equal", common.filter((pair) => !differing.includes(pair)));
-  const only = [both.filter(([, other]) => !other), more].map((some, p) => note(`only in ${packs[p].name}`, some));
-  return [head, pairs.map(({ element }) => element), cards, equal, only];
+  return [head, make("div", {}, notes), pairs.map(({ element }) => element), cards];
 }
+
+const named = (text, fields) =>
+  fields.length ? make("p.note", {}, `${text}: ${fields.map(([{ name }]) => name).join(", ")}`) : null;
 
 class Pair {
   constructor(field, samples) {
@@ -105,7 +130,8 @@ class Pair {
     this.notes = packs.map(() => make("span.note"));
     const columns = packs.map((_, p) => make("div", {}, this.canvases[p], this.notes[p]));
     this.frame = make("div.columns", {}, columns);
-    this.element = make("figure", {}, make("b", {}, field.name), this.frame);
+    this.text = make("span.note");
+    this.element = make("figure", {}, make("b", {}, field.name), " ", this.text, this.frame);
     new ResizeObserver(later(30, () => this.draw())).observe(this.element);
   }
 
@@ -113,11 +139,12 @@ class Pair {
     const name = this.field.name;
     try {
       this.bitmaps = await Promise.all(
-        this.samples.map(async ({ row }, p) => (await image("image", p, { row, field: name, width: 0 }, signal)).bitmap),
+        this.samples.map(({ row }, p) => image("image", p, { row, field: name, width: 0 }, signal)),
       );
       const isDepth = this.field.kind === "depth";
       const values = isDepth ? this.samples.map(({ row }, p) => depth(p, row, name, signal)) : this.bitmaps.map(pixelsOf);
       this.difference = differenceOf(this.bitmaps, await Promise.all(values), isDepth ? 1 : 4);
+      this.text.textContent = this.difference.text;
       this.draw();
     } catch (error) {
       if (!isCancelled(error)) this.frame.replaceChildren(make("p.failure", {}, error.message));
@@ -126,21 +153,18 @@ class Pair {
 
   draw() {
     if (!this.difference) return;
-    const { bitmaps, difference } = this;
-    const stored = bitmaps.map((bitmap, p) => [bitmap, packs[p].name, this.samples[p]]);
-    const shown = {
-      side: () => stored,
-      flicker: () => [stored[flickered]],
-      difference: () => [[difference.draw(state.gain), difference.text]],
-    }[state.mode]();
+    const stored = this.bitmaps.map((bitmap, p) => [bitmap, packs[p].name, this.samples[p]]);
+    const difference = [this.difference.bitmap, "absolute difference", ...this.samples];
+    const shown = { side: stored, flicker: [stored[flickered]], difference: [difference] }[state.mode];
     const most = this.frame.clientWidth / shown.length - 8;
-    shown.forEach(([bitmap, note, drawn], at) => {
+    shown.forEach(([bitmap, note, ...samples], at) => {
       this.notes[at].textContent = note;
       const { context, wide, high } = drawImage(this.canvases[at], bitmap, most, 0.7 * root.clientHeight);
-      if (!drawn || this.field.kind === "mask") return;
-      const [height, width] = drawn.fields.find(({ kind }) => PIXELS.includes(kind)).size;
-      const matrix = [wide / width, 0, 0, 0, high / height, 0];
-      drawShapes(context, drawn.overlays, { matrix, off: new Set(state.off.split(",")), labels: true, weight: 1.2 });
+      for (const { fields, overlays } of this.field.kind === "mask" ? [] : samples) {
+        const [height, width] = fields.find(({ kind }) => PIXELS.includes(kind)).size;
+        const scale = [wide / width, high / height];
+        drawShapes(context, overlays, { scale, off: new Set(state.off.split(",")), labels: true, weight: 1.2 });
+      }
     });
   }
 }
@@ -152,28 +176,26 @@ function pixelsOf(bitmap) {
   return context.getImageData(0, 0, width, height).data;
 }
 
-/** Return {text, draw} of two images and their values: draw(gain) makes a canvas that is bright where they differ. */
+/** Return {text, bitmap} of two images and their values. The bitmap is brightest where they differ most. */
 function differenceOf([{ width, height }, second], [values, others], channels) {
-  const empty = { text: "The sizes differ.", draw: () => new OffscreenCanvas(1, 1) };
-  if (width !== second.width || height !== second.height) return empty;
+  const bitmap = new OffscreenCanvas(width, height);
+  const sizes = `${width} × ${height} and ${second.width} × ${second.height}`;
+  if (width !== second.width || height !== second.height) return { text: sizes, bitmap };
   const isSame = (at) => Object.is(values[at], others[at]); // also where both have no depth
   const differences = values.map((value, at) => (isSame(at) ? 0 : Math.abs(value - others[at])));
-  const ofPixel = (_, at) => Math.max(...differences.subarray(at * channels, (at + 1) * channels));
-  const pixels = Float32Array.from({ length: width * height }, ofPixel);
-  const most = pixels.reduce((largest, value) => (value > largest ? value : largest), 0);
-  const differing = pixels.reduce((number, value) => number + (value !== 0), 0);
-  const share = `${((100 * differing) / pixels.length).toFixed(2)} %`;
-  const text = `${count(differing)} px differ (${share}), at most by ${Number(most.toPrecision(4))}`;
-  const white = channels === 1 ? most : 255;
-  const draw = (gain) => {
-    const shown = new ImageData(width, height);
-    const value = (at) => (at % 4 === 3 ? 255 : (differences[channels === 1 ? at >> 2 : at] * gain * 255) / white);
-    shown.data.forEach((_, at) => (shown.data[at] = value(at)));
-    const canvas = new OffscreenCanvas(width, height);
-    canvas.getContext("2d").putImageData(shown, 0, 0);
-    return canvas;
-  };
-  return { text: differing ? text : "equal pixels", draw };
+  const most = differences.reduce((largest, value) => (value > largest ? value : largest), 0);
+  const pixels = new ImageData(width, height);
+  let differing = 0;
+  for (let at = 0; at < width * height; at++) {
+    const ofPixel = differences.subarray(at * channels, (at + 1) * channels);
+    if (ofPixel.some((value) => value !== 0)) differing += 1;
+    for (const color of [0, 1, 2]) pixels.data[4 * at + color] = (255 * ofPixel[color % channels]) / most;
+    pixels.data[4 * at + 3] = 255;
+  }
+  bitmap.getContext("2d").putImageData(pixels, 0, 0);
+  const share = ((100 * differing) / (width * height)).toFixed(2);
+  const text = `${count(differing)} px differ (${share} %), at most by ${Number(most.toPrecision(4))}`;
+  return { text: differing ? text : "equal pixels", bitmap };
 }
 
 setInterval(() => {

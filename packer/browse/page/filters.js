@@ -185,8 +185,8 @@ function withShares(element, all, chosen, at) {
 /** Return the lists of incomplete and of skipped samples. */
 function lists() {
   const found = pack();
-  const set = (event) => update({ incomplete: Number(event.target.checked) });
-  const only = make("input", { type: "checkbox", checked: Boolean(state.incomplete), onchange: set });
+  const choose = { onclick: () => update({ incomplete: 1 - state.incomplete }), "data-state": "incomplete", value: "1" };
+  const only = make("button", { ...choose, "aria-pressed": String(state.incomplete === 1) }, "show only these");
   const open = async (key) => update({ view: "sample", row: (await json("find", { p: state.p, key })).row ?? state.row });
   const link = (key) => make("button.pair", { onclick: () => open(key), "aria-label": key }, keyText(key));
   const listed = (name, keyOf, head) => {
@@ -198,7 +198,7 @@ function lists() {
     return lines.length ? [make("details", {}, summary, list)] : [];
   };
   return [
-    ...listed("incomplete", link, make("label", {}, only, "show only these")),
+    ...listed("incomplete", link, only),
     ...listed("skipped", (key) => key, make("p.note", {}, "The pack does not contain these.")),
   ];
 }

@@ -5,32 +5,31 @@
 
 import { image, isCancelled, json, pack } from "./api.js";
 import { byId, fit, keyText, later, make } from "./dom.js";
-import { drawShapes, firstImage, layersOf, shapesOf } from "./overlay.js";
+import { drawShapes, firstImage, layersOf } from "./overlay.js";
 import { state, update } from "./state.js";
 
 const MOST_HEIGHT = 10_000_000;
 const [GAP, CAPTION, PADDING] = [10, 38, 12]; // px
 const SHAPE = 0.75; // height of a tile by its width
 const MOST_AT_ONCE = 48; // samples of one request
-const MOST_KEPT = 4000; // descriptions of samples
 
 const scroller = byId("grid");
 const tiles = new Map(); // place -> tile
-const known = new Map(); // "pack row" -> {key, size, incomplete, overlays, columns} of a sample
 let rows = null;
 let top = 0; // px of the full height above the window
 let lastScroll = 0;
 let asking = new AbortController();
 
-/** Show the rows of a filter; without an argument the same rows, in tiles of another size. */
-export function showRows(newRows = rows) {
+/** Show the rows of a filter; without an argument the same rows, in tiles of another size. Resolves with the images. */
+export async function showRows(newRows = rows) {
   tiles.forEach((tile) => tile.close());
   tiles.clear();
   rows = newRows;
   if (!rows || scroller.hidden) return;
   byId("spacer").style.height = `${shape().height}px`;
   byId("empty").hidden = rows.total > 0;
-  reveal(state.at);
+  scrollToPlace(state.at);
+  await load();
 }
 
 /** Show another choice of layers. */
@@ -46,6 +45,11 @@ export function placeAfter(key) {
 
 /** Scroll to a place. */
 export function reveal(place) {
+  scrollToPlace(place);
+  loadLater();
+}
+
+function scrollToPlace(place) {
   const { columns, step, view } = shape();
   const upper = Math.floor(place / columns) * step;
   const lower = upper + step + 2 * PADDING - view;
@@ -62,19 +66,18 @@ class Tile {
     this.canvas = make("canvas");
     this.caption = make("figcaption");
     const open = () => this.row !== undefined && update({ view: "sample", at: place, row: this.row });
-    const attributes = { id: `tile-${place}`, role: "option", onclick: open };
+    const attributes = { id: `tile-${place}`, role: "option", onclick: open, style: `width: ${width}px` };
     this.element = make("figure.tile", attributes, this.canvas, this.caption);
-    this.element.style.width = `${width}px`;
     fit(this.canvas, this.width, this.height);
   }
 
+  /** Write the caption; info: {key, size, incomplete, overlays, columns} of the sample. */
   describe(info) {
-    if (this.info) return;
     this.info = info;
     const { key, incomplete, error, columns = {} } = info;
     const types = new Map(pack().columns.map(({ name, type }) => [name, type]));
     const classes = Object.keys(columns).filter((name) => types.get(name) === "class" && name !== "split");
-    const counts = info.overlays ? shapesOf(info.overlays).map(({ field, shapes }) => `${field} ${shapes.length}`) : [];
+    const counts = info.overlays?.map(({ field, total }) => `${field} ${total}`) ?? [];
     const sorted = types.get(state.sort) === "number" ? [`${state.sort} ${columns[state.sort]}`] : [];
     const text = [...sorted, ...classes.map((name) => columns[name]), ...counts].join(" · ");
     const warning = error ? "damaged" : incomplete ? "incomplete" : null;
@@ -91,8 +94,9 @@ class Tile {
     const masks = layersOf(pack()).filter(({ name, kind }) => kind === "mask" && !off.has(name));
     const wanted = new Set([firstImage(pack()), ...masks].map((field) => field?.name).filter(Boolean));
     this.cancel.forEach((controller, name) => wanted.has(name) || controller.abort());
-    wanted.forEach((name) => this.cancel.has(name) || this.ask(name));
+    const missing = [...wanted].filter((name) => !this.cancel.has(name));
     this.draw();
+    return Promise.all(missing.map((name) => this.ask(name)));
   }
 
   async ask(field) {
@@ -100,8 +104,7 @@ class Tile {
     this.cancel.set(field, controller);
     const width = Math.min(1024, Math.ceil((this.width * window.devicePixelRatio) / 64) * 64); // few different URLs
     try {
-      const { bitmap } = await image("image", state.p, { row: this.row, field, width }, controller.signal);
-      this.images.set(field, bitmap);
+      this.images.set(field, await image("image", state.p, { row: this.row, field, width }, controller.signal));
       this.draw();
     } catch (error) {
       if (isCancelled(error)) this.cancel.delete(field);
@@ -114,8 +117,8 @@ class Tile {
     const first = this.images.get(firstImage(pack())?.name);
     if (!first) return;
     const context = fit(this.canvas, this.width, this.height);
-    const scale = Math.min(this.width / first.width, this.height / first.height);
-    const [wide, high] = [first.width * scale, first.height * scale];
+    const fitting = Math.min(this.width / first.width, this.height / first.height);
+    const [wide, high] = [first.width * fitting, first.height * fitting];
     const [left, upper] = [(this.width - wide) / 2, (this.height - high) / 2];
     const off = new Set(state.off.split(","));
     context.drawImage(first, left, upper, wide, high);
@@ -124,8 +127,9 @@ class Tile {
     masks.forEach(({ name }) => context.drawImage(this.images.get(name), left, upper, wide, high));
     context.globalAlpha = 1;
     if (!this.info?.overlays) return;
-    const matrix = [wide / this.info.size[1], 0, left, 0, high / this.info.size[0], upper];
-    drawShapes(context, this.info.overlays, { matrix, off, weight: Math.min(1, this.width / 240) });
+    const scale = [wide / this.info.size[1], high / this.info.size[0]];
+    const weight = Math.min(1, this.width / 240);
+    drawShapes(context, this.info.overlays, { scale, origin: [left, upper], off, weight });
   }
 
   close() {
@@ -164,6 +168,7 @@ scroller.addEventListener("scroll", () => {
   const isFine = Math.abs(moved) < 1.5 * view && !isAtEnd;
   top = Math.min(most, Math.max(0, isFine ? top + moved : (lastScroll / end) * most));
   render();
+  loadLater();
   settle();
 });
 
@@ -196,11 +201,10 @@ function render() {
     tile.element.setAttribute("aria-selected", String(place === state.at));
   }
   scroller.setAttribute("aria-activedescendant", `tile-${state.at}`);
-  load();
 }
 
-/** Ask for what the tiles show, when the window rests. */
-const load = later(60, async () => {
+/** Ask for what the tiles show, and wait for the images. */
+async function load() {
   asking.abort();
   asking = new AbortController();
   const [{ signal }, { p }] = [asking, state];
@@ -210,17 +214,19 @@ const load = later(60, async () => {
       tile.row ??= await rows.get(place);
       if (signal.aborted) return;
     }
-    shown.forEach(([, tile]) => tile.cancel.size || tile.load());
-    if (known.size > MOST_KEPT) known.clear();
-    const missing = shown.map(([, tile]) => tile.row).filter((row) => !known.has(`${p} ${row}`));
+    const images = shown.map(([, tile]) => tile.cancel.size || tile.load());
+    const missing = shown.map(([, tile]) => tile).filter(({ info }) => !info);
     for (let at = 0; at < missing.length; at += MOST_AT_ONCE) {
-      const { samples } = await json("overlays", { p, rows: missing.slice(at, at + MOST_AT_ONCE) }, signal);
-      samples.forEach((sample) => known.set(`${p} ${sample.row}`, sample));
+      const some = missing.slice(at, at + MOST_AT_ONCE);
+      const { samples } = await json("overlays", { p, rows: some.map(({ row }) => row) }, signal);
+      samples.forEach((sample, place) => some[place].describe(sample));
     }
-    shown.forEach(([, tile]) => tile.describe(known.get(`${p} ${tile.row}`)));
+    await Promise.all(images);
   } catch (error) {
     if (!isCancelled(error)) byId("problem").textContent = error.message;
   }
-});
+}
+const loadLater = later(60, load); // when the window rests
 
-new ResizeObserver(later(80, () => showRows())).observe(scroller);
+const isFitting = () => !scroller.hidden && [...tiles.values()][0]?.width === shape().width;
+new ResizeObserver(later(80, () => (isFitting() ? reveal(state.at) : showRows()))).observe(scroller);

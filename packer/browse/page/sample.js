@@ -2,7 +2,7 @@
 
 import { depth, image, isCancelled, pack, packs, sample } from "./api.js";
 import { byId, bytes, drawImage, keyText, later, make, MOST_SCALE, press } from "./dom.js";
-import { colorsOf, drawShapes, layersOf, PIXELS, shapesOf } from "./overlay.js";
+import { drawShapes, layersOf, PIXELS } from "./overlay.js";
 import { state } from "./state.js";
 
 const MOST_TEXT = 300; // characters of a value that is not folded
@@ -12,12 +12,15 @@ let shown = null; // the sample of the page
 let panels = [];
 let hovered = null;
 
+/** The geometry and the seed of a sample as trained; they also move the shapes. */
+const training = () => (state.show === "trained" ? { geometry: state.geometry, seed: state.seed } : {});
+
 /** Show the sample of the state. */
 export async function showSample() {
   cancel.abort();
   cancel = new AbortController();
   try {
-    shown = await sample(state.p, state.row, cancel.signal);
+    shown = await sample(state.p, { row: state.row, ...training() }, cancel.signal);
   } catch (error) {
     if (!isCancelled(error)) root.replaceChildren(make("p.failure", {}, error.message));
     return;
@@ -25,11 +28,13 @@ export async function showSample() {
   const pixels = shown.fields.filter(({ kind }) => PIXELS.includes(kind));
   hovered = null;
   panels = pixels.map((field) => new Panel(field));
+  const title = make("summary", {}, make("span.name", {}, "fields"));
+  const cards = shown.fields.map((field) => fieldCard(state.p, field));
   const warning = shown.incomplete ? make("span.warning", {}, `incomplete: ${shown.incomplete}`) : null;
   root.replaceChildren(
     make("h2", {}, keyText(shown.key), warning),
     make("div.panels", {}, panels.map(({ element }) => element)),
-    make("aside", {}, shapesOf(shown.overlays).map(shapeList), fieldTable()),
+    make("aside", {}, shown.overlays.map(shapeList), make("details", { open: true }, title, cards)),
   );
   panels.forEach((panel) => panel.load());
 }
@@ -46,9 +51,9 @@ class Panel {
     this.canvas.onpointermove = (event) => this.point(event);
     this.canvas.onpointerleave = () => (this.readout.textContent = "");
     this.frame = make("div", {}, this.canvas);
-    const size = make("span.note", {}, `${field.size[1]} × ${field.size[0]}`);
+    this.size = make("span.note");
     const enlarge = make("button.quiet", { "aria-pressed": "false" }, "enlarge");
-    const caption = make("figcaption", {}, make("b", {}, field.name), size, this.readout, enlarge);
+    const caption = make("figcaption", {}, make("b", {}, field.name), this.size, this.readout, enlarge);
     this.element = make("figure.panel", {}, this.frame, caption);
     enlarge.onclick = () => press(enlarge, this.element.classList.toggle("wide"));
     new ResizeObserver(later(30, redrawSample)).observe(this.frame);
@@ -57,17 +62,14 @@ class Panel {
   async load() {
     const { signal } = cancel;
     const ask = (field) => {
-      const values = { row: shown.row, field };
-      const { geometry, seed } = state;
-      if (state.show === "trained") return image("trained", state.p, { ...values, geometry, seed }, signal);
-      const isOriginal = state.show === "original" && field === this.field.name;
-      return image(isOriginal ? "original" : "image", state.p, isOriginal ? values : { ...values, width: 0 }, signal);
+      const isStored = state.show === "stored" || (state.show === "original" && field !== this.field.name);
+      return image(isStored ? "image" : state.show, state.p, { row: shown.row, field, ...training() }, signal);
     };
     try {
-      ({ bitmap: this.bitmap, matrix: this.matrix } = await ask(this.field.name));
+      this.bitmap = await ask(this.field.name);
       this.draw();
       const masks = layersOf(pack()).filter(({ kind }) => kind === "mask" && this.field.kind !== "mask");
-      for (const { name } of masks) this.masks.set(name, (await ask(name)).bitmap);
+      for (const { name } of masks) this.masks.set(name, await ask(name));
       this.draw();
     } catch (error) {
       if (!isCancelled(error)) this.frame.replaceChildren(make("p.failure", {}, error.message));
@@ -76,30 +78,31 @@ class Panel {
 
   draw() {
     if (!this.bitmap) return;
-    const [share, scale] = this.element.classList.contains("wide") ? [0.9, Infinity] : [0.6, MOST_SCALE];
+    const [share, mostScale] = this.element.classList.contains("wide") ? [0.9, Infinity] : [0.6, MOST_SCALE];
     const most = Math.max(240, root.clientHeight * share);
-    const { context, wide, high } = drawImage(this.canvas, this.bitmap, this.frame.clientWidth, most, scale);
-    this.toSample = [this.field.size[1] / wide, this.field.size[0] / high];
+    const { context, wide, high } = drawImage(this.canvas, this.bitmap, this.frame.clientWidth, most, mostScale);
+    const isTrained = state.show === "trained";
+    const [height, width] = isTrained ? [this.bitmap.height, this.bitmap.width] : this.field.size;
+    this.size.textContent = `${width} × ${height}`;
+    this.toSample = [width / wide, height / high];
     const isTurned = shown.fields.some(({ name, value }) => name === "orientation" && value > 1);
     if (this.field.kind === "mask" || (state.show === "original" && isTurned)) return; // browsers turn files by EXIF
     const off = new Set(state.off.split(","));
     context.globalAlpha = state.opacity / 100;
     this.masks.forEach((mask, name) => off.has(name) || context.drawImage(mask, 0, 0, wide, high));
     context.globalAlpha = 1;
-    const first = panels[0].field.size; // the shapes are in px of it
-    const trained = [this.bitmap.height, this.bitmap.width]; // the matrix goes to px of it
-    const [height, width] = state.show === "trained" ? trained : first;
-    const matrix = this.matrix.map((value, at) => value * (at < 3 ? wide / width : high / height));
-    drawShapes(context, shown.overlays, { matrix, off, hovered, labels: true, weight: 1.2 });
+    const first = isTrained ? [height, width] : panels[0].field.size; // the shapes are in px of it
+    const scale = [wide / first[1], high / first[0]];
+    drawShapes(context, shown.overlays, { scale, off, hovered, labels: true, weight: 1.2 });
   }
 
   /** Write the place under the pointer, and the depth there. */
   async point(event) {
-    if (!this.bitmap || state.show === "trained") return;
+    if (!this.bitmap) return;
     const x = Math.floor(event.offsetX * this.toSample[0]);
     const y = Math.floor(event.offsetY * this.toSample[1]);
     const text = (this.readout.textContent = `x ${x}  y ${y}`);
-    if (this.field.kind !== "depth") return;
+    if (this.field.kind !== "depth" || state.show === "trained") return;
     this.depth ??= depth(state.p, shown.row, this.field.name, cancel.signal);
     const value = (await this.depth)[y * this.field.size[1] + x];
     const written = Number.isFinite(value) ? value.toPrecision(5) : "no depth";
@@ -112,18 +115,15 @@ function hover(to) {
   redrawSample();
 }
 
-function shapeList(list) {
-  const { form, field, shapes } = list;
-  const lines = shapes.map(({ corners, label }, at) => {
+function shapeList({ form, field, colors, total, shapes, labels }) {
+  const lines = shapes.map((corners, at) => {
     const [enter, leave] = [() => hover({ field, at }), () => hover(null)];
     const events = { onmouseenter: enter, onmouseleave: leave, onfocus: enter, onblur: leave };
     const text = corners ? shapeText(form, corners) : "not finite";
-    return make("li", { tabIndex: 0, ...events }, make("span.note", {}, String(at)), label, make("span.mono", {}, text));
+    return make("li", { tabIndex: 0, ...events }, make("span.note", {}, String(at)), labels?.[at], make("span.mono", {}, text));
   });
-  const swatch = make("span.swatch");
-  swatch.style.backgroundColor = colorsOf(list)[0];
-  const all = shown.overlays.cut[field] ?? shapes.length;
-  const number = make("span.note.chosen", {}, all > shapes.length ? `${shapes.length} of ${all}` : String(all));
+  const swatch = make("span.swatch", { style: `background-color: ${colors[0]}` });
+  const number = make("span.note.chosen", {}, total > shapes.length ? `${shapes.length} of ${total}` : String(total));
   const title = make("summary", {}, swatch, make("span.name", {}, field), make("span.note", {}, COLUMNS[form] ?? "x, y"), number);
   return make("details", { open: form !== "outlines" }, title, make("ol.shapes", {}, lines));
 }
@@ -140,12 +140,6 @@ function shapeText(form, corners) {
   const size = `${side(p0, p1)} × ${side(p1, p2)}`;
   const angle = (Math.atan2(p1[1] - p0[1], p1[0] - p0[0]) * 180) / Math.PI;
   return form === "boxes" ? `${written(p0)}  ${size}` : `${center}  ${size}  ${angle.toFixed(0)}°`;
-}
-
-function fieldTable() {
-  const number = make("span.note.chosen", {}, String(shown.fields.length));
-  const cards = shown.fields.map((field) => fieldCard(state.p, field));
-  return make("details", { open: true }, make("summary", {}, make("span.name", {}, "fields"), number), cards);
 }
 
 /** Return a field of a sample with its value, size and crc32. */

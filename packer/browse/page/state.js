@@ -16,8 +16,8 @@ export const START = {
   geometry: "RandomResizedCrop(224), RandomHorizontalFlip()",
   seed: 0,
   mode: "side", // of the comparison: side, flicker, difference
-  gain: 4, // of the difference
   pair: 0, // place in the list of differing samples
+  field: "", // the field in which these differ, "" for any
   theme: "auto", // auto, light, dark
 };
 export const QUERY = ["p", "where", "sort", "desc", "incomplete"]; // these choose the rows of the grid
