@@ -63,10 +63,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Which ones depends on their names alone: each test has others, so that together they meet every format and source.
     """
     items.sort(key=whole_pages_first)
-    sampled: dict[tuple[str, str], list[pytest.Item]] = {}
+    sampled: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("one_in") and not item.get_closest_marker("full"):
-            sampled.setdefault((str(item.path), item.name.partition("[")[0]), []).append(item)
+            sampled.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in sampled.values():
         marker = cases[0].get_closest_marker("one_in")
         assert marker is not None
@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def whole_pages_first(item: pytest.Item) -> bool:
     """The files beside this one run whole pages and examples: at the end one worker would be alone."""
-    return item.path.parent != Path(__file__).parent
+    return item.nodeid.partition("::")[0].count("/") > 1
 
 
 def pytest_collection_finish() -> None:

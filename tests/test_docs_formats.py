@@ -53,7 +53,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", formats.names())
 def test_the_example_of_a_format_reads_a_sample_without_packer(root: Path, name: str) -> None:
     text = section(name, level="###")

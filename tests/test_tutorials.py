@@ -55,6 +55,7 @@ def shown(page: str) -> list[str | None]:
     return [text or None for text in blocks]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", sorted(_BOUNDS))
 def test_a_tutorial_trains_and_prints_what_its_page_shows(name: str, tmp_path: Path) -> None:
     printed = outputs(name, tmp_path)

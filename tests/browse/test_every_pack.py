@@ -47,6 +47,7 @@ def browsed(view: View) -> int:
     return answers
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir() if (path / "pack").is_dir()))
 def test_a_pack_of_each_format_and_version(name: str) -> None:
     with view_of(GOLDEN / name / "pack") as view:

@@ -78,6 +78,7 @@ def url(folders: tuple[Path, Path]) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    playwright.expect.set_options(timeout=60_000)  # a busy machine is no failure
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -510,11 +511,11 @@ def test_a_million_rows_scroll_from_end_to_end(tab: Tab) -> None:
             route.fulfill(json={"total": MANY, "rows": list(range(start, min(MANY, start + count)))})
         elif "rows" in values:
             rows = [int(row) for row in values["rows"].split(",")]
-            found = route.fetch(url=f"{tab.origin}/api/overlays?p=0&rows=0").json()["samples"][0]
+            found = route.fetch(url=f"{tab.origin}/api/overlays?p=0&rows=0", max_retries=3).json()["samples"][0]
             route.fulfill(json={"samples": [{**found, "row": row, "key": f"row {row}"} for row in rows]})
         else:
             query = urlencode({**values, "row": int(values["row"]) % COUNT})
-            route.fulfill(response=route.fetch(url=f"{tab.origin}{parts.path}?{query}"))
+            route.fulfill(response=route.fetch(url=f"{tab.origin}{parts.path}?{query}", max_retries=3))
 
     for name in ("rows", "overlays", "image"):
         tab.page.route(re.compile(f"/api/{name}[?]"), answer)

@@ -44,6 +44,7 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
         yield made
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("route", ROUTES)
 def test_each_route_needs_host_method_origin_and_cookie(route: str, view: View) -> None:
     answers = {"plain": view.client.get(route)}

@@ -30,7 +30,7 @@ from packer.sources._options import OPTIONS
 from packer.system.byte_sizes import size_text
 from packer.system.progress_callback import ProgressCounter
 from tests.support import source_trees
-from tests.support.command_line import called, run
+from tests.support.command_line import called, run, run_here
 from tests.support.object_server import ObjectServer
 from tests.support.source_trees import image, photos, write
 
@@ -265,7 +265,7 @@ def test_usage_errors_exit_2_and_say_what_to_do(tmp_path: Path) -> None:
         ("nothing",): "No such command",
     }
     for words, text in cases.items():
-        done = run(*words)
+        done = run_here(*words)
         assert done.returncode == 2, (words, done.stderr)
         assert text in done.stderr
         assert "Traceback" not in done.stderr
@@ -283,7 +283,7 @@ def test_usage_errors_are_one_line_that_names_what_was_meant(tmp_path: Path) -> 
         ("convrt",): "Did you mean 'convert'?",
     }
     for words, text in cases.items():
-        done = run(*words)
+        done = run_here(*words)
         assert (done.returncode, done.stdout) == (2, ""), (words, done.stderr)
         assert text in done.stderr
         assert len(done.stderr.splitlines()) == 1

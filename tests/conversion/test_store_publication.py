@@ -342,6 +342,7 @@ def ended_at(monkeypatch: pytest.MonkeyPatch, call: int) -> list[str]:
     return calls
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("scratch", ["kept", "lost"])
 @pytest.mark.parametrize("options", [{}, {"restart": True}])
 def test_a_run_that_ends_at_any_call_behind_the_manifest_is_ended_by_the_next_one(

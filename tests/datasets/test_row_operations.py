@@ -280,7 +280,7 @@ def test_random_trees_of_operations_equal_lists(packs: Packs) -> None:
     Machine.packs = packs
     case = Machine.TestCase
     case.settings = settings(
-        max_examples=25, stateful_step_count=8, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=settings().max_examples // 2, stateful_step_count=8, suppress_health_check=list(HealthCheck)
     )
     case("runTest").runTest()
 
@@ -288,7 +288,7 @@ def test_random_trees_of_operations_equal_lists(packs: Packs) -> None:
 # ---- single operations
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.full)])
 def test_worker_processes_repeat_the_operations(packs: Packs, method: str) -> None:
     both = packer.concat(packs.open("a"), packs.open("b"), prefixes=["1/", "2/"]).where("score < 2")
     changed = both.with_column("label", {both.key(0): "new"}, classes=[*both.classes, "new"])

@@ -13,7 +13,7 @@ from packer.inspect.statistics_report import draw_charts, lines
 from packer.inspect.statistics_scan import StatisticsScan
 from packer.schema import Field
 from tests.support.array_packs import DEPTH, GRASPS, IMAGE, LABEL, MASK, NOTE, RECTANGLE, displayed, plain
-from tests.support.command_line import called, run
+from tests.support.command_line import called, run, run_here
 from tests.support.statistics_samples import FIELDS, SAMPLES
 
 
@@ -81,7 +81,7 @@ def test_usage_errors_say_what_to_do(pack: Path, tmp_path: Path) -> None:
         ((pack, "--threads", 0), 2, "at least 1"),
         ((tmp_path,), 2, "not a pack"),
     ):
-        done = run("stats", *words)
+        done = run_here("stats", *words)
         assert (done.returncode, done.stdout) == (code, ""), (words, done.stderr)
         assert text in done.stderr
 

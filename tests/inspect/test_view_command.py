@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.support.array_packs import IMAGE, decoded, displayed, plain
 from tests.support.built_packs import flip
-from tests.support.command_line import called, run
+from tests.support.command_line import called, run, run_here
 from tests.support.conversions import packed
 from tests.support.source_trees import jacquard
 
@@ -49,7 +49,7 @@ def test_usage_errors_say_what_to_do(tmp_path: Path) -> None:
         ((pack, "-o", tmp_path / "folder.png"), 2, "found a folder; choose another name"),
     ):
         (tmp_path / "folder.png").mkdir(exist_ok=True)
-        done = run("view", *words)
+        done = run_here("view", *words)
         assert (done.returncode, done.stdout) == (code, ""), (words, done.stderr)
         assert text in done.stderr
     assert not (tmp_path / "a.png").exists()

@@ -110,6 +110,7 @@ for each in (loader, resumed, stream, swapped, explicit):
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_loader_created_before_the_process_group_shares_its_passes(tmp_path: Path, path: Path, workers: int) -> None:
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{MADE_BEFORE}"

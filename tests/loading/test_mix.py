@@ -72,6 +72,7 @@ def test_the_sequence_is_that_of_a_plain_simulation(
     assert pairs == simulated[-count * size :]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shares", [(0.7, 0.3), (0.61, 0.39), (0.5, 0.3, 0.2), (0.4, 0.3, 0.17, 0.13), (5, 1, 1, 1, 1)])
 def test_ten_thousand_batches_keep_the_shares(shares: tuple[float, ...]) -> None:
     loader = Loader(Mix(numbers([97] * len(shares)), shares), 16, shuffle=True, steps_per_epoch=10_000)
@@ -155,6 +156,7 @@ def test_all_ranks_together_make_the_samples_of_one(exact: bool) -> None:
     assert second[:-1] == alone[1::2][: len(second) - 1]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("ranks", [(1, 2), (2, 3), (3, 1), (2, 1)])
 @pytest.mark.parametrize("steps", [None, 11], ids=["pass", "stream"])
 def test_another_number_of_ranks_goes_on_with_the_same_samples(ranks: tuple[int, int], steps: int | None) -> None:
@@ -227,6 +229,7 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> list[PackDataset]:
     return [packer.open(marked_packs.pack(folder / f"{count}.pack", count)) for count in (9, 14)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("is_of_packs", [False, True])
 def test_batches_of_packs_do_not_depend_on_threads_and_workers(packs: list[PackDataset], is_of_packs: bool) -> None:
     """The geometry is that of the loader, or of each pack."""

@@ -267,7 +267,7 @@ pieces_of_filters = st.one_of(
 filters = st.recursive(pieces_of_filters, lambda parts: combined(parts), max_leaves=8)
 
 
-@settings(max_examples=200)
+@settings(max_examples=2 * settings().max_examples)
 @given(filters, rows_of)
 @example("not not 1<rank<=3 and (label=='cup' or 'a' in key)", [Row(rank=2), Row(rank=1), Row(rank=3, label=1)])
 def test_a_filter_finds_what_python_finds(text: str, rows: list[Row]) -> None:

@@ -208,7 +208,7 @@ def test_a_value_that_does_not_decode_is_found_only_when_values_are_decoded(tmp_
 # ---- several at once
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [pytest.param(1, marks=pytest.mark.full), 2])
 def test_a_column_that_contradicts_a_value_is_found_when_values_are_read(tmp_path: Path, version: int) -> None:
     """The hashes fit: another program wrote the pack, or packer has a fault."""
     shutil.copytree(make_golden.GOLDEN / ("lmdb" if version == 1 else "version-2"), tmp_path / "golden")

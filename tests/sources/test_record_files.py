@@ -69,6 +69,7 @@ def test_a_file_that_is_cut_loses_no_sample_silently(source: base.Source) -> Non
             assert is_told or len(whole) - len(found) == of_file, size
 
 
+@pytest.mark.one_in(3)
 def test_changed_bytes_end_in_samples_or_errors(source: base.Source) -> None:
     drawn = random.Random(5)
     paths = sorted(

@@ -1,11 +1,16 @@
 """The command line in a process of its own, and in this one."""
 
 import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
 from inspect import signature
+from io import StringIO
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
+from packer import cli
 from packer.cli import main
 from tests.support import warm_python
 
@@ -20,6 +25,15 @@ def run(*words: object) -> "subprocess.CompletedProcess[str]":
 def run_with_torch(*words: object) -> "subprocess.CompletedProcess[str]":
     """As `run`, in a process that has imported torch: for commands that use it."""
     return warm_python.run(_COMMAND, *map(str, words), capture=True, check=False)
+
+
+def run_here(*words: object) -> "subprocess.CompletedProcess[str]":
+    """As `run`, in this process: for many commands that are refused."""
+    output, errors = StringIO(), StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(errors):
+        patch.setattr(sys, "argv", ["packer", *map(str, words)])
+        code = cli._code()
+    return subprocess.CompletedProcess(words, code, output.getvalue(), errors.getvalue())
 
 
 def called(*words: object) -> Result:

@@ -346,6 +346,7 @@ def test_the_recommended_line_runs_in_a_shell(tmp_path: Path) -> None:
     assert (tmp_path / "a set.pack/packer.json").is_file()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("names", "words"),
     [
