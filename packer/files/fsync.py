@@ -17,6 +17,16 @@ def sync(path: Path) -> None:
     _call_with_descriptor(os.fsync, path)
 
 
+def sync_folder(folder: Path) -> None:
+    """Sync the files of a folder, and the folder, after all of them are written; raises StorageError.
+
+    This is much faster than a sync after each file, because the first one also writes blocks of the others.
+    """
+    for path in sorted(folder.iterdir()):
+        sync(path)
+    sync(folder)
+
+
 def sync_file_system(path: Path) -> None:
     """Sync the file system of `path`, which suits many small files; raises StorageError."""
     _call_with_descriptor(syncfs, path)

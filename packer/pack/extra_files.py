@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput, CorruptPack, InvalidRequest
-from packer.files.fsync import make_folder, sync
+from packer.files.fsync import make_folder, sync_folder
 from packer.files.npy_arrays import map_file
 from packer.files.safe_paths import components
 from packer.pack.manifest import EXTRAS, IndexFile, Manifest
@@ -59,7 +59,7 @@ def write_extras(folder: Path, sizes: Mapping[str, int], contents: Iterable[Buff
         files.append(write_array(values, "|u1", (sum(lengths),), blocks))
         ends = [np.cumsum(lengths, dtype="<u8")]
         files.append(write_array(target / f"{name}_ends.npy", "<u8", (len(lengths),), ends))
-    sync(target)
+    sync_folder(target)
     return tuple(sorted(files, key=lambda file: file.name))
 
 

@@ -37,7 +37,7 @@ import numpy.typing as npt
 from packer import codecs
 from packer.errors import BadInput, CorruptPack, InvalidRequest, UnknownKey
 from packer.files.digest import file_bytes
-from packer.files.fsync import make_folder, sync, write_file
+from packer.files.fsync import make_folder, sync_folder, write_file
 from packer.files.npy_arrays import map_file, npy_header
 from packer.files.storage_errors import failing
 from packer.pack.manifest import INDEX, IndexFile, Manifest
@@ -428,7 +428,7 @@ def merge(
             length = sum(section.size for section in texts)
             files.append(write_array(target / f"{data}.npy", "|u1", (length,), texts))
         files.append(write_array(target / f"{name}.npy", dtype, (len(ends), *shape), blocks))
-    sync(target)
+    sync_folder(target)
     return tuple(sorted(files, key=lambda file: file.name))
 
 
@@ -501,7 +501,7 @@ def write_index(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], schema: Sc
     names = file_dtypes(schema, arrays)
     files = [*names, *filter(None, map(_data_file, names)), "key_order", ROWS]
     found = [write_array(folder / f"{name}.npy", (a := arrays[name]).dtype.str, a.shape, [a]) for name in sorted(files)]
-    sync(folder)
+    sync_folder(folder)
     return tuple(found)
 
 
@@ -522,7 +522,7 @@ class _Tee:
 
 
 def write_array(path: Path, dtype: str, shape: tuple[int, ...], blocks: Iterable[Any]) -> IndexFile:
-    """Write a new .npy file and sync it; raises StorageError.
+    """Write a new .npy file, which the caller must sync; raises StorageError.
 
     Args:
         path: the new file.
@@ -539,5 +539,4 @@ def write_array(path: Path, dtype: str, shape: tuple[int, ...], blocks: Iterable
         for block in blocks:
             data = block.read() if isinstance(block, _Section) else block
             tee.write(np.ascontiguousarray(data).data if isinstance(data, np.ndarray) else data)
-    sync(path)
     return IndexFile(path.name, tee.size, tee.crc32, tee.sha256.hexdigest())
