@@ -210,7 +210,7 @@ def test_the_page_on_selecting_runs(tmp_path: Path) -> None:
     wrong, message = re.findall(r"^packer ls (\S+) --where \"(width = 256)\"\npacker: (.*)", page, re.MULTILINE)[0][1:]
     with pytest.raises(InvalidRequest, match=re.escape(message)):
         raise called("ls", tmp_path / "photos.pack", "--where", wrong).exception or AssertionError
-    assert runs(re.sub(r"^```\n.*\npacker: .*\n```", "", page, flags=re.MULTILINE), tmp_path) == 4
+    assert runs(re.sub(r"^```\n.*\npacker: .*\n```", "", page, flags=re.MULTILINE), tmp_path) == 3
 
 
 def test_the_page_on_grasps_runs(tmp_path: Path) -> None:

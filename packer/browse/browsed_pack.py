@@ -224,7 +224,9 @@ def _counted(pieces: Iterable[npt.NDArray[Any]], bins: int, limits: tuple[float,
 
 
 def _counted_classes(pieces: Iterable[npt.NDArray[Any]], count: int) -> npt.NDArray[np.int64]:
-    places = (np.clip(each.astype(np.int64), -1, count) + 1 for each in pieces)  # the first and the last are no class
+    places = (
+        np.clip(each.astype(np.int64), -1, count) + 1 for each in pieces
+    )  # first and last: numbers without a class
     counts: npt.NDArray[np.int64] = np.sum([np.bincount(each, minlength=count + 2) for each in places], axis=0)
     return counts[1:-1]
 

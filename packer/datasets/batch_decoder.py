@@ -124,16 +124,18 @@ class PackBatchDecoder(BatchDecoder):
         ]
         gathered = {field.name for field in self._gathered}
         self._read = [name for name in sample_decoder.stored if name not in gathered]
-        self.only_copies = not self._read
+        self._has_samples = bool(self._read) or sample_decoder.relations is not None
+        self.only_copies = not self._has_samples
         self._fields = {field.name: field for field in sample_decoder.schema.fields}
         decoded = [name for name in self._fields if name not in self._slots and not sample_decoder.is_column(name)]
-        self._lists: dict[str, list[Any]] = {name: [None] * len(indices) for name in (decoded if self._read else ())}
+        lists = decoded if self._has_samples else ()
+        self._lists: dict[str, list[Any]] = {name: [None] * len(indices) for name in lists}
 
     def fill(self, start: int, stop: int) -> None:
         """Decode the samples at these positions."""
         for field in self._gathered:
             self._slots[field.name].gather(start, stop, self.indices[start:stop])
-        for begin in range(start, stop, self.at_once) if self._read else ():
+        for begin in range(start, stop, self.at_once) if self._has_samples else ():
             self._fill(begin, min(begin + self.at_once, stop))
 
     def _fill(self, start: int, stop: int) -> None:

@@ -2,7 +2,6 @@
 
 import pickle
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -336,7 +335,7 @@ def test_a_pack_that_is_replaced_while_it_is_opened_is_an_error(
 ) -> None:
     """The rule for labels comes from the manifest: it must be that of the pack that is opened."""
     replaced = manifest.read(resized["cornell"])
-    monkeypatch.setattr("packer.grasp.dataset.manifests", SimpleNamespace(read=lambda path: replaced))
+    monkeypatch.setattr("packer.grasp.dataset.manifest_at", lambda path, **options: replaced)
     with pytest.raises(CorruptPack, match="replaced"):
         GraspDataset(made["cornell"], style="ggcnn", output_size=48)
 
