@@ -175,6 +175,7 @@ def test_every_page_on_migrating_is_in_the_table() -> None:
 _TRAINING = ("augment", "boxes", "datasets", "distributed", "frameworks", "gpu", "loader", "mix")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", _TRAINING)
 def test_a_page_on_training_runs(tmp_path: Path, name: str) -> None:
     """Its Python blocks as one program, in order, as the only process of a group."""
@@ -213,6 +214,7 @@ def test_the_page_on_selecting_runs(tmp_path: Path) -> None:
     assert runs(re.sub(r"^```\n.*\npacker: .*\n```", "", page, flags=re.MULTILINE), tmp_path) == 3
 
 
+@pytest.mark.full
 def test_the_page_on_grasps_runs(tmp_path: Path) -> None:
     """Its Python blocks as one program, in order, on packs that its commands would make."""
     for name, samples in (("cornell", 10), ("jacquard", 5)):

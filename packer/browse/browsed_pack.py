@@ -224,9 +224,8 @@ def _counted(pieces: Iterable[npt.NDArray[Any]], bins: int, limits: tuple[float,
 
 
 def _counted_classes(pieces: Iterable[npt.NDArray[Any]], count: int) -> npt.NDArray[np.int64]:
-    places = (
-        np.clip(each.astype(np.int64), -1, count) + 1 for each in pieces
-    )  # first and last: numbers without a class
+    # the first and the last place are for numbers without a class
+    places = (np.clip(each.astype(np.int64), -1, count) + 1 for each in pieces)
     counts: npt.NDArray[np.int64] = np.sum([np.bincount(each, minlength=count + 2) for each in places], axis=0)
     return counts[1:-1]
 

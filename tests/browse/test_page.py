@@ -209,6 +209,7 @@ def test_the_first_window_asks_once_for_each_answer(tab: Tab) -> None:
     assert sorted(asked) == sorted(set(asked))
 
 
+@pytest.mark.full
 def test_text_filters_and_their_errors(tab: Tab) -> None:
     for text, number in (("label == 'dog'", 10), ("score >= 30 or len(boxes) == 0", 18), ("split in ('val',)", 8)):
         tab.filter(text)
@@ -229,6 +230,7 @@ def test_text_filters_and_their_errors(tab: Tab) -> None:
     tab.problems.clear()
 
 
+@pytest.mark.full
 def test_the_panel_reads_and_replaces_conditions(tab: Tab) -> None:
     find = "async (values) => (await import('/page/terms.js')).find(...values) ?? null"
     for text, name, kind, found in FOUND:
@@ -291,6 +293,7 @@ def test_a_class_of_boxes_and_a_range_of_their_width_are_one_condition(tab: Tab)
     tab.problems.clear()
 
 
+@pytest.mark.full
 def test_the_grid_is_sorted(tab: Tab) -> None:
     tab.page.get_by_label("Sort by").select_option("score")
     tab.wait("#tile-0", "score 39")
@@ -310,6 +313,7 @@ def test_the_grid_is_sorted(tab: Tab) -> None:
     tab.becomes("size", "400")
 
 
+@pytest.mark.full
 def test_a_brushed_histogram_filters(tab: Tab) -> None:
     bars = tab.section("score").locator(".bars")
     playwright.expect(bars.locator("span")).to_have_count(COUNT)
@@ -328,6 +332,7 @@ def test_a_brushed_histogram_filters(tab: Tab) -> None:
     tab.total(2)
 
 
+@pytest.mark.full
 def test_incomplete_and_skipped_samples(tab: Tab) -> None:
     only = tab.section("incomplete").get_by_role("button", name="show only these")
     only.click()
@@ -406,6 +411,7 @@ def test_a_sample_shows_its_values(tab: Tab) -> None:
     tab.becomes("show", None)
 
 
+@pytest.mark.full
 def test_a_kept_file_is_explained_where_there_is_none(tab: Tab) -> None:
     tab.open(view="sample", row=1, show="original")
     tab.wait(".panel .failure", "does not keep files")
@@ -414,6 +420,7 @@ def test_a_kept_file_is_explained_where_there_is_none(tab: Tab) -> None:
     tab.problems.clear()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mode", ["side", "flicker", "difference"])
 def test_a_comparison(tab: Tab, mode: str) -> None:
     tab.open(view="compare", row=5, mode=mode)
@@ -430,6 +437,7 @@ def test_a_comparison(tab: Tab, mode: str) -> None:
     tab.becomes("row", "5")
 
 
+@pytest.mark.full
 def test_the_differences_in_one_field(tab: Tab) -> None:
     tab.open(view="compare", row=5)
     cause = tab.page.locator("#compare .pair.bar")
@@ -441,6 +449,7 @@ def test_the_differences_in_one_field(tab: Tab) -> None:
     tab.becomes("field", None)
 
 
+@pytest.mark.full
 def test_the_keys_of_one_pack_and_the_differences(tab: Tab) -> None:
     tab.open(view="compare", row=5)
     tab.wait("#compare aside", "1 of 38 differ")
@@ -459,6 +468,7 @@ def test_the_keys_of_one_pack_and_the_differences(tab: Tab) -> None:
     tab.wait("#sample h2", "shelf/00039.png")
 
 
+@pytest.mark.full
 def test_one_image_is_enlarged(tab: Tab) -> None:
     tab.open(view="sample", row=1)
     canvas = tab.page.get_by_label("image of")
@@ -483,6 +493,7 @@ def test_what_is_copied(tab: Tab) -> None:
     playwright.expect(tab.page.locator("#copy section button").first).not_to_have_text("Copy")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 1200), ("light", 390), ("dark", 390)])
 def test_themes_and_narrow_windows(browser: Any, url: str, scheme: str, width: int) -> None:
     tab = Tab(browser, url, color_scheme=scheme)
@@ -501,6 +512,7 @@ def test_themes_and_narrow_windows(browser: Any, url: str, scheme: str, width: i
     tab.page.context.close()
 
 
+@pytest.mark.full
 def test_a_million_rows_scroll_from_end_to_end(tab: Tab) -> None:
     """The server has few rows. Here it answers for a million: row r is row r % COUNT."""
 

@@ -393,6 +393,7 @@ def test_machines_upload_their_parts_and_share_no_folder(
     assert "attempts were lost" in summary.notes[-1]
 
 
+@pytest.mark.full
 def test_what_a_killed_driver_had_stored_is_taken_up_by_another(
     tmp_path: Path, root: Path, object_server: ObjectServer, to_store: Any
 ) -> None:
@@ -417,6 +418,7 @@ def test_what_a_killed_driver_had_stored_is_taken_up_by_another(
     assert stored(object_server) == files(tmp_path / "one")
 
 
+@pytest.mark.full
 def test_a_machine_that_cannot_reach_the_store_does_not_end_the_conversion(
     tmp_path: Path, root: Path, object_server: ObjectServer, to_store: Any
 ) -> None:
@@ -433,6 +435,7 @@ def test_a_machine_that_cannot_reach_the_store_does_not_end_the_conversion(
         to_store()
 
 
+@pytest.mark.full
 def test_a_late_machine_leaves_nothing_in_a_published_pack(
     root: Path, object_server: ObjectServer, to_store: Any
 ) -> None:

@@ -336,6 +336,7 @@ def test_a_pack_that_takes_the_place_while_it_is_opened_is_not_staged(
     assert os.listdir(base) == []
 
 
+@pytest.mark.full
 def test_a_tmpfs_that_is_full(tmp_path: Path) -> None:
     packed(photos(tmp_path / "in", 60, height=120, width=160), tmp_path / "a.pack", part_bytes=40_000)
     disk = tmp_path / "disk"

@@ -328,6 +328,7 @@ def gathered(pack: Pack) -> list[bytes]:
     return [record(index)["blob"] for index in range(90)]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("way", [record_by_record, all_at_once, gathered])
 @pytest.mark.parametrize("folder", FORMATS, indirect=True)
 def test_a_part_that_is_damaged_in_the_cache_is_fetched_once_more(

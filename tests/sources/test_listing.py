@@ -202,6 +202,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         scan(path)
 
 
+@pytest.mark.full
 def test_ten_thousand_names_take_less_than_200_bytes_each(tmp_path: Path) -> None:
     for folder in range(10):
         (tmp_path / f"class_{folder:03}").mkdir()

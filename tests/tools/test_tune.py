@@ -109,6 +109,7 @@ def test_a_known_optimum_is_found(step: float, batch_seconds: float, cores: int,
     assert recommended(rows).setting.workers == wanted
 
 
+@pytest.mark.full
 def test_a_sleeping_data_set_is_swept() -> None:
     """0.4 s of loading a batch, within steps of 0.2 s; what is asserted differs by far more than any noise."""
     plan = LoopPlan(steps=4, epochs=1, step_seconds=0.2)

@@ -96,8 +96,8 @@ class Classes extends Section {
     const focused = names[[...this.list.children].indexOf(document.activeElement)];
     const values = this.term ?? [];
     const lines = names.map((name, at) => {
-      const others = values.filter((value) => value !== name);
-      const set = () => this.set(valuesTerm(this.name, values.includes(name) ? others : [...values, name]));
+      const others = () => (this.term ?? []).filter((value) => value !== name);
+      const set = () => this.set(valuesTerm(this.name, this.term?.includes(name) ? others() : [...others(), name]));
       const numbers = chosen[at] === all[at] ? count(all[at]) : `${count(chosen[at])} / ${count(all[at])}`;
       const attributes = { onclick: set, "aria-pressed": String(values.includes(name)) };
       const line = make("button.class-line", attributes, make("span.name", { title: name }, name), numbers);
