@@ -59,6 +59,7 @@ INTENDED: tuple[tuple[str, str], ...] = (
         "grasps without an image are reported as skipped, as annotation files are",
     ),
     (r"option (bench|tune) (as_csv|outputs)|option tune early_break|option synth missing_grasps", "rare options"),
+    (r"signature dali\.ExternalSource", "chosen: a Subset becomes the pack of its rows"),
     (
         r"option convert (on_error|(ray_)?address|(nodes|worker)_scratch|quiet|kind|threads)|option stage keep"
         r"|option formats source|option (advise|bench|profile|tune) batch"
