@@ -7,8 +7,7 @@ import subprocess
 import sys
 from configparser import ConfigParser
 from pathlib import Path
-from types import SimpleNamespace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -106,7 +105,8 @@ def test_a_library_that_a_package_lacks_is_named(monkeypatch: pytest.MonkeyPatch
 
 def test_a_torchvision_that_cannot_be_imported_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))  # so that the end removes what is imported
+    # a stand-in first, so that the end of the test removes what is imported
+    monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
     monkeypatch.delitem(sys.modules, "torchvision")
     package = tmp_path / "torchvision.py"
     package.write_text("raise RuntimeError('operator torchvision::nms does not exist')")
