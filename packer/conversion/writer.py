@@ -110,12 +110,15 @@ class _OpenPack:
 
     def _do(self, step: Callable[..., None], *args: Any) -> None:
         """Call `step`, unless an earlier step failed."""
+        if self.failure is None:
+            self._try(step, *args)
+
+    def _try(self, step: Callable[..., None], *args: Any) -> None:
         try:
-            if self.failure is None:
-                with self._run.naming_needed_space():
-                    step(*args)
+            with self._run.naming_needed_space():
+                step(*args)
         except BaseException as error:  # noqa: BLE001  the threads that write get any error
-            self.failure = error
+            self.failure = self.failure or error
 
     def _encoded(self, index: int) -> Encoded:
         result, size = self._run.encoder(index), self.samples.forget(index)
@@ -133,7 +136,7 @@ class _OpenPack:
         if self._part is not None:
             written = self._part.finish()
             self._close_part()
-            self._encoders.submit(self._do, self._finish, written)
+            self._encoders.submit(self._try, self._finish, written)  # kept after the failure of a later part, too
 
     def _finish(self, part: WrittenPart) -> None:
         self._run.publication.finish(finish_part(self._run.spec, part))
