@@ -90,7 +90,7 @@ def _detect_tree(tree: FileTree, *, given: Collection[str]) -> tuple[str, str]:
         return found
     where = shown(str(tree.root))
     if not listing.names:
-        raise InvalidRequest(f"{where}: there is no file in it; give the folder that contains the images")
+        raise InvalidRequest(f"{where}: found no file; give the folder that contains the images")
     from packer.sources import _unread_images  # imported late: `packer --help` does not need NumPy
 
     unread = _unread_images.unread_images(tree, listing.names)
