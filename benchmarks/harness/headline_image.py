@@ -40,7 +40,8 @@ def rates(page: str) -> list[Rate]:
     if not found:
         raise ValueError(f"expected a table of images/s below {SECTION!r}, found none")
     rows = {re.sub(r"[*`]", "", name): int(rate) for name, rate in found}
-    return [Rate(name, rows[loader], is_ours=name.startswith("packer")) for loader, name in SHOWN.items()]
+    shown = [Rate(name, rows[loader], is_ours=name.startswith("packer")) for loader, name in SHOWN.items()]
+    return sorted(shown, key=lambda row: row.rate, reverse=True)
 
 
 def drawing(rows: list[Rate]) -> str:
