@@ -46,6 +46,7 @@ INTENDED: tuple[tuple[str, str], ...] = (
         "packs that grow, mixes of packs, and a page to browse them",
     ),
     (r"option advise .*", "advise has the options of sources"),
+    (r"option info (shuffle|window|batch_size)", "a Loader warns of batches with few classes; info does not judge it"),
     (r"signature convert", "the options of sources are keywords of SourceOptions, an Unpack[TypedDict]"),
     (r"signature datasets\.DetectionCollate", "keep_crowd: targets have no boxes of crowds"),
     (r"signature geometry\.BoxRule", "min_side: boxes with a shorter side are dropped"),

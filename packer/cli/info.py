@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from packer.cli._shared_options import Count, Group, PackOrURL, examples, left_out, pack_head, print_json
-from packer.errors import InvalidRequest, PackerError
+from packer.cli._shared_options import Group, PackOrURL, examples, left_out, pack_head, print_json
+from packer.errors import PackerError
 from packer.files.terminal_output import echo, hand_over
 from packer.schema import PIXEL_KINDS
 from packer.system.byte_sizes import size_text
@@ -27,18 +27,11 @@ PLACE = (Group.LOOK_AT_A_PACK, 0)
 )
 @click.argument("pack", type=PackOrURL())
 @click.option("--keys", is_flag=True, help="Print only the keys, one per line.")
-@click.option("--shuffle", is_flag=True, help='Measure how well Loader(shuffle="blocks") mixes the classes.')
-@click.option("--window", type=Count(), help="With --shuffle: number of parts that are read at the same time.")
-@click.option("--batch-size", "-b", type=Count(), help="Batch size of --shuffle.  [default: 64]")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-def command(
-    pack: Path, *, keys: bool, shuffle: bool, window: int | None, batch_size: int | None, as_json: bool
-) -> None:
+def command(pack: Path, *, keys: bool, as_json: bool) -> None:
     """Show what is in PACK, a folder or a URL: format, fields, counts, options, skipped samples."""
     from packer.pack import manifest as manifests  # keeps `packer --help` light
 
-    if not shuffle and (window or batch_size):
-        raise click.UsageError("--window and --batch-size go with --shuffle.")
     with pack_head(pack) as folder:
         manifest = manifests.read(folder)
         if keys:
@@ -46,9 +39,6 @@ def command(
 
             index = Index.open(folder, manifest)
             hand_over(map(index.key, range(len(index))))
-            return
-        if shuffle:
-            _tell_shuffle(pack, folder, manifest, window=window, batch_size=batch_size or 64, as_json=as_json)
             return
         counts, chosen, problem = _counts(folder, manifest)
     data = {**_describe(manifest), "counts": counts}
@@ -60,52 +50,6 @@ def command(
         print_json(data)
     else:
         _print(pack, data)
-
-
-def _tell_shuffle(
-    pack: Path, folder: Path, manifest: Any, *, window: int | None, batch_size: int, as_json: bool
-) -> None:
-    """Print how well a shuffle by blocks mixes the labels, for the first pass with seed 0."""
-    import numpy as np
-
-    from packer.loading.block_order import block_order
-    from packer.loading.shuffle_quality import label_field, shuffle_quality
-    from packer.pack.sample_index import Index  # keeps `packer --help` light
-
-    name = label_field(manifest.schema)
-    if name is None:
-        raise InvalidRequest(
-            f"{pack}: no field has classes, by which a shuffle could be judged; packer info lists them"
-        )
-    labels = np.asarray(Index.open(folder, manifest).column(name), np.int64)
-    numbers = np.repeat(np.arange(len(manifest.parts)), [part.samples for part in manifest.parts])
-    blocks = block_order(numbers, window)
-    found = shuffle_quality(labels, numbers, blocks.of_pass(0, 0), batch_size=batch_size)
-    if found is None:
-        raise InvalidRequest(
-            f"{pack}: {manifest.samples} samples do not make a batch of {batch_size} in which {name!r} could vary; "
-            "choose another --batch-size"
-        )
-    data = {
-        "field": name,
-        "batch_size": batch_size,
-        "window": blocks.window,
-        "parts": blocks.parts,
-        "lanes": blocks.lanes,
-        "window_share": min(1.0, blocks.window / max(1, blocks.parts)),
-        "variance_ratio": found.variance_ratio,
-        "classes_per_batch": found.classes,
-        "parts_per_batch": found.parts,
-    }
-    if as_json:
-        print_json(data)
-        return
-    echo(
-        f"{pack}: shuffle by blocks, batches of {batch_size}, {blocks.window} of {blocks.parts} parts at a time in "
-        f"{blocks.lanes} lanes ({data['window_share']:.0%} of the parts)",
-        f"  {name}: variance {found.variance_ratio:.2f} times a full shuffle's; in a batch {found.classes:.1f} classes "
-        f"of {found.parts:.1f} parts",
-    )
 
 
 def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], list[int], str]:

@@ -313,11 +313,11 @@ class Loader:
         pack, blocks = self._pack, self.order.blocks
         if not isinstance(pack, PackDataset) or blocks is None or (name := label_field(pack.schema)) is None:
             return
-        labels, numbers = pack.column(name), pack.part_numbers()
+        labels = pack.column(name)
         if self._subset is not None:
-            labels, numbers = labels[self._subset], numbers[self._subset]
+            labels = labels[self._subset]
         order = self.order.of_pass(0)[: _JUDGED_BATCHES * self.order.batch_size]
-        found = shuffle_quality(labels, numbers, order, batch_size=self.order.batch_size)
+        found = shuffle_quality(labels, order, batch_size=self.order.batch_size)
         if found is not None and found.variance_ratio > POOR_VARIANCE_RATIO:
             line = (
                 f'shuffle="blocks": batches vary {found.variance_ratio:.1f} times as much in {name!r} as a full '

@@ -25,14 +25,10 @@ class ShuffleQuality:
     Args:
         variance_ratio: The measure of the module, 1 for a full shuffle. More is worse.
         classes: Mean number of classes in a batch.
-        parts: Mean number of parts in a batch.
-        batches: Number of batches.
     """
 
     variance_ratio: float
     classes: float
-    parts: float
-    batches: int
 
 
 def label_field(schema: Schema) -> str | None:
@@ -41,14 +37,11 @@ def label_field(schema: Schema) -> str | None:
     return next((field.name for field in fields), None)
 
 
-def shuffle_quality(
-    labels: npt.NDArray[np.int64], part_numbers: Integers, order: Integers, *, batch_size: int
-) -> ShuffleQuality | None:
+def shuffle_quality(labels: Integers, order: Integers, *, batch_size: int) -> ShuffleQuality | None:
     """Return the quality of the full batches of an order. None without full batches, or if all labels are equal.
 
     Args:
         labels: Label of each sample.
-        part_numbers: Part of each sample.
         order: Sample indices of a pass, or of its beginning.
         batch_size: Number of samples of a batch.
     """
@@ -61,14 +54,12 @@ def shuffle_quality(
     if not expected:  # one batch of all
         return None
     samples = order[: whole * batch_size].reshape(whole, batch_size)
-    squares, seen, parts = 0.0, 0, 0
+    squares, seen = 0.0, 0
     for rows in np.array_split(np.arange(whole), -(-whole * len(classes) // _MOST_COUNTS)):
         counts = _counts(numbers[samples[rows]], len(classes))
         squares += float(((counts - batch_size * shares) ** 2).sum())
         seen += int(np.count_nonzero(counts))
-        ordered = np.sort(part_numbers[samples[rows]], axis=1)
-        parts += int(np.count_nonzero(np.diff(ordered, axis=1))) + len(rows)
-    return ShuffleQuality(squares / whole / float(expected), seen / whole, parts / whole, whole)
+    return ShuffleQuality(squares / whole / float(expected), seen / whole)
 
 
 def _counts(numbers: Integers, classes: int) -> Integers:

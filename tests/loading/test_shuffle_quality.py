@@ -1,6 +1,5 @@
-"""How well a shuffle by blocks mixes the classes: the measure, what `packer info` says of it, and the warning."""
+"""How well a shuffle by blocks mixes the classes: the measure and the warning."""
 
-import json
 import warnings
 from pathlib import Path
 
@@ -9,11 +8,9 @@ import pytest
 
 import packer
 from packer.conversion.convert import convert
-from packer.errors import InvalidRequest
 from packer.loading.block_order import block_order
 from packer.loading.shuffle_quality import label_field, shuffle_quality
 from tests.support import source_trees
-from tests.support.command_line import run
 
 BATCH = 16
 
@@ -38,26 +35,23 @@ def brute_force(labels: list[int], order: list[int], size: int) -> float:
 def test_it_is_the_variance_of_the_definition(seed: int) -> None:
     random = np.random.default_rng(seed)
     labels = random.integers(0, 7, 500)
-    parts = np.sort(random.integers(0, 20, 500))
     order = random.permutation(500)
-    found = shuffle_quality(labels, parts, order, batch_size=BATCH)
+    found = shuffle_quality(labels, order, batch_size=BATCH)
     assert found is not None
     assert found.variance_ratio == pytest.approx(brute_force(labels.tolist(), order.tolist(), BATCH))
     batches = order[: 31 * BATCH].reshape(31, BATCH)
     assert found.classes == pytest.approx(np.mean([len(set(labels[batch])) for batch in batches]))
-    assert found.parts == pytest.approx(np.mean([len(set(parts[batch])) for batch in batches]))
-    assert found.batches == 31
 
 
 def test_a_full_shuffle_has_one_and_the_order_of_classes_nearly_the_batch() -> None:
     labels = np.repeat(np.arange(50), 400)
     parts = np.repeat(np.arange(200), 100)
     full = np.random.default_rng(0).permutation(len(labels))
-    of_full = shuffle_quality(labels, parts, full, batch_size=BATCH)
-    of_sorted = shuffle_quality(labels, parts, np.arange(len(labels)), batch_size=BATCH)
-    of_blocks = shuffle_quality(labels, parts, block_order(parts, 2).of_pass(0, 0), batch_size=BATCH)
+    of_full = shuffle_quality(labels, full, batch_size=BATCH)
+    of_sorted = shuffle_quality(labels, np.arange(len(labels)), batch_size=BATCH)
+    of_blocks = shuffle_quality(labels, block_order(parts, 2).of_pass(0, 0), batch_size=BATCH)
     mixed = np.random.default_rng(1).permutation(labels)
-    of_mixed = shuffle_quality(mixed, parts, block_order(parts, 2).of_pass(0, 0), batch_size=BATCH)
+    of_mixed = shuffle_quality(mixed, block_order(parts, 2).of_pass(0, 0), batch_size=BATCH)
     assert of_full is not None and of_sorted is not None and of_blocks is not None and of_mixed is not None
     assert 0.9 < of_full.variance_ratio < 1.1
     assert 0.9 < of_mixed.variance_ratio < 1.1
@@ -66,11 +60,10 @@ def test_a_full_shuffle_has_one_and_the_order_of_classes_nearly_the_batch() -> N
 
 
 def test_where_nothing_can_vary_there_is_no_figure() -> None:
-    parts = np.zeros(40, np.int64)
     order = np.arange(40)
-    assert shuffle_quality(np.zeros(40, np.int64), parts, order, batch_size=4) is None
-    assert shuffle_quality(np.arange(40), parts, order, batch_size=41) is None
-    assert shuffle_quality(np.arange(40), parts, order, batch_size=40) is None
+    assert shuffle_quality(np.zeros(40, np.int64), order, batch_size=4) is None
+    assert shuffle_quality(np.arange(40), order, batch_size=41) is None
+    assert shuffle_quality(np.arange(40), order, batch_size=40) is None
 
 
 @pytest.fixture(scope="module")
@@ -83,25 +76,6 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for order in ("stored", "shuffled"):
         convert(root / "photos", root / order, order=order, part_bytes=6_000)  # type: ignore[arg-type]
     return {order: root / order for order in ("stored", "shuffled")}
-
-
-def test_info_says_it_of_a_pack(packs: dict[str, Path]) -> None:
-    said = {}
-    for order, pack in packs.items():
-        ended = run("info", "--shuffle", "--json", "--window", "4", "--batch-size", str(BATCH), str(pack))
-        assert ended.returncode == 0, ended.stderr
-        said[order] = json.loads(ended.stdout)
-        with packer.open(pack) as dataset:
-            labels, numbers = dataset.column("label"), dataset.part_numbers()
-        blocks = block_order(numbers, 4)
-        order_of_pass = blocks.of_pass(0, 0).tolist()
-        assert said[order]["variance_ratio"] == pytest.approx(brute_force(labels.tolist(), order_of_pass, BATCH))
-        assert (said[order]["field"], said[order]["window"], said[order]["parts"]) == ("label", 4, blocks.parts)
-        assert said[order]["window_share"] == pytest.approx(4 / blocks.parts)
-    assert said["stored"]["variance_ratio"] > 1.5 > said["shuffled"]["variance_ratio"]
-    text = run("info", "--shuffle", str(packs["stored"])).stdout
-    assert "times a full shuffle's; in a batch" in text
-    assert run("info", "--window", "4", str(packs["stored"])).returncode == 2
 
 
 def test_a_loader_warns_of_classes_in_order_and_not_of_mixed_ones(packs: dict[str, Path]) -> None:
@@ -123,6 +97,3 @@ def test_a_pack_without_classes_is_not_judged(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         assert label_field(dataset.schema) is None
         packer.Loader(dataset, 2, shuffle="blocks").close()
-    ended = run("info", "--shuffle", str(tmp_path / "flat.pack"))
-    assert ended.returncode == InvalidRequest.exit_code
-    assert "no field has classes" in ended.stderr
