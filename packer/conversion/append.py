@@ -164,8 +164,8 @@ def _plan_of_new(pack: Pack, source: Source, options: ConversionOptions, *, thre
         changed = _changed(pack, _planned(pack, source, light, list(known)), list(known.values()), threads)
         if changed:
             raise BadInputs(
-                f"{source.root}: {counted(len(changed), 'sample')} with other content than in {pack.folder}: give the "
-                "files other names, remove the samples from the pack first, or convert everything again:",
+                f"{source.root}: {counted(len(changed), 'sample')} with other content than in {pack.folder}: give them "
+                "other keys, which are names of files or key=, or convert everything again:",
                 reasons=changed,
             )
     is_unreadable = bool(source.unread) and options.on_error == "error"
@@ -204,7 +204,7 @@ def _check_fields(pack: Pack, plan: Plan) -> None:
                     what = "the source has it, the pack does not" if theirs else "the pack has it, the source does not"
                 raise InvalidRequest(
                     f"{plan.source.root}: field {name!r}: {what}; append a source with the fields and options of the "
-                    f"pack, which packer info {pack.folder} shows, or convert everything again"
+                    f"pack, which packer info {pack.folder} shows, or join packs by packer collect"
                 )
 
 

@@ -56,7 +56,7 @@ def divided(
     columns: "DatasetColumns", shares: Mapping[str, float], *, stratify: str | None, by: str | None, seed: int
 ) -> dict[str, Indices]:
     """Return the sorted positions of each share, see `PackDataset.split`."""
-    if not shares or min(shares.values()) < 0 or math.fsum(shares.values()) > 1 + 1e-9:
+    if not shares or not all(share >= 0 for share in shares.values()) or math.fsum(shares.values()) > 1 + 1e-9:
         raise InvalidRequest(f"split: shares {dict(shares)}: expected such as train=0.8, val=0.2, at most 1 in all")
     count = len(columns.rows)
     groups = np.arange(count) if by is None else _numbered(columns[by])

@@ -491,7 +491,7 @@ def key_order(keys: bytes, ends: "np.ndarray[Any, np.dtype[np.uint64]]") -> "np.
     for one, other in zip(order, order[1:], strict=False):
         if names[one] == names[other]:
             text = names[one].decode("utf-8", "surrogateescape")
-            raise BadInput(f"key {text!r}: samples {one} and {other} have it; rename one")
+            raise BadInput(f"key {text!r}: samples {one} and {other} have it; rename one, or give prefixes")
     return np.asarray(order, "<u8")
 
 

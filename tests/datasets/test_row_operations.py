@@ -380,6 +380,7 @@ def refused(packs: Packs) -> list[tuple[type[Exception], str, Callable[[], objec
         (UnknownKey, "nothing", lambda: a.drop(["nothing"])),
         (InvalidRequest, "at most 13", lambda: a.sample(14)),
         (InvalidRequest, "at most 1 in all", lambda: a.split(train=0.8, val=0.8)),
+        (InvalidRequest, "at most 1 in all", lambda: a.split(train=0.8, val=float("nan"))),
         (InvalidRequest, "leave one", lambda: a.split(train=0.5, by="text", stratify="label")),
         (UnknownKey, "nothing", lambda: a.with_column("label", {"nothing": "cup"})),
         (InvalidRequest, "no value for 12", lambda: a.with_column("new", {"a01": 3})),
