@@ -8,7 +8,7 @@
 | points | float32 (..., 2): x, y in source pixels; (0, 0) is the center of the first pixel, or its    |
 |        | upper left corner if `edges` is true                                                        |
 | boxes  | float32 (N, 4): x0, y0, x1, y1 in source pixels; a full image has 0, 0, width, height       |
-| number | a scalar or an array; with a fixed shape, in the index; geometries scale only `box_areas`   |
+| number | a scalar or an array, in the index if its shape is fixed; geometries scale only `box_areas` |
 | text   | str                                                                                         |
 | json   | a value that `json` can encode                                                              |
 | bytes  | bytes, kept verbatim                                                                        |

@@ -160,7 +160,7 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _for_terminal(text: str, width: int) -> str:
-    """Return an error message in lines of at most `width` columns. The advice after the last "; " is a hint line."""
+    """Return an error message in lines of at most `width` columns. Text after the last "; " becomes a hint line."""
     error, separator, advice = text.rpartition("; ")
     parts = [error, f"hint: {advice}"] if separator else [text]
     lines = [line for part in parts for line in part.split("\n")]

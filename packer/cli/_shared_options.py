@@ -34,7 +34,7 @@ class Group(Enum):
 
 
 class NamedPath(click.Path):
-    """Path on this machine, not a URL and not "": pathlib reads "" (an unset variable) as the current folder."""
+    """A path on this machine. Refuses URLs and "", which pathlib would read as the current folder."""
 
     def __init__(self, *, exists: bool = False, file_okay: bool = True) -> None:
         super().__init__(exists=exists, file_okay=file_okay, path_type=Path)
@@ -60,7 +60,7 @@ class PathOrURL(NamedPath):
 
 
 class PackOrURL(PathOrURL):
-    """The existing folder of a pack, or the URL of a pack, which is not checked."""
+    """A folder that exists, or a URL. The URL is not checked."""
 
     def __init__(self, *, file_okay: bool = False) -> None:
         super().__init__(exists=True, file_okay=file_okay)
@@ -70,7 +70,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)  # of a command's figures, rep
 
 
 class RegistryName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
-    """A name in a registry, or one of the words `further`. No module is imported to check it."""
+    """A name in a registry, or one of the words in `further`. The check of a name imports no module."""
 
     name = "name"
 
@@ -276,7 +276,7 @@ def pack_head(pack: Path) -> Iterator[Path]:
 
 
 def left_out(noun: str, key: str, reason: str) -> str:
-    """Return a line on a sample, with its key once and without the advice to skip it. noun: skipped or incomplete."""
+    """Return a line of `noun` (skipped or incomplete), key and reason, without the advice to skip the sample."""
     for advice in ("; --on-error skip leaves it out", "; replace the file or leave it out"):
         reason = reason.removesuffix(advice)
     return f"{noun} {reason}" if key in reason.partition(": ")[0] else f"{noun} {key}: {reason}"

@@ -55,7 +55,7 @@ def _number(_: click.Context, parameter: click.Parameter, value: str | None) -> 
 
 
 def source_words(given: Mapping[str, Any]) -> list[str]:
-    """Return the words of the command line that set the options of this module. given: name -> value."""
+    """Return the words of a command line that set these options. given: name of the option -> value."""
     words = [] if given["kind"] == "auto" else ["--from", given["kind"]]
     words += [word for sidecar in given["sidecars"] for word in ("--sidecar", sidecar)]
     return words + [word for name, option in OPTIONS.items() for word in option.words(given[name])]

@@ -1,4 +1,4 @@
-"""packer collect: chosen samples of packs as a collection, without a copy of an image."""
+"""packer collect: writes chosen samples of packs as a collection, without copying images."""
 
 from collections.abc import Sequence
 from pathlib import Path

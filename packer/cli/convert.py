@@ -236,7 +236,7 @@ def _hints(pack: Path, preset: str | None, of_advise: list[str]) -> Iterator[str
 
 
 def _tell_dry_run(found: "DryRun", notes: list[str], *, as_json: bool) -> None:
-    """Print the fields and sizes of a dry run, then raise the error of the real run. notes: lines for the JSON."""
+    """Print the fields and sizes of a dry run. Raise the error of the real run, if any. notes: lines for the JSON."""
     plan, size = found.plan, found.size
     verdict = "would fail" if found.refused is not None else "no problem found"
     if as_json:

@@ -1,4 +1,4 @@
-"""packer extract: the original files out of a pack."""
+"""packer extract: writes the original files of a pack into a folder."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""packer index: make the index of a pack again from its parts."""
+"""packer index: rebuilds the index of a pack from its parts."""
 
 from pathlib import Path
 

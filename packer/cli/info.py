@@ -1,4 +1,4 @@
-"""packer info: what is in a pack."""
+"""packer info: the fields, samples, classes and options of a pack."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

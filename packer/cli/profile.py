@@ -1,4 +1,4 @@
-"""packer profile: where the time of a sample goes."""
+"""packer profile: the time that each stage of loading takes per sample."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""synth: write a synthetic data set in the layout of a real one."""
+"""packer synth: writes a synthetic data set in the layout of a real one."""
 
 import re
 from inspect import signature

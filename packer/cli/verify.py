@@ -1,4 +1,4 @@
-"""packer verify: find any changed byte of a pack."""
+"""packer verify: finds any changed byte of a pack."""
 
 import itertools
 import math

@@ -27,7 +27,7 @@ def _target(_: click.Context, __: click.Parameter, path: Path | None) -> Path | 
 
 
 def _check_options(ctx: click.Context, *, has_output: bool) -> None:
-    """Raise UsageError for an option of sheets without -o, and for one of the page with it."""
+    """Raise UsageError for an option of sheets without -o, or an option of the page with -o."""
     unused = _OF_THE_PAGE if has_output else _OF_SHEETS
     for parameter in ctx.command.params:
         name = parameter.name or ""

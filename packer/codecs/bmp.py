@@ -59,7 +59,7 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """Return the field with uint8, or its own dtype for a wide mask, and any height and width without shape."""
+        """Return the field with dtype uint8 (a mask of 16 bit keeps its own), and with a shape if it has none."""
         dtype = field.dtype if field.is_wide_mask else "uint8"
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 

@@ -33,7 +33,7 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """Return the field with uint8 for an image or a mask without dtype, and any height and width without shape."""
+        """Return the field with missing values filled in: uint8 for images and masks, and a shape of any size."""
         dtype = "uint8" if field.kind == "image" or (field.kind == "mask" and field.dtype is None) else field.dtype
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 

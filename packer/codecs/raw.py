@@ -1,7 +1,7 @@
 """raw or raw:DTYPE: an array's numbers, little-endian, C order, in the field's dtype or that of the argument.
 
-Layout: only the numbers, if the shape is fixed or only its first length varies between samples. Otherwise, one uint32
-per dimension precedes them: the lengths. `raw:float16` rounds a float32 depth; other values are never narrowed.
+Layout: only the numbers, if the shape is fixed or only its first length varies between samples. Otherwise, the length
+of each dimension, as uint32, precedes them. `raw:float16` rounds a float32 depth; other values are never narrowed.
 """
 
 import math
@@ -52,7 +52,7 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """Return the field with the dtype of the argument, else its own, else that of its kind. Add a missing shape."""
+        """Return the field with the dtype of the argument, of the field or of its kind, and a shape if it has none."""
         dtype = field.codec_argument or field.dtype or _DTYPES.get(field.kind)
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 

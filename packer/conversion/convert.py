@@ -297,7 +297,7 @@ def run_conversion(
     progress: Progress | None = None,
     tell: ProgressCallback | None = None,
 ) -> ConversionSummary:
-    """Build and publish a planned pack. `progress` is that of `convert_source`, `tell` is `progress` of `convert`."""
+    """Build and publish a planned pack. progress: the argument of `convert_source`. tell: `progress` of `convert`."""
     plan = publication.plan
     counter = ProgressCounter(len(plan.source), tell)
     count = threads or max(plan.source.folder.reads_at_once, 1 if plan.only_copies else usable_cores())
@@ -485,7 +485,7 @@ class ConversionRequest:
 
 
 def request_of(given: Mapping[str, Any]) -> ConversionRequest:
-    """Return the request for arguments of `convert`, by name. Others have their defaults."""
+    """Return the request for arguments of `convert`. given: name -> value. Other arguments have their defaults."""
     defaults = {name: each.default for name, each in inspect.signature(convert).parameters.items()}
     given = {**defaults, "source_options": {}, **given}
     source = given["source"]

@@ -36,7 +36,7 @@ class JoinedPublication(FolderPublication):
         self.packs = packs
 
     def publish(self, manifest: Manifest) -> None:
-        """Link the parts of the packs, write the index of all samples, and publish. manifest: of the new parts."""
+        """Link the parts of the packs, write the index of all samples, and publish. manifest: lists the new parts."""
         with self.work.folder(PACK) as pack:
             pack.remove(INDEX)  # of the new parts
         parts: list[Part] = []

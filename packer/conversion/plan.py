@@ -138,7 +138,7 @@ class Plan:
         return f"part-{self.first_part + number:05d}{formats.load(self.options.to).SUFFIX}"
 
     def has_part(self, name: str, samples: int) -> bool:
-        """Return True if the plan has a part of this name with so many samples, or does not know its parts."""
+        """Return True if the plan has a part of this name and number of samples, or if it has no list of parts."""
         return not self.parts or self.part_samples.get(name) == samples
 
     @cached_property

@@ -401,7 +401,7 @@ def read_plan(work: FolderHandle) -> dict[str, Any] | None:
 
 
 def read_records(work: FolderHandle) -> dict[str, dict[str, Any]]:
-    """Return the content of each record in a work folder, by the name of its file."""
+    """Return the JSON of each record of a finished part in a work folder, by file name."""
     if work.status(DONE) is None:
         return {}
     with work.folder(DONE) as folder:
@@ -409,7 +409,7 @@ def read_records(work: FolderHandle) -> dict[str, dict[str, Any]]:
 
 
 def clear_replaced(work: WorkFolder) -> None:
-    """Clear a work folder whose run ended after it had replaced the target. `pack` is then the old pack."""
+    """Clear a work folder whose `pack` is the old pack, because its run ended after it had replaced the target."""
     if read_plan(work) is not None:  # removed first
         try:
             parts = [vars(part) for part in manifests.read(work.inside / PACK).parts]

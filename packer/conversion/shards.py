@@ -1,4 +1,4 @@
-"""Shards: packs that several processes wrote with `packer.Writer`, next to the target, and that `finish` joins."""
+"""Shards: joins the packs that several processes wrote with `packer.Writer` next to the target."""
 
 import hashlib
 import os
@@ -113,7 +113,7 @@ def _check_shards(target: Path, found: Mapping[Path, Manifest]) -> None:
 
 
 def _joined_before(target: Path, found: Mapping[Path, Manifest]) -> Manifest | None:
-    """Return the manifest of the target if it contains all parts of the shards: a run was killed while it cleared."""
+    """Return the manifest of the target if an earlier run joined all shards, and was killed before it removed them."""
     try:
         manifest = manifests.read(target)
     except PackerError:

@@ -297,7 +297,7 @@ class StoreDelivery:
         return found if isinstance(found, dict) else {}
 
     def _difference(self, there: Mapping[str, Any]) -> str:
-        """Return a text on other library versions if `there` (`plan.json`) has the same plan, otherwise ""."""
+        """Return a text that lists different library versions, if `plan.json` (`there`) has the same plan, else ""."""
         versions = there.get("versions")
         if there.get("fingerprint") != self.fingerprint or not isinstance(versions, dict):
             return ""
@@ -319,7 +319,7 @@ class StoreDelivery:
         _remove(self.store, (name for name in own if not name.startswith(f"{_DONE}/")))
 
     def _check_claim(self) -> None:
-        """Raise an error if `plan.json` is not that of this conversion: PackExists if the URL has a pack."""
+        """Raise StorageError if `plan.json` is not from this conversion, or PackExists if the URL has a pack."""
         try:
             there = self.store.read(_PLAN, most=_MOST_RECORD_BYTES)
         except NoObject:

@@ -137,7 +137,7 @@ def _with_codec(field: Field, codec: str, options: ConversionOptions) -> Field:
 def _with_one_shape(
     source: Source, options: ConversionOptions, fields: Sequence[Field], names: Sequence[str]
 ) -> list[Field]:
-    """Return `fields`, the named ones with the shape of images of a few samples. Different shapes raise an error."""
+    """Return `fields` with a shape for the fields `names`, read from a few samples. Raise an error if shapes differ."""
     main = next((field.name for field in fields if field.kind in PIXEL_KINDS), "")
     is_open = [field.name in names and None in (field.shape or (None,)) for field in fields]
     found: dict[str, list[tuple[tuple[int, int], str]]] = {

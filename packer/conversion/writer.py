@@ -1,7 +1,7 @@
 """Writer: packs the samples that a program writes one after another.
 
 The calling threads copy and check each sample. Threads in the background encode it, and one of them writes the parts.
-A part ends when the values of its samples exceed `part_bytes`. So the bytes of the pack depend only on the order of
+A part ends before its values exceed `part_bytes`. So the bytes of the pack depend only on the order of the calls of
 `write`.
 """
 
@@ -47,15 +47,15 @@ _OWN = (ORIENTATION, MATRIX, SOURCE_SIZE)
 
 
 class _OpenPack:
-    """A pack whose samples arrive. Threads encode the samples, and one more thread writes the parts in order.
+    """An unfinished pack. Threads encode the added samples, and one more thread writes the parts in order.
 
     Attributes:
-        samples: The samples that wait, and the keys of all samples.
-        failure: The first error of these threads. The pack cannot be completed after it.
+        samples: The samples that are not encoded yet, and the keys of all samples.
+        failure: The first error of these threads, or None. After an error, the pack cannot be completed.
     """
 
     def __init__(self, publication: FolderPublication, samples: WrittenSamples, *, threads: int, restart: bool) -> None:
-        """Begin after the finished parts of an earlier run, and append their samples to `samples`."""
+        """Continue after the finished parts of an earlier run. Their keys are added to `samples`."""
         plan = publication.plan
         self.failure: BaseException | None = None
         self._run = ConversionRun(publication, threads=threads, progress=lambda samples, size: None)
@@ -74,7 +74,7 @@ class _OpenPack:
         self._room = threading.Semaphore(_WAITING * threads)
 
     def add(self, key: str, values: Sample) -> None:
-        """Add a sample. Waits while many samples wait. Raises BadInput for the key of an earlier sample."""
+        """Add a sample. Blocks while the queue is full. Raises BadInput if an earlier sample has the key."""
         index, size = len(self.samples), self.samples.add(key, values)
         if self._limit and self._part_bytes and self._part_bytes + size > self._limit:
             self._builder.submit(self._do, self._end_part)
@@ -85,7 +85,7 @@ class _OpenPack:
         stored.add_done_callback(lambda _: self._room.release())
 
     def completed(self) -> ConversionSummary:
-        """Write the rest and publish the pack. Raises `failure`."""
+        """Write the remaining samples and publish the pack. Raises `failure` if it is not None."""
         self._builder.submit(self._do, self._end_part)
         self._stop()
         if self.failure is not None:
@@ -152,9 +152,9 @@ class Writer:
 
     The pack becomes visible when the `with` block ends. If the program is killed, or an exception leaves the block, the
     finished parts stay in a hidden folder. The same Writer then continues after them. `written` and `key in writer`
-    return the samples that are stored, and the program skips these. The continued pack has the same bytes.
+    show which samples are stored, so that the program skips them. The continued pack has the same bytes.
 
-    Images are stored as the codec says, `bytes` and paths of image files as they are unless a codec is given.
+    Image files (`bytes` or paths) are stored unchanged, unless the field has a codec. Other images are encoded.
 
     Example:
         >>> with packer.Writer("own.pack", fields={"image": "jpeg:95", "label": "number"}) as writer:
@@ -289,14 +289,14 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close the Writer. After an exception in the block, only the finished parts are kept."""
+        """Close the Writer as `close` does. After an exception in the block, call `abandon` instead."""
         if kind is not None:
             self.abandon()
         elif not self._is_closed:
             self.close()
 
     def close(self) -> ConversionSummary:
-        """Write the rest, and make the pack visible.
+        """Write the remaining samples, and publish the pack.
 
         Raises:
             BadInput: A sample cannot be encoded. The message names it. Finished parts are kept.
@@ -345,7 +345,7 @@ class Writer:
     # ---- the beginning
 
     def _begun(self, sample: Mapping[str, Any], key: str | None) -> _OpenPack:
-        """Begin an empty pack, whose schema is that of its first sample."""
+        """Begin a new pack. Its schema is derived from `sample`, the first sample, which is not added."""
         probe = WrittenSamples(written_fields(sample, self._kinds, self._classes, self._axes), self._axes)
         probe.add("" if key is None else key, probe.values_of(sample, f"{probe.root}[0] ({key})"))
         schema, _ = make_stored_schema(probe, self._options, lossy=frozenset())

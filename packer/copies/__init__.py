@@ -1,4 +1,4 @@
-"""Copies: files of packs that packer keeps on this machine, in a folder of the user's own.
+"""Copies: files of packs that packer keeps on this machine, in a folder that only its user can access.
 
 There are two kinds of copies:
 

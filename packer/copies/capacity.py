@@ -23,7 +23,7 @@ class SpaceNeeded:
 
 @dataclass(frozen=True)
 class SpaceKept:
-    """The space that remains free: the larger of `share` of the total (0 <= share < 1) and `bytes`."""
+    """The space that must remain free: `share` of the total (0 <= share < 1), or `bytes` if that is more."""
 
     share: float = 0.0
     bytes: int = 0
@@ -79,7 +79,7 @@ def space(base: Path) -> Limit | None:
 
 
 def _limits(base: Path, keep: SpaceKept | None, machine: Machine) -> Iterator[tuple[Limit, int]]:
-    """Yield (limit, bytes of it that must remain free): of the file system of `base`, of memory if that is there."""
+    """Yield (limit, bytes that must remain free) for the file system of `base`, and for the memory of a tmpfs."""
     there = space(base)
     with failing(base, "read its file system"):
         mount = machine.mount(base)

@@ -90,7 +90,7 @@ def exclusive(above: FolderHandle, name: str) -> Iterator[bool]:
 def open_lockable(above: FolderHandle, name: str, flags: int) -> int | None:
     """Return a descriptor of a file or folder, None if `name` does not exist. A forked child closes the descriptor.
 
-    flags: of open(2). The caller closes it with `closed_after_fork.close`. Raises UnsafePath for a link, StorageError.
+    flags: of open(2). `closed_after_fork.close` closes the descriptor. Raises UnsafePath for a link, StorageError.
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     path = above.path / name

@@ -81,7 +81,7 @@ def _opened(above: FolderHandle, name: str, flags: int) -> Iterator[int]:
 
 
 class _Found(NamedTuple):
-    """A file in the cache. used_ns: time of its last use in ns, or 0 if it was given up."""
+    """A file in the cache. used_ns: time of its last use in ns, or 0 after `PartCache.give_up`."""
 
     digest: str
     name: str
@@ -160,7 +160,7 @@ class PartCache:
         return found
 
     def _found(self, file: PackFile) -> Lease | None:
-        """Return a lease on a file and set its time of last use. None if the file is not in the cache, or is cut."""
+        """Return a lease on a file and set its time of last use. None if the file is absent or truncated."""
         found = None
         with suppress(FileNotFoundError), self._above(self.digest, file.name) as (above, name):
             found = lease(above, name)
@@ -219,8 +219,8 @@ class PartCache:
 
         Args:
             file: A file of the pack.
-            since_ns: Time in ns. To make room, only files that were given up are removed, and files of other packs
-                that were not used since this time.
+            since_ns: Time in ns. Room is made by removing files marked by `give_up`, and files of other packs that
+                were not used since this time. No other file is removed.
 
         Returns:
             A function that downloads the file and raises the errors of `lease`. The caller must call it, because it
@@ -316,7 +316,7 @@ class PartCache:
     def _reserve(self, new: NewFile, size: int, since_ns: int | None = None) -> bool:
         """Give a new file its final size. Remove other files if needed; return False if too few of them can be removed.
 
-        since_ns: see `reserve_ahead`; None may remove every file without a lease.
+        since_ns: the argument of `reserve_ahead`. None may remove every file without a lease.
         """
         with self._counting():
             if self.limit_bytes is not None:
@@ -378,7 +378,7 @@ class PartCache:
         return freed
 
     def _removed(self, found: _Found) -> bool:
-        """Remove a file and folders that are empty then. Return False if the file has a lease or does not exist."""
+        """Remove a file, and folders that become empty. Return False if the file has a lease or does not exist."""
         with self._above(found.digest, found.name) as (above, name):
             descriptor = open_lockable(above, name, os.O_RDWR)
             if descriptor is None:

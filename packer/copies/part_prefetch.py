@@ -44,13 +44,13 @@ class PartPrefetch:
     def start_watching(self) -> None:
         """Start a thread that closes readers, so that the cache may remove their files.
 
-        It closes readers of parts that were given up. While another process waits for room in the cache, it closes all
-        readers that are not in use.
+        The thread closes the readers of parts marked by `give_up`. While another process waits for room in the cache,
+        it closes all readers that are not in use.
         """
         self._start("watch", self._watch)
 
     def want(self, parts: Iterable[int], *, more: bool = False) -> None:
-        """Download parts in this order while the cache has room. more: see `PartSupply.fetch_ahead`."""
+        """Download parts in this order while the cache has room. more: True to keep the parts of the last call."""
         with self._changed:
             if more:
                 self._wanted.extend(parts)

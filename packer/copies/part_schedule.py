@@ -8,7 +8,7 @@ from packer.pack.part_access import PartSupply
 
 
 class PartSchedule:
-    """Downloads the parts that a pass reads next, and gives up the parts that the pass does not need any more."""
+    """Downloads the parts that a pass reads next, and marks the parts that it has finished for removal."""
 
     def __init__(
         self, supply: PartSupply, numbers: npt.NDArray[np.int64], *, rank: int = 0, world_size: int = 1
@@ -60,7 +60,7 @@ class PartSchedule:
         return count >= self._count
 
     def advance(self, count: int) -> None:
-        """Give up the parts that the first `count` samples finish, and download the next parts."""
+        """Mark the parts that only the first `count` samples need for removal, and download the next parts."""
         is_over = self._is_left & (self._last < count)
         if is_over.any() and not self._fits:
             self._is_left &= ~is_over

@@ -100,7 +100,7 @@ def _parts(copy: StagedCopy) -> int | None:
 
 
 class _Making:
-    """A conversion that makes the copy of one pack in another codec."""
+    """The conversion of one pack to its recoded copy."""
 
     def __init__(self, pack: Path, copy: StagedCopy, names: list[str], options: StageOptions) -> None:
         self._pack = pack
@@ -125,7 +125,7 @@ class _Making:
         self._size: Estimate = estimate(self._plan, probes=probes)
 
     def _check(self, done: float, advice: str) -> None:
-        """Raise StorageError with `advice` if the rest of the copy does not fit. done: finished share, 0 to 1."""
+        """Raise StorageError with `advice` if there is no space for the rest. done: finished share, 0 to 1."""
         size, plan, left = self._size, self._plan, 1 - done
         files = formats.load(plan.options.to).Writer.files(plan.schema) * size.samples
         need = SpaceNeeded(
@@ -162,7 +162,7 @@ class _Making:
         return made.bytes_out
 
     def _check_unfinished(self) -> None:
-        """Remove the parts of an unfinished copy that has another conversion plan. Without a copy, check the space."""
+        """Remove the parts of an unfinished copy that has another plan. If no copy exists, check the free space."""
         copy = self._copy
         if not copy.partial.exists():
             self._check(0.0, _REFUSED)

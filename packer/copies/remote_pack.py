@@ -102,7 +102,7 @@ class RemoteRecipe(PackRecipe):
     identity: RemoteIdentity
 
     def open(self, verify: VerifyMode, *, isolate_damaged: bool = False) -> Pack:
-        """Return the pack. Its parts are hashed when they are downloaded, with any `isolate_damaged`."""
+        """Return the pack. `isolate_damaged` has no effect, because parts are hashed when they are downloaded."""
         return open_remote(self.location, self.identity, verify=verify)
 
 
@@ -217,7 +217,7 @@ def _opened_member(location: RemoteLocation, verify: str, path: str) -> Pack:
 
 
 def _opened(location: RemoteLocation, cache: PartCache, kept: list[PackFile], verify: str) -> Pack:
-    """Open the pack. kept: a list of packer.json, to which this function appends the files of the index."""
+    """Open the pack. kept: a list that contains packer.json. This function appends the files of the index to it."""
     head = kept[0]
     with closing(_leased(cache, head)) as lease, failing(lease.path, "read"):
         manifest = manifests.parse(cache.source.where(head), lease.path.read_bytes())

@@ -254,7 +254,7 @@ def copies_of(place: OwnedFolder, pack: Path, codec: str | None = None) -> list[
 
 @dataclass(frozen=True)
 class StagedRecipe(FolderRecipe):
-    """The pack in a folder, or the copy of it that `stage` and `codec` choose, see `open_staged`."""
+    """A recipe that opens the pack in a folder, or its staged copy. stage, codec: arguments of `open_staged`."""
 
     stage: str | None = None
     codec: str | None = None
@@ -273,8 +273,8 @@ def open_staged(folder: Path, *, stage: str | None, codec: str | None = None, ve
     Args:
         folder: The pack.
         stage: "auto" for shared memory, or the folder of `packer stage --to`. None reads no copy.
-        codec: Open the recoded copy that `packer stage --as` made. Without this copy, the pack is not read instead,
-            because its pixels differ. None opens the pack itself.
+        codec: Open the recoded copy that `packer stage --as` made. If it does not exist, an error is raised, because
+            the pixels of the pack differ. None opens the pack itself.
         verify: See Pack.
 
     Raises:

@@ -259,9 +259,9 @@ class _Work:
 
 
 def warmed(pack: Path, options: StageOptions, hooks: Hooks, *, reason: str = "") -> Staged:
-    """Read the index and as many parts as fit into the page cache. Raises CorruptPack, StorageError.
+    """Read the index and as many parts as fit into the page cache. reason: why the pack was not copied.
 
-    reason: Why the pack was not copied, for the result. Raises InvalidRequest for a remote pack.
+    Raises CorruptPack and StorageError, and InvalidRequest for a remote pack.
     """
     if isinstance(pack, URLPath):
         raise InvalidRequest(f"{pack}: --warm is for a pack in a folder; without it, the pack is copied here")

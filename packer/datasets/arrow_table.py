@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def arrow_table(pack: Pack, rows: npt.NDArray[np.int64]) -> "pyarrow.Table":
-    """Return the table of `PackDataset.table` for rows of a pack. Parts are read for values outside the index only."""
+    """Return the table of `PackDataset.table` for rows of a pack. Parts are read only for values not in the index."""
     pa: Any = import_or_explain("pyarrow", "tables")
     columns = {KEY: pa.array([pack.index.key(row) for row in rows.tolist()])}
     for field in pack.schema:

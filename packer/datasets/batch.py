@@ -127,7 +127,7 @@ register_collate(TupleRow, _collate)
 
 
 def channels_first(field: Field, tensor: torch.Tensor) -> torch.Tensor:
-    """Reorder axes without a copy: images (..., 3, H, W) of (..., H, W, 3), depth (..., 1, H, W) of (..., H, W)."""
+    """Reorder axes without a copy: images (..., H, W, 3) to (..., 3, H, W), depth (..., H, W) to (..., 1, H, W)."""
     if field.kind == "image":
         return tensor.movedim(-1, -3)
     return tensor.unsqueeze(-3) if field.kind == "depth" else tensor
@@ -145,8 +145,8 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
     """Return a sample with images, boxes and points as torchvision's tv_tensors.
 
     A depth is a Mask, so that transforms move it with the images and do not mix or change its values. KeyPoints
-    have integers at pixel centers. Therefore points with integers at pixel edges (`Field.edges`) become 0.5 less. Flips
-    of points and boxes then equal those of packer.geometry.
+    have integers at pixel centers. Therefore 0.5 is subtracted from points with integers at pixel edges
+    (`Field.edges`). Flips of points and boxes then equal those of packer.geometry.
 
     Args:
         schema: The fields of the sample.
@@ -200,7 +200,7 @@ def moving_transform(transform: object) -> str | None:
 
 
 def image_transforms(transform: object) -> list[str]:
-    """Return the names of the transforms of torchvision's version 1 in `transform`, which get one image.
+    """Return the names of the transforms of torchvision's version 1 in `transform`. They accept one image only.
 
     Containers and Lambda are not in the list, because they pass on any sample.
     """
@@ -233,10 +233,10 @@ class Collator:
         """Create a collator.
 
         Args:
-            ragged: "list" returns tensors that differ in their first length as a list. The choice "pad" returns one
-                tensor with zeros after each value, also for images of different sizes.
+            ragged: "list" keeps tensors of different lengths as a list. The choice "pad" makes one tensor with zeros
+                after each value, also of images of different sizes.
             schema: The fields of the samples. None if the samples do not come from a pack.
-            as_tuple: The names of the values of samples that are tuples. Batches are lists then. None for dicts.
+            as_tuple: Names of the values if samples are tuples; batches are lists then. None if samples are dicts.
 
         Raises:
             InvalidRequest: `ragged` is unknown. Or it is "pad", and `as_tuple` contains a field of varying length:
@@ -257,10 +257,10 @@ class Collator:
             raise InvalidRequest(f'ragged="pad": a tuple has no place for the count of {varying[0]!r}; drop as_tuple')
 
     def fields(self, fields: dict[str, Any]) -> Any:
-        """Return a batch of fields that are batched already: a dict, or with `as_tuple` a list.
+        """Return a batch, a dict or with `as_tuple` a list. fields: name -> the batched values of a field.
 
-        With "pad", lists of tensors of different lengths are padded, and images of different sizes in dicts. Otherwise
-        raises MixedShapes for images of different sizes.
+        With "pad", lists of tensors of different lengths are padded, and in dicts also images of different sizes.
+        Otherwise, images of different sizes raise MixedShapes.
         """
         batch = self._padded(fields)
         return batch if self._as_tuple is None else [batch[name] for name in self._as_tuple]

@@ -42,7 +42,7 @@ def take_new(size: int) -> tuple[torch.Tensor, Bytes]:
 
 
 class BatchDecoder(ABC):
-    """A decoder of one batch. Callers call `fill` once for each slice, from any thread, then `finish` or `fields`."""
+    """A decoder of one batch. The caller calls `fill` for each slice, from any thread, then `finish` or `fields`."""
 
     only_copies = False  # True if all values are copied without decoding: one thread is the fastest then
     at_once = _READ  # the number of samples that are read before the first of them is decoded

@@ -111,22 +111,23 @@ class LazySequence(Sequence[Element]):
 
 
 class RandomStream:
-    """The geometry of one sample in packer.Loader, and random numbers that depend on (seed, epoch, index) only.
+    """The geometry and the random numbers of one sample. The numbers depend on (seed, epoch, index) only.
 
-    If `__getitem__` of a subclass reads several samples to make one sample, each read takes the next numbers.
+    packer.Loader makes one stream per sample. If `__getitem__` of a subclass reads several samples, each read takes
+    the next numbers of the stream.
     """
 
     def __init__(
         self, geometry: Geometry | None, *, seed: int, epoch: int, index: int, first: Sequence[float] = ()
     ) -> None:
-        """Create a stream. first: the first numbers, if they have been drawn together with those of other samples."""
+        """Create a stream. first: the first numbers of the stream, if they are drawn already."""
         self.geometry = geometry
         self._first = first
         self._key = seed, epoch, np.asarray([index], np.int64)
         self._taken = 0
 
     def take(self) -> list[float]:
-        """Return the next numbers, 0 <= r < 1, as many as the geometry draws."""
+        """Return the next numbers r, 0 <= r < 1. Their count is that of the draws of the geometry."""
         count = self.geometry.draws if self.geometry is not None else 0
         self._taken += count
         if self._taken <= len(self._first):
@@ -183,7 +184,7 @@ class PackDataset(Dataset[Any]):
 
     @classmethod
     def decodes_batches(cls) -> bool:
-        """Return True if batches may be decoded as a whole, and False if the class makes samples in its own way.
+        """Return True if batches may be decoded as a whole, and False if a subclass overrides `__getitem__`.
 
         The result may change: a notebook may assign another `__getitem__` to the class at any time.
         """
@@ -462,7 +463,7 @@ class PackDataset(Dataset[Any]):
 
         Raises:
             BadIndex: The number is outside the dataset.
-            WrongType: `index` has another type, or it is a slice and a subclass makes samples in its own way.
+            WrongType: `index` has another type, or it is a slice and a subclass overrides `__getitem__`.
             CorruptRecord: The sample is damaged.
         """
         try:
@@ -596,9 +597,9 @@ class PackDataset(Dataset[Any]):
         """Start to download the parts of a pack at a URL, in the order in which samples need them.
 
         Args:
-            indices: Samples of all ranks in the order of the pass. None for all samples in their order.
-            rank: Number of this process.
-            world_size: Number of processes that take turns in `indices`. Each process uses its share of cache_limit.
+            indices: Indices of samples in the order of reading, for all ranks. None for all samples in their order.
+            rank: Number of this process, which reads indices[rank::world_size].
+            world_size: Number of processes. Each process uses its share of cache_limit.
 
         Returns:
             The schedule of the downloads. None for a pack on a disk, and for several packs.
@@ -630,7 +631,7 @@ class PackDataset(Dataset[Any]):
 
     @property
     def classes(self) -> list[str]:
-        """Class names by value: those of `label`, else of `box_labels`, else of `mask`. Empty if there are none."""
+        """Class names by number, of the field `label`, else `box_labels`, else `mask`. Empty if there are none."""
         schema = self.sample_decoder().pack.schema
         named = (schema[name].classes for name in ("label", "box_labels", "mask") if name in schema)
         return list(next(filter(None, named), ()))
@@ -683,11 +684,11 @@ class PackDataset(Dataset[Any]):
         """Return a dataset of the samples that meet a condition, in the same order.
 
         Args:
-            condition: A text such as "label == 'cup' and width >= 256"; docs/check/select.md has the language. Or one
-                True or False for each sample. Or a function of the columns that returns these.
+            condition: A text such as "label == 'cup' and width >= 256"; docs/check/select.md has the language. Or bool
+                (n,), with a value for each sample. Or a function of the columns that returns this array.
 
         Raises:
-            InvalidRequest: The text has another form, or the number of True and False is not that of the samples.
+            InvalidRequest: The text is malformed, or the array has another dtype or shape.
         """
         return self._with_positions(rows.where(self.columns(), condition))
 
@@ -722,7 +723,7 @@ class PackDataset(Dataset[Any]):
         """Return disjoint datasets of random samples, each in the order of this dataset.
 
         Args:
-            stratify: A field, such as "label". Each value of it is divided by the shares.
+            stratify: A field, such as "label". The samples of each of its values are divided by the shares.
             by: A field, such as "object_id". Samples with an equal value are in the same dataset.
             seed: Equal seeds choose equal samples.
             shares: The share of each dataset, such as train=0.8, val=0.2. Their sum is at most 1.
@@ -806,11 +807,11 @@ class PackDataset(Dataset[Any]):
             save_collection(pack, Path(path))
 
     def columns(self) -> "DatasetColumns":
-        """Return the columns of the index by name, as the language of `where` names them, in the order of samples."""
+        """Return the columns of the index, by the names that conditions of `where` use, in the order of samples."""
         return rows.DatasetColumns(self.sample_decoder().pack, self.pack_indices(np.arange(len(self))))
 
     def recipe(self) -> PackRecipe:
-        """Return how to make a pack of the chosen samples again, in any process."""
+        """Return a recipe that opens a pack of the samples of this dataset, in any process."""
         return self._recipe if self._takes_all else self._chosen_recipe(self.pack_indices(np.arange(len(self))))
 
     def _chosen_recipe(self, chosen: npt.NDArray[np.int64]) -> PackRecipe:
@@ -837,7 +838,7 @@ class PackDataset(Dataset[Any]):
         return other
 
     def makes_samples_like(self, other: "PackDataset") -> bool:
-        """Return True if this dataset would make equal samples of the records of the other dataset."""
+        """Return True if both datasets have the same options, and so decode equal records to equal samples."""
         ours, theirs = (
             (type(each) if type(each) not in _BY_FORMAT.values() else PackDataset, each.geometry, each.output)
             + (each.as_tuple, each.fields, each._decoder, each._dct, each._box_rule, each._verify)
@@ -846,11 +847,11 @@ class PackDataset(Dataset[Any]):
         return ours == theirs and self.transform is other.transform
 
     def _check_selectable(self) -> None:
-        """Raise InvalidRequest if samples of this class are not rows of the pack."""
+        """Raise InvalidRequest in a subclass whose samples are not rows of the pack."""
 
     @property
     def content_id(self) -> str:
-        """Id of the chosen samples: the id of the pack, or a digest of it and the rows."""
+        """Id of the samples of this dataset: the id of the pack, or for chosen rows a digest of the id and the rows."""
         pack_id = self.sample_decoder().pack.manifest.pack_id
         if self._rows is None:
             return pack_id
@@ -1015,7 +1016,7 @@ def manifest_at(
 def _remote_members(
     cache: str | PathLike[str] | None, cache_limit: int | str | None, patience: float | None
 ) -> Callable[[str], Pack] | None:
-    """Return the function that opens members behind URLs, if an option for them is not None."""
+    """Return a function that opens members behind URLs. None if all arguments are None."""
     if cache is cache_limit is patience is None:
         return None
     from packer.copies.remote_pack import open_member  # not imported for a pack in a folder

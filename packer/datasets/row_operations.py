@@ -1,4 +1,4 @@
-"""Row operations: the rows and values that datasets of other rows and columns have; see packer.pack.collection."""
+"""Row operations: compute the samples and values for `where`, `sample`, `split` and `with_column` of PackDataset."""
 
 import csv
 import difflib
@@ -32,7 +32,7 @@ _CODECS = {"number": "number", "text": "text", "json": "json", "points": "raw:fl
 
 
 def where(columns: "DatasetColumns", condition: Any) -> Indices:
-    """Return the positions of the samples that meet a condition, see `PackDataset.where`."""
+    """Return the sorted positions of the samples that meet a condition of `PackDataset.where`."""
     if isinstance(condition, str):
         found = columns.matching(condition)
     else:
@@ -45,7 +45,7 @@ def where(columns: "DatasetColumns", condition: Any) -> Indices:
 
 
 def sampled(total: int, count: float, seed: int) -> Indices:
-    """Return sorted positions of random samples, see `PackDataset.sample`. total: number of samples."""
+    """Return the sorted positions of random samples. count: a number, or a share as a float. total: all samples."""
     number = count if isinstance(count, int) else round(count * total)
     if not 0 <= number <= total:
         raise InvalidRequest(f"sample({count}): expected at most {total} samples, or a share from 0 to 1")
@@ -55,7 +55,7 @@ def sampled(total: int, count: float, seed: int) -> Indices:
 def divided(
     columns: "DatasetColumns", shares: Mapping[str, float], *, stratify: str | None, by: str | None, seed: int
 ) -> dict[str, Indices]:
-    """Return the sorted positions of each share, see `PackDataset.split`."""
+    """Return the sorted positions of the random samples of each share. Arguments are those of `PackDataset.split`."""
     if not shares or not all(share >= 0 for share in shares.values()) or math.fsum(shares.values()) > 1 + 1e-9:
         raise InvalidRequest(f"split: shares {dict(shares)}: expected such as train=0.8, val=0.2, at most 1 in all")
     count = len(columns.rows)
@@ -76,7 +76,7 @@ def divided(
 
 
 def _numbered(values: npt.NDArray[Any]) -> Indices:
-    """Return for each value the number of this value among the different values, 0 ..."""
+    """Return a number for each value, int64 (n,). Equal values have equal numbers, from 0."""
     return np.unique(values, return_inverse=True)[1].reshape(-1)
 
 
@@ -91,7 +91,7 @@ def new_values(
     kind: NewKind | None,
     classes: Sequence[str] | None,
 ) -> tuple[Field, Sequence[Any] | npt.NDArray[Any]]:
-    """Return the field and the values of `PackDataset.with_column`. columns: of the dataset."""
+    """Return the new field and its values. The arguments are those of `PackDataset.with_column`."""
     old = next((field for field in columns.pack.schema if field.name == name), None)
     if isinstance(values, str | PathLike):
         values = _of_csv(Path(values), name)
@@ -127,7 +127,7 @@ def _of_csv(path: Path, name: str) -> dict[str, str]:
 
 
 def _in_order(columns: "DatasetColumns", name: str, values: Mapping[str, Any], old: Field | None) -> list[Any]:
-    """Return a value for each sample: that of its key, or else its value now."""
+    """Return a value for each sample: the one of `values` for its key, else the stored value of the field `old`."""
     positions = columns.positions(values)
     found: list[Any] = [None] * len(columns.rows)
     missing = np.setdiff1d(np.arange(len(found)), positions).tolist()
@@ -167,7 +167,7 @@ def _new_field(
 def _of_classes(
     field: str, values: Sequence[Any] | npt.NDArray[Any], names: Sequence[str], known: set[Any]
 ) -> npt.NDArray[Any]:
-    """Return class numbers for names and numbers of classes. known: numbers that the field contains already."""
+    """Return the class number of each value, a class name or a number. known: numbers that the field contains."""
     numbers = {name: number for number, name in enumerate(names)}
 
     def number_of(value: Any) -> Any:
@@ -201,7 +201,7 @@ class DatasetColumns(Mapping[str, npt.NDArray[Any]]):
     """Columns of a dataset by name, in the order of its samples, from the index: no part of the pack is read.
 
     The names are those of the language of `PackDataset.where`: number and text fields, `key`, `width`, `height`,
-    `NAME.width`, `NAME.height` and `len(NAME)`. Classes are numbers, and texts are Python texts.
+    `NAME.width`, `NAME.height` and `len(NAME)`. Classes are numbers, and texts are `str`.
 
     Attributes:
         pack: the pack.
@@ -226,7 +226,7 @@ class DatasetColumns(Mapping[str, npt.NDArray[Any]]):
         return found
 
     def matching(self, text: str) -> npt.NDArray[np.bool_]:
-        """Return for each sample if it meets the condition `text`."""
+        """Return bool (n,): True for each sample that meets the condition `text`."""
         return np.asarray(row_filter.parse(text).rows(self._filter)[self.rows])
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:

@@ -73,7 +73,7 @@ class FolderHandle:
                 return None
 
     def folder(self, name: str) -> "FolderHandle":
-        """Open a folder in it; the caller closes it. Raises UnsafePath for a link or a file, StorageError."""
+        """Open a subfolder, which the caller closes. Raises UnsafePath for a link or a file, StorageError."""
         path = self.path / name
         with failing(path, "open the folder"):
             return FolderHandle(path, open_real_folder(path, name, within=self.descriptor))
@@ -102,7 +102,7 @@ class FolderHandle:
     # ---- making
 
     def make_folder(self, name: str) -> "FolderHandle":
-        """Open a folder in it, made if it is absent; the caller closes it. Raises the errors of `folder`."""
+        """Open a subfolder, which is made if absent, and which the caller closes. Raises the errors of `folder`."""
         with failing(self.path / name, "make the folder"), suppress(FileExistsError):
             os.mkdir(name, dir_fd=self.descriptor)
         return self.folder(name)

@@ -14,7 +14,7 @@ H5_ERRORS = (RuntimeError, ValueError, KeyError, TypeError, OverflowError)
 
 
 def open_read_only(path: Path) -> Any:
-    """Open a file read-only without a lock, or with one if this process has it open with a lock, as HDF5 requires."""
+    """Open a file read-only without a lock. Use a lock if HDF5 requires it: this process has the file open with one."""
     try:
         return h5py.File(path, "r", locking=False)
     except OSError as error:

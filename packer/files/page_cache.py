@@ -38,7 +38,7 @@ class Residency(NamedTuple):
 
 
 def cold_sentence(name: str, shares: Sequence[float | None]) -> str:
-    """Return a sentence: were the files `name` cold? shares: `Residency.share` after each call of `drop`."""
+    """Return a sentence on whether the files `name` were cold. shares: `Residency.share` after each call of `drop`."""
     if None in shares:
         return f"{name}: this system does not report what is in the page cache (mincore): maybe it was not cold."
     most = max(share or 0.0 for share in shares)

@@ -19,7 +19,7 @@ from packer.errors import escaped, printable
 
 
 def echo(*lines: object, err: bool = False) -> None:
-    """Print lines for people, each `escaped` even without a terminal, as logs are read on one. err: to stderr."""
+    """Print lines for people. Each is `escaped`, also in log files, which are read on terminals. err: to stderr."""
     _write(sys.stderr if err else sys.stdout, map(str, lines))
 
 
@@ -46,7 +46,7 @@ _MOST_CHARACTERS = 400
 
 
 def shortened(text: str) -> str:
-    """Return `printable(text)`; a text of more than 400 characters loses its middle first."""
+    """Return `printable(text)`. In a text of more than 400 characters, `...` replaces the middle."""
     if len(text) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2
         text = text[:half] + "..." + text[-half:]

@@ -155,7 +155,7 @@ class ForeignWriter(FolderWriter):
 
     @classmethod
     def refusal(cls, schema: Schema) -> str | None:
-        """Refuse a pack of keys only, and points and boxes in source pixels if images are resized or rotated."""
+        """Return why a pack of keys only, or points and boxes with resized or rotated images, are refused, or None."""
         shown = cls.shown(schema)
         if all(field.hidden or field.name == KEY for field in schema) and KEY not in cls.layout.held(schema):
             return f"{cls.layout.tool} would find no field in a pack of keys alone: name some more with --fields"

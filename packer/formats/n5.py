@@ -89,7 +89,7 @@ class BlockedField(NamedTuple):
 
 
 def blocked(schema: Schema) -> dict[str, BlockedField]:
-    """Return field name -> array of N5, for the fields that become arrays; hidden fields do not."""
+    """Return field name -> array of N5, for the fields that become arrays. Hidden fields do not become arrays."""
     found: dict[str, BlockedField] = {}
     for field in schema:
         array = None if field.hidden else schema.stored_form(field.name).array

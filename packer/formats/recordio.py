@@ -44,7 +44,7 @@ LAYOUT = ForeignLayout("MXNet and DALI", _DATA, (_INDEX, _LIST), in_slot_image)
 
 
 class Writer(ForeignWriter):
-    """Appends a record, and a line to the index and the list."""
+    """Appends a record to data.rec, and a line to data.idx and to data.lst."""
 
     layout = LAYOUT
     needs_label = True

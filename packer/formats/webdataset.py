@@ -148,7 +148,7 @@ class Writer(ForeignWriter):
 
 
 def _suffix(schema: Schema, name: str, value: bytes) -> str:
-    """Return the last part of the suffix of a member that is not a whole number."""
+    """Return the file suffix of an encoded value without its dot, such as `jpg`. The field is not a whole number."""
     field, form = schema[name], schema.stored_form(name)
     if field.kind in _BY_KIND:
         return _BY_KIND[field.kind]

@@ -48,7 +48,7 @@ class ExtractionSummary:
         files: Number of files written, exact + reencoded. bytes: total size of these files.
         exact: Number of files with the original bytes. reencoded: Number of files with other bytes.
         changed: Codec of each field whose files are not the original bytes.
-        unmoved: Fields with positions in px of the original images, where `convert` has resized or cropped the images.
+        unmoved: Fields with positions in px of the original images, if `convert` has resized or cropped the images.
         unmoved_extras: Number of extras in a pack with resized or cropped images, whose positions may not fit.
         skipped: (path, reason) of files that are not in the pack or were not requested.
         damaged: A line per damaged sample that `skip_bad` skipped.
@@ -220,7 +220,7 @@ class _Extraction:
             self._unmoved_extras += has_moved
 
     def _files(self, index: int) -> list[SourcePath]:
-        """Return the files to write for a sample. A mask of class numbers replaces an unpacked file in colors."""
+        """Return the files to write for a sample. A mask in colors that is not in the pack becomes class numbers."""
         try:
             origins = list(self._origins.of(index))
         except CorruptPack as error:
@@ -308,7 +308,7 @@ class _Extraction:
 
 
 def _masks_in_colors(pack: Pack) -> dict[str, Field]:
-    """Return {name of a field of mask files in colors: field of the same masks as class numbers}."""
+    """Return a dict from each field of mask files in colors to the field with the class numbers of these masks."""
     tables = asked_of_source(pack.manifest.options).get("mask_colors")
     names = [name for name in tables if name in pack.schema] if isinstance(tables, dict) else []
     return {f"{name}_file": pack.schema[name] for name in names if pack.schema[name].kind == "mask"}

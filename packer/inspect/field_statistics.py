@@ -126,7 +126,7 @@ _MOST_BLOCK = 1 << 24  # px; calcHist counts in float32, which is exact up to he
 
 
 def histogram(image: npt.NDArray[np.unsignedinteger[Any]]) -> Counts:
-    """Return the px of each value in each channel of an image (H, W, C): int64 (C, 256), or (C, 65536) for 16 bit."""
+    """Return pixel counts by channel and value of an image (H, W, C): int64 (C, 256), or (C, 65536) for 16 bit."""
     channels, values = image.shape[2], 1 << 8 * image.itemsize
     found = np.zeros((channels, values), np.int64)
     flat: Any = np.ascontiguousarray(image).reshape(-1, 1, channels)
@@ -229,7 +229,7 @@ class ImageCollector(ImageSizeCollector):
 
 
 class MaskCollector(ImageSizeCollector):
-    """Pixels of each value of a mask. A mask of 16 bit may contain ids: only its most frequent values are listed."""
+    """Number of pixels of each mask value. A mask of 16 bit may contain ids: only frequent values are listed."""
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
@@ -246,9 +246,9 @@ class MaskCollector(ImageSizeCollector):
         self._histogram[present] += counts
 
     def result(self) -> JSON:
-        """Return `values`, the pixels of each value.
+        """Return `values`, the number of pixels of each value.
 
-        A mask of 16 bit also has `distinct_values`, and `others`: the pixels of all values that are not listed.
+        A mask of 16 bit also has `distinct_values`, and `others`: the number of pixels of values that are not listed.
         """
         present = np.flatnonzero(self._histogram)
         listed = present

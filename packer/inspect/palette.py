@@ -50,7 +50,7 @@ HATCH_PX = 4
 
 
 def class_color(value: int) -> Color:
-    """Return the color of a value of a mask, from 1 on: five fixed ones, then hues in steps of the golden section."""
+    """Return the color of a mask value >= 1: one of five fixed colors, then hues in steps of the golden section."""
     if value <= len(_CLASSES):
         return _CLASSES[value - 1]
     red, green, blue = colorsys.hsv_to_rgb(value * 0.6180339887498949 % 1.0, 0.62 + 0.18 * (value % 2), 0.88)

@@ -22,7 +22,7 @@ _WANTED_RATIO = 1.5  # width to height
 
 
 class _Font(NamedTuple):
-    """A face of OpenCV at one size; line_px: from one line to the next."""
+    """A font face of OpenCV at one size. line_px: distance between lines."""
 
     face: int
     scale: float

@@ -294,7 +294,7 @@ def _is_shown(field: Field) -> bool:
 
 
 def _names_rows(field: Field) -> bool:
-    """Return True if the values are the classes of rows, such as the rows of boxes."""
+    """Return True if a value contains a class for each row of another field, such as for each box."""
     return field.kind == "number" and field.of is not None and field.classes is not None and field.has_rows
 
 
@@ -342,9 +342,9 @@ def _size(value: npt.NDArray[Any]) -> tuple[int, int]:
 
 
 def value_text(field: Field, value: Any, counts: ShapeCounts | None = None) -> str:
-    """Return a text for a value that is not an image.
+    """Return a text for a value that is not an image, such as a class name, or the number of shapes.
 
-    A class number gives the name of the class. Shapes give their number. counts: numbers of drawn shapes, if known.
+    counts: the numbers of shapes and of drawn shapes. None to count `value`.
     """
     if field.kind in _SHAPES:
         return str(len(value)) if counts is None else _count_text(counts)

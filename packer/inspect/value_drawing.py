@@ -94,7 +94,7 @@ def fit(array: npt.NDArray[Any], view: View, kind: str, *, invalid: float | None
 
 
 class Scale(NamedTuple):
-    """The depths of the first and the last color, None if no pixel is valid. unit: "m", or "" if unknown."""
+    """The depths that have the first and the last color; None if no pixel is valid. unit: "m", or "" if unknown."""
 
     low: float | None
     high: float | None
@@ -162,7 +162,7 @@ def _outline(mask: Mask) -> npt.NDArray[np.bool_]:
 def mask_colors(mask: Mask) -> tuple[Pixels, npt.NDArray[np.float64]]:
     """Return (color of each pixel, uint8 (H, W, 3); opacity of each pixel, 0 to 1, float64 (H, W)).
 
-    If a mask of 8 bit has many values, they are opacities. Each value of a mask of 16 bit has its own color.
+    In a mask of 8 bit with many values, value / 255 is the opacity of one color. Otherwise each value has a color.
     """
     values, positions = np.unique(mask, return_inverse=True)
     colors, opacity = _value_colors(mask, values.tolist()), (values != 0).astype(np.float64)
@@ -175,7 +175,7 @@ def mask_colors(mask: Mask) -> tuple[Pixels, npt.NDArray[np.float64]]:
 def _value_colors(mask: Mask, values: list[int]) -> list[Color]:
     """Return the color of each value that a mask contains.
 
-    In a mask of 8 bit, 255 is void as in VOC, or the object if all other pixels are 0.
+    In a mask of 8 bit, 255 has the color of ignored pixels (VOC's void). If all other values are 0, it is an object.
     """
     colors = {value: class_color(value) if value else (0, 0, 0) for value in values}
     if 255 in colors and mask.dtype == np.uint8:
@@ -189,7 +189,7 @@ _MARKED_VALUES = 6  # of one mask
 def mask_marks(name: str, mask: Mask) -> list[Mark]:
     """Return the legend of the mask field `name`: an entry per value.
 
-    A mask of objects, a soft mask, and a mask with too many values for a legend have one entry.
+    A mask of 0 and 255, a mask of opacities, and a mask with too many values for a legend have one entry.
     """
     values = [value for value in np.unique(mask).tolist() if value]
     if len(values) > _MARKED_VALUES and mask.dtype != np.uint8:
@@ -242,7 +242,7 @@ def draw_shapes(pixels: Pixels, shapes: Sequence[npt.NDArray[Any]], *, form: For
 
 
 def shape_marks(name: str, form: Form, rank: int) -> list[Mark]:
-    """Return the legend entries of a field of shapes; see `draw_shapes` for `rank`."""
+    """Return the legend entries of a field of shapes. rank: as in `draw_shapes`."""
     color, *jaws = shape_colors(form, rank)
     if jaws:
         return [Mark(f"{name}: opening", "line", color, _OPENING_PX), Mark(f"{name}: jaw", "line", jaws[0], _JAW_PX)]
@@ -252,7 +252,7 @@ def shape_marks(name: str, form: Form, rank: int) -> list[Mark]:
 
 
 def shape_colors(form: Form, rank: int) -> tuple[Color, ...]:
-    """Return the color of the shapes of a field; for grasps those of opening and jaws. See `draw_shapes` for `rank`."""
+    """Return the colors of the shapes of a field: one, or two for grasps (opening, jaws). rank: as in `draw_shapes`."""
     return SHAPES[form][rank % len(SHAPES[form])]
 
 

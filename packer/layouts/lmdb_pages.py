@@ -269,7 +269,7 @@ class Tree(ABC):
 
 
 class _FileTree(Tree):
-    """A tree that reads a file page by page. The file is not mapped: if it is cut meanwhile, an error is raised."""
+    """A tree that reads a file page by page. The file is not mapped, so truncation raises an error."""
 
     def __init__(self, file: FileByOffset) -> None:
         self._file = file

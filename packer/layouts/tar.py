@@ -88,7 +88,7 @@ def members(
         skip: `skip(offset)` returns the next offset whose byte may differ from 0, to skip the holes of a sparse file.
         at: Offset of the first header.
         until: Offset of a header at which iteration stops. None means the end mark.
-        size: Size of the archive in bytes. Without it, the last byte of each member's data is read, to find a cut file.
+        size: Size of the archive in bytes. If None, the last byte of each member is read to find a truncated file.
 
     Raises:
         CutArchive: The archive is cut.

@@ -28,7 +28,7 @@ class BatchPasses(Protocol):
         """Return the batches of pass `number`. Equal arguments give equal batches."""
 
     def identity(self) -> str:
-        """Return a text that differs if the batches differ."""
+        """Return a text that identifies the batches: equal texts mean equal batches."""
 
 
 class UserBatches:

@@ -138,14 +138,14 @@ class Loader:
             drop_last: True to drop an incomplete last batch. With weights, a Mix or a batch_sampler, True to drop the
                 last batches that do not divide among the ranks.
             ragged: "list" or "pad", for fields of varying length, see the table of the class.
-            steps_per_epoch: Number of batches of an epoch, cut from an endless stream of passes. A `break` loses no
-                batch of the stream. None: an epoch is one pass over all samples.
+            steps_per_epoch: Number of batches of an epoch. Epochs continue one endless stream of passes, and a `break`
+                loses no batch of it. None: an epoch is one pass over all samples.
             rank: Number of this process. By default the rank in torch.distributed when a pass begins.
             world_size: Number of processes that share the samples. Give it together with `rank`.
             threads: Number of threads. The default is one per usable core, or 1 for a pack of small files with
                 uncompressed pixels that are only copied.
-            num_workers: Number of processes that make batches instead of threads (0: threads), for functions that hold
-                Python's lock. They live until `close`. Only one pass at a time is possible then.
+            num_workers: Number of processes that make batches, for functions that hold Python's lock. They run until
+                `close`, and only one pass at a time is possible. 0 uses threads.
             prefetch_bytes: Size of the batches to make ahead, by default 64 MiB. At least 2 batches, at most 8.
             device: The device of the batches, None for the CPU. For CUDA, batches are decoded into pinned memory and
                 copied ahead.
@@ -254,8 +254,8 @@ class Loader:
     def _best_threads(self, *functions: object) -> int:
         """Return the number of cores, or 1 for a pack of small files whose uncompressed pixels are only copied.
 
-        These samples take less time to read than threads would wait for Python's lock. functions: functions that the
-        loader calls for each sample, or None. Any function selects the number of cores.
+        A copy takes less time than threads would wait for Python's lock. If one of `functions`, which are called for
+        each sample, is not None, the result is the number of cores.
         """
         pack = self._pack
         if not isinstance(pack, PackDataset) or any(each is not None for each in functions):
@@ -290,7 +290,7 @@ class Loader:
             self._pass_number += 1
 
     def _blocks(self, shuffle: object, window: int | None) -> BlockOrder | None:
-        """Return the order of shuffle="blocks", else None. Raises InvalidRequest, also for `window` alone."""
+        """Return the order for shuffle="blocks", else None. Raises InvalidRequest if dataset or `window` do not fit."""
         if shuffle != "blocks":
             if window is not None:
                 raise InvalidRequest(f'window={window!r:.60}: it needs shuffle="blocks"; give both, or drop window')
@@ -352,7 +352,7 @@ class Loader:
         return self._stream
 
     def _pass(self, epoch: int, step: int) -> Pass[Any]:
-        """Start threads or workers that make batches, and a thread that sends them to a device."""
+        """Return the batches of an epoch from `step` on. Starts threads or processes that make them."""
         steps = self.order.begin(epoch, step, self._state.before)
         self._follow(steps)
         made = self._worker_pool.begin(steps) if self._worker_pool is not None else self._engine(steps)
@@ -361,7 +361,7 @@ class Loader:
         return Pass(TransferPass(self._transfer, made, _ON_DEVICE, stop=made.stop))
 
     def _follow(self, steps: Iterator[Step] | None) -> None:
-        """Start to download the parts that these steps read up to the end of a pass, if the pack is remote."""
+        """Start to download the parts that the batches `steps` of the current pass read, if the pack is remote."""
         self._parts, self._followed, self._made = None, steps, 0
         if isinstance(steps, Steps) and isinstance(self._pack, PackDataset) and self._pack.is_remote:
             upcoming = steps.upcoming()
@@ -477,10 +477,10 @@ class Loader:
 
 
 class _Epoch(Iterator[Any]):
-    """The batches of one epoch, which advance the state of the loader."""
+    """The batches of one epoch. Each batch that is returned advances the state of the loader."""
 
     def __init__(self, loader: Loader, batches: Pass[Any], pass_number: int, *, left: int | None = None) -> None:
-        """Create an epoch. left: batches to take from an endless stream, None for a pass that ends with the epoch."""
+        """Create an epoch. left: number of batches of an endless stream; None if `batches` ends with the epoch."""
         self._loader = loader
         self._batches = batches
         self._pass_number = pass_number
@@ -530,7 +530,7 @@ def _check(
 
 
 def _only(values: list[Any]) -> Any:
-    """Return the value of a list of one value, the list if there are more, and None if there are none."""
+    """Return None for an empty list, the value of a list with one value, and otherwise the list."""
     return values[0] if len(values) == 1 else values or None
 
 

@@ -38,7 +38,7 @@ _DIGITS = 6  # the length of an epoch in samples is rounded to it, because 70 / 
 class Mix:
     """Datasets and their shares of each batch, for `packer.Loader`.
 
-    The batches of a Loader are the same for any number of ranks, threads and workers. Ranks take turns in the batches.
+    The batches of a Loader are the same for any number of ranks, threads and workers. Each batch goes to one rank.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Mix:
             datasets: Datasets of packs with the same fields, Subsets of them, or other datasets. Class lists of labels
                 are merged by name, as packer.concat does.
             weights: The share of each dataset, relative to their sum, such as (0.7, 0.3).
-            epoch: The dataset that ends an epoch: "shortest" for the one that is the first to run out at its share,
-                "longest" for the last. For N batches, give `steps_per_epoch=N` to the Loader.
-            exact: True for counts in each batch that differ from the shares by rounding only. False draws the samples
-                by weight, so that the shares are the expected counts.
+            epoch: "shortest" ends an epoch when the first dataset is used up, "longest" when all datasets are used
+                up. For N batches, give `steps_per_epoch=N` to the Loader.
+            exact: True keeps the count of each dataset in a batch at its share, except for rounding. False draws the
+                samples at random, and the count is the share on average.
 
         Raises:
             WrongType: An argument has another type.
@@ -95,7 +95,7 @@ class Mix:
         return f"Mix({', '.join(f'{weight:g} of {dataset!r}' for weight, dataset in parts)})"
 
     def batches(self, batch_size: int, *, shuffle: bool) -> BatchPasses:
-        """Return the batches of each epoch, at least one.
+        """Return the batches of all epochs. Each epoch has at least one batch.
 
         Args:
             batch_size: Number of samples of a batch.
@@ -155,10 +155,10 @@ class _MixedBatches:
         return list(map(Step, np.split(indices, self.count), np.split(passes, self.count)))
 
     def _piece(self, begin: int, count: int) -> tuple[Indices, Indices]:
-        """Return `count` samples of the endless sequence after the first `begin` samples.
+        """Return two arrays that describe `count` samples of the endless sequence, from sample number `begin`.
 
         Returns:
-            The number of samples of each dataset among the first `begin`, and the dataset of each of the next `count`.
+            The number of samples of each dataset before `begin`, and the dataset of each of the `count` samples.
         """
         margin = len(self.sizes)  # the place of the n-th sample of the sequence differs from n by half of it at most
         first = np.maximum(np.floor((begin - margin) * self.shares - 0.5), 0).astype(np.int64)

@@ -238,7 +238,7 @@ class _Value:
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """A batch with _Placed and _Value instead of tensors. wanted: bytes of a buffer that has room for all tensors."""
+    """A batch whose tensors are replaced by _Placed or _Value. wanted: bytes of a buffer with room for all tensors."""
 
     form: Any
     wanted: int
@@ -250,7 +250,7 @@ class PackedBatch:
 
 
 class BatchLayout:
-    """The memory of one batch in a worker. Without a buffer, all tensors get new memory."""
+    """The memory of one batch in a worker: the shared `buffer`, and new memory when it is full. None for no buffer."""
 
     def __init__(self, buffer: Bytes | None) -> None:
         self._buffer = buffer if buffer is not None else np.empty(0, np.uint8)

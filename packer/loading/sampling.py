@@ -1,13 +1,12 @@
 """Sampling: the order of the samples, as a function of seed, epoch, rank and number of ranks.
 
 A pass is one order of all samples. A shuffled pass depends on (seed, pass) only. With shuffle="blocks" it also depends
-on the parts of the pack (block_order.py). Ranks take turns: rank r of w reads the positions r, r + w, r + 2 w, ...
-Each sample is in the pass of exactly one rank. All ranks make the same number of batches. If another number of ranks
-continues a pass, they take turns in the rest of it. If a pass consists of batches, ranks take turns in them
-(batch_order.py).
+on the parts of the pack (block_order.py). Rank r of w ranks reads the positions r, r + w, r + 2 w, ... of the pass. All
+ranks make the same number of batches. Another number of ranks may continue a pass: the samples that remain are then
+divided in the same way. If a pass consists of batches, the batches are divided instead (batch_order.py).
 
-A sampler of the user needs no state if its order follows from `set_epoch` or never changes. For a sampler with a
-generator, the state is that of the generator before the pass. Another sampler may have a `state_dict`.
+A sampler needs no saved state if its order never changes or depends on `set_epoch` only. For a sampler with a
+generator, the state of the generator before the pass is saved. Another sampler may have a `state_dict`.
 """
 
 from abc import abstractmethod
@@ -41,7 +40,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Span:
-    """A number of batches (`steps`) that `world_size` ranks made before a different number of ranks continued."""
+    """`steps` batches that each of `world_size` ranks made before another number of ranks continued the pass."""
 
     world_size: int
     batch_size: int
@@ -125,7 +124,7 @@ class Order:
         return self.steps_per_epoch or self._steps_of(self._samples_of_a_pass)
 
     def steps_after(self, before: Spans) -> int:
-        """Return the number of batches of an epoch after these spans.
+        """Return the number of batches that remain in an epoch after the batches of these spans.
 
         Raises InvalidRequest if a rank would have no sample for one of its batches.
         """
@@ -150,7 +149,7 @@ class Order:
         return _Stream(self, epoch * self.steps_per_epoch + step, done)
 
     def _left(self, before: Spans) -> Indices:
-        """Return the positions of a pass that remain after these spans, int64, ascending."""
+        """Return the positions of a pass that the ranks of these spans have not read, int64, ascending."""
         left = np.arange(self._samples_of_a_pass, dtype=np.int64)
         for span in before:
             steps = _steps(len(left), span.batch_size * span.world_size, self.drop_last)
@@ -182,7 +181,7 @@ class Order:
 
 
 class Steps(Iterator[Step]):
-    """Batches in order, if ranks take turns in samples."""
+    """An iterator of the batches of a rank that reads every w-th sample, for w ranks."""
 
     @abstractmethod
     def upcoming(self) -> Indices:
@@ -190,7 +189,7 @@ class Steps(Iterator[Step]):
 
 
 def _steps(samples: int, size: int, drop_last: bool) -> int:
-    """Return the number of batches. size: number of samples of a batch on all ranks together."""
+    """Return the number of batches of `samples` samples. size: number of samples of a batch on all ranks together."""
     return samples // size if drop_last else -(-samples // size)
 
 
@@ -206,13 +205,13 @@ class EpochSteps(Steps):
     """The batches of a rank in one pass, or in the rest of a pass."""
 
     def __init__(self, order: Order, epoch: int, step: int, indices: Indices) -> None:
-        """Start at a batch.
+        """Create an iterator of the batches from number `step`.
 
         Args:
             order: The order of the rank.
             epoch: Number of the epoch.
-            step: Number of the first batch.
-            indices: Samples of all ranks in the order of the pass.
+            step: Number of the first batch, from 0.
+            indices: Indices of the samples in the order of the epoch, for all ranks together.
         """
         self.epoch = epoch
         self.mine = indices[order.rank :: order.world_size]
@@ -359,10 +358,9 @@ class LoaderState:
         return {**asdict(self), "before": [list(astuple(span)) for span in self.before]}
 
     def on(self, order: Order) -> "LoaderState":
-        """Return the same position for the ranks of `order`.
+        """Return the same position for the batch size and number of ranks of `order`.
 
-        Raises InvalidRequest if the remaining samples do not divide among the ranks. Also raises InvalidRequest if the
-        batch size differs and the number of ranks does not.
+        Raises InvalidRequest if the remaining samples do not divide among the ranks, or if only the batch size differs.
         """
         state, shares = self, (order.world_size, int(order.batch_size))
         if self.world_size != order.world_size:

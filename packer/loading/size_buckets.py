@@ -1,8 +1,8 @@
 """Size buckets: batches of images of similar size, so that little of a padded batch is padding.
 
-The sizes are divided into buckets once. In a bucket, the smallest image fills enough of the largest height times the
-largest width. Other buckets are cut in two, along the axis on which the sizes differ more. So any batch of images of
-one bucket stays within the limit. In each pass, the samples of each bucket are shuffled and cut into batches, and
+The sizes are divided into buckets once. A bucket is cut in two while its smallest image fills too little of the largest
+height times the largest width. The cut is along the axis on which the sizes differ more. So any batch of images of one
+bucket stays within the limit. In each pass, the samples of each bucket are shuffled and cut into batches, and
 the batches of all buckets are shuffled.
 """
 
@@ -27,7 +27,7 @@ _OF_BATCHES = 0x62617463686573  # seed of other random numbers than those of the
 class SizeBuckets:
     """Shuffled batches of images of similar size, for `packer.Loader(dataset, batch_sampler=...)`.
 
-    The batches depend on the seed of the Loader and on the epoch. Ranks share them.
+    The batches depend on the seed of the Loader and on the epoch. They are divided among the ranks.
     """
 
     def __init__(
@@ -42,8 +42,7 @@ class SizeBuckets:
 
         Args:
             dataset: The dataset of the Loader.
-            batch_size: Largest number of samples of a batch. The batches of a bucket have equal lengths, or differ
-                by one.
+            batch_size: Largest number of samples of a batch. In a bucket, the lengths of batches differ by at most 1.
             most_padding: Largest share of padding, 0 <= share < 1. In a batch, each image fills at least
                 1 - most_padding of the largest height times the largest width.
             sizes: (height, width) of each sample in px. The default is the size of the first image of each sample,
@@ -51,7 +50,7 @@ class SizeBuckets:
 
         Raises:
             WrongType: An argument has another type.
-            InvalidRequest: An argument is out of range, or the dataset is not that of a pack and has no sizes.
+            InvalidRequest: An argument is out of range, or `sizes` is None for a dataset that is not over a pack.
         """
         given = {"batch_size": batch_size, "most_padding": most_padding}
         check_parameters(SizeBuckets.__init__, given)
@@ -72,7 +71,7 @@ class SizeBuckets:
         return int((-(-self._counts // self._batch_size)).sum())
 
     def identity(self) -> str:
-        """Return a text that differs if the batches differ."""
+        """Return a text that identifies the buckets and the batch size."""
         return f"buckets {crc32(self._buckets.tobytes()):08x} of {self._batch_size}"
 
     def of_pass(self, seed: int, number: int) -> list[Step]:
@@ -114,7 +113,7 @@ def _buckets(sizes: Indices, most_padding: float) -> Indices:
 def stored_sizes(dataset: Dataset[Any]) -> Indices:
     """Return (height, width) of the first image of each sample, as stored, int64 (n, 2).
 
-    Raises InvalidRequest if the dataset is not a pack's dataset, or a Subset of one, with an image.
+    Raises InvalidRequest if the dataset is neither a PackDataset with an image nor a Subset of one.
     """
     pack, subset = unwrapped(dataset)
     if not isinstance(pack, PackDataset) or not pack.sample_decoder().images:

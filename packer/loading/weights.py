@@ -1,4 +1,4 @@
-"""Weights: batches in which samples are repeated or skipped, so that each sample has a share by its weight.
+"""Weights: batches that repeat or skip samples in proportion to a weight of each sample.
 
 The share of a sample is the number of samples of an epoch times its weight, divided by the sum of all weights. In each
 epoch, a sample appears as often as its share, rounded down or up. The mean over many epochs is the share.
@@ -43,7 +43,7 @@ class WeightedBatches:
         return self.count
 
     def of_pass(self, seed: int, number: int) -> list[Step]:
-        """Return the batches of pass `number`. A sample that comes again in a pass gets other random numbers."""
+        """Return the batches of pass `number`. Each repetition of a sample gets other random numbers."""
         count = self.count * self.batch_size
         axis = shuffled(seed ^ _OF_AXIS, number, len(self.weights))
         ends = np.cumsum(self.weights[axis])
@@ -56,12 +56,12 @@ class WeightedBatches:
         return list(map(Step, np.split(indices, self.count), np.split(passes, self.count)))
 
     def identity(self) -> str:
-        """Return a text that differs for other weights or batches."""
+        """Return a text that identifies the weights, the batch size and the number of batches."""
         return f"{self.count} batches of {self.batch_size}, weights {crc32(self.weights.tobytes()):08x}"
 
 
 def weighted_batches(weights: Any, samples: int, batch_size: int) -> WeightedBatches:
-    """Return passes of as many complete batches as `samples` samples make, at least one.
+    """Return passes of `samples` // `batch_size` batches, but at least one.
 
     Raises InvalidRequest if `weights` is not one number for each sample.
     """

@@ -1,9 +1,9 @@
-"""Collection: rows of packs as one pack in memory, with other columns, and without a copy of an image.
+"""Collection: a pack in memory that selects, joins or changes the samples of open packs. Images are not copied.
 
-Each function makes a new pack of open packs. The new pack reads from the parts of these packs. Its index is made in
-memory from their indexes: about 70 bytes for a sample. Arrays that are not used, such as the sorted keys, are not made.
+The new pack reads images from the parts of these packs. Its index is computed in memory from their indexes, about 70
+bytes per sample. An array of the index, such as the sorted keys, is computed at first use.
 
-A `PackRecipe` opens a pack or repeats these steps in any process. Datasets pickle as their recipe, and a conversion
+A `PackRecipe` opens a pack or makes a collection in any process. Datasets pickle as their recipe, and a conversion
 takes a recipe as its source.
 """
 
@@ -35,7 +35,7 @@ _MATRIX = "matrix"  # 3 x 3, maps pixels of the original image to stored pixels
 
 
 class LazyArrays(Mapping[str, Array]):
-    """Arrays that are made at first use."""
+    """A mapping from names to arrays, each computed at first use."""
 
     def __init__(self, makers: Mapping[str, Callable[[], Array]]) -> None:
         self._makers = dict(makers)
@@ -67,15 +67,15 @@ class PackRecipe(ABC):
         """Return the pack; the arguments are those of `Pack`."""
 
     def pinned(self, pack: Pack) -> "PackRecipe":
-        """Return a recipe that opens `pack`, a result of `open`, or raises CorruptPack if another pack replaced it."""
+        """Return a recipe for `pack`, a result of `open`. The recipe raises CorruptPack if another pack replaced it."""
         return self
 
 
 @dataclass(frozen=True)
 class FolderRecipe(PackRecipe):
-    """The pack in a folder. If `pack_id` is not None, the pack with this id, and this number of samples.
+    """A recipe that opens the pack in the folder `path`. remote: the argument of `Pack`.
 
-    remote: see `Pack`.
+    With `pack_id`, the recipe opens only the pack with this id. If that pack has grown, it opens the first `samples`.
     """
 
     path: Path
@@ -101,7 +101,7 @@ class FolderRecipe(PackRecipe):
 
 @dataclass(frozen=True)
 class ChangedPack(PackRecipe):
-    """A pack after a step: `selected`, `with_field`, `renamed` or `only_fields` with their arguments."""
+    """A recipe that opens `pack` and applies `step`: a call of `selected`, `with_field`, `renamed` or `only_fields`."""
 
     pack: PackRecipe
     step: Callable[[Pack], Pack]
@@ -112,7 +112,7 @@ class ChangedPack(PackRecipe):
 
 @dataclass(frozen=True)
 class JoinedPacks(PackRecipe):
-    """Several packs as one, see `joined`."""
+    """A recipe that opens several packs and joins them. prefixes: the argument of `joined`."""
 
     packs: Sequence[PackRecipe]
     prefixes: Sequence[str]
@@ -144,7 +144,7 @@ def selected(pack: Pack, indices: Indices) -> Pack:
 
 
 def with_field(pack: Pack, field: Field, values: Sequence[Any] | Array) -> Pack:
-    """Return a collection with a new field, or another field in place of one with the same name.
+    """Return a collection with a field added. It replaces a field with the same name.
 
     Args:
         pack: the pack.
@@ -270,7 +270,7 @@ def _derived(
     *,
     what: Sequence[object],
 ) -> Pack:
-    """Return the new pack. what: JSON that describes the step. It and the ids of `packs` determine the new id."""
+    """Return the new pack. Its id is a digest of the ids of `packs` and of `what`, a JSON description of the step."""
     ids = [pack.manifest.pack_id for pack in packs]
     manifest = replace(
         changed,
@@ -420,7 +420,7 @@ def _is_start(names: Sequence[str] | None, classes: Sequence[str] | None) -> boo
 
 
 def _conformed(pack: Pack, schema: Schema, prefix: str) -> Pack:
-    """Return the pack with the fields of `schema`, their class numbers, and longer keys."""
+    """Return the pack with the fields and class numbers of `schema`, and `prefix` before each key."""
     if _MATRIX in schema and _MATRIX not in pack.schema:  # its pixels are those of the original images
         pack = with_field(pack, schema[_MATRIX], np.tile(np.eye(3), (len(pack), 1, 1)))
     for field in schema:
@@ -430,7 +430,7 @@ def _conformed(pack: Pack, schema: Schema, prefix: str) -> Pack:
 
 
 def only_fields(pack: Pack, names: Sequence[str]) -> Pack:
-    """Return the pack with the fields `names`, the key and the hidden fields."""
+    """Return the pack with only the fields `names`, the key and the hidden fields."""
     fields = tuple(field for field in pack.schema if field.hidden or field.name in (KEY, *names))
     if len(fields) == len(pack.schema):
         return pack
@@ -447,7 +447,7 @@ def _with_stored(pack: Pack, field: Field) -> Pack:
 
 
 def _renumbered(pack: Pack, field: Field) -> Sequence[Any] | Array:
-    """Return the values of a number field with the class numbers of `field`. Other values stay."""
+    """Return the values of a number field with the class numbers of `field`. Other values do not change."""
     old, new = pack.schema[field.name].classes or (), field.classes or ()
     numbers = np.asarray([new.index(name) for name in old])
 
@@ -475,6 +475,6 @@ def _prefixed(pack: Pack, prefix: str) -> Pack:
 
 
 def _agreed(mappings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the entries that all mappings have with an equal value."""
+    """Return the entries that have an equal value in all mappings."""
     first, *others = mappings
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}

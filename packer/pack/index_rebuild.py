@@ -1,6 +1,6 @@
 """Index rebuild: writes the index of a pack again from its parts, if the sha256 of each part is correct.
 
-The version of the pack stays, because its digest identifies the pack.
+The version of the pack does not change, because it is part of the digest that identifies the pack.
 """
 
 import re

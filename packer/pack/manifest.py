@@ -169,7 +169,7 @@ class Manifest:
 
     @property
     def validated(self) -> bool:
-        """True if the first conversion decoded each image file strictly before it stored the file unchanged."""
+        """True if the conversion of the original data decoded each image file (`validate="full"`)."""
         first = conversions(self.options)[0]
         source = first.get("source")
         is_original = isinstance(source, dict) and source.get("kind", PACK_KIND) != PACK_KIND
@@ -177,7 +177,7 @@ class Manifest:
 
     @property
     def earlier_ids(self) -> list[object]:
-        """Ids of the packs that became this pack by `packer append`, which keeps their samples at their positions."""
+        """Ids that this pack had before each `packer append`. An append does not move earlier samples."""
         entries = self.options.get(APPENDED)
         return [entry.get("after") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
@@ -334,7 +334,7 @@ def _build(path: Path | str, data: dict[str, Any]) -> Manifest:
 
 
 def _source(value: Any) -> dict[str, Any]:
-    """Return the member `source` after checking the types of the values in it that packer uses."""
+    """Return the member `source` after checking the types of those of its values that packer uses."""
     source = _object(value)
     checks: dict[str, Callable[[Any], object]] = {
         "kind": _text,
@@ -348,10 +348,7 @@ def _source(value: Any) -> dict[str, Any]:
 
 
 def _options(value: Any) -> dict[str, Any]:
-    """Return `value`, the member `options` of a manifest.
-
-    Raise an error if the options of the source of one of the recorded conversions are malformed.
-    """
+    """Return `value`, the member `options` of a manifest. Raises TypeError if options of a source are malformed."""
     options = _object(value)
     for each in conversions(options):
         source = _object(each.get("source", {}))
@@ -475,7 +472,7 @@ _NOT_STRUCTURE = bytes(set(range(256)) - set(_STRUCTURE))
 
 
 def excess(raw: bytes) -> str | None:
-    """Return a text about the limit that the bytes of a manifest exceed, or None. Does not parse the JSON."""
+    """Return a text that names the limit that the bytes of a manifest exceed, or None. Does not parse the JSON."""
     if len(raw) > MOST_BYTES:
         return f"more than {MOST_BYTES:,} bytes"
     # replace escapes by text of the same length: the remaining quotes begin and end texts

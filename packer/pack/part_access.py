@@ -94,7 +94,7 @@ class Parts(ABC):
     def may_download(self, number: int) -> bool:
         """Return True if `pinned` may download the part.
 
-        The caller must not pin other parts during a download, because the cache may need their space.
+        If so, the caller must not pin other parts meanwhile, because the cache may need their space.
         """
         return False
 
@@ -107,7 +107,7 @@ class Parts(ABC):
 
 
 class LocalParts(Parts):
-    """Files on this machine. The constructor checks all sizes, because a read of a cut mapped file is a SIGBUS."""
+    """Parts on this machine. The constructor checks all sizes: reading a truncated mapped file would raise SIGBUS."""
 
     def __init__(self, paths: Sequence[Path], manifest: Manifest, opener: PartOpener, *, readahead: bool) -> None:
         self._paths = paths
@@ -239,13 +239,13 @@ class CheckedParts(Parts):
 
 
 class JoinedParts(Parts):
-    """The parts of several packs, one pack after another. Its packs close their parts."""
+    """The parts of several packs, one pack after another. `close` does nothing: each pack closes its own parts."""
 
     def __init__(self, packs: Sequence[tuple[Parts, Mapping[str, str]]]) -> None:
         """Join the parts of packs.
 
         Args:
-            packs: the parts of each pack, and the names of its fields: asked name -> name in the pack, if they differ.
+            packs: for each pack, its parts and the fields with another name: name in this object -> name in the pack.
         """
         self._places = [(parts, number, names) for parts, names in packs for number in range(len(parts.keys))]
         self.keys = [key for parts, _ in packs for key in parts.keys]

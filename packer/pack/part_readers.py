@@ -116,7 +116,7 @@ class ReaderCache:
 
         Args:
             make: opens the part if it is not open.
-            lease: closed together with the reader that `make` returns; by the caller if the part is open already.
+            lease: closed with the reader that `make` returns. If the part is open already, the caller closes it.
 
         Returns:
             The entry, for `unpin`.
@@ -177,7 +177,7 @@ class ReaderCache:
                 entry.close()
 
     def unpin(self, key: Key, entry: _Entry) -> None:
-        """End a read, and close the reader if no open pack uses the part. entry: the result of `pin`."""
+        """Undo one call of `pin`, and close the reader if no open pack uses the part. entry: the result of `pin`."""
         with self._lock:
             entry.pins -= 1
             if not entry.pins and self._entries.get(key) is not entry:  # dropped during the read
@@ -264,7 +264,7 @@ class PartOpener:
         return self._reader.side_files(self._schema)
 
     def check(self, path: Path, part: Part) -> Key:
-        """Return the key of a part after the checks of `check_part`. The key of a folder is that of its main file."""
+        """Check a part as `check_part` does, and return its key. For a folder, the key of its main file."""
         key = check_part(path, part, is_folder=self.is_folder)
         if self.is_folder:
             with suppress(OSError):  # opening the part reports it
@@ -282,7 +282,7 @@ class PartOpener:
 
 
 def check_part(path: Path, part: Part, *, is_folder: bool = False) -> Key:
-    """Compare the type and size of a part with the manifest, because a read of a cut mapped file is a SIGBUS.
+    """Compare the type and size of a part with the manifest, because reading a truncated mapped file raises SIGBUS.
 
     For a part that is a folder, the reader compares the size of each file later.
 

@@ -49,7 +49,7 @@ def _gathering() -> ModuleType:
 
 @dataclass(frozen=True)
 class OpenMember:
-    """A pack that contains values of an open pack: the pack itself, or a member of a collection.
+    """An open pack with parts: a pack itself, or a member of a collection.
 
     Attributes:
         folder: the folder of the member.
@@ -90,10 +90,10 @@ class Pack:
         index: the index.
         readahead: True if the kernel reads ahead in parts, because half of the free memory can hold the pack.
         is_mapped: True if records are slices of mapped files, False if they are copies in memory.
-        parts: the open parts, of a collection those of its members.
+        parts: the open parts. For a collection, the parts of its members.
         listed_parts: the entries of the parts in the manifests of the members.
         part_bytes: size of all parts.
-        members: the members of a collection; else the pack alone.
+        members: the members of a collection. For another pack, the pack itself.
         rows: uint64 (n,): for each sample of a collection its row, counted over all members; None for a pack.
     """
 
@@ -115,7 +115,7 @@ class Pack:
                 replace them.
             verify: when to compare the crc32 of a value: "always", "never", or "first" for the first read of the value.
                 With "open", the same as "first", and the sha256 of each part is compared before its first read.
-            isolate_damaged: True to compare the sha256 with any `verify`, and read damaged parts in another process.
+            isolate_damaged: True to compare the sha256 of parts, and to read damaged parts in another process.
             copies: name of a part or of the index folder -> the path that replaces it.
             on_close: called once when the pack is closed, unless the constructor raised.
             supply: downloads the parts when they are read. Closed with the pack.
@@ -124,7 +124,7 @@ class Pack:
 
         Raises:
             InvalidRequest: `folder` is not a pack, or `remote` does not fit the members.
-            CorruptPack: a file is missing, cut or damaged.
+            CorruptPack: a file is missing, truncated or damaged.
         """
         if verify not in VERIFY:
             raise InvalidRequest(f"verify={verify!r}: expected one of {', '.join(VERIFY)}")
@@ -171,8 +171,8 @@ class Pack:
         """Return a collection in memory, without a folder.
 
         Args:
-            members: the packs with the values. They may be those of another open pack.
-            rows: see the attribute.
+            members: the packs with the values. Another open pack may share them.
+            rows: the attribute `rows` of the collection.
             found: the manifest of the collection.
             index: the index of the collection.
             made_of: the open packs of the members, which are closed with the collection. The first gives `verify`.
@@ -414,7 +414,7 @@ class Pack:
                 raise CorruptRecord(f"{self.where(index, name)}: does not decode: {error}") from error
 
     def unlike_members(self) -> Iterator[str]:
-        """Yield a line for each value of a collection whose crc32 in the index is not that in the index of its pack."""
+        """Yield a line for each value of a collection whose crc32 differs from the index of its member."""
         starts = np.cumsum([0, *(member.manifest.samples for member in self.members)])
         rows = np.arange(len(self)) if self.rows is None else self.rows.astype(np.int64)
         for member, start, stop in zip(self.members, starts, starts[1:], strict=False):
@@ -436,7 +436,7 @@ class Pack:
 
 @dataclass(frozen=True)
 class _Opening:
-    """Options for opening the parts of a pack; see `Pack`."""
+    """Arguments of `Pack` that determine how the parts of its members are opened."""
 
     verify: str
     isolate_damaged: bool

@@ -2,16 +2,16 @@
 
 The language is a small part of Python's expressions. Its own parser reads the text, and Python evaluates nothing.
 
-| form | rows |
+| form | compares |
 |---|---|
-| `width >= 256`, `1 < score <= 5`, `width > height` | that compare a number with another |
-| `label == 'cup'`, `label != 3` | of a class, by its name or its number |
-| `caption == 'red'` | with this text |
-| `label in ('cup', 'mug')`, `width not in (1, 2)` | with one value of the list, or with none |
-| `'kitchen' in key`, `'red' not in caption` | whose text contains the first text, or does not |
-| `len(boxes) > 3`, `image.width == 640` | by a count of rows, or by the size of the stored image |
-| `any(box_labels == 'cup' and boxes.width < 40)` | with a row, such as a box, that meets the condition |
-| `A and B`, `A or B`, `not A`, `(A)` | by several conditions |
+| `width >= 256`, `1 < score <= 5`, `width > height` | a number with a number or another field |
+| `label == 'cup'`, `label != 3` | a class with a class name or number |
+| `caption == 'red'` | a text with a text |
+| `label in ('cup', 'mug')`, `width not in (1, 2)` | a value with each value of a list |
+| `'kitchen' in key`, `'red' not in caption` | a text with a part of it |
+| `len(boxes) > 3`, `image.width == 640` | the number of rows of a field; the size of the stored image in px |
+| `any(box_labels == 'cup' and boxes.width < 40)` | rows, such as boxes: at least one must meet the condition |
+| `A and B`, `A or B`, `not A`, `(A)` | several conditions |
 """
 
 import difflib
@@ -64,7 +64,7 @@ class _Comparison:
     Attributes:
         name: The name.
         sign: `==`, `!=`, `in`, `not in` or one of `_ORDERS`.
-        value: A number, a text or a _ColumnName. With `in`, a tuple of values of the name, or a part of its text.
+        value: A number, a text or a _ColumnName. With `in`, a tuple of these values, or a text to search for.
     """
 
     name: str
@@ -154,7 +154,7 @@ def _suggestion(word: str, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class _AnyRow:
-    """A condition that a row of a sample meets, such as one of its boxes."""
+    """The form any(...): a condition that at least one row of a sample, such as a box, must meet."""
 
     condition: "Filter"
     names: tuple[str, ...] = ()  # of values of samples
@@ -163,7 +163,7 @@ class _AnyRow:
         return f"any({self.condition})"
 
     def lead(self, columns: Columns) -> str:
-        """Return the field of the rows; raises InvalidRequest for names of no rows, or of rows of several fields."""
+        """Return the field of the rows. Raises InvalidRequest unless all names are values of the rows of one field."""
         known = columns.groups
         for name in self.condition.names:
             if name not in known:
@@ -209,7 +209,7 @@ class Filter:
         return tuple(step for step in self._steps if not isinstance(step, str))
 
     def row_conditions(self, columns: Columns, name: str) -> "list[Filter]":
-        """Return the conditions in any(...) about rows with a value `name`; none for a filter with `or` or `not`."""
+        """Return the conditions in any(...) about the rows of `name`. Empty for a filter with `or` or `not`."""
         any_rows = [step for step in self._steps if isinstance(step, _AnyRow)]
         lead = columns.groups.get(name) if not {"or", "not"} & {*self._steps} else None
         return [each.condition for each in any_rows if each.lead(columns) == lead]
@@ -220,10 +220,10 @@ class Filter:
             condition.check(columns)
 
     def rows(self, columns: Columns) -> Mask:
-        """Return a bool array [n] that is True for the rows of the filter.
+        """Return bool (n,): True for each of the n rows of `columns` that meets the filter.
 
         Raises:
-            InvalidRequest: see `check`.
+            InvalidRequest: A name, class or kind of value does not fit `columns`.
             CorruptPack: The index is damaged.
         """
         self.check(columns)
@@ -240,13 +240,13 @@ class Filter:
 
 
 def chosen_numbers(columns: Columns, name: str, text: str, samples: Mask) -> Iterator[npt.NDArray[Any]]:
-    """Yield the numbers `name` of the chosen samples. Rows, such as boxes, also meet the conditions in any(...).
+    """Yield arrays of the values `name` of the chosen samples. Rows, such as boxes, must also meet an any(...).
 
     Args:
-        columns: of the pack.
-        name: of kind number or class in `kinds` or `row_kinds`.
-        text: the filter, or "". A filter with `or` or `not` has all rows of the chosen samples.
-        samples: a bool array [n], True for the chosen samples.
+        columns: the columns of the pack.
+        name: a column of kind number or class.
+        text: the filter, or "". If it contains `or` or `not`, it yields all rows of the chosen samples.
+        samples: bool (n,), True for the chosen samples.
     """
     conditions = parse(text).row_conditions(columns, name) if text.strip() else []
     for block in columns.blocks(name):

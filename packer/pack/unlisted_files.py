@@ -111,7 +111,7 @@ def _state(path: Path, part: Part, hashed: bool, without: Container[bytes] = ())
 
 
 def check_digest(path: Path, part: Part, manifest: Manifest) -> None:
-    """Raise CorruptPack if the sha256 of a part is not that of the manifest; raises StorageError."""
+    """Raise CorruptPack if the sha256 of a part differs from the manifest. Raises StorageError."""
     if not part_state(path, part, manifest).is_sound:
         raise CorruptPack(
             f"{path}: damaged part: its sha256 is not the manifest's; packer verify lists the damaged samples; "

@@ -49,7 +49,7 @@ _PARTIAL = ".partial/"  # of a killed conversion; the next conversion to the URL
 
 @dataclass(frozen=True)
 class Subset:
-    """Every `of`-th number, starting at `number` - 1. Each number is in exactly one of the subsets 1 to `of`."""
+    """The numbers n with n % `of` == `number` - 1. Each number is in exactly one of the subsets 1 to `of`."""
 
     number: int = 1
     of: int = 1
@@ -184,7 +184,7 @@ def _file_problem(path: Path, file: IndexFile) -> str | None:
 
 
 def _difference(where: object, file: Part | IndexFile, size: int, sha256: str | None, remedy: str) -> str | None:
-    """Return a line if size or sha256 is not that of `file`, else None. sha256: None to compare the size only."""
+    """Return a line if `size` or `sha256` differs from `file`, else None. sha256: None to compare the size only."""
     if size != file.bytes:
         return f"{where}: cut or changed: {size} bytes, expected {file.bytes}; {remedy}"
     if sha256 not in (None, file.sha256):

@@ -74,7 +74,7 @@ def planned(
 
 @dataclass
 class TuneRow(SweepRow):
-    """Results of one loader setting. `turns` contains one dict per run: column -> seconds of all epochs."""
+    """Results of one loader setting. turns: a dict for each run, from the name of a column to its total seconds."""
 
     @property
     def columns(self) -> Columns:

@@ -15,7 +15,7 @@ class ImageFormat(NamedTuple):
     Attributes:
         starts: Possible first bytes; a file begins with one of them.
         suffixes: File suffixes, the usual one first.
-        header: Parses the header. Raises DamagedImage, struct.error or IndexError for a cut or broken header.
+        header: Parses the header. Raises DamagedImage, struct.error or IndexError for a damaged header.
         check_end: Raises DamagedImage if the file is shorter than its header requires. None for JPEG.
         start_at_8: Bytes that a file must contain from offset 8 on; empty for no condition.
     """
@@ -50,7 +50,7 @@ def sniff(buffer: Buffer, max_pixels: int = MAX_PIXELS) -> Header:
         max_pixels: Most pixels of the image.
 
     Raises:
-        DamagedImage: The format is unknown, the header is cut or contradictory, or the image exceeds a limit.
+        DamagedImage: The format is unknown, the header is truncated or contradictory, or the image exceeds a limit.
         OutOfMemory: The image has more than MAX_PIXELS pixels, and they do not fit into the free memory.
     """
     if len(buffer) == 0:

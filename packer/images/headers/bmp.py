@@ -14,7 +14,7 @@ _BITS = (1, 4, 8, 16, 24, 32)
 
 
 def header(buffer: Buffer) -> Header:
-    """Parse the header of a BMP file; raise DamagedImage or struct.error if it is cut or broken."""
+    """Parse the header of a BMP file; raise DamagedImage or struct.error if it is damaged."""
     (size,) = struct.unpack_from("<I", buffer, 14)
     if size == 12:
         width, height, planes, bits = struct.unpack_from("<HHHH", buffer, 18)

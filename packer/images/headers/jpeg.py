@@ -38,7 +38,7 @@ _MCUS = {factors: (8 * max(f & 15 for f in factors), 8 * max(f >> 4 for f in fac
 
 
 def header(buffer: Buffer) -> Header:
-    """Parse the header of a JPEG file; raise DamagedImage, struct.error or IndexError if it is cut or broken.
+    """Parse the header of a JPEG file; raise DamagedImage, struct.error or IndexError if it is damaged.
 
     An error that libjpeg would skip with a warning is raised. One loop without a generator, because it is a hot path.
     """
@@ -172,7 +172,7 @@ def _walk_scans(buffer: Buffer, scan: int, components: bytes, *, most: int) -> i
 
 
 def _note_scan(buffer: Buffer, at: int, missing: dict[int, list[int]]) -> None:
-    """Remove the bits that the scan at `at` codes from `missing`; do nothing if its segment is cut."""
+    """Remove the bits that the scan at `at` codes from `missing`; do nothing for a truncated segment."""
     count = buffer[at + 2] if at + 2 < len(buffer) else 0
     tail = bytes(buffer[at + 3 + 2 * count : at + 6 + 2 * count])  # first and last coefficient, approximation
     if len(tail) < 3 or not tail[0] <= tail[1] <= 63:

@@ -21,7 +21,7 @@ _MAX_CHUNKS = 1_000_000  # 1 GiB in chunks of 8 KiB has 131 072
 
 
 def header(buffer: Buffer) -> Header:
-    """Parse the header of a PNG file; raise DamagedImage or struct.error if it is cut or broken."""
+    """Parse the header of a PNG file; raise DamagedImage or struct.error if it is damaged."""
     length, name, width, height, bits, color, method, filters, lace = struct.unpack_from(">I4sIIBBBBB", buffer, 8)
     if name != b"IHDR" or length != 13 or bits not in _BITS.get(color, (8, 16)) or color not in _CHANNELS:
         raise damaged("png", f"its first chunk is {name!r} with color type {color}, {bits} bit, expected a valid IHDR")

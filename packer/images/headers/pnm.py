@@ -20,7 +20,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 def header(buffer: Buffer) -> Header:
-    """Parse the header of a PNM file; raise DamagedImage if it is cut or broken."""
+    """Parse the header of a PNM file; raise DamagedImage if it is damaged."""
     form = buffer[1] - ord("0")
     head = bytes(buffer[:_LOOK_BYTES])
     match = (_BITMAP if form in (1, 4) else _SAMPLES).match(head)

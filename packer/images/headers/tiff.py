@@ -1,4 +1,4 @@
-"""TIFF: the first directory, its strips and tiles, and changes to tags that OpenCV must not apply.
+"""TIFF: parses the first directory, its strips and tiles, and resets tags, such as orientation, that OpenCV applies.
 
 Layout: TIFF 6.0 section 2 (header, image file directory), section 8 (baseline tags); BigTIFF for 64 bit offsets.
 """
@@ -37,7 +37,7 @@ Directory = dict[int, tuple[str, int, int]]
 
 
 def header(buffer: Buffer) -> Header:
-    """Parse the header of the first image of a TIFF file; raise DamagedImage or struct.error if it is cut or broken."""
+    """Parse the header of the first image of a TIFF file; raise DamagedImage or struct.error if it is damaged."""
     order, tags = directory(buffer)
 
     def first(tag: int, default: int) -> int:

@@ -17,7 +17,7 @@ _ANIMATED, _ALPHA = 0x02, 0x10
 
 
 def header(buffer: Buffer) -> Header:
-    """Parse the header of a WebP file; raise DamagedImage or struct.error if it is cut or broken."""
+    """Parse the header of a WebP file; raise DamagedImage or struct.error if it is damaged."""
     (size,) = struct.unpack_from("<I", buffer, 4)
     end, at, orientation, alpha = min(8 + size, len(buffer)), 12, 1, False
     image: Header | None = None

@@ -23,7 +23,7 @@ class StoreTree(ListedTree):
     is_local = False
 
     def __init__(self, root: URLPath) -> None:
-        """List the objects. Raises InvalidRequest for none, BadInput for bad names, StoreError if a request fails."""
+        """List the objects. Raises InvalidRequest if there are none, BadInput for bad names, and StoreError."""
         self._store = Store(root.url)
         objects = list(self._store.objects())
         if not objects:

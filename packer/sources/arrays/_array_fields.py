@@ -63,7 +63,7 @@ class ArrayColumn(NamedTuple):
     readings: tuple[str, ...] = ()
 
     def typed(self, *, kind: str | None = None) -> str:
-        """Return the field in the syntax of the option `features`. kind: None for that of the field."""
+        """Return the field in the syntax of the option `features`. kind: None for `self.kind`."""
         words = [self.kind if kind is None else kind]
         words += [] if self.field.invalid is None else [f"{self.field.invalid:g}"]
         return f"{self.field.name}={':'.join([escaped(self.entry), *filter(None, words)])}"

@@ -273,7 +273,7 @@ def _is_relations(scene: Any) -> bool:
 
 
 def _row(grasp: Any) -> list[float] | None:
-    """Return the ten numbers of a grasp, None for a malformed grasp."""
+    """Return object id, x, y, width, height, angle and four scores of a grasp as stored; None if it is malformed."""
     try:
         number, ((x, y), (width, height), angle), (vertical, center, antipodal, total) = grasp
         row = [number, x, y, width, height, angle, vertical, center, antipodal, total]

@@ -32,7 +32,7 @@ class Source(LMDBSource):
     is_numbered = False
 
     def __init__(self, root: Path, *, named_splits: bool = False, follow_links: bool = False) -> None:
-        """Find all records; raises `InvalidRequest`, `BadInput`. named_splits: False refuses several splits."""
+        """Find all records; raises InvalidRequest, BadInput. named_splits: False raises for files of several splits."""
         self._has_labels = True
         self._list(root, named_splits=named_splits, follow_links=follow_links)
 
