@@ -21,7 +21,8 @@ def save_collection(pack: Pack, target: Path) -> None:
     """
     if not {*file_dtypes(pack.schema)} <= {*pack.index.arrays}:
         raise InvalidRequest(f"{pack.folder}: its index is of version 1: packer convert makes a pack to collect from")
-    _check_free(target)
+    if os.path.lexists(target):
+        raise PackExists(f"{target}: already there; choose another name for the collection")
     with work_folder(beside(target), NAMES) as work:
         work.clear()
         work.make_folder(PACK).close()
@@ -42,11 +43,4 @@ def save_collection(pack: Pack, target: Path) -> None:
         manifest.check()
         with work.folder(PACK) as inner:
             inner.write_file(manifests.NAME, manifest.to_bytes())
-        _check_free(target)  # another command may have created it
         work.publish(PACK, work.above, target.name)
-        work.clear()
-
-
-def _check_free(target: Path) -> None:
-    if os.path.lexists(target):
-        raise PackExists(f"{target}: already there; choose another name for the collection")

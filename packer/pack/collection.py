@@ -202,9 +202,9 @@ def renamed(pack: Pack, names: Mapping[str, str]) -> Pack:
     ]
     members = []
     for member in pack.members:
-        inner = {name: member.names.get(name, name) for name in pack.schema.names if name in member.manifest.schema}
-        places = {names.get(name, name): stored for name, stored in inner.items()}
-        members.append(replace(member, names={name: stored for name, stored in places.items() if name != stored}))
+        stored = {names.get(name, name): member.names.get(name, name) for name in pack.schema.names}
+        known = {name: old for name, old in stored.items() if name != old and old in member.manifest.schema}
+        members.append(replace(member, names=known))
     makers = {}
     for name, maker in _arrays_of(pack).items():
         prefix, dash, field = name.partition("-")

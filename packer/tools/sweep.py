@@ -85,7 +85,7 @@ def sweep(
     Raises:
         PackerError: Opening or loading a data set failed.
     """
-    files = {row.subject: row.subject.files() for row in rows} if cold else {}
+    files = {row.subject.path: row.subject.files() for row in rows} if cold else {}
 
     def started(row: SweepRow) -> RunnerProcess:
         return RunnerProcess(row.name, prepare, row.subject.open, row.setting, *given)
@@ -101,7 +101,7 @@ def sweep(
         for number in range(rounds):
             for at, row in enumerate(rows):
                 if cold:
-                    row.warm_shares.append(drop(files[row.subject]).share)
+                    row.warm_shares.append(drop(files[row.subject.path]).share)
                 if kept:
                     row.turns.append(kept[at].ask(False))
                 else:

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 import packer
+from packer.conversion import collection_folder
 from packer.errors import CorruptPack, CorruptRecord, InvalidRequest, PackExists, UnknownKey
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack
-from packer.pack.sample_index import write_array
+from packer.pack.sample_index import write_array, write_index
+from scripts import make_golden
 from tests.support import built_packs, fault_injection, hostile_packs
 from tests.support.command_line import called
 from tests.support.conversions import digest, packed
@@ -64,8 +66,49 @@ def test_equal_choices_give_equal_bytes(pair: Path) -> None:
     for name in ("one", "two"):
         packer.open(pair / "a.pack").sample(5).save(pair / f"{name}.pack")
     assert digest(pair / "one.pack") == digest(pair / "two.pack")
-    with pytest.raises(PackExists):
-        packer.open(pair / "a.pack").save(pair / "one.pack")
+    packer.open(pair / "a.pack").sample(5, seed=1).save(pair / "three.pack")
+    sources = [manifests.read(pair / f"{name}.pack").options["source"] for name in ("one", "three")]
+    assert [each["options"] for each in sources] == [manifests.read(pair / "a.pack").options] * 2
+    assert sources[0] != sources[1]
+
+
+def test_a_pack_of_version_1_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="version 1: packer convert"):
+        packer.open(make_golden.GOLDEN / "lmdb/pack").save(tmp_path / "d.pack")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_there_is_kept(pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = packer.open(pair / "a.pack").sample(5)
+    (pair / "link").symlink_to("nowhere")
+    there = {path.name for path in pair.iterdir()}
+    for name in ("a.pack", "link"):
+        with pytest.raises(PackExists, match="another name"):
+            one.save(pair / name)
+    assert {path.name for path in pair.iterdir()} == there
+
+    def with_a_rival(*args: Any) -> Any:
+        (pair / "d.pack").mkdir(exist_ok=True)
+        return write_index(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(collection_folder, "write_index", with_a_rival)
+        with pytest.raises(PackExists):
+            one.save(pair / "d.pack")
+    (pair / "d.pack").rmdir()  # it is empty
+    one.save(pair / "d.pack")  # over the unfinished work
+    one.save(pair / "e.pack")
+    assert digest(pair / "d.pack") == digest(pair / "e.pack")
+    assert {path.name for path in pair.iterdir()} == {*there, "d.pack", "e.pack"}
+
+
+def test_a_collection_that_nobody_could_read_is_not_written(pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = manifests.read(pair / "a.pack")
+    most = max(len(manifests.canonical(each)) for each in (read.options, read.source))
+    monkeypatch.setattr(manifests, "MOST_OPTIONS_BYTES", most)
+    with pytest.raises(InvalidRequest, match="of options"):
+        packer.open(pair / "a.pack").save(pair / "d.pack")
+    assert not (pair / "d.pack").exists()
 
 
 # ---- members
@@ -79,6 +122,26 @@ def test_a_collection_moves_with_its_packs(pair: Path) -> None:
     assert [sample["score"] for sample in moved] == before
     assert damages(pair.with_name("moved") / "c.pack") == []
     shutil.move(pair.with_name("moved"), pair)
+
+
+def test_paths_of_members_go_through_no_link(pair: Path) -> None:
+    (pair / "one/two").mkdir(parents=True)
+    (pair / "link").symlink_to("one/two")
+    (pair / "one/link").symlink_to(pair)
+    packer.open(pair / "one/link/a.pack").rename(image="photo").save(pair / "link/d.pack")
+    packer.open(pair / "link/d.pack").rename(photo="picture").save(pair / "e.pack")
+    paths = [manifests.read(pair / name).members[0].path for name in ("one/two/d.pack", "e.pack")]
+    assert paths == ["../../../a.pack", "../a.pack"]
+    assert packer.open(pair / "e.pack")[0]["picture"].shape == packer.open(pair / "a.pack")[0]["image"].shape
+
+
+def test_extra_files_are_those_of_the_members(pair: Path) -> None:
+    (pair / "a-photos/notes.txt").write_text("one")
+    packed(pair / "a-photos", pair / "d.pack")
+    assert manifests.read(pair / "d.pack").extras
+    packer.open(pair / "d.pack").save(pair / "e.pack")
+    assert manifests.read(pair / "e.pack").extras == ()
+    assert damages(pair / "e.pack") == []
 
 
 def test_a_missing_or_another_member_is_named(pair: Path) -> None:

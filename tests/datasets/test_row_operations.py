@@ -102,6 +102,9 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Packs:
     return Packs(tmp_path_factory.mktemp("packs"))
 
 
+IMAGES = ("image", "rgb", "photo")  # names of the image, one at a time
+
+
 def named(dataset: Any, name: str, value: Any) -> Any:
     """Return names of classes for numbers."""
     classes = dataset.schema[name].classes
@@ -120,7 +123,7 @@ def check(dataset: Any, model: Model) -> None:
         assert dataset.index_of(expected["key"]) == at
         for name, value in expected.items():
             shown = named(dataset, name, found[name])
-            if name in ("image", "rgb"):
+            if name in IMAGES:
                 assert np.array_equal(shown.permute(1, 2, 0).numpy(), value)
             elif name == "boxes":
                 assert np.array_equal(shown.numpy(), value)
@@ -175,7 +178,7 @@ class RowOperations(RuleBasedStateMachine):
 
     @rule(height=st.integers(3, 7))
     def where_function(self, height: int) -> None:
-        image = "rgb" if "rgb" in self.dataset.schema else "image"
+        image = self.image()
         found = self.dataset.where(lambda columns: columns["height"] <= height)
         self.change(found, lambda each: len(each[image]) <= height)
 
@@ -236,11 +239,15 @@ class RowOperations(RuleBasedStateMachine):
         self.dataset = self.dataset.with_column("boxes", moved)
         self.model = [{**each, "boxes": boxes} for each, boxes in zip(self.model, moved, strict=True)]
 
-    @precondition(lambda self: "image" in self.dataset.schema)
+    def image(self) -> str:
+        return next(name for name in IMAGES if name in self.dataset.schema)
+
     @rule()
     def rename(self) -> None:
-        self.dataset = self.dataset.rename(image="rgb")
-        self.model = [{("rgb" if name == "image" else name): each[name] for name in each} for each in self.model]
+        old = self.image()
+        new = IMAGES[IMAGES.index(old) - 1]
+        self.dataset = self.dataset.rename(**{old: new})
+        self.model = [{(new if name == old else name): each[name] for name in each} for each in self.model]
 
     @precondition(lambda self: "image" in self.dataset.schema and self.joined < 3)
     @rule(name=st.sampled_from("abc"), first=st.booleans())

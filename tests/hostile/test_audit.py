@@ -53,7 +53,8 @@ def warm_ups() -> list[Case]:
 
 def run(folders: Sequence[Path], *, warm: int) -> Iterator[dict[str, Any]]:
     """What the program says of each operation; where it ends early or stands still, that is said as well."""
-    command = [sys.executable, "-X", "faulthandler", audit_program.__file__, str(warm), *map(str, folders)]
+    # -B: a module that is imported for the first time ever, such as a codec, would be written
+    command = [sys.executable, "-B", "-X", "faulthandler", audit_program.__file__, str(warm), *map(str, folders)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         last: dict[str, Any] = {}
         ended = False

@@ -1,8 +1,8 @@
 """A fault at every system call that writes, in every command that does: killed there, a full disk, an I/O error.
 
-Each call of a clean run is met once by each fault. Afterwards what lies at the target is nothing, the old, or the
-complete new; an error ends with exit code 4 and says where; and the same command ends with the very bytes of the run
-to which nothing happened.
+Each call of a clean run is met once by each fault, or by one of them (see `sweep`). Afterwards what lies at the target
+is nothing, the old, or the complete new; an error ends with exit code 4 and says where; and the same command ends with
+the very bytes of the run to which nothing happened.
 """
 
 import re
@@ -21,6 +21,7 @@ from tests.support.fault_injection import Call, Fault, in_one_thread, small_buff
 FAULTS = ("signal=KILL", "error=ENOSPC", "error=EIO")
 EINTR = "error=EINTR"
 INTERRUPTS = ("signal=INT", "signal=TERM")
+_MOST_CALLS = 200  # that meet every fault
 
 
 pytestmark = pytest.mark.skipif(
@@ -67,14 +68,20 @@ def harmless(call: Call) -> bool:
 def sweep(
     folder: Path, format: str, name: str, *, points: int | None = None, faults: Sequence[str] = FAULTS
 ) -> Counter[str]:
-    """Every call of one command, or some points of it with the faults in turn; counts what came of it."""
+    """Every call of one command, or some points of it; counts what came of it.
+
+    Points, and the calls of a format of other tools, meet the faults in turn: only the writer of its parts is its own,
+    and all else is met by every fault with the other formats. Formats begin with different faults. More than
+    _MOST_CALLS calls, which are mostly writes of one value after another, meet them in turn, too.
+    """
     load_everything()
     scene = SCENES[name](folder, format)
     scene.begin()
     calls = fault_injection.calls(scene.words, folder)
+    in_turn = points is not None or len(calls) > _MOST_CALLS or bool(formats.load(format).Writer.slots)
     found = Counter[str]()
-    for call in calls[:: len(calls) // points if points else 1]:
-        for what in faults if points is None else [faults[found.total() % len(faults)]]:
+    for number, call in enumerate(calls[:: len(calls) // points if points else 1], formats.names().index(format)):
+        for what in [faults[number % len(faults)]] if in_turn else faults:
             found[meet(scene, name, call, what)] += 1
     return found
 
@@ -98,7 +105,7 @@ def test_a_fault_at_some_calls_of_a_writer(tmp_path: Path, name: str) -> None:
 def test_a_fault_at_every_call(tmp_path: Path, format: str, name: str) -> None:
     found = sweep(tmp_path, format, name)
     print(f"\n{format} {name}: {found.total()} faults: {dict(sorted(found.items()))}")  # noqa: T201  the figure
-    assert found.total() >= 60
+    assert found.total() >= 20
 
 
 @pytest.mark.full

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from packer.errors import InvalidRequest
 from packer.tools import tune
+from packer.tools.sweep import sweep
 from packer.tools.tune import COLUMNS, LoopPlan, TuneRow, chosen, knee, planned, recommended, total
 from packer.tools.workload import LoaderSetting, Subject
 from tests.support import slow_datasets
@@ -129,6 +130,13 @@ def test_a_sleeping_data_set_is_swept() -> None:
     assert all(0.79 < row.columns["compute"] < row.total for row in rows)
     assert recommended(rows) is not one
     assert len(said) == 4
+
+
+def test_files_of_a_set_are_found_before_a_cold_run(tmp_path: Path) -> None:
+    photos(tmp_path, 2)
+    row = TuneRow(Subject(tmp_path), LoaderSetting("Loader", 1))
+    sweep([row], tune.tune, rounds=0, cold=True, keeps_processes=False, say=print)
+    assert row.warm_shares == []
 
 
 # ---- what it says

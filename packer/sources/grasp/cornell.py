@@ -189,8 +189,8 @@ def read_points(data: bytes, path: Path) -> Array:
         )
     body = data[found.end() :]
     try:
-        table = np.loadtxt(io.BytesIO(body), comments=None, ndmin=2) if body.strip() and body.isascii() else None
-    except ValueError:  # a line is not a row of numbers, or is shorter than others
+        table = np.loadtxt(io.BytesIO(body), comments=None, ndmin=2) if body.decode("ascii").strip() else None
+    except ValueError:  # not ASCII, or a line is not a row of numbers or is shorter than others
         table = None
     return table[:, _USED] if table is not None and table.shape[1] == _COLUMNS else _point_lines(body)
 
