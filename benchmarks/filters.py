@@ -36,19 +36,18 @@ def columns(samples: int) -> PackColumns:
     box_labels = Field("box_labels", "number", "raw:int64", "int64", (None,), classes=classes[:80], of="boxes")
     schema = Schema((Field("key", "text", "text"), Field("image", "image", "encoded"), label, boxes, box_labels))
     keys = [b"train/n%03d/img_%07d.jpg" % (at % 1000, at) for at in range(samples)]
-    ends = np.cumsum(random.poisson(BOXES, samples)).astype("<u8")
-    corners = random.random((int(ends[-1]), 4), np.float32) * 300
-    corners[:, 2:] += corners[:, :2]
+    counts = random.poisson(BOXES, samples).astype("<u4")
+    rows = int(counts.sum())
     arrays: dict[str, Any] = {
         "keys": np.frombuffer(b"".join(keys), np.uint8),
         "key_ends": np.cumsum(list(map(len, keys)), dtype="<u8"),
         "key_order": np.argsort(np.array(keys)).astype("<u8"),
         "size-image": random.integers(100, 1000, (samples, 2)).astype("<u4"),
         "number-label": random.integers(0, len(classes), samples),
-        "values-boxes": corners.reshape(-1).view(np.uint8),
-        "value_ends-boxes": ends * 16,
-        "values-box_labels": random.integers(0, 80, int(ends[-1])).view(np.uint8),
-        "value_ends-box_labels": ends * 8,
+        "count-boxes": counts,
+        "count-box_labels": counts,
+        "box_size-boxes": random.random((rows, 2), np.float32) * 300,
+        "row_values-box_labels": random.integers(0, 80, rows),
     }
     return PackColumns(schema, Index(arrays, schema, samples, "benchmark"))
 

@@ -215,9 +215,7 @@ class Field:
 
     @property
     def is_row_column(self) -> bool:
-        """True if the index contains the encoded rows: boxes, and one number for each row of another field."""
-        if self.kind == "boxes":
-            return self.shape == (None, 4)
+        """True if the index contains the numbers: one for each row of another field."""
         return self.kind == "number" and self.shape == (None,) and self.of is not None and self.into is None
 
     @property
@@ -289,6 +287,9 @@ def _is_shape(shape: Shape) -> bool:
     if len(shape) > _MOST_LENGTHS or not all(type(length) is int and length >= 0 for length in known):
         return False
     return math.prod(max(length, 1) for length in known) <= _MOST_VALUES
+
+
+MATRIX = Field("matrix", "number", "number", "float64", (2, 3), hidden=True)  # original to stored pixels
 
 
 def check_field_count(count: int) -> None:

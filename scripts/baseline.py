@@ -87,7 +87,7 @@ INTENDED: tuple[tuple[str, str], ...] = (
 )
 
 # Files of the index since version 2 of packs, which FROZEN does not write. They are not compared, nor is the version.
-NEW_FILES = re.compile(r"(values|value_ends|size|count)-.*")
+NEW_FILES = re.compile(r"(values|value_ends|size|count|row_values|box_size)-.*")
 
 # Words of the command line, each added alone to the conversion of every tree.
 GENERAL = (

@@ -13,7 +13,7 @@ from packer import codecs, formats
 from packer.datasets.pack_dataset import PackDataset
 from packer.pack import extra_files
 from packer.pack.manifest import VERSION
-from packer.pack.sample_index import file_dtypes
+from packer.pack.sample_index import file_forms
 from packer.schema import KINDS, Schema
 from scripts import make_golden
 from tests.support.conversions import packed
@@ -105,15 +105,16 @@ def test_the_members_of_the_manifest_are_all_there() -> None:
 
 def test_the_files_of_index_and_extras_are_all_there() -> None:
     drawn = set(re.findall(r"([\w<>-]+)\.npy  ", section("A pack")))
-    columns = {re.sub("-.*", "-<field>", name) for name in file_dtypes(Schema.from_json(FIELDS))}
-    assert drawn == {"keys", "key_order", "values-<field>", *columns, *extra_files._DTYPES}
+    columns = {re.sub("-.*", "-<field>", name) for name in file_forms(Schema.from_json(FIELDS))}
+    assert drawn == {"key_order", *columns, *extra_files._DTYPES}
 
 
 FIELDS = [
     {"name": "a", "kind": "number", "codec": "number", "dtype": "int64", "shape": []},
     {"name": "b", "kind": "text", "codec": "text"},
     {"name": "c", "kind": "image", "codec": "encoded"},
-    {"name": "d", "kind": "boxes", "codec": "raw"},
+    {"name": "d", "kind": "boxes", "codec": "raw", "shape": [None, 4]},
+    {"name": "e", "kind": "number", "codec": "raw", "dtype": "int64", "shape": [None], "of": "d"},
 ]
 
 

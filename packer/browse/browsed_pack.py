@@ -131,7 +131,7 @@ class BrowsedPack:
         return np.isin(np.arange(len(self.pack)), rows)
 
     def _numbers(self, name: str) -> Iterator[npt.NDArray[Any]]:
-        return (block.numbers(name) for block in self._columns.blocks(name))
+        return iter((self._columns.of(name).numbers(name),))
 
     # ---- histograms
 
@@ -141,7 +141,7 @@ class BrowsedPack:
             raise InvalidRequest(f"{name} is a text; a histogram counts numbers or classes")
         kept = np.zeros(len(self.pack), np.bool_)
         kept[self.rows(where, incomplete=incomplete)] = True
-        chosen = row_filter.chosen_numbers(self._columns, name, where, kept)
+        chosen = [row_filter.chosen_numbers(self._columns, name, where, kept)]
         if kind == "class":
             return {"type": kind, **self._class_counts(name, chosen)}
         low, high = self._limits(name)

@@ -30,7 +30,7 @@ from packer.files.work_folder import beside, work_folder
 from packer.pack import manifest as manifests
 from packer.pack.manifest import Manifest, conversions
 from packer.pack.reader import Pack
-from packer.pack.sample_index import file_dtypes
+from packer.pack.sample_index import file_forms
 from packer.schema import Field
 from packer.sources import NamedSource
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource, subset
@@ -112,7 +112,7 @@ def append(
         raise InvalidRequest(f"{pack}: only a pack in a folder can grow; packer stage copies a pack to a folder")
     target = target.absolute()
     manifest = manifests.read_pack(target)  # before a folder is made next to it
-    if not file_dtypes(manifest.schema).keys() <= manifest.index_names:
+    if not file_forms(manifest.schema).keys() <= manifest.index_names:
         raise InvalidRequest(f"{target}: an earlier version of packer wrote it; packer convert OLD NEW makes a new one")
 
     def appended(note: Note, tell: ProgressCallback | None) -> AppendSummary:

@@ -10,7 +10,7 @@ from packer.files.work_folder import beside, work_folder
 from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, MemberPack
 from packer.pack.reader import Pack
-from packer.pack.sample_index import file_dtypes, write_index
+from packer.pack.sample_index import file_forms, write_index
 from packer.pack.source_paths import made_of
 
 
@@ -19,7 +19,7 @@ def save_collection(pack: Pack, target: Path) -> None:
 
     A killed process leaves no folder. Raises PackExists, StorageError, and InvalidRequest for packs of version 1.
     """
-    if not {*file_dtypes(pack.schema)} <= {*pack.index.arrays}:
+    if not {*file_forms(pack.schema)} <= {*pack.index.arrays}:
         raise InvalidRequest(f"{pack.folder}: its index is of version 1: packer convert makes a pack to collect from")
     if os.path.lexists(target):
         raise PackExists(f"{target}: already there; choose another name for the collection")

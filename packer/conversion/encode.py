@@ -14,7 +14,7 @@ import numpy as np
 from packer import codecs, formats, images
 from packer.codecs.base import Codec
 from packer.conversion.plan import Plan
-from packer.conversion.stored_schema import MATRIX, ORIENTATION, SOURCE_SIZE
+from packer.conversion.stored_schema import ORIENTATION, SOURCE_SIZE
 from packer.errors import BadInput, CorruptRecord, DamagedImage, PackerError, naming_memory
 from packer.files.npy_arrays import npy_file
 from packer.geometry import View, identity, move_values, upright
@@ -23,7 +23,7 @@ from packer.images.field_decoder import HeaderCache
 from packer.pack.field_row_relations import check_rows
 from packer.pack.label_orientation import ImageFrame, labels_are_upright
 from packer.pack.sample_index import ColumnEntries
-from packer.schema import PIXEL_KINDS, Buffer, Field
+from packer.schema import MATRIX, PIXEL_KINDS, Buffer, Field
 from packer.sources._message_texts import shown
 from packer.sources._text_values import check_boxes
 from packer.sources.base import UNTAKEN, Sample, sample_name
@@ -136,7 +136,7 @@ class Encoder(ABC):
         entries: dict[str, Buffer] = {}
         for name, value in record.items():
             try:
-                entries |= self._columns.of(name, value)
+                entries |= self._columns.of(name, value, record.get(MATRIX.name, b""))
             except (BadInput, CorruptRecord) as error:
                 raise BadInput(f"{self._where(index, name)}: does not decode: {error.message}{SKIP_ADVICE}") from error
         return entries

@@ -17,7 +17,7 @@ from packer import codecs
 from packer.codecs.base import Codec
 from packer.conversion.encode import SKIP_ADVICE, Encoder, Record, stored_bytes
 from packer.conversion.plan import Plan
-from packer.conversion.stored_schema import MATRIX, ORIENTATION, SOURCE_SIZE
+from packer.conversion.stored_schema import ORIENTATION, SOURCE_SIZE
 from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest
 from packer.geometry import View, identity
 from packer.images import sniff
@@ -25,7 +25,7 @@ from packer.pack.collection import ChangedPack, PackRecipe, selected
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.manifest import PACK_KIND, Manifest
 from packer.pack.source_paths import made_of
-from packer.schema import PIXEL_KINDS, Field
+from packer.schema import MATRIX, PIXEL_KINDS, Field
 from packer.sources import base
 from packer.sources._trees.file_tree import Contents, FileState, FileTree
 

@@ -16,11 +16,10 @@ from packer.errors import InvalidRequest, PackerError
 from packer.formats.base import Slot
 from packer.geometry import Resize, upright
 from packer.pack.label_orientation import ImageFrame, labels_are_upright
-from packer.schema import MOST_PIXELS, PIXEL_KINDS, Field, Schema, Shape
+from packer.schema import MATRIX, MOST_PIXELS, PIXEL_KINDS, Field, Schema, Shape
 from packer.sources.base import Source, probe_indices
 
 ORIENTATION = Field("orientation", "number", "number", "uint8", (), hidden=True)
-MATRIX = Field("matrix", "number", "number", "float64", (2, 3), hidden=True)
 SOURCE_SIZE = Field("source_size", "number", "number", "int64", (2,), hidden=True)
 _SHOWN_SIZES = 3
 

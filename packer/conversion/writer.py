@@ -27,14 +27,14 @@ from packer.conversion.encode import SKIP_ADVICE, Encoded, Failure
 from packer.conversion.options import MOST_PART_BYTES, ConversionOptions, Validate
 from packer.conversion.plan import Plan
 from packer.conversion.publication import FolderPublication, check_target, read_plan, read_records
-from packer.conversion.stored_schema import MATRIX, ORIENTATION, SOURCE_SIZE, make_stored_schema
+from packer.conversion.stored_schema import ORIENTATION, SOURCE_SIZE, make_stored_schema
 from packer.conversion.work_folder_names import NAMES
 from packer.errors import BadInput, InvalidRequest, StorageError
 from packer.files.work_folder import beside, work_folder
 from packer.pack import manifest as manifests
 from packer.pack.manifest import INDEX, Manifest
 from packer.pack.sample_index import keys_in
-from packer.schema import Field, Schema
+from packer.schema import MATRIX, Field, Schema
 from packer.sources.base import Sample
 from packer.sources.objects._object_values import Axes
 from packer.sources.objects._written_samples import WrittenSamples, kinds_and_codecs, written_fields

@@ -10,6 +10,7 @@ takes a recipe as its source.
 import hashlib
 import zlib
 from abc import ABC, abstractmethod
+from collections import UserDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,36 +25,34 @@ from packer.errors import CorruptPack, InvalidRequest
 from packer.pack.manifest import COLLECTION, VERSION, Manifest, canonical
 from packer.pack.part_readers import open_unreplaced
 from packer.pack.reader import OpenMember, Pack, VerifyMode
-from packer.pack.sample_index import ROWS, Index, key_order
-from packer.schema import KEY, PIXEL_KINDS, Field, Schema
+from packer.pack.sample_index import (
+    ROWS,
+    ColumnEntries,
+    Index,
+    bounds_of,
+    concatenated,
+    ends_in,
+    file_forms,
+    is_ends,
+    key_order,
+    lengths,
+)
+from packer.schema import KEY, MATRIX, PIXEL_KINDS, Field, Schema
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 Makers = dict[str, Callable[[], Array]]
 _CHUNK = 256  # records that are read at once
-_MATRIX = "matrix"  # 3 x 3, maps pixels of the original image to stored pixels
 
 
-class LazyArrays(Mapping[str, Array]):
-    """A mapping from names to arrays, each computed at first use."""
-
-    def __init__(self, makers: Mapping[str, Callable[[], Array]]) -> None:
-        self._makers = dict(makers)
-        self._made: dict[str, Array] = {}
+class LazyArrays(UserDict[str, Any]):
+    """Arrays, or functions that make them at first use."""
 
     def __getitem__(self, name: str) -> Array:
-        if name not in self._made:
-            self._made[name] = self._makers[name]()
-        return self._made[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._makers
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)
+        if callable(self.data[name]):
+            self.data[name] = self.data[name]()
+        found: Array = self.data[name]
+        return found
 
 
 # ---- how to make a pack again
@@ -157,6 +156,8 @@ def with_field(pack: Pack, field: Field, values: Sequence[Any] | Array) -> Pack:
     if field.kind in (*PIXEL_KINDS, "bytes") or field.name == KEY:
         raise InvalidRequest(f"field {field.name!r} of kind {field.kind}: expected number, text, json, points or boxes")
     codec = codecs.make(field)
+    fields = {each.name: each for each in pack.schema} | {field.name: field}
+    schema = Schema(tuple(fields.values()), pack.schema.form_of)
     if field.is_column:
         column = _column(field, values, len(pack))
         made = {f"number-{field.name}": column}
@@ -165,14 +166,10 @@ def with_field(pack: Pack, field: Field, values: Sequence[Any] | Array) -> Pack:
         if len(values) != len(pack):
             raise InvalidRequest(f"field {field.name!r}: expected {len(pack)} values, found {len(values)}")
         encoded = [codec.encode(value) for value in values]
-        ends = np.cumsum([len(value) for value in encoded], dtype="<u8")
-        made = {f"values-{field.name}": np.frombuffer(b"".join(encoded), np.uint8), f"value_ends-{field.name}": ends}
-        if field.has_rows:
-            made[f"count-{field.name}"] = np.asarray([len(value) for value in values], "<u4")
-    fields = {each.name: each for each in pack.schema} | {field.name: field}
+        made = _entries(pack, schema, field.name, encoded)
     makers = _arrays_of(pack, without=[field.name]) | {name: partial(made.__getitem__, name) for name in made}
     makers["crc32"] = lambda: _with_crc32(pack, tuple(fields), field.name, encoded)
-    changed = replace(pack.manifest, schema=Schema(tuple(fields.values()), pack.schema.form_of))
+    changed = replace(pack.manifest, schema=schema)
     what = ["field", field.to_json(), _sha256(*made.values())]
     return _derived([pack], pack.members, _rows(pack), changed, makers, what=what)
 
@@ -227,6 +224,12 @@ def joined(packs: Sequence[Pack], prefixes: Sequence[str]) -> Pack:
         InvalidRequest: the fields differ, or masks have different class lists.
         BadInput: two samples have the same key.
     """
+    if any(MATRIX.name in pack.schema for pack in packs):  # others have the pixels of the original images
+        identity = np.eye(2, 3)[np.newaxis]
+        packs = [
+            pack if MATRIX.name in pack.schema else with_field(pack, MATRIX, identity.repeat(len(pack), 0))
+            for pack in packs
+        ]
     names = _common_names(packs)
     fields = [_merged_field([pack.schema[name] for pack in packs], packs) for name in names]
     schema = Schema(tuple(fields), packs[0].schema.form_of)
@@ -236,7 +239,7 @@ def joined(packs: Sequence[Pack], prefixes: Sequence[str]) -> Pack:
             packs = [pack if pack.index.contains(field.name) else _with_stored(pack, field) for pack in packs]
     shared = set.intersection(*({*pack.index.arrays} for pack in packs))
     makers: Makers = {
-        name: partial(_concatenated, [pack.index.arrays for pack in packs], name) for name in sorted(shared)
+        name: partial(concatenated, [pack.index.arrays for pack in packs], name) for name in sorted(shared)
     }
     makers["crc32"] = lambda: np.concatenate(
         [pack.index.arrays["crc32"][:, [pack.index.positions[name] for name in names]] for pack in packs]
@@ -302,33 +305,18 @@ def _rows(pack: Pack) -> npt.NDArray[np.uint64]:
 
 def _taken(arrays: Mapping[str, Array], name: str, indices: Indices) -> Array:
     """Return an array of an index for the samples at `indices`."""
-    if name.startswith(("values-", "keys")):
-        return _ragged(arrays[name], arrays[_ends_of(name)], indices)
-    if name.startswith(("value_ends-", "key_ends")):
-        return np.cumsum(_lengths(arrays[name])[indices], dtype="<u8")
+    if bounds_of(name) is not None:
+        return _ragged(arrays[name], ends_in(arrays, name), indices)
+    if is_ends(name):
+        return np.cumsum(lengths(arrays[name])[indices], dtype="<u8")
     return np.ascontiguousarray(arrays[name][indices])
-
-
-def _concatenated(packs: Sequence[Mapping[str, Array]], name: str) -> Array:
-    """Return an array of an index for all samples of packs, one after another."""
-    if not name.startswith(("value_ends-", "key_ends")):
-        return np.concatenate([arrays[name] for arrays in packs])
-    return np.cumsum(np.concatenate([_lengths(arrays[name]) for arrays in packs]), dtype="<u8")
-
-
-def _ends_of(name: str) -> str:
-    return "key_ends" if name == "keys" else name.replace("values-", "value_ends-", 1)
-
-
-def _lengths(ends: Array) -> Indices:
-    return np.asarray(np.diff(ends.astype(np.int64), prepend=0), np.int64)
 
 
 def _ragged(data: Array, ends: Array, indices: Indices) -> Array:
     """Return the values at `indices`, one after another. data: all values. ends: the end of each value in `data`."""
-    lengths = _lengths(ends)
-    starts = ends.astype(np.int64) - lengths
-    chosen = lengths[indices]
+    counts = lengths(ends)
+    starts = ends.astype(np.int64) - counts
+    chosen = counts[indices]
     shifts = starts[indices] - (np.cumsum(chosen) - chosen)
     return data[np.repeat(shifts, chosen) + np.arange(int(chosen.sum()))]
 
@@ -350,6 +338,19 @@ def _column(field: Field, values: Sequence[Any] | Array, count: int) -> Array:
     if not np.array_equal(column, given, equal_nan=given.dtype.kind == "f"):
         raise InvalidRequest(f"field {field.name!r}: its {given.dtype} values do not fit {field.dtype}")
     return np.ascontiguousarray(column.reshape(count, -1) if field.shape else column)
+
+
+def _entries(pack: Pack, schema: Schema, name: str, values: Sequence[bytes]) -> dict[str, Array]:
+    """Return the arrays of an index for a field with these encoded values."""
+    files = {f"{kind}-{name}" for kind in ("values", "value_ends", "count", "row_values", "box_size")}
+    columns = ColumnEntries(schema, files)
+    entries = [columns.of(name, value, pack.index.matrix(at)) for at, value in enumerate(values)]
+    made = {
+        file: np.frombuffer(b"".join([entry[file] for entry in entries]), dtype).reshape(-1, *shape)
+        for file, (dtype, shape) in file_forms(schema, files).items()
+        if file in files and not is_ends(file)
+    }
+    return {**made, f"value_ends-{name}": np.cumsum(list(map(len, values)), dtype="<u8")}
 
 
 def _with_crc32(pack: Pack, names: Sequence[str], changed: str, values: Iterable[Any]) -> Array:
@@ -391,8 +392,7 @@ def _common_names(packs: Sequence[Pack]) -> list[str]:
             raise InvalidRequest(
                 f"{pack.folder} has the field {name!r}, and {other.folder} does not; open both with the same fields="
             )
-    names = [name for name in packs[0].schema.names if name in everywhere]
-    return [*names, _MATRIX] if any(_MATRIX in pack.schema for pack in packs) and _MATRIX not in names else names
+    return [name for name in packs[0].schema.names if name in everywhere]
 
 
 def _merged_field(fields: Sequence[Field], packs: Sequence[Pack]) -> Field:
@@ -421,8 +421,6 @@ def _is_start(names: Sequence[str] | None, classes: Sequence[str] | None) -> boo
 
 def _conformed(pack: Pack, schema: Schema, prefix: str) -> Pack:
     """Return the pack with the fields and class numbers of `schema`, and `prefix` before each key."""
-    if _MATRIX in schema and _MATRIX not in pack.schema:  # its pixels are those of the original images
-        pack = with_field(pack, schema[_MATRIX], np.tile(np.eye(3), (len(pack), 1, 1)))
     for field in schema:
         if field.kind == "number" and not _is_start(pack.schema[field.name].classes, field.classes):
             pack = with_field(pack, field, _renumbered(pack, field))

@@ -20,7 +20,7 @@ from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import PartOpener
 from packer.pack.sample_index import ColumnEntries, PartIndex, merge
 from packer.pack.unlisted_files import check_digest
-from packer.schema import KEY
+from packer.schema import KEY, MATRIX
 
 NAMES = {INDEX: r"[^/]+\.npy", r"piece-[0-9]+": ANYTHING, re.escape(manifests.NAME): ANYTHING}  # in the work folder
 
@@ -88,8 +88,11 @@ def _piece(path: Path, part: Part, manifest: Manifest) -> PartIndex:
         for row in range(part.samples):
             record = reader.read(row, names)
             try:
+                matrix = record.get(MATRIX.name, b"")
                 entries = {
-                    file: bytes(entry) for name in names for file, entry in columns.of(name, record[name]).items()
+                    file: bytes(entry)
+                    for name in names
+                    for file, entry in columns.of(name, record[name], matrix).items()
                 }
                 piece.add([zlib.crc32(record[name]) for name in names], entries)
             except (BadInput, CorruptRecord, InvalidRequest) as error:

@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from packer.errors import CorruptPack
 from packer.pack.sample_index import Index
-from packer.schema import DTYPES, KEY, PIXEL_KINDS, Field, Schema
+from packer.schema import KEY, PIXEL_KINDS, Field, Schema
 
 Kind = Literal["number", "class", "text"]
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.intp]
+_Column = Callable[[], npt.NDArray[Any]]
 
-_BLOCK = 1 << 16  # samples whose texts or rows are read at once, which bounds the memory
-_FEW = 16  # one row of so many is few: their samples are searched
+_BLOCK = 1 << 16  # samples whose texts are read at once, which bounds the memory
 _PIECE = 8  # bytes of a text that are compared at once
 
 
@@ -35,17 +35,17 @@ class Columns:
         self.kinds: dict[str, Kind] = {}
         self.groups: dict[str, str] = {}
         self.row_kinds: dict[str, Kind] = {}
-        self._columns: dict[str, partial[npt.NDArray[Any]]] = {}
+        self._columns: dict[str, _Column] = {}
+        self._of_rows: dict[str, RowColumns] = {}
 
-    def _add(self, name: str, column: "partial[npt.NDArray[Any]]", kind: Kind = "number") -> None:
+    def _add(self, name: str, column: _Column, kind: Kind = "number") -> None:
         self.kinds[name] = kind
         self._columns[name] = column
 
-    def _add_sides(self, name: str, side: Callable[[str, int], npt.NDArray[Any]], prefix: str) -> None:
-        """Add width, height and area. side: returns the width, with 1 the height, for `name`."""
-        width, height = partial(side, name, 0), partial(side, name, 1)
-        sides = {"width": width, "height": height, "area": partial(_area, width, height)}
-        for each, column in sides.items():
+    def _add_sides(self, prefix: str, sizes: _Column) -> None:
+        """Add width, height and area. sizes: returns height and width, [n, 2]."""
+        sides: dict[str, _Column] = {"width": lambda: sizes()[:, 1], "height": lambda: sizes()[:, 0]}
+        for each, column in (sides | {"area": partial(_area, sizes)}).items():
             if prefix or each not in self.kinds:
                 self._add(f"{prefix}{each}", column)
 
@@ -58,15 +58,9 @@ class Columns:
         numbers = self._columns[name]()
         return numbers.view(np.uint8) if numbers.dtype == np.bool_ else numbers
 
-    def rows_of(self, lead: str, first: int = 0) -> "RowColumns":
-        """Return the values of the rows of a field in a block of samples. first: the first sample."""
-        return RowColumns(self._schema, self._index, lead, slice(first, first + _BLOCK))
-
-    def blocks(self, name: str) -> "Iterator[Columns]":
-        """Yield the columns with a name of `kinds` or `row_kinds`, in the order of the samples."""
-        is_of_rows = name in self.groups
-        for first in range(0, max(1, len(self._index)), _BLOCK) if is_of_rows else (0,):
-            yield self.rows_of(self.groups[name], first) if is_of_rows else self
+    def of(self, name: str) -> "Columns":
+        """Return the columns with a name of `kinds` or `row_kinds`: these, or those of the rows of a field."""
+        return self._of_rows[self.groups[name]] if name in self.groups else self
 
     def spread(self, mask: Mask) -> Mask:
         """Return the value of `mask`, which contains one for each sample, for each number of a column."""
@@ -77,8 +71,8 @@ class Columns:
         return mask
 
 
-def _area(width: Callable[[], npt.NDArray[Any]], height: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    wide, high = width(), height()
+def _area(sizes: _Column) -> npt.NDArray[Any]:
+    high, wide = sizes().T
     area: npt.NDArray[Any] = np.multiply(wide, high, dtype=np.uint64 if wide.dtype == np.uint32 else None)
     return area
 
@@ -98,21 +92,22 @@ class PackColumns(Columns):
         for field in schema:
             if field.is_column and not field.shape:
                 self._add(field.name, partial(index.column, field.name), "class" if field.classes else "number")
-            elif field.kind == "text" and index.has_values(field.name):
+            elif field.kind == "text" and index.contains(field.name):
                 self.kinds[field.name] = "text"
             if f"count-{field.name}" in index.arrays:
                 self._add(f"len({field.name})", partial(index.counts, field.name))
         for field in schema:
             if field.kind in PIXEL_KINDS and f"size-{field.name}" in index.arrays:
-                self._add_sides(field.name, self._size, f"{field.name}.")
-                self._add_sides(field.name, self._size, "")
-        for lead in dict.fromkeys(_lead(field) for field in schema if _has_rows(field, index)):
-            kinds = self.rows_of(lead).kinds
-            self.row_kinds |= kinds
-            self.groups |= dict.fromkeys(kinds, lead)
-
-    def _size(self, name: str, axis: int) -> npt.NDArray[Any]:
-        return self._index.sizes(name)[:, 1 - axis]
+                self._add_sides(f"{field.name}.", partial(index.sizes, field.name))
+                self._add_sides("", partial(index.sizes, field.name))
+        leads: dict[str, list[Field]] = {}
+        for field in schema:
+            if _row_file(field) in index.arrays:
+                leads.setdefault(field.of or field.name, []).append(field)
+        for lead, fields in leads.items():
+            rows = self._of_rows[lead] = RowColumns(schema, index, fields)
+            self.row_kinds |= rows.kinds
+            self.groups |= dict.fromkeys(rows.kinds, lead)
 
     def values(self, name: str, rows: Rows) -> list[int | float | str]:
         """Return the value of each row: a number, a text or the name of a class. A number without a class stays."""
@@ -173,81 +168,51 @@ class PackColumns(Columns):
             start = int(of_block[-1])
 
 
-def _lead(field: Field) -> str:
-    """Return the field to whose rows the rows of a field belong."""
-    return field.of or field.name
-
-
-def _has_rows(field: Field, index: Index) -> bool:
-    is_known = (field.kind, field.shape) in (("boxes", (None, 4)), ("number", (None,)))
-    return is_known and (field.codec_argument or field.dtype) in DTYPES and index.has_values(field.name)
+def _row_file(field: Field) -> str:
+    """Return the file of the index with the rows of a field, if the index has it."""
+    return f"{'box_size' if field.kind == 'boxes' else 'row_values'}-{field.name}"
 
 
 class RowColumns(Columns):
-    """The values of the rows of a field in a block of samples, one after another, by name.
+    """The values of the rows of a field in all samples, one after another, by name.
 
     Attributes:
         kinds: name -> kind. The names are number fields, and `FIELD.width`, `FIELD.height` and `FIELD.area` of boxes,
             in px of the stored image.
     """
 
-    def __init__(self, schema: Schema, index: Index, lead: str, samples: slice) -> None:
-        """Use the rows of the field `lead` and of the fields whose rows belong to it."""
+    def __init__(self, schema: Schema, index: Index, fields: Sequence[Field]) -> None:
+        """Use the rows of these fields, which are those of one field."""
         super().__init__(schema, index)
-        self._samples = samples
-        self._fields = [field for field in schema if _lead(field) == lead and _has_rows(field, index)]
-        for field in self._fields:
+        self._first = fields[0].name
+        for field in fields:
+            rows = partial(self._rows, field)
             if field.kind == "boxes":
-                self._add_sides(field.name, self._box_side, f"{field.name}.")
+                self._add_sides(f"{field.name}.", rows)
             else:
-                self._add(field.name, partial(self._rows, field.name), "class" if field.classes else "number")
+                self._add(field.name, rows, "class" if field.classes else "number")
 
     @cached_property
-    def counts(self) -> npt.NDArray[np.int64]:
-        """The number of rows of each sample."""
-        lengths, _, dtype = self._encoded_rows(self._fields[0])
-        return lengths // dtype.itemsize
+    def _counts(self) -> npt.NDArray[np.int64]:
+        return self._index.counts(self._first).astype(np.int64)
 
     def spread(self, mask: Mask) -> Mask:
         """Return the value of its sample for each row."""
-        return np.repeat(mask[self._samples], self.counts)
+        return np.repeat(mask, self._counts)
 
     def any(self, mask: Mask) -> Mask:
         """Return for each sample if `mask` is true for one of its rows."""
-        ends, rows = np.cumsum(self.counts), np.flatnonzero(mask)
-        if len(rows) * _FEW > len(mask):
-            starts = ends - self.counts
-            return np.logical_or.reduceat(np.append(mask, False), starts) & (self.counts > 0)
-        found = np.zeros(len(ends), np.bool_)
-        found[np.searchsorted(ends, rows, side="right")] = True
-        return found
+        starts = np.cumsum(self._counts) - self._counts
+        return np.logical_or.reduceat(np.append(mask, False), starts) & (self._counts > 0)
 
-    def _rows(self, name: str) -> npt.NDArray[Any]:
+    def _rows(self, field: Field) -> npt.NDArray[Any]:
         """Return the rows of a field; raises CorruptPack if their number differs from that of another field."""
-        lengths, data, dtype = self._encoded_rows(self._schema[name])
-        if (lengths != self.counts * dtype.itemsize).any():
+        if not np.array_equal(self._index.counts(field.name), self._index.counts(self._first)):
             raise CorruptPack(
-                f"{self._index.where}: {name} and {self._fields[0].name} have different numbers of rows, expected one "
+                f"{self._index.where}: {field.name} and {self._first} have different numbers of rows, expected one "
                 f"for each; packer verify names the samples"
             )
-        return np.frombuffer(data, dtype)
-
-    def _encoded_rows(self, field: Field) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], np.dtype[Any]]:
-        """Return the bytes of each value, all values, and the dtype of a row."""
-        data, all_ends = self._index.texts(field.name)
-        first = int(all_ends[self._samples.start - 1]) if self._samples.start else 0
-        ends = all_ends[self._samples].astype(np.int64)
-        dtype = np.dtype((np.dtype(field.codec_argument or field.dtype).newbyteorder("<"), (field.shape or ())[1:]))
-        return np.diff(ends, prepend=first), data[first : ends[-1] if len(ends) else 0], dtype
-
-    def _box_side(self, name: str, axis: int) -> npt.NDArray[Any]:
-        x0, y0, x1, y1 = self._rows(name).T
-        side: npt.NDArray[Any] = y1 - y0 if axis else x1 - x0
-        if "matrix" in self._schema:  # it maps source pixels to stored pixels
-            scales = np.abs(self._index.column("matrix")[self._samples, axis, :2])
-            x_scale, y_scale = np.repeat(scales, self.counts, axis=0).T
-            side = x_scale * np.abs(x1 - x0) + y_scale * np.abs(y1 - y0)
-        return side
+        return self._index.arrays[_row_file(field)]
 
 
 def _encoded(text: str) -> bytes:

@@ -338,7 +338,7 @@ class Pack:
         return [name for name in names if name not in self._indexed], [name for name in names if name in self._indexed]
 
     def _with_indexed(self, values: Record, index: int, names: Sequence[str]) -> Record:
-        return {**values, **{name: self.index.encoded(index, name) for name in names}}
+        return {**values, **{name: self.index.value(index, name) for name in names}}
 
     def _gather(self, indices: npt.NDArray[np.int64], name: str, out: npt.NDArray[np.uint8]) -> None:
         found: dict[int, tuple[list[int], list[int]]] = {}

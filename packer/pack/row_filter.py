@@ -175,11 +175,12 @@ class _AnyRow:
         return first
 
     def check(self, columns: Columns) -> None:
-        self.condition.check(columns.rows_of(self.lead(columns)))
+        self.lead(columns)
+        self.condition.check(columns.of(self.condition.names[0]))
 
     def rows(self, columns: Columns) -> Mask:
-        blocks = columns.blocks(self.condition.names[0])
-        return np.concatenate([rows.any(self.condition.rows(rows)) for rows in blocks])
+        rows = columns.of(self.condition.names[0])
+        return rows.any(self.condition.rows(rows))
 
 
 @dataclass(frozen=True)
@@ -239,21 +240,21 @@ class Filter:
         return stack.pop()
 
 
-def chosen_numbers(columns: Columns, name: str, text: str, samples: Mask) -> Iterator[npt.NDArray[Any]]:
-    """Yield arrays of the values `name` of the chosen samples. Rows, such as boxes, must also meet an any(...).
+def chosen_numbers(columns: Columns, name: str, text: str, samples: Mask) -> npt.NDArray[Any]:
+    """Return the numbers `name` of the chosen samples. Rows, such as boxes, also meet the conditions in any(...).
 
     Args:
         columns: the columns of the pack.
         name: a column of kind number or class.
-        text: the filter, or "". If it contains `or` or `not`, it yields all rows of the chosen samples.
+        text: the filter, or "". If it contains `or` or `not`, the result has all rows of the chosen samples.
         samples: bool (n,), True for the chosen samples.
     """
     conditions = parse(text).row_conditions(columns, name) if text.strip() else []
-    for block in columns.blocks(name):
-        chosen = block.spread(samples)
-        if conditions:
-            chosen &= np.logical_or.reduce([condition.rows(block) for condition in conditions])
-        yield block.numbers(name)[chosen]
+    rows = columns.of(name)
+    chosen = rows.spread(samples)
+    if conditions:
+        chosen &= np.logical_or.reduce([condition.rows(rows) for condition in conditions])
+    return rows.numbers(name)[chosen]
 
 
 _STRENGTH = ("or", "and", "not")

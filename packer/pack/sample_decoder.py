@@ -69,7 +69,7 @@ class SampleDecoder:
         chosen = names if names is not None else [field.name for field in pack.schema if not field.hidden]
         self.schema: Schema = pack.schema.select(chosen)
         free = [field.name for field in self.schema if not field.is_column]
-        self._indexed = [name for name in free if pack.index.has_values(name)]
+        self._indexed = [name for name in free if pack.index.contains(name)]
         self.stored = [name for name in free if name not in self._indexed]
         self._moving = {field.name for field in self.schema if field.moves}
         checked = pack.verify != "never"

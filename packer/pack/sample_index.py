@@ -10,26 +10,30 @@ finds its records.
 | index/key_order.npy | uint64 [n] | sample indices, sorted by the bytes of their keys |
 | index/crc32.npy | uint32 [n, fields] | zlib.crc32 of each encoded value, fields in schema order |
 | index/number-<field>.npy | [n] or [n, k] | values of a number field of fixed shape, flattened |
-| index/values-<field>.npy | uint8 [k] | encoded values of a text, boxes or numbers of rows, one after another |
+| index/values-<field>.npy | uint8 [k] | UTF-8 bytes of all values of a text field, one after another |
 | index/value_ends-<field>.npy | uint64 [n] | end of each value in values-<field>.npy |
 | index/size-<field>.npy | uint32 [n, 2] | height and width in px of the stored image, depth or mask |
-| index/rows.npy | uint64 [n] | in a collection: the row of each sample, counted over all members |
 | index/count-<field>.npy | uint32 [n] | number of rows of a field whose number of rows varies |
+| index/row_values-<field>.npy | [rows] | numbers of all rows of all samples, such as those of box_labels |
+| index/box_size-<field>.npy | float32 [rows, 2] | height and width of all boxes in px of the stored image |
+| index/rows.npy | uint64 [n] | in a collection: the row of each sample, counted over all members |
 
-Numbers of rows have the shape (None,) and belong to the rows of another field, such as box_labels. Collections have
-values of other fields, too. Earlier packs lack some files; packs of version 1 have the first five kinds only.
+Row values have the shape (None,) and belong to the rows of another field. In a collection, files of values also contain
+the encoded values of other fields. Earlier packs lack some files; packs of version 1 have the first five kinds only.
 """
 
 import hashlib
 import math
 import os
 import zlib
+from collections import UserDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from mmap import mmap
 from pathlib import Path
 from struct import Struct
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -41,47 +45,71 @@ from packer.files.fsync import make_folder, sync_folder, write_file
 from packer.files.npy_arrays import map_file, npy_header
 from packer.files.storage_errors import failing
 from packer.pack.manifest import INDEX, IndexFile, Manifest
-from packer.schema import KEY, PIXEL_KINDS, Buffer, Field, Schema
+from packer.schema import KEY, MATRIX, PIXEL_KINDS, Buffer, Field, Schema
 
 ROWS = "rows"  # in a collection
-_DATA = {"key_ends": "keys", "value_ends": "values"}
+_BOUNDS = {"keys": "key_ends", "values": "value_ends", "row_values": "count", "box_size": "count"}
+_Array = npt.NDArray[Any]
+_Form = tuple[str, tuple[int, ...]]
 
 
-def _data_file(name: str) -> str | None:
-    """Return the file whose values end where the file `name` shows, or None if that file contains no ends."""
-    kind, dash, field = name.partition("-")
-    return f"{_DATA[kind]}{dash}{field}" if kind in _DATA else None
+def bounds_of(file: str) -> str | None:
+    """Return the file that shows where the entries of each sample end in `file`; None if each has one entry."""
+    kind, dash, field = file.partition("-")
+    return f"{_BOUNDS[kind]}{dash}{field}" if kind in _BOUNDS else None
 
 
-def _ends_file(field: str) -> str:
-    return "key_ends" if field == KEY else f"value_ends-{field}"
+def ends_in(arrays: Mapping[str, _Array], file: str) -> npt.NDArray[np.uint64]:
+    """Return where the entries of each sample end in a file that has `bounds_of`."""
+    bounds = str(bounds_of(file))
+    return arrays[bounds] if is_ends(bounds) else np.cumsum(arrays[bounds], dtype="<u8")
 
 
-def file_dtypes(schema: Schema, listed: Collection[str] | None = None) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return the files with one entry per sample: name without .npy -> dtype, and shape of one entry, such as ().
+def is_ends(file: str) -> bool:
+    """Return True if a file shows where the texts of each sample end."""
+    return file.startswith(("key_ends", "value_ends-"))
+
+
+def _values_file(field: str) -> str:
+    return "keys" if field == KEY else f"values-{field}"
+
+
+def file_forms(schema: Schema, listed: Collection[str] | None = None) -> dict[str, _Form]:
+    """Return the files: name without .npy -> dtype, and shape of one entry, such as (). The order of keys has none.
 
     Args:
         schema: the fields.
-        listed: names of the files of an existing index, which may lack values, sizes and counts. None for a new index.
+        listed: names of the files of an existing index, which may lack some. None for a new index.
     """
-    optional: dict[str, tuple[str, tuple[int, ...]]] = {}
-    files: dict[str, tuple[str, tuple[int, ...]]] = {"key_ends": ("<u8", ()), "crc32": ("<u4", (len(schema),))}
+    files: dict[str, _Form] = {"keys": ("|u1", ()), "key_ends": ("<u8", ()), "crc32": ("<u4", (len(schema),))}
     for field in schema:
-        name = field.name
         if field.is_column:
-            dtype = np.dtype(field.dtype).newbyteorder("<").str
-            files[f"number-{name}"] = (dtype, (_width(field),) if field.shape else ())
-        if field.kind in PIXEL_KINDS:
-            optional[f"size-{name}"] = ("<u4", (2,))
-        elif field.kind == "text" or field.is_row_column or listed is not None:
-            optional[_ends_file(name)] = ("<u8", ())
-        if field.has_rows:
-            optional[f"count-{name}"] = ("<u4", ())
-    return files | {name: form for name, form in optional.items() if listed is None or name in listed}
+            width = math.prod(length or 0 for length in field.shape or ())
+            files[f"number-{field.name}"] = (_dtype(field), (width,) if field.shape else ())
+        for group, is_new in _optional_files(field):
+            if is_new if listed is None else all(name in listed for name in group):
+                files |= group
+    return files
 
 
-def _width(field: Field) -> int:
-    return math.prod(length or 0 for length in field.shape or ())
+def _optional_files(field: Field) -> Iterator[tuple[dict[str, _Form], bool]]:
+    """Yield files that an index has or lacks together, and True if a new index has them."""
+    name = field.name
+    count: dict[str, _Form] = {f"count-{name}": ("<u4", ())}
+    if field.kind in PIXEL_KINDS:
+        yield {f"size-{name}": ("<u4", (2,))}, True
+    elif name != KEY:
+        yield {f"values-{name}": ("|u1", ()), f"value_ends-{name}": ("<u8", ())}, field.kind == "text"
+    if field.has_rows:
+        yield count, True
+    if (field.kind, field.shape) == ("boxes", (None, 4)):
+        yield {**count, f"box_size-{name}": ("<f4", (2,))}, True
+    elif (field.kind, field.shape) == ("number", (None,)):
+        yield {**count, f"row_values-{name}": (_dtype(field), ())}, field.is_row_column
+
+
+def _dtype(field: Field) -> str:
+    return np.dtype(field.dtype).newbyteorder("<").str
 
 
 def crc32_problem(found: int, expected: int) -> str:
@@ -89,7 +117,7 @@ def crc32_problem(found: int, expected: int) -> str:
     return f"damaged record: crc32 {found:08x}, the index has {expected:08x}; pack again from the source"
 
 
-class IndexFiles(Mapping[str, npt.NDArray[Any]]):
+class IndexFiles(UserDict[str, _Array]):
     """The mapped files of an index: name without .npy -> read-only array.
 
     A file is checked when it is used first, because the index of a large pack is slow to read.
@@ -97,10 +125,12 @@ class IndexFiles(Mapping[str, npt.NDArray[Any]]):
 
     def __init__(self, folder: Path, files: Iterable[IndexFile]) -> None:
         """Map the files in `folder`; raises CorruptPack."""
+        super().__init__()
         self._folder = folder
         self._files = {file.name.removesuffix(".npy"): file for file in files}
-        self._mapped = {name: self._map(file) for name, file in self._files.items()}
-        self._unchecked = set(self._files)
+        self._unchecked: dict[str, bytes | mmap] = {}  # the content
+        for name, file in self._files.items():
+            self.data[name], self._unchecked[name] = self._map(file)
 
     def _map(self, file: IndexFile) -> tuple[npt.NDArray[Any], bytes | mmap]:
         path = self._folder / file.name
@@ -108,51 +138,44 @@ class IndexFiles(Mapping[str, npt.NDArray[Any]]):
             raise CorruptPack(f"{path}: missing index file; run packer index, or copy the pack again")
         return map_file(path, file.bytes)
 
-    def _check(self, name: str) -> None:
-        file, (array, content) = self._files[name], self._mapped[name]
+    def _check(self, name: str, content: bytes | mmap) -> None:
+        file, array = self._files[name], self.data[name]
         found = zlib.crc32(content)
         if found != file.crc32:
             raise CorruptPack(
                 f"{self._folder / file.name}: damaged index file: crc32 {found:08x}, the manifest has "
                 f"{file.crc32:08x}; run packer index, or copy it again"
             )
-        if (data := _data_file(name)) is not None:
-            self._check_ends(name.partition("-")[2] or KEY, array, len(self._mapped[data][0]))
-        elif name == "key_order" and (array >= len(array)).any():
+        for data in (file for file in self._files if bounds_of(file) == name):
+            self._check_ends(data, ends_in({name: array}, data), len(self.data[data]))
+        if name == "key_order" and (array >= len(array)).any():
             raise CorruptPack(f"{self._folder}: key order points outside the pack; run packer index, or pack again")
-        self._unchecked.discard(name)
+        self._unchecked.pop(name, None)
 
-    def _check_ends(self, field: str, ends: npt.NDArray[np.uint64], size_bytes: int) -> None:
-        """Raise CorruptPack unless the ends are in order and the last one is the size of the values."""
+    def _check_ends(self, file: str, ends: npt.NDArray[np.uint64], length: int) -> None:
+        """Raise CorruptPack unless the ends are in order and the last one is the length of the file."""
         bad = np.flatnonzero(ends[1:] < ends[:-1])
-        if len(bad) or (int(ends[-1]) if len(ends) else 0) != size_bytes:
+        if len(bad) or (int(ends[-1]) if len(ends) else 0) != length:
             at = int(bad[0]) + 1 if len(bad) else len(ends) - 1
-            raise CorruptPack(f"{self._folder}: {field} ends are not in order at sample {at}; copy or pack it again")
+            raise CorruptPack(f"{self._folder}: ends in {file} are not in order at sample {at}; copy or pack it again")
 
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        array, _ = self._mapped[name]
-        if name in self._unchecked:
-            self._check(name)
-        return array
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        return len(self._files)
+    def __getitem__(self, name: str) -> _Array:
+        if (content := self._unchecked.get(name)) is not None:
+            self._check(name, content)
+        return self.data[name]
 
     def check_shapes(self, manifest: Manifest) -> None:
         """Raise CorruptPack unless these are the files of the pack, with their dtypes and shapes."""
         count = manifest.samples
-        expected: dict[str, tuple[str, tuple[int, ...]]] = {"key_order": ("<u8", (count,))}
+        expected: dict[str, _Form] = {"key_order": ("<u8", (count,))}
         if manifest.members:
             expected[ROWS] = ("<u8", (count,))
-        for name, (dtype, shape) in file_dtypes(manifest.schema, self._files).items():
-            expected[name] = (dtype, (count, *shape))
-            if (data := _data_file(name)) is not None:
-                length = self._mapped[data][0].shape[:1] if data in self._mapped else ()
-                expected[data] = ("|u1", length)  # `_check_ends` compares the length with the ends
-        found = {name: (array.dtype.str, array.shape) for name, (array, _) in self._mapped.items()}
+        for name, (dtype, shape) in file_forms(manifest.schema, self._files).items():
+            length: tuple[int, ...] = (count,)
+            if bounds_of(name) is not None and name in self.data:  # `_check_ends` compares it with the ends
+                length = self.data[name].shape[:1]
+            expected[name] = (dtype, (*length, *shape))
+        found = {name: (array.dtype.str, array.shape) for name, array in self.data.items()}
         if found != expected:
             raise CorruptPack(f"{self._folder}: index files do not fit the schema; run packer index, or pack again")
 
@@ -180,7 +203,9 @@ class Index:
         self._schema = schema
         self._count = count
         self.where = where
-        self._texts: dict[str, tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]] = {}
+        self._used: dict[str, tuple[_Array, npt.NDArray[np.uint64] | None]] = {}
+        files = {name: (_values_file(name), f"number-{name}") for name in (KEY, *schema.names)}
+        self._files = {name: file for name, several in files.items() for file in several if file in arrays}
 
     @classmethod
     def open(cls, folder: Path, manifest: Manifest) -> "Index":
@@ -188,10 +213,6 @@ class Index:
         files = IndexFiles(folder / INDEX, manifest.index)
         files.check_shapes(manifest)
         return cls(files, manifest.schema, manifest.samples, folder / INDEX)
-
-    @cached_property
-    def _order(self) -> npt.NDArray[np.uint64]:
-        return self.arrays["key_order"]
 
     @cached_property
     def _crc32(self) -> npt.NDArray[np.uint32]:
@@ -204,43 +225,48 @@ class Index:
         """Return the key of a sample, 0 <= index < len; raises CorruptPack."""
         return self.value(index, KEY).decode("utf-8", "surrogateescape")
 
-    def has_values(self, name: str) -> bool:
-        """Return True if the index contains the encoded values of the field. It always contains the keys."""
-        return _ends_file(name) in self.arrays
-
     def contains(self, name: str) -> bool:
-        """Return True if the index contains the values of the field: a column, or values for which `has_values`."""
-        return f"number-{name}" in self.arrays or self.has_values(name)
-
-    def encoded(self, index: int, name: str) -> bytes:
-        """Return the encoded value of a field for which `contains` is true."""
-        column = f"number-{name}"
-        return self.arrays[column][index].tobytes() if column in self.arrays else self.value(index, name)
+        """Return True if the index contains the values of the field. It always contains the keys."""
+        return name in self._files
 
     def value(self, index: int, name: str) -> bytes:
-        """Return the encoded value of a field for which `has_values` is true, 0 <= index < len.
+        """Return the encoded value of a field for which `contains` is true, 0 <= index < len.
 
         Raises UnknownKey for other fields, and CorruptPack.
         """
-        data, ends = self.texts(name)
-        return data[int(ends[index - 1]) if index else 0 : int(ends[index])].tobytes()
+        return self.entry(index, self._files.get(name, f"values-{name}"))
 
     def entry(self, index: int, file: str) -> bytes:
-        """Return the entry of a sample in a file of `file_dtypes`, as `ColumnEntries.of` does; raises CorruptPack."""
-        is_values, name = _data_file(file) is not None, file.partition("-")[2]
-        return self.value(index, name or KEY) if is_values else self.arrays[file][index].tobytes()
+        """Return the entries of a sample in a file of `file_forms`, as `ColumnEntries.of` does; raises CorruptPack."""
+        data, ends = self._with_ends(file)
+        entry = data[index] if ends is None else data[int(ends[index - 1]) if index else 0 : int(ends[index])]
+        return bytes(entry.tobytes())
 
     def texts(self, name: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
-        """Return the encoded values of a field, one after another, and the end of each value.
+        """Return the values of a text field, one after another, and the end of each value.
 
-        Raises UnknownKey if `has_values` is false, and CorruptPack.
+        Raises UnknownKey if the index does not contain the texts, and CorruptPack.
         """
-        if name not in self._texts:
-            if not self.has_values(name):
-                raise self._absent("values", name)
-            ends = _ends_file(name)
-            self._texts[name] = self.arrays[str(_data_file(ends))], self.arrays[ends]
-        return self._texts[name]
+        data, ends = self._with_ends(_values_file(name))
+        return data, np.asarray(ends)
+
+    def _with_ends(self, file: str) -> tuple[_Array, npt.NDArray[np.uint64] | None]:
+        """Return the array of a file, and the ends of its entries if it has `bounds_of`; raises UnknownKey."""
+        if file not in self._used:
+            if file not in self.arrays:
+                kind = file.partition("-")[0]
+                fields = [name.removeprefix(f"{kind}-") for name in self.arrays if name.startswith(f"{kind}-")]
+                raise UnknownKey(
+                    f"{self.where}: no column {file}; fields with {kind}: {', '.join(fields) or 'none'}; packs of "
+                    "version 1 have none: packer convert OLD NEW adds them"
+                )
+            ends = None if bounds_of(file) is None else ends_in(self.arrays, file)
+            self._used[file] = self.arrays[file], ends
+        return self._used[file]
+
+    def matrix(self, index: int) -> bytes:
+        """Return the encoded value of the field matrix; b"" if the schema has no such field."""
+        return self.value(index, MATRIX.name) if MATRIX.name in self._schema else b""
 
     def index_of(self, key: str) -> int:
         """Return the index of the sample with this key; raises UnknownKey, whose message suggests a similar key."""
@@ -267,14 +293,15 @@ class Index:
             wanted = key.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:  # a surrogate that no bytes decode to
             return None
+        order = self._with_ends("key_order")[0]
         low, high = 0, self._count
         while low < high:
             middle = (low + high) // 2
-            if self.value(int(self._order[middle]), KEY) < wanted:
+            if self.value(int(order[middle]), KEY) < wanted:
                 low = middle + 1
             else:
                 high = middle
-        if low < self._count and self.value(found := int(self._order[low]), KEY) == wanted:
+        if low < self._count and self.value(found := int(order[low]), KEY) == wanted:
             return found
         return None
 
@@ -296,79 +323,87 @@ class Index:
 
     def sizes(self, name: str) -> npt.NDArray[np.uint32]:
         """Return height and width in px of each stored image, read-only uint32 [n, 2]; raises UnknownKey."""
-        return self._computed("size", name)
+        return self._with_ends(f"size-{name}")[0]
 
     def counts(self, name: str) -> npt.NDArray[np.uint32]:
         """Return the number of rows of each value of a ragged field, read-only uint32 [n]; raises UnknownKey."""
-        return self._computed("count", name)
-
-    def _computed(self, kind: str, name: str) -> npt.NDArray[np.uint32]:
-        array = self.arrays.get(f"{kind}-{name}")
-        if array is None:
-            raise self._absent(kind, name)
-        return array
-
-    def _absent(self, kind: str, name: str) -> UnknownKey:
-        """Return the error for a field without a column. kind: the beginning of its file."""
-        fields = [file.removeprefix(f"{kind}-") for file in self.arrays if file.startswith(f"{kind}-")]
-        return UnknownKey(
-            f"{self.where}: no column {kind}-{name}; fields with {kind}: {', '.join(fields) or 'none'}; packs of "
-            "version 1 have none: packer convert OLD NEW adds them"
-        )
+        return self._with_ends(f"count-{name}")[0]
 
 
 # ---- writing: one piece for each part during the conversion, then `merge` creates the index
 #
-# A piece is one file. For keys, key_ends, crc32 and each column, in the order of `_names`, it contains the length in
-# bytes (uint64, little-endian) and the data of the index file without its header.
+# A piece is one file. For each file of `file_forms`, it contains the length in bytes (uint64, little-endian) and the
+# data of the index file without its header.
 
 _SIZE, _COUNT = Struct("<II"), Struct("<I")
-_Step = Callable[[Buffer], Buffer]
+_Step = Callable[[Buffer, Buffer], Buffer]
 
 
 class ColumnEntries:
     """Computes the entries of the columns from encoded values. Thread-safe."""
 
     def __init__(self, schema: Schema, listed: Collection[str] | None = None) -> None:
-        """Prepare the columns of `file_dtypes`."""
+        """Prepare the columns of `file_forms`."""
         self._steps: dict[str, list[tuple[str, _Step]]] = {name: [] for name in (KEY, *schema.names)}
-        for file in file_dtypes(schema, listed):
+        for file in file_forms(schema, listed):
             kind, _, name = file.partition("-")
-            if file != "crc32":
-                self._steps[name or KEY].append((file, _step(kind, schema, name)))
+            if file != "crc32" and not is_ends(file):
+                self._steps[name or KEY].append((file, _step(kind, schema, name or KEY)))
 
-    def of(self, name: str, value: Buffer) -> dict[str, Buffer]:
-        """Return the entries of one field: file of `file_dtypes` -> entry, or the value where the file contains ends.
+    def of(self, name: str, value: Buffer, matrix: Buffer = b"") -> dict[str, Buffer]:
+        """Return the entries of one field: file of `file_forms`, except for crc32 and ends -> entry.
+
+        Args:
+            name: the field.
+            value: its encoded value.
+            matrix: the encoded value of the field matrix, if the schema has it.
 
         Raises:
             BadInput, CorruptRecord: the value has no size.
         """
-        return {file: step(value) for file, step in self._steps[name]}
+        return {file: step(value, matrix) for file, step in self._steps[name]}
 
 
 def _step(kind: str, schema: Schema, name: str) -> _Step:
     """Return the function that computes the entry in a file of this kind from the encoded value of a field."""
-    if kind not in ("size", "count"):
-        return lambda value: value
-    codec = codecs.make(schema[name])
+    if kind not in ("size", "count", "row_values", "box_size"):
+        return lambda value, _: value
+    field, codec = schema[name], codecs.make(schema[name])
     if kind == "size":
-        return lambda value: _SIZE.pack(*codec.read_header(value).shape[:2])
-    return lambda value: _COUNT.pack(codec.shape(value)[0])
+        return lambda value, _: _SIZE.pack(*codec.read_header(value).shape[:2])
+    if kind == "count":
+        return lambda value, _: _COUNT.pack(codec.shape(value)[0])
+    if kind == "row_values":
+        is_bare = codec.list_dtype(field) == field.dtype
+        return lambda value, _: value if is_bare else codec.decode(value).astype(_dtype(field)).tobytes()
+    if MATRIX.name not in schema:
+        return lambda value, _: _box_sizes(codec.decode(value), None)
+    matrices = codecs.make(MATRIX)
+    return lambda value, matrix: _box_sizes(codec.decode(value), matrices.decode(matrix))
+
+
+def _box_sizes(boxes: _Array, matrix: _Array | None) -> bytes:
+    """Return height and width of boxes in stored pixels. matrix: maps the pixels of the boxes to these."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        sizes = np.abs(np.subtract(boxes[:, 2:], boxes[:, :2], dtype=np.float64))
+        if matrix is not None:
+            sizes = sizes @ np.abs(matrix[:, :2]).T
+        return sizes[:, ::-1].astype("<f4").tobytes()
 
 
 class PartIndex:
     """Collects the index entries of one part in memory."""
 
     def __init__(self, schema: Schema, listed: Collection[str] | None = None) -> None:
-        """Start with no sample; see `file_dtypes` for the arguments."""
-        files = file_dtypes(schema, listed)
-        self._texts = {name: data for name in files if (data := _data_file(name)) is not None}
+        """Start with no sample; see `file_forms` for the arguments."""
+        files = file_forms(schema, listed)
+        self._data = {name: bytearray() for name in files}
+        self._ends = {str(ends): file for file in files if is_ends(str(ends := bounds_of(file)))}
         self._widths = {
-            name: np.dtype(dtype).itemsize * math.prod(shape)
-            for name, (dtype, shape) in files.items()
-            if name not in self._texts and name != "crc32"
+            file: np.dtype(dtype).itemsize * math.prod(shape)
+            for file, (dtype, shape) in files.items()
+            if bounds_of(file) is None
         }
-        self._data = {name: bytearray() for name in _names(files)}
         self._crc32s = Struct(f"<{len(schema)}I")
 
     def add(self, crc32s: Sequence[int], entries: Mapping[str, Buffer]) -> None:
@@ -378,15 +413,14 @@ class PartIndex:
             crc32s: crc32 of each encoded value, in schema order.
             entries: the entries of all fields; see `ColumnEntries.of`.
         """
-        self._data["crc32"] += self._crc32s.pack(*crc32s)
-        for ends, data in self._texts.items():
-            self._data[data] += entries[ends]
-            self._data[ends] += len(self._data[data]).to_bytes(8, "little")
-        for file, width in self._widths.items():
-            if len(entries[file]) != width:
+        complete = {**entries, "crc32": self._crc32s.pack(*crc32s)}
+        for ends, file in self._ends.items():
+            complete[ends] = (len(self._data[file]) + len(entries[file])).to_bytes(8, "little")
+        for file, entry in complete.items():
+            if len(entry) != self._widths.get(file, len(entry)):
                 name = file.partition("-")[2]
-                raise InvalidRequest(f"field {name!r}: expected {width} bytes, found {len(entries[file])}")
-            self._data[file] += entries[file]
+                raise InvalidRequest(f"field {name!r}: expected {self._widths[file]} bytes, found {len(entry)}")
+            self._data[file] += entry
 
     def save(self, path: Path) -> None:
         """Write the entries to a new file (a piece) and sync it; raises StorageError."""
@@ -402,7 +436,7 @@ def merge(
         pieces: the files that `PartIndex.save` wrote, in the order of the parts. The folder of an index is also one.
         folder: the folder of the pack.
         schema: the fields.
-        listed: as in `file_dtypes`.
+        listed: as in `file_forms`.
 
     Returns:
         The entries of the manifest.
@@ -413,82 +447,59 @@ def merge(
     """
     target = folder / INDEX
     make_folder(target)
-    columns = file_dtypes(schema, listed)
-    sections = [_sections(piece, _names(columns)) for piece in pieces]
-    files = []
-    for name, (dtype, shape) in columns.items():
-        blocks: Sequence[Any] = [section[name] for section in sections]
-        if (data := _data_file(name)) is not None:
-            ends = _joined_ends(blocks)
-            blocks, texts = [ends], [section[data] for section in sections]
-            if name == "key_ends":
-                keys = b"".join(section.read() for section in texts)
-                order = key_order(keys, ends)
-                files.append(write_array(target / "key_order.npy", "<u8", order.shape, [order]))
-            length = sum(section.size for section in texts)
-            files.append(write_array(target / f"{data}.npy", "|u1", (length,), texts))
-        files.append(write_array(target / f"{name}.npy", dtype, (len(ends), *shape), blocks))
+    forms = file_forms(schema, listed)
+    arrays = [_flat(piece, forms) for piece in pieces] or [{name: np.empty(0, forms[name][0]) for name in forms}]
+    ends = concatenated(arrays, "key_ends")
+    order = key_order(concatenated(arrays, "keys").tobytes(), ends)
+    files = [write_array(target / "key_order.npy", "<u8", order.shape, [order])]
+    for name, (dtype, shape) in forms.items():
+        data = concatenated(arrays, name)
+        count = len(ends) if bounds_of(name) is None else data.size // math.prod(shape)
+        files.append(write_array(target / f"{name}.npy", dtype, (count, *shape), [data]))
     sync_folder(target)
     return tuple(sorted(files, key=lambda file: file.name))
 
 
 def keys_in(piece: Path, schema: Schema) -> list[str]:
     """Return the keys in a piece, in order; raises StorageError. piece: as in `merge`."""
-    sections = _sections(piece, _names(file_dtypes(schema)))
-    keys, ends = sections["keys"].read(), np.frombuffer(sections["key_ends"].read(), "<u8").tolist()
-    bounds = zip([0, *ends], ends, strict=False)
-    return [keys[start:end].decode("utf-8", "surrogateescape") for start, end in bounds]
+    found = _flat(piece, file_forms(schema))
+    keys, ends = found["keys"].tobytes(), found["key_ends"].tolist()
+    return [keys[start:end].decode("utf-8", "surrogateescape") for start, end in pairwise([0, *ends])]
 
 
-def _names(files: Iterable[str]) -> list[str]:
-    """Return the sections of a piece. files: those of `file_dtypes`."""
-    return [*filter(None, map(_data_file, files)), *files]
-
-
-class _Section(NamedTuple):
-    """A range of bytes in the file of a piece."""
-
-    path: Path
-    start: int
-    size: int  # in bytes
-
-    def read(self) -> bytes:
-        with failing(self.path, "read"), self.path.open("rb") as file:
-            file.seek(self.start)
-            return file.read(self.size)
-
-
-def _sections(piece: Path, names: Sequence[str]) -> dict[str, _Section]:
+def _flat(piece: Path, forms: Mapping[str, _Form]) -> dict[str, _Array]:
+    """Return the arrays of a piece, flattened. piece: as in `merge`."""
     if piece.is_dir():
-        return {name: _data(piece / f"{name}.npy") for name in names}
+        paths = {name: piece / f"{name}.npy" for name in forms}
+        return {name: map_file(path, file_bytes(path))[0].ravel() for name, path in paths.items()}
+    with failing(piece, "read"):
+        content = piece.read_bytes()
     found, at = {}, 0
-    for name in names:
-        size = int.from_bytes(_Section(piece, at, 8).read(), "little")
-        found[name] = _Section(piece, at + 8, size)
-        at += 8 + size
+    for name, (dtype, _) in forms.items():
+        start = at + 8
+        at = start + int.from_bytes(content[at:start], "little")
+        found[name] = np.frombuffer(memoryview(content)[start:at], dtype)
     return found
 
 
-def _data(path: Path) -> _Section:
-    """Return the data of an index file, after its header."""
-    size = file_bytes(path)
-    array, _ = map_file(path, size)
-    return _Section(path, size - array.nbytes, array.nbytes)
+def concatenated(parts: Sequence[Mapping[str, _Array]], file: str) -> _Array:
+    """Return the array of a file for all samples of several indexes, one after another."""
+    arrays = [part[file] for part in parts]
+    if is_ends(file):
+        return np.cumsum(np.concatenate([lengths(ends) for ends in arrays]), dtype="<u8")
+    return np.concatenate(arrays)
 
 
-def _joined_ends(sections: Sequence[_Section]) -> "np.ndarray[Any, np.dtype[np.uint64]]":
-    ends = [np.frombuffer(section.read(), "<u8") for section in sections]
-    starts = np.cumsum([0, *(int(part[-1]) if len(part) else 0 for part in ends)])
-    joined = [part + np.uint64(start) for part, start in zip(ends, starts, strict=False)]
-    return np.concatenate([np.empty(0, "<u8"), *joined])
+def lengths(ends: _Array) -> npt.NDArray[np.int64]:
+    """Return the number of entries of each sample."""
+    return np.asarray(np.diff(ends.astype(np.int64), prepend=0), np.int64)
 
 
 def key_order(keys: bytes, ends: "np.ndarray[Any, np.dtype[np.uint64]]") -> "np.ndarray[Any, np.dtype[np.uint64]]":
     """Return the indices of keys in the order of their bytes; raises BadInput if two are equal."""
-    bounds = [0, *ends.tolist()]
-    names = [keys[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    names = [keys[start:end] for start, end in pairwise([0, *ends.tolist()])]
     order = sorted(range(len(names)), key=names.__getitem__)
-    for one, other in zip(order, order[1:], strict=False):
+    for one, other in pairwise(order):
         if names[one] == names[other]:
             text = names[one].decode("utf-8", "surrogateescape")
             raise BadInput(f"key {text!r}: samples {one} and {other} have it; rename one, or give prefixes")
@@ -498,8 +509,7 @@ def key_order(keys: bytes, ends: "np.ndarray[Any, np.dtype[np.uint64]]") -> "np.
 def write_index(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], schema: Schema) -> tuple[IndexFile, ...]:
     """Write and sync the arrays of an index as the files of the new `folder`. Returns the entries of the manifest."""
     make_folder(folder)
-    names = file_dtypes(schema, arrays)
-    files = [*names, *filter(None, map(_data_file, names)), "key_order", ROWS]
+    files = [*file_forms(schema, arrays), "key_order", ROWS]
     found = [write_array(folder / f"{name}.npy", (a := arrays[name]).dtype.str, a.shape, [a]) for name in sorted(files)]
     sync_folder(folder)
     return tuple(found)
@@ -522,21 +532,13 @@ class _Tee:
 
 
 def write_array(path: Path, dtype: str, shape: tuple[int, ...], blocks: Iterable[Any]) -> IndexFile:
-    """Write a new .npy file, which the caller must sync; raises StorageError.
+    """Write a new .npy file, which the caller must sync, and return its entry of the manifest; raises StorageError.
 
-    Args:
-        path: the new file.
-        dtype: of the array.
-        shape: of the array.
-        blocks: the data in order: arrays, bytes, or sections of pieces.
-
-    Returns:
-        The entry of the manifest.
+    blocks: the data in order, arrays or bytes.
     """
     with failing(path, "write"), path.open("xb") as file:
         tee = _Tee(file)
         tee.write(npy_header(dtype, shape))
         for block in blocks:
-            data = block.read() if isinstance(block, _Section) else block
-            tee.write(np.ascontiguousarray(data).data if isinstance(data, np.ndarray) else data)
+            tee.write(np.ascontiguousarray(block).data if isinstance(block, np.ndarray) else block)
     return IndexFile(path.name, tee.size, tee.crc32, tee.sha256.hexdigest())

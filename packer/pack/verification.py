@@ -303,7 +303,7 @@ class _PartCheck:
                 codec.decode(value)
                 if codec.has_table:
                     codec.check(value)
-            entries = self._columns.of(name, value)
+            entries = self._columns.of(name, value, index.matrix(at))
         except PackerError as error:
             return f"does not decode: {error}"
         wrong = [file for file, entry in entries.items() if index.entry(at, file) != entry]

@@ -21,7 +21,7 @@ from packer.conversion.append import append
 from packer.errors import BadInputs, CorruptPack, Interrupted, InvalidRequest
 from packer.pack import manifest as manifests
 from packer.pack.index_rebuild import reindex
-from packer.pack.sample_index import file_dtypes
+from packer.pack.sample_index import file_forms
 from packer.pack.verification import problems
 from tests.support import built_packs, source_trees
 from tests.support.command_line import called
@@ -444,7 +444,7 @@ def test_readers_that_open_the_pack_while_it_grows(tmp_path: Path, format: str) 
 def test_a_pack_without_the_present_columns_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = two_days(tmp_path)
     packed(one, tmp_path / "out")
-    columns = {**file_dtypes(manifests.read(tmp_path / "out").schema), "area-image": ("<u4", ())}
-    monkeypatch.setattr(importlib.import_module(append.__module__), "file_dtypes", lambda schema: columns)
+    columns = {**file_forms(manifests.read(tmp_path / "out").schema), "area-image": ("<u4", ())}
+    monkeypatch.setattr(importlib.import_module(append.__module__), "file_forms", lambda schema: columns)
     with pytest.raises(InvalidRequest, match="earlier version"):
         append(tmp_path / "out", two)

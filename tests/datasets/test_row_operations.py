@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 import packer
 from packer.errors import BadInput, CorruptPack, InvalidRequest, PackExists, UnknownKey, WrongType
 from packer.schema import Field
+from packer.synthetic.labeled_sets import write_coco
 from scripts import make_golden
 
 CLASSES = {"a": ("cup", "ball", "mug"), "b": ("mug", "fork"), "c": ("cup", "ball")}
@@ -424,3 +425,17 @@ def test_a_replaced_pack_is_noticed(packs: Packs, tmp_path: Path) -> None:
     changed.close()
     with pytest.raises(CorruptPack, match="replaced"):
         changed[0]
+
+
+def test_boxes_of_resized_and_original_images_are_measured_in_stored_pixels(tmp_path: Path) -> None:
+    write_coco(tmp_path / "coco", samples=4, size=(48, 64))
+    packer.convert(tmp_path / "coco", tmp_path / "small.pack", resize=24, order="stored")
+    packer.convert(tmp_path / "coco", tmp_path / "large.pack", codecs={"image": "jpeg:95"}, order="stored")
+    small, large = packer.open(tmp_path / "small.pack"), packer.open(tmp_path / "large.pack")
+    both = packer.concat(large, small, prefixes=["large/", "small/"])
+    moved = both.select([5, 0]).with_column("boxes", [np.array([[0, 0, 8, 6]], np.float32)] * 2)
+    for dataset in (large, small, both, moved):
+        boxes = [dataset[row]["boxes"].numpy() for row in range(len(dataset))]
+        for most in (3, 5, 8, 20):
+            expected = [row for row, some in enumerate(boxes) if (some[:, 2] - some[:, 0] < most).any()]
+            assert list(dataset.where(f"any(boxes.width < {most})").keys()) == [dataset.key(row) for row in expected]

@@ -17,7 +17,7 @@ from packer.errors import BadInput, CorruptPack, InvalidRequest, PackerError, St
 from packer.pack import manifest as manifests
 from packer.pack.manifest import IndexFile, Manifest
 from packer.pack.sample_index import Index, PartIndex, merge
-from packer.schema import Field, Schema
+from packer.schema import MATRIX, Field, Schema
 from scripts import make_golden
 from tests.support import built_packs
 
@@ -195,10 +195,55 @@ def test_texts_sizes_and_counts_are_those_of_the_values(
     assert index.texts("key")[0].tobytes() == b"".join(sample["key"] for sample in samples)
 
 
+number = st.floats(-1e6, 1e6, width=32)
+
+
+@given(
+    st.lists(st.lists(st.tuples(number, number, number, number), max_size=3), max_size=5),
+    st.sampled_from([None, [[2, 0, 1], [0, 0.5, 1]], [[0, -1, 9], [3, 0, 0]]]),
+    st.sampled_from(["float32", "float64", "int32"]),
+)
+def test_rows_are_numbers_and_boxes_have_sizes_in_stored_pixels(
+    tmp_path_factory: pytest.TempPathFactory,
+    boxes: list[list[tuple[float, float, float, float]]],
+    matrix: list[list[float]] | None,
+    dtype: str,
+) -> None:
+    boxes_field = Field("boxes", "boxes", "raw", dtype, (None, 4))
+    moved = [MATRIX] if matrix is not None else []
+    schema = Schema((WIDE["key"], boxes_field, WIDE["box_labels"], *moved))
+    given_boxes = [np.array(some, dtype).reshape(-1, 4) for some in boxes]
+    samples = [
+        {
+            "key": b"%d" % at,
+            "boxes": some.tobytes(),
+            "box_labels": np.arange(len(some)).tobytes(),
+            "matrix": np.array(matrix or 0, np.float64).tobytes(),
+        }
+        for at, some in enumerate(given_boxes)
+    ]
+    arrays = indexed(tmp_path_factory.mktemp("x") / "pack", samples, schema=schema, parts=2).arrays
+    assert arrays["row_values-box_labels"].tolist() == [at for some in boxes for at in range(len(some))]
+    sizes = []
+    for x0, y0, x1, y1 in np.concatenate([np.empty((0, 4)), *given_boxes]).tolist():
+        scales = np.array(matrix or np.eye(2, 3))[:, :2]
+        corners = np.array([[x0, y0], [x1, y0], [x1, y1], [x0, y1]]) @ scales.T
+        sizes.append(np.ptp(corners, axis=0)[::-1])
+    assert np.allclose(arrays["box_size-boxes"], np.array(sizes).reshape(-1, 2), rtol=1e-6)
+
+
+def test_fewer_rows_than_the_counts_are_refused(tmp_path: Path) -> None:
+    built_packs.make_pack(tmp_path / "pack", [wide(number) for number in range(3)], schema=WIDE)
+    data = npy(np.zeros(2, "<i8"))
+    index = Index.open(tmp_path / "pack", resealed(tmp_path / "pack", "row_values-box_labels.npy", data))
+    with pytest.raises(CorruptPack, match="row_values-box_labels"):
+        index.counts("box_labels")
+
+
 def test_fields_without_a_text_a_size_or_rows_have_no_such_column(tmp_path: Path) -> None:
     index = indexed(tmp_path / "pack", [wide(0)], schema=WIDE, parts=1)
-    assert [name for name in WIDE.names if index.has_values(name)] == ["key", "caption", "boxes", "box_labels"]
-    with pytest.raises(UnknownKey, match="fields with values: box_labels, boxes, caption"):
+    assert [name for name in WIDE.names if index.contains(name)] == ["key", "caption"]
+    with pytest.raises(UnknownKey, match="fields with values: caption"):
         index.value(0, "more")
     with pytest.raises(UnknownKey, match="fields with size: mask, photo"):
         index.sizes("boxes")
@@ -255,9 +300,9 @@ def test_texts_that_contradict_their_ends_are_refused(tmp_path: Path, what: str)
     built_packs.make_pack(tmp_path / "pack", [wide(number) for number in range(3)], schema=WIDE)
     name, array = HOSTILE_TEXTS[what]
     index = Index.open(tmp_path / "pack", resealed(tmp_path / "pack", f"{name}.npy", npy(array)))
-    with pytest.raises(CorruptPack, match="caption ends are not in order at sample [12]"):
+    with pytest.raises(CorruptPack, match="values-caption are not in order at sample [12]"):
         index.value(0, "caption")
-    with pytest.raises(CorruptPack, match="caption ends"):  # collections are made of whole arrays
+    with pytest.raises(CorruptPack, match="values-caption"):  # collections are made of whole arrays
         index.arrays[name]
 
 
@@ -270,6 +315,11 @@ HOSTILE_COLUMNS = {
     "counts of another type": ("count-boxes", np.zeros(3, "<i4")),
     "counts of an image": ("count-photo", np.zeros(3, "<u4")),
     "texts of an image": ("values-photo", np.zeros(3, "|u1")),
+    "rows of another type": ("row_values-box_labels", np.zeros(3, "<i4")),
+    "rows of two dimensions": ("row_values-box_labels", np.zeros((3, 1), "<i8")),
+    "rows of boxes": ("row_values-boxes", np.zeros(3, "<f4")),
+    "rows without counts": ("row_values-more", np.zeros(3, "<i8")),
+    "corners of boxes": ("box_size-boxes", np.zeros((3, 4), "<f4")),
     "ends of a field that is not there": ("value_ends-other", np.zeros(3, "<u8")),
     "ends without texts": ("value_ends-more", np.zeros(3, "<u8")),
 }
@@ -304,7 +354,7 @@ def test_values_of_any_field_without_pixels_may_be_in_the_index(tmp_path: Path) 
 def test_a_value_that_does_not_fill_its_column_and_a_piece_that_is_gone_are_refused(tmp_path: Path) -> None:
     piece = PartIndex(built_packs.SCHEMA)
     with pytest.raises(InvalidRequest, match="field 'label': expected 8 bytes, found 7"):
-        piece.add([0, 0, 0, 0], {"key_ends": b"key", "number-label": bytes(7), "number-pair": bytes(4)})
+        piece.add([0, 0, 0, 0], {"keys": b"key", "number-label": bytes(7), "number-pair": bytes(4)})
     with pytest.raises(StorageError, match="nowhere"):
         merge([tmp_path / "nowhere"], tmp_path, built_packs.SCHEMA)
 
@@ -367,7 +417,7 @@ def test_index_files_that_do_not_fit_the_schema_are_refused(tmp_path: Path, what
 def test_ends_and_an_order_that_cannot_be_are_refused(tmp_path: Path) -> None:
     built_packs.make_pack(tmp_path / "pack", 3)
     manifest = resealed(tmp_path / "pack", "key_ends.npy", npy(np.asarray([30, 20, 36], "<u8")))
-    with pytest.raises(CorruptPack, match="key ends are not in order at sample 1"):
+    with pytest.raises(CorruptPack, match="keys are not in order at sample 1"):
         Index.open(tmp_path / "pack", manifest).key(0)
     shutil.rmtree(tmp_path / "pack")
     built_packs.make_pack(tmp_path / "pack", 3)

@@ -214,7 +214,8 @@ def test_a_column_that_contradicts_a_value_is_found_when_values_are_read(tmp_pat
     shutil.copytree(make_golden.GOLDEN / ("lmdb" if version == 1 else "version-2"), tmp_path / "golden")
     folder = tmp_path / "golden/pack"
     manifest = manifests.read(folder)
-    columns = [file for file in manifest.index if file.name.startswith(("number-", "values-", "size-", "count-"))]
+    kinds = ("number-", "values-", "size-", "count-")
+    columns = [file for file in manifest.index if file.name.startswith(kinds)]
     for file in columns:
         path = folder / "index" / file.name
         built_packs.flip(path, file.bytes - 1, 1)
@@ -225,7 +226,7 @@ def test_a_column_that_contradicts_a_value_is_found_when_values_are_read(tmp_pat
         assert found(folder) == []
         (line,) = found(folder, "full")
         field = file.name.partition("-")[2].removesuffix(".npy")
-        assert f"(sample 2, key 'two', field {field!r}): index/{file.name}".replace("values-", "value_ends-") in line
+        assert f"(sample 2, key 'two', field {field!r}): index/{file.name}" in line
         built_packs.flip(path, file.bytes - 1, 1)
     assert {file.name.partition("-")[0] for file in columns} == {"number"} | (
         {"values", "size", "count"} if version == 2 else set()

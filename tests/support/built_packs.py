@@ -17,7 +17,7 @@ from packer.pack import manifest as manifests
 from packer.pack.manifest import Manifest, Part
 from packer.pack.reader import Pack
 from packer.pack.sample_index import ColumnEntries, PartIndex, merge
-from packer.schema import KEY, PIXEL_KINDS, Buffer, Field, Schema
+from packer.schema import KEY, MATRIX, PIXEL_KINDS, Buffer, Field, Schema
 
 SCHEMA = codecs.described(
     Schema(
@@ -68,7 +68,7 @@ def write_part(
     schema: Schema = SCHEMA,
     listed: Collection[str] | None = None,
 ) -> PartIndex:
-    """A complete part; returns its index entries. listed: as in `file_dtypes`."""
+    """A complete part; returns its index entries. listed: as in `file_forms`."""
     schema = slotted(schema, format)
     piece, columns = PartIndex(schema, listed), ColumnEntries(schema, listed)
     with formats.load(format).Writer(path, codecs.described(schema), payload_bytes=0) as writer:
@@ -77,19 +77,20 @@ def write_part(
             entries = {
                 file: entry
                 for name in (KEY, *schema.names)
-                for file, entry in _entries(columns, schema, name, sample[name]).items()
+                for file, entry in _entries(columns, schema, name, sample).items()
             }
             piece.add([zlib.crc32(sample[name]) for name in schema.names], entries)
         writer.finish()
     return piece
 
 
-def _entries(columns: ColumnEntries, schema: Schema, name: str, value: bytes) -> Mapping[str, Buffer]:
+def _entries(columns: ColumnEntries, schema: Schema, name: str, sample: Record) -> Mapping[str, Buffer]:
     """The entries of a value in the columns; of a hostile one without a size or a count, zeros."""
     try:
-        return columns.of(name, value)
+        return columns.of(name, sample[name], sample.get(MATRIX.name, b""))
     except PackerError:
-        return {f"size-{name}": bytes(8)} if schema[name].kind in PIXEL_KINDS else {f"count-{name}": bytes(4)}
+        rows = {f"row_values-{name}": b"", f"box_size-{name}": b""}
+        return {f"size-{name}": bytes(8)} if schema[name].kind in PIXEL_KINDS else {f"count-{name}": bytes(4), **rows}
 
 
 def make_pack(

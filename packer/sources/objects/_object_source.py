@@ -257,7 +257,7 @@ class ObjectSource(base.Source):
     def subset(self, rows: Sequence[int]) -> "ObjectSource":
         if self._objects.is_sequential:
             raise InvalidRequest(
-                f"{self.root}: an iterable is packed in its own order: use order='stored', or pass a list"
+                f"{self.root}: an iterable is packed in its own order: pass a list, or order='stored' to packer.convert"
             )
         chosen = copy.copy(self)
         chosen._rows = array("q", (self._rows[self.checked(row)] for row in rows))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from packer.pack import row_filter
+from packer.pack.collection import selected
 from packer.pack.pack_columns import PackColumns
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
@@ -15,7 +17,12 @@ from tests.support import built_packs, hostile_packs
 
 _SAMPLES = 3
 _SCHEMA = Schema(
-    (*built_packs.SCHEMA.fields, Field("caption", "text", "text"), Field("boxes", "boxes", "raw", "float32", (None, 4)))
+    (
+        *built_packs.SCHEMA.fields,
+        Field("caption", "text", "text"),
+        Field("boxes", "boxes", "raw", "float32", (None, 4)),
+        Field("box_labels", "number", "raw", "int64", (None,), of="boxes"),
+    )
 )
 TOKENS = (
     b"\x93NUMPY\x01\0",
@@ -36,7 +43,12 @@ def _pack() -> tuple[Path, dict[str, bytes]]:
     """A sound pack, and its index files."""
     folder = scratch.folder() / "indexed"
     samples = [
-        {**built_packs.record(number), "caption": b"text" * number, "boxes": bytes(16 * number)}
+        {
+            **built_packs.record(number),
+            "caption": b"text" * number,
+            "boxes": bytes(16 * number),
+            "box_labels": bytes(8 * number),
+        }
         for number in range(_SAMPLES)
     ]
     built_packs.make_pack(folder, samples, parts=1, schema=_SCHEMA)
@@ -68,6 +80,8 @@ def check(data: bytes) -> None:
         for index in range(len(pack)):
             samples.sample(index)
         columns, rows = PackColumns(pack.schema, pack.index), np.arange(len(pack))
+        row_filter.parse("any(boxes.area < 9 and box_labels == 0)").rows(columns)
+        selected(pack, rows[::-2]).index.arrays["box_size-boxes"]
         for name, kind in columns.kinds.items():
             columns.ordered(rows, name)
             if kind == "text":
