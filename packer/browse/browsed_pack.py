@@ -67,7 +67,6 @@ class BrowsedPack:
     def description(self) -> dict[str, Any]:
         """Return the facts of the pack that the page shows: fields, classes, counts and options."""
         manifest = self.pack.manifest
-        splits = self.pack.schema["split"].classes if "split" in self.pack.schema else None
         fields = ("name", "kind", "dtype", "shape", "codec", "classes", "hidden")
         pixels = [field.name for field in self.pack.schema if field.kind in PIXEL_KINDS]
         sides = {"width", "height", "area"} - set(self.pack.schema.names)
@@ -80,7 +79,6 @@ class BrowsedPack:
             "format": manifest.format,
             "bytes": sum(part.bytes for part in manifest.parts),
             "fields": [{name: getattr(field, name) for name in fields} for field in self.pack.schema],
-            "splits": splits or (),
             "skipped": manifest.skipped[:_MOST_LISTED],
             "skipped_count": len(manifest.skipped),
             "incomplete": manifest.incomplete[:_MOST_LISTED],
@@ -143,9 +141,9 @@ class BrowsedPack:
         kept[self.rows(where, incomplete=incomplete)] = True
         chosen = [row_filter.chosen_numbers(self._columns, name, where, kept)]
         if kind == "class":
-            return {"type": kind, **self._class_counts(name, chosen)}
+            return self._class_counts(name, chosen)
         low, high = self._limits(name)
-        found = {"type": kind, "low": low, "high": high}
+        found = {"low": low, "high": high}
         if low is None:
             return {**found, "edges": [], "all": [], "chosen": []}
         is_whole = next(self._numbers(name)).dtype.kind in "iu" and -_EXACT <= low <= high <= _EXACT
@@ -212,10 +210,9 @@ class BrowsedPack:
         }
 
 
-def _finite(numbers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    numbers = numbers.astype(np.float64, copy=False)
-    finite: npt.NDArray[np.float64] = numbers[np.isfinite(numbers)]
-    return finite
+def _finite(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    is_whole = numbers.dtype.kind in "iu"
+    return numbers if is_whole else numbers[np.isfinite(numbers)].astype(np.float64, copy=False)
 
 
 def _counted(pieces: Iterable[npt.NDArray[Any]], bins: int, limits: tuple[float, float]) -> npt.NDArray[np.int64]:

@@ -20,7 +20,7 @@ import hmac
 import json
 import secrets
 from ipaddress import ip_address
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
@@ -30,7 +30,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MOST_REQUESTS = 128
 MOST_TARGET_BYTES = 8192
 TOKEN = "token"  # the parameter of the first URL
-_SECONDS_TO_RETRY = 1
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -140,8 +139,7 @@ class RequestGuard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self._count > MOST_REQUESTS:
-            retry = {"Retry-After": str(_SECONDS_TO_RETRY)}
-            return refusal(503, f"more than {MOST_REQUESTS} requests at once; try again", retry)
+            return refusal(503, f"more than {MOST_REQUESTS} requests at once; try again", {"Retry-After": "1"})
         if not self._entrance.is_named(host):
             return refusal(403, f"expected the address {self._entrance.address}; open the URL that packer view printed")
         if scope["method"] not in ("GET", "HEAD"):
@@ -155,11 +153,9 @@ class RequestGuard:
         return self._entered(scope, headers)
 
     def _entered(self, scope: Scope, headers: Headers) -> Response | None:
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        token = dict(query).get(TOKEN)
+        token = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)).get(TOKEN)
         if scope["path"] == "/" and token is not None and self._entrance.admits(token):
-            rest = urlencode([pair for pair in query if pair[0] != TOKEN])
-            response = RedirectResponse(f"/?{rest}" if rest else "/", 303, {"Cache-Control": "no-store"})
+            response = RedirectResponse("/", 303, {"Cache-Control": "no-store"})  # the fragment stays
             cookie = self._entrance
             response.set_cookie(cookie.cookie_name, cookie.cookie, path="/", httponly=True, samesite="strict")
             return response

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from packer.browse.browsed_pack import BrowsedPack
 from packer.browse.pack_comparison import PackComparison
 from packer.browse.request_guard import json_response, refusal
-from packer.browse.sample_images import MOST_WIDTH, ImageFile, Training
+from packer.browse.sample_images import FILE, MOST_WIDTH, ImageFile, Training
 from packer.browse.sized_cache import SizedCache
 from packer.errors import BadIndex, BadInput, CorruptPack, InvalidRequest, PackerError, UnknownKey
 from packer.files.terminal_output import echo
@@ -157,10 +157,8 @@ class _Served:
         return json_response({"total": len(rows), "rows": window, **keys})
 
     def histogram(self, query: _Query) -> Response:
-        incomplete = query.flag("incomplete")
-        return json_response(
-            self._pack(query).histogram(query.text("column"), query.text("where"), incomplete=incomplete)
-        )
+        pack, incomplete = self._pack(query), query.flag("incomplete")
+        return json_response(pack.histogram(query.text("column"), query.text("where"), incomplete=incomplete))
 
     def export(self, query: _Query) -> Response:
         options = {"descending": query.flag("desc"), "incomplete": query.flag("incomplete")}
@@ -225,8 +223,7 @@ class _Served:
     def depth(self, query: _Query) -> Response:
         pack, row, name = self._place(query)
         depth = pack.images.depth(row, name)
-        headers = {"X-Height": str(depth.shape[0]), "X-Width": str(depth.shape[1]), "Cache-Control": "no-store"}
-        return Response(depth.tobytes(), media_type="application/octet-stream", headers=headers)
+        return Response(depth.tobytes(), media_type=FILE, headers={"Cache-Control": "no-store"})
 
     def _place(self, query: _Query) -> tuple[BrowsedPack, int, str]:
         pack, row = self._pack(query), query.number("row", 1 << 40)

@@ -21,7 +21,7 @@ MOST_WIDTH = 2048  # of a thumbnail and of an image as trained
 _MOST_SIDE = 4096
 _MOST_DEPTH_PIXELS = 16 << 20
 _MEDIA_TYPES = {name: f"image/{name}" for name in ("jpeg", "png", "bmp", "tiff", "webp")}
-_FILE = "application/octet-stream"
+FILE = "application/octet-stream"
 
 
 class ImageFile(NamedTuple):
@@ -93,7 +93,7 @@ class SampleImages:
             raise UnknownKey(f"field {name!r}: its codec {field.codec} does not keep files")
         with self._decoder.pack.record(row, [name]) as record:
             header = self._decoder.stored_image(row, name, record[name]).header
-            return ImageFile(bytes(record[name]), _MEDIA_TYPES.get(header.format, _FILE) if header else _FILE)
+            return ImageFile(bytes(record[name]), _MEDIA_TYPES.get(header.format, FILE) if header else FILE)
 
     def _pixel_field(self, name: str) -> Field:
         field = self._decoder.schema[name]
@@ -115,10 +115,7 @@ def _drawn(field: Field, values: npt.NDArray[Any], *, is_lossless: bool) -> Imag
     if field.kind == "mask":
         colors, opacity = mask_colors(values)
         pixels = np.dstack([colors, np.rint(opacity * 255).astype(np.uint8)])
-    elif field.kind == "depth":
-        pixels = colored_depth(values, scale_of(values, field.invalid), invalid=field.invalid)
-    else:
-        pixels = values
-    if field.kind == "mask":
         return ImageFile(png_bytes(pixels, level=1), "image/png")
-    return ImageFile(bmp_bytes(pixels), "image/bmp") if is_lossless else ImageFile(jpeg_bytes(pixels), "image/jpeg")
+    if field.kind == "depth":
+        values = colored_depth(values, scale_of(values, field.invalid), invalid=field.invalid)
+    return ImageFile(bmp_bytes(values), "image/bmp") if is_lossless else ImageFile(jpeg_bytes(values), "image/jpeg")

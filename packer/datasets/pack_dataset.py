@@ -63,6 +63,7 @@ _WITHOUT_EFFECT = {
     ),
 }
 _LISTED = 3  # elements of a sequence in a text
+_FIRST = 12  # samples of show()
 _SHOWN = 4  # classes in a text, samples in a notebook
 Transform = Callable[[Any], Any]
 Indices = Sequence[int] | npt.NDArray[np.int64]
@@ -885,14 +886,18 @@ class PackDataset(Dataset[Any]):
 
     # ---- display
 
-    def show(self, index: int) -> "Drawing":
-        """Return a drawing of the sample at `index`: stored image and labels, without geometry. Jupyter displays it.
+    def show(self, index: int | None = None) -> "Drawing":
+        """Return a drawing of the sample at `index`, or of the first 12 samples. Jupyter displays it.
 
-        For a pack at a URL, this downloads the part of the sample. Raises BadIndex, CorruptPack and StoreError.
+        It shows stored images and labels, without geometry. For a pack at a URL, this downloads their parts.
+        Raises BadIndex, CorruptPack and StoreError.
         """
-        from packer.inspect.notebook import draw_samples  # training does not need it
+        from packer.inspect.notebook import SMALL_PX, WIDTH_PX, draw_samples  # training does not need it
 
-        return draw_samples(self.sample_decoder().pack, Path(str(self.path)).name, [self.key(index)])
+        first = range(min(len(self), _FIRST) or 1)  # without a sample, its key is a BadIndex
+        keys = [self.key(each) for each in (first if index is None else [index])]
+        width_px = SMALL_PX if index is None else WIDTH_PX
+        return draw_samples(self.sample_decoder().pack, Path(str(self.path)).name, keys, width_px=width_px)
 
     def __repr__(self) -> str:
         split = f", split={self.split_name!r}" if self.split_name else ""

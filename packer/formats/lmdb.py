@@ -118,11 +118,7 @@ class BTree(Tree):
             super().__init__(path, len(mapped))
             if count not in (None, self.count):
                 raise self._damage(f"expected {count} entries, found {self.count}")
-            self._leaves: list[int] = []
-            self._firsts: list[bytes] = []
-            for page, first in self.leaves():
-                self._leaves.append(page)
-                self._firsts.append(first)
+            self._leaves, self._firsts = self.leaves()
         except BaseException:
             self.close()
             raise

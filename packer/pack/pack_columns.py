@@ -1,7 +1,7 @@
 """Pack columns: the values of a pack that a row filter reads. All come from the index."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -45,7 +45,7 @@ class Columns:
     def _add_sides(self, prefix: str, sizes: _Column) -> None:
         """Add width, height and area. sizes: returns height and width, [n, 2]."""
         sides: dict[str, _Column] = {"width": lambda: sizes()[:, 1], "height": lambda: sizes()[:, 0]}
-        for each, column in (sides | {"area": partial(_area, sizes)}).items():
+        for each, column in (sides | {"area": cache(partial(_area, sizes))}).items():
             if prefix or each not in self.kinds:
                 self._add(f"{prefix}{each}", column)
 

@@ -77,8 +77,7 @@ def serving(*words: object, seconds: float = 0.2) -> Iterator[tuple[warm_python.
     """The command, which leaves a client that does nothing for some seconds."""
     code = PROGRAM.format(seconds=seconds)
     with warm_python.started(code, "view", *map(str, words), "--no-browser", torch=False) as program:
-        assert program.stdout is not None
-        yield program, Server(program.stdout.readline().strip())
+        yield program, Server(program.line())
 
 
 def test_the_command_serves_until_it_is_interrupted(folder: Path) -> None:

@@ -92,6 +92,8 @@ def test_a_notebook_shows_samples(pack: Path, tmp_path: Path, kind: str) -> None
     drawing.save(tmp_path / "three.png")
     assert (tmp_path / "three.png").read_bytes() == drawing.png
     assert dataset.show(-1).png == dataset.show(len(dataset) - 1).png != dataset.show(0).png
+    first = cv2.imdecode(np.frombuffer(dataset.show().png, np.uint8), cv2.IMREAD_COLOR)
+    assert first.shape[0] > pixels.shape[0] / 4 and str(min(12, len(dataset))) in dataset.show().title
     page = dataset._repr_html_()
     assert page.count("<tr>") == len(dataset.schema)
     assert "data:image/png;base64," in page

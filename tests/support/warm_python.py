@@ -16,6 +16,7 @@ import gc
 import json
 import multiprocessing.process
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -27,6 +28,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TextIO
 
+_SECONDS = 120  # for a first line, or to end
 _MOST_BYTES = 1 << 16  # of a program's text, environment and arguments
 # nothing whose absence or choice is what some test is about
 _LIBRARIES = ("numpy", "cv2", "h5py", "lmdb", "simplejpeg", "tqdm", "click", "multiprocessing.spawn")
@@ -42,6 +44,12 @@ class Program:
         assert self.pid, "the process that programs are forks of has ended"
         self.returncode: int | None = None
         self.stdout, self.stderr = streams or (None, None)
+
+    def line(self) -> str:
+        """The next line of its output, without the line end."""
+        assert self.stdout is not None
+        assert select.select([self.stdout], [], [], _SECONDS)[0], f"no output for {_SECONDS} seconds"
+        return self.stdout.readline().rstrip("\n")
 
     def poll(self) -> int | None:
         """The exit code, or minus the signal that ended it; None while it runs."""
@@ -131,7 +139,7 @@ def started(
             yield program
         finally:
             program.kill()
-            program.wait()
+            program.wait(_SECONDS)
 
 
 def run(

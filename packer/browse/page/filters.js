@@ -1,7 +1,7 @@
 // Filters: the panel with histograms, classes and searches. It reads and writes the text of the filter only.
 
 import { isCancelled, json, pack, query } from "./api.js";
-import { byId, count, keyText, later, make, short } from "./dom.js";
+import { byId, count, keyText, later, make, press, short } from "./dom.js";
 import { state, update } from "./state.js";
 import { find, rangeTerm, replace, searchTerm, valuesTerm } from "./terms.js";
 
@@ -73,7 +73,8 @@ class Search extends Section {
     super(column, isOpen);
     const attributes = { placeholder: "contains…", spellcheck: false, autocomplete: "off" };
     this.input = make("input", { ...attributes, "aria-label": `${this.name} contains` });
-    this.input.addEventListener("input", later(300, () => this.set(searchTerm(this.name, this.input.value))));
+    const write = later(300, (text) => this.set(searchTerm(this.name, text)));
+    this.input.addEventListener("input", () => write(this.input.value));
     this.body.append(this.input);
   }
 
@@ -92,21 +93,25 @@ class Classes extends Section {
     this.body.append(this.list);
   }
 
+  /** Show the counts, in lines that stay: a click or the focus on one outlasts an answer. */
   draw({ names, all, chosen }) {
-    const focused = names[[...this.list.children].indexOf(document.activeElement)];
-    const values = this.term ?? [];
-    const lines = names.map((name, at) => {
-      const others = () => (this.term ?? []).filter((value) => value !== name);
-      const set = () => this.set(valuesTerm(this.name, this.term?.includes(name) ? others() : [...others(), name]));
-      const numbers = chosen[at] === all[at] ? count(all[at]) : `${count(chosen[at])} / ${count(all[at])}`;
-      const attributes = { onclick: set, "aria-pressed": String(values.includes(name)) };
-      const line = make("button.class-line", attributes, make("span.name", { title: name }, name), numbers);
-      return withShares(line, all, chosen, at);
+    if (!this.list.childElementCount) this.list.append(...this.lines(names));
+    names.forEach((name, at) => {
+      const line = withShares(this.list.children[at], all, chosen, at);
+      press(line, (this.term ?? []).includes(name));
+      line.lastChild.textContent = chosen[at] === all[at] ? count(all[at]) : `${count(chosen[at])} / ${count(all[at])}`;
     });
+  }
+
+  lines(names) {
     const rest = this.known - names.length;
     const note = make("p.note", {}, `${count(rest)} more, less frequent or without samples`);
-    this.list.replaceChildren(...lines, ...(rest > 0 ? [note] : []));
-    lines[names.indexOf(focused)]?.focus({ preventScroll: true });
+    const lines = names.map((name) => {
+      const others = () => (this.term ?? []).filter((value) => value !== name);
+      const set = () => this.set(valuesTerm(this.name, this.term?.includes(name) ? others() : [...others(), name]));
+      return make("button.class-line", { onclick: set }, make("span.name", { title: name }, name), " ");
+    });
+    return [...lines, ...(rest > 0 ? [note] : [])];
   }
 }
 
@@ -134,8 +139,10 @@ class Numbers extends Section {
   draw(answer) {
     const { low = -Infinity, high = Infinity, isBelow } = this.term ?? {};
     this.answer = answer;
-    [this.low.value, this.high.value] = [this.term?.low ?? "", this.term?.high ?? ""];
-    [this.low.placeholder, this.high.placeholder] = [answer.low, answer.high].map((limit) => short(limit ?? 0));
+    for (const limit of ["low", "high"]) {
+      this[limit].placeholder = short(answer[limit] ?? 0);
+      if (this[limit] !== document.activeElement) this[limit].value = this.term?.[limit] ?? "";
+    }
     const bars = answer.all.map((_, at) => withShares(make("span"), answer.all, answer.chosen, at));
     this.bars.replaceChildren(...bars);
     const { edges } = answer;

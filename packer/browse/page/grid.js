@@ -18,7 +18,6 @@ const tiles = new Map(); // place -> tile
 let rows = null;
 let top = 0; // px of the full height above the window
 let lastScroll = 0;
-let asking = new AbortController();
 
 /** Show the rows of a filter; without an argument the same rows, in tiles of another size. Resolves with the images. */
 export async function showRows(newRows = rows) {
@@ -33,7 +32,7 @@ export async function showRows(newRows = rows) {
 }
 
 /** Show another choice of layers. */
-export const redrawTiles = () => tiles.forEach((tile) => tile.load());
+export const redrawTiles = () => tiles.forEach((tile) => tile.isAsked && tile.load());
 
 /** Return the place that a key goes to from the current one; undefined for another key. */
 export function placeAfter(key) {
@@ -82,14 +81,13 @@ class Tile {
     const text = [...sorted, ...classes.map((name) => columns[name]), ...counts].join(" · ");
     const warning = error ? "damaged" : incomplete ? "incomplete" : null;
     const note = warning && make("span.warning", { title: error ?? incomplete }, warning);
-    this.caption.replaceChildren(keyText(key), make("span.class", {}, text, note));
+    this.caption.replaceChildren(keyText(key), make("span.class", {}, note, text));
     this.element.setAttribute("aria-label", `${key} ${text}`);
     this.draw();
   }
 
   /** Ask for the images that are shown, and drop the requests for others. */
   load() {
-    if (this.row === undefined) return;
     const off = new Set(state.off.split(","));
     const masks = layersOf(pack()).filter(({ name, kind }) => kind === "mask" && !off.has(name));
     const wanted = new Set([firstImage(pack()), ...masks].map((field) => field?.name).filter(Boolean));
@@ -203,27 +201,23 @@ function render() {
   scroller.setAttribute("aria-activedescendant", `tile-${state.at}`);
 }
 
-/** Ask for what the tiles show, and wait for the images. */
+/** Ask for what the tiles show, once for each tile, and wait for the images. */
 async function load() {
-  asking.abort();
-  asking = new AbortController();
-  const [{ signal }, { p }] = [asking, state];
+  const { p } = state;
   const shown = [...tiles].sort(([one], [other]) => one - other);
   try {
-    for (const [place, tile] of shown) {
-      tile.row ??= await rows.get(place);
-      if (signal.aborted) return;
-    }
-    const images = shown.map(([, tile]) => tile.cancel.size || tile.load());
-    const missing = shown.map(([, tile]) => tile).filter(({ info }) => !info);
-    for (let at = 0; at < missing.length; at += MOST_AT_ONCE) {
-      const some = missing.slice(at, at + MOST_AT_ONCE);
-      const { samples } = await json("overlays", { p, rows: some.map(({ row }) => row) }, signal);
+    for (const [place, tile] of shown) tile.row ??= await rows.get(place);
+    const asking = shown.map(([, tile]) => tile).filter(({ isAsked, element }) => !isAsked && element.isConnected);
+    const images = asking.map((tile) => tile.load());
+    for (const tile of asking) tile.isAsked = true;
+    for (let at = 0; at < asking.length; at += MOST_AT_ONCE) {
+      const some = asking.slice(at, at + MOST_AT_ONCE);
+      const { samples } = await json("overlays", { p, rows: some.map(({ row }) => row) });
       samples.forEach((sample, place) => some[place].describe(sample));
     }
     await Promise.all(images);
   } catch (error) {
-    if (!isCancelled(error)) byId("problem").textContent = error.message;
+    byId("problem").textContent = error.message;
   }
 }
 const loadLater = later(60, load); // when the window rests

@@ -23,11 +23,10 @@ export const START = {
 export const QUERY = ["p", "where", "sort", "desc", "incomplete"]; // these choose the rows of the grid
 
 export const state = { ...START };
-const listeners = [];
-const tell = (names) => listeners.forEach((listener) => listener(names));
+let tell = () => {};
 
 /** Call `listener(names)` after each change; names: the Set of what changed. */
-export const watch = (listener) => listeners.push(listener);
+export const watch = (listener) => (tell = listener);
 
 /** Return a text as a value of the state: a whole number where the start is one. */
 export function typed(name, text) {
