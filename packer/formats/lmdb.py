@@ -105,12 +105,12 @@ class BTree(Tree):
     """The values of a mapped file by their keys. Thread-safe: it takes no lock and begins no transaction."""
 
     def __init__(self, path: Path, mapped: mmap.mmap, *, count: int | None = None) -> None:
-        """Read the branch pages, about one page in a hundred; raises CorruptPack.
+        """Read the pages two levels or more above the leaves; raises CorruptPack.
 
         Args:
             path: The file, for messages.
             mapped: The complete file.
-            count: Expected number of entries, compared before the branch pages are read. None accepts any number.
+            count: Expected number of entries. None accepts any number.
         """
         self._data = memoryview(mapped)
         self._view: memoryview | None = self._data  # None after `close`
@@ -118,7 +118,10 @@ class BTree(Tree):
             super().__init__(path, len(mapped))
             if count not in (None, self.count):
                 raise self._damage(f"expected {count} entries, found {self.count}")
-            self._leaves, self._firsts = self.leaves()
+            above = list(self.pages_below(self.root, b"", self.depth - 1, seen=set())) if self.count else []
+            self._above = [page for page, _ in above]  # the pages above the leaves
+            self._bounds = [int.from_bytes(first, "big") for _, first in above]  # of their keys as numbers
+            self._leaves: dict[int, tuple[list[int], list[int]]] = {}  # position in `_above` -> bounds, pages
         except BaseException:
             self.close()
             raise
@@ -131,14 +134,15 @@ class BTree(Tree):
     def value(self, number: int) -> memoryview | None:
         """Return the value of the key `number` (8 bytes, big-endian) as a slice, or None; raises CorruptPack."""
         view = self._view if self._view is not None else self._open()
-        key = number.to_bytes(8, "big")
-        leaf = bisect_right(self._firsts, key) - 1
-        if leaf < 0:
+        at = bisect_right(self._bounds, number) - 1
+        if at < 0:
             return None
-        page = self._leaves[leaf]
+        bounds, pages = self._leaves.get(at) or self._read_leaves(at)
+        leaf = bisect_right(bounds, number) - 1
+        page, key = pages[leaf], number.to_bytes(8, "big")
         _, start, count = self.page(page, LEAF)
         # numbers have no gaps: the distance from the first number of the leaf is the position of the node
-        at = number - int.from_bytes(self._firsts[leaf], "big")
+        at = number - bounds[leaf]
         if 0 <= at < count:
             (node,) = _pointer(view, start + HEADER_BYTES + 2 * at)
             if HEADER_BYTES <= node <= self.page_bytes - _NODE_BYTES:
@@ -163,9 +167,17 @@ class BTree(Tree):
     def _at(self, offset: int, size: int) -> tuple[Buffer, int]:
         return self._data, offset
 
-    def _leaf_of(self, key: bytes) -> int | None:
-        leaf = bisect_right(self._firsts, key) - 1
-        return None if leaf < 0 else self._leaves[leaf]
+    def _read_leaves(self, at: int) -> tuple[list[int], list[int]]:
+        """Read a page above leaves, which is read when one of them is needed: the lower bounds and numbers of leaves.
+
+        A bound of fewer than 8 bytes is the key of `_END`, which is more than any number of a value.
+        """
+        found = list(self.pages_below(self._above[at], b"", min(self.depth, 2), seen=set()))
+        if not found:
+            raise self._damage(f"page {self._above[at]} has no page below it")
+        bounds = [self._bounds[at], *(int.from_bytes(first, "big") for _, first in found[1:])]
+        self._leaves[at] = bounds, [page for page, _ in found]
+        return self._leaves[at]
 
     def _damage(self, found: str) -> PackerError:
         return CorruptPack(f"{self.path}: damaged LMDB file: {found}; packer verify names the samples; pack again")

@@ -24,14 +24,10 @@ Source: LMDB 0.9, mdb.c, the structures MDB_page, MDB_node, MDB_meta and MDB_db.
 """
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections.abc import Iterator
-from operator import lt
 from pathlib import Path
 from struct import Struct, unpack_from
 from typing import NamedTuple, Protocol
-
-import numpy as np
 
 from packer.errors import BadInput, PackerError
 from packer.schema import Buffer
@@ -90,6 +86,8 @@ class Tree(ABC):
         path: The file, for messages.
         count: Number of entries that the file states.
         page_bytes: Size of a page.
+        root: Number of the root page.
+        depth: Number of levels, 1 if the root is a leaf.
     """
 
     def __init__(self, path: Path, size: int) -> None:
@@ -103,7 +101,7 @@ class Tree(ABC):
         self._size = size
         first = self._meta(0)
         second = self._meta(first[1])
-        _, self.page_bytes, self._depth, self.count, self._root = max(first, second)
+        _, self.page_bytes, self.depth, self.count, self.root = max(first, second)
 
     @abstractmethod
     def _at(self, offset: int, size: int) -> tuple[Buffer, int]:
@@ -120,7 +118,7 @@ class Tree(ABC):
     def entries(self) -> Iterator[Entry]:
         """Yield every entry in the order of the keys."""
         count, last = 0, None
-        for page in self.leaves()[0]:
+        for page, _ in self.leaves():
             data, start, nodes = self.page(page, LEAF)
             for key, begin, size, flags in self._nodes(data, start, nodes, page=page):
                 if last is not None and key <= last:
@@ -144,58 +142,66 @@ class Tree(ABC):
                 return Entry(key, self._value_at(data, start, begin, size=size, flags=flags, page=page, key=key), size)
         return None
 
-    def leaves(self) -> tuple[list[int], list[bytes]]:
-        """Return the number of each leaf page in the order of the keys, and a lower bound of the keys in each.
+    def leaves(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of each leaf page in the order of the keys, with a lower bound of the keys in the leaf.
 
         The cost is bounded by the size of the file and the number of entries. Raises an error if a page has two
         parents, nodes overlap, keys do not rise, or there are more leaf pages than entries.
         """
-        pages, firsts = ([], []) if self._root == _NO_ROOT else ([self._root], [b""])
-        seen = set(pages)
-        for _ in range(self._depth - 1):
-            below: list[int] = []
-            keys: list[bytes] = []
-            for page, first in zip(pages, firsts, strict=True):
-                found, numbers = self._branch(page)
-                below += numbers
-                keys += [first, *found[1:]]
-                if len(below) > self.count:
-                    raise self._damage(f"it has more leaf pages than its {self.count} entries")
-            if len(seen) + len(below) != len(seen := seen.union(below)):
-                raise self._damage("a page has two parents")
-            pages, firsts = below, keys
-        if len(pages) > self.count:
-            raise self._damage(f"it has more leaf pages than its {self.count} entries")
-        if not all(map(lt, firsts, firsts[1:])):
-            raise self._damage("its keys are not in order")
-        return pages, firsts
+        if self.root == _NO_ROOT:
+            return
+        last = None
+        for count, (page, key) in enumerate(self.pages_below(self.root, b"", self.depth, seen=set())):
+            if last is not None and key <= last:
+                raise self._damage("its keys are not in order")
+            last = key
+            if count >= self.count:
+                raise self._damage(f"it has more leaf pages than its {self.count} entries")
+            yield page, key
+
+    def pages_below(self, page: int, first: bytes, depth: int, *, seen: set[int]) -> Iterator[tuple[int, bytes]]:
+        """Yield the pages `depth` - 1 levels below a page, each with a lower bound of the keys below it.
+
+        Args:
+            page: Number of the page.
+            first: Lower bound of the keys below `page`.
+            depth: 1 or less yields the page itself.
+            seen: Numbers of pages, to which those of this walk are added. A page that is in it raises an error.
+        """
+        if page in seen:
+            raise self._damage(f"page {page} has two parents")
+        seen.add(page)
+        if depth <= 1:
+            yield page, first
+            return
+        data, start, count = self.page(page, BRANCH)
+        key = first
+        for at, (found, _, size, flags) in enumerate(self._nodes(data, start, count, page=page, is_leaf=False)):
+            if at:
+                key = found
+            below = size | flags << 32
+            if depth > 2:
+                yield from self.pages_below(below, key, depth - 1, seen=seen)
+            elif below in seen:
+                raise self._damage(f"page {below} has two parents")
+            else:
+                seen.add(below)
+                yield below, key
 
     def _leaf_of(self, key: bytes) -> int | None:
         """Return the number of the leaf page that would contain a key, None for an empty tree."""
-        if self._root == _NO_ROOT:
-            return None
-        page = self._root
-        for _ in range(self._depth - 1):
-            keys, pages = self._branch(page)
-            page = pages[bisect_right(keys, key, lo=1) - 1]
+        page: int | None = self.root if self.root != _NO_ROOT else None
+        for _ in range(self.depth - 1):
+            if page is None:
+                return None
+            data, start, count = self.page(page, BRANCH)
+            below = None
+            for at, (found, _, size, flags) in enumerate(self._nodes(data, start, count, page=page, is_leaf=False)):
+                if at and found > key:
+                    break
+                below = size | flags << 32
+            page = below
         return page
-
-    def _branch(self, page: int) -> tuple[list[bytes], list[int]]:
-        """Return the keys of a branch page and the numbers of the pages below. The first key is not used."""
-        data, start, count = self.page(page, BRANCH)
-        content = bytes(data[start : start + self.page_bytes])
-        at = np.frombuffer(content, "<u2", count, HEADER_BYTES).astype(np.int64)
-        lower = HEADER_BYTES + 2 * count
-        if not count or at.min() < lower or at.max() > self.page_bytes - _NODE_BYTES:
-            raise self._damage(f"a node is outside page {page}")
-        nodes = np.frombuffer(content, np.uint8)[at[:, None] + np.arange(_NODE_BYTES)].view("<u2").astype(np.int64)
-        begins, ends = at + _NODE_BYTES, at + _NODE_BYTES + nodes[:, 3]
-        if ends.max() > self.page_bytes or nodes[:, 3].max() > MOST_KEY_BYTES:
-            raise self._damage(f"a key is outside page {page}")
-        if lower + int((ends - at).sum()) > self.page_bytes:
-            raise self._damage(f"nodes of page {page} overlap")
-        keys = [content[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-        return keys, (nodes[:, :3] << (0, 16, 32)).sum(axis=1).tolist()
 
     def page(self, number: int, kind: int) -> tuple[Buffer, int, int]:
         """Return a buffer with a page, the place of the page in the buffer, and the number of nodes in the page.
@@ -211,8 +217,13 @@ class Tree(ABC):
             raise self._damage(f"page {number} is not a {'leaf' if kind == LEAF else 'branch'} page, as expected")
         return data, start, (lower - HEADER_BYTES) >> 1
 
-    def _nodes(self, data: Buffer, start: int, count: int, *, page: int) -> Iterator[tuple[bytes, int, int, int]]:
-        """Yield (key, offset, size, flags) of each node of a leaf page: the value begins at the offset in the page."""
+    def _nodes(
+        self, data: Buffer, start: int, count: int, *, page: int, is_leaf: bool = True
+    ) -> Iterator[tuple[bytes, int, int, int]]:
+        """Yield (key, offset, size, flags) of each node; the offset is that of the byte after the key, in the page.
+
+        In a leaf, `size` is the size of the value. In a branch, `size | flags << 32` is the number of the page below.
+        """
         lower = HEADER_BYTES + 2 * count
         room = self.page_bytes - lower
         for at in unpack_from(f"<{count}H", data, start + HEADER_BYTES):
@@ -223,7 +234,9 @@ class Tree(ABC):
             if begin > self.page_bytes or key_bytes > MOST_KEY_BYTES:
                 raise self._damage(f"a key of {key_bytes} bytes is outside page {page}")
             size = low | high << 16
-            room -= _NODE_BYTES + key_bytes + (8 if flags & _IN_OVERFLOW else size)
+            room -= _NODE_BYTES + key_bytes
+            if is_leaf:
+                room -= 8 if flags & _IN_OVERFLOW else size
             if room < 0:
                 raise self._damage(f"nodes of page {page} overlap")
             yield bytes(data[start + at + _NODE_BYTES : start + begin]), begin, size, flags

@@ -305,8 +305,8 @@ def test_leaves_in_each_others_place_hide_values_and_swap_none(tmp_path: Path, l
 def test_a_file_that_ends_in_its_meta_pages_is_refused(tmp_path: Path, large: bytes, size: int) -> None:
     path = tmp_path / "a.lmdb"
     path.write_bytes(large[: max(size, 1)])
-    with pytest.raises(CorruptPack, match="damaged LMDB file"), opened(path):
-        pass
+    with pytest.raises(CorruptPack, match="damaged LMDB file"), opened(path) as tree:
+        found(tree, 0)
     assert not [link for link in os.listdir("/proc/self/fd") if _target(link) == str(path)]
 
 
