@@ -84,7 +84,7 @@ def test_convert_takes_a_source_object(tmp_path: Path) -> None:
     source, _ = source_spec.SourceSpec().open(root)
     packer.convert(source, tmp_path / "two.pack")
     assert digest(tmp_path / "one.pack") == digest(tmp_path / "two.pack")
-    with pytest.raises(InvalidRequest, match="give them to the Source object"):
+    with pytest.raises(InvalidRequest, match="Source object"):
         packer.convert(source, tmp_path / "three.pack", folders="none")
 
 

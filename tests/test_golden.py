@@ -166,12 +166,12 @@ def resealed(folder: Path, **changes: Any) -> Path:
 
 def test_a_higher_version_is_refused_with_what_helps(tmp_path: Path) -> None:
     folder = resealed(tmp_path / "new.pack", version=VERSION + 1, members_of_the_future={"a": 1}, parts="elsewhere")
-    with pytest.raises(InvalidRequest, match=rf"version {VERSION + 1}, .* up to {VERSION}; install a newer packer"):
+    with pytest.raises(InvalidRequest, match=rf"version {VERSION + 1}.*newer"):
         manifests.read(folder)
 
 
 def test_an_unknown_member_of_this_version_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorruptPack, match="not what packer writes"):
+    with pytest.raises(CorruptPack, match="not what packer"):
         manifests.read(resealed(tmp_path / "more.pack", more=1))
 
 

@@ -66,12 +66,12 @@ def test_what_is_no_member_is_refused(members: Registry, name: str) -> None:
 
 
 def test_a_slip_of_the_pen_is_answered_with_the_nearest_name(members: Registry) -> None:
-    with pytest.raises(InvalidRequest, match="unknown animal 'dgo'; did you mean 'dog'?"):
+    with pytest.raises(InvalidRequest, match="'dgo'; did you mean 'dog'"):
         members.load("dgo")
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(members: Registry) -> None:
-    with pytest.raises(MissingPackage, match="animal 'hungry' needs the package .*: pip install no_such_package"):
+    with pytest.raises(MissingPackage, match="animal 'hungry' .*pip install no_such_package"):
         members.load("hungry")
 
 
@@ -109,7 +109,7 @@ def test_a_file_wins_over_another_package(members: Registry, monkeypatch: pytest
 
 def test_two_packages_with_one_name_are_refused(members: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, EntryPoint("lion", "json", "zoo"), EntryPoint("lion", "csv", "zoo"))
-    with pytest.raises(InvalidRequest, match="several packages bring it: csv, json"):
+    with pytest.raises(InvalidRequest, match="several packages.*csv, json"):
         members.load("lion")
 
 
@@ -123,7 +123,7 @@ def test_a_file_of_two_words_is_typed_with_a_hyphen(members: Registry, tmp_path:
     assert "polar-bear" in members.names()
     assert "polar_bear" not in members.names()
     assert members.load("polar-bear").NAME == "bear"
-    with pytest.raises(InvalidRequest, match="did you mean 'polar-bear'"):
+    with pytest.raises(InvalidRequest, match="did you mean.*'polar-bear'"):
         members.check("polar_bear")
     for name in ("-polar-bear", "polar--bear", "-", "../cat", "polar-bear/"):
         with pytest.raises(InvalidRequest, match="unknown animal"):

@@ -94,13 +94,13 @@ def test_an_ill_typed_description_is_refused(description: Any) -> None:
 
 
 def test_two_fields_of_one_name_are_refused() -> None:
-    with pytest.raises(InvalidRequest, match="not unique: x, x"):
+    with pytest.raises(InvalidRequest, match="unique: x, x"):
         Schema((Field("x", "text", "text"), Field("x", "json", "json")))
 
 
 @pytest.mark.parametrize(("kind", "codec"), [("image", "encoded"), ("text", "raw"), ("number", "number")])
 def test_a_key_is_text_as_the_index_has_it(kind: str, codec: str) -> None:
-    with pytest.raises(InvalidRequest, match="field 'key' has kind"):
+    with pytest.raises(InvalidRequest, match="'key' has kind"):
         Schema((Field("key", kind, codec),))
 
 
@@ -113,7 +113,7 @@ def test_fields_are_found_by_name_and_in_order() -> None:
     assert "c" not in schema
     assert schema["a"].kind == "json"
     assert schema.select(["a"]).names == ("a",)
-    with pytest.raises(UnknownKey, match="no field 'c'; there are: b, a"):
+    with pytest.raises(UnknownKey, match="'c'; .*b, a"):
         schema["c"]
 
 
@@ -134,7 +134,7 @@ def test_only_numbers_of_fixed_dtype_and_shape_are_columns(kind: str, dtype: Any
 
 def test_more_fields_than_any_set_has_are_refused_at_once() -> None:
     field = {"name": "a", "kind": "text", "codec": "text"}
-    with pytest.raises(InvalidRequest, match="10001 fields, expected at most 10000"):
+    with pytest.raises(InvalidRequest, match="10001 fields"):
         Schema.from_json([field] * (MOST_FIELDS + 1))
     many = tuple(Field(f"f{number}", "text", "text") for number in range(MOST_FIELDS + 1))
     assert len(Schema(many[:-1])) == MOST_FIELDS

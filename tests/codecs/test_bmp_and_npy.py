@@ -117,19 +117,19 @@ def test_a_cut_is_shown_and_nothing_of_the_buffer_is_kept(kind: str) -> None:
 
 def test_what_a_bmp_cannot_hold_is_refused() -> None:
     for value in (np.zeros((2, 2, 4), np.uint8), np.zeros((2, 2), np.uint8), np.zeros((2, 2, 3), np.uint16), b"BM"):
-        with pytest.raises(InvalidRequest, match="codec 'bmp' holds uint8"):
+        with pytest.raises(InvalidRequest, match="'bmp' holds uint8"):
             IMAGE.encode(value)
     for value in (np.zeros((2, 2, 3), np.uint8), np.zeros((2, 2), bool), np.zeros((2, 2), np.float32)):
-        with pytest.raises(InvalidRequest, match="codec 'bmp' holds uint8"):
+        with pytest.raises(InvalidRequest, match="'bmp' holds uint8"):
             MASK.encode(value)
     for shape in ((0, 3, 3), (3, 0, 3)):
-        with pytest.raises(BadInput, match="does not fit a BMP"):
+        with pytest.raises(BadInput, match="fit a BMP"):
             IMAGE.encode(np.zeros(shape, np.uint8))
-    with pytest.raises(BadInput, match="less than 1 GiB"):
+    with pytest.raises(BadInput, match="1 GiB"):
         IMAGE.encode(np.broadcast_to(np.uint8(0), (20_000, 18_000, 3)))
-    with pytest.raises(InvalidRequest, match="cannot hold kind 'depth'"):
+    with pytest.raises(InvalidRequest, match="kind 'depth'"):
         codec("depth", "bmp", dtype="uint16")
-    with pytest.raises(InvalidRequest, match="holds uint8, not uint16"):
+    with pytest.raises(InvalidRequest, match="not uint16"):
         type(MASK)(replace(MASK.field, dtype="uint16"))
 
 
@@ -150,14 +150,14 @@ def test_numpy_reads_a_depth_of_any_dtype(name: str) -> None:
 
 def test_an_npy_of_another_dtype_or_format_is_refused() -> None:
     used = codec("depth", "npy", dtype="float32")
-    with pytest.raises(CorruptRecord, match="npy of uint16, expected npy of float32"):
+    with pytest.raises(CorruptRecord, match="npy of uint16.*float32"):
         used.decode(image_files.npy(np.zeros((2, 2), np.uint16)))
     with pytest.raises(CorruptRecord, match="png of uint16"):
         used.decode(image_files.depths()["png 16 bit"][0])
     with pytest.raises(DamagedImage):
         used.decode(used.encode(np.zeros((2, 2), np.float32))[:-1])
     for value in (np.zeros((2, 2), np.uint16), np.zeros(4, np.float32), np.zeros((2, 2, 1), np.float32), None):
-        with pytest.raises(InvalidRequest, match="codec 'npy' holds float32"):
+        with pytest.raises(InvalidRequest, match="'npy' holds float32"):
             used.encode(value)
     with pytest.raises(PackerError, match="holds nothing"):
         used.encode(np.zeros((0, 2), np.float32))

@@ -111,7 +111,7 @@ def test_whole_chroma_is_the_nearer_one() -> None:
     + ["444", "95:", ":444", "95:422", "95:440", "0:444", "95:444:", "95:444:1"],
 )
 def test_a_bad_quality_is_refused(argument: str) -> None:
-    with pytest.raises(InvalidRequest, match="expected 1 to 100, as in jpeg:95"):
+    with pytest.raises(InvalidRequest, match="1 to 100.*jpeg:95"):
         codec("image", f"jpeg:{argument}")
 
 
@@ -166,12 +166,12 @@ def test_strictness_is_the_codecs() -> None:
     ],
 )
 def test_png_refuses_what_opencv_would_narrow(kind: str, value: Any) -> None:
-    with pytest.raises(InvalidRequest, match="codec 'png' holds .*, found"):
+    with pytest.raises(InvalidRequest, match="codec 'png' holds.*found"):
         codec(kind, "png").encode(value)
 
 
 def test_png_refuses_a_field_that_it_cannot_hold_at_once() -> None:
-    with pytest.raises(InvalidRequest, match="as uint8 or uint16, not float32; use codec raw"):
+    with pytest.raises(InvalidRequest, match="not float32; .*raw"):
         codec("depth", "png", dtype="float32")
 
 
@@ -211,7 +211,7 @@ def test_json_refuses_what_would_not_come_back(value: Any) -> None:
     "stored", [b"", b"{", b'{"a":1,"a":2}', b"[NaN]", b"-Infinity", b"1e999", b"[1] [2]", b"[" * 100_000]
 )
 def test_json_that_nobody_packed_is_corrupt(stored: bytes) -> None:
-    with pytest.raises(CorruptRecord, match="not the JSON that was packed"):
+    with pytest.raises(CorruptRecord, match="not the JSON"):
         codec("json", "json").decode(stored)
 
 
@@ -219,9 +219,9 @@ def test_encoded_keeps_bytes_and_refuses_arrays() -> None:
     file = image_files.jpeg()
     assert codec("image", "encoded").encode(file) == file
     assert codec("bytes", "encoded").encode(memoryview(b"any bytes")) == b"any bytes"
-    with pytest.raises(InvalidRequest, match="keeps the bytes of a file, found ndarray; use codec raw"):
+    with pytest.raises(InvalidRequest, match="ndarray; .*codec raw"):
         codec("image", "encoded").encode(image_files.colors())
-    with pytest.raises(BadInput, match="a depth of uint16, expected float32"):
+    with pytest.raises(BadInput, match="depth of uint16"):
         codec("depth", "encoded", dtype="float32").encode(image_files.depths()["png 16 bit"][0])
 
 

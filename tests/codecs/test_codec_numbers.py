@@ -51,7 +51,7 @@ def test_raw_writes_lengths_first_where_the_size_does_not_tell() -> None:
 )
 def test_raw_checks_the_lengths_before_it_touches_the_numbers(stored: bytes) -> None:
     for read in (codec("depth", "raw", dtype="uint16").decode, codec("depth", "raw", dtype="uint16").shape):
-        with pytest.raises(CorruptRecord, match="pack again from the source"):
+        with pytest.raises(CorruptRecord, match="for shape"):
             read(stored)
 
 
@@ -72,7 +72,7 @@ def test_raw_float16_rounds_because_it_was_asked_to() -> None:
     found = made.decode(made.encode(depth))
     assert found.dtype == np.float16
     assert found.tobytes() == depth.astype(np.float16).tobytes()
-    with pytest.raises(BadInput, match="is beyond float16; use raw:float32"):
+    with pytest.raises(BadInput, match="beyond float16.*raw:float32"):
         made.encode(np.full((2, 2), 65520, np.float32))
 
 
@@ -87,7 +87,7 @@ def test_raw_float16_rounds_because_it_was_asked_to() -> None:
     ],
 )
 def test_raw_never_narrows_pixels_silently(details: dict[str, Any], value: Any) -> None:
-    with pytest.raises(InvalidRequest, match="never narrowed silently; use --codec field=raw:"):
+    with pytest.raises(InvalidRequest, match="narrowed.*--codec field=raw:"):
         codec(details.pop("kind"), "raw", **details).encode(value)
 
 
@@ -96,7 +96,7 @@ def test_raw_widens_and_takes_whole_numbers_that_fit() -> None:
     assert made.decode(made.encode(np.array([[1, 2]], np.uint16))).tolist() == [[1.0, 2.0]]
     ids = codec("number", "raw", dtype="int32", shape=(None,))
     assert ids.decode(ids.encode([1, 2, 3])).tolist() == [1, 2, 3]
-    with pytest.raises(BadInput, match="int64 value 2147483648 does not fit int32 exactly"):
+    with pytest.raises(BadInput, match="2147483648 .*int32"):
         ids.encode([1, 2**31])
 
 
@@ -161,7 +161,7 @@ def test_a_scalar_is_little_endian_and_comes_back_as_pythons(dtype: str, value: 
     ],
 )
 def test_a_number_that_does_not_fit_exactly_is_bad_input(dtype: str, value: Any) -> None:
-    with pytest.raises(BadInput, match=f"does not fit {dtype} exactly"):
+    with pytest.raises(BadInput, match=f"fit {dtype}"):
         codec("number", "number", dtype=dtype, shape=()).encode(value)
 
 
@@ -178,5 +178,5 @@ def test_a_cast_is_exact_or_an_error(dtype: str, data: st.DataObject) -> None:
 def test_a_truth_value_of_another_byte_is_corrupt() -> None:
     for made in (codec("number", "number", dtype="bool", shape=(2,)), codec("number", "raw", dtype="bool", shape=(2,))):
         assert made.decode(b"\x00\x01").tolist() == [False, True]
-        with pytest.raises(CorruptRecord, match="neither 0 nor 1"):
+        with pytest.raises(CorruptRecord, match="0 nor 1"):
             made.decode(b"\x00\x02")

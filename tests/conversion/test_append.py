@@ -222,7 +222,7 @@ def test_bad_files_leave_the_pack_as_it_is(tmp_path: Path) -> None:
     packed(one, tmp_path / "out")
     next(two.rglob("*.jpg")).write_bytes(b"\xff\xd8\xff")
     before = state(tmp_path / "out")
-    with pytest.raises(BadInputs, match="1 of 3 samples cannot be packed"):
+    with pytest.raises(BadInputs, match="1 of 3"):
         append(tmp_path / "out", two)
     assert state(tmp_path / "out") == before
 
@@ -250,7 +250,7 @@ def test_classes_are_matched_by_name_and_new_ones_come_last(tmp_path: Path) -> N
 def test_splits_are_matched_by_name(tmp_path: Path) -> None:
     one, two = two_days(tmp_path)
     packer.convert(one, tmp_path / "out", splits={"train": 0.5, "val": 0.5})
-    with pytest.raises(InvalidRequest, match="field 'split': the pack has it, the source does not"):
+    with pytest.raises(InvalidRequest, match="field 'split'.*source does not"):
         append(tmp_path / "out", two)
     append(tmp_path / "out", two, splits={"val": 1})
     dataset = packer.open(tmp_path / "out")
@@ -264,14 +264,14 @@ def test_splits_are_matched_by_name(tmp_path: Path) -> None:
 def test_a_field_that_differs_is_named_with_both_values(tmp_path: Path) -> None:
     one, two = two_days(tmp_path)
     packed(one, tmp_path / "out", codecs=(("image", "jpeg:90"),), to="hdf5", resize="16x16")
-    with pytest.raises(InvalidRequest, match="field 'label': the pack has it, the source does not"):
+    with pytest.raises(InvalidRequest, match="field 'label'.*source does not"):
         append(tmp_path / "out", two, folders="none")
     packed(one, tmp_path / "flat", fields=("image",))
     assert append(tmp_path / "flat", two).appended == 3  # the fields are those of the pack
     packed(one, tmp_path / "raw", to="n5")
     small = photos(tmp_path / "small", 3, height=20, width=20)
     (small / "class0/0000.jpg").rename(small / "class0/new.jpg")
-    with pytest.raises(InvalidRequest, match=r"field 'image': shape \[20, 20, 3\], the pack has \[24, 32, 3\]"):
+    with pytest.raises(InvalidRequest, match=r"field 'image': .*\[20, 20, 3\].*\[24, 32, 3\]"):
         append(tmp_path / "raw", small)
 
 
@@ -283,7 +283,7 @@ def test_masks_with_other_classes_are_refused(tmp_path: Path) -> None:
         files = {f"{number}.jpg": source_trees.image(number, suffix=".jpg", height=24, width=32)}
         source_trees.write(tmp_path / f"in{number}", {**files, f"{number}_mask.png": mask})
     packer.convert(tmp_path / "in0", tmp_path / "out", mask_colors=tables / "one.txt", **options)
-    with pytest.raises(InvalidRequest, match="field 'mask': classes .*car"):
+    with pytest.raises(InvalidRequest, match="field 'mask'.*car"):
         append(tmp_path / "out", tmp_path / "in1", mask_colors=tables / "two.txt", **options)
     assert append(tmp_path / "out", tmp_path / "in1", mask_colors=tables / "one.txt", **options).appended == 1
 
@@ -348,7 +348,7 @@ def test_packs_and_python_objects_are_appended(tmp_path: Path) -> None:
 def test_a_pack_is_not_appended_to_itself_nor_at_a_url(tmp_path: Path) -> None:
     one, _ = two_days(tmp_path)
     packed(one, tmp_path / "out")
-    with pytest.raises(InvalidRequest, match="is the source itself"):
+    with pytest.raises(InvalidRequest, match="source itself"):
         append(tmp_path / "out", tmp_path / "out")
     with pytest.raises(InvalidRequest, match="packer stage"):
         append("s3://bucket/out", one)

@@ -187,7 +187,7 @@ def test_the_estimate_counts_files_and_the_disk_must_take_them(tmp_path: Path, m
     plan = make_plan(opened(photos(tmp_path / "in", 40, height=64, width=64)), ConversionOptions(to="bmp"))
     assert 40 * (64 * 64 * 3 + 54) < estimate(plan).pack_bytes < 1.25 * 40 * (64 * 64 * 3 + 54)
     monkeypatch.setattr(conversion_run, "free_files", lambda path: 39)
-    with pytest.raises(StorageError, match="needs about 40 files"):
+    with pytest.raises(StorageError, match="40 files"):
         convert_source(plan.source, tmp_path / "a.pack", plan.options)
     assert not (tmp_path / "a.pack").exists()
 
@@ -202,7 +202,7 @@ def test_a_foreign_file_in_a_part_is_found_and_never_removed(root: Path, tmp_pat
         mine.parent.mkdir(exist_ok=True)
         mine.write_bytes(b"")
         assert any(f"{name}: unknown file" in line for line in problems(tmp_path / "a.pack"))
-        with pytest.raises(InvalidRequest, match="packer did not write it"):
+        with pytest.raises(InvalidRequest, match="did not write"):
             convert_source(opened(root), tmp_path / "a.pack", ConversionOptions(to="bmp"), overwrite=True)
         mine.unlink()
     (tmp_path / "a.pack/part-00000/new").rmdir()
@@ -237,5 +237,5 @@ def test_an_index_is_made_again_from_a_sound_part_only(root: Path, tmp_path: Pat
 def test_verify_open_hashes_the_whole_tree(root: Path, tmp_path: Path) -> None:
     packed(root, tmp_path / "a.pack", to="bmp")
     next((tmp_path / "a.pack/part-00000").rglob("gray*")).write_bytes(b"")
-    with pytest.raises(CorruptPack, match="damaged part: its sha256"):
+    with pytest.raises(CorruptPack, match="damaged.*sha256"):
         BMPDataset(tmp_path / "a.pack", verify="open")[0]

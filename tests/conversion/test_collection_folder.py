@@ -150,7 +150,7 @@ def test_a_missing_or_another_member_is_named(pair: Path) -> None:
         packer.open(pair / "c.pack")
     assert any("b.pack" in line for line in damages(pair / "c.pack"))
     shutil.copytree(pair / "a.pack", pair / "b.pack")
-    with pytest.raises(CorruptPack, match="b.pack is another pack"):
+    with pytest.raises(CorruptPack, match="b.pack.*another"):
         packer.open(pair / "c.pack")
 
 

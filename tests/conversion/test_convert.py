@@ -365,7 +365,7 @@ def test_a_label_that_a_tool_cannot_hold_is_a_bad_sample(tmp_path: Path, to: str
     with packer.open(tmp_path / "a.pack") as dataset:
         assert sorted(int(sample["label"]) for sample in dataset) == [3, 5]
     packer.convert(samples, tmp_path / "b.pack", to="lmdb", key="name")
-    with pytest.raises(BadInputs, match=rf"part-00000.lmdb.*: label {label}: records of "):
+    with pytest.raises(BadInputs, match=rf"part-00000.lmdb.*: label {label}"):
         packer.convert(tmp_path / "b.pack", tmp_path / "c.pack", to=to)
 
 

@@ -112,7 +112,7 @@ def test_a_named_hole_is_mixed_into_nothing(tmp_path: Path, geometry: packer.geo
 
 def test_a_value_that_the_files_cannot_have_is_refused(tmp_path: Path) -> None:
     root = _depth_tree(tmp_path / "in", 0, "uint16")
-    with pytest.raises(BadInputs, match=r"its samples are uint16, which have no -1 for a missing pixel"):
+    with pytest.raises(BadInputs, match="uint16.*-1.*missing"):
         packer.convert(root, tmp_path / "a.pack", sidecars={"d": "_d.tif:depth:-1"})
 
 
@@ -143,9 +143,7 @@ def _alpha_masks(root: Path, form: str, grays: int | None) -> Path:
 @pytest.mark.parametrize("options", [{}, {"resize": 20}, {"validate": "header"}, {"codecs": {"m": "png"}}], ids=str)
 def test_a_mask_that_is_in_its_alpha_alone_is_refused(tmp_path: Path, form: str, options: dict[str, object]) -> None:
     root = _alpha_masks(tmp_path / "in", form, 0)
-    with pytest.raises(
-        BadInputs, match=r"0_m\.png: .*alpha channel, which a mask does not keep, has 4 values.*getchannel"
-    ):
+    with pytest.raises(BadInputs, match=r"0_m\.png: .*alpha channel.*4 values"):
         packer.convert(root, tmp_path / "a.pack", sidecars={"m": "_m.png:mask"}, **options)  # type: ignore[arg-type]
 
 
@@ -154,7 +152,7 @@ def test_a_tga_mask_that_is_in_its_alpha_alone_is_refused(tmp_path: Path) -> Non
     for n in range(3):
         Image.open(root / f"{n}_m.png").save(root / f"{n}_m.tga")
         (root / f"{n}_m.png").unlink()
-    with pytest.raises(BadInputs, match="its content is there"):
+    with pytest.raises(BadInputs, match="content is there"):
         packer.convert(root, tmp_path / "a.pack", sidecars={"m": "_m.tga:mask"}, decode_with="pillow")
 
 

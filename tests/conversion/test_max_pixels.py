@@ -49,10 +49,10 @@ def test_what_is_no_limit_is_one_line(tmp_path: Path, text: str) -> None:
 
 def test_a_header_beyond_100_mp_is_read_where_that_is_allowed() -> None:
     large = image_files.bomb(10_001, 10_000)
-    with pytest.raises(DamagedImage, match="the limit is 100 MP"):
+    with pytest.raises(DamagedImage, match="100 MP"):
         images.sniff(large)
     assert images.sniff(large, 200_000_000).height == 10_001
-    with pytest.raises(DamagedImage, match="the limit is 1000 MP"):
+    with pytest.raises(DamagedImage, match="1000 MP"):
         images.sniff(image_files.bomb(2**31 - 1, 2**31 - 1), MOST_PIXELS)
 
 
@@ -60,7 +60,7 @@ def test_a_large_image_is_refused_where_memory_has_no_room_for_it(monkeypatch: p
     monkeypatch.setattr(
         "packer.system.machine_limits.Machine.memory", lambda self: Limit("memory", 1 << 34, 250_000_000)
     )
-    with pytest.raises(OutOfMemory, match="300,030,000 bytes does not fit into memory: 250,000,000 are free"):
+    with pytest.raises(OutOfMemory, match="300,030,000 .*memory: 250,000,000"):
         images.sniff(image_files.bomb(10_001, 10_000), 200_000_000)
     assert images.sniff(image_files.bomb(1000, 1000), 200_000_000).height == 1000
 
@@ -105,7 +105,7 @@ def test_what_measures_a_folder_keeps_to_the_limit(
     photos(tmp_path / "in", 3, height=30, width=40)
     refused = run_with_torch(words[0], tmp_path / "in", *words[1:], "--max-pixels", "1k")
     assert refused.returncode == 3
-    assert "40x30 px = 0.0 MP, the limit is 0.001 MP" in refused.stderr
+    assert "the limit is 0.001 MP" in refused.stderr
     done = run_with_torch(words[0], tmp_path / "in", *words[1:], "--max-pixels", "1200")
     assert done.returncode == 0, done.stderr
     if words[0] == "advise":

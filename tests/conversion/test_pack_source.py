@@ -188,7 +188,7 @@ def test_damaged_values_are_listed_all_or_skipped(tmp_path: Path) -> None:
     for sample in (2, 7):
         path = tmp_path / f"a.pack/part-{sample // 3:05d}.lmdb"
         built_packs.flip(path, path.read_bytes().index(b"<blob of sample %d>" % sample))
-    with pytest.raises(BadInputs, match="2 of 9 samples") as caught:
+    with pytest.raises(BadInputs, match="2 of 9") as caught:
         repacked(tmp_path / "a.pack", tmp_path / "b.pack")
     assert "sample 2, key 'sample-00002', field 'blob'" in str(caught.value)
     assert not (tmp_path / "b.pack").exists()
@@ -203,13 +203,13 @@ def test_what_needs_the_original_files_is_refused(tmp_path: Path) -> None:
     target = tmp_path / "b.pack"
     with pytest.raises(InvalidRequest, match="--exif rotate"):
         repacked(tmp_path / "a.pack", target, exif="rotate")
-    with pytest.raises(InvalidRequest, match="not the file's bytes"):
+    with pytest.raises(InvalidRequest, match="file's bytes"):
         repacked(tmp_path / "a.pack", target, codecs=(("image", "encoded"),))
-    with pytest.raises(InvalidRequest, match="--sidecar: for the original data"):
+    with pytest.raises(InvalidRequest, match="--sidecar: .*original"):
         SourceSpec(sidecars=("depth=_d.tiff:depth",)).open(tmp_path / "a.pack")
-    with pytest.raises(InvalidRequest, match="--folders: for the original data"):
+    with pytest.raises(InvalidRequest, match="--folders: .*original"):
         SourceSpec(options={"folders": "none"}).open(tmp_path / "a.pack")
-    with pytest.raises(InvalidRequest, match="is the source itself"):
+    with pytest.raises(InvalidRequest, match="source itself"):
         repacked(tmp_path / "a.pack", tmp_path / "a.pack")
     with pytest.raises(InvalidRequest, match="inside the source"):
         repacked(tmp_path / "a.pack", tmp_path / "a.pack" / "b.pack")
@@ -236,7 +236,7 @@ def test_an_unfinished_copy_goes_on_and_refuses_another_pack(tmp_path: Path, mon
         asked = ConversionOptions(
             part_bytes=30_000, source=SourceSpec().to_json(PackSource(FolderRecipe(tmp_path / "a.pack")))
         )
-        with pytest.raises(InvalidRequest, match="and since then files of the source changed"):
+        with pytest.raises(InvalidRequest, match="source changed"):
             convert_source(source, tmp_path / "b.pack", asked)
     summary = repacked(tmp_path / "a.pack", tmp_path / "b.pack", part_bytes=30_000)
     assert summary.resumed_samples > 0
@@ -349,5 +349,5 @@ def test_what_is_said_of_a_folder_is_refused_of_a_source_object(tmp_path: Path) 
     for flag, arguments in calls.items():
         with pytest.raises(InvalidRequest, match=f"in: {flag}: .*Source object"):
             packer.convert(Source(root), tmp_path / "b.pack", **arguments)
-    with pytest.raises(InvalidRequest, match=r"Source: is a class"):
+    with pytest.raises(InvalidRequest, match="Source: .*class"):
         packer.convert(Source, tmp_path / "b.pack")  # type: ignore[arg-type]

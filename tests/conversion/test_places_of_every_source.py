@@ -51,7 +51,7 @@ def test_what_is_no_box_is_refused(
 ) -> None:
     root = (boxes_of_a_table if name == "table" else BUILDERS[name])(tmp_path / "in")
     with_value(monkeypatch, name, "boxes", lambda boxes: np.float32([box] * max(1, len(boxes))))
-    with pytest.raises(BadInputs, match="field 'boxes'.*box 1: found .* expected x0 y0 x1 y1: finite") as raised:
+    with pytest.raises(BadInputs, match="field 'boxes'.*box 1: .*finite") as raised:
         packer.convert(root, tmp_path / "a.pack", kind=name)
     assert str(root) in str(raised.value)
 

@@ -103,7 +103,7 @@ def test_other_grasp_sets_are_stored_whole_without_depth_that_has_holes(tmp_path
 
 
 def test_a_preset_is_for_grasp_sets(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="the source has no field grasps"):
+    with pytest.raises(InvalidRequest, match="no field grasps"):
         convert(photos(tmp_path / "photos", 3), tmp_path / "pack", "--preset", "ggcnn")
     assert not (tmp_path / "pack").exists()
 

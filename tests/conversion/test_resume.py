@@ -170,7 +170,7 @@ def test_a_record_that_cannot_be_read_is_no_reason_to_throw_it_away(
 
     with (
         monkeypatch.context() as patch,
-        pytest.raises(StorageError, match=rf"{name}: cannot open: Input/output error"),
+        pytest.raises(StorageError, match=rf"{name}: .*Input/output error"),
     ):
         patch.setattr(os, "open", fail)
         convert_source(opened(root), tmp_path / "out.pack", options)
@@ -187,7 +187,7 @@ def test_what_a_failed_part_took_is_given_back(tmp_path: Path, monkeypatch: pyte
     def fail(self: object) -> None:
         raise StorageError("part: cannot write: full")
 
-    with monkeypatch.context() as patch, pytest.raises(StorageError, match="bytes are still needed"):
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match="still needed"):
         patch.setattr("packer.formats.lmdb.Writer.finish", fail)
         convert_source(opened(root), tmp_path / "out.pack", options)
     assert len(os.listdir(tmp_path / ".out.pack.partial/pack")) == finished
@@ -207,13 +207,13 @@ def test_the_option_that_is_another_is_named(tmp_path: Path) -> None:
         with pytest.raises(InvalidRequest, match=re.escape(text)):
             convert_source(opened(root), tmp_path / "out.pack", other)
     os.utime(next(root.rglob("*.jpg")), (1, 1))
-    with pytest.raises(InvalidRequest, match="since then files of the source changed; --restart"):
+    with pytest.raises(InvalidRequest, match="source changed; --restart"):
         convert_source(opened(root), tmp_path / "out.pack", options)
     before = digest(tmp_path / ".out.pack.partial")
     with work_folder(tmp_path / ".out.pack.partial", NAMES) as work:
         plan = make_plan(opened(root), options)
         publication = FolderPublication(plan, tmp_path / "out.pack", work)
-        with pytest.raises(InvalidRequest, match="files of the source changed"):
+        with pytest.raises(InvalidRequest, match="source changed"):
             publication.check(restart=False)
         publication.check(restart=True)
     assert digest(tmp_path / ".out.pack.partial") == before

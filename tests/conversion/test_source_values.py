@@ -347,5 +347,5 @@ def test_a_source_that_is_no_such_thing_says_so_first(tmp_path: Path) -> None:
     lines, not_compared = found_in(pack, source_trees.photos(tmp_path / "photos"))
     assert "no COCO annotations: found 12 files" in lines[0]
     assert len(lines) == 1 and not_compared["boxes"] == NOT_OPENED
-    with pytest.raises(InvalidRequest, match=r"out\.pack: is a pack; give the original data, which .* was made"):
+    with pytest.raises(InvalidRequest, match=r"out\.pack: is a pack"):
         Comparison(pack, pack)

@@ -71,7 +71,7 @@ def test_a_pack_that_is_there_is_kept(tmp_path: Path, photos: Path, object_serve
     for again in (photos, photos / "0"):
         with pytest.raises(PackExists, match=r"s3://b/packs/photos\.pack: already there"):
             convert(again, URL, scratch=tmp_path / "scratch")
-    with pytest.raises(InvalidRequest, match="--overwrite is for folders"):
+    with pytest.raises(InvalidRequest, match="--overwrite.*folders"):
         convert(photos, URL, scratch=tmp_path / "scratch", overwrite=True)
     assert stored(object_server) == before
 
@@ -127,7 +127,7 @@ def test_an_answer_that_was_lost_changes_nothing(
 
 def test_an_upload_that_fails_is_taken_up(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
     object_server.faults = [Fault("403", "PUT", f"/part-00001{SUFFIX}")]
-    with pytest.raises(StoreError, match=f"part-00001{SUFFIX}: upload: not allowed"):
+    with pytest.raises(StoreError, match=f"part-00001{SUFFIX}: upload: .*allowed"):
         convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
     assert "packer.json" not in stored(object_server)
     object_server.faults = []
@@ -143,7 +143,7 @@ def test_an_upload_that_fails_is_taken_up(tmp_path: Path, photos: Path, object_s
 def test_the_rest_of_a_pack_that_fails_is_taken_up(tmp_path: Path, photos: Path, object_server: ObjectServer) -> None:
     """All parts are there, and what is put together of them is uploaded by the next run."""
     object_server.faults = [Fault("403", "PUT", "/keys.npy")]
-    with pytest.raises(StoreError, match=r"index/keys\.npy: upload: not allowed"):
+    with pytest.raises(StoreError, match=r"index/keys\.npy: upload: .*allowed"):
         convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
     assert "packer.json" not in stored(object_server)
     object_server.faults = []
@@ -209,7 +209,7 @@ def test_a_part_that_is_no_longer_there_is_built_again(
     else:
         place = f"pieces/part-00000{SUFFIX}" if what == "entries" else "done/part-00000.json"
         object_server.put(f"{front}/.partial/{place}", b"other")
-        with pytest.raises(CorruptPack, match=f"{place}: damaged: not what packer writes; --restart"):
+        with pytest.raises(CorruptPack, match=f"{place}: damaged.*--restart"):
             convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
     convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch", restart=what in ("entries", "record"))
     convert(photos, tmp_path / "local.pack", part_bytes=20_000)
@@ -224,7 +224,7 @@ def test_a_part_that_is_removed_before_the_end_is_told(
         return False
 
     object_server.faults = [Fault("503", "PUT", "/done/part-00005.json", chance=gone)]
-    with pytest.raises(StorageError, match=f"part-00000{SUFFIX}: removed or replaced .* --restart"):
+    with pytest.raises(StorageError, match=f"part-00000{SUFFIX}: removed.*--restart"):
         convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
     assert "packer.json" not in stored(object_server)
     object_server.faults = []
@@ -242,7 +242,7 @@ def test_restart_makes_way_for_another_plan(tmp_path: Path, photos: Path, object
         with pytest.raises(InvalidRequest):
             convert(photos, URL, resize=16, scratch=tmp_path / scratch)
     assert stored(object_server) == before
-    with pytest.raises(InvalidRequest, match="another pack is on its way there"):
+    with pytest.raises(InvalidRequest, match="another pack.*way"):
         convert(photos, URL, resize=16, scratch=tmp_path / "other", restart=True)
     convert(photos, URL, resize=16, scratch=tmp_path / "scratch", restart=True)
     convert(photos, tmp_path / "local.pack", resize=16)
@@ -257,7 +257,7 @@ def test_another_machine_with_other_versions_is_refused(
     monkeypatch.setattr(
         store_publication, "library_versions", lambda *, pixels: {**real(pixels=pixels), "numpy": "9.9"}
     )
-    with pytest.raises(InvalidRequest, match=r"of the same plan, by a machine with numpy \d.*, here 9\.9"):
+    with pytest.raises(InvalidRequest, match=r"same plan.*numpy \d.*, here 9\.9"):
         convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
 
 
@@ -265,7 +265,7 @@ def test_what_lies_there_already_is_never_written_over(
     tmp_path: Path, photos: Path, object_server: ObjectServer
 ) -> None:
     object_server.put(f"packs/photos.pack/part-00000{SUFFIX}", b"mine")
-    with pytest.raises(InvalidRequest, match=f"part-00000{SUFFIX} is already there"):
+    with pytest.raises(InvalidRequest, match=f"part-00000{SUFFIX} .*already"):
         convert(photos, URL, scratch=tmp_path / "scratch")
     assert stored(object_server) == {f"part-00000{SUFFIX}": b"mine"}
 
@@ -276,7 +276,7 @@ def test_nothing_is_left_of_a_conversion_that_cannot_go_on(
     (photos / "2/11.png").write_bytes(b"\x89PNG")
     object_server.put("packs/photos.pack/inner.pack/packer.json", b"{}")  # another pack, whoever put it there
     object_server.put("packs/photos.pack/.partial/plan.json", b"{}")
-    with pytest.raises(InvalidRequest, match="on its way there"):
+    with pytest.raises(InvalidRequest, match="on its way"):
         convert(photos, URL, part_bytes=20_000, scratch=tmp_path / "scratch")
     object_server.objects.clear()
     put = Fault("503", "PUT", "/part-00000.json", chance=lambda: object_server.put(inner, b"{}") is not None)

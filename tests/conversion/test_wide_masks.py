@@ -167,7 +167,7 @@ def test_masks_of_several_sizes_in_a_batch_say_what_to_do(tmp_path: Path) -> Non
     for options in ({}, {"transform": dict}):
         with (
             packer.Loader(packer.open(pack, fields=("mask",), **options), 2) as loader,
-            pytest.raises(packer.errors.MixedShapes, match="field 'mask': images of 2 shapes in one batch"),
+            pytest.raises(packer.errors.MixedShapes, match="field 'mask'.*2 shapes"),
         ):
             next(iter(loader))
 
@@ -193,11 +193,11 @@ def test_masks_are_turned_with_their_images(tmp_path: Path, codec: str) -> None:
 
 
 def test_what_holds_8_bit_is_refused_before_anything_is_written(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"0_ids\.png: cannot pack .* kind mask:uint16 in its --sidecar"):
+    with pytest.raises(BadInput, match=r"0_ids\.png: .*mask:uint16.*--sidecar"):
         convert(root, tmp_path / "pack", sidecars={"mask": "_ids.png:mask"})
-    with pytest.raises(InvalidRequest, match="codec 'bmp' holds uint8, not uint16; use codec npy, png or raw"):
+    with pytest.raises(InvalidRequest, match="codec 'bmp'.*uint16; .*npy"):
         convert(root, tmp_path / "pack", codecs={"mask": "bmp"})
-    with pytest.raises(InvalidRequest, match="codec 'jpeg' cannot hold kind 'mask'"):
+    with pytest.raises(InvalidRequest, match="codec 'jpeg'.*kind 'mask'"):
         convert(root, tmp_path / "pack", codecs={"mask": "jpeg:95"})
     assert not (tmp_path / "pack").exists()
 
@@ -226,7 +226,7 @@ def test_pixels_of_16_bit_in_a_field_of_8_are_refused(tmp_path: Path, codec: str
 def test_a_source_cannot_declare_another_dtype(tmp_path: Path) -> None:
     for dtype in ("int32", "uint32", "float32", "bool"):
         source = MaskSource(tmp_path / "in", WHOLE, Field("mask", "mask", "encoded", dtype=dtype))
-        with pytest.raises(InvalidRequest, match=f"a mask is uint8 or uint16, found {dtype}"):
+        with pytest.raises(InvalidRequest, match=f"mask is .* {dtype}"):
             packer.convert(source, tmp_path / "pack")
 
 
@@ -250,12 +250,12 @@ def test_a_pack_of_a_pack(root: Path, tmp_path: Path, first: str) -> None:
 @pytest.mark.parametrize("codec", ["encoded", "raw", "png", "npy"])
 def test_a_manifest_that_says_another_dtype_is_refused(tmp_path: Path, codec: str, dtype: str) -> None:
     field = Field("mask", "mask", codec, dtype, (None, None))
-    with pytest.raises(InvalidRequest, match=f"'mask': a mask is uint8 or uint16, found {dtype}"):
+    with pytest.raises(InvalidRequest, match=f"'mask': .*mask is .* {dtype}"):
         make(field)
     records = [{"key": b"0", "mask": encoded(".png", mask_of(0))}]
     schema = Schema((Field("key", "text", "text"), field))
     built_packs.make_pack(tmp_path / "pack", records, schema=schema, parts=1, version=1)  # without a column of sizes
-    with pytest.raises(InvalidRequest, match=f"'mask': a mask is uint8 or uint16, found {dtype}"):
+    with pytest.raises(InvalidRequest, match=f"'mask': .*mask is .* {dtype}"):
         packer.open(tmp_path / "pack")[0]
 
 
@@ -265,7 +265,7 @@ def test_a_mask_that_says_8_bit_and_holds_16_is_damaged(root: Path, tmp_path: Pa
     assert isinstance(manifest, Manifest)
     value = make(manifest.schema["mask"]).encode(WHOLE[0])
     narrow = make(Field("mask", "mask", "npy", "uint8", (None, None)))
-    with pytest.raises(packer.errors.CorruptRecord, match="npy of uint16, expected npy of uint8"):
+    with pytest.raises(packer.errors.CorruptRecord, match="npy of uint16"):
         narrow.decode(value)
     for codec in ("encoded", "png"):
         narrow = make(Field("mask", "mask", codec, "uint8", (None, None)))

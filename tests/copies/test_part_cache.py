@@ -228,9 +228,7 @@ def test_what_was_used_longest_ago_or_given_up_is_removed_first(base: Path, sour
 def test_parts_that_nobody_lets_go_of_are_an_error_after_the_patience(base: Path, source: FileSource) -> None:
     cache = part_cache(base, source, limit=2 * BLOCKS, patience=0.2)
     kept = [cache.lease(part, close_unused=closing_nothing) for part in PARTS[:2]]
-    with pytest.raises(
-        StorageError, match=r"no room for s3://b/x.pack/part-00002.pth: it has 100,000 bytes, the limit"
-    ):
+    with pytest.raises(StorageError, match="no room.*s3://b/x.pack/part-00002.pth: .*100,000 bytes"):
         cache.lease(PARTS[2], close_unused=closing_nothing)
     assert not cache.is_waited_for()
     # who keeps parts open that are not read closes them
@@ -284,9 +282,7 @@ def test_fetching_ahead_takes_only_room_that_nobody_needs(base: Path, source: Fi
 
 def test_a_part_that_stays_damaged_is_refused_with_both_sums_and_the_etag(base: Path, source: FileSource) -> None:
     cache = part_cache(base, replace(source, damaged=((PARTS[5].name, 9),)))
-    with pytest.raises(
-        CorruptPack, match=rf"s3://b/x.pack/part-00005.pth: .*expected sha256 {PARTS[5].sha256[:16]}.*\"etag\""
-    ):
+    with pytest.raises(CorruptPack, match=rf"s3://b/x.pack/part-00005.pth: .*sha256 {PARTS[5].sha256[:16]}.*\"etag\""):
         read(cache, PARTS[5])
     assert source.fetches() == {PARTS[5].name: 2}
     assert whole_files(cache, PARTS) == []
@@ -393,26 +389,26 @@ def test_a_full_disk_makes_room_and_is_an_error_only_when_all_is_in_use(tmp_path
 def test_a_limit_that_cannot_hold_a_part_is_refused(base: Path, source: FileSource) -> None:
     cache = part_cache(base, source, limit=2 * BLOCKS)
     cache.check_limit(PARTS[:1], PARTS)
-    with pytest.raises(InvalidRequest, match=rf"cache_limit={2 * BLOCKS}: .* take {3 * BLOCKS:,} bytes"):
+    with pytest.raises(InvalidRequest, match=rf"cache_limit={2 * BLOCKS}: .* {3 * BLOCKS:,} bytes"):
         cache.check_limit(PARTS[:2], PARTS)
 
 
 @pytest.mark.parametrize("kind", ["nfs4", "cifs", "lustre", "fuse.sshfs"])
 def test_a_disk_of_the_network_is_refused(base: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Machine, "mount", lambda self, path: Mount(kind, frozenset()))
-    with pytest.raises(InvalidRequest, match=rf"a {kind} file system, which other machines may share"):
+    with pytest.raises(InvalidRequest, match=f"{kind} file system"):
         cache_folder(base)
 
 
 def test_a_folder_that_is_not_there_or_that_others_may_enter_is_refused(base: Path, source: FileSource) -> None:
-    with pytest.raises(InvalidRequest, match="no such folder to keep a cache in; make it"):
+    with pytest.raises(InvalidRequest, match="no such folder"):
         cache_folder(base / "none")
     cache = part_cache(base, source)
     cache.folder.folder.chmod(0o755)
-    with pytest.raises(UnsafePath, match="its mode is 755"):
+    with pytest.raises(UnsafePath, match="mode is 755"):
         cache_folder(base)
     base.chmod(0o777)
-    with pytest.raises(UnsafePath, match=r"anybody may rename files there: .*cache="):
+    with pytest.raises(UnsafePath, match="may rename.*cache="):
         cache_folder(base)
 
 
@@ -420,7 +416,7 @@ def test_a_link_in_the_place_of_a_pack_is_not_followed(base: Path, source: FileS
     cache = part_cache(base, source)
     (tmp_path / "elsewhere").mkdir()
     (cache.folder.folder / DIGEST).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UnsafePath, match="found a link or a file"):
+    with pytest.raises(UnsafePath, match="link or a file"):
         read(cache, PARTS[0])
     assert list((tmp_path / "elsewhere").iterdir()) == []
 

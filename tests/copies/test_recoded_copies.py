@@ -127,12 +127,12 @@ def test_what_is_raw_is_recoded_and_what_is_in_the_codec_is_refused(tmp_path: Pa
     raw = converted(pack, tmp_path / "raw", "raw")
     assert built_packs.values(staged(raw, base).path) == built_packs.values(converted(raw, tmp_path / "b"))
     planar = converted(pack, tmp_path / "planar")
-    with pytest.raises(InvalidRequest, match="every image is ycc420 already"):
+    with pytest.raises(InvalidRequest, match="ycc420 already"):
         staged(planar, base)
     built_packs.make_pack(tmp_path / "none")
-    with pytest.raises(InvalidRequest, match="no field is an image"):
+    with pytest.raises(InvalidRequest, match="no field"):
         staged(tmp_path / "none", base)
-    with pytest.raises(InvalidRequest, match="keeps the bytes of files"):
+    with pytest.raises(InvalidRequest, match="bytes of files"):
         staged(raw, base, "encoded")
 
 
@@ -144,7 +144,7 @@ def test_a_data_set_gets_it_where_it_names_the_codec(
 ) -> None:
     monkeypatch.setattr("packer.copies.staged_copies.Machine", lambda: Machine(shared_memory=base))
     own = [packer.open(pack)[index]["image"] for index in range(12)]
-    with pytest.raises(InvalidRequest, match="packer stage .* --as ycc420$"):
+    with pytest.raises(InvalidRequest, match="packer stage.*--as ycc420$"):
         packer.open(pack, stage="auto", stage_as=CODEC)
     staged(pack, base)
     planes = packer.open(converted(pack, tmp_path / "b"))
@@ -171,7 +171,7 @@ def test_another_pack_in_the_place_of_the_original_has_no_copy(tmp_path: Path, b
     plain = stage(pack, options(base), Hooks()).path
     shutil.rmtree(pack)
     packed(photos(tmp_path / "other", 5), pack)
-    with pytest.raises(InvalidRequest, match="no copy of it as ycc420"):
+    with pytest.raises(InvalidRequest, match="no copy.*ycc420"):
         packer.open(pack, stage=base, stage_as=CODEC)
     done = staged(pack, base)
     assert sum("removed" in note for note in done.notes) == 2
@@ -199,7 +199,7 @@ def test_it_is_not_released_under_a_reader(base: Path, pack: Path) -> None:
     dataset.close()
     assert released(CODEC) == size
     assert [copy.folder for copy in copies(OwnedFolder(base))] == [plain.path]
-    with pytest.raises(InvalidRequest, match="no copy of it as ycc420"):
+    with pytest.raises(InvalidRequest, match="no copy.*ycc420"):
         packer.open(pack, stage=base, stage_as=CODEC)
 
 
@@ -306,7 +306,7 @@ def test_a_damaged_pack_is_not_staged(base: Path, pack: Path) -> None:
 
 
 def test_room_is_looked_for_before_and_on_the_way(base: Path, pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(StorageError, match="the pack does not fit.*nothing was written"):
+    with pytest.raises(StorageError, match="does not fit.*nothing"):
         stage_recoded(pack, CODEC, StageOptions(str(base), keep=SpaceKept(bytes=1 << 60)), Hooks())
     assert os.listdir(base) == []
     asked: list[int] = []
@@ -318,7 +318,7 @@ def test_room_is_looked_for_before_and_on_the_way(base: Path, pack: Path, monkey
         original(place, need, keep, given[1], advice=advice)
 
     monkeypatch.setattr(recoded_copy.capacity, "check", less)
-    with pytest.raises(StorageError, match="not staged as ycc420.*unfinished copy was removed"):
+    with pytest.raises(StorageError, match="not staged.*removed"):
         staged(pack, base)
     assert os.listdir(base) == []
     assert len(asked) == 3  # before anything is written, after 5 samples, after 10
@@ -331,7 +331,7 @@ def test_a_pack_that_takes_the_place_while_it_is_opened_is_not_staged(
     packed(photos(tmp_path / "other", 5), tmp_path / "b.pack")
     opened = recoded_copy.PackSource
     monkeypatch.setattr(recoded_copy, "PackSource", lambda _: opened(FolderRecipe(tmp_path / "b.pack")))
-    with pytest.raises(CorruptPack, match="replaced by another pack"):
+    with pytest.raises(CorruptPack, match="replaced"):
         staged(pack, base)
     assert os.listdir(base) == []
 
@@ -389,7 +389,7 @@ def test_after_a_kill_the_next_run_succeeds(tmp_path: Path, base: Path, pack: Pa
         if copy.folder.exists():
             assert digest(copy.folder) == clean, call
         else:
-            with pytest.raises(InvalidRequest, match="no copy of it as ycc420"):
+            with pytest.raises(InvalidRequest, match="no copy.*ycc420"):
                 packer.open(pack, stage=base, stage_as=CODEC)
         again = fault_injection.run(words, tmp_path)
         assert again.code == 0, (call, again)

@@ -294,7 +294,7 @@ def test_a_flipped_byte_is_fetched_again(server: ObjectServer, pack: Pack) -> No
 
 def test_a_byte_that_stays_flipped_is_refused(server: ObjectServer, pack: Pack) -> None:
     server.faults.append(Fault("flip", key="part-00001.pth"))
-    with pytest.raises(CorruptPack, match=rf"{URL}/part-00001.pth: damaged in the store: .*ETag") as caught:
+    with pytest.raises(CorruptPack, match=rf"{URL}/part-00001.pth: .*store.*ETag") as caught:
         read(pack, 20)
     assert pack.manifest.parts[1].sha256[:16] in str(caught.value)
     assert read(pack, 0) == record(0)  # others are read nevertheless
@@ -420,7 +420,7 @@ def test_a_pack_that_was_replaced_is_noticed(server: ObjectServer, pack: Pack, t
     make_pack(tmp_path / "other", [record(number, blob=b"%d" % number) for number in range(90)], format="pth", parts=6)
     server.put_folder(tmp_path / "other", "set/x.pack/")
     assert read(pack, 1) == record(1)  # which is here
-    with pytest.raises(ObjectChanged, match=rf"{URL}: the pack was replaced since it was opened: .*open it again"):
+    with pytest.raises(ObjectChanged, match=rf"{URL}: .*replaced"):
         read(pack, 89)
     again = opened_pack(cache)
     assert read(again, 89)["blob"] == b"89"
@@ -429,7 +429,7 @@ def test_a_pack_that_was_replaced_is_noticed(server: ObjectServer, pack: Pack, t
 
 def test_a_part_that_is_missing_is_named(server: ObjectServer, pack: Pack) -> None:
     del server.objects["set/x.pack/part-00003.pth"]
-    with pytest.raises(CorruptPack, match=rf"{URL}/part-00003.pth: missing, or its size differs"):
+    with pytest.raises(CorruptPack, match=rf"{URL}/part-00003.pth: missing"):
         read(pack, 50)
 
 
@@ -449,7 +449,7 @@ def test_an_outage_that_lasts_is_an_error_with_url_and_attempts(server: ObjectSe
 
 def test_what_is_no_pack_or_has_a_damaged_manifest_is_refused_by_its_url(server: ObjectServer, cache: Path) -> None:
     for url in ("s3://b/set", f"{URL}/index"):
-        with pytest.raises(InvalidRequest, match=rf"{url}: not a pack: there is no {url}/packer.json"):
+        with pytest.raises(InvalidRequest, match=rf"not a pack: .*{url}/packer.json"):
             packer.open(url, cache=cache)
     key = "set/x.pack/packer.json"
     server.put(key, server.objects[key].data.replace(b"sample", b"simple"))
@@ -459,12 +459,12 @@ def test_what_is_no_pack_or_has_a_damaged_manifest_is_refused_by_its_url(server:
 
 @pytest.mark.parametrize("folder", ["bmp"], indirect=True)
 def test_parts_that_are_folders_are_refused(server: ObjectServer, cache: Path) -> None:
-    with pytest.raises(InvalidRequest, match=rf"{URL}: parts of the format bmp are folders of files"):
+    with pytest.raises(InvalidRequest, match=rf"{URL}: .*format bmp"):
         packer.open(URL, cache=cache)
 
 
 def test_a_limit_below_one_part_is_refused(server: ObjectServer, cache: Path) -> None:
-    with pytest.raises(InvalidRequest, match=r"cache_limit=8192: the index and the largest part of the pack take"):
+    with pytest.raises(InvalidRequest, match="cache_limit=8192: .*largest part"):
         packer.open(URL, cache=cache, cache_limit="8K")
 
 
@@ -580,9 +580,7 @@ def test_an_order_that_reads_from_more_parts_than_fit_is_refused(
     with packer.open(URL, cache=cache, cache_limit=room_for(folder, PARTS - 2)) as dataset:
         with (
             Loader(dataset, 8, shuffle=True) as loader,
-            pytest.raises(
-                InvalidRequest, match=rf"{URL}: this order of samples reads from .* at a time, and the cache"
-            ),
+            pytest.raises(InvalidRequest, match=rf"{URL}: .*order of samples"),
         ):
             next(iter(loader))
         with Loader(dataset, 8) as loader:  # from one at a time

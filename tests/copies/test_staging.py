@@ -149,7 +149,7 @@ def test_files_of_no_sample_and_empty_folders_go_along(tmp_path: Path, base: Pat
 
 
 def test_parts_that_a_pack_does_not_have_are_refused(pack: Path, base: Path) -> None:
-    with pytest.raises(InvalidRequest, match="part 2: the pack has parts 0 to 1"):
+    with pytest.raises(InvalidRequest, match="part 2: .*0 to 1"):
         staged(pack, base, parts=(0, 2))
     assert os.listdir(base) == []
 
@@ -235,7 +235,7 @@ def test_a_file_that_has_grown_takes_no_more_than_was_counted(pack: Path, base: 
     path = pack / "index/keys.npy"
     size = path.stat().st_size
     os.truncate(path, size + grown)
-    with pytest.raises(CorruptPack, match=f"cut or changed: expected {size:,} bytes, found {size + grown:,}"):
+    with pytest.raises(CorruptPack, match=f"{size:,} bytes.* {size + grown:,}"):
         staged(pack, base)
     assert os.listdir(base) == []
 
@@ -276,7 +276,7 @@ def test_auto_looks_into_shared_memory(tmp_path: Path, base: Path, monkeypatch: 
     monkeypatch.setattr("packer.copies.staged_copies.Machine", lambda: Machine(shared_memory=base / "none"))
     with pytest.raises(CorruptPack, match="missing"):
         LMDBDataset(pack, stage="auto")
-    with pytest.raises(InvalidRequest, match="no such folder to stage into"):
+    with pytest.raises(InvalidRequest, match="no such folder"):
         LMDBDataset(pack, stage=base / "none")
 
 
@@ -457,7 +457,7 @@ def test_a_copy_with_a_file_of_a_stranger_is_not_removed(pack: Path, base: Path)
     copy = staged(pack, base).path
     (copy / "mine.txt").write_text("mine")
     before = built_packs.snapshot(copy)
-    with pytest.raises(UnsafePath, match=r"mine\.txt: packer did not make it"):
+    with pytest.raises(UnsafePath, match=r"mine\.txt: .*did not make"):
         released(pack, base)
     assert built_packs.snapshot(copy) == before
 
@@ -470,12 +470,12 @@ def test_where_another_user_took_the_place_auto_reads_the_pack_and_says_so(
     expected = LMDBDataset(pack)[3]["image"]
     (base / f"packer-{os.geteuid()}").mkdir(0o755)  # another's, or one that others may enter: neither is used
     monkeypatch.setattr("packer.copies.staged_copies.Machine", lambda: machine)
-    with pytest.warns(RuntimeWarning, match="read where it is, not from memory: .*not a folder to stage into") as told:
+    with pytest.warns(RuntimeWarning, match="from memory: .*stage into") as told:
         dataset = LMDBDataset(pack, stage="auto")
     assert len(told) == 1
     assert "\n" not in str(told[0].message)
     assert torch.equal(dataset[3]["image"], expected)
-    with pytest.raises(UnsafePath, match="not a folder to stage into"):
+    with pytest.raises(UnsafePath, match="stage into"):
         LMDBDataset(pack, stage=base)
     options = StageOptions(machine=replace(machine, proc=made_up(tmp_path / "m").proc))
     monkeypatch.setattr(Machine, "mount", lambda self, path: Mount("tmpfs" if path == base else "ext4", frozenset()))
@@ -531,7 +531,7 @@ def test_a_file_system_without_room_for_more_files_is_refused(
 ) -> None:
     built_packs.make_pack(tmp_path / "pack", 30, format="bmp")
     monkeypatch.setattr(capacity, "free_files", lambda path: 30)
-    with pytest.raises(StorageError, match="30 more can be made"):
+    with pytest.raises(StorageError, match="30 more"):
         staged(tmp_path / "pack", base)
     assert os.listdir(base) == []
 

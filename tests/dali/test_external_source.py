@@ -264,7 +264,7 @@ def test_without_dali_arguments_says_what_to_install(
         monkeypatch.delitem(sys.modules, name)
     write(tmp_path / "site/nvidia", {"__init__.py": ""})
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    with pytest.raises(MissingPackage, match="the package 'nvidia-dali': pip install nvidia-dali-cuda120"):
+    with pytest.raises(MissingPackage, match="'nvidia-dali': pip install nvidia-dali-cuda120"):
         source(pack, 8).arguments()
     monkeypatch.delitem(sys.modules, "nvidia")
 
@@ -329,7 +329,7 @@ def test_pixels_that_are_no_files_and_json_are_refused(tmp_path: Path) -> None:
     for path in root.rglob("*.jpg"):
         path.with_suffix(".json").write_text('{"a": 1}')
     packer.convert(root, tmp_path / "raw.pack", codecs={"image": "raw"}, sidecars={"note": ".json:json"}, resize=(8, 8))
-    with pytest.raises(InvalidRequest, match=r"stored as pixels \(codec raw\), not as files: pass encoded=False"):
+    with pytest.raises(InvalidRequest, match="codec raw.*encoded=False"):
         source(tmp_path / "raw.pack", 4, fields=("image",))
     with pytest.raises(InvalidRequest, match="'note' is JSON"):
         source(tmp_path / "raw.pack", 4, fields=("note",))
@@ -340,13 +340,13 @@ def test_pixels_that_are_no_files_and_json_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("batch", "info"), [(True, 0), (True, SampleInfo(0, 0, 0)), (False, BatchInfo(0)), (False, 0)])
 def test_another_way_of_calling_is_refused(pack: Path, batch: bool, info: Any) -> None:
     wanted = "batch=True, batch_info=True" if batch else "batch=False"
-    with pytest.raises(InvalidRequest, match=f"with {wanted}, or with"):
+    with pytest.raises(InvalidRequest, match=f"{wanted}, or"):
         source(pack, 4, batch=batch, last_batch="drop")(info)
 
 
 @pytest.mark.parametrize("info", [SampleInfo(4, 4, 0), SampleInfo(3, 0, 1), SampleInfo(5, 0, 1)])
 def test_another_batch_size_of_the_pipeline_is_refused(pack: Path, info: SampleInfo) -> None:
-    with pytest.raises(InvalidRequest, match="give the source the pipeline's batch_size"):
+    with pytest.raises(InvalidRequest, match="batch_size"):
         source(pack, 4, batch=False, last_batch="drop")(info)
 
 

@@ -154,7 +154,7 @@ def test_columns_keys_and_lookups(pack: Path) -> None:
     assert [dataset.index_of(key) for key in keys] == list(range(40))
     assert keys[7] in dataset
     assert "nothing" not in dataset
-    with pytest.raises(WrongType, match="int in LMDBDataset: expected the key of a sample"):
+    with pytest.raises(WrongType, match="LMDBDataset: .*key"):
         3 in dataset  # noqa: B015
     assert dataset.column("label").tolist() == [sample["label"] for sample in dataset]
     for wrong in (

@@ -116,13 +116,13 @@ def test_boxes_that_the_rule_drops_are_in_no_target(pack: Path) -> None:
 
 def test_what_is_wrong_is_said() -> None:
     sample: dict[str, Any] = {"image": torch.zeros(3, 4, 5), "boxes": torch.zeros(2, 4), "box_labels": torch.zeros(1)}
-    with pytest.raises(InvalidRequest, match="2 'boxes' and 1 'box_labels'"):
+    with pytest.raises(InvalidRequest, match="2 'boxes'.*1 'box_labels'"):
         DetectionCollate()([sample])
-    with pytest.raises(InvalidRequest, match=r"no field 'rois' \(found image, boxes, box_labels\)"):
+    with pytest.raises(InvalidRequest, match=r"'rois' .*image, boxes, box_labels"):
         DetectionCollate(boxes="rois")([sample])
-    with pytest.raises(InvalidRequest, match="found tuple; drop as_tuple"):
+    with pytest.raises(InvalidRequest, match="tuple; .*as_tuple"):
         DetectionCollate()([tuple(sample.values())])
-    with pytest.raises(InvalidRequest, match="'image': expected a tensor or a number, found ndarray"):
+    with pytest.raises(InvalidRequest, match="'image': .*ndarray"):
         DetectionCollate()([sample | {"image": sample["image"].numpy()}])
-    with pytest.raises(InvalidRequest, match="targets have 'labels' already"):
+    with pytest.raises(InvalidRequest, match="'labels' already"):
         DetectionCollate(others=("labels",))

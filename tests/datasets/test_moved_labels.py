@@ -210,7 +210,7 @@ def test_the_rule_travels_with_the_data_set(pack: Path) -> None:
 
 
 def test_fields_that_the_rule_needs(pack: Path) -> None:
-    with pytest.raises(InvalidRequest, match="field 'box_labels' depends on 'boxes'"):
+    with pytest.raises(InvalidRequest, match="'box_labels' depends.*'boxes'"):
         packer.open(pack, ["image", "box_labels"], boxes=RULE)
     with pytest.raises(InvalidRequest, match=r"boxes=0\.5: expected BoxRule"):
         packer.open(pack, boxes=0.5)  # type: ignore[arg-type]
@@ -225,5 +225,5 @@ def test_rows_of_a_pack_that_do_not_fit_together_are_damage(tmp_path: Path) -> N
     )
     assert packer.open(folder)[0]["box_labels"].tolist() == [1, 2]
     for read in (lambda: packer.open(folder, boxes=RULE)[0], lambda: packer.open(folder, boxes=RULE).__getitems__([0])):
-        with pytest.raises(CorruptRecord, match="box_labels has 2 rows, boxes 1"):
+        with pytest.raises(CorruptRecord, match="box_labels .*2 rows, boxes 1"):
             read()

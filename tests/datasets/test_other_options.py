@@ -83,7 +83,7 @@ def test_what_with_cannot_change_is_refused(pack: Path) -> None:
     for wrong in ({"verify": "never"}, {"colour": 1}, {"fields": "image"}, {"output": "tensor"}):
         with pytest.raises(WrongType, match=f"{next(iter(wrong))}=.*expected"):
             dataset.with_(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(UnknownKey, match="no split 'test'.*train, val"):
+    with pytest.raises(UnknownKey, match="'test'.*train, val"):
         dataset.with_(split="test")
     with pytest.raises(UnknownKey, match="as_tuple"):
         dataset.with_(fields=("key",))
@@ -110,7 +110,7 @@ def test_items_of_grasps_change_what_does_not_change_the_items(tmp_path: Path) -
     grasps = GraspDataset(tmp_path / "pack", 40, random_rotate=False, random_zoom=False)
     assert grasps.with_(transform=lambda item: item[2])[1] == 1
     assert torch.equal(grasps.with_(decoder="opencv")[1][0], grasps[1][0])
-    with pytest.raises(WrongType, match="fields=: expected one of dct, decoder, transform"):
+    with pytest.raises(WrongType, match="fields=: .*dct, decoder, transform"):
         grasps.with_(fields=("rgb",))
 
 
@@ -136,5 +136,5 @@ def test_a_slice_of_samples_of_ones_own_is_refused(pack: Path) -> None:
         def __getitem__(self, index: int) -> Any:
             return super().__getitem__(index)["label"]
 
-    with pytest.raises(WrongType, match=r"slice.*for i in range"):
+    with pytest.raises(WrongType, match="slice.*range"):
         Own(pack)[0:2]  # type: ignore[index]

@@ -238,7 +238,7 @@ def test_open_takes_what_a_data_set_takes() -> None:
 def test_what_is_no_index_is_refused(pack: Path, index: Any) -> None:
     dataset = packer.open(pack)
     for error in (TypeError, InvalidRequest):
-        with pytest.raises(error, match="expected a whole number.*index_of.*Subset"):
+        with pytest.raises(error, match="whole number.*index_of.*Subset"):
             dataset[index]
 
 
@@ -253,7 +253,7 @@ def test_indices_that_are_no_whole_numbers_are_refused(pack: Path) -> None:
 
 @pytest.mark.parametrize("dataset", ["photos.pack", Path("photos.pack"), b"photos", bytearray(b"x")])
 def test_letters_are_no_data_set(dataset: Any) -> None:
-    with pytest.raises(TypeError, match=r"dataset: expected a data set.*packer.open"):
+    with pytest.raises(TypeError, match="dataset: .*packer.open"):
         Loader(dataset, 2)
 
 
@@ -303,7 +303,7 @@ def test_a_batch_door_alone_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["get_rgb", "get_depth", "get_gtbb"])
 def test_what_items_are_not_made_through_is_refused(name: str) -> None:
-    with pytest.raises(TypeError, match=rf"Own\.{name}: items are not made through it"):
+    with pytest.raises(TypeError, match=rf"Own\.{name}: .*items"):
         type("Own", (GraspDataset,), {name: lambda self, index, rot=0, zoom=1: None})
 
 

@@ -58,7 +58,7 @@ def test_parts_are_wanted_by_their_first_sample_and_given_up_behind_their_last(
     numbers: list[int], sizes: list[int], spare: int
 ) -> None:
     needed = most_at_once(numbers, sizes)
-    with pytest.raises(InvalidRequest, match=f"reads from {needed} bytes of parts at a time, and the cache holds"):
+    with pytest.raises(InvalidRequest, match=f"{needed} bytes.*cache"):
         PartSchedule(Supply(sizes, needed - 1), np.asarray(numbers))
     supply = Supply(sizes, needed + spare)
     schedule = PartSchedule(supply, np.asarray(numbers))

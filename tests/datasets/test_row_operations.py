@@ -338,7 +338,7 @@ def test_a_csv_file_corrects_labels(packs: Packs, tmp_path: Path) -> None:
     (tmp_path / "text.csv").write_text('key,text\na01,"two\nlines"\n')
     assert packs.open("a").with_column("text", tmp_path / "text.csv")[1]["text"] == "two\nlines"
     (tmp_path / "bad.csv").write_text("name,label\na01,cup\n")
-    with pytest.raises(InvalidRequest, match=r"bad.csv: expected the columns key and label"):
+    with pytest.raises(InvalidRequest, match=r"bad.csv: .*columns"):
         packs.open("a").with_column("label", tmp_path / "bad.csv")
 
 

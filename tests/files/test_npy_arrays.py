@@ -82,7 +82,7 @@ def test_the_good_header_of_that_table_is_accepted(tmp_path: Path) -> None:
 def test_another_size_than_announced_is_refused_before_anything_is_mapped(tmp_path: Path, change: int) -> None:
     data = bytes_of(np.arange(5))
     (tmp_path / "x.npy").write_bytes(data)
-    with pytest.raises(CorruptPack, match=f"expected {len(data) + change} bytes, found {len(data)}"):
+    with pytest.raises(CorruptPack, match=f"{len(data) + change} bytes, .* {len(data)}"):
         map_file(tmp_path / "x.npy", len(data) + change)
 
 

@@ -80,7 +80,7 @@ def test_something_else_in_its_place_is_refused(tmp_path: Path, victim: Path, wh
     }
     makers[what]()
     before = path.lstat()
-    with pytest.raises(UnsafePath, match="expected a folder that packer made") as caught, work_folder(path, NAMES):
+    with pytest.raises(UnsafePath, match="folder that packer") as caught, work_folder(path, NAMES):
         pytest.fail("taken for a work folder")
     assert caught.value.exit_code == 2
     assert path.lstat() == before
@@ -93,7 +93,7 @@ def test_a_folder_without_marker_is_refused_and_an_empty_one_is_taken(tmp_path: 
         pass
     (tmp_path / "w/tree").mkdir(parents=True)
     (tmp_path / "w/tree/mine.txt").write_text("mine")
-    with pytest.raises(UnsafePath, match="not a folder that packer made: it has no marker"):
+    with pytest.raises(UnsafePath, match="no marker"):
         work_folder(tmp_path / "w", NAMES).__enter__()
     assert content(tmp_path / "w") == {"tree": "folder", "tree/mine.txt": b"mine"}
 
@@ -102,7 +102,7 @@ def test_a_copy_as_an_archive_brings_it_is_refused(tmp_path: Path) -> None:
     left_behind(tmp_path / "shipped")
     shutil.copytree(tmp_path / "shipped", tmp_path / "w")
     before = content(tmp_path / "w")
-    with pytest.raises(UnsafePath, match="marker of another folder, as a copy has"):
+    with pytest.raises(UnsafePath, match="marker of another"):
         work_folder(tmp_path / "w", NAMES).__enter__()
     assert content(tmp_path / "w") == before
 
@@ -150,7 +150,7 @@ def test_one_that_others_could_write_to_is_closed_and_refused_once(tmp_path: Pat
     left_behind(tmp_path / "w")
     (tmp_path / "w").chmod(mode)
     before = content(tmp_path / "w")
-    with pytest.raises(UnsafePath, match="others could write to it until now"):
+    with pytest.raises(UnsafePath, match="others could write"):
         work_folder(tmp_path / "w", NAMES).__enter__()
     assert content(tmp_path / "w") == before
     with work_folder(tmp_path / "w", NAMES) as work:
@@ -166,13 +166,13 @@ def test_what_packer_does_not_make_is_named_and_nothing_is_removed(tmp_path: Pat
     left_behind(tmp_path / "w")
     (tmp_path / "w" / name).write_text("mine")
     before = content(tmp_path / "w")
-    with pytest.raises(UnsafePath, match=f"w/{name}: packer did not make it"):
+    with pytest.raises(UnsafePath, match=f"w/{name}: .*not make"):
         work_folder(tmp_path / "w", NAMES).__enter__()
     assert content(tmp_path / "w") == before
 
 
 def test_what_comes_in_between_stays_too(tmp_path: Path) -> None:
-    with pytest.raises(UnsafePath, match=r"mine\.txt: packer did not make it"), work_folder(tmp_path / "w", NAMES) as w:
+    with pytest.raises(UnsafePath, match=r"mine\.txt: .*not make"), work_folder(tmp_path / "w", NAMES) as w:
         (tmp_path / "w/mine.txt").write_text("mine")
         w.write_file("list", b"x")
         w.clear()
@@ -328,7 +328,7 @@ def test_only_a_file_of_one_name_is_read(tmp_path: Path, victim: Path, kind: str
     }
     makers[kind]()
     with FolderHandle.at(tmp_path) as folder:
-        with pytest.raises(UnsafePath, match="list: expected a file that packer made"):
+        with pytest.raises(UnsafePath, match="list: .*packer made"):
             folder.read_file("list")
         with pytest.raises(StorageError, match="File exists"):
             folder.write_file("list", b"x")

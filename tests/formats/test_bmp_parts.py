@@ -243,14 +243,14 @@ def test_a_part_that_is_a_link_is_refused(tmp_path: Path) -> None:
     part = small_pack(tmp_path / "pack", "bmp")
     part.rename(tmp_path / "away")
     part.symlink_to(tmp_path / "away")
-    with pytest.raises(PackerError, match="expected a folder, found a file, link or device"):
+    with pytest.raises(PackerError, match="expected a folder"):
         Pack(tmp_path / "pack")
 
 
 def test_a_failed_write_ends_the_part(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "part", SCHEMA, payload_bytes=0)
     (tmp_path / "part/image").symlink_to(tmp_path)
-    with pytest.raises(StorageError, match="^[^ ]*part/image/a.bmp: cannot write: [A-Z][a-z ]*$"):
+    with pytest.raises(StorageError, match="^[^ ]*part/image/a.bmp: .*write: [A-Z][a-z ]*$"):
         writer.write({"key": b"a", "image": b"x", "blob": b""})
     with pytest.raises(InvalidRequest, match="closed"):
         writer.finish()

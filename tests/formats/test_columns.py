@@ -37,7 +37,7 @@ def module(request: pytest.FixtureRequest) -> ModuleType:
 def test_a_data_set_refuses_a_pack_of_another_format(tmp_path: Path) -> None:
     for made, name in ((HDF5Dataset, "pth"), (PthDataset, "hdf5")):
         built_packs.make_pack(tmp_path / f"{name}.pack", format=name)
-        with pytest.raises(InvalidRequest, match=f"format is '{name}', {made.__name__} reads"):
+        with pytest.raises(InvalidRequest, match=f"'{name}', {made.__name__} reads"):
             made(tmp_path / f"{name}.pack")
 
 
@@ -191,7 +191,7 @@ def test_a_field_has_one_size_only_where_the_schema_says_all_of_it(codec: str, s
 
 def test_an_array_of_what_is_no_number_is_refused() -> None:
     for codec in ("raw:foo", "number:O", "raw:S9", "raw:datetime64"):
-        with pytest.raises(InvalidRequest, match=f"codec '{codec}': expected one of uint8"):
+        with pytest.raises(InvalidRequest, match=f"codec '{codec}': .*uint8"):
             codecs.stored_form(Field("x", "number", codec, shape=(2,)))
 
 
@@ -209,7 +209,7 @@ def test_an_array_outside_the_file_is_refused(tmp_path: Path, offset: int, size_
     places = {arrays(schema, "x", size_bytes)[0]: ArraySpan(offset, size_bytes)}
     with (
         (tmp_path / "part").open("rb") as file,
-        pytest.raises(CorruptPack, match="field 'x' is outside the file"),
+        pytest.raises(CorruptPack, match="field 'x'.*outside"),
         mapping(tmp_path / "part", file.fileno(), readahead=True) as mapped,
     ):
         MappedRecords(tmp_path / "part", mapped, schema=schema, places=places)

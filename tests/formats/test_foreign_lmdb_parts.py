@@ -71,7 +71,7 @@ def test_a_label_beyond_int32_is_refused_by_caffe(number: int, tmp_path: Path) -
     record = {**built_packs.record(0), "label": number.to_bytes(8, "little", signed=True)}
     with (
         formats.load("caffe-lmdb").Writer(tmp_path / "part", built_packs.SCHEMA, payload_bytes=0) as writer,
-        pytest.raises(InvalidRequest, match="hold -2,147,483,648 to 2,147,483,647"),
+        pytest.raises(InvalidRequest, match="-2,147,483,648 to 2,147,483,647"),
     ):
         writer.write(record)
 
@@ -176,6 +176,6 @@ def test_a_file_that_is_not_what_was_written_is_no_part(
     monkeypatch.setattr(_foreign_lmdb, "_WholeFile", Failing)
     writer: Any = formats.load(name).Writer(tmp_path / "part", built_packs.SCHEMA, payload_bytes=0)
     writer.write(built_packs.record(1))
-    with pytest.raises(StorageError, match="its disk may be failing"):
+    with pytest.raises(StorageError, match="disk.*failing"):
         writer.finish()
     assert not (tmp_path / "part/values.npz").exists()

@@ -114,7 +114,7 @@ def test_an_unshuffled_format_takes_the_option_too(photos: Path, tmp_path: Path)
     keys = [[packer.open(tmp_path / f"{which}.pack").key(at) for at in range(12)] for which in "abc"]
     assert keys[0] != keys[1] == keys[2]
     assert digest(tmp_path / "b.pack") == digest(tmp_path / "c.pack")
-    with pytest.raises(InvalidRequest, match="--seed is for --order shuffled"):
+    with pytest.raises(InvalidRequest, match="--seed.*--order shuffled"):
         convert(photos, tmp_path / "d.pack", seed=3)
 
 
@@ -138,7 +138,7 @@ def test_a_slot_that_does_not_fit_is_refused(
 
 
 def test_a_slot_of_packers_own_format_is_refused(photos: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="'lmdb' has no slot 'image'; slots are for the formats of other tools"):
+    with pytest.raises(InvalidRequest, match="'lmdb'.*slot 'image'"):
         convert(photos, tmp_path / "a.pack", export_as={"image": "image"})
 
 
@@ -180,7 +180,7 @@ def test_a_pack_without_a_field_for_the_tool_is_refused(name: str, photos: Path,
     if name == "tfrecord":
         assert dry_run(photos, tmp_path / "a.pack", options, print).plan.schema.names[0] == "key"
     else:
-        with pytest.raises(InvalidRequest, match="find no field in a pack of keys|needs an image as its image"):
+        with pytest.raises(InvalidRequest, match="pack of keys|image as"):
             dry_run(photos, tmp_path / "a.pack", options, print)
 
 
@@ -193,7 +193,7 @@ def test_labels_that_the_tool_would_find_off_the_image_are_refused(name: str, ki
     shown = formats.load(name).Writer.shown(notes.plan.schema)
     options["resize"] = (32, 32)
     if "grasps" in shown:
-        with pytest.raises(InvalidRequest, match=r"^grasps.*: in pixels of the source.*--resize .* --fields"):
+        with pytest.raises(InvalidRequest, match="^grasps.*source.*--resize.*--fields"):
             dry_run(root, tmp_path / "b.pack", options, print)
     else:
         assert "grasps" in dry_run(root, tmp_path / "b.pack", options, print).plan.schema
@@ -247,7 +247,7 @@ def test_a_cut_of_the_tools_file_is_refused(name: str, tmp_path: Path) -> None:
         assert outcome.kind == "error" or outcome.value, outcome
         assert outcome.error in ("CorruptPack", None), outcome
     data.write_bytes(whole[: len(whole) // 3])
-    with pytest.raises(CorruptPack, match=f"{data.name}: row .* is outside the file"):
+    with pytest.raises(CorruptPack, match=f"{data.name}: row .*outside"):
         Pack(tmp_path / "pack").record(0, ("blob",)).__enter__()
 
 

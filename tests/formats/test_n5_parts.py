@@ -157,7 +157,7 @@ def test_a_block_at_the_edge_is_short(tmp_path: Path) -> None:
 def test_a_value_that_is_not_of_the_shape_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with n5.Writer(tmp_path / "part", SCHEMA, payload_bytes=0) as writer:
         writer.write(record(0))
-        with pytest.raises(InvalidRequest, match="row 1, field 'depth': expected 80 bytes for .* found 81"):
+        with pytest.raises(InvalidRequest, match="row 1, field 'depth': .*80 bytes.* 81"):
             writer.write({**record(1), "depth": bytes(81)})
         writer.write(record(1))
         writer.finish()
@@ -168,7 +168,7 @@ def test_a_value_that_is_not_of_the_shape_is_refused_before_anything_is_written(
 
 def test_a_value_larger_than_a_block_is_refused(tmp_path: Path) -> None:
     schema = described(Schema((Field("a", "number", "number", "float64", (1 << 28,)),)))
-    with pytest.raises(InvalidRequest, match="a value of a has 2,147,483,648 bytes, a block of N5 at most"):
+    with pytest.raises(InvalidRequest, match="2,147,483,648 bytes.*block"):
         n5.Writer(tmp_path / "part", schema, payload_bytes=0)
 
 

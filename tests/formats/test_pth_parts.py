@@ -137,7 +137,7 @@ def test_anything_but_the_layout_is_refused(tmp_path: Path, what: str) -> None:
 @pytest.mark.parametrize("what", ["a directory of 4 GiB", "a directory of 1 GiB in 64 bits"])
 def test_a_huge_directory_is_refused_before_it_is_read(tmp_path: Path, what: str) -> None:
     HOSTILE[what](tmp_path / "a.pth")
-    with pytest.raises(CorruptPack, match="its zip directory has [0-9]{10} bytes"):
+    with pytest.raises(CorruptPack, match="zip directory.*[0-9]{10} bytes"):
         Reader(tmp_path / "a.pth", SCHEMA, samples=3)
 
 

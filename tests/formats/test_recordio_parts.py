@@ -72,7 +72,7 @@ def test_a_image_in_pieces_that_do_not_join_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "part/data.rec"
     path.write_bytes(path.read_bytes().replace(KEY, b"none"))
     reader = recordio.Reader(tmp_path / "part", built_packs.SCHEMA, samples=1)
-    with pytest.raises(CorruptPack, match=r"data\.rec: row 0: damaged: expected the start"):
+    with pytest.raises(CorruptPack, match=r"data\.rec: row 0: .*start"):
         reader.read(0, ("blob",))
     reader.close()
 
@@ -91,7 +91,7 @@ def test_numbers_of_one_shape_are_the_labels_of_a_record(tmp_path: Path) -> None
 def test_a_label_that_float32_does_not_hold_is_refused(label: int, tmp_path: Path) -> None:
     record = {**built_packs.record(0), "label": label.to_bytes(8, "little", signed=True)}
     with recordio.Writer(tmp_path / "part", built_packs.SCHEMA, payload_bytes=0) as writer:
-        with pytest.raises(InvalidRequest, match="hold -16,777,216 to 16,777,216"):
+        with pytest.raises(InvalidRequest, match="-16,777,216 to 16,777,216"):
             writer.write(record)
         writer.write({**record, "label": (1 << 24).to_bytes(8, "little")})
         writer.finish()
@@ -102,7 +102,7 @@ def test_a_record_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(recordio, "MOST_BYTES", 1000)
     with (
         recordio.Writer(tmp_path / "part", built_packs.SCHEMA, payload_bytes=0) as writer,
-        pytest.raises(InvalidRequest, match="a record of 1,001 bytes, RecordIO holds at most 1,000"),
+        pytest.raises(InvalidRequest, match="1,001 bytes.*1,000"),
     ):
         writer.write(built_packs.record(0, blob=bytes(977)))
     with pytest.raises(ValueError, match="at most 536870911"):
@@ -111,7 +111,7 @@ def test_a_record_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pyte
 
 def test_a_schema_without_a_image_is_refused(tmp_path: Path) -> None:
     schema = codecs.described(Schema((Field("key", "text", "text"),)))
-    with pytest.raises(InvalidRequest, match="no field is the image: --export-as image=FIELD names one"):
+    with pytest.raises(InvalidRequest, match="--export-as image=FIELD"):
         recordio.Writer(tmp_path / "part", schema, payload_bytes=0)
 
 

@@ -123,7 +123,7 @@ def test_numbers_are_lists_where_these_hold_them_exactly(tmp_path: Path) -> None
 def test_a_record_that_protobuf_cannot_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tfrecord, "_MOST_BYTES", 1000)
     with tfrecord.Writer(tmp_path / "part", built_packs.SCHEMA, payload_bytes=0) as writer:
-        with pytest.raises(InvalidRequest, match="a record of 1,0.. bytes, protobuf holds at most 1,000"):
+        with pytest.raises(InvalidRequest, match="1,0.. bytes.*1,000"):
             writer.write(built_packs.record(0, blob=bytes(1000)))
         writer.write(built_packs.record(1))
         writer.finish()

@@ -130,7 +130,7 @@ def test_a_value_that_tar_cannot_hold_is_refused(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(tar, "MOST_MEMBER_BYTES", (1 << 20) + 10)
     with (
         webdataset.Writer(tmp_path / "part", FIELDS, payload_bytes=0) as writer,
-        pytest.raises(InvalidRequest, match="a value of 64 bytes, tar holds less than 8 GiB"),
+        pytest.raises(InvalidRequest, match="64 bytes.*8 GiB"),
     ):
         writer.write(RECORD)
 

@@ -68,7 +68,7 @@ def test_where_the_fork_shows_nothing_it_is_an_error_and_without_it_an_item(tmp_
     root = grasp_folders.vmrd(tmp_path / "set")
     (root / "Grasps/00001.txt").write_text("5 200 15 200 15 210 5 210 1\n")
     packed(root, tmp_path / "pack", codecs=(("rgb", "raw"),))
-    with pytest.raises(BadInput, match=r"key '00001'.*within \(756, 1008\) px .* outside"):
+    with pytest.raises(BadInput, match=r"'00001'.*\(756, 1008\).*outside"):
         GraspDataset(tmp_path / "pack", SIZE, **FORK)[0]
     assert len(GraspDataset(tmp_path / "pack", SIZE, include_depth=False)[0]) == 5
 

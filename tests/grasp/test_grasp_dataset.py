@@ -282,7 +282,7 @@ def test_damage_is_an_error_that_names_the_sample(made: dict[str, Path], tmp_pat
     path.write_bytes(data)
     dataset = GraspDataset(tmp_path / "pack", SIZE)
     assert len(dataset[0]) == 5
-    with pytest.raises(packer.errors.CorruptRecord, match="key '0101', field 'rgb'"):
+    with pytest.raises(packer.errors.CorruptRecord, match="'0101', field 'rgb'"):
         dataset[1]
 
 
@@ -310,7 +310,7 @@ def test_a_pack_without_grasps_or_depth_is_refused(tmp_path: Path) -> None:
     root = grasp_folders.cornell(tmp_path / "set", 2)
     packed(root, tmp_path / "bare", fields=("rgb", "depth"))
     packed(root, tmp_path / "color", fields=("rgb", "grasps"))
-    with pytest.raises(InvalidRequest, match="no field 'grasp_rows' or 'grasps'"):
+    with pytest.raises(InvalidRequest, match="'grasp_rows' or 'grasps'"):
         GraspDataset(tmp_path / "bare")
     with pytest.raises(UnknownKey, match="no field 'depth'"):
         GraspDataset(tmp_path / "color")
@@ -326,7 +326,7 @@ def test_stereo_depth_in_the_place_of_depth_is_refused(tmp_path: Path) -> None:
 
 def test_a_jacquard_image_that_is_not_square_is_refused(tmp_path: Path) -> None:
     packed(source_trees.write(tmp_path / "set/abc", source_trees.view("0_abc", 1)).parent, tmp_path / "pack")
-    with pytest.raises(BadInput, match="64x48 px; expected a square"):
+    with pytest.raises(BadInput, match="64x48 px.*square"):
         GraspDataset(tmp_path / "pack")[0]
 
 

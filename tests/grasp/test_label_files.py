@@ -59,7 +59,7 @@ def test_a_label_file_shows_its_own_grasps_alone(pack: Path) -> None:
     assert [dataset.index_of(key) for key in keys(dataset)] == list(range(5))
     assert dataset.key(-1) == dataset.get_jname(4) == "83c43efd_3"
     assert np.array_equal(dataset.get_gtbb(-1), dataset.get_gtbb(4))
-    with pytest.raises(UnknownKey, match="no label file of name '3f731b45'"):
+    with pytest.raises(UnknownKey, match="label file.*'3f731b45'"):
         dataset.index_of("3f731b45")
     quality = dataset[3][1][0]  # of the empty one
     assert float(quality.max()) == 0
@@ -86,13 +86,13 @@ def test_a_image_that_is_not_square_is_stretched_by_the_fork_and_refused_without
         for rot, zoom in AUGMENTED[:4]:
             difference = np.abs(dataset.get_rgb(index, rot, zoom, normalise=False) - item.look(SIZE, rot, zoom))
             assert difference[1:-1, 1:-1].max() <= 2
-    with pytest.raises(BadInput, match="128x96 px; expected a square"):
+    with pytest.raises(BadInput, match="128x96 px.*square"):
         GraspDataset(tmp_path / "pack", SIZE, include_depth=False)[0]
 
 
 def test_a_pack_without_the_names_of_label_files_is_refused(pack: Path, tmp_path: Path) -> None:
     packed(pack.with_suffix(""), tmp_path / "pack", fields=("rgb", "grasps", "grasp_rows"))
-    with pytest.raises(InvalidRequest, match="reads the field 'label_keys'"):
+    with pytest.raises(InvalidRequest, match="field 'label_keys'"):
         GraspDataset(tmp_path / "pack", SIZE, include_depth=False, items="label")
     assert len(GraspDataset(tmp_path / "pack", SIZE, include_depth=False)) == 3
 

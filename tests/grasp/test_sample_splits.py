@@ -75,7 +75,7 @@ def test_a_list_names_keys_in_its_own_order(made: dict[str, Path], tmp_path: Pat
     (tmp_path / "list.txt").write_text("# mine\n0104\n\n 0101 \r\n")
     assert keys(made["cornell"], ListSplit(tmp_path / "list.txt")) == ["0104", "0101"]
     (tmp_path / "list.txt").write_text("0104\n0999\n")
-    with pytest.raises(UnknownKey, match=r"list.txt: no sample with key '0999'"):
+    with pytest.raises(UnknownKey, match="list.txt: .*'0999'"):
         keys(made["cornell"], ListSplit(tmp_path / "list.txt"))
 
 
@@ -94,10 +94,10 @@ def test_names_of_a_text_or_of_a_pickled_list_are_those_in_the_packs_order(
 
 def test_names_of_no_sample_are_an_error_or_passed_over(made: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "seen.txt").write_text("pcd0100\npcdb0011\n0999\n0100\n")
-    with pytest.raises(UnknownKey, match=r"seen.txt: .*key 'pcdb0011' \(and 1 more: 'pcdb0011', '0999'\).*skip"):
+    with pytest.raises(UnknownKey, match=r"seen.txt: .*'pcdb0011' \(.*1 more: 'pcdb0011', '0999'\).*skip"):
         keys(made["cornell"], NamedSplit(tmp_path / "seen.txt"))
     assert keys(made["cornell"], NamedSplit(tmp_path / "seen.txt", missing="skip")) == ["0100"]
-    with pytest.raises(InvalidRequest, match="none of its 4 names is there, such as 'pcd0100'"):
+    with pytest.raises(InvalidRequest, match="none.* 4 .*'pcd0100'"):
         keys(made["jacquard"], NamedSplit(tmp_path / "seen.txt", missing="skip"))
 
 
@@ -110,7 +110,7 @@ def test_a_pickle_that_is_no_list_of_names_is_refused_and_nothing_in_it_runs(
 
     for value in ([Call()], {"0100"}, ["0100", 3], "0100", {"0100": 1}):
         (tmp_path / "seen.obj").write_bytes(pickle.dumps(value))
-        with pytest.raises(BadInput, match=r"seen.obj: .*write .* text file"):
+        with pytest.raises(BadInput, match=r"seen.obj: .*text file"):
             keys(made["cornell"], NamedSplit(tmp_path / "seen.obj"))
     assert not (tmp_path / "made").exists()
 
@@ -134,7 +134,7 @@ def test_a_split_of_the_pack_goes_by_its_name(tmp_path: Path) -> None:
     splits = tuple(f"{name}={tmp_path / name}.txt" for name in ("train", "val"))
     convert_source(SourceSpec(splits=splits).open(root)[0], tmp_path / "pack", ConversionOptions())
     assert keys(tmp_path / "pack", "val") == ["0101", "0103"]
-    with pytest.raises(UnknownKey, match="no split 'test'; splits: train, val"):
+    with pytest.raises(UnknownKey, match="'test'; .*train, val"):
         keys(tmp_path / "pack", "test")
 
 
@@ -146,7 +146,7 @@ def test_without_objects_no_fold_is_by_object(tmp_path: Path) -> None:
         keys(tmp_path / "pack", Fold(0, by="object"))
     source_trees.write(root, {"processedData/z.txt": "0100 3 Thing pcdb_0002\n"})
     packed(root, tmp_path / "other")
-    with pytest.raises(InvalidRequest, match="3 samples have no object"):
+    with pytest.raises(InvalidRequest, match="3 samples.*no object"):
         keys(tmp_path / "other", Fold(0, by="object"))
 
 
@@ -168,5 +168,5 @@ def test_splits_that_cannot_be_are_refused(wrong: Any) -> None:
 
 
 def test_a_cut_of_what_is_no_split_is_refused() -> None:
-    with pytest.raises(WrongType, match="expected a split of packer.grasp"):
+    with pytest.raises(WrongType, match="split of packer.grasp"):
         SliceSplit(of="seen.obj")  # type: ignore[arg-type]

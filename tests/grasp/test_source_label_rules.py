@@ -38,16 +38,16 @@ def test_corners_are_seen_in_a_window_about_them_whatever_rows_there_are(
             drawn, _ = slow_grasps.maps(slow_grasps.cornell(grasps, SIZE, rot, zoom, SHAPE), SIZE, SIZE / 2)
             assert [each.numpy().tobytes() for each in maps] == [each.tobytes() for each in drawn]
     assert max(counts) >= 2
-    with pytest.raises(InvalidRequest, match=r"depth has missing pixels .* include_depth=False leaves it out"):
+    with pytest.raises(InvalidRequest, match="depth.*missing pixels.*include_depth=False"):
         GraspDataset(tmp_path / "pack", SIZE)
-    with pytest.raises(InvalidRequest, match="the fork has loaders for jacquard, grasp-anything, cornell"):
+    with pytest.raises(InvalidRequest, match="loaders for jacquard, grasp-anything, cornell"):
         GraspDataset(tmp_path / "pack", SIZE, include_depth=False, style="grconvnet", exact="fork")
 
 
 def test_rows_of_regrad_are_no_labels_before_their_angles_are_known(tmp_path: Path) -> None:
     root = regrad.build(tmp_path / "set")
     packed(root, tmp_path / "rows")
-    with pytest.raises(InvalidRequest, match="no field 'grasp_rows' of 5 columns or 'grasps'"):
+    with pytest.raises(InvalidRequest, match="'grasp_rows'.*'grasps'"):
         GraspDataset(tmp_path / "rows", SIZE, include_depth=False)
     source = opened(root, "regrad", angle_convention="cv44")
     convert(source, tmp_path / "pack")
@@ -58,7 +58,7 @@ def test_rows_of_regrad_are_no_labels_before_their_angles_are_known(tmp_path: Pa
 
 def test_labels_that_the_rule_reads_must_be_packed(tmp_path: Path) -> None:
     packed(grasp_folders.jacquard(tmp_path / "set", 2), tmp_path / "pack", fields=("rgb", "depth", "grasps"))
-    with pytest.raises(InvalidRequest, match="no field 'grasp_rows', which exact="):
+    with pytest.raises(InvalidRequest, match="'grasp_rows', .*exact="):
         GraspDataset(tmp_path / "pack", SIZE, style="grconvnet", exact="fork")
     assert GraspDataset(tmp_path / "pack", SIZE)[0][0].shape == (4, SIZE, SIZE)
 

@@ -72,7 +72,7 @@ def test_the_other_bombs_are_refused_within_bounds(tmp_path: Path, number: int) 
 def test_a_file_of_a_terabyte_is_refused_unread(tmp_path: Path) -> None:
     (case,) = (case for case in bomb_packs.cases() if case.name == "bmp: a file of 1 TiB")
     (place,) = lay_out(tmp_path, [case])
-    with pytest.raises(CorruptPack, match="are holes in its files"):
+    with pytest.raises(CorruptPack, match="holes"):
         built_packs.values(place / "pack")
 
 

@@ -36,7 +36,7 @@ def forged(root: Path, name: str) -> Path:
 @pytest.mark.parametrize("name", ["bmp: a file of 3 GiB", "lmdb: 360,000 leaves", "index: a hole of a terabyte"])
 def test_a_pack_of_holes_is_refused_before_it_is_read(tmp_path: Path, name: str, reader: str) -> None:
     pack = forged(tmp_path, name)
-    with pytest.raises(CorruptPack, match=r"only [\d,]+ of [\d,]+ bytes are data"):
+    with pytest.raises(CorruptPack, match=r"[\d,]+ of [\d,]+ bytes"):
         READERS[reader](pack)
 
 
@@ -73,7 +73,7 @@ def test_a_staged_copy_counts_in_the_place_of_what_it_copies(tmp_path: Path, mon
     with part.open("wb") as file:
         file.truncate(made.parts[0].bytes)
     monkeypatch.setattr(mostly_holes, "MOST_TIMES", 2)
-    with pytest.raises(CorruptPack, match="bytes are data, the others are holes"):
+    with pytest.raises(CorruptPack, match="holes"):
         mostly_holes.check_mostly_holes(tmp_path / "p", made)
     mostly_holes.check_mostly_holes(tmp_path / "p", made, copies={part.name: copy})
 

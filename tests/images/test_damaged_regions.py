@@ -35,18 +35,18 @@ def refused(file: bytes, box: Box = BOX) -> None:
     for library in LIBRARIES:
         with restart_jpegs.through(library):
             for options in (DecodeOptions(), TABLE):
-                with pytest.raises(DamagedImage, match="cannot decode JPEG: .*; replace the file"):
+                with pytest.raises(DamagedImage, match="cannot decode JPEG"):
                     decode_region(file, sniff(file), box=box, options=options)
 
 
 def false_table(file: bytes, box: Box = BOX) -> None:
     """A table that is not that of the file: told so, an error to whoever uses it, and nothing to anybody else."""
-    with pytest.raises(DamagedImage, match="its table of restart intervals does not agree"):
+    with pytest.raises(DamagedImage, match="restart intervals"):
         check_table(file, sniff(file))
     expected = decode(file, "image")
     for library in LIBRARIES:
         with restart_jpegs.through(library):
-            with pytest.raises(DamagedImage, match="cannot decode JPEG: .*; replace the file"):
+            with pytest.raises(DamagedImage, match="cannot decode JPEG"):
                 decode_region(file, sniff(file), box=box, options=TABLE)
             region = decode_region(file, sniff(file), box=box)
             assert restart_jpegs.is_part(region) and restart_jpegs.shows(region, expected, box)

@@ -76,7 +76,7 @@ def test_a_tiff_whose_palette_is_not_of_its_bits_is_damaged(entries: int) -> Non
     file = bytearray(image_files.palette_tiff(indices, np.zeros((300, 3), np.uint8), bits=8))
     at = file.index(struct.pack("<HHI", 320, 3, 3 << 8))
     struct.pack_into("<I", file, at + 4, 3 * entries)
-    with pytest.raises(DamagedImage, match=f"its palette has {3 * entries} values, expected 3 of 16 bit"):
+    with pytest.raises(DamagedImage, match=f"palette.* {3 * entries} values"):
         decode(bytes(file), "mask", options=DecodeOptions(check_data=False))
 
 
@@ -128,7 +128,7 @@ def test_a_color_jpeg_is_a_mask_only_if_its_channels_are_equal(decoder: str) -> 
         lambda: decode(JPEGS["baseline 420"], "mask", options=DecodeOptions(decoder=decoder)),
         lambda: validate(JPEGS["cmyk"], "mask"),
     ):
-        with pytest.raises(BadInput, match="channels that differ is not of kind mask"):
+        with pytest.raises(BadInput, match="channels that differ"):
             refuse()
 
 
@@ -140,7 +140,7 @@ def test_more_than_8_bit_is_never_narrowed(kind: str, name: str) -> None:
     for refuse in (decode, validate):
         with pytest.raises(
             BadInput,
-            match=f"is not of kind {kind}: expected 8 bit, .*convert it to 8 bit, or,? .*kind {other} in its --sidecar",
+            match=f"kind {kind}: .*8 bit.*kind {other} in its --sidecar",
         ) as caught:
             refuse(DEPTHS[name][0], kind)
         assert not isinstance(caught.value, DamagedImage)
@@ -148,7 +148,7 @@ def test_more_than_8_bit_is_never_narrowed(kind: str, name: str) -> None:
 
 def test_colors_are_no_depth() -> None:
     for file in (LOSSLESS["png"][0], JPEGS["baseline 420"], image_files.palette_png(image_files.grays())):
-        with pytest.raises(BadInput, match="is not a depth: expected 1 channel"):
+        with pytest.raises(BadInput, match="depth: .*1 channel"):
             decode(file, "depth")
 
 
@@ -161,7 +161,7 @@ def test_a_name_that_is_none_is_refused() -> None:
         lambda: decode(file, "image", options=DecodeOptions(decoder="pillow")),
         lambda: images.describe("pillow"),
     ):
-        with pytest.raises(InvalidRequest, match="unknown decoder 'pillow'; expected one of auto, turbojpeg, opencv"):
+        with pytest.raises(InvalidRequest, match="decoder 'pillow'.*turbojpeg, opencv"):
             wrong()
 
 
@@ -208,7 +208,7 @@ def animated(file: bytes, frames: int) -> bytes:
 @pytest.mark.parametrize("frames", [0, 2, 1 << 31])
 def test_an_animated_png_is_refused(frames: int) -> None:
     for refuse in (decode, validate):
-        with pytest.raises(DamagedImage, match="PNG: animations are not supported, expected one image"):
+        with pytest.raises(DamagedImage, match="PNG: animations"):
             refuse(animated(LOSSLESS["png"][0], frames), "image")
 
 
@@ -218,7 +218,7 @@ def test_of_animated_pngs_only_one_of_one_frame_is_an_image() -> None:
     animation = io.BytesIO()
     first, second = (Image.fromarray(image_files.colors() ^ flip) for flip in (0, 255))
     first.save(animation, "PNG", save_all=True, append_images=[second])
-    with pytest.raises(DamagedImage, match="animations are not supported"):
+    with pytest.raises(DamagedImage, match="animations"):
         decode(animation.getvalue(), "image")
 
 
@@ -227,7 +227,7 @@ def test_a_tiff_of_several_images_is_refused_and_a_small_version_is_none_of_them
     for big in (False, True):
         file = io.BytesIO()
         pages[0].save(file, "TIFF", save_all=True, append_images=pages[1:], big_tiff=big)
-        with pytest.raises(DamagedImage, match="TIFF: several images, expected one"):
+        with pytest.raises(DamagedImage, match="TIFF: several"):
             decode(file.getvalue(), "image")
     pages = [Image.fromarray(image_files.colors()), Image.fromarray(image_files.colors()[::4, ::4])]
     pages[1].encoderinfo = {"tiffinfo": {254: 1}}  # type: ignore[attr-defined]
@@ -240,7 +240,7 @@ def test_a_tiff_in_cielab_is_refused() -> None:
     file = io.BytesIO()
     colors = image_files.colors()
     Image.frombytes("LAB", colors.shape[1::-1], colors.tobytes()).save(file, "TIFF")
-    with pytest.raises(DamagedImage, match="its colors are CIELab"):
+    with pytest.raises(DamagedImage, match="CIELab"):
         decode(file.getvalue(), "image")
 
 

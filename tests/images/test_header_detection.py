@@ -124,7 +124,7 @@ def test_more_bytes_than_the_limit_are_refused_although_the_pixels_are_few_enoug
     shape = b"(16, 16, 4), }      "
     assert shape in file
     file[:] = file.replace(shape, b"(9999, 9999, 4), }  ")
-    with pytest.raises(DamagedImage, match="bytes of pixels, the limit is 1073741824"):
+    with pytest.raises(DamagedImage, match="limit is 1073741824"):
         sniff(bytes(file))
 
 
@@ -139,7 +139,7 @@ def test_500_scans_are_allowed_and_501_are_not() -> None:
     scan = file[start : start + 2 + length] + b"\x12\x34"
     whole = sniff(file).scans
     assert sniff(file[:-2] + scan * (500 - whole) + image_files.EOI).scans == 500
-    with pytest.raises(DamagedImage, match="more than 500 scans"):
+    with pytest.raises(DamagedImage, match="500 scans"):
         sniff(file[:-2] + scan * (501 - whole) + image_files.EOI)
 
 
@@ -147,7 +147,7 @@ def test_a_progressive_file_that_lacks_a_scan_is_damaged_even_with_an_end_marker
     file = image_files.progressive()
     last = file.rindex(b"\xff\xda")
     last = file.rindex(b"\xff\xc4", 0, last) if b"\xff\xc4" in file[last - 120 : last] else last
-    with pytest.raises(DamagedImage, match="do not bring all of the image"):
+    with pytest.raises(DamagedImage, match="bring all"):
         sniff(file[:last] + image_files.EOI)
 
 
@@ -155,7 +155,7 @@ def test_a_progressive_file_that_lacks_a_scan_is_damaged_even_with_an_end_marker
 def test_jpeg_processes_that_libraries_disagree_about_are_refused(marker: int) -> None:
     file = bytearray(image_files.jpeg())
     file[file.index(b"\xff\xc0") + 1] = marker
-    with pytest.raises(DamagedImage, match="is not supported, expected baseline or progressive"):
+    with pytest.raises(DamagedImage, match="baseline or progressive"):
         sniff(bytes(file))
 
 

@@ -117,6 +117,6 @@ def test_scans_are_limited_by_the_size_of_the_image() -> None:
     most = MAX_SCAN_PIXELS // 100_000_000
     assert most == 30, "three times what encoders write"
     assert sniff(scans(10_000, 10_000, most)).scans == most
-    with pytest.raises(DamagedImage, match="it has more than 30 scans, the limit for its size .jpegtran"):
+    with pytest.raises(DamagedImage, match="30 scans"):
         sniff(scans(10_000, 10_000, most + 1))
     assert sniff(scans(2000, 3000, 500)).scans == 500

@@ -162,14 +162,14 @@ def test_other_formats_come_whole(name: str) -> None:
 @pytest.mark.parametrize("box", [(-1, 0, 5, 5), (0, 0, 0, 5), (0, 0, 5, -1), (149, 0, 2, 5), (0, 226, 5, 5)])
 def test_a_box_outside_the_image_is_refused(box: Box) -> None:
     file = restart_jpegs.packed()
-    with pytest.raises(InvalidRequest, match="the image has 230x150 px"):
+    with pytest.raises(InvalidRequest, match="230x150 px"):
         cut(file, box)
 
 
 @pytest.mark.parametrize("eighths", [0, 9, -8])
 def test_a_scale_beyond_1_to_8_eighths_is_refused(eighths: int) -> None:
     file = restart_jpegs.packed()
-    with pytest.raises(InvalidRequest, match="expected 1 to 8 eighths"):
+    with pytest.raises(InvalidRequest, match="eighths"):
         decode_region(file, sniff(file), eighths=eighths)
 
 

@@ -48,7 +48,7 @@ def test_a_table_that_is_shifted_is_not_that_of_its_file(by: int) -> None:
     """By a multiple of eight: every restart marker in reach of a crop has the number that is expected there."""
     file = restart_jpegs.shifted(restart_jpegs.jpeg("420", height=640, width=256, mcus=16, table=True), by)
     validate(file, "image")
-    with pytest.raises(DamagedImage, match="table of restart intervals does not agree with its restart markers"):
+    with pytest.raises(DamagedImage, match="restart intervals"):
         check_table(file, sniff(file))
     expected, box = decode(file, "image"), (83, 100, 30, 30)
     with restart_jpegs.through("simplejpeg"):
@@ -78,7 +78,7 @@ def test_markers_behind_the_last_interval_do_not_make_a_shifted_table_true(betwe
     file = with_tail(restart_jpegs.jpeg("420", height=640, width=256, mcus=16, table=True), between, head)
     validate(file, "image")
     expected, box = decode(file, "image"), (83, 100, 30, 30)
-    with pytest.raises(DamagedImage, match="its table of restart intervals does not agree with its restart markers"):
+    with pytest.raises(DamagedImage, match="restart intervals"):
         check_table(file, sniff(file))
     with restart_jpegs.through("simplejpeg"):
         assert not restart_jpegs.shows(

@@ -121,7 +121,7 @@ def test_no_warning_of_a_library_reaches_the_user_and_nothing_is_printed(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         decode(file[:-2], "image", options=DecodeOptions(decoder=decoder))
-        with pytest.raises(DamagedImage, match="cannot decode JPEG: .*; replace the file"):
+        with pytest.raises(DamagedImage, match="cannot decode JPEG"):
             decode(file[: len(file) // 2], "image", options=DecodeOptions(decoder=decoder))
     assert not caught
     changed = bytearray(image_files.jpeg())
@@ -200,7 +200,7 @@ def test_without_any_library_the_error_says_what_to_install(
         raise MissingPackage(f"{needed_by} needs the package {module!r}")
 
     monkeypatch.setattr(strict_jpeg, "import_or_explain", absent)
-    with pytest.raises(MissingPackage, match="no JPEG library works: .*; pip install simplejpeg"):
+    with pytest.raises(MissingPackage, match="no JPEG library.*simplejpeg"):
         decode(image_files.jpeg(), "image")
 
 

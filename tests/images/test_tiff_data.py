@@ -77,9 +77,9 @@ def test_any_lzw_data_have_one_size_or_are_damaged(tail: bytes, codes: list[int]
 def test_a_table_that_is_never_cleared_is_damaged() -> None:
     stream = half_images.packed(np.frombuffer(random.Random(0).randbytes(3600), np.uint8).reshape(60, 60), "lzw")
     assert found_size(stream) == 3600
-    with pytest.raises(DamagedImage, match="codes without a clear"):
+    with pytest.raises(DamagedImage, match="without a clear"):
         lzw_decoded_size.decoded_size(b"\x80" + bytes(8000), "strip 3", most=1 << 30)
-    with pytest.raises(DamagedImage, match="strip 3: its LZW data is of the old kind"):
+    with pytest.raises(DamagedImage, match="strip 3: .*LZW.*old"):
         lzw_decoded_size.decoded_size(b"\x00\x01" + bytes(100), "strip 3", most=1 << 30)
 
 
@@ -192,7 +192,7 @@ def test_a_jpeg_in_a_strip_is_read_with_the_tables_of_the_file() -> None:
 def test_a_predictor_that_does_not_fit_is_refused() -> None:
     validate(tiff(LZW, 5, tag_317=1), "mask")
     for predictor in (0, 3, 7):
-        with pytest.raises(DamagedImage, match=f"predictor {predictor} does not go with samples of uint8"):
+        with pytest.raises(DamagedImage, match=f"predictor {predictor} .*uint8"):
             validate(tiff(LZW, 5, tag_317=predictor), "mask")
 
 
@@ -208,7 +208,7 @@ def test_ycbcr_data_are_measured_in_their_blocks() -> None:
 def test_too_many_strips_are_refused_before_any_is_read() -> None:
     most = strict_check.MAX_PIECES
     file = tiff(bytes(most + 1), 1, tag_256=1, tag_257=most + 1, tag_278=1)
-    with pytest.raises(DamagedImage, match=f"it has {most + 1} strips, the limit is {most}"):
+    with pytest.raises(DamagedImage, match=f"{most + 1} strips.* {most}"):
         validate(file, "mask")
 
 
@@ -217,7 +217,7 @@ def test_a_tile_is_not_much_larger_than_the_image() -> None:
     validate(file, "mask")
     side = struct.pack("<HHII", 322, 4, 1, 64)
     assert side in file
-    with pytest.raises(DamagedImage, match="its tiles have a side of 16384 px, the limit is 4096"):
+    with pytest.raises(DamagedImage, match="tiles.*16384 px.*4096"):
         sniff(file.replace(side, struct.pack("<HHII", 322, 4, 1, 16384)))
 
 

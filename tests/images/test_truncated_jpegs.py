@@ -122,7 +122,7 @@ def test_what_is_missing_is_refused_as_in_the_whole(library: str) -> None:
         for keep in (0.0, 0.1, 0.2, 0.5, 0.9):
             cut = FILE[: start + int((len(FILE) - start) * keep)]
             for end in (b"", bytes(40), image_files.EOI)[: 3 if keep < 0.2 else 2]:
-                with pytest.raises(DamagedImage, match="cannot decode JPEG: .*; replace the file"):
+                with pytest.raises(DamagedImage, match="cannot decode JPEG"):
                     part(cut + end)
 
 
@@ -250,7 +250,7 @@ def test_a_region_of_a_file_of_another_size_is_refused(library: str) -> None:
     if decode is None:
         assert not has_regions("420", library)
         return
-    with pytest.raises(DamagedImage, match="libjpeg-turbo finds 230x150 px"):
+    with pytest.raises(DamagedImage, match="libjpeg-turbo.*230x150"):
         decode(FILE, np.zeros((16, 16, 3), np.uint8), size=(150, 231), corner=(0, 0))
     with pytest.raises(DamagedImage, match="boundary"):
         decode(FILE, np.zeros((16, 16, 3), np.uint8), size=(150, 230), corner=(0, 5))

@@ -73,22 +73,20 @@ def test_a_view_shows_the_same_pixels(file: bytes) -> None:
 def test_what_16_bit_do_not_hold_is_refused(dtype: type) -> None:
     file = image_files.npy(IDS.astype(dtype))
     for refuse in (decode, validate):
-        with pytest.raises(
-            BadInput, match="is not of kind mask: expected 16 bit at most, .* convert it to 16 bit"
-        ) as caught:
+        with pytest.raises(BadInput, match="kind mask: .*16 bit") as caught:
             refuse(file, "mask", wide=True)
         assert not isinstance(caught.value, DamagedImage)
 
 
 def test_colors_are_no_mask() -> None:
     colors = np.dstack([IDS, IDS, IDS + np.uint16(1)])
-    with pytest.raises(BadInput, match="channels that differ is not of kind mask"):
+    with pytest.raises(BadInput, match="channels that differ"):
         decode(image_files.with_opencv(colors, ".png"), "mask", wide=True)
 
 
 def test_memory_of_another_dtype_is_refused() -> None:
     for file in (WIDE["png"], NARROW["png"], NARROW["jpeg"]):
-        with pytest.raises(InvalidRequest, match="expected a C-contiguous writable array of uint16"):
+        with pytest.raises(InvalidRequest, match="C-contiguous.*uint16"):
             decode(file, "mask", wide=True, out=np.zeros(IDS.shape, np.uint8))
 
 
@@ -107,5 +105,5 @@ def test_alpha_of_16_bit_that_says_more_than_the_grays_is_told() -> None:
 def test_alpha_of_floats_is_left_to_what_refuses_floats() -> None:
     file = image_files.npy(np.zeros((3, 4, 4), np.float32))
     assert not loses_alpha(file, sniff(file))
-    with pytest.raises(BadInput, match="is not of kind mask"):
+    with pytest.raises(BadInput, match="kind mask: .*8 bit"):
         validate(file, "mask")

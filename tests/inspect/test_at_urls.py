@@ -127,7 +127,7 @@ def test_what_goes_wrong_is_one_error_and_leaves_nothing(
 
 def test_a_pack_that_is_replaced_meanwhile_is_told(server: ObjectServer, scratch: Path) -> None:
     with (
-        pytest.raises(ObjectChanged, match="the pack was replaced since it was opened"),
+        pytest.raises(ObjectChanged, match="replaced"),
         read_once(path_or_url(URL), scratch=scratch, in_order=False) as pack,
     ):
         for key in [key for key in server.objects if "/part-" in key]:

@@ -80,11 +80,11 @@ def test_an_expected_digest_is_compared(pack: Path, object_server: ObjectServer)
 
 
 def test_what_needs_a_disk_is_refused(pack: Path, object_server: ObjectServer) -> None:
-    with pytest.raises(InvalidRequest, match="--level full and --subset need a pack on a disk"):
+    with pytest.raises(InvalidRequest, match="--level full.*--subset.*disk"):
         packer.verify(URL, level="full")
-    with pytest.raises(InvalidRequest, match="need a pack on a disk"):
+    with pytest.raises(InvalidRequest, match="on a disk"):
         packer.verify(URL, subset="1/2")
-    with pytest.raises(InvalidRequest, match="not a pack: there is no s3://b/none/packer.json"):
+    with pytest.raises(InvalidRequest, match="not a pack: .*s3://b/none/packer.json"):
         packer.verify("s3://b/none")
 
 

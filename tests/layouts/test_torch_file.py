@@ -71,7 +71,7 @@ def test_big_endian_numbers_are_the_same() -> None:
     )
     assert np.array_equal(read_tensor(data), TENSOR.numpy())
     strange = changed(saved(TENSOR), lambda name, content: b"middle" if name.endswith("byteorder") else content)
-    with pytest.raises(BadInput, match="neither little nor big"):
+    with pytest.raises(BadInput, match="little nor big"):
         read_tensor(strange)
 
 
@@ -90,9 +90,9 @@ class Evil:
 
 def test_code_is_refused_and_not_run(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BadInput, match=r"names posix\.mkdir, which is not a plain value: refused"):
+    with pytest.raises(BadInput, match=r"posix\.mkdir.*refused"):
         read_tensor(saved(Evil()))
-    with pytest.raises(BadInput, match=r"names posix\.mkdir, which is not a plain value: refused"):
+    with pytest.raises(BadInput, match=r"posix\.mkdir.*refused"):
         read_tensor(pickle_of(lambda _: pickle.dumps(Evil(), protocol=2)))
     assert list(tmp_path.iterdir()) == []
 
@@ -124,7 +124,7 @@ def test_what_is_no_tensor_is_an_error_of_one_line(data: bytes, said: str) -> No
 def test_a_changed_number_is_damage() -> None:
     data = bytearray(saved(TENSOR))
     data[data.index(TENSOR[1].numpy().tobytes())] ^= 1
-    with pytest.raises(BadInput, match="the crc32 of 'data/0' does not match"):
+    with pytest.raises(BadInput, match="crc32.*'data/0'"):
         read_tensor(bytes(data))
 
 

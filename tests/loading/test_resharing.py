@@ -162,7 +162,7 @@ def test_what_cannot_be_shared_out_is_refused(keyed: PackDataset) -> None:
     (loader,) = loaders(keyed, 1, 11)
     taken([loader], 2)
     state = loader.state_dict()  # one sample is left
-    with pytest.raises(InvalidRequest, match="1 samples do not divide.*2 ranks.*drop_last"):
+    with pytest.raises(InvalidRequest, match="1 samples.*2 ranks.*drop_last"):
         loaders(keyed, 2, 11)[0].load_state_dict(state)
     with pytest.raises(InvalidRequest, match="batch_size was 11"):
         loaders(keyed, 1, 4)[0].load_state_dict(state)
@@ -239,7 +239,7 @@ def test_a_sampler_that_cannot_be_put_back_is_refused(keyed: PackDataset) -> Non
     batches = iter(loader)
     made(None).load_state_dict(loader.state_dict())  # nothing is drawn yet
     next(batches)
-    with pytest.raises(InvalidRequest, match="RandomSampler without a generator.*generator=torch.Generator"):
+    with pytest.raises(InvalidRequest, match="RandomSampler.*generator=torch.Generator"):
         made(None).load_state_dict(loader.state_dict())
     with pytest.raises(InvalidRequest, match="sampler's state"):
         made(seeded(1)).load_state_dict(loader.state_dict())

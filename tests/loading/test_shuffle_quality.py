@@ -80,7 +80,7 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def test_a_loader_warns_of_classes_in_order_and_not_of_mixed_ones(packs: dict[str, Path]) -> None:
     with packer.open(packs["stored"]) as dataset:
-        with pytest.warns(RuntimeWarning, match=r"vary [0-9.]+ times as much in 'label' .* pack with --order shuffled"):
+        with pytest.warns(RuntimeWarning, match="vary.*'label'.*--order shuffled"):
             packer.Loader(dataset, BATCH, shuffle="blocks", window=2).close()
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -139,9 +139,9 @@ def test_a_hostile_pack_shows_no_other_place(tmp_path: Path, format: str) -> Non
     expected = packer.open(pack, output="numpy", verify="never")[0]["image"][TOP : TOP + SIZE, LEFT : LEFT + SIZE]
     assert np.array_equal(crop_of(pack, verify="never"), expected)  # the markers are looked for
     for verify in ("first", "always", "open"):
-        with pytest.raises(CorruptRecord, match=r"key 'a.png', field 'image'\): does not decode: .* does not agree"):
+        with pytest.raises(CorruptRecord, match="'a.png', field 'image'.*not agree"):
             crop_of(pack, verify=verify)
-    with pytest.raises(CorruptRecord, match="does not agree with its restart markers"):
+    with pytest.raises(CorruptRecord, match="restart markers"):
         next(iter(packer.Loader(packer.open(pack, geometry=SliceSplit()), 1)))
 
 
@@ -150,7 +150,7 @@ def test_verify_names_the_sample_and_no_pack_is_made_of_it(tmp_path: Path) -> No
     assert [*verification.problems(pack)] == []  # sizes and sums are right
     (problem,) = verification.problems(pack, level="full")
     assert "key 'a.png', field 'image'): does not decode: " in problem and "table of restart intervals" in problem
-    with pytest.raises(BadInputs, match=r"(?s)1 of 1 samples cannot be packed:.*table of restart intervals"):
+    with pytest.raises(BadInputs, match=r"(?s)1 of 1 .*restart intervals"):
         packed(pack, tmp_path / "again.pack")
     assert not (tmp_path / "again.pack").exists()
 

@@ -183,7 +183,7 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path, what: str) -> None:
 def test_a_manifest_beyond_the_limit_is_refused_unread(tmp_path: Path) -> None:
     with (tmp_path / manifests.NAME).open("wb") as file:
         file.truncate(1 << 40)  # sparse
-    with pytest.raises(CorruptPack, match="more than 33,554,432 bytes"):
+    with pytest.raises(CorruptPack, match="33,554,432 bytes"):
         manifests.read(tmp_path)
 
 

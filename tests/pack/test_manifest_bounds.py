@@ -83,10 +83,10 @@ def test_more_samples_left_out_than_a_manifest_lists_end_the_conversion(
     source = folder(tmp_path, 40)
     assert packed(source, tmp_path / "a.pack", ConversionOptions(on_error="skip")) == 4
     monkeypatch.setattr(manifests, "MOST_VALUES", 300)
-    with pytest.raises(BadInputs, match="more samples are bad or incomplete than packer.json can list"):
+    with pytest.raises(BadInputs, match="packer.json can list"):
         packed(source, tmp_path / "b.pack", ConversionOptions(on_error="skip"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pack", "photos"]
-    with pytest.raises(BadInputs, match="40 of 44 samples cannot be packed"):  # these are all of them
+    with pytest.raises(BadInputs, match="40 of 44"):  # these are all of them
         packed(source, tmp_path / "c.pack", ConversionOptions())
 
 
@@ -95,7 +95,7 @@ def test_what_could_not_be_read_is_refused_before_anything_is_written(
 ) -> None:
     source = folder(tmp_path, 0)
     monkeypatch.setattr(manifests, "MOST_OPTIONS_BYTES", 100)
-    with pytest.raises(InvalidRequest, match=r"packer\.json of this pack would have \d+ bytes of options"):
+    with pytest.raises(InvalidRequest, match=r"packer\.json.*\d+ bytes.*options"):
         packed(source, tmp_path / "a.pack", ConversionOptions())
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]
 

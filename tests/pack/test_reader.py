@@ -54,7 +54,7 @@ def test_a_pack_may_be_reached_through_a_link_and_a_relative_path(
 
 
 def test_an_unknown_way_to_verify_is_refused(folder: Path) -> None:
-    with pytest.raises(InvalidRequest, match="verify='sometimes': expected one of first, always, never"):
+    with pytest.raises(InvalidRequest, match="verify='sometimes': .*always"):
         Pack(folder, verify="sometimes")
 
 
@@ -77,7 +77,7 @@ def test_a_part_of_another_size_is_refused_when_the_pack_is_opened(folder: Path,
     part = folder / "part-00001.lmdb"
     size = part.stat().st_size
     os.truncate(part, size + change)
-    with pytest.raises(CorruptPack, match=f"part-00001.lmdb: .*expected {size} bytes, found {size + change}"):
+    with pytest.raises(CorruptPack, match=f"part-00001.lmdb: .*{size} bytes, .* {size + change}"):
         Pack(folder)
 
 
@@ -107,7 +107,7 @@ def test_a_file_system_that_does_not_answer_is_no_damage(folder: Path, monkeypat
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(reader.os, "stat", fail)
-    with pytest.raises(StorageError, match="part: cannot read: Input/output error"):
+    with pytest.raises(StorageError, match="part: .*Input/output error"):
         check_part(Path("part"), Part("part", 1, 1, ""))
 
 
@@ -136,7 +136,7 @@ def test_a_pack_that_was_overwritten_under_an_open_one_is_not_mistaken_for_it(
         with pack.record(index, ("blob",)) as record:
             assert bytes(record["blob"]) == b"old"
     built_packs.swap(tmp_path / "staged", tmp_path / "pack")
-    with pytest.raises(CorruptPack, match="part was replaced since the pack was opened"), pack.record(0, ("blob",)):
+    with pytest.raises(CorruptPack, match="part was replaced"), pack.record(0, ("blob",)):
         pass
     with pack.record(5, ("blob",)) as record:  # still open, still the old one
         assert bytes(record["blob"]) == b"old"
@@ -186,7 +186,7 @@ def test_a_damaged_part_is_refused_before_its_first_value_where_asked(damaged: P
     pack = Pack(damaged, verify="open")
     for index in (0, 4):
         with (
-            pytest.raises(CorruptPack, match=r"part-00000\.lmdb: damaged part: its sha256"),
+            pytest.raises(CorruptPack, match=r"part-00000\.lmdb: .*sha256"),
             pack.record(index, ("key",)),
         ):
             pass
@@ -253,6 +253,6 @@ def test_a_pack_that_cannot_be_opened_owns_nothing(folder: Path) -> None:
     owners = part_readers.open_readers.owners()
     (folder / "part-00001.lmdb").unlink()
     for _ in range(2):
-        with pytest.raises(CorruptPack, match=r"part-00001\.lmdb: part is missing"):
+        with pytest.raises(CorruptPack, match=r"part-00001\.lmdb: .*missing"):
             Pack(folder)
     assert part_readers.open_readers.owners() == owners

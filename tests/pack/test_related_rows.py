@@ -47,7 +47,7 @@ def test_what_does_not_fit_is_refused(name: str, value: Any, message: str) -> No
 
 
 def test_points_that_nothing_starts_are_refused() -> None:
-    with pytest.raises(BadInput, match="polygon_starts is empty, polygons has 27 rows"):
+    with pytest.raises(BadInput, match="polygon_starts .*polygons.*27 rows"):
         check_rows(SCHEMA, values(polygon_starts=np.empty(0, np.int64), polygon_box=np.empty(0, np.int64)))
 
 
@@ -121,5 +121,5 @@ def test_fields_that_lose_nothing_may_be_there_alone() -> None:
 
 def test_a_rule_needs_boxes() -> None:
     schema = SCHEMA.select(["image", "polygons"])
-    with pytest.raises(InvalidRequest, match="no field of kind boxes; fields: image, polygons"):
+    with pytest.raises(InvalidRequest, match="kind boxes; .*image, polygons"):
         RowRelations(schema, schema, DROPPING)

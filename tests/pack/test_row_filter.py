@@ -374,7 +374,7 @@ def test_a_pack_without_the_columns_of_version_2_has_no_such_names() -> None:
     schema = Schema(tuple(SCHEMA[name] for name in ("key", "caption", "image", "label", "score", "boxes")))
     columns = PackColumns(schema, Index(arrays, schema, 1, "a.pack"))
     assert columns.kinds == {"key": "text", "label": "class", "score": "number"}
-    with pytest.raises(InvalidRequest, match="boxes.width is not a value of rows; .* packer convert OLD NEW"):
+    with pytest.raises(InvalidRequest, match="boxes.width.*packer convert"):
         parse("any(boxes.width < 3)").rows(columns)
     assert parse("label == 'mug' and score > 1").rows(columns).tolist() == [True]
 
@@ -534,7 +534,7 @@ def test_rows_that_contradict_each_other_are_refused() -> None:
     arrays = row_arrays([[Box()], [Box()]])
     arrays["count-box_labels"], arrays["row_values-box_labels"] = np.array([1, 2], "<u4"), np.zeros(3, "<i2")
     columns = PackColumns(SCHEMA, Index(arrays, SCHEMA, 2, "a.pack"))
-    with pytest.raises(CorruptPack, match=r"a.pack: box\w+ and box\w+ have different numbers of rows"):
+    with pytest.raises(CorruptPack, match=r"box\w+ and box\w+ .*numbers of"):
         parse("any(boxes.width < 3 and box_labels == 1)").rows(columns)
 
 

@@ -77,7 +77,7 @@ def test_a_pack_without_samples_has_no_problems(tmp_path: Path, level: str, part
 
 
 def test_an_unknown_level_and_what_is_no_pack_are_refused(folder: Path) -> None:
-    with pytest.raises(InvalidRequest, match="level='deep': expected one of quick, default, full"):
+    with pytest.raises(InvalidRequest, match="level='deep': .*quick"):
         list(problems(folder, level="deep"))
     with pytest.raises(InvalidRequest, match="not a pack"):
         list(problems(folder.parent))
@@ -371,7 +371,7 @@ def test_another_pack_than_expected_is_a_problem(folder: Path) -> None:
     lines = list(problems(folder, expect="sha256:" + "0" * 64))
     assert matches(lines, [r"packer\.json: another pack than expected"]), lines
     for text in ("0" * 64, "sha256:", "sha256:12", "md5:" + "0" * 64):
-        with pytest.raises(InvalidRequest, match="expected sha256: and 64 hex digits"):
+        with pytest.raises(InvalidRequest, match="64 hex"):
             list(problems(folder, expect=text))
     built_packs.flip(folder / "packer.json", 40)
     assert len(list(problems(folder, expect=right))) == 2

@@ -62,7 +62,7 @@ def test_a_table_without_spaces_and_in_latin_letters() -> None:
 
 @pytest.mark.parametrize("line", ['1 # 0 # 0 # a # ""', 'x # 0 # 0 # a # b # ""', '1 # 0 # 0 # a # b # c # ""', "-"])
 def test_a_line_of_other_columns_is_named(line: str) -> None:
-    with pytest.raises(BadInput, match="1_atr.txt: line 2: found .*, expected six columns"):
+    with pytest.raises(BadInput, match="1_atr.txt: line 2.*columns"):
         attribute_rows(f'1 # 0 # 0 # a # b # ""\n{line}\n'.encode(), "1_atr.txt")
 
 
@@ -74,6 +74,6 @@ def test_an_annotation() -> None:
 
 @pytest.mark.parametrize("text", ["[1]", "{", '{"a": 1, "a": 2}', '{"a": NaN}', '{"a": 1e999}', "[" * 100_000])
 def test_what_is_no_annotation_is_refused(text: str) -> None:
-    with pytest.raises(BadInput, match="1.json: cannot read as JSON: ") as caught:
+    with pytest.raises(BadInput, match="1.json: .*JSON") as caught:
         annotation(text.encode(), "1.json")
     assert "\n" not in str(caught.value)

@@ -64,7 +64,7 @@ def test_it_is_recognized_as_the_folder_is(tmp_path: Path, object_server: Object
 def test_files_of_many_records_are_refused(tmp_path: Path, object_server: ObjectServer, kind: str) -> None:
     folder = BUILDERS[kind](tmp_path / "in")
     object_server.put_folder(folder if folder.is_dir() else folder.parent, "sets/one/")
-    with pytest.raises(InvalidRequest, match=r"s3://b/sets/one: .*download them first"):
+    with pytest.raises(InvalidRequest, match="s3://b/sets/one: .*download"):
         convert(URL, tmp_path / "out.pack", kind=kind)
     assert not (tmp_path / "out.pack").exists()
 
@@ -89,10 +89,10 @@ def test_what_is_no_folder_of_files_is_told(
 def test_names_that_no_folder_could_hold_are_refused(object_server: ObjectServer) -> None:
     for name in ("A.jpg", "a.jpg"):
         object_server.put(f"sets/one/{name}", image(1))
-    with pytest.raises(BadInput, match="refuses: .*a.jpg .is in the way of A.jpg"):
+    with pytest.raises(BadInput, match="a.jpg.* in the way.*A.jpg"):
         open_tree(URLPath(URL))
     object_server.put("sets/one/x\x07.jpg", image(1))
-    with pytest.raises(StorageError, match=r"invalid path: .*rename it") as raised:
+    with pytest.raises(StorageError, match="invalid path: .*rename") as raised:
         open_tree(URLPath(URL))
     assert "\x07" not in str(raised.value)
 
@@ -111,9 +111,9 @@ def test_a_file_that_is_replaced_after_the_listing_is_an_error(object_server: Ob
     tree = open_tree(URLPath(URL))
     before = tree.state("1.png")
     object_server.put("sets/one/1.png", image(2))
-    with pytest.raises(BadInput, match=r"s3://b/sets/one/1\.png: changed since it was listed"):
+    with pytest.raises(BadInput, match=r"s3://b/sets/one/1\.png: changed"):
         tree.read("1.png")
-    with pytest.raises(BadInput, match="changed since it was listed"):
+    with pytest.raises(BadInput, match="changed"):
         tree.start("1.png", 4)
     assert open_tree(URLPath(URL)).state("1.png") != before
 

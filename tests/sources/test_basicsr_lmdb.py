@@ -129,7 +129,7 @@ def test_features_say_what_the_pixels_are(tmp_path: Path) -> None:
     assert np.array_equal(source[0]["mask"], mask)
     assert source[0]["files"] == {"mask": "a.png"}
     for features in (("a=b",), ("a=value:json",), ("a=value:mask", "b=value:mask")):
-        with pytest.raises(InvalidRequest, match="option features: .*expected one FIELD=value:KIND"):
+        with pytest.raises(InvalidRequest, match="option features: .*FIELD=value:KIND"):
             Source(root, features=features)
 
 
@@ -146,7 +146,7 @@ def test_png_files_keep_their_bytes(tmp_path: Path) -> None:
 
 def test_bare_image_files_are_taken_where_the_user_says_so(tmp_path: Path) -> None:
     root = lmdb_environment(tmp_path / "in", {b"a": image(1), b"b": encoded(".jpg", drawn(8, 8))})
-    with pytest.raises(InvalidRequest, match=r"expected basicsr-lmdb \(.*image files"):
+    with pytest.raises(InvalidRequest, match=r"basicsr-lmdb.*image files"):
         detect(root)
     assert Source(root)[0]["image"] == image(1)
 
@@ -173,22 +173,22 @@ def test_lists_that_are_damaged_or_hostile_are_named(tmp_path: Path, meta: bytes
 
 def test_a_damaged_size_is_named(tmp_path: Path) -> None:
     lmdb_environment(tmp_path / "meta", {b"a": bytes(60), b"a.meta": b"4,5"})
-    with pytest.raises(BadInput, match="a.meta: expected three lengths"):
+    with pytest.raises(BadInput, match="a.meta: .*lengths"):
         Source(tmp_path / "meta")
 
 
 def test_values_that_are_no_image_of_that_size_are_bad_and_named(tmp_path: Path) -> None:
     images = {"a": drawn(4, 6), "b": drawn(4, 6), "c": drawn(4, 5)}
     source = Source(mmsr(tmp_path / "in", images, ["3_4_6"]))
-    with pytest.raises(BadInput, match=r"data.mdb: record at byte .*\(c\): 60 bytes are neither pixels 4 x 6 x 3"):
+    with pytest.raises(BadInput, match=r"data.mdb: .*\(c\): .*pixels"):
         source[2]
-    with pytest.raises(BadInput, match="of a size that is not known"):
+    with pytest.raises(BadInput, match="not known"):
         Source(mmsr(tmp_path / "two", images, ["3_4_6", "3_4_5"], ["x", "y"]))[0]
 
 
 def test_eight_and_sixteen_bit_in_one_are_refused(tmp_path: Path) -> None:
     images = {"a": drawn(4, 6), "b": drawn(5, 6, 3, np.uint16)}
-    with pytest.raises(InvalidRequest, match=r"several kinds in one LMDB: uint16 pixels of 3 channels: 1, uint8"):
+    with pytest.raises(InvalidRequest, match="several kinds.*uint16.*uint8"):
         Source(mmsr(tmp_path / "in", images))
 
 

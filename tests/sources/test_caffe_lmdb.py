@@ -85,7 +85,7 @@ def test_records_may_have_fields_in_any_order_and_lack_sizes_labels_and_the_flag
 
 def test_a_label_that_one_record_lacks_makes_it_bad(tmp_path: Path) -> None:
     source = opened(tmp_path / "in", [datum(image(1), 0), datum(image(2), None)])
-    with pytest.raises(BadInput, match=r"data.mdb: record at byte .*\(00000001\): it has no label"):
+    with pytest.raises(BadInput, match=r"data.mdb: .*\(00000001\): .*label"):
         source[1]
     assert source[0]["label"] == 0
 
@@ -116,7 +116,7 @@ def test_raw_pixels_are_planes_of_blue_green_and_red(tmp_path: Path, is_encoded:
 )
 def test_a_record_that_is_no_image_is_bad_and_named(tmp_path: Path, value: bytes, message: str) -> None:
     source = opened(tmp_path / "in", [*[datum(image(at), 1) for at in range(2)], value])
-    with pytest.raises(BadInput, match=rf"data.mdb: record at byte .*\(00000002\): .*{message}"):
+    with pytest.raises(BadInput, match=rf"data.mdb: .*\(00000002\): .*{message}"):
         source[2]
 
 
@@ -152,9 +152,9 @@ def test_a_folder_and_a_single_file_are_read_and_named_as_typed(tmp_path: Path) 
     single = opened(tmp_path / "train.lmdb", [datum(image(1), 1)], is_folder=False)
     assert single[0]["label"] == 1
     assert not [name for name in Source(tmp_path / "in").extras if "lock" in name]
-    with pytest.raises(InvalidRequest, match="not a pack.*--from caffe-lmdb"):
+    with pytest.raises(InvalidRequest, match="--from caffe-lmdb"):
         packer.open(folder)
-    with pytest.raises(InvalidRequest, match="did you mean 'caffe-lmdb'"):
+    with pytest.raises(InvalidRequest, match="did you mean.*caffe-lmdb"):
         sources.load("caffe_lmdb")
 
 
@@ -180,18 +180,18 @@ def test_every_entry_is_found_in_order_whatever_the_depth(tmp_path: Path, count:
 )
 def test_an_lmdb_of_another_tool_is_named(tmp_path: Path, entries: dict[bytes, bytes], said: str) -> None:
     root = lmdb_environment(tmp_path / "in", entries)
-    with pytest.raises(InvalidRequest, match=f"not an LMDB of Caffe.*{said}"):
+    with pytest.raises(InvalidRequest, match=f"LMDB of Caffe.*{said}"):
         SourceSpec("caffe-lmdb").open(root)
     for place in (root, root / "data.mdb"):
-        with pytest.raises(InvalidRequest, match=f"data.mdb is an LMDB of a layout that no source reads: .*{said}"):
+        with pytest.raises(InvalidRequest, match=f"data.mdb.*layout.*{said}"):
             SourceSpec().open(place)
 
 
 def test_files_that_are_no_lmdb_are_named(tmp_path: Path) -> None:
     root = write(tmp_path / "none", {"data.mdb": bytes(9000)})
-    with pytest.raises(InvalidRequest, match="data.mdb: is not an LMDB"):
+    with pytest.raises(InvalidRequest, match="data.mdb: .*magic"):
         Source(root)
-    with pytest.raises(InvalidRequest, match=r"no LMDBs: found .*expected data.mdb"):
+    with pytest.raises(InvalidRequest, match="no LMDBs.*data.mdb"):
         Source(write(tmp_path / "text", {"a.txt": ""}))
 
 
@@ -203,14 +203,14 @@ def test_named_databases_and_several_values_are_refused(tmp_path: Path) -> None:
             database = env.open_db(b"inner", **options)
             with env.begin(write=True, db=database) as begun:
                 begun.put(b"a", b"1")
-        with pytest.raises(BadInput, match="an LMDB with named databases, such as b'inner'"):
+        with pytest.raises(BadInput, match="named databases.*b'inner'"):
             Source(tmp_path / name)
     flagged = lmdb_environment(tmp_path / "main", {b"a": b"1"}) / "data.mdb"
     data = bytearray(flagged.read_bytes())
     for meta in (0, os.sysconf("SC_PAGE_SIZE")):
         data[meta + 92] |= 4  # MDB_DUPSORT, which py-lmdb does not set there, and LMDB itself does
     flagged.write_bytes(data)
-    with pytest.raises(BadInput, match="an LMDB made with flags 0x4, such as dupsort"):
+    with pytest.raises(BadInput, match="flags 0x4.*dupsort"):
         Source(tmp_path / "main")
 
 

@@ -142,7 +142,7 @@ def test_boxes_that_a_geometry_drops_take_their_run_lengths_and_polygons_along(t
 def test_run_lengths_that_do_not_fit_are_errors_of_their_image(tmp_path: Path) -> None:
     things = [thing(5, 1, 4, [0, 0, 1, 1], segmentation={"size": [48, 64], "counts": [1, 2]})]
     root = one(tmp_path / "in", [image_entry(1, "a.jpg"), image_entry(2, "b.jpg")], things)
-    with pytest.raises(BadInputs, match=r"images/a\.jpg: annotation 5: .*3 px"):
+    with pytest.raises(BadInputs, match=r"images/a\.jpg: annotation 5.*3 px"):
         convert(root, tmp_path / "a.pack")
     summary = convert(root, tmp_path / "a.pack", on_error="skip")
     assert (summary.samples, [key for key, _ in summary.skipped]) == (1, ["images/a.jpg"])
@@ -178,7 +178,7 @@ def test_image_ids_that_are_texts(tmp_path: Path) -> None:
 def test_annotations_of_unknown_images_and_categories(tmp_path: Path) -> None:
     things = [thing(1, 1, 0, [0, 0, 1, 1]), thing(2, 5, 0, [0, 0, 1, 1]), thing(3, 1, 77, [0, 0, 1, 1])]
     root = one(tmp_path, [image_entry(1, "a.jpg")], things)
-    with pytest.raises(BadInput, match="2 annotations .*category_id 77.*image_id 5"):
+    with pytest.raises(BadInput, match="2 annotations.*category_id 77.*image_id 5"):
         Source(root)
     source = Source(root, bad_labels="skip")
     assert source[0]["annotation_ids"].tolist() == [1]
@@ -196,7 +196,7 @@ def test_annotation_ids_that_come_twice_are_kept_and_named(tmp_path: Path) -> No
 def test_a_image_with_two_ids(tmp_path: Path) -> None:
     images = [image_entry(1, "a.jpg"), image_entry(2, "b.jpg"), image_entry(3, "a.jpg")]
     root = one(tmp_path, images, [thing(1, 1, 0, [0, 0, 1, 1]), thing(2, 3, 4, [2, 2, 3, 3])])
-    with pytest.raises(BadInput, match=r"images/a\.jpg \(id 1 all, id 3 all\)"):
+    with pytest.raises(BadInput, match=r"images/a\.jpg.*id 1.*id 3"):
         Source(root)
     first = Source(root, duplicates="first")
     assert [first.key(at) for at in range(len(first))] == ["images/a.jpg", "images/b.jpg"]
@@ -217,7 +217,7 @@ def test_a_image_in_two_splits(tmp_path: Path) -> None:
             "small.json": annotations([image_entry(1, "a.jpg"), image_entry(2, "b.jpg")], []),
         },
     )
-    with pytest.raises(BadInput, match=r"id 1 train, id 1 small\).*--annotations"):
+    with pytest.raises(BadInput, match="train.*small.*--annotations"):
         Source(root)
     assert len(Source(root, annotations=("small.json",))) == 2
 
@@ -261,7 +261,7 @@ def test_the_images_of_another_split_are_never_taken(tmp_path: Path) -> None:
             "val/1.jpg": IMAGE,
         },
     )
-    with pytest.raises(BadInput, match=r"1 image of annotations/train\.json absent"):
+    with pytest.raises(BadInput, match=r"annotations/train\.json absent"):
         Source(root)
     write(root, {"train/1.jpg": image(7, suffix=".jpg")})
     source = Source(root)
@@ -454,7 +454,7 @@ def test_options_of_annotations(tmp_path: Path) -> None:
         Source(root, annotations=(name, name))
     with pytest.raises(InvalidRequest, match="--task captions"):
         Source(root, annotations=(name,), task="captions")
-    with pytest.raises(InvalidRequest, match="option task: unknown value 'boxes'"):
+    with pytest.raises(InvalidRequest, match="option task: .*'boxes'"):
         Source(root, task="instances,boxes")
 
 
@@ -462,7 +462,7 @@ def test_categories_of_two_files_that_differ_are_refused(tmp_path: Path) -> None
     root = build(tmp_path)
     text = annotations([image_entry(7, "000007.jpg")], [], categories=[{"id": 4, "name": "mug"}])
     write(root, {"annotations/instances_val2017.json": text})
-    with pytest.raises(BadInput, match="category id 4 is mug"):
+    with pytest.raises(BadInput, match="id 4 .*mug"):
         Source(root)
 
 
@@ -629,7 +629,7 @@ def test_colors_that_no_segment_has(tmp_path: Path) -> None:
 
 def test_a_image_of_segments_of_another_size_is_an_error(tmp_path: Path) -> None:
     root = segments(tmp_path, np.zeros((48, 60, 3), np.uint8), [1])
-    with pytest.raises(BadInput, match=r"a\.png: is 60x48 px"):
+    with pytest.raises(BadInput, match=r"a\.png: .*60x48"):
         Source(root)[0]
 
 

@@ -152,7 +152,7 @@ BAD = [
 
 @pytest.mark.parametrize(("annotation", "reason"), BAD, ids=range(len(BAD)))
 def test_an_annotation_that_is_ill_formed_is_an_error_or_left_out(annotation: Any, reason: str) -> None:
-    with pytest.raises(BadInput, match=rf"x\.json: 1 annotation .*{reason}") as caught:
+    with pytest.raises(BadInput, match=rf"x\.json: 1 annotation.*{reason}") as caught:
         read(box(), annotation, box(image_id=2))
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
@@ -163,7 +163,7 @@ def test_an_annotation_that_is_ill_formed_is_an_error_or_left_out(annotation: An
 
 
 def test_all_culprits_are_counted_and_twenty_named() -> None:
-    with pytest.raises(BadInput, match="30 annotations .* and 10 more"):
+    with pytest.raises(BadInput, match="30 annotations.*10 more"):
         read(box(), *(box(id=number, bbox=[]) for number in range(30)))
 
 

@@ -135,7 +135,7 @@ def test_no_depth_at_all_is_no_field_and_a_note(root: Path) -> None:
     assert "depth" not in source.schema
     assert any("--depth-from pcd" in note for note in source.notes)
     assert "depth" not in source[0]
-    with pytest.raises(BadInput, match="4 scenes of 4.*0100 .*0101 .*0200 .*1034"):
+    with pytest.raises(BadInput, match="4 scenes.*0100 .*0101 .*0200 .*1034"):
         Source(root, depth_from="tiff")
 
 
@@ -143,7 +143,7 @@ def test_depth_of_some_scenes_is_an_error_with_two_choices(root: Path) -> None:
     (root / "02/pcd0200d.tiff").unlink()
     (root / "01/pcd0101d.tiff").unlink()
     for option in ("auto", "tiff"):
-        with pytest.raises(BadInput, match=r"2 scenes of 4.*0101 \(no pcdNNNNd\.tiff\)") as caught:
+        with pytest.raises(BadInput, match=r"2 scenes.*0101.*pcdNNNNd\.tiff") as caught:
             Source(root, depth_from=option)
         assert set(re.findall(r"--[a-z-]+ \w+", str(caught.value))) == {"--depth-from pcd", "--depth-from none"}
 
@@ -159,13 +159,13 @@ def test_depth_from_clouds_is_an_array_of_the_images_size(root: Path) -> None:
     assert "depth" not in source[0]["files"]
     assert base.file_paths(source, 0)[1].name == "pcd0100.txt"
     (root / "01/pcd0100.txt").unlink()
-    with pytest.raises(BadInput, match=r"1 scene of 4.*0100 \(no pcdNNNN\.txt\)"):
+    with pytest.raises(BadInput, match=r"1 scene.*0100.*pcdNNNN\.txt"):
         Source(root, depth_from="pcd")
 
 
 def test_a_damaged_cloud_is_bad_input_with_its_path(root: Path) -> None:
     (root / "01/pcd0100.txt").write_text("DATA ascii\n1 2 3 0 999999\n")
-    with pytest.raises(BadInput, match="01/pcd0100.txt: point cloud does not fit"):
+    with pytest.raises(BadInput, match="01/pcd0100.txt: .*fit"):
         Source(root, depth_from="pcd")[0]
 
 

@@ -66,21 +66,21 @@ def test_what_keys_do_not_name_is_left_out_and_listed(tmp_path: Path) -> None:
 def test_a_malicious_pickle_is_refused_wherever_it_lies(tmp_path: Path) -> None:
     root = written(tmp_path / "a.lmdb", [(image(1), 1), (image(2), 2), Evil()])
     assert detect(root)[0] == "efficient-lmdb"
-    with pytest.raises(BadInputs, match="1 of 3 samples cannot be packed") as caught:
+    with pytest.raises(BadInputs, match="1 of 3") as caught:
         packer.convert(root, tmp_path / "a.pack")
     assert "a pickle that names" in caught.value.reasons[0]
     assert "system" in caught.value.reasons[0]
     assert packer.convert(root, tmp_path / "a.pack", on_error="skip").samples == 2
     assert len(manifest.read(tmp_path / "a.pack").skipped) == 1
     keys = {b"0": pickle.dumps((image(1), 1)), b"__keys__": pickle.dumps(Evil())}
-    with pytest.raises(BadInput, match=r"__keys__: a pickle that names"):
+    with pytest.raises(BadInput, match="__keys__: .*pickle"):
         Source(lmdb_environment(tmp_path / "b.lmdb", keys, is_folder=False))
 
 
 @pytest.mark.parametrize("value", [(image(1),), (1, 2), (image(1), "a"), (image(1), True), {"a": 1}, (b"", 2**70)])
 def test_a_value_that_is_no_pair_is_bad_and_named(tmp_path: Path, value: Any) -> None:
     source = Source(written(tmp_path / "a.lmdb", [(image(1), 1), (image(1), 1), value]))
-    with pytest.raises(BadInput, match=r"a.lmdb: record at byte .*\(00000002\): expected"):
+    with pytest.raises(BadInput, match=r"a.lmdb: .*\(00000002\): expected"):
         source[2]
 
 
@@ -110,21 +110,21 @@ def test_values_of_pyarrow_without_it_say_what_to_install(tmp_path: Path, monkey
 
 def test_values_of_pyarrow_with_arrays_are_refused_by_name(tmp_path: Path) -> None:
     root = lmdb_environment(tmp_path / "a.lmdb", {b"0": recorded("11.0.0")["array"]}, is_folder=False)
-    with pytest.raises(InvalidRequest, match="holds arrays or tensors"):
+    with pytest.raises(InvalidRequest, match="arrays or tensors"):
         Source(root)
 
 
 def test_a_caffe_lmdb_is_told_apart(tmp_path: Path) -> None:
     root = lmdb_environment(tmp_path / "in", {b"00000000": datum(image(1), 1)})
     assert detect(root)[0] == "caffe-lmdb"
-    with pytest.raises(InvalidRequest, match="pairs of image and label.*--from caffe-lmdb"):
+    with pytest.raises(InvalidRequest, match="--from caffe-lmdb"):
         Source(root)
     assert detect(efficient_lmdb(tmp_path / "two"))[0] == "efficient-lmdb"
 
 
 def test_one_number_under_two_keys_is_refused(tmp_path: Path) -> None:
     value = pickle.dumps((image(1), 1))
-    with pytest.raises(BadInput, match="two keys are one number"):
+    with pytest.raises(BadInput, match="two keys"):
         Source(lmdb_environment(tmp_path / "a.lmdb", {b"1": value, b"01": value}, is_folder=False))
 
 

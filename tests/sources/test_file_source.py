@@ -146,7 +146,7 @@ def test_a_sample_without_labels_is_kept_skipped_or_an_error(root: Path) -> None
     skipped = Source(root, missing="skip")
     assert (keys(skipped), skipped.left_out) == (["2", "10"], [("9", "no N.txt")])
     assert "train/9.png" in skipped.extras
-    with pytest.raises(BadInput, match=r"9 \(no N\.txt\).*--missing skip"):
+    with pytest.raises(BadInput, match=r"9 \(no N\.txt\).*--missing"):
         Source(root, missing="error")
 
 
@@ -161,13 +161,13 @@ def test_a_file_that_samples_need_is_named(root: Path, path: str, example: str) 
 def test_if_all_samples_would_be_skipped_it_is_an_error(root: Path) -> None:
     for path in root.rglob("*.txt"):
         path.unlink()
-    with pytest.raises(BadInput, match="3 views of 3"):
+    with pytest.raises(BadInput, match="3 views"):
         Source(root, missing="skip")
 
 
 def test_a_file_in_two_folders_is_an_error_the_first_or_skipped(root: Path) -> None:
     write(root, {"a/9.png": b"stray"})
-    with pytest.raises(BadInput, match=r"a/9\.png, train/9\.png; use --duplicates first"):
+    with pytest.raises(BadInput, match=r"a/9\.png, train/9\.png.*--duplicates"):
         Source(root)
     assert Source(root, duplicates="first")[1]["files"]["image"] == "a/9.png"
     skipped = Source(root, duplicates="skip")
@@ -274,7 +274,7 @@ def test_an_empty_label_file_is_incomplete(root: Path) -> None:
 
 
 def test_a_folder_without_samples_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match=r"counts of things.*N\.png, N\.txt"):
+    with pytest.raises(InvalidRequest, match=r"counts.*N\.png, N\.txt"):
         Source(write(tmp_path, {"a.txt": "1", "b.md": ""}))
 
 

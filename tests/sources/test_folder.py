@@ -79,9 +79,7 @@ def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
 
 def test_images_in_and_beside_folders_need_a_decision(tmp_path: Path) -> None:
     root = write(tmp_path, {"loose.png": b"", "c/a.png": b"", "c/b.png": b""})
-    with pytest.raises(
-        InvalidRequest, match=r"1 image directly in the root \(such as loose.png\) and 2 in folders.*--folders"
-    ):
+    with pytest.raises(InvalidRequest, match="root.*loose.png.*--folders"):
         Source(root)
     labeled = Source(root, folders="class")
     assert keys(labeled) == ["c/a.png", "c/b.png"]
@@ -95,7 +93,7 @@ def test_images_in_and_beside_folders_need_a_decision(tmp_path: Path) -> None:
 def test_an_empty_class_is_an_error_unless_allowed(tmp_path: Path) -> None:
     root = write(tmp_path, {"b/x.png": b"", "c/readme.txt": b""})
     (root / "a").mkdir()
-    with pytest.raises(InvalidRequest, match="2 classes of 3 without an image: a, c; .*--allow-empty"):
+    with pytest.raises(InvalidRequest, match="without.*: a, c; .*--allow-empty"):
         Source(root)
     source = Source(root, allow_empty=True)
     assert source.schema["label"].classes == ("a", "b", "c")
@@ -110,7 +108,7 @@ def test_classes_without_any_folder_are_an_error(tmp_path: Path) -> None:
 def test_a_class_that_is_a_second_name_of_another_is_an_error(tmp_path: Path) -> None:
     root = write(tmp_path, {"cat/x.png": b"1", "dog/y.png": b"2"})
     (root / "kitten").symlink_to("cat")
-    with pytest.raises(BadInput, match=r"1 class that is a link to a folder that is packed already: kitten \(cat\);"):
+    with pytest.raises(BadInput, match=r"link.*kitten \(cat\);"):
         Source(root)
     assert keys(Source(root, folders="none")) == ["cat/x.png", "dog/y.png"]
 

@@ -88,7 +88,7 @@ def test_images_in_no_class_folder_are_left_out_and_named(tmp_path: Path) -> Non
 def test_a_class_folder_without_images_in_any_split_is_an_error(tmp_path: Path) -> None:
     root = tree(tmp_path, "train/cat/1.jpg", "val/cat/2.jpg")
     (root / "val/dog").mkdir()
-    with pytest.raises(InvalidRequest, match="1 class of 2 without an image: dog"):
+    with pytest.raises(InvalidRequest, match="1 class.*without.*dog"):
         Source(root, folders="split/class")
     assert Source(root, folders="split/class", allow_empty=True).schema["label"].classes == ("cat", "dog")
 
@@ -145,16 +145,14 @@ def test_classes_are_numbered_as_in_another_pack(tmp_path: Path) -> None:
     convert_source(source, tmp_path / "second.pack", ConversionOptions(source=request.to_json(source)))
     assert list(Comparison(tmp_path / "second.pack", second).problems()) == []
     write(second, {"zebra/1.png": image(4)})
-    with pytest.raises(BadInput, match="1 class that the pack of --classes-from does not have: zebra; it has ape, cat"):
+    with pytest.raises(BadInput, match="--classes-from.*zebra; .*ape, cat"):
         request.open(second)
     with pytest.raises(InvalidRequest, match="--classes-from"):
         SourceSpec(options={"folders": "none", **known}).open(second)
     convert_source(Source(second, folders="none"), tmp_path / "bare.pack", ConversionOptions())
     with pytest.raises(InvalidRequest, match="has no classes"):
         parameters({"classes_from": tmp_path / "bare.pack"})
-    with pytest.raises(
-        InvalidRequest, match="cornell.* --classes-from; .* is of --from folder or table or vmrd or voc"
-    ):
+    with pytest.raises(InvalidRequest, match="cornell.*--classes-from; .*folder.*voc"):
         SourceSpec("cornell", known).open(cornell(tmp_path / "cornell"))
 
 

@@ -79,7 +79,7 @@ def test_a_pack_states_no_folder_of_this_machine_and_equals_its_lmdb(tmp_path: P
     assert str(folder) not in (tmp_path / "a.pack/packer.json").read_text()
     assert manifest.read(tmp_path / "a.pack").source["kind"] == "image2lmdb"
     shutil.rmtree(folder)
-    with pytest.raises(InvalidRequest, match=r"outside of the source \(labels_from\)"):
+    with pytest.raises(InvalidRequest, match="outside.*labels_from"):
         packer.verify(tmp_path / "a.pack", source=root)
     packer.extract(tmp_path / "a.pack", tmp_path / "out")
     assert sorted(data for name, data in tree(tmp_path / "out").items() if name.endswith(b".png")) == sorted(
@@ -91,19 +91,19 @@ def test_a_folder_that_is_not_the_one_that_was_packed_is_refused(tmp_path: Path)
     folder = originals(tmp_path / "train")
     root = made(tmp_path / "in")
     (folder / "a/2.png").rename(folder / "a/22.png")
-    with pytest.raises(InvalidRequest, match=r"image 1 is 22.png, in the list of the LMDB 2.png"):
+    with pytest.raises(InvalidRequest, match="image 1 .*22.png.* 2.png"):
         Source(root, labels_from=str(folder))
     unlisted = made(tmp_path / "other", lists=False)
     assert len(Source(unlisted, labels_from=str(folder))) == len(NAMES)
     (folder / "a/22.png").write_bytes(image(99))
-    with pytest.raises(InvalidRequest, match="a/22.png: differs from number 1"):
+    with pytest.raises(InvalidRequest, match="a/22.png: differs"):
         Source(unlisted, labels_from=str(folder))
     (folder / "a/22.png").unlink()
-    with pytest.raises(InvalidRequest, match="contains 4 images, the LMDB 5"):
+    with pytest.raises(InvalidRequest, match="4 images.*LMDB 5"):
         Source(root, labels_from=str(folder))
-    with pytest.raises(InvalidRequest, match="option labels_from: .*no such folder"):
+    with pytest.raises(InvalidRequest, match="option labels_from: .*no such"):
         Source(root, labels_from=str(tmp_path / "nowhere"))
-    with pytest.raises(InvalidRequest, match="no images in folders that are their classes"):
+    with pytest.raises(InvalidRequest, match="no images in folders"):
         Source(root, labels_from=str(write(tmp_path / "flat", {"a.png": image(1)})))
 
 
@@ -111,7 +111,7 @@ def test_a_folder_that_is_not_the_one_that_was_packed_is_refused(tmp_path: Path)
 def test_a_list_that_is_none_is_an_error_with_its_line(tmp_path: Path, line: str) -> None:
     root = made(tmp_path)
     write(tmp_path, {"train_images_idx.txt": line})
-    with pytest.raises(BadInput, match=r"train_images_idx.txt: line \d: expected a name and a number"):
+    with pytest.raises(BadInput, match=r"train_images_idx.txt: line \d: .*number"):
         Source(root)
 
 
@@ -119,9 +119,9 @@ def test_pairs_and_damage_are_named(tmp_path: Path) -> None:
     entries = {b"0": built(image(0)), b"1": built(image(1)), b"2": built((image(2), 1))}
     entries[b"__keys__"] = built([b"0", b"1", b"2"])
     source = Source(lmdb_environment(tmp_path / "a.lmdb", entries, is_folder=False))
-    with pytest.raises(BadInput, match=r"a.lmdb: record at byte .*\(00000002\): expected bytes alone, found list"):
+    with pytest.raises(BadInput, match=r"a.lmdb: .*\(00000002\): .*bytes alone"):
         source[2]
     root = lmdb_environment(tmp_path / "b.lmdb", {b"0": entries[b"2"], b"__keys__": built([b"0"])}, is_folder=False)
     assert detect(root)[0] == "efficient-lmdb"
-    with pytest.raises(InvalidRequest, match="expected bytes alone, found list; it looks like efficient-lmdb"):
+    with pytest.raises(InvalidRequest, match="list; .*efficient-lmdb"):
         SourceSpec("image2lmdb").open(root)

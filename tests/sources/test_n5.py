@@ -71,7 +71,7 @@ def test_missing_blocks_are_zeros_and_counted(tmp_path: Path) -> None:
     assert packer.verify(tmp_path.with_suffix(".pack"), source=root).problems == ()
     for path in (root / "images").glob("0/0/0/*"):
         path.unlink()
-    with pytest.raises(BadInput, match="3 of 3 blocks were never written"):
+    with pytest.raises(BadInput, match="3 of 3.*never"):
         Source(root)
 
 
@@ -145,13 +145,13 @@ def test_a_damaged_block_is_named(damage: str, tmp_path: Path) -> None:
     path.write_bytes(change(path.read_bytes()))
     source = Source(root)
     assert np.array_equal(source[1]["image"], PIXELS[1])
-    with pytest.raises(BadInput, match=f"images/0/0/0/1: is damaged: .*{message}"):
+    with pytest.raises(BadInput, match=f"images/0/0/0/1: .*damaged: .*{message}"):
         source[2]
 
 
 def test_a_file_is_no_container(tmp_path: Path) -> None:
     root = made(tmp_path, images=PIXELS)
-    with pytest.raises(InvalidRequest, match="an N5 container is a folder"):
+    with pytest.raises(InvalidRequest, match="N5.*folder"):
         Source(root / "images/attributes.json")
     write(tmp_path / "other", {"attributes.json": '{"a": 1}', "b": b""})
     with pytest.raises(InvalidRequest, match="found 2 files"):

@@ -45,7 +45,7 @@ def test_the_size_of_a_sample_is_its_image_whatever_is_named_first(tmp_path: Pat
 @pytest.mark.parametrize("is_compressed", [True, False])
 def test_files_as_medmnist_has_them(is_compressed: bool, tmp_path: Path) -> None:
     root = med(tmp_path / "pathmnist.npz", is_compressed=is_compressed)
-    with pytest.raises(InvalidRequest, match=r"test 3, train 9, val 2.*--named-splits"):
+    with pytest.raises(InvalidRequest, match="test 3, train 9.*--named-splits"):
         Source(root)
     source = Source(root, named_splits=True)
     assert source.schema["split"].classes == ("train", "val", "test")
@@ -132,7 +132,7 @@ def test_a_text_with_what_is_no_character_is_damage(tmp_path: Path, order: str, 
     assert Source(tmp_path / "a.npz", features=("image=images", "label=labels:text"))[1]["label"] == "ünï"
     names.view(f"{order}u4")[4] = number
     np.savez(tmp_path / "a.npz", images=PIXELS[:4], labels=names)
-    with pytest.raises(BadInput, match="a.npz.*: row 1 .*text"):
+    with pytest.raises(BadInput, match="a.npz.*: row 1.*text"):
         Source(tmp_path / "a.npz")
 
 
@@ -239,14 +239,14 @@ def test_npy_files_that_are_cut_or_longer_are_damage(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match="a.npy: "):
             NpySource(tmp_path / "a.npy")
     write(tmp_path, {"a.npy": b"GIF89a"})
-    with pytest.raises(InvalidRequest, match="is not in the format .npy"):
+    with pytest.raises(InvalidRequest, match="format .npy"):
         NpySource(tmp_path / "a.npy")
 
 
 def test_many_arrays_that_may_be_one_sample_each_are_no_data_set(tmp_path: Path) -> None:
     for number in range(100):
         np.save(tmp_path / f"{number}.npy", PIXELS[0])
-    with pytest.raises(InvalidRequest, match="no known data set"):
+    with pytest.raises(InvalidRequest, match="no known"):
         detect(tmp_path)
 
 
@@ -268,7 +268,7 @@ def typed_features(error: PackerError) -> tuple[str, ...]:
 def test_pieces_of_one_array_are_not_taken_for_images_of_one_row(tmp_path: Path) -> None:
     pieces = {f"images_{number}": PIXELS[:3] for number in range(3)}
     np.savez(tmp_path / "a.npz", **pieces, labels=LABELS[:3])
-    with pytest.raises(InvalidRequest, match="images_0, images_1, images_2 .* pieces") as caught:
+    with pytest.raises(InvalidRequest, match="images_0, images_1, images_2.*pieces") as caught:
         Source(tmp_path / "a.npz")
     source = Source(tmp_path / "a.npz", features=typed_features(caught.value))
     assert [field.name for field in source.schema][1:4] == ["images_0", "images_1", "images_2"]
@@ -383,7 +383,7 @@ ROWS = np.arange(4)
 )
 def test_a_file_that_lacks_the_named_array_is_an_error(options: dict[str, Any], tmp_path: Path) -> None:
     root = parts(tmp_path / "in", ROWS, None, ROWS)
-    with pytest.raises(InvalidRequest, match="'labels' next to p1.npz/images"):
+    with pytest.raises(InvalidRequest, match="'labels'.*p1.npz/images"):
         Source(root, **options)
 
 
@@ -406,10 +406,10 @@ def test_named_arrays_of_two_splits_are_an_error(tmp_path: Path) -> None:
 
 def test_the_named_labels_of_other_images_are_an_error(tmp_path: Path) -> None:
     root = parts(tmp_path / "in", ROWS, ROWS[:3])
-    with pytest.raises(InvalidRequest, match="p1.npz/labels has 3 rows, p1.npz/images 4"):
+    with pytest.raises(InvalidRequest, match="p1.npz/labels.*3 rows.*p1.npz/images 4"):
         Source(root, features=("image=images", "label=labels"))
     np.savez(root / "p1.npz", images=PIXELS[:4, :9], labels=ROWS)
-    with pytest.raises(BadInput, match=r"p1.npz/images uint8 \(4, 9, 14, 3\)"):
+    with pytest.raises(BadInput, match=r"p1.npz/images uint8.*\(4, 9, 14, 3\)"):
         Source(root, features=("image=images", "label=labels"))
     alone = Source(root, features=("label=labels",))
     assert len(alone) == 8

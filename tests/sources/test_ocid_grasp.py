@@ -85,7 +85,7 @@ def test_an_image_in_two_lists_is_an_error(root: Path) -> None:
 @pytest.mark.parametrize("line", ["no comma", ",x.png", "a/b,x.txt", "a/b,c/x.png", "a,.png"])
 def test_a_line_that_is_not_an_image_is_an_error(root: Path, line: str) -> None:
     (root / "data_split/training_0.txt").write_text(f"\n{line}\n")
-    with pytest.raises(BadInput, match=r"training_0\.txt:2: cannot read the list"):
+    with pytest.raises(BadInput, match=r"training_0\.txt:2: .*list"):
         Source(root)
 
 

@@ -67,7 +67,7 @@ def test_a_mask_that_is_missing_moves_no_other(tmp_path: Path) -> None:
         write(root, {f"images/{number}.jpg": image(number, suffix=".jpg")})
         if number != 4:
             write(root, {f"masks/{number}.png": labels(number)})
-    with pytest.raises(BadInput, match=r"4 \(no masks/.*--missing skip"):
+    with pytest.raises(BadInput, match="4 .*no masks/.*--missing skip"):
         Source(root, roles=ROLES)
     samples, _ = packed(root, tmp_path / "out", roles=ROLES, missing="skip")
     assert [sample["key"] for sample in samples] == ["1", "2", "3", "5", "6", "7"]
@@ -327,13 +327,13 @@ def test_a_published_layout_is_told_by_its_names(tmp_path: Path, name: str) -> N
 def test_what_is_of_no_published_layout_is_not_taken_for_it(tmp_path: Path, names: Sequence[str]) -> None:
     files = [name.format(n=number) for name in names for number in range(3)]
     assert Source.recognize(TREE, files) is None
-    with pytest.raises(InvalidRequest, match="no images with masks.*--layout"):
+    with pytest.raises(InvalidRequest, match="no images.*--layout"):
         Source(write(tmp_path, dict.fromkeys(files, b"x")))
 
 
 def test_a_tree_of_two_layouts_is_not_decided(tmp_path: Path) -> None:
     write(tmp_path, {name: labels(1) for name in ("imgs/1.png", "gt/1.png", "Image/1.png", "Mask/1.png")})
-    with pytest.raises(InvalidRequest, match="--layout hku-is or --layout minet"):
+    with pytest.raises(InvalidRequest, match="--layout hku-is .*--layout minet"):
         Source(tmp_path)
     assert len(Source(tmp_path, layout="minet")) == 1
 
@@ -341,7 +341,7 @@ def test_a_tree_of_two_layouts_is_not_decided(tmp_path: Path) -> None:
 def test_u2nets_mixed_folder_is_asked_for(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         write(tmp_path, {f"data/{number}.jpg": image(number, suffix=".jpg"), f"data/{number}.png": labels(number)})
-    with pytest.raises(InvalidRequest, match="no images with masks"):
+    with pytest.raises(InvalidRequest, match="no images.*masks"):
         Source(tmp_path)
     source = Source(tmp_path, layout="u2net")
     assert keys(source) == ["data/1", "data/2", "data/3"]
@@ -353,7 +353,7 @@ def test_masks_beside_few_of_the_images(tmp_path: Path) -> None:
     write(tmp_path, {f"JPEGImages/{n}.jpg": image(n, suffix=".jpg") for n in range(6)})
     write(tmp_path, {f"SegmentationClass/{n}.png": labels(n) for n in (2, 4)})
     assert detect(tmp_path)[0] == "pairs"
-    with pytest.raises(BadInput, match="4 samples of 6 .*--missing skip"):
+    with pytest.raises(BadInput, match="4 samples.*--missing skip"):
         Source(tmp_path)
     assert keys(Source(tmp_path, missing="skip")) == ["2", "4"]
 
@@ -470,18 +470,18 @@ def test_a_role_says_the_source(tmp_path: Path) -> None:
     main.main(typed, standalone_mode=False)
     with packer.open(tmp_path / "out") as dataset:
         assert len(dataset) == 3
-    with pytest.raises(InvalidRequest, match="source 'folder' has no option --role; it has: "):
+    with pytest.raises(InvalidRequest, match="'folder'.*no option --role"):
         main.main([*typed[:2], str(tmp_path / "b"), *typed[3:], "--from", "folder"], standalone_mode=False)
 
 
 def test_a_layout_and_roles_that_contradict_each_other_or_that_no_file_has_are_told(tmp_path: Path) -> None:
     write(tmp_path, {"images/1.jpg": b"x", "masks/1.png": b"x"})
-    with pytest.raises(InvalidRequest, match="--layout minet and --role"):
+    with pytest.raises(InvalidRequest, match="--layout.*own roles"):
         Source(tmp_path, roles=ROLES, layout="minet")
-    with pytest.raises(InvalidRequest, match=r"expected \{folder\}/Image/\{stem\} and "):
+    with pytest.raises(InvalidRequest, match=r"\{folder\}/Image/\{stem\}"):
         Source(tmp_path, layout="minet")
     (tmp_path / "masks").rename(tmp_path / "mask")
-    with pytest.raises(InvalidRequest, match=r"--role mask=masks/\{stem\} matches nothing: .*masks/1\."):
+    with pytest.raises(InvalidRequest, match=r"--role mask=masks/\{stem\} .*nothing: .*masks/1\."):
         Source(tmp_path, roles=ROLES)
 
 

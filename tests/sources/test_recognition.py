@@ -138,7 +138,7 @@ def test_what_an_option_makes_of_a_tree(tmp_path: Path, place: int) -> None:
 
 def test_a_tar_of_two_layouts_is_asked_about_too(tmp_path: Path) -> None:
     place = archives.pax(trees()["voc+yolo"](tmp_path / "in"), tmp_path / "data")
-    with pytest.raises(InvalidRequest, match="several sources fit; .*--from voc .*--from yolo "):
+    with pytest.raises(InvalidRequest, match="several sources.*--from voc.*--from yolo"):
         detect(place)
     assert detect(place, given=["first_pixel"])[0] == "voc"
 
@@ -169,7 +169,7 @@ def test_a_sidecar_does_not_change_what_is_found(tmp_path: Path, kind: str) -> N
 def test_a_sidecar_with_the_name_of_a_field_that_was_found_is_told(tmp_path: Path) -> None:
     root = layout_trees.builders()["voc"](tmp_path)
     mask = "mask=SegmentationClass/{stem}.png:mask"
-    with pytest.raises(InvalidRequest, match="--sidecar mask: .*--from folder"):
+    with pytest.raises(InvalidRequest, match="--sidecar mask.*--from folder"):
         SourceSpec(sidecars=(mask,)).open(root)
     both = (mask, "other=SegmentationObject/{stem}.png:mask")
     source, _ = SourceSpec("folder", {"folders": "none"}, sidecars=both).open(root)
@@ -202,7 +202,7 @@ def test_labels_beside_each_image_in_a_tar_may_be_samples_too(tmp_path: Path, ki
     root = write(tmp_path / "in", {**files, **{f"train/{n}.{label}": text for n in range(3)}})
     assert detect(root)[0] == detect(archives.deflated(root, tmp_path / "a"))[0] == kind
     archive = archives.gnu(root, tmp_path / "a")
-    with pytest.raises(InvalidRequest, match=f"several sources fit.* --from {kind} .*; --from webdataset "):
+    with pytest.raises(InvalidRequest, match=f"several sources.*--from {kind}.*--from webdataset "):
         detect(archive)
     assert detect(archive, given=["features"])[0] == "webdataset"
     assert [len(SourceSpec(name).open(archive)[0]) for name in (kind, "webdataset")] == [3, 3]
@@ -239,7 +239,7 @@ def test_a_folder_of_images_is_told_without_sources_that_cannot_know_it(
     assert asked >= _recognition._OF_LABEL_FILES and not asked & _recognition._BEHIND_IMAGES
     for name in ("a/1.png", "b/2.png"):
         (root / name).unlink()
-    with pytest.raises(InvalidRequest, match="no known data set"):
+    with pytest.raises(InvalidRequest, match="no known"):
         detect(root)
     assert asked == set(sources.names())
 

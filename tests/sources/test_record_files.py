@@ -44,7 +44,7 @@ def test_a_pointer_of_git_lfs_is_named(source: base.Source) -> None:
             source.__class__(source.root)[0]
         return
     for place in (path.parent, path):
-        with pytest.raises(BadInput, match=f"{path.name}: is a git-lfs pointer.*git lfs pull"):
+        with pytest.raises(BadInput, match=f"{path.name}: .*git lfs pull"):
             source.__class__(place)
         with pytest.raises(BadInput, match="git lfs pull"):
             SourceSpec().open(place)
@@ -98,7 +98,7 @@ def test_changed_bytes_end_in_samples_or_errors(source: base.Source) -> None:
 def test_a_file_that_changed_is_not_read_on(source: base.Source) -> None:
     path = base.file_paths(source, 0)[0]
     path.write_bytes(path.read_bytes() + b"x")
-    with pytest.raises(BadInput, match="changed since it was listed"):
+    with pytest.raises(BadInput, match="changed"):
         source[0]
 
 

@@ -87,16 +87,14 @@ def test_a_record_without_bytes_is_bad_and_named_and_the_others_are_read(tmp_pat
     assert len(source) == 4
     assert source[2]["label"] == 1
     for row, size in ((1, 0), (3, 5)):
-        with pytest.raises(
-            BadInput, match=rf"a.rec: record at byte .*0000{row}\): the record has {size} bytes, expected a header"
-        ):
+        with pytest.raises(BadInput, match=rf"a.rec: .*0000{row}\): .* {size} bytes.*header"):
             source[row]
 
 
 def test_labels_that_a_record_has_no_room_for_are_bad(tmp_path: Path) -> None:
     made = struct.pack("<IfQQ", 9, 0, 0, 0) + b"abc"
     source = written(tmp_path, [records()[0], made])
-    with pytest.raises(BadInput, match="its 9 labels would take 60"):
+    with pytest.raises(BadInput, match="9 labels.* 60"):
         source[1]
 
 
@@ -143,7 +141,7 @@ def test_a_list_gives_the_records_their_paths_and_an_index_numbers(tmp_path: Pat
     assert sorted(source.tables) == ["train.idx", "train.lst"]
     alone = Source(root / "train.rec")
     assert [alone.key(row) for row in range(4)] == [source.key(row) for row in range(4)]
-    with pytest.raises(InvalidRequest, match=r"not a pack.*--from recordio"):
+    with pytest.raises(InvalidRequest, match="--from recordio"):
         packer.open(root)
     (root / "train.lst").unlink()
     assert [Source(root).key(row) for row in range(4)] == ["00000003", "00000000", "00000002", "00000017"]
@@ -255,7 +253,7 @@ def test_bytes_that_are_no_frame_end_the_file_and_are_refused(tmp_path: Path) ->
     first = len(recordio_frame(records()[0]))
     data[first] ^= 1
     root = write(tmp_path / "in", {"a.rec": bytes(data)})
-    with pytest.raises(BadInput, match=rf"a.rec: record 1 at byte {first} is none.*--on-error skip"):
+    with pytest.raises(BadInput, match=rf"a.rec: record 1.* {first} .*--on-error skip"):
         packer.convert(root, tmp_path / "a.pack")
     summary = packer.convert(root, tmp_path / "a.pack", on_error="skip")
     assert (summary.samples, [key for key, _ in summary.skipped]) == (1, [f"a.rec@{first}"])
@@ -272,5 +270,5 @@ def test_parts_out_of_order_are_no_record(tmp_path: Path, frames: tuple[int, ...
 
 def test_early_files_are_named(tmp_path: Path) -> None:
     root = write(tmp_path / "old", {"a.rec": struct.pack("<II", 0x3ED7230A, 4) + b"abcd"})
-    with pytest.raises(InvalidRequest, match="magic 0x3ed7230a of early dmlc files"):
+    with pytest.raises(InvalidRequest, match="0x3ed7230a.*early"):
         SourceSpec().open(root)

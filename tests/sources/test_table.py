@@ -224,13 +224,13 @@ def test_a_path_that_leads_elsewhere_is_refused(tmp_path: Path, path: str, monke
     write(tmp_path, {"a.png": image(9), "in/b.png": image(1)})
     rows = [{"file_name": "b.png"}, {"file_name": path}]
     write(tmp_path / "in", {"metadata.jsonl": "\n".join(map(json.dumps, rows))})
-    with pytest.raises(BadInput, match=r"metadata\.jsonl: line 2: "):
+    with pytest.raises(BadInput, match=r"metadata\.jsonl: line 2:"):
         table.Source(tmp_path / "in", missing="skip")
 
 
 def test_all_faults_are_counted_and_the_first_are_listed(tmp_path: Path) -> None:
     text = "file_name\n" + "".join(f"/x/{number}.png\n" for number in range(50))
-    with pytest.raises(BadInput, match=r"50 faults: .*line 2: /x/0.png.*line 21: .* and 30 more"):
+    with pytest.raises(BadInput, match="line 2: /x/0.png.*line 21: .*30 more"):
         listed(tmp_path, text)
 
 
@@ -250,7 +250,7 @@ def test_samples_without_a_file_are_an_error_or_skipped(tmp_path: Path) -> None:
     names = [f"raccoon-{number}.jpg" for number in range(1, 218)]
     text = "filename,class\n" + "".join(f"{name},raccoon\n" for name in names)
     write(images(tmp_path, *names[:140]), {"labels.csv": text})
-    with pytest.raises(BadInput, match=r"77 of 217 .*line 142: .*raccoon-141.jpg.* and 57 more"):
+    with pytest.raises(BadInput, match="line 142: .*raccoon-141.jpg.*57 more"):
         table.Source(tmp_path / "labels.csv")
     source = table.Source(tmp_path / "labels.csv", missing="skip")
     assert len(source) == 140
@@ -264,7 +264,7 @@ def test_samples_without_a_file_are_an_error_or_skipped(tmp_path: Path) -> None:
 
 def test_samples_without_a_label_or_a_mask_are_incomplete(tmp_path: Path) -> None:
     text = "file_name,mask_file_name,label\na.png,m.png,0.5\nb.png,,1\nc.png,m.png,\nd.png,m.png,nan\n"
-    with pytest.raises(BadInput, match=r"3 of 4 .*line 3: .*mask.*line 4: .*label.*line 5: "):
+    with pytest.raises(BadInput, match="line 3:.*mask.*line 4:.*label.*line 5:"):
         listed(tmp_path, text, "a.png", "b.png", "c.png", "d.png", "m.png")
     source = table.Source(tmp_path, missing="skip")
     assert [key for key, _ in source.left_out] == ["b.png", "c.png", "d.png"]
@@ -277,7 +277,7 @@ def test_samples_without_a_label_or_a_mask_are_incomplete(tmp_path: Path) -> Non
 
 def test_rows_of_one_image_need_group_by(tmp_path: Path) -> None:
     path = raccoons(tmp_path)
-    with pytest.raises(BadInput, match=r"line 4: .*line 3: raccoon-12.jpg; --group-by filename"):
+    with pytest.raises(BadInput, match="line 4.*line 3.*raccoon-12.jpg; --group-by"):
         table.Source(path)
 
 
@@ -569,7 +569,7 @@ def test_a_damaged_table_names_the_line(tmp_path: Path, suffix: str, text: bytes
 
 
 def test_a_text_that_is_no_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="is not a table"):
+    with pytest.raises(InvalidRequest, match="not a table"):
         table.Source(write(tmp_path, {"z.txt": "a"}) / "z.txt")
 
 
@@ -655,7 +655,7 @@ def test_images_in_a_parquet_file_are_not_read(tmp_path: Path) -> None:
     parquet_file(tmp_path / "train.parquet", {"image": [{"bytes": b"\x89PNG", "path": None}], "label": [1]})
     parquet_file(tmp_path / "bytes.parquet", {"image": [b"\x89PNG"]})
     for name in ("train", "bytes"):
-        with pytest.raises(InvalidRequest, match="bytes are not read: image"):
+        with pytest.raises(InvalidRequest, match="not read: image"):
             table.Source(tmp_path / f"{name}.parquet")
 
 
@@ -723,7 +723,7 @@ def test_a_box_that_is_not_valid_names_its_line(tmp_path: Path, box: str) -> Non
     header = "file_name,xmin,ymin,xmax,ymax\n"
     write(tmp_path, {"a.png": image(1), "t.csv": f"{header}a.png,1,2,30,4\na.png,{box}\n"})
     source = table.Source(tmp_path / "t.csv", group_by="file_name")
-    with pytest.raises(BadInput, match=r"t\.csv: line 3: found .*, expected x0 y0 x1 y1"):
+    with pytest.raises(BadInput, match=r"t\.csv: line 3: .*x0.*y1"):
         source[0]
 
 

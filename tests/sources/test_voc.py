@@ -284,7 +284,7 @@ def test_classes_of_another_pack(tmp_path: Path) -> None:
     found = samples(one, tmp_path / "val.pack", classes_from=tmp_path / "train.pack")
     assert found[0]["box_labels"].tolist() == [1]
     other = images(tmp_path / "test", {"a": annotation([annotated_object("emu", (1, 1, 2, 2))])})
-    with pytest.raises(BadInput, match="1 class that the pack of --classes-from does not have: emu"):
+    with pytest.raises(BadInput, match="--classes-from.*emu"):
         packer.convert(other, tmp_path / "test.pack", kind="voc", classes_from=tmp_path / "train.pack")
 
 
@@ -355,7 +355,7 @@ def test_masks_without_annotation_files(tmp_path: Path) -> None:
     root = write(tmp_path, {"JPEGImages/a.jpg": JPEG, "SegmentationClass/a.png": mask, "JPEGImages/b.jpg": JPEG})
     source = Source(root)
     assert (len(source), source.schema.names) == (1, ("key", "image", "mask", "files"))
-    with pytest.raises(InvalidRequest, match="2 images has Annotations"):
+    with pytest.raises(InvalidRequest, match="2 images.*Annotations"):
         Source(root, task="detect")
     with pytest.raises(InvalidRequest, match="task.*pose"):
         Source(root, task="pose")
@@ -385,7 +385,7 @@ def test_masks_in_colors_become_class_numbers(tmp_path: Path, labels: str) -> No
     extract(tmp_path / "a.pack", tmp_path / "out")
     assert tree(tmp_path / "out") == tree(root)
     write(root, {"SegmentationClass/a.png": in_colors(values, {**colors, 255: (9, 8, 7)})})
-    with pytest.raises(BadInput, match=r"SegmentationClass/a\.png: color 9, 8, 7 .*(labelmap|Pascal)"):
+    with pytest.raises(BadInput, match=r"SegmentationClass/a\.png: .*9, 8, 7.*(labelmap|Pascal)"):
         Source(root)[0]
 
 

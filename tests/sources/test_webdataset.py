@@ -134,14 +134,14 @@ def test_a_name_that_comes_again_is_another_sample(tmp_path: Path) -> None:
 def test_two_members_of_one_suffix_are_refused_or_skipped(tmp_path: Path) -> None:
     made = tar_member("a.png", image(0)) + tar_member("b.png", image(1)) + tar_member("b.PNG", image(2))
     root = write(tmp_path / "in", {"a.tar": made + END})
-    with pytest.raises(BadInput, match=r"sample 'b' has two members .png"):
+    with pytest.raises(BadInput, match="'b'.*two members"):
         packer.convert(root, tmp_path / "a.pack")
     assert packer.convert(root, tmp_path / "a.pack", on_error="skip").samples == 1
 
 
 def test_the_end_of_a_file_ends_its_sample(tmp_path: Path) -> None:
     files = {"a-0.tar": tar_archive({"x.png": image(1)}), "a-1.tar": tar_archive({"x.cls": b"1"})}
-    with pytest.raises(BadInput, match=r"2 samples of 2 lack a member"):
+    with pytest.raises(BadInput, match="2 samples.*lack"):
         Source(write(tmp_path, files))
 
 
@@ -228,16 +228,16 @@ def test_a_lone_image_of_sixteen_bit_is_said_to_be_a_depth(tmp_path: Path) -> No
 
 def test_members_that_no_sample_has_all_of_are_said(tmp_path: Path) -> None:
     found = {"0.png": image(0), "0.cls": b"0", "1.png": image(1), "1.txt": b"a", "2.png": image(2), "2.cls": b"1"}
-    with pytest.raises(BadInput, match="3 samples of 3 lack a member") as refused:
+    with pytest.raises(BadInput, match="3 samples.*lack") as refused:
         opened(tmp_path, found)
     assert "--missing skip" not in str(refused.value)
     with pytest.raises(
         InvalidRequest,
-        match=r"2 such as 0 \(\.txt\), 1 such as 1 \(\.cls\)",
+        match=r"2 .*\(\.txt\), 1 .*\(\.cls\)",
     ):
         opened(tmp_path, found, missing="skip")
     many = {f"{n}.{suffix}": b"1" for n in range(8) for suffix in ("png", *"abcdefgh") if suffix != "abcdefgh"[n]}
-    with pytest.raises(InvalidRequest, match="8 samples of 8"):
+    with pytest.raises(InvalidRequest, match="8 samples"):
         opened(tmp_path / "many", many, missing="skip", features=("image=png", *(f"{n}={n}:bytes" for n in "abcdefgh")))
 
 
@@ -245,7 +245,7 @@ def test_members_that_no_sample_has_all_of_are_said(tmp_path: Path) -> None:
 def test_pickled_members_are_refused_left_out_or_kept_unread(tmp_path: Path, suffix: str) -> None:
     evil = b"cos\nsystem\n(S'false'\ntR."
     root = write(tmp_path, {"a.tar": tar_archive({"0.png": image(1), f"0.{suffix}": evil})})
-    with pytest.raises(InvalidRequest, match=rf"members .{suffix} are pickled.*--feature image=png"):
+    with pytest.raises(InvalidRequest, match=rf".{suffix} are pickled.*--feature image=png"):
         Source(root)
     assert [field.name for field in Source(root, features=("image=png",)).schema] == ["key", "image", "files"]
     assert Source(root, features=("image=png", f"meta={suffix}:bytes"))[0]["meta"] == evil
@@ -253,9 +253,7 @@ def test_pickled_members_are_refused_left_out_or_kept_unread(tmp_path: Path, suf
 
 def test_samples_that_lack_a_member_are_an_error_or_left_out(tmp_path: Path) -> None:
     found = {**members(), "0003.png": image(3)}
-    with pytest.raises(
-        BadInput, match=r"1 sample of 4 lack a member: 1 such as 0003 \(.cls\).*--missing skip.*image=png"
-    ):
+    with pytest.raises(BadInput, match=r"lack.*0003 \(.cls\).*--missing skip.*image=png"):
         opened(tmp_path, found)
     skipped = opened(tmp_path, found, missing="skip")
     assert (len(skipped), skipped.left_out) == (3, [("0003", "no member .cls")])
@@ -266,7 +264,7 @@ def test_samples_that_lack_a_member_are_an_error_or_left_out(tmp_path: Path) -> 
 @pytest.mark.parametrize("data", [b"", b"x", b"1.5", b"1 2", b"99999999999999999999", b"\xff"])
 def test_a_label_that_is_no_number_is_bad_and_named(tmp_path: Path, data: bytes) -> None:
     source = opened(tmp_path, {**members(), "0003.png": image(3), "0003.cls": data})
-    with pytest.raises(BadInput, match=r"a.tar: record at byte .*\(0003\): .cls: expected a whole number"):
+    with pytest.raises(BadInput, match=r"a.tar: .*\(0003\): .cls: .*number"):
         source[3]
 
 
@@ -352,7 +350,7 @@ def test_a_size_that_no_file_can_have_is_a_cut(tmp_path: Path) -> None:
 def test_what_follows_the_end_mark_is_said(tmp_path: Path) -> None:
     data = tar_archive(members(1)) + tar_archive(members(2))
     root = write(tmp_path / "in", {"a.tar": data})
-    with pytest.raises(BadInput, match="the end mark is followed by more than zeros"):
+    with pytest.raises(BadInput, match="end mark"):
         packer.convert(root, tmp_path / "a.pack")
     summary = packer.convert(root, tmp_path / "a.pack", on_error="skip")
     assert (summary.samples, len(summary.skipped)) == (1, 1)
@@ -362,7 +360,7 @@ def test_what_follows_the_end_mark_is_said(tmp_path: Path) -> None:
 
 def test_other_tar_files_are_named(tmp_path: Path) -> None:
     root = write(tmp_path / "docs", {"a.tar": tar_archive({"README": b"text"})})
-    with pytest.raises(InvalidRequest, match="no tar files: found .*expected names that end in .tar"):
+    with pytest.raises(InvalidRequest, match="no tar files.*names"):
         SourceSpec().open(root)
     with pytest.raises(InvalidRequest, match="pipe:"):  # a name like any other, and no command
         SourceSpec("webdataset").open(Path("pipe:touch hacked"))
@@ -456,7 +454,7 @@ def test_a_image_that_is_turned_otherwise_than_the_first_is_an_error(tmp_path: P
     with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
         assert all(sample["image"].shape == sample["thumb"].shape for sample in dataset)
     samples.append({"image.jpg": oriented(1), "thumb.jpg": oriented(6)})
-    with pytest.raises(BadInputs, match="it has EXIF orientation 6, the sample's first image 1"):
+    with pytest.raises(BadInputs, match="EXIF orientation 6.* 1"):
         packer.convert(write(tmp_path / "b", shards("webdataset", samples)), tmp_path / "b.pack")
 
 
@@ -488,5 +486,5 @@ def test_images_that_are_named_as_images_labels_or_depth_need_no_declaration(tmp
 
 def test_a_tar_whose_only_sample_cannot_be_read_says_why(tmp_path: Path) -> None:
     data = tar_member("0.jpg", image(1)) * 2 + bytes(1024)
-    with pytest.raises(BadInput, match="sample '0' has two members .jpg"):
+    with pytest.raises(BadInput, match="'0'.*two members.*.jpg"):
         Source(write(tmp_path, {"a.tar": data}))

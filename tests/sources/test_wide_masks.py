@@ -68,7 +68,7 @@ def test_a_record_field_says_16_bit_behind_its_kind() -> None:
 
 def test_a_file_that_is_no_mask_is_named(tmp_path: Path) -> None:
     write(tmp_path / "in", {"a.jpg": image(1, suffix=".jpg"), "a_i.tiff": encoded(".tiff", np.zeros(SIZE, np.float32))})
-    with pytest.raises(BadInput, match=r"a_i\.tiff: cannot pack .*float32.* expected 16 bit at most"):
+    with pytest.raises(BadInput, match=r"a_i\.tiff: .*float32.*16 bit"):
         packer.convert(tmp_path / "in", tmp_path / "pack", sidecars={"mask": "_i.tiff:mask:uint16"})
 
 
@@ -87,7 +87,7 @@ def test_pixels_in_records(tmp_path: Path) -> None:
     entries = {b"%08d" % at: pickle.dumps(value) for at, value in enumerate(values)}
     root = lmdb_environment(tmp_path / "a.lmdb", {**entries, b"__keys__": pickle.dumps(list(entries))}, is_folder=False)
     check(root, tmp_path, "image=0:image,mask=1:mask:uint16")
-    with pytest.raises(BadInput, match=r"expected the pixels of a mask|kind mask:uint16 in its --sidecar or --feature"):
+    with pytest.raises(BadInput, match="pixels of a mask|mask:uint16"):
         packer.convert(root, tmp_path / "narrow", features=["image=0:image", "mask=1:mask"])
 
 

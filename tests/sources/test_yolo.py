@@ -281,13 +281,13 @@ def test_a_split_that_does_not_exist_is_noted_or_an_error(tmp_path: Path) -> Non
     with pytest.raises(BadInput, match=r"nothing \(val\).*--missing skip"):
         Source(root)
     assert splits(Source(root, missing="skip")) == {"images/a.png": "train"}
-    with pytest.raises(InvalidRequest, match="not a YOLO set"):
+    with pytest.raises(InvalidRequest, match="not a YOLO"):
         Source(made(tmp_path / "c", "test: nothing\n" + NAMES, a=ROW))
 
 
 def test_lines_of_a_list_without_a_file_are_an_error_or_skipped(tmp_path: Path) -> None:
     root = write(made(tmp_path, "train: t.txt\n" + NAMES, a=ROW), {"t.txt": "images/a.png\nimages/x.png\ndata.yaml\n"})
-    with pytest.raises(BadInput, match=r"1 path .*images/x\.png \(t\.txt:2\)"):
+    with pytest.raises(BadInput, match=r"1 path.*images/x\.png \(t\.txt:2\)"):
         Source(root)
     source = Source(root, missing="skip")
     assert (keys(source), [name for name, _ in source.left_out]) == (["images/a.png"], ["images/x.png"])
@@ -329,7 +329,7 @@ def test_text_files_of_no_image_are_noted(tmp_path: Path) -> None:
     assert any(
         "3 text files of no image: images/b.txt, labels/b.TXT, labels/z.txt" in note for note in Source(root).notes
     )
-    with pytest.raises(InvalidRequest, match=r"not a YOLO set: found 2 files"):
+    with pytest.raises(InvalidRequest, match="not a YOLO.*2 files"):
         Source(made(tmp_path / "other", b=None))
 
 
@@ -423,7 +423,7 @@ def test_options_of_other_sources_exclude_it(tmp_path: Path) -> None:
 def test_a_set_that_is_coco_too_is_ambiguous(tmp_path: Path) -> None:
     root = build(tmp_path)
     write(root, {"annotations/instances_val.json": '{"images": [], "annotations": [], "categories": []}'})
-    with pytest.raises(InvalidRequest, match=r"--from coco .*--from yolo"):
+    with pytest.raises(InvalidRequest, match="--from coco.*--from yolo"):
         detect(root)
 
 

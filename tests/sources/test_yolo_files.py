@@ -132,7 +132,7 @@ def test_darknets_description_has_a_value_per_line() -> None:
     found = read_description(text, DARKNET)
     assert found.splits == {"train": ("data/train.txt",), "valid": ("data/test.txt",)}
     assert found.names_file == "data/obj.names"
-    with pytest.raises(BadInput, match=r"obj\.data:2: .*key = value"):
+    with pytest.raises(BadInput, match=r"obj\.data:2: .*key"):
         read_description(b"classes = 2\ntrain", DARKNET)
 
 
@@ -300,7 +300,7 @@ def test_an_image_belongs_to_one_split() -> None:
     found = {"train": ["b", "a"], "val": ["a", "c"], "test": ["c", "a"]}
     assert without_duplicates(found, "first", "set") == ({"train": ["a", "b"], "val": ["c"]}, [])
     assert without_duplicates(found, "skip", "set") == ({"train": ["b"]}, ["a", "c"])
-    with pytest.raises(BadInput, match=r"set: 2 images .*a \(train, val, test\), c \(val, test\)"):
+    with pytest.raises(BadInput, match=r"2 images.*a \(train.*c \(val"):
         without_duplicates(found, "error", "set")
-    with pytest.raises(BadInput, match=r"1 image .*a \(train\)"):
+    with pytest.raises(BadInput, match=r"1 image.*a \(train"):
         without_duplicates({"train": ["a", "a"]}, "error", "set")

@@ -64,7 +64,7 @@ def test_objects_are_what_was_put(server: StoreServer, tmp_path: Path) -> None:
     if server.keeps_ranges:
         assert place.read("a/1", start=1, most=1) == b"n"
     else:
-        with pytest.raises(StoreError, match="Received non-partial response when range requested"):
+        with pytest.raises(StoreError, match="non-partial"):
             place.read("a/1", start=1, most=1)
     state = place.state("a/1")
     assert state is not None and (state.bytes, state.etag) == (3, etag) and place.state("none") is None
@@ -90,7 +90,7 @@ def test_a_large_object_comes_back(server: StoreServer, tmp_path: Path) -> None:
     back = os.open(tmp_path / "back", os.O_RDWR | os.O_CREAT)
     try:
         if not server.keeps_ranges:
-            with pytest.raises(StoreError, match="Received non-partial response when range requested"):
+            with pytest.raises(StoreError, match="non-partial"):
                 place.fetch("large", back, bytes=30 << 20)
             return
         found = place.fetch("large", back, bytes=30 << 20)

@@ -163,7 +163,7 @@ def test_another_object_in_its_place_is_noticed(store: Store, object_server: Obj
         store.fetch("part", file, bytes=100, etag=etag)
     with pytest.raises(ObjectChanged, match="open it again"):
         store.read("part", most=100, etag=etag)
-    with pytest.raises(ObjectChanged, match="expected 99 bytes, found 100"):
+    with pytest.raises(ObjectChanged, match="99 bytes, .* 100"):
         store.fetch("part", file, bytes=99)
 
 
@@ -174,7 +174,7 @@ def test_a_file_that_cannot_be_written_is_this_machines_fault(
     (tmp_path / "read-only").touch()
     descriptor = os.open(tmp_path / "read-only", os.O_RDONLY)
     try:
-        with pytest.raises(StorageError, match="the file on this machine: Bad file descriptor") as raised:
+        with pytest.raises(StorageError, match="this machine: .*descriptor") as raised:
             store.fetch("part", descriptor, bytes=100)
         assert not isinstance(raised.value, StoreError)
     finally:
@@ -182,11 +182,11 @@ def test_a_file_that_cannot_be_written_is_this_machines_fault(
 
 
 def test_what_is_not_there_and_what_is_forbidden_is_told_at_once(store: Store, object_server: ObjectServer) -> None:
-    with pytest.raises(NoObject, match=r"s3://b/x/none: read: there is no such object"):
+    with pytest.raises(NoObject, match="s3://b/x/none: read: .*no such"):
         store.read("none", most=1)
     object_server.put("x/part", b"1")
     object_server.faults = [Fault("403", key="part")]
-    with pytest.raises(StoreError, match="not allowed: .*403 Forbidden: AccessDenied; see the credentials"):
+    with pytest.raises(StoreError, match="403.*AccessDenied.*credentials"):
         store.read("part", most=100)
     assert object_server.count("GET", "part") == 1
 
@@ -267,7 +267,7 @@ def test_a_store_that_ignores_conditions_is_known(store: Store, object_server: O
     assert not object_server.objects
     etag = store.write("part", b"one")
     store.write("part", b"two")
-    with pytest.raises(ObjectChanged, match="expected ETag .*, found "):
+    with pytest.raises(ObjectChanged, match="expected ETag"):
         store.read("part", most=100, etag=etag)
 
 
@@ -289,7 +289,7 @@ def test_a_web_server_is_read_and_not_listed_nor_written(object_server: ObjectSe
         lambda: store.upload("a", Path("a")),
         lambda: store.remove("a"),
     ):
-        with pytest.raises(InvalidRequest, match="a web server cannot"):
+        with pytest.raises(InvalidRequest, match="web server"):
             do()
 
 
@@ -337,7 +337,7 @@ def test_a_client_process_that_always_ends_is_told(
     monkeypatch.setattr(client_process, "_PROGRAM", "pass")
     if asked == "once it has ended":
         monkeypatch.setattr(client_process._clients, "_start", ended)
-    with pytest.raises(StoreError, match=r"s3://b/x/part: read: the process of the store's client ended 4 times"):
+    with pytest.raises(StoreError, match="s3://b/x/part: read: .* 4 times"):
         store.read("part", most=100)
 
 
@@ -516,7 +516,7 @@ def test_no_more_bytes_are_taken_than_were_named(
 
 def test_an_object_that_is_larger_than_named_is_not_read(store: Store, object_server: ObjectServer) -> None:
     object_server.put("x/part", bytes(100))
-    with pytest.raises(StoreError, match="at most 99 bytes, found 100"):
+    with pytest.raises(StoreError, match="at most 99 .* 100"):
         store.read("part", most=99)
     assert len(store.read("part", most=100)) == 100
 

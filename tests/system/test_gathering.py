@@ -74,7 +74,7 @@ def test_a_value_of_another_size_is_refused_by_its_key(tmp_path: Path, format: s
     samples = [{"key": b"%d" % at, "image": b"x" * (SIZE - (at == 3))} for at in range(5)]
     built_packs.make_pack(tmp_path / "pack", samples, format=format, schema=schema, parts=2)
     pack = Pack(tmp_path / "pack")
-    with pytest.raises(CorruptPack, match=f"'3'.*expected {SIZE} bytes, found {SIZE - 1}"):
+    with pytest.raises(CorruptPack, match=f"'3'.*{SIZE} bytes, .* {SIZE - 1}"):
         pack.gather(np.arange(5), "image", np.empty((5, SIZE), np.uint8))
     pack.close()
 

@@ -128,7 +128,7 @@ def test_images_of_many_sizes_get_a_geometry(tmp_path: Path, words: tuple[str, .
 
 
 def test_sources_are_checked_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="absent: does not exist"):
+    with pytest.raises(InvalidRequest, match="absent: .*exist"):
         subjects([tmp_path / "absent"], None, Subject(tmp_path))
     with pytest.raises(InvalidRequest, match="named twice"):
         subjects([tmp_path, tmp_path / "."], None, Subject(tmp_path))
@@ -171,7 +171,7 @@ def test_a_subset_is_spread_over_the_data_set() -> None:
 
 
 def test_a_loader_that_loses_samples_is_an_error() -> None:
-    with pytest.raises(PackerError, match="delivered 2 samples, expected 3"):
+    with pytest.raises(PackerError, match="2 samples, .* 3"):
         bench.epochs([{"key": ["a", "b"]}], 1, 3)
 
 
@@ -186,10 +186,10 @@ def test_errors_of_another_process_come_back_in_one_line() -> None:
     with RunnerProcess("one", _answers, Failing(9, 0)) as player:
         assert player.ask(1, watch=True) == {"value": "sample-1"}
         assert player.peak_mb >= 0
-        with pytest.raises(PackerError, match=r"slow_datasets.py:\d+: __getitem__ raised ValueError: two is too much"):
+        with pytest.raises(PackerError, match=r"slow_datasets.py:\d+: .*ValueError: two"):
             player.ask(2)
     with RunnerProcess("two", _answers, Dying(9, 0)) as player:
-        with pytest.raises(PackerError, match="two: its process ended with SIGKILL"):
+        with pytest.raises(PackerError, match="two: .*SIGKILL"):
             player.ask(2)
         player.close()
 

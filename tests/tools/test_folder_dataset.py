@@ -44,5 +44,5 @@ def test_fields_are_chosen_and_a_transform_is_called(tmp_path: Path) -> None:
     assert list(chosen[0]) == ["depth", "key"]
     transformed = FolderDataset(opened(root), ("key",), None, lambda sample: sample["key"] + "!", max_pixels=1)
     assert transformed[1] == "0101!"
-    with pytest.raises(UnknownKey, match="no field 'nose'; there are: key, rgb"):
+    with pytest.raises(UnknownKey, match="'nose'; .*key, rgb"):
         Subject(root, ("nose",)).open()

@@ -26,7 +26,7 @@ def test_another_form_is_refused(name: str) -> None:
 def test_what_is_not_there_is_named() -> None:
     with pytest.raises(MissingPackage, match="no_such_module_4711"):
         load_function("no_such_module_4711:f", "--step")
-    with pytest.raises(InvalidRequest, match="math has no 'cosine'"):
+    with pytest.raises(InvalidRequest, match="no 'cosine'"):
         load_function("math:cosine", "--step")
-    with pytest.raises(InvalidRequest, match="expected a function, found float"):
+    with pytest.raises(InvalidRequest, match="function, .*float"):
         load_function("math:pi", "--transform")

@@ -172,7 +172,7 @@ def test_contestants_take_turns_and_a_failing_one_says_why(tmp_path: Path) -> No
 def test_who_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
     here = Environment(Path(sys.executable), {})
     late = Contestant("limit", Job("full", tmp_path, tmp_path), here, tmp_path / "log")
-    with pytest.raises(Failed, match="warm: no answer within 0 s"):
+    with pytest.raises(Failed, match="warm: no answer"):
         late.ask("warm", timeout=0.01)
     late.close()
 

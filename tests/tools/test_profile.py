@@ -152,7 +152,7 @@ def test_damage_is_found(pack: Path) -> None:
 
 
 def test_nothing_to_profile_is_refused(pack: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="at least one sample"):
+    with pytest.raises(InvalidRequest, match="profile needs"):
         profile(packer.open(pack), [])
     with pytest.raises(InvalidRequest, match="output='torch'"):
         profile(packer.open(pack, output="numpy"), [0])

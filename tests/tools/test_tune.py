@@ -176,7 +176,7 @@ def test_plans_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     assert planned(subject, 5, **{**plain, "step_ms": 20.0, "steps": 2}) == LoopPlan(2, 3, 0.02)
     with pytest.raises(InvalidRequest, match="one of them"):
         planned(subject, 5, **{**plain, "step_ms": 20.0, "step": "slow_datasets:step"})
-    with pytest.raises(InvalidRequest, match="a pass over .* has 3 batches"):
+    with pytest.raises(InvalidRequest, match="3 batches"):
         planned(subject, 5, **{**plain, "steps": 4})
 
 
