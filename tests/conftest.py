@@ -40,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # training step of 2.8 s took 10 s of processor time so. It is read when torch is imported, which is later
     os.environ["OMP_WAIT_POLICY"] = "passive"
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process would compile packer anew
+    gc.disable()  # until all tests are collected: nothing of them is garbage
     # a module of the same name stands before PyTurboJPEG's
     choice = config.getoption("--libturbojpeg")
     if choice != "system":
@@ -85,6 +86,7 @@ def pytest_collection_finish() -> None:
     """What is loaded by now stays: collections, of which tests ask for many, and forks need not look at it again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

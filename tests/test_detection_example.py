@@ -55,6 +55,7 @@ def rectangles(root: Path, count: int) -> Path:
     return write(root, {**files, "annotations/instances_all.json": json.dumps(members).encode()})
 
 
+@pytest.mark.full  # by default the examples of grasps and of a classifier learn
 def test_the_loss_falls(example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = rectangles(tmp_path / "coco", 24)
     words = [str(root), str(tmp_path / "coco.pack"), "--size", "64", "--epochs", "6", "--device", "cpu"]

@@ -78,7 +78,8 @@ def _sentences(text: str) -> Iterator[str]:
 
 def _phrases(where: str, sentence: str) -> list[str]:
     """One line for each phrase of a sentence that has a plain replacement."""
-    matches = ((phrase.search(_CODE.sub("CODE", sentence)), instead) for phrase, instead in _PHRASE.items())
+    prose = _CODE.sub("CODE", sentence)
+    matches = ((phrase.search(prose), instead) for phrase, instead in _PHRASE.items())
     return [f"{where}: {match[0]!r}: {instead}: {sentence}" for match, instead in matches if match]
 
 
@@ -102,10 +103,10 @@ def _beginnings(where: str, text: str) -> list[str]:
 
 def _messages(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of each string of at least four words: messages, notes and help texts. `X` stands for a value."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
-    inner |= {id(value) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for value in node.values}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    inner = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
+    inner |= {id(value) for node in nodes if isinstance(node, ast.JoinedStr) for value in node.values}
+    for node in nodes:
         values = node.values if isinstance(node, ast.JoinedStr) else [node]
         if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in inner:
             text = "".join(str(value.value) if isinstance(value, ast.Constant) else "X" for value in values)

@@ -37,6 +37,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.full  # by default the examples of grasps and of a classifier learn
 def test_the_loss_falls_and_the_score_rises(
     example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,18 +5,21 @@ import json
 import math
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import warm_python
 
 ROOT = Path(__file__).resolve().parent.parent
 TUTORIALS = ROOT / "docs/tutorials"
 # of the last loss, far above the loss of a trained network
 _BOUNDS = {"classification": 0.65, "segmentation": 0.6, "detection": 2.0, "grasping": 3.0}
 _BEGIN = """
-import subprocess
+import subprocess, sys, torch
+torch.set_num_threads(1)  # threads only wait for each other here
+sys.stdout.reconfigure(line_buffering=True)  # the output of commands comes between
 def shell(line):
     subprocess.run(line, shell=True, check=True, stderr=subprocess.STDOUT)
 """
@@ -42,9 +45,8 @@ def outputs(name: str, folder: Path) -> list[str]:
     codes = [re.sub(r"^!(.*)", lambda found: f"shell({found[1]!r})", code, flags=re.MULTILINE) for code in codes]
     program = f"\nprint({_MARK!r})\n".join([_BEGIN, *codes])
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # has `packer`
-    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}  # threads only wait for each other here
-    words = [sys.executable, "-u", "-W", "error", "-c", program]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+    environment = {**os.environ, "PATH": path}
+    done = warm_python.run(program, capture=True, check=False, strict=True, folder=folder, environment=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.split(f"{_MARK}\n")[1:]
 

@@ -8,7 +8,6 @@ import asyncio
 import socket
 import webbrowser
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -83,8 +82,8 @@ def serve(
         for path in packs:
             is_url = isinstance(path, URLPath)
             used = scratch if is_url or not has_url else None  # without any URL it is an error
-            read = opened.enter_context(read_once(path, scratch=used, in_order=False))
-            browsed.append(BrowsedPack(read, str(path if is_url else path.absolute())))
+            pack = opened.enter_context(read_once(path, scratch=used, in_order=False))
+            browsed.append(BrowsedPack(pack, str(path if is_url else path.absolute())))
         listener = opened.enter_context(_listener(host, port))
         entrance = Entrance(host, listener.getsockname()[1])
         application = RequestGuard(routes(browsed, page_files()), entrance)
@@ -95,9 +94,6 @@ def serve(
                 err=True,
             )
         echo(entrance.printed_url(), "Ctrl-C ends the server")
-        pool = opened.enter_context(ThreadPoolExecutor())
-        for pack in () if has_url else browsed:
-            pool.submit(pack.overlays, 0)  # reads what a first page waits for, which shows the errors
         if opens_browser:
             Thread(target=webbrowser.open, args=(entrance.url_for_one_use(),), daemon=True).start()  # may take seconds
         config = uvicorn.Config(

@@ -91,21 +91,21 @@ def test_convert_info_verify_say_what_they_found(tmp_path: Path) -> None:
 def test_json_is_one_line_that_machines_read(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 6)
     (root / "class0/0003.jpg").write_bytes(b"")
-    plan = run("convert", root, tmp_path / "out.pack", "--dry-run", "--json")
+    plan = run_here("convert", root, tmp_path / "out.pack", "--dry-run", "--json")
     assert json.loads(plan.stdout)["samples"] == 6
     assert not (tmp_path / "out.pack").exists()
-    done = run("convert", root, tmp_path / "out.pack", "--json", "--on-error", "skip")
+    done = run_here("convert", root, tmp_path / "out.pack", "--json", "--on-error", "skip")
     found = json.loads(done.stdout)
     assert (found["samples"], found["skipped"][0][0]) == (5, "class0/0003.jpg")
     assert done.stderr == ""
-    assert json.loads(run("info", tmp_path / "out.pack", "--json").stdout)["pack_id"] == found["pack_id"]
-    assert json.loads(run("verify", tmp_path / "out.pack", "--json").stdout)["ok"] is True
-    assert "lmdb" in json.loads(run("formats", "--json").stdout)["format"]
+    assert json.loads(run_here("info", tmp_path / "out.pack", "--json").stdout)["pack_id"] == found["pack_id"]
+    assert json.loads(run_here("verify", tmp_path / "out.pack", "--json").stdout)["ok"] is True
+    assert "lmdb" in json.loads(run_here("formats", "--json").stdout)["format"]
 
 
 def test_a_dry_run_names_fields_size_and_space_and_writes_nothing(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 6)
-    done = run("convert", root, tmp_path / "out.pack", "--resize", "16", "--dry-run")
+    done = run_here("convert", root, tmp_path / "out.pack", "--resize", "16", "--dry-run")
     assert "would pack 6 samples" in done.stdout
     assert "jpeg:95" in done.stdout
     assert "nothing was written" in done.stdout
@@ -136,8 +136,8 @@ def test_a_dry_run_ends_as_the_real_run_would(tmp_path: Path, monkeypatch: pytes
         patch.setattr("packer.files.work_folder._made_or_opened", read_only)
         assert isinstance(called("convert", root, target, "--dry-run").exception, StorageError)
     assert os.listdir(tmp_path) == ["in"]
-    assert run("convert", root, target).returncode == 0
-    assert run("convert", root, target, "--dry-run").returncode == 2
+    assert run_here("convert", root, target).returncode == 0
+    assert run_here("convert", root, target, "--dry-run").returncode == 2
     assert sorted(os.listdir(tmp_path)) == ["in", "out.pack"]
 
 
@@ -372,10 +372,10 @@ def test_target_and_options_are_checked_before_the_source_is_read(
 
 def test_damaged_input_and_damaged_packs_exit_3(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", 6)
-    run("convert", root, tmp_path / "out.pack")
+    run_here("convert", root, tmp_path / "out.pack")
     (root / "class0/0000.jpg").write_bytes(b"")
     (root / "class2/0002.jpg").write_bytes(b"GIF89a")
-    bad = run("convert", root, tmp_path / "other.pack")
+    bad = run_here("convert", root, tmp_path / "other.pack")
     assert bad.returncode == 3
     assert "2 of 6 samples" in bad.stderr
     assert "class0/0000.jpg" in bad.stderr
@@ -384,7 +384,7 @@ def test_damaged_input_and_damaged_packs_exit_3(tmp_path: Path) -> None:
     data = bytearray(part.read_bytes())
     data[len(data) // 2] ^= 1
     part.write_bytes(data)
-    found = run("verify", tmp_path / "out.pack")
+    found = run_here("verify", tmp_path / "out.pack")
     assert found.returncode == 3
     assert "part-00000.lmdb" in found.stderr
 
@@ -396,12 +396,12 @@ def test_a_lock_that_another_process_holds_exits_5(tmp_path: Path) -> None:
     descriptor = os.open(partial, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
-        done = run("convert", root, tmp_path / "out.pack")
+        done = run_here("convert", root, tmp_path / "out.pack")
     finally:
         os.close(descriptor)
     assert done.returncode == 5
     assert "another process" in done.stderr
-    assert run("convert", root, tmp_path / "out.pack").returncode == 0
+    assert run_here("convert", root, tmp_path / "out.pack").returncode == 0
 
 
 def test_an_unexpected_error_shows_itself_whole_and_exits_1(tmp_path: Path) -> None:
@@ -493,7 +493,7 @@ def test_an_output_on_a_full_disk_is_an_error_of_the_disk(buffered: tuple[str, .
 def test_an_empty_path_is_no_path(tmp_path: Path, command: str) -> None:
     """What an unset variable of a shell leaves; pathlib takes it for the current folder."""
     words = ["", tmp_path / "out.pack"] if command == "convert" else [""]
-    done = run(command, *words)
+    done = run_here(command, *words)
     assert done.returncode == 2
     assert "empty text" in done.stderr
 
@@ -503,14 +503,14 @@ def test_doubts_about_the_layout_are_usage_errors(tmp_path: Path) -> None:
     empty = source_trees.write(tmp_path / "empty", {"c/b.png": source_trees.image(2)})
     (empty / "d").mkdir()
     for root, said in ((mixed, "--folders class"), (empty, "--allow-empty")):
-        done = run("convert", root, tmp_path / "out.pack")
+        done = run_here("convert", root, tmp_path / "out.pack")
         assert (done.returncode, said in done.stderr) == (2, True)
 
 
 def test_a_pack_onto_itself_is_called_so(tmp_path: Path) -> None:
     source_trees.write(tmp_path / "in", {"c/b.png": source_trees.image(2)})
-    assert run("convert", tmp_path / "in", tmp_path / "a.pack").returncode == 0
-    done = run("convert", tmp_path / "a.pack", tmp_path / "a.pack", "--overwrite")
+    assert run_here("convert", tmp_path / "in", tmp_path / "a.pack").returncode == 0
+    done = run_here("convert", tmp_path / "a.pack", tmp_path / "a.pack", "--overwrite")
     assert done.returncode == 2
     assert "a.pack: is the source itself" in done.stderr
 
@@ -518,20 +518,20 @@ def test_a_pack_onto_itself_is_called_so(tmp_path: Path) -> None:
 def test_verify_shows_the_first_problems_and_how_many_there_are(tmp_path: Path) -> None:
     source_trees.photos(tmp_path / "in", 30)
     source_trees.photos(tmp_path / "other", 2)
-    assert run("convert", tmp_path / "in", tmp_path / "a.pack").returncode == 0
-    done = run("verify", tmp_path / "a.pack", "--source", tmp_path / "other")
+    assert run_here("convert", tmp_path / "in", tmp_path / "a.pack").returncode == 0
+    done = run_here("verify", tmp_path / "a.pack", "--source", tmp_path / "other")
     assert done.returncode == 3
     lines = done.stderr.splitlines()
     assert len(lines) == 22
     assert re.fullmatch(r"\.\.\. and \d+ more; --json lists all", lines[20])
-    machine = run("verify", tmp_path / "a.pack", "--source", tmp_path / "other", "--json")
+    machine = run_here("verify", tmp_path / "a.pack", "--source", tmp_path / "other", "--json")
     assert len(json.loads(machine.stdout)["problems"]) >= 28
 
 
 def test_every_command_says_its_group(tmp_path: Path) -> None:
     places = [registry.load(name).PLACE for name in registry.names()]
     assert len(set(places)) == len(places)
-    assert "Other commands" not in run("--help").stdout
+    assert "Other commands" not in run_here("--help").stdout
 
 
 def test_every_command_takes_a_url_or_says_what_to_do(object_server: ObjectServer, tmp_path: Path) -> None:

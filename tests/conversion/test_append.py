@@ -57,7 +57,7 @@ def state(pack: Path) -> tuple[str, list[str]]:
 # ---- every format
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("format", formats.names())
 def test_the_pack_holds_what_one_conversion_of_all_holds(tmp_path: Path, format: str) -> None:
     one, two = two_days(tmp_path)
@@ -81,7 +81,7 @@ def test_the_pack_holds_what_one_conversion_of_all_holds(tmp_path: Path, format:
     assert by_key(tmp_path / "again") == by_key(tmp_path / "whole")
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("format", formats.names())
 def test_equal_input_gives_equal_bytes_and_a_pack_grows_again(tmp_path: Path, format: str) -> None:
     one, two = two_days(tmp_path)
@@ -95,7 +95,7 @@ def test_equal_input_gives_equal_bytes_and_a_pack_grows_again(tmp_path: Path, fo
     assert [part.samples for part in manifests.read(tmp_path / "a").parts] == [9, 3, 2]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("format", formats.names())
 def test_what_is_open_keeps_its_samples(tmp_path: Path, format: str) -> None:
     one, two = two_days(tmp_path)

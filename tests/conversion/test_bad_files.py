@@ -10,7 +10,7 @@ from PIL import Image
 import packer
 from packer.errors import BadInputs, OutOfMemory
 from packer.sources.image_files.folder import Source
-from tests.support.command_line import run
+from tests.support.command_line import run_here
 from tests.support.source_trees import image, mask, write
 
 BAD = ("cut.jpg", "empty.png", "page.jpg", "x.heic", "out.jpg", "gone.jpg")
@@ -29,7 +29,7 @@ def mixed(tmp_path: Path) -> Path:
 
 
 def test_every_bad_file_of_every_kind_is_named_in_one_run_or_left_out(mixed: Path, tmp_path: Path) -> None:
-    done = run("convert", mixed, tmp_path / "a.pack")
+    done = run_here("convert", mixed, tmp_path / "a.pack")
     assert done.returncode == 3
     error = done.stderr[done.stderr.index("packer: ") :]
     assert "6 of 9 samples cannot be packed:" in error
@@ -43,7 +43,7 @@ def test_every_bad_file_of_every_kind_is_named_in_one_run_or_left_out(mixed: Pat
 
 
 def test_a_dry_run_names_all_that_is_known_without_reading(mixed: Path, tmp_path: Path) -> None:
-    done = run("convert", mixed, tmp_path / "a.pack", "--dry-run", "--json")
+    done = run_here("convert", mixed, tmp_path / "a.pack", "--dry-run", "--json")
     assert done.returncode == 3
     assert json.loads(done.stdout)["ok"] is False
     for name in ("x.heic", "out.jpg", "gone.jpg"):

@@ -11,7 +11,7 @@ import packer
 from packer.conversion.convert import ConversionSummary
 from packer.errors import BadInputs, Interrupted, InvalidRequest
 from packer.system.progress_callback import Progress
-from tests.support.command_line import run
+from tests.support.command_line import run_here
 from tests.support.source_trees import image, write
 
 
@@ -25,11 +25,11 @@ from tests.support.source_trees import image, write
 def test_boxes_that_are_no_pixels_of_their_images_are_told(tmp_path: Path, boxes: list[str], said: str) -> None:
     root = write(tmp_path / "in", {f"{n}.png": image(n) for n in range(3)})
     write(root, {f"{n}.txt": text for n, text in enumerate(boxes)})
-    done = run("convert", root, tmp_path / "a.pack", "--sidecar", "boxes=.txt:boxes", "--json")
+    done = run_here("convert", root, tmp_path / "a.pack", "--sidecar", "boxes=.txt:boxes", "--json")
     assert done.returncode == 0, done.stderr
     found = [note for note in json.loads(done.stdout)["notes"] if note.startswith("boxes:")]
     assert [note[: len(said)] for note in found] == ([said] if said else [])
-    shown = run("convert", root, tmp_path / "b.pack", "--sidecar", "boxes=.txt:boxes")
+    shown = run_here("convert", root, tmp_path / "b.pack", "--sidecar", "boxes=.txt:boxes")
     assert all(note in shown.stderr for note in found)
 
 
@@ -181,6 +181,6 @@ def test_images_of_two_sizes_are_told(tmp_path: Path, options: tuple[str, ...]) 
     root = write(tmp_path / "in", {f"hr/{n}.png": image(n, height=96, width=96) for n in range(3)})
     write(root, {f"lr/{n}.png": image(n, height=48, width=48) for n in range(3)})
     asked = ("--folders", "none", "--sidecar", "lr=lr/{stem}.png:image", "--json", *options)
-    done = run("convert", root, tmp_path / "a.pack", *asked)
+    done = run_here("convert", root, tmp_path / "a.pack", *asked)
     (note,) = (note for note in json.loads(done.stdout)["notes"] if note.startswith("lr: "))
     assert "another size" in note and note.endswith("(3 samples)")

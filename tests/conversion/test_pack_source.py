@@ -28,7 +28,7 @@ from packer.pack.verification import problems
 from packer.sources._extend.source_wrapper import subset
 from packer.sources.image_files.folder import Source
 from tests.support import built_packs, source_trees
-from tests.support.command_line import run
+from tests.support.command_line import run_here
 from tests.support.conversions import digest, opened
 from tests.support.conversions import packed as convert_folder
 from tests.support.source_trees import photos
@@ -293,12 +293,12 @@ def test_a_conversion_closes_the_pack_it_reads_without_the_garbage_collector(
 
 def test_the_command_converts_packs(tmp_path: Path) -> None:
     convert_folder(photos(tmp_path / "in", 6), tmp_path / "a.pack")
-    plan = run("convert", tmp_path / "a.pack", tmp_path / "b.pack", "--resize", "12", "--dry-run")
+    plan = run_here("convert", tmp_path / "a.pack", tmp_path / "b.pack", "--resize", "12", "--dry-run")
     assert "would pack 6 samples" in plan.stdout
-    done = run("convert", tmp_path / "a.pack", tmp_path / "b.pack", "--resize", "12", "--from", "pack")
+    done = run_here("convert", tmp_path / "a.pack", tmp_path / "b.pack", "--resize", "12", "--from", "pack")
     assert done.returncode == 0, done.stderr
     assert "pack of 6 samples" in done.stderr
-    info = json.loads(run("info", tmp_path / "b.pack", "--json").stdout)
+    info = json.loads(run_here("info", tmp_path / "b.pack", "--json").stdout)
     assert info["source"]["kind"] == "folder"
     assert info["options"]["source"]["kind"] == "pack"
 

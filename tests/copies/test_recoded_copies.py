@@ -28,7 +28,7 @@ from packer.pack.collection import FolderRecipe
 from packer.pack.verification import problems
 from packer.system.machine_limits import Machine
 from tests.support import built_packs, fault_injection, source_trees
-from tests.support.command_line import run
+from tests.support.command_line import run, run_here
 from tests.support.command_runs import load_everything
 from tests.support.conversions import digest, packed
 from tests.support.small_disks import mounted, resize
@@ -271,8 +271,8 @@ def test_what_another_packer_has_begun_is_begun_anew(base: Path, pack: Path, mon
 
 def test_an_interrupted_one_is_released(base: Path, pack: Path) -> None:
     stopped(pack, base, 9)
-    assert "0 parts" not in run("stage", "--list", "--to", base).stdout
-    assert json.loads(run("stage", pack, "--release", "--to", base, "--json").stdout)["released"] == 1
+    assert "0 parts" not in run_here("stage", "--list", "--to", base).stdout
+    assert json.loads(run_here("stage", pack, "--release", "--to", base, "--json").stdout)["released"] == 1
     assert os.listdir(base) == []
     stopped(pack, base, 9)
     packed_anew = manifests.read(pack)
@@ -412,16 +412,20 @@ def test_the_command_says_what_it_did(base: Path, pack: Path) -> None:
     first = run("stage", pack, *to)
     assert (first.returncode, first.stdout) == (0, f"{copied(pack, base).folder}\n")
     assert "recoded: " in first.stderr
-    data = json.loads(run("stage", pack, *to, "--json").stdout)
+    data = json.loads(run_here("stage", pack, *to, "--json").stdout)
     assert (data["how"], data["copied_bytes"], data["path"]) == ("there", 0, first.stdout[:-1])
-    (listed,) = json.loads(run("stage", "--list", "--to", base, "--json").stdout)
+    (listed,) = json.loads(run_here("stage", "--list", "--to", base, "--json").stdout)
     assert (listed["origin"], listed["codec"], listed["whole"]) == (str(pack), CODEC, True)
-    assert f"whole, as ycc420, of {pack}" in run("stage", "--list", "--to", base).stdout
-    assert json.loads(run("stage", pack, "--release", "--as", "raw", "--to", base, "--json").stdout)["released"] == 0
-    assert json.loads(run("stage", pack, "--release", "--as", CODEC, "--to", base, "--json").stdout)["released"] == 1
+    assert f"whole, as ycc420, of {pack}" in run_here("stage", "--list", "--to", base).stdout
+    assert (
+        json.loads(run_here("stage", pack, "--release", "--as", "raw", "--to", base, "--json").stdout)["released"] == 0
+    )
+    assert (
+        json.loads(run_here("stage", pack, "--release", "--as", CODEC, "--to", base, "--json").stdout)["released"] == 1
+    )
     assert os.listdir(base) == []
     for words in (["--parts", "0"], ["--warm"], ["--list"]):
-        wrong = run("stage", pack, *to, *words)
+        wrong = run_here("stage", pack, *to, *words)
         assert (wrong.returncode, "--as excludes" in wrong.stderr) == (2, True)
-    unknown = run("stage", pack, "--to", base, "--as", "none")
+    unknown = run_here("stage", pack, "--to", base, "--as", "none")
     assert (unknown.returncode, "unknown codec" in unknown.stderr) == (2, True)

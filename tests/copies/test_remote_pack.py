@@ -346,6 +346,7 @@ def test_a_part_that_is_damaged_in_the_cache_is_fetched_once_more(
     again.close()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("folder", FORMATS, indirect=True)
 def test_a_part_whose_structure_is_damaged_in_the_cache_is_fetched_once_more(
     folder: Path, pack: Pack, server: ObjectServer, cache: Path
@@ -639,7 +640,7 @@ def test_a_shuffle_by_blocks_needs_room_for_its_window(folder: Path, server: Obj
     dataset.close()
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_ranks_that_share_a_cache_fetch_each_part_once(
     tmp_path: Path, object_server: ObjectServer, cache: Path, ranks: int
 ) -> None:

@@ -25,7 +25,7 @@ from packer.pack import manifest as manifests
 from packer.pack.verification import problems
 from tests.support import built_packs, fault_injection
 from tests.support.child_processes import forked
-from tests.support.command_line import run
+from tests.support.command_line import run, run_here
 from tests.support.command_runs import load_everything
 from tests.support.conversions import digest
 from tests.support.small_disks import mounted, resize
@@ -281,20 +281,23 @@ def test_the_command_says_what_it_did_and_prints_the_folder_to_open(tmp_path: Pa
     first = run("stage", pack, *to)
     assert (first.returncode, first.stdout) == (0, f"{StagedCopy.of(OwnedFolder(base), manifests.read(pack)).folder}\n")
     assert "copied: 2 of 2 parts" in first.stderr
-    data = json.loads(run("stage", pack, *to, "--json").stdout)
+    data = json.loads(run_here("stage", pack, *to, "--json").stdout)
     assert (data["how"], data["copied_bytes"], data["path"], data["total_parts"]) == ("there", 0, first.stdout[:-1], 2)
-    (listed,) = json.loads(run("stage", "--list", "--to", base, "--json").stdout)
+    (listed,) = json.loads(run_here("stage", "--list", "--to", base, "--json").stdout)
     assert (listed["origin"], listed["whole"]) == (str(pack), True)
-    line = run("stage", "--list", "--to", base).stdout
+    line = run_here("stage", "--list", "--to", base).stdout
     assert line.startswith(first.stdout[:-1])
     assert line.endswith(f"whole, of {pack}\n")
     dataset = open_staged(pack, stage=str(base))
-    busy = run("stage", pack, "--release", "--to", base)
+    busy = run_here("stage", pack, "--release", "--to", base)
     assert busy.returncode == 5
     assert "--force" in busy.stderr
     dataset.close()
-    assert "released" in run("stage", pack, "--release", "--to", base).stdout
-    assert json.loads(run("stage", pack, "--release", "--to", base, "--json").stdout) == {"bytes": 0, "released": 0}
+    assert "released" in run_here("stage", pack, "--release", "--to", base).stdout
+    assert json.loads(run_here("stage", pack, "--release", "--to", base, "--json").stdout) == {
+        "bytes": 0,
+        "released": 0,
+    }
     warmed = run("stage", pack, "--warm", "--parts", "1", "--leave-free", "0%")
     assert warmed.stdout == f"{pack}\n"
     assert "warmed: 1 of 2 parts" in warmed.stderr
@@ -315,7 +318,7 @@ def test_wrong_words_exit_2(tmp_path: Path) -> None:
         ("stage", tmp_path / "a.pack", "--to", tmp_path / "none"): "no such folder",
     }
     for words, text in cases.items():
-        done = run(*words)
+        done = run_here(*words)
         assert done.returncode == 2, (words, done)
         assert text in done.stderr, (words, done)
 

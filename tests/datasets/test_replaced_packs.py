@@ -86,7 +86,7 @@ def records_of(dataset: PackDataset) -> list[dict[str, bytes]]:
     return found
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(11)
 def test_a_pack_that_is_replaced_while_it_is_opened_is_the_old_or_the_new_one(packs: Path) -> None:
     new, opened = values(packs / "new"), set()
     for call, folder in trials(packs):
@@ -105,7 +105,7 @@ def test_a_pack_that_is_replaced_while_it_is_opened_is_the_old_or_the_new_one(pa
     assert opened >= {(9, False), (6, True)}
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(11)
 def test_a_pack_that_is_replaced_while_it_is_read_gives_its_own_samples_or_none(packs: Path) -> None:
     old = values(packs / "old")
     for call, folder in trials(packs):

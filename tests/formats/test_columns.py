@@ -160,7 +160,7 @@ def test_a_part_is_refused_at_every_cut(module: ModuleType, tmp_path: Path) -> N
         assert (outcome.kind, outcome.error) == ("error", "CorruptPack"), (size, outcome)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("number", [50, pytest.param(10_000, marks=pytest.mark.full)])
 def test_a_flipped_byte_is_refused_or_without_effect(module: ModuleType, tmp_path: Path, number: int) -> None:
     small_pack(tmp_path / "pack", module.__name__.rpartition(".")[2])

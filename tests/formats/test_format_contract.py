@@ -394,7 +394,7 @@ def test_what_the_machine_lacks_is_not_called_damage(module: ModuleType, path: P
     assert ("ulimit -n" if lack == "no descriptor" else "permissions") in outcome.message
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("file_bytes", [0, 4096, 100_000, 1 << 20, 20 << 20])
 def test_a_full_disk_is_an_error_with_exit_code_4(module: ModuleType, path: Path, file_bytes: int) -> None:
     is_file = name_of(module) == "bmp"  # each value

@@ -94,6 +94,7 @@ def test_a_fault_at_some_calls(tmp_path: Path, format: str) -> None:
     assert any(", absent, " in what for what in found)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["write", "finish"])
 def test_a_fault_at_some_calls_of_a_writer(tmp_path: Path, name: str) -> None:
     assert sweep(tmp_path, "lmdb", name, points=3).total() >= 3

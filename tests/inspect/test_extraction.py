@@ -31,7 +31,7 @@ from packer.inspect.extraction import extract
 from packer.schema import Field, Schema
 from packer.sources.base import Source
 from tests.support import built_packs, source_trees
-from tests.support.command_line import called, run
+from tests.support.command_line import called, run_here
 from tests.support.conversions import packed
 from tests.support.source_trees import tree
 
@@ -478,20 +478,20 @@ def test_a_thread_that_swaps_folders_for_links_gets_nothing_outside(tmp_path: Pa
 def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
     root = source_trees.image_folder(tmp_path / "in")
     packed(root, tmp_path / "out.pack")
-    done = run("extract", tmp_path / "out.pack", tmp_path / "back")
+    done = run_here("extract", tmp_path / "out.pack", tmp_path / "back")
     assert (done.returncode, done.stderr) == (0, "")
     assert "7 files written" in done.stdout
     assert "7 exact, 0 re-encoded; 0 skipped" in done.stdout
-    assert run("extract", tmp_path / "out.pack", tmp_path / "back").returncode == 2
-    found = json.loads(run("extract", tmp_path / "out.pack", tmp_path / "more", "--json").stdout)
+    assert run_here("extract", tmp_path / "out.pack", tmp_path / "back").returncode == 2
+    found = json.loads(run_here("extract", tmp_path / "out.pack", tmp_path / "more", "--json").stdout)
     assert (found["files"], found["exact"], found["damaged"]) == (7, 7, [])
 
 
 def test_the_command_exits_3_for_damage_and_lists_what_it_left_out(tmp_path: Path) -> None:
     pack = damaged(tmp_path)
-    assert run("extract", pack, tmp_path / "back").returncode == 3
+    assert run_here("extract", pack, tmp_path / "back").returncode == 3
     assert not (tmp_path / "back").exists()
-    done = run("extract", pack, tmp_path / "back", "--skip-bad")
+    done = run_here("extract", pack, tmp_path / "back", "--skip-bad")
     assert done.returncode == 3
     assert "sample 4" in done.stderr
     assert "5 files written" in done.stdout

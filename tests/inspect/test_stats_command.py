@@ -13,7 +13,7 @@ from packer.inspect.statistics_report import draw_charts, lines
 from packer.inspect.statistics_scan import StatisticsScan
 from packer.schema import Field
 from tests.support.array_packs import DEPTH, GRASPS, IMAGE, LABEL, MASK, NOTE, RECTANGLE, displayed, plain
-from tests.support.command_line import called, run, run_here
+from tests.support.command_line import called, run_here
 from tests.support.statistics_samples import FIELDS, SAMPLES
 
 
@@ -32,7 +32,7 @@ def pack(tmp_path: Path) -> Path:
 
 
 def test_the_report_says_it_all(pack: Path) -> None:
-    done = run("stats", pack)
+    done = run_here("stats", pack)
     assert done.returncode == 0, done.stderr
     said = [" ".join(line.split()) for line in done.stdout.splitlines()]
     for line in (
@@ -65,11 +65,11 @@ def test_the_report_says_it_all(pack: Path) -> None:
 
 def test_json_has_everything_and_is_the_only_output_on_request(pack: Path, tmp_path: Path) -> None:
     to_file = called("stats", pack, "--output", tmp_path / "a.json", "--threads", 1)
-    to_stdout = run("stats", pack, "--json")
+    to_stdout = run_here("stats", pack, "--json")
     wanted = StatisticsScan(pack).result | {"subset": "1/1"}
     assert json.loads((tmp_path / "a.json").read_text()) == json.loads(to_stdout.stdout) == wanted
     assert "4 samples" in to_file.output
-    subset = run("stats", pack, "--json", "--subset", "2/2")
+    subset = run_here("stats", pack, "--json", "--subset", "2/2")
     assert json.loads(subset.stdout)["fields"]["label"]["classes"] == [["cat", 1], ["dog", 1]]
     assert "4 samples, 2 of them measured" in called("stats", pack, "--subset", "2/2").output
 
@@ -162,6 +162,6 @@ def test_nothing_measured_is_nothing_to_draw(tmp_path: Path) -> None:
 
 def test_the_command_writes_the_charts(pack: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib.figure")
-    done = run("stats", pack, "--plot", tmp_path / "a.png")
+    done = run_here("stats", pack, "--plot", tmp_path / "a.png")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

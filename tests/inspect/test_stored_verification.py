@@ -11,7 +11,7 @@ from packer.conversion.convert import convert
 from packer.errors import InvalidRequest
 from packer.pack import manifest as manifests
 from tests.support import source_trees
-from tests.support.command_line import run
+from tests.support.command_line import run_here
 from tests.support.object_server import Fault, ObjectServer
 
 URL = "s3://b/photos.pack"
@@ -90,8 +90,8 @@ def test_what_needs_a_disk_is_refused(pack: Path, object_server: ObjectServer) -
 
 def test_the_commands_say_of_a_url_what_they_say_of_a_folder(pack: Path, object_server: ObjectServer) -> None:
     for words in (["info", "--json"], ["info", "--keys"]):
-        assert run(*words, URL).stdout == run(*words, str(pack)).stdout
-    assert run("info", URL).stdout == run("info", str(pack)).stdout.replace(str(pack), URL)
-    assert json.loads(run("verify", "--json", URL).stdout)["ok"]
+        assert run_here(*words, URL).stdout == run_here(*words, str(pack)).stdout
+    assert run_here("info", URL).stdout == run_here("info", str(pack)).stdout.replace(str(pack), URL)
+    assert json.loads(run_here("verify", "--json", URL).stdout)["ok"]
     object_server.objects.pop(f"photos.pack/part-00000{SUFFIX}")
-    assert run("verify", URL).returncode == 3
+    assert run_here("verify", URL).returncode == 3

@@ -4,19 +4,21 @@ from pathlib import Path
 
 from tests.support.array_packs import IMAGE, decoded, displayed, plain
 from tests.support.built_packs import flip
-from tests.support.command_line import called, run, run_here
+from tests.support.command_line import called, run_here
 from tests.support.conversions import packed
 from tests.support.source_trees import jacquard
 
 
 def test_the_command_writes_a_image_or_a_page(tmp_path: Path) -> None:
     packed(jacquard(tmp_path / "in"), tmp_path / "set.pack")
-    done = run("view", tmp_path / "set.pack", "-n", 2, "--zoom", "-o", tmp_path / "a.png")
+    done = run_here("view", tmp_path / "set.pack", "-n", 2, "--zoom", "-o", tmp_path / "a.png")
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{tmp_path / 'a.png'}: set.pack: 2 of 4 samples, close-ups, format lmdb\n"
     assert decoded((tmp_path / "a.png").read_bytes()).shape[2] == 3
     keys = ("--key", "0_" + "1d0a4c5e6b7f8899aabbccddeeff0011")
-    done = run("view", tmp_path / "set.pack", *keys, "--fields", "rgb,grasps", "--size", 64, "-o", tmp_path / "a.html")
+    done = run_here(
+        "view", tmp_path / "set.pack", *keys, "--fields", "rgb,grasps", "--size", 64, "-o", tmp_path / "a.html"
+    )
     assert "1 of 4 samples" in done.stdout
     assert (tmp_path / "a.html").read_text().count("data:image/jpeg") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.png", "in", "set.pack"]
@@ -58,7 +60,7 @@ def test_usage_errors_say_what_to_do(tmp_path: Path) -> None:
 def test_a_name_that_is_no_text_is_shown_as_escapes(tmp_path: Path) -> None:
     pack = displayed(Path(f"{tmp_path}/p\udcff\x1b"), [IMAGE], [{"image": plain(9, 9)}], format="pth")
     for words in (("view", pack, "-o", tmp_path / "a.html"), ("stats", pack)):
-        done = run(*words)
+        done = run_here(*words)
         assert done.returncode == 0, done.stderr
         assert r"p\udcff\x1b" in done.stdout
     assert r"p\udcff\x1b: 1 of 1 samples" in (tmp_path / "a.html").read_text()
@@ -68,7 +70,7 @@ def test_damage_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     pack = displayed(tmp_path / "pack", [IMAGE], [{"image": plain(40, 40)}] * 3, format="pth")
     part = pack / "part-00000.pth"
     flip(part, part.read_bytes().index(bytes(plain(40, 40))) + 7)
-    done = run("view", pack, "-o", tmp_path / "a.png")
+    done = run_here("view", pack, "-o", tmp_path / "a.png")
     assert done.returncode == 3
     assert "damaged record" in done.stderr
     assert "field 'image'" in done.stderr

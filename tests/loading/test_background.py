@@ -245,7 +245,7 @@ print("ready", flush=True)
 """
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("make", ["BackgroundIterator(slow())", "CUDAPrefetcher(slow(), 'cpu')"])
 @pytest.mark.parametrize("end", ["", "for batch in batches: pass"])
 def test_a_program_ends_in_the_middle(make: str, end: str) -> None:

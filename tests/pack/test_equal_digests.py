@@ -130,14 +130,13 @@ def test_a_pack_of_a_pack_gives_it_too(packs: Packs, wanted: Mapping[str, list[s
 
 
 def table(*, full: bool) -> Iterator[tuple[str, str, str, str, int]]:
-    """Format, codec, decoder, start method, workers; not full: fork in every sixth format, spawn once."""
+    """Format, codec, decoder, start method, workers; not full: fork in every sixth format."""
     whole = product(FORMATS, CODECS, DECODERS[:2], METHODS, (1, 2))
     if full:
         yield from whole
         return
     for number, format in enumerate(FORMATS[::6]):
         yield format, ("raw", "png", "jpeg")[number % 3], DECODERS[number % 2], "fork", 2
-    yield FORMATS[-2], "encoded", "turbojpeg", "spawn", 1
 
 
 @pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.full)])

@@ -21,7 +21,7 @@ from packer.pack.extra_files import ExtraFiles
 from packer.pack.sample_index import write_array
 from packer.sources.image_files.folder import Source
 from tests.support import built_packs, source_trees
-from tests.support.command_line import run
+from tests.support.command_line import run_here
 from tests.support.conversions import packed
 from tests.support.source_trees import tree
 
@@ -125,7 +125,7 @@ def test_files_of_sidecars_are_no_extras(tmp_path: Path) -> None:
     root = source_trees.write(
         tmp_path / "in", {"1.jpg": source_trees.image(1, suffix=".jpg"), "1.txt": "one", "note.txt": "more"}
     )
-    run("convert", root, tmp_path / "out.pack", "--sidecar", "text=.txt:text")
+    run_here("convert", root, tmp_path / "out.pack", "--sidecar", "text=.txt:text")
     assert ExtraFiles(tmp_path / "out.pack", manifests.read(tmp_path / "out.pack")).sizes == {"note.txt": 4}
 
 

@@ -28,7 +28,7 @@ from packer.pack.verification import LEVELS, Subset, problems
 from scripts import make_golden
 from tests.support import built_packs, layout_trees, source_trees
 from tests.support.child_processes import child
-from tests.support.command_line import run
+from tests.support.command_line import run_here
 from tests.support.conversions import packed
 from tests.support.source_trees import photos
 
@@ -506,23 +506,23 @@ def test_the_command_compares_expects_and_samples(tmp_path: Path) -> None:
     packed(root, tmp_path / "out.pack", codecs=(("rgb", "jpeg:95"),))
     pack = tmp_path / "out.pack"
     digest = hashlib.sha256((pack / "packer.json").read_bytes()).hexdigest()
-    done = run("verify", pack, "--source", root, "--expect", f"sha256:{digest}", "--subset", "1/2")
+    done = run_here("verify", pack, "--source", root, "--expect", f"sha256:{digest}", "--subset", "1/2")
     assert done.returncode == 0, done.stderr
     assert "worst" not in done.stdout
-    assert run("verify", pack, "--expect", "sha256:" + "0" * 64).returncode == 3
+    assert run_here("verify", pack, "--expect", "sha256:" + "0" * 64).returncode == 3
     for words in (
         ("--subset", "3/2"),
         ("--expect", "12"),
         ("--source", tmp_path / "no"),
         ("--level", "quick", "--subset", "1/2"),
     ):
-        assert run("verify", pack, *words).returncode == 2
+        assert run_here("verify", pack, *words).returncode == 2
     image = cv2.imread(str(root / "02/pcd0200r.png"))
     (root / "02/pcd0200r.png").write_bytes(source_trees.encoded(".png", np.minimum(image, 254) + 1))
-    done = run("verify", pack, "--source", root)
+    done = run_here("verify", pack, "--source", root)
     assert re.search(r"field rgb: worst PSNR \d+\.\d dB \(sample 2, key '0200'\)", done.stdout), done.stderr
     (root / "02/pcd0200cpos.txt").write_text("")
-    bad = run("verify", pack, "--source", root, "--json")
+    bad = run_here("verify", pack, "--source", root, "--json")
     assert bad.returncode == 3
     first, second = json.loads(bad.stdout)["problems"]
     assert "field 'grasps'" in first and "pcd0200cpos.txt" in second

@@ -23,7 +23,7 @@ from packer.sources._trees.folder_tree import LinkLeadsOut, SourceRoot
 from packer.tools.packing_candidates import candidates
 from packer.tools.workload import Subject
 from tests.support import source_trees
-from tests.support.command_line import run
+from tests.support.command_line import run_here
 from tests.support.conversions import digest, opened, packed
 
 JPEG = source_trees.image(1, suffix=".jpg")
@@ -182,7 +182,7 @@ def test_following_is_recorded_only_where_it_was_asked_for(tmp_path: Path) -> No
     (root / "c").symlink_to(tmp_path / "home/deep")
     with pytest.raises(BadInput, match="link.*: c; --follow-links"):
         opened(root)
-    asked = run("convert", root, tmp_path / "out.pack", "--follow-links")
+    asked = run_here("convert", root, tmp_path / "out.pack", "--follow-links")
     assert asked.returncode == 0, asked.stderr
     manifest = manifests.read(tmp_path / "out.pack")
     assert manifest.options["source"]["options"] == {"follow_links": True}
