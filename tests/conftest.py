@@ -98,13 +98,28 @@ def nothing_leaks() -> Iterator[None]:
     assert not part_readers.open_readers.unowned(), "a reader is open that nobody owns"
 
 
+@pytest.fixture(scope="session")
+def object_servers() -> Iterator[list[ObjectServer]]:
+    """The server of an earlier test that left it sound: the client's process goes on with it, which takes a start."""
+    kept: list[ObjectServer] = []
+    yield kept
+    for server in kept:
+        server.stop()
+
+
 @pytest.fixture
-def object_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
+def object_server(object_servers: list[ObjectServer], monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
     """A small S3 server with the bucket `b`, to which URLs that begin with s3:// lead."""
-    server = ObjectServer()
-    server.start()
+    if not object_servers:
+        object_servers.append(ObjectServer())
+        object_servers[0].start()
+    server = object_servers.pop()
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     yield server
-    server.stop()
+    if server.is_sound:
+        server.clear()
+        object_servers.append(server)
+    else:
+        server.stop()
     assert not server.errors

@@ -76,6 +76,15 @@ class ObjectServer:
     """A bucket `b`. delay_seconds: of every answer. ignores_conditions: as rclone's S3 server does."""
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.errors: list[BaseException | None] = []
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
+        self._server.errors = self.errors  # type: ignore[attr-defined]
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all that was stored, asked for and asked of it."""
         self.objects: dict[str, StoredBytes] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
         self.faults: list[Fault] = []
@@ -87,11 +96,7 @@ class ObjectServer:
         self.stalled = threading.Event()  # set: stalled requests go on
         self.most_at_once = 0
         self._at_once = 0
-        self.lock = threading.RLock()
-        self.errors: list[BaseException | None] = []
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
-        self._server.errors = self.errors  # type: ignore[attr-defined]
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._met_fault = False
 
     @property
     def endpoint(self) -> str:
@@ -126,6 +131,12 @@ class ObjectServer:
         """Requests of this method for keys that end so."""
         return sum(count for (name, key), count in self.requests.items() if name == method and key.endswith(ending))
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether it answers requests, and has answered each at once and as it should."""
+        odd = self._met_fault or self.faults or self.delay_seconds or self.ignores_conditions or self.listing
+        return self._thread.is_alive() and not odd and not self._at_once
+
     def start(self) -> None:
         """Answer requests."""
         self._thread.start()
@@ -154,7 +165,9 @@ class ObjectServer:
     def fault(self, method: str, key: str) -> Fault:
         """What goes wrong with this request; a fault of the kind "" for nothing."""
         with self.lock:
-            return next((fault for fault in self.faults if fault.takes(method, key)), Fault(""))
+            found = next((fault for fault in self.faults if fault.takes(method, key)), Fault(""))
+            self._met_fault = self._met_fault or bool(found.kind)
+            return found
 
 
 def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
