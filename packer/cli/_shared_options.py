@@ -279,7 +279,8 @@ def left_out(noun: str, key: str, reason: str) -> str:
     """Return a line of `noun` (skipped or incomplete), key and reason, without the advice to skip the sample."""
     for advice in ("; --on-error skip leaves it out", "; replace the file or leave it out"):
         reason = reason.removesuffix(advice)
-    return f"{noun} {reason}" if key in reason.partition(": ")[0] else f"{noun} {key}: {reason}"
+    is_named = re.search(rf"(?<!\w){re.escape(key)}(?!\w)", reason.partition(": ")[0])
+    return f"{noun} {reason}" if is_named else f"{noun} {key}: {reason}"
 
 
 def print_json(data: Any) -> None:

@@ -839,7 +839,7 @@ class PackDataset(Dataset[Any]):
         return other
 
     def makes_samples_like(self, other: "PackDataset") -> bool:
-        """Return True if both datasets have the same options, and so decode equal records to equal samples."""
+        """Return True if `other` has the same options, and so decodes equal records to equal samples."""
         ours, theirs = (
             (type(each) if type(each) not in _BY_FORMAT.values() else PackDataset, each.geometry, each.output)
             + (each.as_tuple, each.fields, each._decoder, each._dct, each._box_rule, each._verify)

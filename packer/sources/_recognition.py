@@ -95,7 +95,7 @@ def _detect_tree(tree: FileTree, *, given: Collection[str]) -> tuple[str, str]:
 
     unread = _unread_images.unread_images(tree, listing.names)
     if unread:
-        raise InvalidRequest(f"{where}: no images: {_unread_images.described(unread)}")
+        raise InvalidRequest(f"{where}: no images: {_unread_images.described(unread, has_decoder=True)}")
     other = _other_records(tree, listing.names) if isinstance(tree, SourceRoot) else None
     if other is not None:
         raise InvalidRequest(f"{where}: {other}")

@@ -46,12 +46,17 @@ def unread_images(folder: FileTree, names: Iterable[str]) -> dict[str, str]:
     return images
 
 
-def described(images: Mapping[str, str]) -> str:
-    """Return a message with counts, names and advice. images: result of `unread_images`."""
+def described(images: Mapping[str, str], *, has_decoder: bool = False) -> str:
+    """Return a message with counts, names and advice.
+
+    Args:
+        images: Result of `unread_images`.
+        has_decoder: True if the source has the option --decode-with.
+    """
     counts = Counter(images.values())
     kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(counts.items(), key=lambda pair: -pair[1]))
     advice = ["convert them"]
-    if any(kind in pillow.FORMATS for kind in counts):
+    if has_decoder and any(kind in pillow.FORMATS for kind in counts):
         advice.append("add --decode-with pillow")
     if any("(" in kind for kind in counts):
         advice.append("rename them by their format, such as to .jpg")

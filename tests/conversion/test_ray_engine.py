@@ -81,7 +81,7 @@ def kill(pid):
 node = {"object_store_memory": 80 << 20}
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **node})
 machines = [cluster.add_node(num_cpus=1, **node) for _ in range(2)]
-where = {"engine": "ray", "address": cluster.address}
+where = {"engine": "ray", "ray_address": cluster.address}
 packer.convert(root / "in", root / "one", **OPTIONS)
 clean = digest(root / "one")
 said = {"parts": len(list((root / "one").glob("part-*")))}

@@ -100,7 +100,7 @@ class Source(ListedSource):
             unread = {name: kind for name, kind in unread.items() if not pillow.is_readable(name)}
             self.decodes = bool(decoded)
         if not images:
-            found = _unread_images.described(unread) if unread else f"found {described(listing.names)}"
+            found = _unread_images.described(unread, has_decoder=True) if unread else f"found {described(listing.names)}"
             raise InvalidRequest(
                 f"{shown(str(self.root))}: no images: {found}; expected names that end in {' '.join(SUFFIXES)}; give "
                 "the folder that contains the images"
@@ -130,7 +130,7 @@ class Source(ListedSource):
         self._samples = _SamplesByName(sorted((name for name in images if name.count("/") >= level), key=self._order))
         self.left_out = [(name, _reason(name, self._layout)) for name in images if name.count("/") < level]
         self.unread = [(name, _unread_images.reason(kind)) for name, kind in unread.items()]
-        self.unread_message = _unread_images.described(unread) if unread else ""
+        self.unread_message = _unread_images.described(unread, has_decoder=True) if unread else ""
         self.schema = self._schema()
         self.notes = [*listing.notes(), *self._notes(), *notes]
 
