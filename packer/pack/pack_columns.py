@@ -193,17 +193,19 @@ class RowColumns(Columns):
                 self._add(field.name, rows, "class" if field.classes else "number")
 
     @cached_property
-    def _counts(self) -> npt.NDArray[np.int64]:
-        return self._index.counts(self._first).astype(np.int64)
+    def _samples(self) -> npt.NDArray[np.uint32]:
+        """The sample of each row."""
+        return np.repeat(np.arange(len(self._index), dtype=np.uint32), self._index.counts(self._first))
 
     def spread(self, mask: Mask) -> Mask:
         """Return the value of its sample for each row."""
-        return np.repeat(mask, self._counts)
+        return mask[self._samples]
 
     def any(self, mask: Mask) -> Mask:
         """Return for each sample if `mask` is true for one of its rows."""
-        starts = np.cumsum(self._counts) - self._counts
-        return np.logical_or.reduceat(np.append(mask, False), starts) & (self._counts > 0)
+        found = np.zeros(len(self._index), np.bool_)
+        found[self._samples[mask]] = True
+        return found
 
     def _rows(self, field: Field) -> npt.NDArray[Any]:
         """Return the rows of a field; raises CorruptPack if their number differs from that of another field."""

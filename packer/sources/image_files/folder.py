@@ -100,7 +100,8 @@ class Source(ListedSource):
             unread = {name: kind for name, kind in unread.items() if not pillow.is_readable(name)}
             self.decodes = bool(decoded)
         if not images:
-            found = _unread_images.described(unread, has_decoder=True) if unread else f"found {described(listing.names)}"
+            problem = _unread_images.described(unread, has_decoder=True)
+            found = problem if unread else f"found {described(listing.names)}"
             raise InvalidRequest(
                 f"{shown(str(self.root))}: no images: {found}; expected names that end in {' '.join(SUFFIXES)}; give "
                 "the folder that contains the images"
