@@ -55,7 +55,7 @@ def scenes(tmp_path_factory):
 @pytest.fixture(scope="module")
 def views(tmp_path_factory):
     root = tmp_path_factory.mktemp("jacquard") / "set"
-    synthetic.load("jacquard")(root, samples=3, seed=1)
+    synthetic.load("jacquard")(root, samples=6, seed=1)
     return root
 
 
@@ -195,7 +195,7 @@ def jacquard_stems(root):
 
 def test_jacquard_views_are_numbered_per_hash(views):
     stems = jacquard_stems(views)
-    assert len(stems) == 3
+    assert len(stems) == 6
     for stem in stems:
         part, name, file = Path(stem).parts[-3:]
         assert part.startswith("Jacquard_Dataset_") and len(name) in (31, 32)
