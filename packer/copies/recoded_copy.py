@@ -125,7 +125,7 @@ class _Making:
         self._size: Estimate = estimate(self._plan, probes=probes)
 
     def _check(self, done: float, advice: str) -> None:
-        """Raise StorageError with `advice` if there is no space for the rest. done: finished share, 0 to 1."""
+        """Raise StorageError with `advice` if the space is too small to finish. done: finished share, 0 to 1."""
         size, plan, left = self._size, self._plan, 1 - done
         files = formats.load(plan.options.to).Writer.files(plan.schema) * size.samples
         need = SpaceNeeded(
