@@ -5,8 +5,8 @@ A filter of a million rows reads mapped columns once. Its result is kept for the
 
 import math
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,15 @@ from packer.browse.sized_cache import SizedCache
 from packer.errors import BadIndex, InvalidRequest
 from packer.files.terminal_output import shortened
 from packer.pack import row_filter
-from packer.pack.pack_columns import Kind, PackColumns
+from packer.pack.pack_columns import Kind, Mask, PackColumns
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
-from packer.schema import KEY, PIXEL_KINDS
+from packer.schema import KEY
 
 Rows = npt.NDArray[np.uint32]
 
 _CHOSEN_BYTES = 64 << 20  # results of filters
-_MOST_LISTED = 1000  # skipped and incomplete samples
+_MOST_LISTED = 1000  # skipped samples
 _MOST_BINS = 40
 _MOST_CLASSES = 200
 _MOST_EXPORTED = 10_000
@@ -50,10 +50,11 @@ class BrowsedPack:
         decoder = SampleDecoder(pack, pack.schema.names)
         self.images = SampleImages(decoder)
         self.values = SampleValues(decoder)
-        self._columns = PackColumns(pack.schema, pack.index)
+        self._matching: SizedCache[Mask | None] = SizedCache(_CHOSEN_BYTES, lambda mask: np.asarray(mask).nbytes)
+        self._incomplete = dict(pack.manifest.incomplete)
+        self._columns = PackColumns(pack.schema, pack.index, self._incomplete)
         self._kinds = self._columns.kinds | self._columns.row_kinds
         self._chosen: SizedCache[Rows] = SizedCache(_CHOSEN_BYTES, lambda rows: rows.nbytes)
-        self._incomplete = dict(pack.manifest.incomplete)
         self._extremes: dict[str, tuple[Any, Any]] = {}  # of each number
         self._counts: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}  # of all rows, in a histogram
         self._class_totals: dict[str, npt.NDArray[np.int64]] = {}
@@ -68,9 +69,7 @@ class BrowsedPack:
         """Return the facts of the pack that the page shows: fields, classes, counts and options."""
         manifest = self.pack.manifest
         fields = ("name", "kind", "dtype", "shape", "codec", "classes", "hidden")
-        pixels = [field.name for field in self.pack.schema if field.kind in PIXEL_KINDS]
-        sides = {"width", "height", "area"} - set(self.pack.schema.names)
-        twice = {f"{pixels[0]}.{side}" for side in sides} if len(pixels) == 1 else set()  # of the only image
+        short = {"width", "height", "area"} - set(self.pack.schema.names)  # of the first image, also FIELD.width
         return {
             "name": self.path.rstrip("/").rpartition("/")[2],
             "path": self.path,
@@ -81,9 +80,7 @@ class BrowsedPack:
             "fields": [{name: getattr(field, name) for name in fields} for field in self.pack.schema],
             "skipped": manifest.skipped[:_MOST_LISTED],
             "skipped_count": len(manifest.skipped),
-            "incomplete": manifest.incomplete[:_MOST_LISTED],
-            "incomplete_count": len(manifest.incomplete),
-            "columns": [self._described(name) for name in self._columns.kinds if name not in twice],
+            "columns": [self._described(name) for name in self._columns.kinds if name not in short],
             "row_columns": [self._described(name) for name in self._columns.row_kinds],
         }
 
@@ -95,23 +92,19 @@ class BrowsedPack:
 
     # ---- rows
 
-    def rows(self, where: str, *, sort: str = "", descending: bool = False, incomplete: bool = False) -> Rows:
+    def rows(self, where: str, *, sort: str = "", descending: bool = False) -> Rows:
         """Return the rows of a filter, uint32; raises InvalidRequest.
 
         Args:
             where: A filter of packer.pack.row_filter; empty for all rows.
             sort: A column; empty for the order of the pack.
             descending: True for the opposite order. Equal rows keep the order of the pack if `sort` is not empty.
-            incomplete: True for incomplete samples only.
         """
         text = str(row_filter.parse(where)) if where.strip() else ""
-        key = text, sort, descending, incomplete
-        return self._chosen.get(key, lambda: self._select(text, sort, descending, incomplete))
+        return self._chosen.get((text, sort, descending), lambda: self._select(text, sort, descending))
 
-    def _select(self, where: str, sort: str, descending: bool, incomplete: bool) -> Rows:
+    def _select(self, where: str, sort: str, descending: bool) -> Rows:
         kept = row_filter.parse(where).rows(self._columns) if where else np.ones(len(self.pack), np.bool_)
-        if incomplete:
-            kept &= self._are_incomplete
         if sort == KEY:
             order = self.pack.index.arrays["key_order"]
             by_key: Rows = order[kept[order]].astype(np.uint32)
@@ -123,30 +116,25 @@ class BrowsedPack:
             rows = rows[::-1]
         return rows.astype(np.uint32)
 
-    @cached_property
-    def _are_incomplete(self) -> npt.NDArray[np.bool_]:
-        rows = [row for key in self._incomplete if (row := self.pack.index.find(key)) is not None]
-        return np.isin(np.arange(len(self.pack)), rows)
-
-    def _numbers(self, name: str) -> Iterator[npt.NDArray[Any]]:
-        return iter((self._columns.of(name).numbers(name),))
+    def _numbers(self, name: str) -> npt.NDArray[Any]:
+        return self._columns.of(name).numbers(name)
 
     # ---- histograms
 
-    def histogram(self, name: str, where: str, *, incomplete: bool = False) -> dict[str, Any]:
+    def histogram(self, name: str, where: str) -> dict[str, Any]:
         """Return the counts of all values and of those of a filter, by class or by range of the number `name`."""
         if (kind := self._kinds[_known(name, self._kinds)]) == "text":
             raise InvalidRequest(f"{name} is a text; a histogram counts numbers or classes")
         kept = np.zeros(len(self.pack), np.bool_)
-        kept[self.rows(where, incomplete=incomplete)] = True
-        chosen = [row_filter.chosen_numbers(self._columns, name, where, kept)]
+        kept[self.rows(where)] = True
+        chosen = row_filter.chosen_numbers(self._columns, name, where, kept)
         if kind == "class":
             return self._class_counts(name, chosen)
         low, high = self._limits(name)
         found = {"low": low, "high": high}
         if low is None:
             return {**found, "edges": [], "all": [], "chosen": []}
-        is_whole = next(self._numbers(name)).dtype.kind in "iu" and -_EXACT <= low <= high <= _EXACT
+        is_whole = self._numbers(name).dtype.kind in "iu" and -_EXACT <= low <= high <= _EXACT
         bins, limits = _bins(low, high, is_whole=is_whole)
         if name not in self._counts:
             self._counts[name] = np.histogram_bin_edges([], bins, limits), _counted(self._numbers(name), bins, limits)
@@ -154,7 +142,7 @@ class BrowsedPack:
         counts = _counted(chosen, bins, limits).tolist()
         return {**found, "edges": edges.tolist(), "all": every.tolist(), "chosen": counts}
 
-    def _class_counts(self, name: str, chosen: Iterable[npt.NDArray[Any]]) -> dict[str, Any]:
+    def _class_counts(self, name: str, chosen: npt.NDArray[Any]) -> dict[str, Any]:
         """Return the counts of the most frequent classes. Numbers without a class are not counted."""
         classes = self._columns.classes(name)
         if name not in self._class_totals:
@@ -167,24 +155,34 @@ class BrowsedPack:
     def _limits(self, name: str) -> tuple[Any, Any]:
         """Return the least and the largest finite number, (None, None) without one."""
         if name not in self._extremes:
-            limits = [(each.min().item(), each.max().item()) for each in map(_finite, self._numbers(name)) if each.size]
-            lows, highs = zip(*limits, strict=True) if limits else ((), ())
-            self._extremes[name] = min(lows, default=None), max(highs, default=None)
+            finite = _finite(self._numbers(name))
+            self._extremes[name] = (finite.min().item(), finite.max().item()) if finite.size else (None, None)
         return self._extremes[name]
 
     # ---- samples
 
-    def sample(self, row: int, training: Training | None = None) -> dict[str, Any]:
-        """Return all values of a sample that are not pixels; raises BadIndex and CorruptRecord."""
-        key = self.key(row)
-        return {"row": row, "key": key, "incomplete": self._incomplete.get(key), **self.values.sample(row, training)}
+    def sample(self, row: int, where: str, training: Training | None = None) -> dict[str, Any]:
+        """Return all values of a sample that are not pixels; raises BadIndex and CorruptRecord. where: marks shapes."""
+        return self._about(row) | self._marked(self.values.sample(row, training), row, where)
 
-    def overlays(self, row: int) -> dict[str, Any]:
+    def overlays(self, row: int, where: str) -> dict[str, Any]:
         """Return what a tile shows: key, shapes, numbers and classes; raises BadIndex and CorruptRecord."""
-        key = self.key(row)
         columns = {name: self._value(name, row) for name, kind in self._columns.kinds.items() if kind != "text"}
-        about = {"row": row, "key": key, "incomplete": self._incomplete.get(key), "columns": columns}
-        return {**about, **self.values.overlays(row)}
+        return self._about(row) | {"columns": columns} | self._marked(self.values.overlays(row), row, where)
+
+    def _about(self, row: int) -> dict[str, Any]:
+        key = self.key(row)
+        return {"row": row, "key": key, "incomplete": self._incomplete.get(key)}
+
+    def _marked(self, values: dict[str, Any], row: int, where: str) -> dict[str, Any]:
+        """Add to the shapes of each field which of them meet the conditions in any(...) of a filter."""
+        for shapes in values["overlays"] if where.strip() else ():
+            field = shapes["field"]
+            find = partial(row_filter.parse(where).matching_rows, self._columns, field)
+            matching = self._matching.get((where, field), find)
+            if matching is not None:
+                shapes["chosen"] = matching[self._columns.of(field).of_sample(row)].tolist()
+        return values
 
     def _value(self, name: str, row: int) -> str | int | float | None:
         """Return a number, or the name of its class; None for a number that is not finite."""
@@ -194,19 +192,19 @@ class BrowsedPack:
             return classes[int(number)]
         return number if math.isfinite(number) else None
 
-    def export(
-        self, where: str, *, sort: str = "", descending: bool = False, incomplete: bool = False
-    ) -> dict[str, Any]:
-        """Return the rows of a filter as keys, as a command and as Python; both are None for incomplete samples."""
-        rows = self.rows(where, sort=sort, descending=descending, incomplete=incomplete)
+    def export(self, where: str, *, sort: str = "", descending: bool = False) -> dict[str, Any]:
+        """Return the rows of a filter as keys, as commands, of which one lists them in their order, and as Python."""
+        rows = self.rows(where, sort=sort, descending=descending)
         text = str(row_filter.parse(where)) if where.strip() else ""
-        words = ["packer", "collect", "OUT", self.path, *(["--where", text] if text else [])]
+        condition = ["--where", text] if text else []
+        order = [*(["--sort", sort] if sort else []), *(["--desc"] if descending else [])]
+        commands = [["collect", "OUT", self.path, *condition], ["ls", self.path, *condition, *order]]
         chosen = f"packer.open({self.path!r})" + (f".where({text!r})" if text else "")
         return {
             "total": len(rows),
             "keys": [self.key(row) for row in rows[:_MOST_EXPORTED].tolist()],
-            "command": None if incomplete else shlex.join(words),
-            "python": None if incomplete else chosen,
+            "command": "\n".join(f"packer {shlex.join(words)}" for words in commands),
+            "python": chosen,
         }
 
 
@@ -215,16 +213,14 @@ def _finite(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return numbers if is_whole else numbers[np.isfinite(numbers)].astype(np.float64, copy=False)
 
 
-def _counted(pieces: Iterable[npt.NDArray[Any]], bins: int, limits: tuple[float, float]) -> npt.NDArray[np.int64]:
-    counts: npt.NDArray[np.int64] = np.sum([np.histogram(_finite(each), bins, limits)[0] for each in pieces], axis=0)
-    return counts
+def _counted(numbers: npt.NDArray[Any], bins: int, limits: tuple[float, float]) -> npt.NDArray[np.int64]:
+    return np.histogram(_finite(numbers), bins, limits)[0]
 
 
-def _counted_classes(pieces: Iterable[npt.NDArray[Any]], count: int) -> npt.NDArray[np.int64]:
+def _counted_classes(numbers: npt.NDArray[Any], count: int) -> npt.NDArray[np.int64]:
     # the first and the last place are for numbers without a class
-    places = (np.clip(each.astype(np.int64), -1, count) + 1 for each in pieces)
-    counts: npt.NDArray[np.int64] = np.sum([np.bincount(each, minlength=count + 2) for each in places], axis=0)
-    return counts[1:-1]
+    places = np.clip(numbers.astype(np.int64), -1, count) + 1
+    return np.bincount(places, minlength=count + 2)[1:-1]
 
 
 def _known(name: str, known: Mapping[str, Kind]) -> str:

@@ -35,15 +35,18 @@ class PackComparison:
         if name not in self._differing:
             raise UnknownKey(f"no field {name!r:.100} in both packs; there are: {', '.join(self._differing)}")
         pairs = np.flatnonzero(self._differing[name])
-        one, other = (rows[pairs[offset : offset + count]].tolist() for rows in self._pairs)
-        fields = self._differing.keys() - {""}
+        shown = pairs[offset : offset + count]
+        one, other = (rows[shown].tolist() for rows in self._pairs)
         return {
             "total": len(pairs),
             "rows": list(zip(one, other, strict=True)),
             "keys": [self._first.key(row) for row in one],
+            "fields": [
+                [each for each, found in self._differing.items() if each and found[pair]] for pair in shown.tolist()
+            ],
             "only": [len(each.pack) - len(self._pairs[0]) for each in (self._first, self._second)],
-            "differing": {each: int(np.count_nonzero(self._differing[each])) for each in fields},
-            "resized": {each: self._resized(each) for each in fields},
+            "differing": {each: int(np.count_nonzero(self._differing[each])) for each in self._differing},
+            "resized": {each: self._resized(each) for each in self._differing},
         }
 
     def only(self, place: int) -> npt.NDArray[Any]:

@@ -58,7 +58,7 @@ def routes(packs: Sequence[BrowsedPack], page: Mapping[str, bytes]) -> Starlette
         page: The files of the page by name, with index.html.
     """
     served = _Served(packs)
-    of_rows = served.packs, served.rows, served.histogram, served.export, served.find, served.same
+    of_rows = served.packs, served.rows, served.histogram, served.export, served.same
     of_pairs = served.differences, served.only
     of_samples = served.sample, served.overlays, served.image, served.depth, served.trained, served.original
 
@@ -143,8 +143,7 @@ class _Served:
 
     def rows(self, query: _Query) -> Response:
         pack = self._pack(query)
-        options = {"descending": query.flag("desc"), "incomplete": query.flag("incomplete")}
-        rows = pack.rows(query.text("where"), sort=query.text("sort"), **options)
+        rows = pack.rows(query.text("where"), sort=query.text("sort"), descending=query.flag("desc"))
         return self._window(query, rows, has_keys=query.flag("keys"))
 
     def only(self, query: _Query) -> Response:
@@ -157,15 +156,11 @@ class _Served:
         return json_response({"total": len(rows), "rows": window, **keys})
 
     def histogram(self, query: _Query) -> Response:
-        pack, incomplete = self._pack(query), query.flag("incomplete")
-        return json_response(pack.histogram(query.text("column"), query.text("where"), incomplete=incomplete))
+        return json_response(self._pack(query).histogram(query.text("column"), query.text("where")))
 
     def export(self, query: _Query) -> Response:
-        options = {"descending": query.flag("desc"), "incomplete": query.flag("incomplete")}
-        return json_response(self._pack(query).export(query.text("where"), sort=query.text("sort"), **options))
-
-    def find(self, query: _Query) -> Response:
-        return json_response({"row": self._pack(query).pack.index.find(query.text("key"))})
+        pack, is_descending = self._pack(query), query.flag("desc")
+        return json_response(pack.export(query.text("where"), sort=query.text("sort"), descending=is_descending))
 
     def same(self, query: _Query) -> Response:
         if len(self._packs) < 2:
@@ -186,7 +181,7 @@ class _Served:
 
     def sample(self, query: _Query) -> Response:
         training = self._training(query) if query.text("geometry") else None
-        return json_response(self._pack(query).sample(query.number("row", 1 << 40), training))
+        return json_response(self._pack(query).sample(query.number("row", 1 << 40), query.text("where"), training))
 
     def overlays(self, query: _Query) -> Response:
         pack = self._pack(query)
@@ -196,7 +191,7 @@ class _Served:
         samples = []
         for row in (int(each[:20]) for each in numbers):
             try:
-                samples.append(pack.overlays(row))
+                samples.append(pack.overlays(row, query.text("where")))
             except CorruptPack as error:
                 samples.append({"row": row, "key": pack.key(row), "error": str(error)})
         return json_response({"samples": samples})

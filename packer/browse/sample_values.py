@@ -4,6 +4,7 @@ The page draws shapes over the first image, as stored or as trained. Their coord
 the corner of the first pixel. A number that is not finite is null, and a shape with a corner that is not finite.
 """
 
+import json
 import math
 from typing import Any
 
@@ -61,7 +62,7 @@ class SampleValues:
         if field.kind in PIXEL_KINDS:
             size = list(self._decoder.stored_image(row, name, record[name]).shape[:2])
         elif field.kind == "json":
-            value = bytes(record[name][:_MOST_CHARACTERS]).decode("utf-8", "replace")
+            value = _indented(bytes(record[name][:_MOST_CHARACTERS]))
         elif name in values:
             value = _plain(values[name])
         return {
@@ -120,6 +121,14 @@ def _corner_list(shape: npt.NDArray[Any]) -> list[list[float]] | None:
         return None
     points: list[list[float]] = np.round(shape, 2).tolist()
     return points
+
+
+def _indented(data: bytes) -> str:
+    """Return a JSON text with one value per line; as it is if it is cut or not valid."""
+    try:
+        return json.dumps(json.loads(data), ensure_ascii=False, indent=1)
+    except (ValueError, RecursionError):
+        return data.decode("utf-8", "replace")
 
 
 def _plain(value: Any) -> Any:

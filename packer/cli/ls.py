@@ -52,7 +52,7 @@ def command(
     filters = [parse(text) for text in (where, split and f"split == {literal(split)}") if text]
     with pack_head(pack) as folder:
         manifest = manifests.read(folder)
-        values = PackColumns(manifest.schema, Index.open(folder, manifest))
+        values = PackColumns(manifest.schema, Index.open(folder, manifest), dict(manifest.incomplete))
         kept = np.ones(manifest.samples, np.bool_)
         for each in filters:
             kept &= each.rows(values)

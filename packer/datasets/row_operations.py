@@ -201,7 +201,7 @@ class DatasetColumns(Mapping[str, npt.NDArray[Any]]):
     """Columns of a dataset by name, in the order of its samples, from the index: no part of the pack is read.
 
     The names are those of the language of `PackDataset.where`: number and text fields, `key`, `width`, `height`,
-    `NAME.width`, `NAME.height` and `len(NAME)`. Classes are numbers, and texts are `str`.
+    `NAME.width`, `NAME.height`, `len(NAME)` and `incomplete`. Classes are numbers, and texts are `str`.
 
     Attributes:
         pack: the pack.
@@ -212,7 +212,7 @@ class DatasetColumns(Mapping[str, npt.NDArray[Any]]):
         """Use an open pack. rows: the row of each sample."""
         self.pack = pack
         self.rows = rows
-        self._filter = PackColumns(pack.schema, pack.index)
+        self._filter = PackColumns(pack.schema, pack.index, dict(pack.manifest.incomplete))
 
     def positions(self, keys: Iterable[str]) -> list[int]:
         """Return the position of the sample with each key. Raises UnknownKey."""

@@ -1,6 +1,6 @@
 """Pack columns: the values of a pack that a row filter reads. All come from the index."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property, partial
 from typing import Any, Literal
 
@@ -59,8 +59,16 @@ class Columns:
         return numbers.view(np.uint8) if numbers.dtype == np.bool_ else numbers
 
     def of(self, name: str) -> "Columns":
-        """Return the columns with a name of `kinds` or `row_kinds`: these, or those of the rows of a field."""
-        return self._of_rows[self.groups[name]] if name in self.groups else self
+        """Return the columns with a name of `kinds` or `row_kinds`: these, or those of the rows of a field.
+
+        Args:
+            name: such a name, or the field.
+        """
+        return self._of_rows.get(self.groups.get(name, name), self)
+
+    def of_sample(self, row: int) -> slice:
+        """Return the place of the numbers of a sample in a column."""
+        return slice(row, row + 1)
 
     def spread(self, mask: Mask) -> Mask:
         """Return the value of `mask`, which contains one for each sample, for each number of a column."""
@@ -82,11 +90,13 @@ class PackColumns(Columns):
 
     Attributes:
         kinds: name -> kind, for each name that a filter may contain. These are the key, texts, number fields of shape
-            (), and `len(FIELD)`, `FIELD.width`, `FIELD.height` and `FIELD.area`. `width`, `height` and `area` are those
-            of the first image, unless fields have these names. Packs of version 1 have no texts, counts and sizes.
+            (), `len(FIELD)`, `FIELD.width`, `FIELD.height`, `FIELD.area`, and `incomplete`, which is 0 or 1. `width`,
+            `height` and `area` are those of the first image. Fields with these names come first. Packs of version 1
+            have no texts, counts and sizes.
     """
 
-    def __init__(self, schema: Schema, index: Index) -> None:
+    def __init__(self, schema: Schema, index: Index, incomplete: Iterable[str] = ()) -> None:
+        """Use the index of an open pack. incomplete: the keys of its incomplete samples."""
         super().__init__(schema, index)
         self.kinds[KEY] = "text"
         for field in schema:
@@ -100,6 +110,8 @@ class PackColumns(Columns):
             if field.kind in PIXEL_KINDS and f"size-{field.name}" in index.arrays:
                 self._add_sides(f"{field.name}.", partial(index.sizes, field.name))
                 self._add_sides("", partial(index.sizes, field.name))
+        if "incomplete" not in self.kinds:
+            self._add("incomplete", cache(partial(self.equals, KEY, tuple(incomplete))))
         leads: dict[str, list[Field]] = {}
         for field in schema:
             if _row_file(field) in index.arrays:
@@ -196,6 +208,10 @@ class RowColumns(Columns):
     def _samples(self) -> npt.NDArray[np.uint32]:
         """The sample of each row."""
         return np.repeat(np.arange(len(self._index), dtype=np.uint32), self._index.counts(self._first))
+
+    def of_sample(self, row: int) -> slice:
+        """Return the place of the numbers of a sample in a column."""
+        return slice(*np.searchsorted(self._samples, [row, row + 1]).tolist())
 
     def spread(self, mask: Mask) -> Mask:
         """Return the value of its sample for each row."""

@@ -209,12 +209,6 @@ class Filter:
     def _conditions(self) -> tuple[_Comparison | _AnyRow, ...]:
         return tuple(step for step in self._steps if not isinstance(step, str))
 
-    def row_conditions(self, columns: Columns, name: str) -> "list[Filter]":
-        """Return the conditions in any(...) about the rows of `name`. Empty for a filter with `or` or `not`."""
-        any_rows = [step for step in self._steps if isinstance(step, _AnyRow)]
-        lead = columns.groups.get(name) if not {"or", "not"} & {*self._steps} else None
-        return [each.condition for each in any_rows if each.lead(columns) == lead]
-
     def check(self, columns: Columns) -> None:
         """Raise InvalidRequest for an unknown name or class, and for a value of another kind than its name."""
         for condition in self._conditions:
@@ -239,6 +233,17 @@ class Filter:
                 stack.append(combine(stack.pop(), stack.pop()))
         return stack.pop()
 
+    def matching_rows(self, columns: Columns, field: str | None) -> Mask | None:
+        """Return bool (m,): True for each row of `field`, such as a box, that meets a condition in any(...).
+
+        None if no condition is about these rows, or the filter contains `or` or `not`.
+        """
+        any_rows = [step for step in self._conditions if isinstance(step, _AnyRow) and step.lead(columns) == field]
+        if not any_rows or {"or", "not"} & {*self._steps}:
+            return None
+        rows = columns.of(any_rows[0].condition.names[0])
+        return np.asarray(np.logical_or.reduce([step.condition.rows(rows) for step in any_rows]))
+
 
 def chosen_numbers(columns: Columns, name: str, text: str, samples: Mask) -> npt.NDArray[Any]:
     """Return the numbers `name` of the chosen samples. Rows, such as boxes, also meet the conditions in any(...).
@@ -249,12 +254,10 @@ def chosen_numbers(columns: Columns, name: str, text: str, samples: Mask) -> npt
         text: the filter, or "". If it contains `or` or `not`, the result has all rows of the chosen samples.
         samples: bool (n,), True for the chosen samples.
     """
-    conditions = parse(text).row_conditions(columns, name) if text.strip() else []
     rows = columns.of(name)
     chosen = rows.spread(samples)
-    if conditions:
-        chosen &= np.logical_or.reduce([condition.rows(rows) for condition in conditions])
-    return rows.numbers(name)[chosen]
+    matching = parse(text).matching_rows(columns, columns.groups.get(name)) if text.strip() else None
+    return rows.numbers(name)[chosen if matching is None else chosen & matching]
 
 
 _STRENGTH = ("or", "and", "not")

@@ -21,7 +21,6 @@ ROUTES = (
     "/api/rows",
     "/api/histogram?column=depth",
     "/api/export",
-    "/api/find?key=0",
     "/api/same?row=0",
     "/api/differences",
     "/api/only",

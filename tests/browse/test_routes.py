@@ -1,6 +1,7 @@
 """Routes: rows, histograms, samples and images of packs, against plain Python and the pixels of the dataset."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def test_the_description_of_a_pack_is_data(view: View, folder: Path) -> None:
     assert [(each["name"], each["of"]) for each in pack["row_columns"]] == [
         *((name, "boxes") for name in ("boxes.width", "boxes.height", "boxes.area", "box_labels")),
     ]
-    assert {"width", "image.width"} <= columns.keys()  # there are three pixel fields
+    assert {"image.width", "depth.area", "mask.height"} <= columns.keys()
 
 
 @pytest.mark.parametrize(
@@ -186,17 +187,18 @@ def test_whole_numbers_have_bins_of_whole_width(low: int, high: int, tmp_path: P
         assert found["all"] == [values.count(value) for value in range(low, high + 1)]
 
 
-def test_the_size_of_the_only_image_is_listed_once(tmp_path: Path) -> None:
+def test_the_size_of_an_image_is_listed_once(tmp_path: Path) -> None:
     with view_of(displayed(tmp_path / "a.pack", [IMAGE], [{"image": SAMPLES[0]["image"]}])) as view:
         (pack,) = view.json("packs")["packs"]
-        assert [column["name"] for column in pack["columns"]] == ["key", "width", "height", "area"]
-        assert view.json("rows", where="image.width == 40")["total"] == 1
+        names = [column["name"] for column in pack["columns"]]
+        assert names == ["key", "image.width", "image.height", "image.area", "incomplete"]
+        assert view.json("rows", where="width == image.width")["total"] == 1
 
 
 def test_a_column_without_a_number_has_no_histogram(tmp_path: Path) -> None:
     with view_of(displayed(tmp_path / "a.pack", [SCORE], [{"score": float("nan")}])) as view:
         assert view.json("histogram", column="score")["edges"] == []
-        assert view.json("packs")["packs"][0]["columns"][-1]["low"] is None
+        assert view.json("packs")["packs"][0]["columns"][1]["low"] is None
 
 
 def test_an_empty_pack_has_no_rows(tmp_path: Path) -> None:
@@ -218,13 +220,13 @@ def test_incomplete_samples_are_chosen(tmp_path: Path) -> None:
         tmp_path / "a.pack", [SCORE], [{"score": 1.0}] * 4, incomplete=(("2", "no depth"),), skipped=(("x", "cut"),)
     )
     with view_of(folder) as view:
-        assert view.json("rows", incomplete=1)["rows"] == [2]
-        assert view.json("rows", incomplete=1, where="score > 1")["rows"] == []
+        assert view.json("rows", where="incomplete == 1")["rows"] == [2]
+        assert view.json("rows", where="incomplete == 1 and score > 1")["rows"] == []
+        assert view.json("histogram", column="incomplete")["all"] == [3, 1]
         assert view.json("sample", row=2)["incomplete"] == "no depth"
         assert view.json("sample", row=1)["incomplete"] is None
-        assert view.json("export", incomplete=1) == {"total": 1, "keys": ["2"], "command": None, "python": None}
         (pack,) = view.json("packs")["packs"]
-        assert (pack["incomplete"], pack["skipped_count"]) == ([["2", "no depth"]], 1)
+        assert (pack["skipped"], pack["skipped_count"]) == ([["x", "cut"]], 1)
 
 
 def test_an_export_says_the_same_as_the_filter(view: View, folder: Path) -> None:
@@ -233,13 +235,31 @@ def test_an_export_says_the_same_as_the_filter(view: View, folder: Path) -> None
     assert found["keys"] == keys
     assert view.json("export", where="label == 'dog' and score < 2", sort="score", desc=1)["keys"] == keys[::-1]
     assert found["python"] == f"packer.open({str(folder)!r}).where(\"label == 'dog' and score < 2\")"
-    words = ["packer", "collect", "OUT", f"'{folder}'", "--where", "'label == '\"'\"'dog'\"'\"' and score < 2'"]
-    assert found["command"] == " ".join(words)
+    condition = ["--where", "label == 'dog' and score < 2"]
+    collect, listing = (shlex.split(line) for line in found["command"].splitlines())
+    assert collect == ["packer", "collect", "OUT", str(folder), *condition]
+    assert listing == ["packer", "ls", str(folder), *condition]
+    sorted_command = view.json("export", sort="score", desc=1)["command"].splitlines()[1]
+    assert sorted_command.endswith(" --sort score --desc")
 
 
-def test_find_a_key(view: View) -> None:
-    assert view.json("find", key=HOSTILE[0])["row"] == 0
-    assert view.json("find", key="no")["row"] is None
+def test_boxes_that_meet_the_filter_are_marked(view: View) -> None:
+    where = "any(box_labels == 'cup' and boxes.width < 4)"
+    rows = view.json("rows", where=where)["rows"]
+    for row, found in zip(
+        rows, view.json("overlays", rows=",".join(map(str, rows)), where=where)["samples"], strict=True
+    ):
+        boxes, labels = SAMPLES[row]["boxes"], SAMPLES[row]["box_labels"].tolist()
+        expected = [label == 1 and box[2] - box[0] < 4 for box, label in zip(boxes, labels, strict=True)]
+        marked = {shapes["field"]: shapes.get("chosen") for shapes in found["overlays"]}
+        assert marked["boxes"] == expected
+        assert [each for field, each in marked.items() if field != "boxes" and each is not None] == []
+        assert found["overlays"] == view.json("sample", row=row, where=where)["overlays"]
+    (unmarked,) = view.json("overlays", rows="1", where=f"not {where}")["samples"]
+    assert all("chosen" not in shapes for shapes in unmarked["overlays"])
+
+
+def test_a_key_of_one_pack_has_no_partner(view: View) -> None:
     assert view.json("same", row=0)["row"] is None
 
 
@@ -417,9 +437,9 @@ def test_an_unexpected_error_says_where_to_look(
     def fail(*_: object) -> None:
         raise ZeroDivisionError("\x1b[2J")
 
-    monkeypatch.setattr(view.packs[0].index, "find", fail)
+    monkeypatch.setattr(type(view.packs[0].index), "key", fail)
     with pytest.raises(ZeroDivisionError):  # starlette raises it again, for the log of the server
-        view.client.get("/api/find?key=a")
+        view.client.get("/api/sample?row=0")
     assert r"\x1b[2J" in capsys.readouterr().err
 
 
@@ -437,7 +457,8 @@ def test_two_packs_are_compared_by_key(tmp_path: Path) -> None:
         assert view.json("same", row=rows["k5"], p=1)["row"] == 5
         expected = [[row, rows[f"k{row}"]] for row in (3, 23, 33, 43)]
         keys = ["k3", "k23", "k33", "k43"]
-        counts = {"differing": {"key": 0, "score": 4}, "resized": {"key": 0, "score": 0}}
+        counts = {"differing": {"": 4, "key": 0, "score": 4}, "resized": {"": 0, "key": 0, "score": 0}}
+        counts |= {"fields": [["score"]] * 4}
         assert view.json("differences") == {"total": 4, "rows": expected, "keys": keys, "only": [18, 11], **counts}
         for p, (mine, theirs) in enumerate(((ones, others), (others, ones))):
             known = {each["key"] for each in theirs}
@@ -455,8 +476,9 @@ def test_differences_are_counted_for_each_field(tmp_path: Path) -> None:
     with view_of(*folders) as view:
         found = view.json("differences")
         assert (found["total"], found["rows"]) == (6, [[row, row] for row in range(6)])
-        assert found["differing"] == {"key": 0, "image": 5, "mask": 1}
-        assert found["resized"] == {"key": 0, "image": 1, "mask": 0}
+        assert found["differing"] == {"": 6, "key": 0, "image": 5, "mask": 1}
+        assert found["resized"] == {"": 0, "key": 0, "image": 1, "mask": 0}
+        assert found["fields"][:2] == [["mask"], ["image"]]
         assert view.json("differences", field="mask")["rows"] == [[0, 0]]
         assert view.json("differences", field="image", offset=3)["rows"] == [[4, 4], [5, 5]]
         assert view.client.get("/api/differences?field=x").status_code == 404

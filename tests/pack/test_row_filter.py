@@ -47,6 +47,7 @@ NAMES = {
         (f"{name}{side}" for name in ("image.", "depth.") for side in ("width", "height", "area")), "number"
     ),
     "area": "number",
+    "incomplete": "number",
 }
 
 
@@ -373,7 +374,7 @@ def test_a_pack_without_the_columns_of_version_2_has_no_such_names() -> None:
     arrays["keys"], arrays["key_ends"] = packed(["a"])
     schema = Schema(tuple(SCHEMA[name] for name in ("key", "caption", "image", "label", "score", "boxes")))
     columns = PackColumns(schema, Index(arrays, schema, 1, "a.pack"))
-    assert columns.kinds == {"key": "text", "label": "class", "score": "number"}
+    assert columns.kinds == {"key": "text", "label": "class", "score": "number", "incomplete": "number"}
     with pytest.raises(InvalidRequest, match="boxes.width.*packer convert"):
         parse("any(boxes.width < 3)").rows(columns)
     assert parse("label == 'mug' and score > 1").rows(columns).tolist() == [True]
@@ -435,7 +436,7 @@ def test_a_text_that_is_not_a_filter_is_refused_where_it_ends(text: str, keyword
     ("text", "keyword"),
     [
         ("rnk == 1", "unknown name rnk; did you mean 'rank'"),
-        ("rank == zzzzz", "there are 20: 'key'"),
+        ("rank == zzzzz", "there are 21: 'key'"),
         ("boxes == 1", "did you mean 'len(boxes)'"),
         ("pair == 1", "unknown name pair"),
         ("len(key) == 1", "unknown name len(key)"),

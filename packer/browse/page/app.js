@@ -1,18 +1,18 @@
 // App: the head of the page, its keys and dialogs, and which part of the page is visible.
 //
-// An element with data-state shows this part of the state and sets it. A pressed button sets the start value again.
+// An element with data-state shows this part of the state and sets it.
 
 import { json, pack, packs, query, Rows } from "./api.js";
 import { goToPair, redrawComparison, showComparison } from "./compare.js";
 import { byId, bytes, count, later, make, press } from "./dom.js";
-import { refresh, showFilters } from "./filters.js";
+import { refresh, showFilters, varyingColumns } from "./filters.js";
 import { placeAfter, redrawTiles, reveal, showRows } from "./grid.js";
 import { layersOf } from "./overlay.js";
 import { redrawSample, showSample } from "./sample.js";
-import { QUERY, START, state, typed, update, watch } from "./state.js";
+import { flip, partsOf, QUERY, state, typed, update, watch } from "./state.js";
 
 const MOST_ALONE = 1000; // ms
-const WIDE = 900; // px of the window from which the panel of filters is open at first
+const startsWide = window.innerWidth >= 900; // the panel of filters is open at first
 const controls = () => document.querySelectorAll("[data-state]");
 let rows = null; // of the filter
 let asked = null; // the newest rows that were asked for
@@ -20,7 +20,6 @@ let asked = null; // the newest rows that were asked for
 async function start() {
   packs.push(...(await json("packs")).packs);
   if (state.p >= packs.length) state.p = 0;
-  document.body.classList.toggle("with-panel", window.innerWidth >= WIDE);
   for (const element of document.querySelectorAll(".of-two")) element.hidden = packs.length < 2;
   watch(show);
   show(new Set(Object.keys(state)));
@@ -41,13 +40,14 @@ async function show(names) {
 }
 
 function showPack() {
-  const { name, samples, format, bytes: size, columns } = pack();
+  const { name, samples, format, bytes: size } = pack();
   document.title = `${name} – packer view`;
   byId("facts").textContent = `${count(samples)} samples · ${format} · ${bytes(size)}`;
-  const sorts = ["key", ...columns.filter(({ type }) => type !== "text").map((column) => column.name)];
+  const columns = varyingColumns().filter(({ type, of }) => type !== "text" && !of);
+  const sorts = ["key", ...columns.map((column) => column.name)];
   const options = ["", ...sorts].map((value) => make("option", { value }, value || "pack order"));
   byId("sort").replaceChildren(...options);
-  const open = (p) => update({ p, view: "grid", where: "", sort: "", incomplete: 0 });
+  const open = (p) => update({ p, view: "grid", where: "", sort: "" });
   const buttons = packs.map((each, p) => {
     const attributes = { title: each.path, onclick: () => open(p), "aria-pressed": String(p === state.p) };
     return make("button", attributes, each.name);
@@ -63,26 +63,24 @@ function showPack() {
 }
 
 function switchLayer(at) {
-  const name = layersOf(pack())[at]?.name;
-  const off = new Set(state.off.split(",").filter(Boolean));
-  if (name && !off.delete(name)) off.add(name);
-  update({ off: [...off].join(",") });
+  const layer = layersOf(pack())[at];
+  if (layer) flip("off", layer.name);
 }
 
 function showControls(names) {
-  for (const name of ["view", "show", "mode", "theme"]) document.documentElement.dataset[name] = state[name];
+  for (const name of ["view", "show", "mode"]) document.documentElement.dataset[name] = state[name];
   for (const view of ["grid", "sample", "compare"]) byId(view).hidden = state.view !== view;
   for (const control of controls()) {
     const value = String(state[control.dataset.state]);
     if (control.matches("button")) press(control, control.value === value);
     else if (names.has(control.dataset.state) || names.has("p")) control.value = value;
   }
-  const off = state.off.split(",");
+  const off = partsOf("off");
+  document.body.classList.toggle("with-panel", startsWide !== partsOf("toggled").includes("panel"));
   layersOf(pack()).forEach(({ name }, at) => press(byId("layers").children[at], !off.includes(name)));
   press(byId("to-compare"), state.view === "compare");
-  byId("reverse").textContent = state.desc ? "↓" : "↑";
-  byId("clear").hidden = !state.where && !state.incomplete;
-  byId("place").textContent = rows ? `${count(state.at + 1)} of ${count(rows.total)}` : "";
+  byId("clear").hidden = !state.where;
+  byId("place").textContent = rows?.total ? `${count(state.at + 1)} of ${count(rows.total)}` : "";
 }
 
 /** Ask for the rows of the filter; show them, or what is wrong with the filter. */
@@ -125,7 +123,7 @@ const KEYS = { g: "to-grid", Escape: "to-grid", c: "to-compare", "?": "to-help",
 function pressKey(event) {
   const { key, target } = event;
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  if (target.matches("input:not([type=range], [type=checkbox]), select, textarea")) {
+  if (target.matches("input:not([type=range]), select, textarea")) {
     if (key === "Escape") target.blur(); // also where the grid is hidden
     if (key === "Escape") byId("grid").focus();
     return;
@@ -145,6 +143,7 @@ function pressKey(event) {
 
 async function showCopy() {
   const texts = [...byId("copy").querySelectorAll("textarea")];
+  for (const button of byId("copy").querySelectorAll("section button")) button.textContent = "Copy";
   byId("copy").showModal();
   try {
     const route = state.view === "compare" ? "differences" : "export";
@@ -167,21 +166,19 @@ async function copyText(button) {
 for (const control of controls()) {
   const name = control.dataset.state;
   const value = () => typed(name, control.value);
-  const released = () => (control.matches("button") && state[name] === value() ? START[name] : value());
   const kind = { button: "click", submit: "click", range: "input" }[control.type] ?? "change";
-  const isNumber = () => pack().columns.some((column) => column.name === control.value && column.type === "number");
-  const set = () => update({ [name]: released(), ...(name === "sort" && { desc: Number(isNumber()) }) });
+  const set = () => update({ [name]: value() });
   control.addEventListener(kind, kind === "input" ? later(60, set) : set); // browsers limit the changes of the URL
 }
 const clicks = {
-  clear: () => update({ where: "", incomplete: 0 }),
+  clear: () => update({ where: "" }),
   again: () => update({ seed: state.seed + 1 }),
   previous: () => go(placeAfter("k")),
   next: () => go(placeAfter("j")),
   "to-compare": compare,
   "to-copy": showCopy,
   "to-help": () => byId("help").showModal(),
-  "toggle-panel": () => document.body.classList.toggle("with-panel"),
+  "toggle-panel": () => flip("toggled", "panel"),
 };
 for (const [id, act] of Object.entries(clicks)) byId(id).addEventListener("click", act);
 for (const button of document.querySelectorAll("#copy section button")) button.onclick = () => copyText(button);

@@ -4,15 +4,13 @@ import { depth, image, isCancelled, json, packs, sample } from "./api.js";
 import { byId, count, drawImage, keyText, later, make } from "./dom.js";
 import { drawShapes, PIXELS } from "./overlay.js";
 import { fieldCard } from "./sample.js";
-import { state, update } from "./state.js";
+import { partsOf, state, update } from "./state.js";
 
 const LISTED = 100; // differing samples that are listed at a time
-const FLICKER = 600; // ms
 const root = byId("compare");
 let cancel = new AbortController();
 let listed = { start: -1, total: Infinity }; // pairs that differ in the field of the state
 let pairs = [];
-let flickered = 0; // the pack that flicker shows
 
 /** Show the list of differing samples, and the sample of the state in both packs. */
 export async function showComparison() {
@@ -47,29 +45,31 @@ async function list(place, field, signal) {
 }
 
 function sidebar() {
-  const { start, total, only, rows, keys } = listed;
-  const lines = rows.map(([row], at) => line(keys[at], { pair: start + at, row }, row === state.row));
-  const title = make("h2", {}, `${count(total)} of ${count(packs[0].samples - only[0])} differ`);
+  const { start, total, only, rows, keys, fields } = listed;
+  const lines = rows.map(([row], at) => line(keys[at], { pair: start + at, row }, row === state.row, fields[at]));
+  const title = make("h2", {}, `${count(listed.differing[""])} of ${count(packs[0].samples - only[0])} differ`);
   const shown = `${count(start + 1)} to ${count(start + rows.length)}`;
   const note = make("p.note", { hidden: total <= rows.length }, shown);
   return make("aside", {}, title, causes(), note, make("ol", {}, lines), packs.map((_, p) => onlyIn(p)));
 }
 
-/** Return a line for each field that differs: in how many samples, and how the packs store it. It chooses the field. */
+/** Return a line for each field that differs: in how many samples, and how the packs store it. A click chooses it. */
 function causes() {
+  const choice = (name, text) => {
+    const attributes = { onclick: () => goToPair(0, name), "aria-pressed": String(state.field === name) };
+    return make("button.pair.bar", attributes, text, make("span.note.chosen", {}, count(listed.differing[name])));
+  };
   const names = new Set(packs.flatMap(({ fields }) => fields.map(({ name }) => name)));
-  return [...names].map((name) => {
+  const causes = [...names].map((name) => {
     const [one, other] = packs.map(({ fields }) => fields.find((field) => field.name === name));
     if (!one || !other) return make("p.note", {}, `${name}: only in ${packs[one ? 0 : 1].name}`);
     const [differing, resized] = [listed.differing[name], listed.resized[name]];
     const sizes = resized ? [`other size in ${count(resized)}`] : [];
     const text = [...changes(one, other), ...sizes].join(", ");
     if (!differing) return text ? make("p.note", {}, `${name}: ${text}`) : null;
-    const choose = () => goToPair(0, state.field === name ? "" : name);
-    const attributes = { onclick: choose, "aria-pressed": String(state.field === name) };
-    const line = make("button.pair.bar", attributes, name, make("span.note.chosen", {}, count(differing)));
-    return [line, text ? make("p.note", {}, text) : null];
+    return [choice(name, name), text ? make("p.note", {}, text) : null];
   });
+  return [choice("", "in any field"), ...causes];
 }
 
 /** Return how the declarations of a field differ. */
@@ -81,15 +81,15 @@ function changes(one, other) {
   return changed("classes") ? [...texts, "other classes"] : texts;
 }
 
-function line(key, changes, isCurrent = false) {
+function line(key, changes, isCurrent = false, fields = []) {
   const attributes = { "aria-current": String(isCurrent), "aria-label": key, onclick: () => update(changes) };
-  return make("li", {}, make("button.pair", attributes, keyText(key)));
+  return make("li", {}, make("button.pair", attributes, keyText(key), make("span.note", {}, fields.join(", "))));
 }
 
 /** Return the list of the keys that one pack alone contains. It asks for them when it opens. */
 function onlyIn(p) {
   const lines = make("ol");
-  const place = { view: "sample", p, where: "", sort: "", incomplete: 0 };
+  const place = { view: "sample", p, where: "", sort: "" };
   const load = async () => {
     const { total, rows, keys } = await json("only", { p });
     const cut = total > rows.length ? [make("li.note", {}, `the first ${count(rows.length)}`)] : [];
@@ -112,15 +112,11 @@ async function compared(signal) {
   pairs = images.map(([field]) => new Pair(field, [first, second]));
   const differing = common.filter(([one, other]) => one.crc32 !== other.crc32);
   const isCoding = ([one, other]) => one.value !== null && JSON.stringify(one.value) === JSON.stringify(other.value);
-  const equal = common.filter((fields) => !differing.includes(fields));
-  const coded = named("equal values in other bytes", differing.filter(isCoding));
-  const notes = [named("differs", differing), coded, named("equal", equal)];
-  const cards = differing.map((two) => make("div.columns", {}, two.map((field, p) => fieldCard(p, field))));
-  return [head, make("div", {}, notes), pairs.map(({ element }) => element), cards];
+  const coded = differing.filter(isCoding).map(([{ name }]) => `${name}: equal values in other bytes`);
+  const note = differing.length ? coded.join(", ") : "equal in all fields of both packs";
+  const cards = differing.map((two) => make("div.columns", {}, two.map((field, p) => fieldCard(p, field, two[1 - p]))));
+  return [head, make("p.note", {}, note), pairs.map(({ element }) => element), cards];
 }
-
-const named = (text, fields) =>
-  fields.length ? make("p.note", {}, `${text}: ${fields.map(([{ name }]) => name).join(", ")}`) : null;
 
 class Pair {
   constructor(field, samples) {
@@ -154,16 +150,19 @@ class Pair {
   draw() {
     if (!this.difference) return;
     const stored = this.bitmaps.map((bitmap, p) => [bitmap, packs[p].name, this.samples[p]]);
-    const difference = [this.difference.bitmap, "absolute difference", ...this.samples];
-    const shown = { side: stored, flicker: [stored[flickered]], difference: [difference] }[state.mode];
-    const most = this.frame.clientWidth / shown.length - 8;
+    const shaped = this.field.kind === "mask" ? [] : this.samples; // the shapes are not drawn over masks
+    const dashed = shaped[1]?.overlays.length ? `, shapes of ${packs[1].name} dashed` : "";
+    const difference = [this.difference.bitmap, `absolute difference${dashed}`, ...this.samples];
+    const shown = state.mode === "difference" ? [difference] : stored;
+    const most = this.frame.clientWidth / (state.mode === "side" ? 2 : 1) - 8;
     shown.forEach(([bitmap, note, ...samples], at) => {
       this.notes[at].textContent = note;
       const { context, wide, high } = drawImage(this.canvases[at], bitmap, most, 0.7 * root.clientHeight);
-      for (const { fields, overlays } of this.field.kind === "mask" ? [] : samples) {
+      for (const [place, { fields, overlays }] of shaped.length ? samples.entries() : []) {
         const [height, width] = fields.find(({ kind }) => PIXELS.includes(kind)).size;
         const scale = [wide / width, high / height];
-        drawShapes(context, overlays, { scale, off: new Set(state.off.split(",")), labels: true, weight: 1.2 });
+        const dash = place ? [6, 5] : [];
+        drawShapes(context, overlays, { scale, off: new Set(partsOf("off")), labels: !place, weight: 1.2, dash });
       }
     });
   }
@@ -197,9 +196,3 @@ function differenceOf([{ width, height }, second], [values, others], channels) {
   const text = `${count(differing)} px differ (${share} %), at most by ${Number(most.toPrecision(4))}`;
   return { text: differing ? text : "equal pixels", bitmap };
 }
-
-setInterval(() => {
-  if (state.view !== "compare" || state.mode !== "flicker") return;
-  flickered = 1 - flickered;
-  redrawComparison();
-}, FLICKER);

@@ -1,27 +1,30 @@
 // Filters: the panel with histograms, classes and searches. It reads and writes the text of the filter only.
 
 import { isCancelled, json, pack, query } from "./api.js";
-import { byId, count, keyText, later, make, press, short } from "./dom.js";
-import { state, update } from "./state.js";
+import { byId, count, later, make, press, short } from "./dom.js";
+import { flip, partsOf, state, update } from "./state.js";
 import { find, rangeTerm, replace, searchTerm, valuesTerm } from "./terms.js";
 
 const MOST_OPEN = 6; // sections that are open at first
+const ORDER = ["text", "class", "number"];
 const DIGITS = 7; // of a limit
 let sections = [];
 let asking = new AbortController();
 
+/** Return the columns of the pack that vary: texts, classes, values of rows such as boxes, other numbers, counts. */
+export function varyingColumns() {
+  const rank = ({ name, type, of }) => ORDER.indexOf(type) + (of ? -0.5 : name.includes("("));
+  const numbers = pack().fields.filter(({ kind }) => kind === "number").map(({ name }) => `len(${name})`);
+  const isVarying = ({ name, low, high }) => low === null || (low !== high && !numbers.includes(name));
+  const columns = [...pack().columns, ...pack().row_columns].filter(isVarying);
+  return columns.toSorted((one, other) => rank(one) - rank(other));
+}
+
 /** Make the panel of the current pack. */
 export function showFilters() {
-  const columns = [...pack().columns, ...pack().row_columns];
   const forms = { text: Search, class: Classes, number: Numbers };
-  const isOfField = (name) => /[.(]/.test(name); // a count of rows, or the size of an image
-  const order = ({ name, type, of }) => ["text", "class", "number"].indexOf(type) + (of ? -0.5 : isOfField(name));
-  const numbers = pack().fields.filter(({ kind }) => kind === "number").map(({ name }) => `len(${name})`);
-  const isUseful = ({ name, low, high }) => low === null || (low !== high && !numbers.includes(name));
-  const varying = columns.filter(({ type, ...column }) => type !== "number" || isUseful(column));
-  const ordered = varying.toSorted((one, other) => order(one) - order(other));
-  sections = ordered.map((column, at) => new forms[column.type](column, at < MOST_OPEN));
-  byId("filters").replaceChildren(...sections.map(({ element }) => element), ...lists());
+  sections = varyingColumns().map((column, at) => new forms[column.type](column, at < MOST_OPEN));
+  byId("filters").replaceChildren(...sections.map(({ element }) => element), skippedList());
 }
 
 /** Ask for the histograms again, and show what the filter contains. */
@@ -32,15 +35,21 @@ export function refresh() {
 }
 
 class Section {
-  constructor({ name, of }, isOpen) {
+  constructor({ name, type, of = null, classes }, isOpen) {
     this.name = name;
+    this.unit = type === "text" ? "" : `${classes ? `${count(classes.length)} classes, ` : ""}counts ${of ?? "samples"}`;
     this.rows = of && pack().row_columns.filter((column) => column.of === of).map((column) => column.name);
     const clear = (event) => event.preventDefault() ?? this.set("");
     this.clear = make("button.quiet", { title: `Remove the condition on ${name}`, onclick: clear }, "clear");
     this.body = make("div.content");
     this.note = make("span.note");
     const title = make("summary", {}, make("span.name", {}, name), this.note, this.clear);
-    this.element = make("details", { open: isOpen, ontoggle: () => this.ask() }, title, this.body);
+    const isToggled = () => partsOf("toggled").includes(name);
+    this.element = make("details", { open: isOpen !== isToggled() }, title, this.body);
+    this.element.ontoggle = () => {
+      if ((this.element.open !== isOpen) !== isToggled()) flip("toggled", name);
+      this.ask();
+    };
   }
 
   get term() {
@@ -53,7 +62,7 @@ class Section {
 
   refresh() {
     this.clear.hidden = this.term === undefined;
-    this.note.textContent = this.kind === "values" ? (this.term ?? []).join(", ") : "";
+    this.note.textContent = (this.kind === "values" && this.term?.join(", ")) || this.unit;
     this.isAsked = false;
     this.ask();
   }
@@ -133,12 +142,13 @@ class Numbers extends Section {
     this.bars.onpointerdown = (event) => this.bars.setPointerCapture(event.pointerId) ?? this.brush(event, true);
     this.bars.onpointermove = (event) => this.brush(event, false);
     this.bars.onpointerup = () => this.release();
-    this.bars.onpointerleave = () => (this.readout.textContent = "");
+    this.bars.onpointerleave = () => (this.readout.textContent = this.signs);
   }
 
   draw(answer) {
-    const { low = -Infinity, high = Infinity, isBelow } = this.term ?? {};
+    const { low = -Infinity, isAbove, high = Infinity, isBelow } = this.term ?? {};
     this.answer = answer;
+    this.signs = this.readout.textContent = `${isAbove ? "<" : "≤"} value ${isBelow ? "<" : "≤"}`;
     for (const limit of ["low", "high"]) {
       this[limit].placeholder = short(answer[limit] ?? 0);
       if (this[limit] !== document.activeElement) this[limit].value = this.term?.[limit] ?? "";
@@ -189,23 +199,12 @@ function withShares(element, all, chosen, at) {
   return element;
 }
 
-/** Return the lists of incomplete and of skipped samples. */
-function lists() {
-  const found = pack();
-  const choose = { onclick: () => update({ incomplete: 1 - state.incomplete }), "data-state": "incomplete", value: "1" };
-  const only = make("button", { ...choose, "aria-pressed": String(state.incomplete === 1) }, "show only these");
-  const open = async (key) => update({ view: "sample", row: (await json("find", { p: state.p, key })).row ?? state.row });
-  const link = (key) => make("button.pair", { onclick: () => open(key), "aria-label": key }, keyText(key));
-  const listed = (name, keyOf, head) => {
-    const lines = found[name].map(([key, reason]) => make("li", {}, keyOf(key), make("span.note", {}, reason)));
-    const [shown, all] = [lines.length, found[`${name}_count`]].map(count);
-    const number = make("span.note.chosen", {}, shown === all ? all : `${shown} of ${all}`);
-    const summary = make("summary", {}, make("span.name", {}, name), number);
-    const list = make("div.content", {}, head, make("ul.listed", {}, lines));
-    return lines.length ? [make("details", {}, summary, list)] : [];
-  };
-  return [
-    ...listed("incomplete", link, only),
-    ...listed("skipped", (key) => key, make("p.note", {}, "The pack does not contain these.")),
-  ];
+/** Return the list of the samples of the source that the pack does not contain. */
+function skippedList() {
+  const { skipped, skipped_count: all } = pack();
+  const lines = skipped.map(([key, reason]) => make("li", {}, key, make("span.note", {}, reason)));
+  const note = make("p.note", {}, `Not in the pack. ${all > lines.length ? `The first ${count(lines.length)}:` : ""}`);
+  const title = make("summary", {}, make("span.name", {}, "skipped"), make("span.note.chosen", {}, count(all)));
+  const list = make("div.content", {}, note, make("ul.listed", {}, lines));
+  return make("details", { hidden: all === 0 }, title, list);
 }

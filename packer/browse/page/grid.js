@@ -6,7 +6,7 @@
 import { image, isCancelled, json, pack } from "./api.js";
 import { byId, fit, keyText, later, make } from "./dom.js";
 import { drawShapes, firstImage, layersOf } from "./overlay.js";
-import { state, update } from "./state.js";
+import { partsOf, state, update } from "./state.js";
 
 const MOST_HEIGHT = 10_000_000;
 const [GAP, CAPTION, PADDING] = [10, 38, 12]; // px
@@ -30,6 +30,9 @@ export async function showRows(newRows = rows) {
   scrollToPlace(state.at);
   await load();
 }
+
+/** Return the filter of the rows. The text of the state may be one that is not valid. */
+export const shownFilter = () => rows?.query.where ?? "";
 
 /** Show another choice of layers. */
 export const redrawTiles = () => tiles.forEach((tile) => tile.isAsked && tile.load());
@@ -78,17 +81,18 @@ class Tile {
     const classes = Object.keys(columns).filter((name) => types.get(name) === "class" && name !== "split");
     const counts = info.overlays?.map(({ field, total }) => `${field} ${total}`) ?? [];
     const sorted = types.get(state.sort) === "number" ? [`${state.sort} ${columns[state.sort]}`] : [];
-    const text = [...sorted, ...classes.map((name) => columns[name]), ...counts].join(" · ");
+    const size = info.size ? [`${info.size[1]} × ${info.size[0]}`] : [];
+    const text = [...sorted, ...size, ...classes.map((name) => columns[name]), ...counts].join(" · ");
     const warning = error ? "damaged" : incomplete ? "incomplete" : null;
     const note = warning && make("span.warning", { title: error ?? incomplete }, warning);
-    this.caption.replaceChildren(keyText(key), make("span.class", {}, note, text));
+    this.caption.replaceChildren(keyText(key), make("span.class", { title: text }, note, text));
     this.element.setAttribute("aria-label", `${key} ${text}`);
     this.draw();
   }
 
   /** Ask for the images that are shown, and drop the requests for others. */
   load() {
-    const off = new Set(state.off.split(","));
+    const off = new Set(partsOf("off"));
     const masks = layersOf(pack()).filter(({ name, kind }) => kind === "mask" && !off.has(name));
     const wanted = new Set([firstImage(pack()), ...masks].map((field) => field?.name).filter(Boolean));
     this.cancel.forEach((controller, name) => wanted.has(name) || controller.abort());
@@ -118,7 +122,7 @@ class Tile {
     const fitting = Math.min(this.width / first.width, this.height / first.height);
     const [wide, high] = [first.width * fitting, first.height * fitting];
     const [left, upper] = [(this.width - wide) / 2, (this.height - high) / 2];
-    const off = new Set(state.off.split(","));
+    const off = new Set(partsOf("off"));
     context.drawImage(first, left, upper, wide, high);
     context.globalAlpha = state.opacity / 100;
     const masks = layersOf(pack()).filter(({ name }) => !off.has(name) && this.images.has(name));
@@ -212,7 +216,7 @@ async function load() {
     for (const tile of asking) tile.isAsked = true;
     for (let at = 0; at < asking.length; at += MOST_AT_ONCE) {
       const some = asking.slice(at, at + MOST_AT_ONCE);
-      const { samples } = await json("overlays", { p, rows: some.map(({ row }) => row) });
+      const { samples } = await json("overlays", { p, rows: some.map(({ row }) => row), where: shownFilter() });
       samples.forEach((sample, place) => some[place].describe(sample));
     }
     await Promise.all(images);

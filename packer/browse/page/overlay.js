@@ -1,4 +1,5 @@
-// Overlays: masks and shapes over an image. The shapes of a field are {field, form, colors, total, shapes, labels}.
+// Overlays: masks and shapes over an image. The shapes of a field are {field, form, colors, total, shapes, labels,
+// chosen}. chosen: whether each shape meets the conditions of the filter about rows; undefined without such conditions.
 
 const WIDTHS = { grasps: [1, 2.2], boxes: [1.5], outlines: [1.5], points: [5] }; // px
 
@@ -14,14 +15,16 @@ export const firstImage = (pack) => pack.fields.find(({ kind }) => PIXELS.includ
  * Draw the shapes of a sample.
  * scale, origin: (x, y), from px of the first image to px of the canvas. off: the fields that are not drawn.
  * hovered: {field, at} of a shape that stands out, or null. labels: true to write the classes of boxes.
+ * dash: lengths of dashes and gaps in px.
  */
 export function drawShapes(context, overlays, options) {
-  const { scale, origin = [0, 0], off, hovered = null, labels = false, weight = 1 } = options;
+  const { scale, origin = [0, 0], off, hovered = null, labels = false, weight = 1, dash = [] } = options;
+  context.setLineDash(dash);
   for (const list of overlays.filter(({ field }) => !off.has(field))) {
     list.shapes.forEach((corners, at) => {
       if (!corners) return;
       const isHovered = hovered?.field === list.field && hovered.at === at;
-      const isDimmed = hovered?.field === list.field && !isHovered;
+      const isDimmed = hovered ? hovered.field === list.field && !isHovered : list.chosen?.[at] === false;
       const points = corners.map((corner) => corner.map((value, axis) => scale[axis] * value + origin[axis]));
       context.globalAlpha = isDimmed ? 0.25 : 1;
       drawShape(context, points, list, weight * (isHovered ? 2 : 1));

@@ -2,10 +2,10 @@
 
 import { depth, image, isCancelled, pack, packs, sample } from "./api.js";
 import { byId, bytes, drawImage, keyText, later, make, MOST_SCALE, press } from "./dom.js";
+import { shownFilter } from "./grid.js";
 import { drawShapes, layersOf, PIXELS } from "./overlay.js";
-import { state } from "./state.js";
+import { partsOf, state } from "./state.js";
 
-const MOST_TEXT = 300; // characters of a value that is not folded
 const root = byId("sample");
 let cancel = new AbortController();
 let shown = null; // the sample of the page
@@ -20,7 +20,7 @@ export async function showSample() {
   cancel.abort();
   cancel = new AbortController();
   try {
-    shown = await sample(state.p, { row: state.row, ...training() }, cancel.signal);
+    shown = await sample(state.p, { row: state.row, where: shownFilter(), ...training() }, cancel.signal);
   } catch (error) {
     if (!isCancelled(error)) root.replaceChildren(make("p.failure", {}, error.message));
     return;
@@ -87,7 +87,7 @@ class Panel {
     this.toSample = [width / wide, height / high];
     const isTurned = shown.fields.some(({ name, value }) => name === "orientation" && value > 1);
     if (this.field.kind === "mask" || (state.show === "original" && isTurned)) return; // browsers turn files by EXIF
-    const off = new Set(state.off.split(","));
+    const off = new Set(partsOf("off"));
     context.globalAlpha = state.opacity / 100;
     this.masks.forEach((mask, name) => off.has(name) || context.drawImage(mask, 0, 0, wide, high));
     context.globalAlpha = 1;
@@ -142,19 +142,23 @@ function shapeText(form, corners) {
   return form === "boxes" ? `${written(p0)}  ${size}` : `${center}  ${size}  ${angle.toFixed(0)}°`;
 }
 
-/** Return a field of a sample with its value, size and crc32. */
-export function fieldCard(p, field) {
-  const { dtype, codec, classes } = packs[p].fields.find(({ name }) => name === field.name);
+/** Return a field of a sample with its value, size and crc32. other: the field in the other pack, to show what differs. */
+export function fieldCard(p, field, other) {
+  const declared = (p) => packs[p].fields.find(({ name }) => name === field.name);
+  const { dtype, codec, classes } = declared(p);
+  const text = valueText(field, classes);
+  const shown = other ? differing(text, valueText(other, declared(1 - p).classes)) : text;
   const kind = make("span.note", {}, [field.kind, dtype, codec].filter(Boolean).join(" · "));
   const stored = make("span.note", { title: "size and crc32 as stored" }, `${bytes(field.bytes)}  ${field.crc32}`);
   const head = make("div", {}, make("b", {}, field.name), " ", kind);
-  return make("div.field", {}, head, folded(valueText(field, classes)), stored);
+  return make("div.field", {}, head, make("div.value", {}, shown), stored);
 }
 
-function folded(text) {
-  const lines = text.split("\n").length;
-  if (text.length <= MOST_TEXT && lines <= 6) return make("span.value", {}, text);
-  return make("details.value", {}, make("summary", {}, `${lines} lines`), make("pre", {}, text));
+/** Return the lines that differ from those of another text, with their numbers; the text if none differs. */
+function differing(text, other) {
+  const [lines, others] = [text, other].map((each) => each.split("\n"));
+  const found = lines.flatMap((line, at) => (line === others[at] ? [] : [`${at}: ${line}`]));
+  return lines.length > 1 && found.length ? found.join("\n") : text;
 }
 
 const rounded = (_, each) => (typeof each === "number" && each % 1 ? Number(each.toPrecision(7)) : each);
@@ -162,16 +166,7 @@ const rounded = (_, each) => (typeof each === "number" && each % 1 ? Number(each
 function valueText({ value, kind, size }, classes) {
   if (size) return `${size[1]} × ${size[0]}`;
   if (value === null) return kind === "bytes" ? "bytes" : "null";
-  if (kind === "json") return indented(value);
   if (typeof value === "number") return classes?.[value] ?? String(value);
   if (!Array.isArray(value)) return String(value);
   return value.map((each) => classes?.[each] ?? JSON.stringify(each, rounded)).join("\n");
-}
-
-function indented(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 1);
-  } catch {
-    return text; // it is cut
-  }
 }

@@ -6,7 +6,6 @@ export const START = {
   where: "",
   sort: "",
   desc: 0,
-  incomplete: 0, // 1: only incomplete samples
   at: 0, // place of the current sample among the rows of the filter
   row: 0, // of the pack: the sample on the pages "sample" and "compare"
   size: 176, // of a tile in px
@@ -18,9 +17,9 @@ export const START = {
   mode: "side", // of the comparison: side, flicker, difference
   pair: 0, // place in the list of differing samples
   field: "", // the field in which these differ, "" for any
-  theme: "auto", // auto, light, dark
+  toggled: "", // the panel, if it is not as at first, and its sections that are not, separated by commas
 };
-export const QUERY = ["p", "where", "sort", "desc", "incomplete"]; // these choose the rows of the grid
+export const QUERY = ["p", "where", "sort", "desc"]; // these choose the rows of the grid
 
 export const state = { ...START };
 let tell = () => {};
@@ -43,6 +42,15 @@ export function update(changes) {
   const url = `#${new URLSearchParams(Object.entries(state).filter(([name, value]) => value !== START[name]))}`;
   history[isStep ? "pushState" : "replaceState"](null, "", url);
   tell(names);
+}
+
+/** Return the parts of a list of the state, such as the layers that are switched off. */
+export const partsOf = (name) => state[name].split(",").filter(Boolean);
+
+/** Add a part to a list of the state, or remove it. */
+export function flip(name, part) {
+  const others = partsOf(name).filter((each) => each !== part);
+  update({ [name]: (others.length < partsOf(name).length ? others : [...others, part]).join(",") });
 }
 
 function change(values) {
