@@ -26,6 +26,7 @@ import hashlib
 import math
 import os
 import zlib
+from bisect import bisect_left
 from collections import UserDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -293,17 +294,15 @@ class Index:
             wanted = key.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:  # a surrogate that no bytes decode to
             return None
-        order = self._with_ends("key_order")[0]
-        low, high = 0, self._count
-        while low < high:
-            middle = (low + high) // 2
-            if self.value(int(order[middle]), KEY) < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        if low < self._count and self.value(found := int(order[low]), KEY) == wanted:
-            return found
-        return None
+        order = self._with_ends("key_order")[0].data  # its numbers are Python integers, which are fast
+        keys, ends = (array.data for array in self.texts(KEY))
+
+        def name(place: int) -> bytes:
+            index = order[place]
+            return bytes(keys[ends[index - 1] if index else 0 : ends[index]])
+
+        place = bisect_left(range(self._count), wanted, key=name)
+        return order[place] if place < self._count and name(place) == wanted else None
 
     def describe(self, index: int, name: str) -> str:
         """Return "(sample INDEX, key KEY, field NAME)", for messages."""
