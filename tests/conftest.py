@@ -83,8 +83,7 @@ def whole_pages_first(item: pytest.Item) -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays: collections, of which tests ask for many, and forks need not look at it again."""
-    gc.collect()
+    """What is loaded by now stays, garbage too: collections, of which tests ask for many, and forks do not look at it."""
     gc.freeze()
     gc.enable()
 

@@ -419,7 +419,7 @@ def test_adversarial_names_stay_inside(paths: list[str]) -> None:
 
 
 @pytest.mark.full
-@settings(max_examples=10 * settings().max_examples)  # a pack each; the fuzz target naming has millions of names
+@settings(max_examples=4 * settings().max_examples)  # a pack each; the fuzz target naming has millions of names
 @given(st.lists(ADVERSARIAL, min_size=1, max_size=1))
 def test_many_adversarial_names_stay_inside(paths: list[str]) -> None:
     stays_inside(paths)

@@ -72,7 +72,7 @@ def test_the_sequence_is_that_of_a_plain_simulation(
     assert pairs == simulated[-count * size :]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("shares", [(0.7, 0.3), (0.61, 0.39), (0.5, 0.3, 0.2), (0.4, 0.3, 0.17, 0.13), (5, 1, 1, 1, 1)])
 def test_ten_thousand_batches_keep_the_shares(shares: tuple[float, ...]) -> None:
     loader = Loader(Mix(numbers([97] * len(shares)), shares), 16, shuffle=True, steps_per_epoch=10_000)

@@ -5,7 +5,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from packer import synthetic
@@ -74,7 +74,6 @@ def found_in(mask, seed=0):
     return find_grasps(mask, np.random.default_rng(seed), longest=60, jaw=6, distance=3)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.floats(-90, 90), st.integers(0, 99))
 def test_a_bar_is_grasped_across(degrees, seed):
     mask = bar(degrees)

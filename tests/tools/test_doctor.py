@@ -17,7 +17,7 @@ from packer.system.machine_limits import Machine
 from packer.tools import doctor
 from packer.tools.doctor import PACKAGES, Finding, findings
 from tests.support.child_processes import child
-from tests.support.command_line import called, run_with_torch
+from tests.support.command_line import called, run_here
 from tests.support.machine_files import GB, made_up
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ def test_the_command_lists_problems_with_fixes_and_exits_2_then(monkeypatch: pyt
 
 @pytest.mark.jpeg
 def test_it_runs_here() -> None:
-    done = run_with_torch("doctor")
+    done = run_here("doctor")
     assert done.returncode in (0, 2), done.stderr
     assert "Traceback" not in done.stderr
     for name in ("decoder", "cores", "shared memory"):
