@@ -83,7 +83,7 @@ def whole_pages_first(item: pytest.Item) -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays, garbage too: collections, of which tests ask for many, and forks do not look at it."""
+    """What is loaded by now stays, garbage too: collections, of which tests ask for many, and forks skip it."""
     gc.freeze()
     gc.enable()
 
