@@ -330,7 +330,7 @@ def failures(patch: pytest.MonkeyPatch) -> Iterator[Callable[[], object]]:
     yield lambda: called("info", "photos")
     with patch.context() as absent:
         absent.setitem(sys.modules, "matplotlib", None)
-        yield lambda: called("profile", "photos.pack", "--plot", "plot.png")
+        yield lambda: called("stats", "photos.pack", "--plot", "plot.png")
     yield lambda: called("view", "photos.pack", "-o", "photos.png", "--key", "cat/1.jpg")
     yield lambda: packer.convert("photos", "new.pack", resize="256")  # type: ignore[arg-type]
     yield lambda: list(packer.Loader(packer.open("photos.pack"), 4))

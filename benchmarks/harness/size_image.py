@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from packer.tools.report import new_figure, plain, save_figure
-
 SECTION = "### Planes instead of pixels: `ycc420`"
 OURS = ("raw", "ycc420", "jpeg:90", "kept bytes")
 _BLUE, _ORANGE, _GRAY = "#3274a1", "#e1812c", "#8c8c8c"
@@ -52,7 +50,9 @@ def fastest(given: list[SizeRow]) -> list[SizeRow]:
 
 def draw(given: list[SizeRow], path: Path) -> None:
     """Write the image; needs matplotlib (extra `plot`)."""
-    figure = new_figure(7.5, 4.2)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.subplots()
     top = max(row.highest for row in given) * 1.05
     name_at = 0.0
@@ -81,11 +81,13 @@ def draw(given: list[SizeRow], path: Path) -> None:
     axes.set_xticks(sorted({row.kb for row in given if row.kb > 100 or row.kb == 49} | {44}))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
     axes.minorticks_off()
-    plain(axes)
+    axes.grid(axis="y", color="0.9", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(
         "Random crops of 224 px from photos of 500x375, 2 cores: median, lowest, highest round", loc="left", fontsize=10
     )
-    save_figure(figure, path)
+    figure.savefig(path, dpi=120)
 
 
 if __name__ == "__main__":

@@ -66,9 +66,6 @@ class PackOrURL(PathOrURL):
         super().__init__(exists=True, file_okay=file_okay)
 
 
-FILE = click.Path(path_type=Path, dir_okay=False)  # of a command's figures, replaced if it is there
-
-
 class RegistryName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
     """A name in a registry, or one of the words in `further`. The check of a name imports no module."""
 
@@ -223,19 +220,6 @@ json_option = click.option(
 )
 
 
-def _plot(_: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
-    if value is not None:
-        from packer.tools.report import check_plot  # keeps `packer --help` light
-
-        check_plot(value)  # before anything is measured
-    return value
-
-
-plot_option = click.option(
-    "--plot", type=FILE, callback=_plot, metavar="FILE.png", help="Draw the figures; needs matplotlib."
-)
-
-
 def check_folders(sources: Sequence[Path]) -> None:
     """Raise InvalidRequest for a source that is not a folder, before torch is imported, which takes seconds."""
     from packer.conversion.source_spec import check_folder  # keeps `packer --help` light
@@ -245,12 +229,10 @@ def check_folders(sources: Sequence[Path]) -> None:
 
 
 def deliver(report: "ToolReport", options: Mapping[str, Any]) -> None:
-    """Print a report and write its files. options: values of --json, --output and --plot, by parameter name."""
+    """Print a report and write its files. options: values of --json and --output, by parameter name."""
     report.print(as_json=options["as_json"])
     for path in options["outputs"]:
         report.write(path)
-    if options.get("plot"):
-        report.save_plot(options["plot"])
 
 
 @contextmanager

@@ -22,7 +22,6 @@ from packer.cli._shared_options import (
     max_pixels_option,
     output_option,
     parse_counts,
-    plot_option,
 )
 from packer.errors import MixedShapes
 from packer.files.terminal_output import echo
@@ -56,7 +55,6 @@ PLACE = (Group.LOAD_FASTER, 3)
 @click.option("--cold", is_flag=True, help="Drop SOURCE from the page cache before each epoch.")
 @json_option
 @output_option
-@plot_option
 def command(sources: tuple[Path, ...], **options: Any) -> None:
     """Measure SOURCE, a pack or a folder of images, with DataLoader and with packer.Loader.
 

@@ -16,7 +16,6 @@ from packer.cli._shared_options import (
     geometry_option,
     json_option,
     output_option,
-    plot_option,
 )
 
 PLACE = (Group.LOAD_FASTER, 2)
@@ -35,7 +34,6 @@ PLACE = (Group.LOAD_FASTER, 2)
 @click.option("--cold", is_flag=True, help="Drop PACK from the page cache first.")
 @json_option
 @output_option
-@plot_option
 def command(pack: Path, **options: Any) -> None:
     """Show how many milliseconds a sample of PACK takes to read, check, decode, warp, transform, collate and copy.
 
@@ -55,5 +53,4 @@ def command(pack: Path, **options: Any) -> None:
         transform=options["transform"],
     )
     asked = {name: options[name] for name in ("transform", "geometry", "fields", "samples", "batch", "cold")}
-    title = f"{pack.resolve().name}: {found.samples} samples, one thread"
-    deliver(profile.report(found, asked, title=title, note=note, cores=usable_cores()), options)
+    deliver(profile.report(found, asked, note=note, cores=usable_cores()), options)

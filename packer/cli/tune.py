@@ -22,7 +22,6 @@ from packer.cli._shared_options import (
     max_pixels_option,
     output_option,
     parse_counts,
-    plot_option,
 )
 from packer.files.terminal_output import echo
 
@@ -56,7 +55,6 @@ PLACE = (Group.LOAD_FASTER, 1)
 @click.option("--cold", is_flag=True, help="Drop SOURCE from the page cache before each run.")
 @json_option
 @output_option
-@plot_option
 def command(source: Path, **options: Any) -> None:
     """Find the best number of workers of DataLoader and of threads of packer.Loader for SOURCE.
 

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from packer.errors import PackerError
 from packer.system.resource_usage import cpu_seconds
-from packer.tools.report import ChartPanel, ToolReport, bar_chart, table
+from packer.tools.report import ToolReport, table
 from packer.tools.sweep import Answer, Say, SweepRow, cold_notes, sweep
 from packer.tools.workload import STOCK, LoaderSetting, Subject, images
 
@@ -154,7 +154,7 @@ def epochs(loader: Any, passes: int, expected: int) -> Turn:
 def report(rows: Sequence[BenchRow], options: Mapping[str, object]) -> ToolReport:
     """Return the report of the rows that `run` returns. The JSON also contains `options`, the command's options."""
     document = {"title": "packer bench", "options": dict(options), "lines": [_figures(row) for row in rows]}
-    return ToolReport(text(rows), document, lambda: figure(rows))
+    return ToolReport(text(rows), document)
 
 
 def text(rows: Sequence[BenchRow]) -> list[str]:
@@ -218,23 +218,3 @@ def _figures(row: BenchRow) -> dict[str, Any]:
         "resident_share": row.warm_shares,
         "turns": [{name: turn[name] for name in Turn.__annotations__} for turn in row.turns],
     }
-
-
-def figure(rows: Sequence[BenchRow]) -> Any:
-    """Return a matplotlib Figure of the rates, one panel per source and loader. Raises MissingPackage."""
-    groups: dict[tuple[str, str], list[BenchRow]] = {}
-    for row in rows:
-        groups.setdefault((row.subject.name, row.setting.loader), []).append(row)
-    fastest = best(rows)
-    panels = [
-        ChartPanel(
-            title=loader,
-            xlabel=group[0].setting.noun,
-            ticks=[str(row.setting.workers) for row in group],
-            stacks={name: [row.rate for row in group]},
-            ranges=[(min(row.rates), max(row.rates)) for row in group],
-            marked=group.index(fastest) if fastest in group else None,
-        )
-        for (name, loader), group in groups.items()
-    ]
-    return bar_chart(panels, ylabel=_unit(rows), mark="fastest")

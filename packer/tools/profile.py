@@ -33,7 +33,7 @@ from packer.formats.base import Record
 from packer.geometry import View
 from packer.geometry.warp import warp
 from packer.schema import PIXEL_KINDS, Field
-from packer.tools.report import ChartPanel, ToolReport, bar_chart, table
+from packer.tools.report import ToolReport, table
 from packer.tools.workload import Subject, subjects
 
 STAGES = ("read", "crc", "decode", "warp", "transform", "collate", "copy")
@@ -301,18 +301,15 @@ _HELPS = {
 _KEYS = 3
 
 
-def report(found: Profile, options: Mapping[str, object], *, title: str, note: str, cores: int) -> ToolReport:
+def report(found: Profile, options: Mapping[str, object], *, note: str, cores: int) -> ToolReport:
     """Return the report of a profile.
 
     Args:
         options: The options of the command, for the JSON.
-        title: Title of the plot.
         note: Last line of the text, "" for no line.
         cores: Number of cores, from which the report estimates the rate of a loader.
     """
-    lines = [*text(found, cores=cores), *([note] if note else [])]
-    drawn_verdict = verdict(found, cores)
-    return ToolReport(lines, document(found, options), draw=lambda: figure(found, title=title, verdict=drawn_verdict))
+    return ToolReport([*text(found, cores=cores), *([note] if note else [])], document(found, options))
 
 
 def text(found: Profile, *, cores: int) -> list[str]:
@@ -375,14 +372,3 @@ def document(found: Profile, options: Mapping[str, object]) -> dict[str, Any]:
         "limit": found.limit,
         "slowest": [{"key": key, "ms": seconds * 1e3} for seconds, key in found.worst],
     }
-
-
-def figure(found: Profile, *, title: str, verdict: str) -> Any:
-    """Return a matplotlib Figure with one bar per stage. Bars stack the fields. Raises MissingPackage."""
-    stages = [stage for stage in STAGES if found.of(stage)]
-    labels = {of: of or "complete samples" for _, of in found.seconds}
-    stacks = {
-        label: [found.seconds.get((stage, of), 0.0) / found.samples * 1e3 for stage in stages]
-        for of, label in labels.items()
-    }
-    return bar_chart([ChartPanel("", "", stages, stacks)], ylabel="ms per sample", title=title, below=verdict)

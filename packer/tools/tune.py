@@ -21,7 +21,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from packer.errors import InvalidRequest
-from packer.tools.report import ChartPanel, ToolReport, bar_chart, table
+from packer.tools.report import ToolReport, table
 from packer.tools.sweep import Answer, Say, SweepRow, cold_notes, sweep
 from packer.tools.workload import LOADERS, LoaderSetting, Subject, evenly, load_function
 
@@ -197,7 +197,7 @@ def report(rows: Sequence[TuneRow], plan: LoopPlan, options: Mapping[str, object
         "recommended": {"loader": best.setting.loader, "workers": best.setting.workers},
         "sentence": sentence(rows, plan),
     }
-    return ToolReport(text(rows, plan, cores=cores), document, lambda: figure(rows, plan))
+    return ToolReport(text(rows, plan, cores=cores), document)
 
 
 def text(rows: Sequence[TuneRow], plan: LoopPlan, *, cores: int) -> list[str]:
@@ -261,28 +261,3 @@ def _figures(row: TuneRow) -> dict[str, Any]:
         "runs": [{**run, "total": total(run)} for run in row.turns],
         "memory_mb": row.memory_mb,
     }
-
-
-_STACKS = {
-    "compute": "compute",
-    "wait": "waiting for a batch",
-    "first": "until the first batch",
-    "epoch": "between epochs",
-}
-
-
-def figure(rows: Sequence[TuneRow], plan: LoopPlan) -> Any:
-    """Return a matplotlib Figure of the columns, stacked per number of workers. Raises MissingPackage."""
-    best = recommended(rows)
-    groups = [group for loader in LOADERS if (group := [row for row in rows if row.setting.loader == loader])]
-    panels = [
-        ChartPanel(
-            title=group[0].setting.loader,
-            xlabel=group[0].setting.noun,
-            ticks=[str(row.setting.workers) for row in group],
-            stacks={label: [row.columns[name] / plan.epochs for row in group] for name, label in _STACKS.items()},
-            marked=group.index(best) if best in group else None,
-        )
-        for group in groups
-    ]
-    return bar_chart(panels, ylabel=f"seconds per epoch of {plan.steps} steps", mark="recommended")

@@ -212,7 +212,7 @@ OF_PACKS: dict[str, Lines] = {
         *[(at.new(), pack, "--drop", at.list), (at.new(), pack, "--column", f"{EVIL}={at.list}"), (at.pack, pack)],
         *[(at.new(), pack, "--prefix", EVIL), (at.new(), pack, "--rename", EVIL), (at.new(), pack, "--sample", EVIL)],
     ],
-    "profile": lambda at, pack: [(pack, "--samples", "2", "--plot", at.new("p", ".html")), (pack, "--fields", EVIL)],
+    "profile": lambda at, pack: [(pack, "--samples", "2"), (pack, "--fields", EVIL)],
 }
 OF_SOURCES: dict[str, Lines] = {
     "convert": lambda at, source: [

@@ -6,26 +6,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 import torch
 
 import packer
-from packer.errors import CorruptRecord, InvalidRequest, MissingPackage
+from packer.errors import CorruptRecord, InvalidRequest
 from packer.formats import lmdb
 from packer.geometry import CenterCrop, RandomHorizontalFlip, RandomResizedCrop, Resize
 from packer.geometry.warp import image
 from packer.images.backends import opencv, strict_jpeg
 from packer.pack.reader import Pack
-from packer.tools import bench, tune
 from packer.tools import profile as profile_tool
 from packer.tools.profile import LASTING, STAGES, Profile, profile
-from packer.tools.report import ToolReport
-from packer.tools.tune import LoopPlan
 from tests.support import source_trees
 from tests.support.built_packs import flip
-from tests.support.command_line import called, run_with_torch
+from tests.support.command_line import run_with_torch
 from tests.support.conversions import packed
 from tests.support.jpeg_libraries import EACH_LIBRARY, LIBRARIES, Noted
 from tests.support.source_trees import photos
@@ -192,50 +188,3 @@ def test_the_command_profiles(pack: Path, tmp_path: Path) -> None:
     found = json.loads(figures.read_text())
     assert found["samples"] == 10
     assert set(found["ms_per_sample"]) == set(STAGES)
-
-
-# ---- images
-
-
-def rows_to_draw() -> tuple[list[Any], list[Any]]:
-    """Lines of a bench, rows of a sweep."""
-    from tests.support.measurements import line, row
-
-    lines = [line(name, loader, 2, 10.0, 12.0) for name in ("a", "b") for loader in ("DataLoader", "Loader")]
-    return lines, [row("DataLoader", 0, 1, 2), row("DataLoader", 1, 1, 1), row("Loader", 1, 1, 0)]
-
-
-def reports() -> list[ToolReport]:
-    """One report of each tool that draws."""
-    lines, rows = rows_to_draw()
-    return [
-        bench.report(lines, {}),
-        tune.report(rows, LoopPlan(steps=4), {}, cores=2),
-        profile_tool.report(made(read=0.1, decode=0.5), {}, title="$t$", note="", cores=2),
-    ]
-
-
-def test_images_are_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    for each in reports():
-        each.save_plot(tmp_path / "plot.png")
-        image = cv2.imread(str(tmp_path / "plot.png"))
-        assert image is not None
-        assert len(np.unique(image.astype(np.int32) @ (1 << 16, 1 << 8, 1))) > 10  # colors
-        (tmp_path / "plot.png").unlink()
-
-
-def test_without_matplotlib_the_command_to_install_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    for each in reports():
-        with pytest.raises(MissingPackage, match='pip install "matplotlib>='):
-            each.save_plot(tmp_path / "x.png")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("command", ["bench", "tune", "profile"])
-def test_another_kind_of_file_is_refused_before_anything_runs(tmp_path: Path, command: str) -> None:
-    pytest.importorskip("matplotlib")
-    refused = called(command, tmp_path, "--plot", tmp_path / "x.bmp").exception
-    assert isinstance(refused, InvalidRequest)
-    assert re.search(r"x\.bmp.*\.png", str(refused))
