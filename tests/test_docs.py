@@ -329,8 +329,8 @@ def failures(patch: pytest.MonkeyPatch) -> Iterator[Callable[[], object]]:
     yield lambda: called("convert", "photos", "photos.pack")
     yield lambda: called("info", "photos")
     with patch.context() as absent:
-        absent.setitem(sys.modules, "matplotlib", None)
-        yield lambda: called("stats", "photos.pack", "--plot", "plot.png")
+        absent.setitem(sys.modules, "starlette", None)
+        yield lambda: called("view", "photos.pack")
     yield lambda: called("view", "photos.pack", "-o", "photos.png", "--key", "cat/1.jpg")
     yield lambda: packer.convert("photos", "new.pack", resize="256")  # type: ignore[arg-type]
     yield lambda: list(packer.Loader(packer.open("photos.pack"), 4))

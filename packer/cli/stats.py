@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from packer.cli._shared_options import Count, Group, PackOrURL, examples, json_option, output_option, scratch_option
-from packer.errors import InvalidRequest
-from packer.files.atomic_save import check_savable, save
+from packer.files.atomic_save import save
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo
 from packer.system.parallel import usable_cores
@@ -22,7 +21,6 @@ PLACE = (Group.LOOK_AT_A_PACK, 2)
 @click.argument("pack", type=PackOrURL())
 @json_option
 @output_option
-@click.option("--plot", metavar="FILE.png", type=click.Path(path_type=Path), help="Draw charts; needs matplotlib.")
 @click.option("--subset", metavar="N/M", help="Only every M-th sample, starting at the N-th.")
 @click.option("--threads", "-j", type=Count(), help="Threads.  [default: one per core]")
 @scratch_option
@@ -31,7 +29,6 @@ def command(
     *,
     as_json: bool,
     outputs: tuple[Path, ...],
-    plot: Path | None,
     subset: str | None,
     threads: int | None,
     scratch: Path | None,
@@ -40,30 +37,16 @@ def command(
 
     PACK may be a URL, such as s3://bucket/photos.pack. Its parts are downloaded one after the other.
     """
-    from packer.inspect.statistics_report import draw_charts, lines  # keeps `packer --help` light
+    from packer.inspect.statistics_report import lines  # keeps `packer --help` light
     from packer.inspect.statistics_scan import StatisticsScan  # as above
     from packer.pack.verification import EVERYTHING, Subset  # as above
 
     chosen = Subset.parse(subset) if subset else EVERYTHING
-    if plot is not None:
-        _check_plot(plot)  # before minutes of reading
-        check_savable(plot)
     with ProgressBar() as bar:
         scan = StatisticsScan(pack, subset=chosen, scratch=scratch, threads=threads or usable_cores(), progress=bar)
     data = json.dumps(scan.result | {"subset": f"{chosen.number}/{chosen.of}"}, sort_keys=True)
-    if plot is not None:
-        save(plot, draw_charts(scan))
     for path in outputs:
         save(path, data.encode() + b"\n")
     echo(*lines(scan.result), err=as_json)
     if as_json:
         echo(data)
-
-
-def _check_plot(path: Path) -> None:
-    """Raise InvalidRequest unless the suffix is .png, and MissingPackage if matplotlib is not installed."""
-    from packer.registry import import_or_explain  # keeps `packer --help` light
-
-    if path.suffix.lower() != ".png":
-        raise InvalidRequest(f"{path}: expected a name that ends in .png; choose another name")
-    import_or_explain("matplotlib.figure", "--plot")

@@ -53,11 +53,6 @@ def shortened(text: str) -> str:
     return printable(text)
 
 
-def plot_label(text: str) -> str:
-    """Return `shortened(text)` with escaped dollars, because matplotlib reads text between two dollars as a formula."""
-    return shortened(text).replace("$", r"\$")
-
-
 def shell_word(text: str) -> str:
     r"""Return the text as one word of a command line: quoted for any POSIX shell if it is printable.
 

@@ -38,7 +38,7 @@ _HASHED = ("image", "depth")  # equal masks are common
 
 
 class StatisticsScan:
-    """The statistics of a pack. collectors: by field, for charts; result: all statistics as JSON."""
+    """The statistics of a pack. result: all statistics as JSON."""
 
     def __init__(
         self,
@@ -66,15 +66,15 @@ class StatisticsScan:
             self._pack = opened
             self._sample_decoder = SampleDecoder(opened, None)
             made = {field.name: collector_of(field) for field in self._sample_decoder.schema if field.name != "key"}
-            self.collectors = {name: collector for name, collector in made.items() if collector is not None}
-            self.sizes = {field.name: Totals() for field in opened.schema}
-            self.indices = np.arange(subset.number - 1, len(opened), subset.of, dtype=np.int64)
-            counter = ProgressCounter(len(self.indices), progress)
-            for sizes, measured in ordered_map(self._measure, self.indices.tolist(), threads=threads):
+            self._collectors = {name: collector for name, collector in made.items() if collector is not None}
+            self._sizes = {field.name: Totals() for field in opened.schema}
+            self._indices = np.arange(subset.number - 1, len(opened), subset.of, dtype=np.int64)
+            counter = ProgressCounter(len(self._indices), progress)
+            for sizes, measured in ordered_map(self._measure, self._indices.tolist(), threads=threads):
                 for name, size in sizes.items():
-                    self.sizes[name].add(size)
+                    self._sizes[name].add(size)
                 for name, found in measured.items():
-                    self.collectors[name].add(found)
+                    self._collectors[name].add(found)
                 counter.add(1, sum(sizes.values()))
             self.result = self._result(pack)
 
@@ -84,7 +84,7 @@ class StatisticsScan:
         with self._pack.record(index, self._pack.schema.names) as record:
             sizes = {name: len(value) for name, value in record.items()}
             measured = {}
-            for name, collector in self.collectors.items():
+            for name, collector in self._collectors.items():
                 stored = decoder.stored_image(index, name, record[name]) if name in decoder.images else None
                 value = decoder.decode(index, collector.field, record[name], stored=stored)
                 measured[name] = collector.measure(value, stored)
@@ -95,7 +95,7 @@ class StatisticsScan:
             "pack": str(folder),
             "format": self._pack.manifest.format,
             "samples": len(self._pack),
-            "measured": len(self.indices),
+            "measured": len(self._indices),
             "fields": {field.name: self._field(field) for field in self._pack.schema},
             "duplicates": {
                 field.name: self._groups(field.name) for field in self._sample_decoder.schema if field.kind in _HASHED
@@ -103,16 +103,16 @@ class StatisticsScan:
         }
 
     def _field(self, field: Field) -> JSON:
-        found: JSON = {"kind": field.kind, "codec": field.codec, "bytes": self.sizes[field.name].result()}
+        found: JSON = {"kind": field.kind, "codec": field.codec, "bytes": self._sizes[field.name].result()}
         if field.hidden:
             return {**found, "hidden": True}
-        if field.name in self.collectors:
-            return {**found, **self.collectors[field.name].result()}
+        if field.name in self._collectors:
+            return {**found, **self._collectors[field.name].result()}
         if field.is_column and not field.shape:
-            column = self._pack.index.column(field.name)[self.indices]
+            column = self._pack.index.column(field.name)[self._indices]
             return {**found, **number_statistics(field, column.astype(column.dtype.newbyteorder("=")))}
         return found
 
     def _groups(self, name: str) -> list[list[str]]:
-        found = duplicates(self._pack, name, self.indices)
+        found = duplicates(self._pack, name, self._indices)
         return [[self._pack.index.key(index) for index in group] for group in found]

@@ -20,7 +20,7 @@ from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import PackerError, printable
-from packer.files.terminal_output import echo, plot_label, shell_word
+from packer.files.terminal_output import echo, shell_word
 from packer.pack import manifest as manifests
 from tests.support import built_packs, source_trees
 from tests.support.hostile_packs import in_manifest, reseal
@@ -191,7 +191,7 @@ OF_PACKS: dict[str, Lines] = {
     ],
     "stats": lambda at, pack: [
         *[(pack,), (pack, "--json"), (pack, "--output", at.new()), (pack, "--output", at.root)],
-        *[(pack, "--subset", EVIL), (pack, "--plot", at.new())],
+        *[(pack, "--subset", EVIL)],
     ],
     "stage": lambda at, pack: [
         *[(pack, "--warm"), (pack, "--to", at.stage), ("--list", "--to", at.stage)],
@@ -438,11 +438,6 @@ def test_a_line_to_paste_names_the_folder() -> None:
         found = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True)
         assert os.fsdecode(found.stdout) == name
     assert shell_word("a b") == shlex.quote("a b")
-
-
-def test_a_label_of_a_plot_is_no_formula() -> None:
-    assert plot_label("$a^2$\x1b\udcff") == r"\$a^2\$\x1b\udcff"
-    assert len(plot_label("x" * 1000)) == 403
 
 
 @pytest.mark.parametrize(

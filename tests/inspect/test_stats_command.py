@@ -1,20 +1,17 @@
-"""packer stats: the command, its report, its charts."""
+"""packer stats: the command and its report."""
 
 import json
-import sys
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pytest
 
-from packer.errors import InvalidRequest, MissingPackage
-from packer.inspect.statistics_report import draw_charts, lines
+from packer.inspect.statistics_report import lines
 from packer.inspect.statistics_scan import StatisticsScan
 from packer.schema import Field
 from tests.support.array_packs import DEPTH, GRASPS, IMAGE, LABEL, MASK, NOTE, RECTANGLE, displayed, plain
 from tests.support.command_line import called, run_here
-from tests.support.statistics_samples import FIELDS, SAMPLES
+from tests.support.statistics_samples import FIELDS
 
 
 @pytest.fixture
@@ -77,7 +74,6 @@ def test_json_has_everything_and_is_the_only_output_on_request(pack: Path, tmp_p
 def test_usage_errors_say_what_to_do(pack: Path, tmp_path: Path) -> None:
     for words, code, text in (
         ((pack, "--subset", "3/2"), 2, "expected N/M with N from 1 to M"),
-        ((pack, "--plot", tmp_path / "a.jpg"), 2, "expected a name that ends in .png"),
         ((pack, "--threads", 0), 2, "at least 1"),
         ((tmp_path,), 2, "not a pack"),
     ):
@@ -99,69 +95,3 @@ def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
     assert any("class 9 (2), and 20 more" in line for line in said)
     assert "duplicates in image: 30" in said
     assert said[-1] == "  and 20 more groups; --json lists all"
-
-
-# ---- charts
-
-
-def test_without_matplotlib_the_error_comes_first_and_says_what_to_install(
-    pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    done = called("stats", pack, "--plot", tmp_path / "a.png", "--output", tmp_path / "a.json")
-    assert isinstance(done.exception, MissingPackage)
-    assert str(done.exception) == "--plot needs the package 'matplotlib': pip install \"matplotlib>=3.9\""
-    assert done.exception.exit_code == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["set.pack"]
-
-
-def test_charts_of_everything_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    figures = pytest.importorskip("matplotlib.figure")
-    made = []
-
-    class Figure(figures.Figure):  # type: ignore[misc,name-defined]
-        def __init__(self, *args: object, **words: object) -> None:
-            super().__init__(*args, **words)
-            made.append(self)
-
-    monkeypatch.setattr(figures, "Figure", Figure)
-    survey = StatisticsScan(displayed(tmp_path / "pack", FIELDS, SAMPLES))
-    image = cv2.imdecode(np.frombuffer(draw_charts(survey), np.uint8), cv2.IMREAD_COLOR)
-    assert image.shape[2] == 3
-    (figure,) = made
-    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
-    assert titles == [
-        *("image: 23 sizes", "image: values of each channel", "depth: 23 sizes"),
-        *("mask: 23 sizes", "grasps per sample", "boxes per sample", "dots per sample", "label", "note"),
-        "stored bytes per field",
-    ]
-    balance = figure.axes[titles.index("label")]
-    assert [bar.get_width() for bar in balance.patches] == [10, 10]
-    channels = figure.axes[1]
-    red = np.bincount(np.concatenate([sample["image"][..., 0].ravel() for sample in SAMPLES]), minlength=256)
-    np.testing.assert_allclose(channels.lines[0].get_ydata(), red / red.sum())
-    grasps = figure.axes[titles.index("grasps per sample")]
-    assert [bar.get_height() for bar in grasps.patches] == [5, 5, 5, 4, 4]
-
-
-def test_hostile_names_draw_no_formulas(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib.figure")
-    names = (r"$\nosuch{$", "$", "a\nb\x00"[:3], "\u202eevil", "\\", "x" * 5000)
-    label = Field("label", "number", "number", "int64", (), classes=names)
-    pack = displayed(tmp_path / "p$a$", [label], [{"label": number} for number in range(len(names))])
-    assert draw_charts(StatisticsScan(pack)).startswith(b"\x89PNG")
-
-
-def test_nothing_measured_is_nothing_to_draw(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib.figure")
-    with pytest.raises(InvalidRequest, match="nothing to plot"):
-        draw_charts(StatisticsScan(displayed(tmp_path / "pack", FIELDS, [])))
-
-
-def test_the_command_writes_the_charts(pack: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib.figure")
-    done = run_here("stats", pack, "--plot", tmp_path / "a.png")
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
