@@ -1,11 +1,9 @@
 """Wait monitor: measures and reports how long a training loop waits for batches."""
 
-import heapq
 import sys
 import time
 import weakref
 from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
@@ -14,9 +12,6 @@ import numpy as np
 
 DATA_BOUND = 0.1  # share of waiting from which a loop counts as limited by data loading
 PERCENTILES = (50, 90, 99)
-_MOST_WORST = 32
-_OF_WORST = 20  # number of steps per reported long wait
-_SHOWN_KEYS = 5
 Clock = Callable[[], float]
 
 
@@ -29,8 +24,6 @@ class Report:
         first_seconds: Part of `wait_seconds` that precedes the first batch of each epoch.
         compute_seconds: Time in the body of the loop. Time between two epochs is neither waiting nor computing.
         waits: Wait for each batch.
-        worst: (seconds, number of the step from 1, sample keys of the batch) of the longest 5 % of the waits, at most
-            32. The first batch of each epoch is ignored. The keys are empty if the batch does not contain keys.
     """
 
     epochs: int
@@ -39,7 +32,6 @@ class Report:
     first_seconds: float
     compute_seconds: float
     waits: Sequence[float]
-    worst: Sequence[tuple[float, int, Sequence[str]]]
 
     @property
     def share(self) -> float:
@@ -52,12 +44,6 @@ class Report:
         bound = "data-bound" if self.share >= DATA_BOUND else "compute-bound"
         return f"{bound}: {self.share * 100:.0f} % waiting"
 
-    @property
-    def suspects(self) -> list[tuple[str, int]]:
-        """(key, number of batches) of each sample in several batches of `worst`. These samples may load slowly."""
-        counts = Counter(key for _, _, keys in self.worst for key in set(keys))
-        return [(key, count) for key, count in counts.most_common() if count > 1]
-
     def __str__(self) -> str:
         whole = self.wait_seconds + self.compute_seconds
         loop = f"{_counted(self.steps, 'step')} in {_counted(self.epochs, 'epoch')}"
@@ -68,17 +54,7 @@ class Report:
         within = np.percentile(self.waits or (0.0,), PERCENTILES) * 1e3
         marks = ", ".join(f"{percent} % within {ms:.1f}" for percent, ms in zip(PERCENTILES, within, strict=True))
         lines.append(f"  waits in ms: {marks}, longest {max(self.waits, default=0.0) * 1e3:.1f}")
-        return "\n".join([*lines, *(f"  {line}" for line in self._of_samples())])
-
-    def _of_samples(self) -> Iterator[str]:
-        if suspects := self.suspects[:_SHOWN_KEYS]:
-            named = ", ".join(f"{key!r} ({count})" for key, count in suspects)
-            yield f"in several of the {len(self.worst)} longest waits: {named}"
-        elif self.worst and self.worst[0][2]:
-            seconds, step, keys = self.worst[0]
-            more = f", ... ({len(keys)} in all)" if len(keys) > _SHOWN_KEYS else ""
-            named = ", ".join(map(repr, keys[:_SHOWN_KEYS]))
-            yield f"longest wait: {seconds * 1e3:.1f} ms at step {step} for {named}{more}"
+        return "\n".join(lines)
 
 
 @dataclass
@@ -87,7 +63,6 @@ class _Record:
     first_seconds: float = 0.0
     compute_seconds: float = 0.0
     waits: "array[float]" = field(default_factory=lambda: array("d"))
-    worst: list[tuple[float, int, tuple[str, ...]]] = field(default_factory=list)
     reported: int = 0  # steps of the latest report
 
     def report(self) -> Report:
@@ -99,7 +74,6 @@ class _Record:
             first_seconds=self.first_seconds,
             compute_seconds=self.compute_seconds,
             waits=tuple(self.waits),
-            worst=sorted(self.worst, reverse=True)[: -(-len(self.waits) // _OF_WORST)],
         )
 
 
@@ -114,13 +88,11 @@ class Monitor:
         self,
         loader: Iterable[Any],
         *,
-        key: str = "key",
         out: TextIO | None = None,
         clock: Clock = time.perf_counter,
     ) -> None:
-        """Wrap a loader. `key` names the field of sample keys. `out` receives the report, sys.stderr by default."""
+        """Wrap a loader. `out` receives the report, sys.stderr by default."""
         self.loader = loader
-        self._key = key
         self._clock = clock
         self._record = _Record()
         self._tell = weakref.finalize(self, _tell, self._record, out or sys.stderr)
@@ -137,24 +109,15 @@ class Monitor:
             except StopIteration:
                 return
             now = clock()
-            self._note(now - began, batch[0], is_first=is_first)
+            record.waits.append(now - began)
+            if is_first:
+                record.first_seconds += now - began
             is_first = False
             try:
                 yield batch.pop()  # no reference keeps the batch alive
             finally:  # also after a break
                 began = clock()
                 record.compute_seconds += began - now
-
-    def _note(self, seconds: float, batch: Any, *, is_first: bool) -> None:
-        record = self._record
-        record.waits.append(seconds)
-        if is_first:
-            record.first_seconds += seconds
-        elif len(record.worst) < _MOST_WORST or seconds > record.worst[0][0]:
-            keys = batch.get(self._key) if isinstance(batch, dict) else None
-            named = tuple(map(str, keys)) if isinstance(keys, (list, tuple)) else ()
-            push = heapq.heappush if len(record.worst) < _MOST_WORST else heapq.heapreplace
-            push(record.worst, (seconds, len(record.waits), named))
 
     def report(self) -> Report:
         """Return the times of all steps so far. `str(report)` is the text of the report."""
@@ -173,19 +136,18 @@ class Monitor:
         return f"monitor({self.loader!r})"
 
 
-def monitor(loader: Iterable[Any], *, key: str = "key", out: TextIO | None = None) -> Monitor:
+def monitor(loader: Iterable[Any], *, out: TextIO | None = None) -> Monitor:
     """Measure how long a training loop waits for the batches of a loader, and write a report.
 
     Args:
         loader: The loader, or another iterable of batches.
-        key: Name of the field with the sample keys, if batches are dicts.
         out: File of the report, sys.stderr by default.
 
     Returns:
         An iterable over the batches of the loader, with the attributes of the loader. The report is written when this
         iterable is deleted or the program ends.
     """
-    return Monitor(loader, key=key, out=out)
+    return Monitor(loader, out=out)
 
 
 def _counted(count: int, noun: str) -> str:

@@ -23,8 +23,8 @@ from tests.support.step_clock import Clock
 class Slow:
     """Batches that are awaited; only the clock moves."""
 
-    def __init__(self, clock: Clock, waits: list[float], keys: list[list[str]] | None = None) -> None:
-        self.clock, self.waits, self.keys = clock, waits, keys
+    def __init__(self, clock: Clock, waits: list[float]) -> None:
+        self.clock, self.waits = clock, waits
         self.closed = 0
 
     def __len__(self) -> int:
@@ -34,7 +34,7 @@ class Slow:
         try:
             for number, seconds in enumerate(self.waits):
                 self.clock.sleep(seconds)
-                yield {"key": self.keys[number]} if self.keys else [number]
+                yield [number]
         finally:
             self.closed += 1
 
@@ -105,39 +105,21 @@ def test_a_loaders_error_goes_through() -> None:
         list(watched(Clock(), broken()))
 
 
-def test_percentiles_and_the_longest_waits_are_shown() -> None:
+def test_percentiles_are_shown() -> None:
     clock = Clock()
     waits = [0.9, *(number / 1000 for number in range(1, 100))]
-    monitor = watched(
-        clock, Slow(clock, waits, [[f"k{number}", "often" if number > 96 else "x"] for number in range(100)])
-    )
+    monitor = watched(clock, Slow(clock, waits))
     for _ in monitor:
         clock.sleep(0.001)
-    report = monitor.report()
     marks = [f"{percent} % within {np.percentile(waits, percent) * 1e3:.1f}" for percent in (50, 90, 99)]
-    assert f"waits in ms: {', '.join(marks)}, longest 900.0" in str(report)
-    # a twentieth of the steps, and no first batch, which is told apart
-    assert [(round(wait, 6), step) for wait, step, _ in report.worst] == [
-        (0.099 - at / 1000, 100 - at) for at in range(5)
-    ]
-    assert report.suspects == [("often", 3), ("x", 2)]
-    assert "in several of the 5 longest waits: 'often' (3), 'x' (2)" in str(report)
+    assert f"waits in ms: {', '.join(marks)}, longest 900.0" in str(monitor.report())
 
 
-def test_the_keys_of_the_longest_wait_are_shown_where_none_comes_twice() -> None:
-    clock = Clock()
-    monitor = watched(clock, Slow(clock, [0.1, 0.2, 0.7], [["a"], ["b"], list("cdefghi")]))
-    list(monitor)
-    assert "longest wait: 700.0 ms at step 3 for 'c', 'd', 'e', 'f', 'g', ... (7 in all)" in str(monitor.report())
-
-
-def test_batches_without_keys_are_fine() -> None:
-    for batches in ([torch.zeros(2)] * 3, [(1, 2)] * 3, [{"key": torch.zeros(2)}] * 3, [{"image": 1}] * 3):
-        report = watched(Clock(), batches).report()
-        assert report.steps == 0
+def test_batches_of_any_kind_pass_through() -> None:
+    for batches in ([torch.zeros(2)] * 3, [(1, 2)] * 3, [{"image": 1}] * 3):
         monitor = watched(Clock(), batches)
+        assert monitor.report().steps == 0
         assert list(monitor) == batches
-        assert all(keys == () for _, _, keys in monitor.report().worst)
 
 
 def test_no_batch_is_held_while_the_loop_works_on_it() -> None:
@@ -192,4 +174,4 @@ def test_what_was_told_or_never_ran_is_not_told_again() -> None:
         del monitor
         gc.collect()
         assert out.getvalue() == ""
-    assert "0 steps in 0 epochs" in str(Report(0, 0, 0.0, 0.0, 0.0, (), ()))
+    assert "0 steps in 0 epochs" in str(Report(0, 0, 0.0, 0.0, 0.0, ()))
