@@ -78,8 +78,7 @@ def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> N
         return
     for line in filter(None, (done.reason, *done.notes)):
         echo(line, err=True)
-    size = {"copied": done.copied_bytes, "recoded": done.copied_bytes, "warmed": done.resident_bytes}.get(done.how)
-    shown = f", {size_text(size)}{' in the page cache' if done.how == 'warmed' else ''}" if size is not None else ""
+    shown = f", {size_text(done.copied_bytes)}" if done.how in ("copied", "recoded", "warmed") else ""
     echo(f"{done.how}: {done.parts} of {total} parts{shown}", err=True)
     hand_over([str(done.path)])
 

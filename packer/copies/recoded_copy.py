@@ -25,7 +25,7 @@ from packer.copies import capacity
 from packer.copies.capacity import SpaceNeeded
 from packer.copies.owned_folder import OwnedFolder
 from packer.copies.staged_copies import StagedCopy, check_codec
-from packer.copies.stager import Hooks, Staged, StageOptions, remove_replaced, warnings
+from packer.copies.stager import Hooks, Staged, StageOptions, remove_replaced
 from packer.errors import CorruptPack, InvalidRequest, PackerError, StorageError
 from packer.files.work_folder import work_folder
 from packer.pack import manifest as manifests
@@ -61,7 +61,7 @@ def stage_recoded(pack: Path, codec: str, options: StageOptions, hooks: Hooks) -
     copy = StagedCopy.of(place, manifest, codec)
     if place.exists() and (parts := _parts(copy)) is not None and not copy.partial.exists():
         place.sweep()
-        return Staged(copy.folder, "there", parts, notes=tuple(warnings(place.base, options)))
+        return Staged(copy.folder, "there", parts)
     with place.locked(hooks.waiting):
         notes = remove_replaced(copy, pack.resolve())
         parts = _parts(copy)
@@ -73,7 +73,7 @@ def stage_recoded(pack: Path, codec: str, options: StageOptions, hooks: Hooks) -
         else:
             copy.remove_partial()  # left by a process that was killed between its last two steps
             done = Staged(copy.folder, "there", parts)
-    return replace(done, notes=(*notes, *warnings(place.base, options)))
+    return replace(done, notes=tuple(notes))
 
 
 def _recoded(pack: Path, schema: Schema, codec: str) -> list[str]:

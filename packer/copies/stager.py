@@ -17,7 +17,6 @@ from packer.copies.pack_files import PackFile, in_blocks, part_files
 from packer.copies.staged_copies import StagedCopy, copies
 from packer.errors import CorruptPack, InvalidRequest, Locked, PackerError, StorageError, StoreError, UnsafePath
 from packer.files.digest import entries, opened_folder
-from packer.files.page_cache import resident_bytes
 from packer.files.safe_paths import open_beneath, open_file
 from packer.files.storage_errors import failing
 from packer.pack import manifest as manifests
@@ -66,9 +65,8 @@ class Staged:
         path: The folder to open: the copy if the copy is complete, else the pack.
         how: "copied", "recoded", "there" (copied before), "in memory" (the pack itself is in memory) or "warmed".
         parts: The total number of staged parts.
-        copied_bytes: The bytes that this call copied.
+        copied_bytes: The bytes that this call copied, or read into the page cache.
         reason: Why the pack was not copied, if `how` is "in memory" or "warmed"; empty otherwise.
-        resident_bytes: Bytes of a warmed pack in the page cache; None if the system does not report them.
         notes: Lines for the user.
     """
 
@@ -77,7 +75,6 @@ class Staged:
     parts: int
     copied_bytes: int = 0
     reason: str = ""
-    resident_bytes: int | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -139,7 +136,7 @@ def stage(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
     copy = StagedCopy.of(place, manifest)
     if place.exists() and not copy.missing(manifest, chosen):
         place.sweep()
-        return _result(pack, copy, manifest, options)
+        return _result(pack, copy, manifest)
     origin = pack if isinstance(pack, URLPath) else pack.resolve()
     with place.locked(hooks.waiting):
         notes = remove_replaced(copy, origin)
@@ -148,25 +145,15 @@ def stage(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
             work = _Work(source, manifest, copy, options)
             work.check(files)
             work.copy(files, origin, hooks)
-    done = _result(pack, copy, manifest, options)
+    done = _result(pack, copy, manifest)
     how = "copied" if files else "there"
-    return replace(done, how=how, copied_bytes=sum(file.bytes for file in files), notes=(*notes, *done.notes))
+    return replace(done, how=how, copied_bytes=sum(file.bytes for file in files), notes=tuple(notes))
 
 
-def _result(pack: Path, copy: StagedCopy, manifest: Manifest, options: StageOptions) -> Staged:
+def _result(pack: Path, copy: StagedCopy, manifest: Manifest) -> Staged:
     is_complete = not copy.missing(manifest, range(len(manifest.parts)))
     count = sum(part.name in copy.found(manifest) for part in manifest.parts)
-    return Staged(copy.folder if is_complete else pack, "there", count, notes=tuple(warnings(copy.place.base, options)))
-
-
-def warnings(base: Path, options: StageOptions) -> list[str]:
-    """Return notes for the user: `base` is not in memory, or the system may swap its memory to a disk."""
-    mount = options.machine.mount(base)
-    if mount is None or not mount.in_memory:
-        return [f"{base}: is on {mount.kind if mount else 'an unknown file system'}, not in memory"]
-    if options.machine.has_swap() and "noswap" not in mount.options:
-        return [f"{base}: the system may swap it to a disk; mount it with noswap, or swapoff -a"]
-    return []
+    return Staged(copy.folder if is_complete else pack, "there", count)
 
 
 def remove_replaced(copy: StagedCopy, origin: Path) -> list[str]:
@@ -285,12 +272,10 @@ def warmed(pack: Path, options: StageOptions, hooks: Hooks, *, reason: str = "")
             _read_all(path, descriptor)
         hooks.progress(part.samples, part.bytes)
         done.append(part)
-    sizes = [_resident(pack / part.name, part) for part in done]
-    known = [size for size in sizes if size is not None]
-    resident = sum(known) if len(known) == len(sizes) else None
     is_short = len(done) < len(chosen)
     notes = (f"only {len(done)} of {len(chosen)} parts fit into the free memory",) if is_short else ()
-    return Staged(pack, "warmed", len(done), reason=reason, resident_bytes=resident, notes=notes)
+    size = sum(part.bytes for part in done)
+    return Staged(pack, "warmed", len(done), size, reason, notes)
 
 
 def _descriptors(path: Path, part: PackFile) -> Iterator[int]:
@@ -314,14 +299,3 @@ def _read_all(path: Path, descriptor: int) -> None:
     with failing(path, "read"):
         while os.read(descriptor, _READ_BYTES):
             pass
-
-
-def _resident(path: Path, part: PackFile) -> int | None:
-    total = 0
-    for descriptor in _descriptors(path, part):
-        with failing(path, "map"):
-            found = resident_bytes(descriptor)
-        if found is None:
-            return None
-        total += found
-    return total

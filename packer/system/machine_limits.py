@@ -128,10 +128,6 @@ class Machine:
                 return Mount(kind, frozenset(option for text in options for option in text.split(",")))
         return None
 
-    def has_swap(self) -> bool:
-        """Return True if memory, including files in a tmpfs, may be swapped to a disk; False if not known."""
-        return len(_lines(self.proc / "swaps")) > 1  # the first line is a heading
-
 
 def _lines(path: Path) -> list[str]:
     with suppress(OSError):

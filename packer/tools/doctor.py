@@ -7,7 +7,6 @@ import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -56,7 +55,6 @@ def findings(machine: Machine) -> Iterator[Finding]:
         yield package(name)
     yield from hdf5()
     yield from opencvs(_installed(_OPENCVS))
-    yield from torchvision()
     yield gpu(Path("/dev"))
     yield decoder()
     yield cores(machine)
@@ -123,17 +121,6 @@ def opencvs(names: list[str]) -> Iterator[Finding]:
     if len(names) > 1:
         problem = f"{len(names)} packages contain the module cv2 and overwrite each other's files: {', '.join(names)}"
         yield Finding("OpenCV", "several", problem, f"pip uninstall {' '.join(names)}; pip install opencv-python")
-
-
-def torchvision() -> Iterator[Finding]:
-    """Yield a finding with the version of torchvision, which needs the torch that it was built with, if installed."""
-    if find_spec("torchvision") is None:
-        return
-    try:
-        yield Finding("torchvision", import_or_explain("torchvision", "packer").__version__)
-    except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        fix = "pip install --force-reinstall torch torchvision, from one package index"
-        yield Finding("torchvision", "not usable", f"import torchvision fails: {error}", fix)
 
 
 def gpu(devices: Path) -> Finding:
@@ -205,7 +192,7 @@ def shared_memory(machine: Machine) -> Finding:
         problem = f"{_gb(free)} GB are free in {folder}: workers of a DataLoader end with 'Bus error' when it is full"
         fix = "docker run --shm-size=8g; Kubernetes: an emptyDir of medium Memory; or remove files there"
         return Finding("shared memory", text, problem, fix)
-    return Finding("shared memory", text + (", may be swapped" if machine.has_swap() else ""))
+    return Finding("shared memory", text)
 
 
 def open_files() -> Finding:

@@ -518,12 +518,11 @@ def test_what_fits_barely_is_staged(tmp_path: Path) -> None:
     assert done.notes == ()
 
 
-def test_a_disk_is_not_limited_by_memory_and_is_named(tmp_path: Path, pack: Path) -> None:
+def test_a_disk_is_not_limited_by_memory(tmp_path: Path, pack: Path) -> None:
     machine = made_up(tmp_path / "m", available=0, kind="xfs")
     (tmp_path / "disk").mkdir()
     done = stage(pack, StageOptions(str(tmp_path / "disk"), machine=machine), Hooks())
     assert done.how == "copied"
-    assert done.notes == (f"{tmp_path}/disk: is on xfs, not in memory",)
 
 
 def test_a_file_system_without_room_for_more_files_is_refused(
@@ -534,13 +533,6 @@ def test_a_file_system_without_room_for_more_files_is_refused(
     with pytest.raises(StorageError, match="30 more"):
         staged(tmp_path / "pack", base)
     assert os.listdir(base) == []
-
-
-def test_swap_is_warned_of_unless_the_mount_keeps_off_it(tmp_path: Path, pack: Path) -> None:
-    for options, count in (("rw", 1), ("rw,noswap", 0)):
-        machine = made_up(tmp_path / options, options=options, swaps=1)
-        done = stage(pack, StageOptions(str(machine.shared_memory), machine=machine), Hooks())
-        assert len([note for note in done.notes if "may swap it" in note]) == count
 
 
 # ---- the page cache
@@ -561,7 +553,7 @@ def test_auto_stages_where_it_fits_and_warms_where_not(tmp_path: Path, monkeypat
     full = made_up(tmp_path / "full")
     monkeypatch.setattr(capacity, "check", no_room)
     done = auto(pack, full)
-    assert (done.how, done.path, done.parts, done.resident_bytes) == ("warmed", pack, 3, size)
+    assert (done.how, done.path, done.parts, done.copied_bytes) == ("warmed", pack, 3, size)
     assert "no room" in done.reason
     assert os.listdir(full.shared_memory) == []
     for kind, text in (("ext4", "not in memory"), ("overlay", "not in memory")):
@@ -595,7 +587,7 @@ def test_warming_reads_what_fits_and_says_so(tmp_path: Path, format: str) -> Non
     hooks = Hooks(progress=lambda samples, size: done.append((samples, size)))
     machine = made_up(tmp_path / "m", available=two + 1023)  # told in kB
     found = warmed(pack, StageOptions(keep=NOTHING, machine=machine), hooks)
-    assert (found.parts, found.resident_bytes) == (2, two - index)
+    assert (found.parts, found.copied_bytes) == (2, two - index)
     assert found.notes == ("only 2 of 3 parts fit into the free memory",)
     assert done == [(part.samples, part.bytes) for part in manifest.parts[:2]]
 
@@ -605,11 +597,6 @@ def test_warming_a_damaged_pack_says_so(pack: Path) -> None:
         file.truncate(4096)
     with pytest.raises(CorruptPack, match="part is cut"):
         warmed(pack, StageOptions(), Hooks())
-
-
-def test_residency_is_not_told_of_files_of_others(pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 4711)
-    assert warmed(pack, StageOptions(), Hooks()).resident_bytes is None
 
 
 def test_the_page_on_staging_runs(tmp_path: Path, base: Path) -> None:

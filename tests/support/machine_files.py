@@ -18,7 +18,6 @@ def made_up(
     options: str = "rw",
     membership: str = "0::/",
     files: Mapping[str, str] = {},  # noqa: B006  is never changed
-    swaps: int = 0,
 ) -> Machine:
     """A machine in the new folder `folder`, its shared memory in `shm`; kind: what the test's disk claims to be.
 
@@ -31,7 +30,6 @@ def made_up(
     entry = f"30 25 {os.major(device)}:{os.minor(device)} / /made/up rw,relatime shared:1 - {kind} none {options}"
     texts = {
         "proc/meminfo": f"MemTotal: {total >> 10} kB\nMemAvailable: {available >> 10} kB\nHugePages_Total: 0\n",
-        "proc/swaps": "Filename Type Size Used Priority\n" + "/dev/sda2 partition 1 0 -2\n" * swaps,
         "proc/self/mountinfo": f"1 0 0:0 / / rw - proc proc rw\n{entry}\n",
         "proc/self/cgroup": membership + "\n",
         **{f"cgroup/{name}": text for name, text in files.items()},

@@ -106,9 +106,3 @@ def test_the_kernel_s_own_files_are_understood() -> None:
     mount = machine.mount(Path("/proc"))
     assert mount is not None
     assert (mount.kind, mount.in_memory) == ("proc", False)
-
-
-def test_swap_is_seen(tmp_path: Path) -> None:
-    assert not made_up(tmp_path / "without").has_swap()
-    assert made_up(tmp_path / "with", swaps=1).has_swap()
-    assert not Machine(tmp_path / "none").has_swap()
