@@ -63,9 +63,9 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     """
     check_folders(sources)
     from packer.conversion.source_spec import SourceSpec, parameters  # keeps `packer --help` light
+    from packer.system.parallel import usable_cores
     from packer.tools import bench
     from packer.tools.packing_trial import PHOTOS
-    from packer.tools.report import cores_text
     from packer.tools.workload import Subject, settings, subjects, worker_counts
 
     say = partial(echo, err=True)
@@ -81,7 +81,10 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
 
     def measured(geometry: str | None) -> "list[BenchRow]":
         found = subjects(sources, geometry, like)
-        say(*(note for subject in found for note in subject.notes()), f"{cores_text()}, batches of {options['batch']}")
+        say(
+            *(note for subject in found for note in subject.notes()),
+            f"{usable_cores()} usable cores, batches of {options['batch']}",
+        )
         return bench.run(found, chosen, rounds=options["epochs"], cold=options["cold"], say=say)
 
     try:

@@ -65,7 +65,6 @@ def command(source: Path, **options: Any) -> None:
     from packer.conversion.source_spec import SourceSpec, parameters  # keeps `packer --help` light
     from packer.system.parallel import usable_cores
     from packer.tools import tune
-    from packer.tools.report import cores_text
     from packer.tools.workload import Subject, settings, subjects
 
     say = partial(echo, err=True)
@@ -87,7 +86,7 @@ def command(source: Path, **options: Any) -> None:
     )
     workers = options["workers"] or range(min(16, 2 * usable_cores()) + 1)
     chosen = settings(options["loaders"], workers, options["batch"], persistent=options["persistent"])
-    say(*subject.notes(), f"{cores_text()}, batches of {options['batch']}, epochs of {plan.steps} steps")
+    say(*subject.notes(), f"{usable_cores()} usable cores, batches of {options['batch']}, epochs of {plan.steps} steps")
     rows = tune.tune(subject, chosen, plan, rounds=options["rounds"], cold=options["cold"], say=say)
     asked = {name: options[name] for name in ("batch", "rounds", "persistent", "geometry", "fields", "cold")}
     deliver(tune.report(rows, plan, asked, cores=usable_cores()), options)

@@ -28,7 +28,7 @@ from packer.tools.packing_candidates import (
     recommended,
 )
 from packer.tools.packing_trial import SourceSample, TrialRunner, measure
-from packer.tools.report import ToolReport, cores_text, table
+from packer.tools.report import ToolReport, table
 from packer.tools.workload import OURS, LoaderSetting, Subject
 
 _SHARE_OF_TRIALS = 0.8  # of Question.seconds; the rest is reserve
@@ -69,7 +69,6 @@ class Advice:
     Attributes:
         geometry: Geometry of the trials, as text.
         whole: Number of samples and bytes of the source.
-        images: Number of image, depth and mask fields of a sample.
         now: Samples per second of a Loader that reads the source without a pack. None if loading fails.
         target: Path of the pack in the recommended commands.
         predictions: One prediction for each combination of format, codec and image size that was tried.
@@ -81,7 +80,6 @@ class Advice:
     question: Question
     geometry: str
     whole: WholeSet
-    images: int
     now: float | None
     speeds: Speeds
     target: Path
@@ -136,7 +134,6 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
         question=question,
         geometry=text,
         whole=sampling.whole,
-        images=len(sampling.images),
         now=now,
         speeds=speeds,
         target=target,
@@ -221,12 +218,11 @@ def report(advice: Advice) -> ToolReport:
 
 def text(advice: Advice) -> list[str]:
     """Return the lines of the report: machine, table of predictions, notes, recommendation and command."""
-    unit = "images/s" if advice.images == 1 else "samples/s"
-    head = ("", "codec", "size", unit, "GB", "convert", "in memory")
+    head = ("", "codec", "size", "samples/s", "GB", "convert", "in memory")
     now = "?" if advice.now is None else f"{advice.now:.0f}"
     source = ("source", "", "as it is", now, f"{advice.whole.bytes / 1e9:.3f}", "", "")
     rows = [source, *(_row(one, marked=one is advice.best) for one in advice.predictions)]
-    return [*_measured(advice), "", *table(head, rows), "", *_notes(advice), *_verdict(advice, unit)]
+    return [*_measured(advice), "", *table(head, rows), "", *_notes(advice), *_verdict(advice)]
 
 
 def _row(one: Prediction, *, marked: bool) -> tuple[str, ...]:
@@ -244,7 +240,7 @@ def _row(one: Prediction, *, marked: bool) -> tuple[str, ...]:
 
 def _measured(advice: Advice) -> Iterator[str]:
     speeds = advice.speeds
-    yield f"Machine: {cores_text()}, {speeds.memory_bytes / 1e9:.1f} GB of memory for files"
+    yield f"Machine: {usable_cores()} usable cores, {speeds.memory_bytes / 1e9:.1f} GB of memory for files"
     read = f"reads {speeds.read / 1e6:.0f} MB/s cold" if speeds.read else "reads from memory only"
     free = f"{speeds.free_bytes / 1e9:.1f} GB free"
     yield f"Disk of {advice.target}: {free}, writes {speeds.write / 1e6:.0f} MB/s, {read} (blocks of 256 KiB)"
@@ -266,7 +262,7 @@ def _notes(advice: Advice) -> Iterator[str]:
     yield f"All cores, packer.Loader with batches of {advice.question.batch_size}, {advice.geometry}."
 
 
-def _verdict(advice: Advice, unit: str) -> Iterator[str]:
+def _verdict(advice: Advice) -> Iterator[str]:
     best = advice.best
     if not advice.predictions:
         yield "No advice: no way could be tried, see above."
@@ -274,7 +270,7 @@ def _verdict(advice: Advice, unit: str) -> Iterator[str]:
     if best is None:
         yield "No advice: no pack fits on the disk; try a smaller --size, or another disk."
         return
-    why = f"{best.rate:.0f} {unit}"
+    why = f"{best.rate:.0f} samples/s"
     if advice.now:
         why += f", {best.rate / advice.now:.1f} times the source as it is ({advice.now:.0f})"
     fits = "fits in memory" if best.fits_memory else "does NOT fit in memory, which slows every epoch"

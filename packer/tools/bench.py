@@ -5,7 +5,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -15,7 +15,7 @@ from packer.errors import PackerError
 from packer.system.resource_usage import cpu_seconds
 from packer.tools.report import ToolReport, table
 from packer.tools.sweep import Answer, Say, SweepRow, cold_notes, sweep
-from packer.tools.workload import STOCK, LoaderSetting, Subject, images
+from packer.tools.workload import LoaderSetting, Subject
 
 _LEAST_S = 1.0  # least duration of a timed run
 _MOST_PASSES = 50
@@ -37,12 +37,10 @@ class BenchRow(SweepRow):
     Attributes:
         stored_bytes: Size of all files of the data set.
         stored_samples: Number of samples in these files.
-        images: Number of image, depth and mask fields of a sample, 0 if not known.
     """
 
     stored_bytes: int = 0
     stored_samples: int = 0
-    images: int = 0
 
     @property
     def rates(self) -> list[float]:
@@ -102,7 +100,6 @@ def run(
                 setting,
                 stored_bytes=stored_bytes,
                 stored_samples=stored_samples,
-                images=images(dataset),
             )
             for setting in settings
         ]
@@ -159,12 +156,8 @@ def report(rows: Sequence[BenchRow], options: Mapping[str, object]) -> ToolRepor
 
 def text(rows: Sequence[BenchRow]) -> list[str]:
     """Return the lines of the report: the table, the fastest rows, and notes on the page cache."""
-    head = ("", "workers", _unit(rows), "(lowest - highest)", "MB/s", "CPU s/1000", "first batch", "memory")
-    return [*table(head, [_cells(row) for row in rows]), "", *_fastest(rows), *cold_notes(rows)]
-
-
-def _unit(rows: Sequence[BenchRow]) -> str:
-    return "images/s" if all(row.images == 1 for row in rows) else "samples/s"
+    head = ("", "workers", "samples/s", "(lowest - highest)", "MB/s", "CPU s/1000", "first batch", "memory")
+    return [*table(head, [_cells(row) for row in rows]), "", _fastest(rows), *cold_notes(rows)]
 
 
 def _cells(row: BenchRow) -> tuple[str, ...]:
@@ -186,21 +179,15 @@ def best(rows: Sequence[BenchRow]) -> BenchRow:
     return max(rows, key=lambda row: row.rate)
 
 
-def _fastest(rows: Sequence[BenchRow]) -> Iterator[str]:
-    """Yield one sentence for each group of sources with equal numbers of samples, and therefore probably equal data.
-
-    The sentence compares the fastest row of the group with the fastest row of the first source in the group. If the
-    first source was measured with DataLoader, only rows with DataLoader count.
-    """
-    for count in dict.fromkeys(row.stored_samples for row in rows):
-        same = [row for row in rows if row.stored_samples == count]
-        first_source = [row for row in same if row.subject == same[0].subject]
-        fastest, other = best(same), best([row for row in first_source if row.setting.loader == STOCK] or first_source)
-        sentence = f"Fastest: {fastest.name}: {fastest.rate:.0f} {_unit(rows)}"
-        if other is not fastest:
-            factor = round(fastest.rate) / max(1, round(other.rate))
-            sentence += f", {factor:.1f} times {other.name} ({other.rate:.0f})"
-        yield sentence + "."
+def _fastest(rows: Sequence[BenchRow]) -> str:
+    """Return a sentence that compares the fastest row with the fastest row of the first source and loader."""
+    first, fastest = rows[0], best(rows)
+    other = best([row for row in rows if (row.subject, row.setting.loader) == (first.subject, first.setting.loader)])
+    sentence = f"Fastest: {fastest.name}: {fastest.rate:.0f} samples/s"
+    if other is not fastest:
+        factor = round(fastest.rate) / max(1, round(other.rate))
+        sentence += f", {factor:.1f} times {other.name} ({other.rate:.0f})"
+    return sentence + "."
 
 
 def _figures(row: BenchRow) -> dict[str, Any]:
@@ -214,7 +201,6 @@ def _figures(row: BenchRow) -> dict[str, Any]:
         "cpu_seconds_per_1000": row.cpu_per_1000,
         "first_batch_seconds": row.first_batch_seconds,
         "memory_mb": row.memory_mb,
-        "images_per_sample": row.images,
         "resident_share": row.warm_shares,
         "turns": [{name: turn[name] for name in Turn.__annotations__} for turn in row.turns],
     }

@@ -1,7 +1,6 @@
 """Results of a tool as text and JSON, with a description of the machine."""
 
 import json
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -74,13 +73,3 @@ def _model() -> str:
         lines = []
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(models, platform.processor() or platform.machine())
-
-
-def cores_text(cgroup: Path = Path("/sys/fs/cgroup")) -> str:
-    """Return a text with the number of cores that this process may use, and with the limit if the machine has more."""
-    usable, there = usable_cores(cgroup), os.cpu_count() or 1
-    if usable >= there:
-        return f"{usable} usable cores"
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else there
-    why = "the cgroup's CPU quota" if usable < allowed else "the CPU affinity"
-    return f"{usable} usable cores of {there}, limited by {why}"

@@ -12,7 +12,6 @@ The table of GG-CNN's users (OneOneLiu/ggcnn_cornell_dataset, time_result_pro.xl
 intervals twice. Here, the columns do not overlap.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -249,8 +248,7 @@ def _notes(rows: Sequence[TuneRow], plan: LoopPlan, cores: int) -> Iterator[str]
             "compute an epoch without a pause; `packer profile` shows which stage takes the time."
         )
     if any(row.setting.workers > cores for row in rows):
-        more = f", although the machine has {there}" if (there := os.cpu_count() or cores) > cores else ""
-        yield f"With more than {cores} workers some share a core{more}."
+        yield f"With more than {cores} workers some share a core."
 
 
 def _figures(row: TuneRow) -> dict[str, Any]:

@@ -159,11 +159,6 @@ def unwrapped(dataset: Any) -> Any:
     return unwrapped(dataset.dataset) if isinstance(getattr(dataset, "dataset", None), Dataset) else dataset
 
 
-def images(dataset: Any) -> int:
-    """Return the number of image, depth and mask fields of a sample, or 0 if the dataset has no schema."""
-    return sum(field.kind in PIXEL_KINDS for field in getattr(unwrapped(dataset), "schema", ()))
-
-
 @dataclass(frozen=True)
 class LoaderSetting:
     """A loader and its number of workers.

@@ -18,5 +18,5 @@ def row(loader: str, workers: int, compute: float, wait: float) -> TuneRow:
 def line(name: str, loader: str, workers: int, *rates: float, **more: Any) -> BenchRow:
     """A row whose turns had those samples per second."""
     turns = [{"samples": 100, "seconds": 100 / rate, "cpu_seconds": 0.5, "first_batch_seconds": 0.02} for rate in rates]
-    given = {"stored_bytes": 50_000_000, "stored_samples": 100, "images": 1, "memory_mb": 12.0} | more
+    given = {"stored_bytes": 50_000_000, "stored_samples": 100, "memory_mb": 12.0} | more
     return BenchRow(Subject(Path(name)), LoaderSetting(loader, workers), turns, **given)

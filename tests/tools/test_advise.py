@@ -226,7 +226,6 @@ def advice(tmp_path: Path, *trials: Trial, **more: Any) -> Advice:
         "question": Question(tmp_path / "set"),
         "geometry": PHOTOS,
         "whole": WHOLE,
-        "images": 1,
         "now": 100.0,
         "speeds": SPEEDS,
         "target": Path("set.pack"),
@@ -248,7 +247,7 @@ def test_the_table_and_the_sentence(tmp_path: Path) -> None:
         ["lmdb", "jpeg:95*", "as", "it", "is", "250", "0.100", "2", "s", "yes"],
     ]
     assert text[-3:] == [
-        "Recommended: lmdb, raw, size as it is: 500 images/s, 5.0 times the source as it is (100); 0.400 GB, "
+        "Recommended: lmdb, raw, size as it is: 500 samples/s, 5.0 times the source as it is (100); 0.400 GB, "
         "fits in memory.",
         "Paste:",
         f"  packer convert {tmp_path}/set set.pack --to lmdb",

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.base import interleaved, ratio, spread
 from packer.system.parallel import usable_cores
-from packer.tools.report import cores_text, machine, table
+from packer.tools.report import machine, table
 from packer.tools.workload import worker_counts
 
 
@@ -38,11 +38,6 @@ def test_the_machine_is_described() -> None:
     assert {"cpu", "python", "torch", "lmdb"} <= set(found)
 
 
-def test_a_quota_of_the_cgroup_is_named(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr("os.cpu_count", lambda: 64)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
-    assert cores_text(tmp_path) == "8 usable cores of 64, limited by the CPU affinity"
-    (tmp_path / "cpu.max").write_text("250000 100000\n")
-    assert cores_text(tmp_path) == "3 usable cores of 64, limited by the cgroup's CPU quota"
+def test_the_default_numbers_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packer.tools.workload.usable_cores", lambda: 6)
     assert worker_counts() == (0, 1, 2, 4, 6)
