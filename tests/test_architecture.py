@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import packer
+from tests.support import warm_python
 
 ROOT = Path(packer.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -74,6 +75,15 @@ def nodes_of(path: Path) -> list[ast.AST]:
     return list(ast.walk(TREES[path]))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def trees_are_freed() -> Iterator[None]:
+    """A million nodes slow down each collection of later tests."""
+    yield
+    TREES.clear()
+    nodes_of.cache_clear()
+    uses.cache_clear()
+
+
 NAMES = {name_of(path) for path in FILES}
 
 
@@ -100,6 +110,7 @@ def room(module: str) -> str:
     return (module.split(".") + [""])[1]
 
 
+@functools.cache
 def named(path: Path) -> str:
     """A file as a test id."""
     return path.relative_to(ROOT).as_posix()
@@ -236,12 +247,18 @@ def test_no_module_has_the_name_of_something_that_packer_exports() -> None:
     assert not functions & {path.name for path in ROOT.iterdir() if path.is_dir()}
 
 
-def imported_by(code: str, names: Collection[str] = HEAVY) -> set[str]:
-    """Those of the names, of modules or packages, that a fresh interpreter has imported after running `code`."""
-    end = f"import sys; print('MODULES', *sorted(set(sys.modules) & {set(names)!r}))"
-    result = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{end}"], capture_output=True, text=True, check=True, cwd=ROOT.parent
-    )
+def imported_by(code: str, names: Collection[str] = HEAVY, *, fresh: bool = True) -> set[str]:
+    """Those of the names, of modules or packages, that an interpreter has imported after running `code`.
+
+    fresh: it begins without any module; else torch and other libraries are imported already, see `warm_python`.
+    """
+    program = f"{code}\nimport sys; print('MODULES', *sorted(set(sys.modules) & {set(names)!r}))"
+    if fresh:
+        result = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT.parent
+        )
+    else:
+        result = warm_python.run(program, capture=True, folder=ROOT.parent)
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("MODULES"))
     return set(line.split()[1:])
 
@@ -294,7 +311,7 @@ def test_a_pack_in_a_folder_is_opened_without_what_converts_and_what_reads_urls(
     reads_urls = ("packer.copies.remote_pack", *CLIENTS)
     names = ("packer.conversion.build_part", "packer.conversion.plan", "packer.sources", *reads_urls)
     read = f"import packer; data = packer.open({str(tmp_path / 'x.pack')!r}); data[0]"
-    assert imported_by(read, names) == set()
+    assert imported_by(read, names, fresh=False) == set()
 
 
 def test_the_help_of_a_command_does_not_import_what_it_does() -> None:

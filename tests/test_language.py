@@ -1,6 +1,7 @@
 """Docstrings, comments, messages and pages are in the English of CONTRIBUTING.md, as far as patterns can check."""
 
 import ast
+import functools
 import io
 import re
 import textwrap
@@ -35,17 +36,29 @@ _CODE = re.compile(r"``.*?``|`[^`]*`")
 _SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Attributes|Example|Examples|Note|Source|Shape|Layout):\s*$")
 
 
+@functools.cache
+def _nodes(path: Path) -> list[ast.AST]:
+    """Every node of a file's syntax tree, for the rules on docstrings and on messages."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees_are_freed() -> Iterator[None]:
+    """A million nodes slow down each collection of later tests."""
+    yield
+    _nodes.cache_clear()
+
+
 def _texts(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of each docstring and of each run of comment lines."""
-    source = path.read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(source)):
+    for node in _nodes(path):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node)
             if docstring:
                 yield (node.body[0].lineno, docstring)
     run: list[str] = []
     start = last = 0
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
         if token.type == tokenize.COMMENT and not re.match(r"#(!| (noqa|type:|fmt:|ruff:|mypy:))", token.string):
             text = token.string.lstrip("# ")
             is_alone = not token.line[: token.start[1]].strip()
@@ -103,7 +116,7 @@ def _beginnings(where: str, text: str) -> list[str]:
 
 def _messages(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of each string of at least four words: messages, notes and help texts. `X` stands for a value."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    nodes = _nodes(path)
     inner = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
     inner |= {id(value) for node in nodes if isinstance(node, ast.JoinedStr) for value in node.values}
     for node in nodes:

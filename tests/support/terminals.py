@@ -18,7 +18,13 @@ EVIL = "\x1b[2J\x1b]52;c;cHduZWQ=\x07\u202e\x9b31m\x7f\b\nFORGED\rFORGED\t\u2066
 EVIL_TEXT = EVIL.replace("\udc9b", "")  # where only text goes
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 _ALREADY = (  # what the commands import when they are called
-    *("packer.cli", "packer.inspect.verify", "packer.inspect.extraction", "packer.pack.index_rebuild"),
+    *(
+        "torch.utils.data",
+        "packer.cli",
+        "packer.inspect.verify",
+        "packer.inspect.extraction",
+        "packer.pack.index_rebuild",
+    ),
     *(
         "packer.conversion.convert",
         "packer.inspect.html_sheet",
