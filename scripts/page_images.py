@@ -19,7 +19,7 @@ from playwright.sync_api import sync_playwright
 
 _SIZE = {"width": 1200, "height": 640}
 _QUALITY = 90
-_GRID = {"where": "len(boxes) >= 2 and split == 'train'"}
+_GRID = {"where": "any(boxes.area >= 3000) and split == 'train'", "sort": "len(boxes)", "desc": 1}
 _SAMPLE = {"view": "sample", "row": 7, "at": 7, "show": "trained", "geometry": "CenterCrop(160)"}
 _COMPARISON = {"view": "compare", "row": 2, "pair": 2}
 

@@ -193,7 +193,7 @@ class BrowsedPack:
         return number if math.isfinite(number) else None
 
     def export(self, where: str, *, sort: str = "", descending: bool = False) -> dict[str, Any]:
-        """Return the rows of a filter as keys, as commands, of which one lists them in their order, and as Python."""
+        """Return the rows of a filter as keys, as commands and as Python. The command `ls` sorts them."""
         rows = self.rows(where, sort=sort, descending=descending)
         text = str(row_filter.parse(where)) if where.strip() else ""
         condition = ["--where", text] if text else []

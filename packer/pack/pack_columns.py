@@ -62,7 +62,7 @@ class Columns:
         """Return the columns with a name of `kinds` or `row_kinds`: these, or those of the rows of a field.
 
         Args:
-            name: such a name, or the field.
+            name: the name of a column, or the field.
         """
         return self._of_rows.get(self.groups.get(name, name), self)
 

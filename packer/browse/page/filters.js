@@ -35,9 +35,9 @@ export function refresh() {
 }
 
 class Section {
-  constructor({ name, type, of = null, classes }, isOpen) {
+  constructor({ name, type, of }, isOpen) {
     this.name = name;
-    this.unit = type === "text" ? "" : `${classes ? `${count(classes.length)} classes, ` : ""}counts ${of ?? "samples"}`;
+    this.unit = type === "text" ? "" : `counts ${of ?? "samples"}`;
     this.rows = of && pack().row_columns.filter((column) => column.of === of).map((column) => column.name);
     const clear = (event) => event.preventDefault() ?? this.set("");
     this.clear = make("button.quiet", { title: `Remove the condition on ${name}`, onclick: clear }, "clear");
