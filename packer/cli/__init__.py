@@ -134,16 +134,26 @@ def _code() -> int:
         _tell(_for_terminal(text, shutil.get_terminal_size().columns) if sys.stderr.isatty() else text)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:  # click turns an interrupt into Abort
-        # click 8.1 raises Abort without a cause
-        cause = error if isinstance(error, Interrupted) else error.__cause__ or error.__context__
-        echo(f"packer: {str(cause or '') or 'interrupted'}; the same command continues", err=True)
-        return cause.exit_code if isinstance(cause, Interrupted) else 130
+        return _stopped(_interrupt_behind(error))
     except BrokenPipeError:
         _drop_output()
         return 141
     except Exception as error:  # noqa: BLE001  the one place where everything ends: show all of it, with its class
-        return _unforeseen(error)
+        interrupt = _interrupt_behind(error)
+        return _unforeseen(error) if interrupt is None else _stopped(interrupt)
     return 0
+
+
+def _interrupt_behind(error: BaseException | None) -> Interrupted | None:
+    """Return the interrupt that an error followed, such as an error of a file that the interrupt left half written."""
+    while error is not None and not isinstance(error, Interrupted):
+        error = error.__cause__ or error.__context__  # click 8.1 raises Abort without a cause
+    return error
+
+
+def _stopped(interrupt: Interrupted | None) -> int:
+    echo(f"packer: {interrupt or 'interrupted'}; the same command continues", err=True)
+    return 130 if interrupt is None else interrupt.exit_code
 
 
 def _usage(error: click.ClickException) -> str:

@@ -7,6 +7,7 @@ import pty
 import re
 import shlex
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from packer import cli, sources
 from packer.cli import main, registry
 from packer.cli._shared_options import RegistryName, parse_size
 from packer.datasets.pack_dataset import LMDBDataset
-from packer.errors import CorruptPack, InvalidRequest, PackExists, StorageError
+from packer.errors import CorruptPack, Interrupted, InvalidRequest, PackExists, StorageError
 from packer.files.progress_bar import ProgressBar
 from packer.pack import manifest
 from packer.sources._options import OPTIONS
@@ -415,6 +416,20 @@ def test_an_unexpected_error_shows_itself_whole_and_exits_1(tmp_path: Path) -> N
     assert done.returncode == 1
     assert "RuntimeError: planted" in done.stderr
     assert "please report" in done.stderr
+
+
+def test_an_error_that_an_interrupt_left_behind_is_the_interrupt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**_: object) -> None:
+        try:
+            raise Interrupted(signal.SIGTERM)
+        finally:
+            raise ValueError("a file is half written")
+
+    monkeypatch.setattr(main, "main", fail)
+    assert cli._code() == 128 + signal.SIGTERM
+    assert "SIGTERM" in capsys.readouterr().err
 
 
 def test_sizes_are_read_and_shown() -> None:
