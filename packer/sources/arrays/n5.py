@@ -44,9 +44,10 @@ class Source(ArraySource):
         for name in self.tables:
             parent = name.rpartition("/")[0]
             path = parent or self.root.resolve().name
+            is_small = self.folder.status(name).st_size <= _MOST_ATTRIBUTES_BYTES
+            text = self.folder.read(name) if is_small else b"{}"
             try:
-                is_small = self.folder.status(name).st_size <= _MOST_ATTRIBUTES_BYTES
-                members = n5_blocks.as_dataset(self.folder.read(name)) if is_small else None
+                members = n5_blocks.as_dataset(text)
                 if members is None:
                     continue
                 blocks = _block_names(names, f"{parent}/" if parent else "")
