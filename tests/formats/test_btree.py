@@ -205,6 +205,11 @@ def swap(forgery: Forgery) -> None:
     forgery.lead(2, first)
 
 
+def lower(forgery: Forgery) -> None:
+    """The keys of the root do not rise."""
+    forgery.set(">Q", forgery.node(forgery.root, 2) + 8, 1)
+
+
 OPENING: dict[str, Callable[[Forgery], None]] = {
     "magic": lambda forgery: forgery.set("<I", forgery.meta + 16, 0xBEEFC0DF),
     "data format 2": lambda forgery: forgery.set("<I", forgery.meta + 20, 2),
@@ -220,7 +225,6 @@ OPENING: dict[str, Callable[[Forgery], None]] = {
     "circle": circle,
     "chain": chain,
     "a leaf that is the root": lambda forgery: forgery.lead(0, forgery.root),
-    "keys out of order": lambda forgery: forgery.set(">Q", forgery.node(forgery.root, 2) + 8, 1),
     "a node outside its page": lambda forgery: forgery.set("<H", forgery.root * PAGE + 18, PAGE - 4),
     "a node in the page's header": lambda forgery: forgery.set("<H", forgery.root * PAGE + 18, 8),
     "a key longer than the page": lambda forgery: forgery.set("<H", forgery.node(forgery.root, 1) + 6, 0xFFFF),
@@ -294,8 +298,11 @@ def test_a_page_that_leads_elsewhere_is_refused_when_it_is_read(tmp_path: Path, 
     assert outcome.value[2] == "read"
 
 
-def test_leaves_in_each_others_place_hide_values_and_swap_none(tmp_path: Path, large: bytes) -> None:
-    with opened(forged(tmp_path / "a.lmdb", large, swap)) as tree:
+@pytest.mark.parametrize("change", [swap, lower], ids=["leaves in each other's place", "keys out of order"])
+def test_what_leads_to_another_leaf_hides_values_and_swaps_none(
+    tmp_path: Path, large: bytes, change: Callable[[Forgery], None]
+) -> None:
+    with opened(forged(tmp_path / "a.lmdb", large, change)) as tree:
         values = {number: found(tree, number) for number in range(400)}
     assert None in values.values()
     assert all(value is None or value[0] == number % 251 for number, value in values.items())

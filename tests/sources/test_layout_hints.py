@@ -127,7 +127,7 @@ def built(root: Path, name: str) -> Mapping[str, dict[str, str]]:
 
 
 # those that `pairs` reads as they are, so that the line to paste is for who says --from folder
-PUBLISHED = ("Cityscapes", "ADE20K", "VOC")
+PUBLISHED = ("Cityscapes", "ADE20K", "VOC", "images and masks in splits")
 # no word names a companion: each image is a sample
 UNNOTICED = (
     *("flat, ending without a word", "A and B", "CHASE", "ending with a digit", "a letter and a digit", "a digit"),
@@ -266,7 +266,7 @@ def test_every_row_of_the_page_packs_its_files(tmp_path: Path, files: str, typed
         data: bytes | str = labels(number) if name in companions else smooth(number, Path(name).suffix)
         write(root, {name: "1 2 3 4" if name.endswith(".txt") else data})
     (options,) = re.findall("`(--[^`]+)`", typed)
-    folder = re.search("give `([^`]+)` as FOLDER", typed)
+    folder = re.search("FOLDER is `([^`]+)`", typed)
     main.main(
         ["convert", str(root / (folder[1] if folder else "")), str(pack), *shlex.split(options)], standalone_mode=False
     )

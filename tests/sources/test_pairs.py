@@ -285,7 +285,12 @@ def test_a_published_layout_in_a_tar_is_told_whatever_shares_its_stems(tmp_path:
     for number, found in enumerate((dotted, files | beside)):
         root = built(tmp_path / f"set{number}", found)
         archive = archives.gnu(root, tmp_path / f"a{number}")
-        assert detect(archive) == detect(root) == ("pairs", detect(root)[1])
+        assert detect(root)[0] == "pairs"
+        if (name, found) == ("HKU-IS of MINet", dotted):  # `Image/x` and `Mask/x` are samples of the same suffixes, too
+            with pytest.raises(InvalidRequest, match="a0.tar: .*--from pairs .*--from webdataset"):
+                detect(archive)
+        else:
+            assert detect(archive) == detect(root)
         assert detect(archive, given=["layout"])[0] == "pairs"
         assert keys(Source(archive)) == keys(Source(root))
 
