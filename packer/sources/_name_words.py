@@ -29,9 +29,9 @@ _LABELS = frozenset(_LABELS_TEXT.split())
 _COMPANIONS_TEXT = """
 segmentationclass segmentationobject truths depth depths matte mattes alpha result results output outputs
 prediction predictions pred preds bbox bboxes boxes target targets edges normals manual xml xmls json jsons txt csv
+lr noisy pha
 """
 _COMPANIONS = _LABELS | frozenset(_COMPANIONS_TEXT.split())
-COMPANION_WITHIN = re.compile("|".join(sorted(_COMPANIONS)), re.IGNORECASE)  # also matches parts of words
 _LABEL_MAPS_TEXT = "msk msks labelmap labelmaps inst insts id labelids panoptic semantic semseg"
 _LABEL_MAPS = _LABELS | frozenset(_LABEL_MAPS_TEXT.split())
 DEPTHS = frozenset(("depth", "depths", "disparity", "disp"))

@@ -85,7 +85,7 @@ class SourceOptions(TypedDict, total=False):
             ("folder",),
             "meaning of the folders in SOURCE: classes; splits (train, val) that contain classes, packed as one pack "
             "with the field split; splits without labels; or none.  [default: classes, unless their names are those "
-            "of splits or masks]",
+            "of splits or masks, or they contain only folders]",
         ),
     ]
     named_splits: Annotated[
@@ -107,8 +107,8 @@ class SourceOptions(TypedDict, total=False):
         Literal["error", "samples"] | None,
         Use(
             ("folder",),
-            "images that seem to belong to others, such as a_mask.png to a.jpg: stop and show the --sidecar to "
-            "type, or pack them as samples.  [default: error]",
+            "images that seem to belong to others, such as a_mask.png to a.jpg: stop, or pack them as samples.  "
+            "[default: error]",
         ),
     ]
     layout: Annotated[

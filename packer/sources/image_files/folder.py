@@ -26,15 +26,24 @@ from packer.sources import _unread_images, base
 from packer.sources._file_pattern import SidecarPattern
 from packer.sources._listed_source import FileRole, FileSample, ListedSource
 from packer.sources._message_texts import counted, described, linked, listed, shown, suffix_of
-from packer.sources._name_words import numbered_classes, ordered_splits
+from packer.sources._name_words import (
+    are_splits,
+    is_companion,
+    is_image_word,
+    is_role,
+    numbered_classes,
+    ordered_splits,
+    split_rank,
+)
 from packer.sources._options import UNCHECKED
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.listing import Listing
-from packer.sources.image_files import _layout_hints
 
 SPECIFICITY = 0
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's IMG_EXTENSIONS
 _SHOWN_CLASSES = 10
+_COMPANIONS_SHARE = 4  # one in so many images with the name of a mask is enough to refuse the folder
+_EQUAL_DIGITS = str.maketrans("123456789", "0" * 9)  # numbered names become equal, and are classified once
 
 
 class Source(ListedSource):
@@ -63,12 +72,12 @@ class Source(ListedSource):
             root: The folder or the archive.
             folders: The meaning of the folders under the root. `class`: classes. `split/class`: splits that contain
                 classes. `split`: splits without labels. `none`: no meaning. `auto`: classes, or `none` if all images
-                are directly in the root. Folder names such as `train` or `masks` raise InvalidRequest. `unchecked`:
-                as `auto`, without this check.
+                are directly in the root. Folder names such as `train` or `masks`, and folders that only contain
+                folders, raise InvalidRequest. `unchecked`: as `auto`, without this check.
             allow_empty: True: a class folder may contain no image. False: an empty class raises InvalidRequest.
             decode_with: `pillow`: Pillow decodes images that packer cannot read. `none`: such images are unreadable.
-            companions: For images that seem to annotate other images, such as `1_mask.png` for `1.jpg`: `error` raises
-                InvalidRequest, `samples` reads each image as a sample.
+            companions: If a quarter of the images have names of masks or other files that belong to images, such as
+                `1_mask.png`: `error` raises InvalidRequest, `samples` reads each image as a sample.
             ignore_suffixes: Image files that are not samples: suffixes of file names, or path patterns with `{stem}`.
             known_classes: The class names in label order. Empty: the sorted names of the class folders.
             follow_links: True: also read files behind links that lead out of `root`.
@@ -109,13 +118,8 @@ class Source(ListedSource):
         every_image = [*images, *unread]
         all_images = set(every_image)
         self.extras = [name for name in listing.names if name not in all_images]
-        notes = []
         if companions == "error" and folders != UNCHECKED:
-            try:
-                notes = _layout_hints.check_pairs(self.root, every_image)
-            except InvalidRequest as error:
-                more = " (in addition to the --sidecar options, under another name)" if ignore_suffixes else ""
-                raise InvalidRequest(f"{error.message}{more}") from error
+            _check_companions(self.root, every_image)
         self._layout = self._decided(every_image, folders)
         level = {"class": 1, "split": 1, "split/class": 2}.get(self._layout, 0)  # of the folder with the image
         if self._layout.startswith("split"):
@@ -133,7 +137,7 @@ class Source(ListedSource):
         self.unread = [(name, _unread_images.reason(kind)) for name, kind in unread.items()]
         self.unread_message = _unread_images.described(unread, has_decoder=True) if unread else ""
         self.schema = self._schema()
-        self.notes = [*listing.notes(), *self._notes(), *notes]
+        self.notes = [*listing.notes(), *self._notes()]
 
     def _decided(self, images: Sequence[str], folders: str) -> str:
         """Return the meaning of the folders: the option `folders`, or for `auto` and `unchecked`, `class` or `none`."""
@@ -149,7 +153,7 @@ class Source(ListedSource):
                 "classes; add --folders class (skips the former) or --folders none (no labels)"
             )
         if folders == "auto":
-            _layout_hints.check_classes(self.root, images)
+            _check_folders(self.root, images)
         return "class"
 
     def _check_classes(
@@ -278,6 +282,40 @@ class _SamplesByName(Sequence[FileSample]):
     def __getitem__(self, index: Any) -> Any:
         name = self.names[index]
         return FileSample(name, {"image": name})
+
+
+def _check_companions(root: Path, names: Sequence[str]) -> None:
+    """Raise InvalidRequest if a quarter of the images, but not all, seem to belong to other images, such as masks.
+
+    Such an image has a word for masks and similar files in the path, or the path of another image with another suffix.
+    """
+    of_kinds = {name: is_companion(name) for name in {name.translate(_EQUAL_DIGITS) for name in names}}
+    stems: set[str] = set()
+    found = []
+    for name in names:
+        stem = base.stem_of(name)
+        if of_kinds[name.translate(_EQUAL_DIGITS)] or stem in stems:
+            found.append(name)
+        stems.add(stem)
+    if len(names) > len(found) >= len(names) / _COMPANIONS_SHARE:
+        raise InvalidRequest(
+            f"{shown(str(root))}: {len(found)} of {len(names)} images seem to belong to others, such as "
+            f"{shown(found[0])}; if they do, declare them, such as --sidecar 'mask=masks/{{stem}}.png:mask' or "
+            "--from pairs --role; if each image is a sample, add: --companions samples"
+        )
+
+
+def _check_folders(root: Path, images: Sequence[str]) -> None:
+    """Raise InvalidRequest if the folders have the names of splits, or of images and masks, or contain only folders."""
+    tops = sorted({name.partition("/")[0] for name in images})
+    has_roles = all(map(is_role, tops)) and any(map(is_image_word, tops))
+    has_splits = are_splits(tops) or sum(split_rank(name) is not None for name in tops) > 1
+    if has_roles or has_splits or all(name.count("/") > 1 for name in images):
+        raise InvalidRequest(
+            f"{shown(str(root))}: cannot decide whether these folders are classes: {listed(tops)}; for classes, add: "
+            "--folders class; for splits that contain classes, add: --folders split/class; for splits without labels, "
+            "add: --folders split; for no labels, add: --folders none; or give the folder of the classes as SOURCE"
+        )
 
 
 def _class_folders(listing: Listing, patterns: Sequence[SidecarPattern], splits: Sequence[str]) -> tuple[str, ...]:
