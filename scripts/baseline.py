@@ -83,6 +83,7 @@ INTENDED: tuple[tuple[str, str], ...] = (
     (r".* --label-frame (stored|upright)", "--labels-orientation is for masks and depth of all sources, too"),
     (r".* --layout split/class", "--folders is for image folders, --layout for published layouts of pairs"),
     (r"(hdf5|n5|npy|npz) --(image|label)-key .*", "--feature declares all fields of arrays"),
+    (r"option convert labels_from", "the folder that Image2LMDB packed has the images and the labels"),
     (r"table.*, halved test/metadata\.csv", "tables of one set whose columns differ are an error"),
 )
 

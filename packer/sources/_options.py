@@ -142,14 +142,6 @@ class SourceOptions(TypedDict, total=False):
             "Repeatable; only these fields are packed.  [default: inferred, and shown]",
         ),
     ]
-    labels_from: Annotated[
-        str | PathLike[str] | None,
-        Typed("DIR"),
-        Use(
-            ("image2lmdb",),
-            "restore the labels, which it does not store, from the folder that was packed, or from an archive of it.",
-        ),
-    ]
     pixel_order: Annotated[
         Literal["bgr", "rgb"] | None,
         Use(("tensorpack-lmdb",), "order of the channels in arrays that are images.  [default: bgr]"),

@@ -1,40 +1,29 @@
-"""Image2LMDB: what is read of real payloads, the labels that its folder restores, and names that several files had."""
+"""Image2LMDB: what is read of real payloads and names that several files had."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-import packer
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
-from packer.pack import manifest
 from packer.sources._recognition import detect
 from packer.sources.records.image2lmdb import Source
 from tests.support.arrow_payloads import VERSIONS, built, of_image, recorded
-from tests.support.conversions import packed
 from tests.support.foreign_files import lmdb_environment
-from tests.support.source_trees import image, image2lmdb, tree, write
+from tests.support.source_trees import image, image2lmdb, write
 
 # in the order of ImageFolder: class by class, in it folder by folder, file by file
 NAMES = ("a/1.png", "a/2.png", "a/b/1.png", "a-b/0.PNG", "c/3 4.png")
-LABELS = [0, 0, 0, 1, 2]
 
 
-def originals(root: Path) -> Path:
-    """The folder that was packed: names that sort otherwise as paths, one that is there twice, and no image."""
-    return write(root, {**{name: image(at) for at, name in enumerate(NAMES)}, "a/notes.txt": "no image"})
-
-
-def made(root: Path, names: tuple[str, ...] = NAMES, *, lists: bool = True) -> Path:
+def made(root: Path, names: tuple[str, ...] = NAMES) -> Path:
     """The LMDB of that folder, with its list of names."""
     names = tuple(sorted(names, key=lambda name: (name.partition("/")[0], name.rpartition("/")[0], name)))
     entries = {str(at).encode(): built(image(NAMES.index(name))) for at, name in enumerate(names)}
     entries |= {b"__keys__": built([str(at).encode() for at in range(len(names))]), b"__len__": built(len(names))}
     path = lmdb_environment(root / "train.lmdb", entries, is_folder=False)
-    if lists:
-        lines = "".join(f"{name.rpartition('/')[2]} {at}\n" for at, name in enumerate(names))
-        write(root, {"train_images_idx.txt": lines})
+    lines = "".join(f"{name.rpartition('/')[2]} {at}\n" for at, name in enumerate(names))
+    write(root, {"train_images_idx.txt": lines})
     return path
 
 
@@ -47,7 +36,7 @@ def test_payloads_of_the_real_pyarrow_are_read(tmp_path: Path, version: str) -> 
     source = Source(root)
     assert [source[row]["image"] for row in range(3)] == [b"picture %02d" % at for at in (0, 1, 10)]
     assert [source.key(row) for row in range(3)] == ["00000000", "00000001", "00000010"]
-    assert any("no labels" in note and "--labels-from" in note for note in source.notes)
+    assert any("no labels" in note for note in source.notes)
     assert source.schema.names == ("key", "image", "files")
 
 
@@ -59,52 +48,6 @@ def test_names_come_from_the_list_where_each_is_there_once(tmp_path: Path) -> No
     source = Source(made(tmp_path / "several"))
     assert any("names of several files" in note and "1.png" in note for note in source.notes)
     assert [source.key(row) for row in range(2)] == ["00000000", "00000001"]
-
-
-def test_labels_are_those_of_the_folder_that_was_packed(tmp_path: Path) -> None:
-    root, folder = made(tmp_path / "in"), originals(tmp_path / "train")
-    source = Source(root, labels_from=str(folder))
-    assert [int(source[row]["label"]) for row in range(len(NAMES))] == LABELS
-    assert source.schema["label"].classes == ("a", "a-b", "c")
-    packed(folder, tmp_path / "folder.pack")
-    expected = packer.open(tmp_path / "folder.pack")
-    for row in range(len(NAMES)):
-        assert source[row]["image"] == (folder / expected.key(row)).read_bytes()
-        assert int(source[row]["label"]) == expected[row]["label"]
-
-
-def test_a_pack_states_no_folder_of_this_machine_and_equals_its_lmdb(tmp_path: Path) -> None:
-    root, folder = made(tmp_path / "in"), originals(tmp_path / "train")
-    assert packer.convert(root, tmp_path / "a.pack", labels_from=folder).samples == len(NAMES)
-    assert str(folder) not in (tmp_path / "a.pack/packer.json").read_text()
-    assert manifest.read(tmp_path / "a.pack").source["kind"] == "image2lmdb"
-    shutil.rmtree(folder)
-    with pytest.raises(InvalidRequest, match="outside.*labels_from"):
-        packer.verify(tmp_path / "a.pack", source=root)
-    packer.extract(tmp_path / "a.pack", tmp_path / "out")
-    assert sorted(data for name, data in tree(tmp_path / "out").items() if name.endswith(b".png")) == sorted(
-        image(at) for at in range(len(NAMES))
-    )
-
-
-def test_a_folder_that_is_not_the_one_that_was_packed_is_refused(tmp_path: Path) -> None:
-    folder = originals(tmp_path / "train")
-    root = made(tmp_path / "in")
-    (folder / "a/2.png").rename(folder / "a/22.png")
-    with pytest.raises(InvalidRequest, match="image 1 .*22.png.* 2.png"):
-        Source(root, labels_from=str(folder))
-    unlisted = made(tmp_path / "other", lists=False)
-    assert len(Source(unlisted, labels_from=str(folder))) == len(NAMES)
-    (folder / "a/22.png").write_bytes(image(99))
-    with pytest.raises(InvalidRequest, match="a/22.png: differs"):
-        Source(unlisted, labels_from=str(folder))
-    (folder / "a/22.png").unlink()
-    with pytest.raises(InvalidRequest, match="4 images.*LMDB 5"):
-        Source(root, labels_from=str(folder))
-    with pytest.raises(InvalidRequest, match="option labels_from: .*no such"):
-        Source(root, labels_from=str(tmp_path / "nowhere"))
-    with pytest.raises(InvalidRequest, match="no images in folders"):
-        Source(root, labels_from=str(write(tmp_path / "flat", {"a.png": image(1)})))
 
 
 @pytest.mark.parametrize("line", ["a.png", "a.png x", " 1", "a.png 0\nb.png 0"])

@@ -28,7 +28,6 @@ from packer.sources._trees import archive_tree, tar_tree
 from packer.sources._trees.open_tree import open_tree
 from packer.sources._trees.tar_tree import tar_tree as opened_tar
 from packer.system.parallel import ordered_map
-from tests.support import arrow_payloads, foreign_files
 from tests.support.archives import MAKERS, deflated, gnu, packed, pax, stored, tar_of, zip_of
 from tests.support.child_processes import forked
 from tests.support.conversions import digest
@@ -317,19 +316,6 @@ def test_clutter_is_passed_over_as_in_a_folder(tmp_path: Path) -> None:
     expected = sources.load("folder").Source(folder)
     for maker in (gnu, stored):
         assert sources.load("folder").Source(maker(folder, tmp_path / "x")).notes == expected.notes
-
-
-def test_labels_of_image2lmdb_from_an_archive(tmp_path: Path) -> None:
-    folder = photos(tmp_path / "in", 6, classes=2)
-    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg"))
-    entries = {str(at).encode(): arrow_payloads.built((folder / name).read_bytes()) for at, name in enumerate(names)}
-    entries |= {b"__keys__": arrow_payloads.built(sorted(entries)), b"__len__": arrow_payloads.built(len(names))}
-    foreign_files.lmdb_environment(tmp_path / "x.lmdb", entries, is_folder=False)
-    made = sources.load("image2lmdb").Source
-    expected = made(tmp_path / "x.lmdb", labels_from=str(folder))
-    found = made(tmp_path / "x.lmdb", labels_from=str(gnu(folder, tmp_path / "photos")))
-    assert [found.value(row, "label") for row in range(6)] == [expected.value(row, "label") for row in range(6)]
-    assert found.places == expected.places
 
 
 # ---- hostile archives
