@@ -1,10 +1,9 @@
-"""Name words: classify names of files, folders and fields by their words: splits, images, masks, depth, coordinates."""
+"""Name words: classify names of files, folders and fields by their words: splits, images, masks, depth."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
 
 from packer.errors import BadInput
-from packer.files.safe_paths import folded
 from packer.sources._message_texts import counted, listed
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -35,13 +34,6 @@ _COMPANIONS = _LABELS | frozenset(_COMPANIONS_TEXT.split())
 _LABEL_MAPS_TEXT = "msk msks labelmap labelmaps inst insts id labelids panoptic semantic semseg"
 _LABEL_MAPS = _LABELS | frozenset(_LABEL_MAPS_TEXT.split())
 DEPTHS = frozenset(("depth", "depths", "disparity", "disp"))
-_COORDINATES_TEXT = """
-x y w h x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 xs ys cx cy xc yc xy xyxy xywh xmin ymin xmax ymax left right top bottom width
-height center centre box boxes bbox bboxes rect rects rectangle rectangles corner corners point points polygon polygons
-contour contours outline keypoint keypoints joint joints landmark landmarks rle runs pixel pixels coordinate coordinates
-coords crop roi rois grasp grasps ellipse angle theta
-"""
-_COORDINATES = frozenset(_COORDINATES_TEXT.split())
 
 
 def words(name: str) -> list[str]:
@@ -68,11 +60,6 @@ def has_labels(name: str) -> bool:
     """Return True if a name contains a word for images whose pixels are labels, such as masks, and none for depth."""
     found = set(words(name))
     return bool(found & _LABEL_MAPS) and not found & DEPTHS
-
-
-def has_coordinates(name: str) -> bool:
-    """Return True if a name contains a word for positions in an image, for lengths, or for angles."""
-    return not _COORDINATES.isdisjoint({*words(name), *name.lower().split("_")})
 
 
 def split_rank(name: str, ignored: Collection[str] = ()) -> int | None:
@@ -121,21 +108,3 @@ def numbered_classes(where: str, found: Iterable[str], known: Sequence[str]) -> 
             f"{listed(unknown)}; it has {listed(known)}; rename or remove them, or omit --classes-from"
         )
     return tuple(known) or tuple(sorted(found))
-
-
-def other_spelling(absent: Iterable[str], present: Iterable[str]) -> str:
-    """Return a text for messages on absent files, if a present file has an equal name in another spelling, else "".
-
-    Spellings differ in case, or in the Unicode form of accents: macOS writes `é` as `e` and an accent (NFD).
-    """
-    expected: dict[str, str] = {}
-    for name in absent:
-        last = name[name.rfind("/") + 1 :]
-        expected.setdefault(folded(last), last)
-    for path in present if expected else ():
-        last = path[path.rfind("/") + 1 :]
-        name = expected.get(folded(last), last)
-        if name != last:
-            kind = "other letter case" if name.lower() == last.lower() else "another spelling of its accents"
-            return f" ({ascii(name)} is there in {kind}: {ascii(last)}; rename one)"
-    return ""

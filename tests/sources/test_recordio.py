@@ -199,12 +199,6 @@ def test_a_shuffled_list_without_an_index_names_the_records_that_it_was_made_of(
         assert [source.key(row) for row in range(6)] == [f"a/{at}.png" for at in order]
 
 
-def test_detection_labels_are_told_to_stay_behind(tmp_path: Path) -> None:
-    made = [recordio_image(image(at), [4.0, 5.0, 60.0, 40.0, at, 0.1, 0.2, 0.3, 0.4], at) for at in range(3)]
-    assert any(note.startswith("label: stored as they are") for note in written(tmp_path / "a", made).notes)
-    assert not any("stored as they are" in note for note in written(tmp_path / "b", records()).notes)
-
-
 # ---- InsightFace
 
 

@@ -24,7 +24,7 @@ from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._file_pattern import Declaration, SidecarPattern, stored_path
 from packer.sources._message_texts import counted, listed, shown
-from packer.sources._name_words import has_labels, other_spelling
+from packer.sources._name_words import has_labels
 from packer.sources._text_values import INT64, number_of, text_value
 from packer.sources._trees.listing import scan
 
@@ -149,13 +149,11 @@ def add_sidecars(
     files = scan(source.folder).names
     available = {*files, *_outside_names(source, sidecars, files)}
     reasons: dict[int, str] = {}
-    absent_paths: list[str] = []
     counts: Counter[str] = Counter()
     for row in range(len(source)):
         absent = [sidecar for sidecar in sidecars if sidecar.path(source, row) not in available]
         if absent:
             reasons[row] = ", ".join(sidecar.expected(source, row) for sidecar in absent)
-            absent_paths += [sidecar.path(source, row) for sidecar in absent]
             counts.update(sidecar.name for sidecar in absent)
     for sidecar in sidecars:
         if len(source) and counts[sidecar.name] == len(source):
@@ -164,7 +162,7 @@ def add_sidecars(
     if reasons and missing == "error":
         raise BadInput(
             f"{where}: {counted(len(reasons), 'sample')} of {len(source)} lack a sidecar file: "
-            f"{listed(reasons.values())}{other_spelling(absent_paths, available)}; get the files, or add --missing skip"
+            f"{listed(reasons.values())}; get the files, or add --missing skip"
         )
     rows = [row for row in range(len(source)) if row not in reasons]
     addition.find_whole_numbers(source, rows)
@@ -238,7 +236,7 @@ def _matches_nothing(source: base.Source, sidecar: Sidecar, available: Iterable[
     return (
         f"--sidecar {sidecar.name}={shown(sidecar.suffix)} matches nothing: 0 of {counted(len(source), 'sample')} have "
         f"the file, for {shown(source.key(0))} expected {shown(sidecar.expected(source, 0))}; found "
-        f"{listed(offered[:_SIMILAR]) or 'no similar file'}{other_spelling([expected], available)}"
+        f"{listed(offered[:_SIMILAR]) or 'no similar file'}"
     )
 
 

@@ -38,7 +38,7 @@ from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
 from packer.sources._listed_source import FileRole, FileSample, ListedSource
 from packer.sources._message_texts import counted, described, listed, shown
-from packer.sources._name_words import ordered_splits, other_spelling
+from packer.sources._name_words import ordered_splits
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations import _coco_layout as layout
 from packer.sources.annotations._coco_file import AnnotationFile, CocoImage, Id, read_annotations
@@ -233,7 +233,7 @@ class Source(ListedSource):
         if absent and not (may_skip and images):
             raise BadInput(
                 f"{shown(str(self.root))}: {counted(len(absent), 'image')} of {listed({*absent.values()})} absent: "
-                f"{listed(absent)}{other_spelling(absent, names)}; give the folder that contains them, choose other "
+                f"{listed(absent)}; give the folder that contains them, choose other "
                 "files with --annotations, or use --missing skip"
             )
         if not images:

@@ -47,7 +47,6 @@ from packer.sources._name_words import (
     has_labels,
     numbered_classes,
     ordered_splits,
-    other_spelling,
     split_rank,
     words,
 )
@@ -366,7 +365,6 @@ class Source(ListedSource):
         labels: set[str] = set()
         faults: list[tuple[int, str]] = []
         absent: dict[int, str] = {}  # sample -> reason
-        absent_files: list[str] = []
         self._boxless: Counter[str] = Counter()  # classes of rows without a box
         for row, (folder, cells) in enumerate(self._table):
             paths: list[str] = []
@@ -393,7 +391,6 @@ class Source(ListedSource):
                     places.append(self._place(path) if path else -1)
                     if places[-1] < 0:
                         absent.setdefault(number, f"no such file: {path}" if path else f"no {name}")
-                        absent_files.append(path)
             elif any(texts[row] != texts[firsts[number]] for texts in checked):
                 faults.append((row, "another image or key than the first row of the same sample"))
             has_box = True
@@ -421,8 +418,7 @@ class Source(ListedSource):
             raise self._row_error(counted(len(faults), "fault"), faults, advice)
         if absent and not is_skipping:
             rows = [(firsts[number], reason) for number, reason in absent.items()]
-            spelling = other_spelling(absent_files, self._listing or ())
-            advice = f"complete them{spelling}, or skip them with --missing skip"
+            advice = "complete them, or skip them with --missing skip"
             raise self._row_error(f"{len(absent)} of {counted(len(firsts), 'sample')} incomplete", rows, advice)
         self._classes = tuple(sorted(labels))
         del groups, labels  # before more memory is needed

@@ -44,7 +44,7 @@ from packer.sources.arrays import _array_fields as fields
 from packer.sources.arrays._array_fields import LABEL_NAMES, ArrayColumn, ambiguous, form
 from packer.sources.arrays._stored_array import StoredArray, Unread
 from packer.sources.records._random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
-from packer.sources.records._record_fields import RecordField, about_unmoved, escaped, parse_fields, typed_features
+from packer.sources.records._record_fields import RecordField, escaped, parse_fields, typed_features
 from packer.sources.records._record_source import beside_first_image, opened
 
 START_BYTES = (1 << 13) + 8  # HDF5 may follow 8 KiB of the user
@@ -381,11 +381,6 @@ class ArraySource(base.Source):
             self.notes.append("no labels")
         how = "as declared" if is_declared else "from names and shapes; --feature changes it"
         self.notes.append(f"{typed_features(column.typed() for column in self._columns)} ({how})")
-        if self._first_image is not None:
-            self.notes += about_unmoved(
-                self.schema,
-                "a mask is moved where it is uint8 (N, H, W), or uint16 and named as FIELD=ENTRY:mask:uint16",
-            )
 
     # ---- the contract of sources
 

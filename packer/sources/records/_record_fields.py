@@ -18,8 +18,7 @@ from packer.images import sniff
 from packer.layouts.json_text import json_value
 from packer.schema import MASK_DTYPES, MOST_PIXELS, Field
 from packer.sources._field_names import RESERVED
-from packer.sources._message_texts import listed
-from packer.sources._name_words import DEPTHS, IMAGES, has_coordinates, has_labels, words
+from packer.sources._name_words import DEPTHS, IMAGES, has_labels, words
 
 KINDS = ("image", "mask", "depth", "text", "json", "bytes", "number", "numbers")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
@@ -169,15 +168,10 @@ def kind_of_bytes(values: Sequence[bytes], entry: str) -> str:
     return "text" if all(map(_is_text, values)) and any(values) else "bytes"
 
 
-def readings(values: Sequence[Any]) -> tuple[str, ...]:
-    """Return the two possible kinds of one-channel images, and () for other values.
-
-    The kinds are image and mask for 8 bits, and depth and mask for 16 bits.
-    """
+def are_gray(values: Sequence[Any]) -> bool:
+    """Return whether most values are images, and all these images have one channel or a palette."""
     images = _images(values)
-    if not images or not all(each.is_gray for each in images):
-        return ()
-    return ("depth", "mask:uint16") if images[0].is_wide else ("image", "mask")
+    return bool(images) and all(each.is_gray for each in images)
 
 
 def are_images(values: Sequence[bytes]) -> bool:
@@ -228,31 +222,3 @@ def decoded(field: RecordField, data: bytes) -> Any:
             f"field {field.name!r}: {data[:20]!r} is not {'UTF-8' if field.kind == 'text' else 'JSON'}: "
             f"{error}; type {field.name}=...:bytes in --feature"
         ) from error
-
-
-def about_unmoved(fields: Iterable[Field], else_moved: str = "") -> list[str]:
-    """Return a list with one note on the fields that geometries do not transform; empty without fields to note.
-
-    else_moved: text to append to the note.
-    """
-    found = [
-        field
-        for field in fields
-        if field.kind in ("number", "text", "json", "bytes")
-        and not field.hidden
-        and field.starts is None
-        and field.into is None
-        and (not _is_single(field) or has_coordinates(field.name))
-    ]
-    has_x = any(field.name == "x" for field in found)
-    names = [field.name for field in found if has_x or field.name != "y" or not _is_single(field)]  # y alone: a label
-    if not names:
-        return []
-    return [
-        f"{listed(names)}: stored as they are: no geometry moves them, nor --resize: boxes, points or pixels among "
-        f"them stay behind their image{f'; {else_moved}' if else_moved else ''}"
-    ]
-
-
-def _is_single(field: Field) -> bool:
-    return field.kind == "text" or (field.kind == "number" and field.shape == ())

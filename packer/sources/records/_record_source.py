@@ -26,7 +26,6 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
@@ -37,7 +36,7 @@ from packer.schema import KEY, PIXEL_KINDS, Field, Schema, check_field_count
 from packer.sources import base
 from packer.sources._extract_destinations import FILES, extracted_paths, is_file
 from packer.sources._message_texts import counted, described, listed, shown
-from packer.sources._name_words import has_labels, ordered_splits, split_rank
+from packer.sources._name_words import ordered_splits, split_rank
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import EMPTY, SourceRoot
 from packer.sources._trees.listing import are_empty, scan
@@ -54,9 +53,8 @@ from packer.sources.records._random_access_files import (
 from packer.sources.records._record_fields import (
     KINDS,
     RecordField,
-    about_unmoved,
+    are_gray,
     parse_fields,
-    readings,
     typed_features,
 )
 
@@ -236,7 +234,6 @@ class RecordSource(base.Source):
         used = {*chosen, *self.tables}
         self.extras = [name for name in names if name not in used and not self.ignored.search(name)]
         self.companions = beside_first_image(self.schema)
-        self._main = next((field.name for field in self.schema if field.kind in PIXEL_KINDS), None)
         self.notes.append(f"{counted(len(self), self.row)} in {counted(len(files), self.noun)}")
         self.notes += self._about_fields()
 
@@ -357,49 +354,29 @@ class RecordSource(base.Source):
         """Set kind and dtype of each field by its values in `found`. Raises `InvalidRequest` for an ambiguous kind."""
         values = [[value for entry in field.entries for value in found.get(entry, ())] for field in fields]
         typed = [self.typed(field, each) for field, each in zip(fields, values, strict=True)]
-        if sum(field.kind in PIXEL_KINDS for field in typed) > 1:
-            undecided = {
-                field.name: kinds
-                for declared, field, each in zip(fields, typed, values, strict=True)
-                if declared.kind is None and field.kind in ("image", "depth") and not field.is_named
-                if (kinds := readings(self.images(each)))
-            }
-            if undecided:
-                raise InvalidRequest(self._about_undecided(undecided, typed))
+        undecided = [
+            field
+            for declared, field, each in zip(fields, typed, values, strict=True)
+            if declared.kind is None and field.kind in ("image", "depth") and not field.is_named
+            if are_gray(self.images(each))
+        ]
+        if undecided and sum(field.kind in PIXEL_KINDS for field in typed) > 1:
+            line = typed_features(field.shown() for field in typed)
+            raise InvalidRequest(
+                f"{shown(str(self.root))}: cannot decide what images of one channel next to others are: "
+                f"{listed(field.name for field in undecided)}; declare all fields, such as {line}, with the kind mask "
+                "(mask:uint16 for 16 bits) where pixels are labels"
+            )
         self._fields = typed
         return [field.field for field in typed]
 
-    def _about_undecided(self, undecided: Mapping[str, Sequence[str]], fields: Sequence[RecordField]) -> str:
-        lines = []
-        for number in range(2):
-            shown_fields = [
-                f"{replace(field, kind=None).shown()}:{undecided[field.name][number]}"
-                if field.name in undecided
-                else field.shown()
-                for field in fields
-            ]
-            lines.append(typed_features(shown_fields))
-        kinds = listed(f"{name} ({' or '.join(each)})" for name, each in undecided.items())
-        return (
-            f"{shown(str(self.root))}: cannot decide what images of one channel next to others are: {kinds}; use "
-            f"{' or '.join(lines)}"
-        )
-
     def _about_fields(self) -> Iterator[str]:
         for field in self._fields:
-            if field.kind == "image" and any(map(has_labels, field.entries)):
-                yield (
-                    f"{shown(field.name)}: named as labels, taken as an image: geometries and --resize mix its "
-                    "colors; pack class numbers (one channel, or a palette) for a mask, or take "
-                    f"{shown(field.entries[0])} as bytes"
-                )
             if (field.name, field.kind) == ("image", "depth"):
                 yield (
                     "image: images of one channel of 16 bits or floats: taken as a depth, float32 of shape "
                     "(1, H, W), and not as an image, which has 8 bits"
                 )
-        if self._main is not None:
-            yield from about_unmoved(self.schema)
         if self._fields:
             line = typed_features(field.shown() for field in self._fields)
             yield f"{line} ({'as asked' if self._asked else self.guessed})"

@@ -27,7 +27,7 @@ from packer.sources._field_names import FieldNames
 from packer.sources._message_texts import listed, shown
 from packer.sources._name_words import has_labels
 from packer.sources.records._lmdb_source import LMDBSource
-from packer.sources.records._record_fields import RecordField, decoded, in_order, kind_of_bytes, readings
+from packer.sources.records._record_fields import RecordField, are_gray, decoded, in_order, kind_of_bytes
 
 SPECIFICITY = -1
 PIXEL_ORDERS = ("bgr", "rgb")
@@ -164,7 +164,7 @@ def _kind_of(name: str, value: Any) -> str:
     if data is not None and (isinstance(value, bytes) or file_suffixes(data)):
         return kind_of_bytes([data], name)
     if isinstance(value, np.ndarray) and value.ndim > 1 and value.dtype == np.uint8:
-        if readings([value]) and has_labels(name):
+        if are_gray([value]) and has_labels(name):
             return "mask"
         return "image" if _is_image(value) else "numbers"
     if isinstance(value, np.ndarray) and value.ndim > 0:
