@@ -464,16 +464,3 @@ def test_the_golden_file_reads_as_it_was_written(tmp_path: Path) -> None:
     source = Source(GOLDEN, features=("data=x:bytes", "y=y"))
     assert [source[row]["data"] for row in range(3)] == [b"\xff\xd8ab", b"", b"\xff\xd8cde"]
     assert [int(source[row]["y"]) for row in range(3)] == [5, 6, 7]
-
-
-@pytest.mark.parametrize("size", [512, 2048])
-def test_a_user_block_is_named_with_what_takes_it_off(tmp_path: Path, size: int) -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (6, 8, 12, 3)).astype(np.uint8)
-    with h5py.File(tmp_path / "user.h5", "w", userblock_size=size) as file:
-        file["images"] = pixels
-    for kind in ("auto", "hdf5"):
-        with pytest.raises(InvalidRequest, match=rf"tail.*\+{size + 1} "):
-            packer.convert(tmp_path / "user.h5", tmp_path / "a.pack", kind=kind)
-    (tmp_path / "plain.h5").write_bytes((tmp_path / "user.h5").read_bytes()[size:])  # as tail gives it
-    source = Source(tmp_path / "plain.h5")
-    assert np.array_equal(source.value(3, "image"), pixels[3])

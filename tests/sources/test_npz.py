@@ -264,20 +264,11 @@ def typed_features(error: PackerError) -> tuple[str, ...]:
     return pasted_features(found[0])
 
 
-def test_pieces_of_one_array_are_not_taken_for_images_of_one_row(tmp_path: Path) -> None:
-    pieces = {f"images_{number}": PIXELS[:3] for number in range(3)}
-    np.savez(tmp_path / "a.npz", **pieces, labels=LABELS[:3])
-    with pytest.raises(InvalidRequest, match="images_0, images_1, images_2.*pieces") as caught:
-        Source(tmp_path / "a.npz")
-    source = Source(tmp_path / "a.npz", features=typed_features(caught.value))
-    assert [field.name for field in source.schema][1:4] == ["images_0", "images_1", "images_2"]
-
-
 @pytest.mark.parametrize("shape", [(12, 14, 9), (12, 14, 3, 9)])
 def test_labels_that_count_another_axis_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
     pixels = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
     np.savez(tmp_path / "a.npz", images=pixels, labels=LABELS)
-    with pytest.raises(InvalidRequest, match="moveaxis"):
+    with pytest.raises(InvalidRequest, match="first axis"):
         Source(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", images=np.moveaxis(pixels, -1, 0), labels=LABELS)
     assert len(Source(tmp_path / "b.npz")) == 9
@@ -330,10 +321,10 @@ def test_planes_whose_name_says_neither_image_nor_mask_are_refused(
     np.savez(tmp_path / "a.npz", images=PIXELS, lesion=(PIXELS[..., 0] % 3 * 60).astype(dtype), labels=LABELS)
     with pytest.raises(InvalidRequest, match="lesion") as caught:
         Source(tmp_path / "a.npz")
-    typed = re.findall(r"(?:--feature [^;\s]+ ?)+", str(caught.value))
-    assert [pasted_features(text)[2] for text in typed] == [f"lesion=lesion:{kind}" for kind in kinds]
-    for text, kind in zip(typed, kinds, strict=True):
-        source = Source(tmp_path / "a.npz", features=pasted_features(text))
+    typed = typed_features(caught.value)
+    assert typed[2] == f"lesion=lesion:{kinds[0]}"
+    for kind in kinds:
+        source = Source(tmp_path / "a.npz", features=(*typed[:2], f"lesion=lesion:{kind}"))
         assert source.schema["lesion"].kind == kind.partition(":")[0]
 
 
@@ -439,7 +430,7 @@ def test_labels_that_are_skipped_name_the_file_and_the_reason(other: Any, why: s
 
 
 def test_a_label_too_few_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match=r"p0.npz/labels int64 \(3,\)"):  # as many as there are colors
+    with pytest.raises(InvalidRequest, match="p0.npz/labels has 3 rows"):  # as many as there are colors
         Source(parts(tmp_path / "in", ROWS[:3]))
 
 

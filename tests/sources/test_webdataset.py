@@ -437,7 +437,7 @@ def test_images_of_one_channel_next_to_others_are_declared(
     root = write(tmp_path / "in", shards(kind, samples))
     with pytest.raises(InvalidRequest, match="png") as refused:
         sources.load(kind).Source(root)
-    assert "--feature image=jpg:image" in str(refused.value) and "mask:uint16" in str(refused.value)
+    assert "=jpg:image" in str(refused.value) and "mask:uint16" in str(refused.value)
     for reading in readings:
         declared = sources.load(kind).Source(root, features=("image=jpg", f"png=png:{reading}"))
         assert declared.schema["png"].kind == reading.partition(":")[0]

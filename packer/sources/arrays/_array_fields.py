@@ -52,7 +52,7 @@ class ArrayColumn(NamedTuple):
         value: A function that converts a stored row to the value of the field.
         kind: The kind in the syntax of the option `features`.
         note: A note for the user about the field; empty for no note.
-        readings: Other kinds that are as likely as `kind`.
+        is_unclear: True if another kind is as likely as `kind`.
     """
 
     field: Field
@@ -60,13 +60,12 @@ class ArrayColumn(NamedTuple):
     value: Callable[[Any], Any]
     kind: str = ""
     note: str | None = None
-    readings: tuple[str, ...] = ()
+    is_unclear: bool = False
 
-    def typed(self, *, kind: str | None = None) -> str:
-        """Return the field in the syntax of the option `features`. kind: None for `self.kind`."""
-        words = [self.kind if kind is None else kind]
-        words += [] if self.field.invalid is None else [f"{self.field.invalid:g}"]
-        return f"{self.field.name}={':'.join([escaped(self.entry), *filter(None, words)])}"
+    def typed(self) -> str:
+        """Return the field in the syntax of the option `features`."""
+        invalid = "" if self.field.invalid is None else f"{self.field.invalid:g}"
+        return f"{self.field.name}={':'.join(filter(None, [escaped(self.entry), self.kind, invalid]))}"
 
 
 def described(array: StoredArray) -> str:
@@ -177,7 +176,7 @@ def _misfit(field: RecordField, array: StoredArray, expected: str) -> InvalidReq
 def _image_column(
     field: RecordField, array: StoredArray, *, is_open: bool, axes: str, color_note: str
 ) -> ArrayColumn | None:
-    """Return the column of images, masks or depth; None if rows do not fit. is_open: True adds unclear `readings`."""
+    """Return the column of images, masks or depth; None if rows do not fit. is_open: the kind may be unclear."""
     entry, dtype = field.entries[0], array.dtype.newbyteorder("=").name
     order = _axes_of(array, axes)
     channels = 0 if order is None else 1 if order == "hw" else array.shape[1 if order == "chw" else 3]
@@ -203,7 +202,7 @@ def _image_column(
         partial(_pixels, axes=order, is_gray=channels == 1, is_image=kind == "image"),
         "mask:uint16" if made.is_wide_mask else kind,
         f"{entry}: {', '.join(notes)}" if notes else None,
-        (kind, "mask" if dtype == "uint8" else "mask:uint16") if is_unclear else (),
+        bool(is_unclear),
     )
 
 
@@ -217,15 +216,8 @@ def _axes_of(array: StoredArray, axes: str) -> Axes | None:
         fits += ["hwc"] if shape[2] in (1, 3) and axes != "chw" else []
         fits += ["chw"] if shape[0] in (1, 3) and axes != "hwc" else []
     if len(fits) > 1:
-        raise ambiguous(described(array), {"(H, W, C)": "--axes hwc", "(C, H, W)": "--axes chw"})
+        raise InvalidRequest(f"{described(array)} may be (H, W, C) or (C, H, W): use --axes hwc or --axes chw")
     return fits[0] if fits else None
-
-
-def ambiguous(subject: str, readings: Mapping[str, str]) -> InvalidRequest:
-    """Return an error. subject: description of the arrays. readings: possible meaning -> instruction for the user."""
-    return InvalidRequest(
-        f"{subject} may be {' or '.join(readings)}: " + "; ".join(f"for {one}: {do}" for one, do in readings.items())
-    )
 
 
 def _pixels(row: npt.NDArray[Any], *, axes: Axes, is_gray: bool, is_image: bool) -> npt.NDArray[Any]:

@@ -17,11 +17,10 @@ The source of a file format declares suffixes and first bytes, and lists the arr
 source n5 overrides `_list`, because its arrays are folders. Each array is a `StoredArray`.
 """
 
-import re
 import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
@@ -41,14 +40,14 @@ from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.listing import are_empty
 from packer.sources.arrays import _array_fields as fields
-from packer.sources.arrays._array_fields import LABEL_NAMES, ArrayColumn, ambiguous, form
+from packer.sources.arrays._array_fields import LABEL_NAMES, ArrayColumn, form
 from packer.sources.arrays._stored_array import StoredArray, Unread
 from packer.sources.records._random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
 from packer.sources.records._record_fields import RecordField, escaped, parse_fields, typed_features
 from packer.sources.records._record_source import beside_first_image, opened
 
-START_BYTES = (1 << 13) + 8  # HDF5 may follow 8 KiB of the user
-_ONE_PER_IMAGE = ("label", "labels", "target", "targets")  # and `y` next to `x`
+_START_BYTES = 512
+_ONE_PER_IMAGE = ("label", "labels", "target", "targets")
 _MOST_DIMENSIONS = 8
 _MOST_ROWS = 1 << 31
 
@@ -127,7 +126,7 @@ class ArraySource(base.Source):
         return [one for number in range(len(own)) for one in self._arrays_in(files, number)], set(own)
 
     def _file(self, name: str) -> RecordFile:
-        start = self.folder.start(name, START_BYTES)
+        start = self.folder.start(name, _START_BYTES)
         check_magic(start, self.magic, self.folder.root / name, what=self.noun.removesuffix(" file"))
         return RecordFile(name, self.folder.status(name).st_size)
 
@@ -152,7 +151,7 @@ class ArraySource(base.Source):
         own = cls.own_files(names)
         if not 0 < len(own) <= cls.most_files or not isinstance(tree, SourceRoot):
             return None
-        start = tree.start(own[0], START_BYTES)
+        start = tree.start(own[0], _START_BYTES)
         is_pointed = is_pointer(start) and own[0].lower().endswith(cls.suffixes)
         is_own = is_pointed or cls.begins(start, tree.root / own[0])
         return f"{cls.title}: {counted(len(own), 'file')}" if is_own else None
@@ -201,9 +200,6 @@ class ArraySource(base.Source):
     def _error(self, text: str) -> InvalidRequest:
         return InvalidRequest(f"{shown(str(self.root))}: {text}")
 
-    def _ambiguous(self, subject: str, readings: Mapping[str, str]) -> InvalidRequest:
-        return ambiguous(f"{shown(str(self.root))}: {subject}", readings)
-
     def _in_splits(self, tables: list[_Table], *, is_declared: bool) -> list[_Table]:
         """Sort the tables by split. is_declared: False raises `InvalidRequest` for tables of several splits."""
         self._split_names: tuple[str, ...] = ()
@@ -215,10 +211,9 @@ class ArraySource(base.Source):
             return tables
         if not is_declared:
             rows = ", ".join(f"{word} {counts[word]}" for word in named)
-            one = f"{typed_features([f'image={escaped(tables[0].arrays[self._main].path)}'])} and its other fields"
-            raise self._ambiguous(
-                f"arrays of several splits ({rows})",
-                {"one pack with the field split": "--named-splits", "a pack of one split": one},
+            one = typed_features([f"image={escaped(tables[0].arrays[self._main].path)}"])
+            raise self._error(
+                f"arrays of several splits ({rows}); use --named-splits, or declare the fields of one, such as {one}"
             )
         self._split_names = ordered_splits(set(counts))
         return sorted(tables, key=lambda table: self._split_names.index(table.split or "other"))
@@ -262,7 +257,6 @@ class ArraySource(base.Source):
     def _inferred_columns(self) -> list[ArrayColumn]:
         """Return a column for each array with as many rows as the images; raises `InvalidRequest`."""
         first, main = self._tables[0].arrays, self._main
-        self._check_pieces(main)
         columns: list[ArrayColumn] = []
         names = FieldNames()
         label = self._label_entry()
@@ -270,15 +264,11 @@ class ArraySource(base.Source):
         for entry in dict.fromkeys(filter(None, [main, label, *common])):
             usual = fields.usual_name(first[entry], entry, is_main=entry == main, is_label=entry == label)
             columns.append(self._column(RecordField(names.of_entry(entry, usual), (entry,)), is_declared=False))
-        unclear = [column for column in columns if column.readings]
-        if unclear:
-            readings = zip(*(column.readings for column in unclear), strict=True)
-            typed = [dict(zip((column.entry for column in unclear), kinds, strict=True)) for kinds in readings]
-            lines = [typed_features(each.typed(kind=kinds.get(each.entry)) for each in columns) for kinds in typed]
-            kinds = [" and ".join(dict.fromkeys(kinds.values())) for kinds in typed]
-            raise self._ambiguous(
-                listed(fields.described(first[column.entry]) for column in unclear),
-                dict(zip(kinds, lines, strict=True)),
+        if unclear := [fields.described(first[column.entry]) for column in columns if column.is_unclear]:
+            line = typed_features(column.typed() for column in columns)
+            raise self._error(
+                f"cannot decide what images of one channel next to others are: {listed(unclear)}; declare all fields, "
+                f"such as {line}; labels are of kind mask, or mask:uint16"
             )
         return columns
 
@@ -298,37 +288,18 @@ class ArraySource(base.Source):
             color_note=self.color_note,
         )
 
-    def _check_pieces(self, main: str) -> None:
-        """Raise `InvalidRequest` if the entry `main` may be one of numbered pieces of a divided array of images."""
-        arrays = self._tables[0].arrays
-        pattern = re.sub("[0-9]+", "#", main)
-        names = [entry for entry in arrays if re.sub("[0-9]+", "#", entry) == pattern]
-        names = [entry for entry in names if form(arrays[entry]) == form(arrays[main])]
-        if len(names) > 1:
-            raise self._ambiguous(
-                listed(names),
-                {
-                    "several images of each row": typed_features(f"{name}={escaped(name)}" for name in names),
-                    "pieces of one array": "write each with the arrays of its rows into a file, such as 0.npz",
-                },
-            )
-
     def _label_entry(self) -> str | None:
         """Return the entry of the labels; None without labels. Raises `InvalidRequest` for a wrong number of labels."""
-        main = self._main
         for name in LABEL_NAMES:
-            if name != main and self._fault(name, is_label=True) is None:
+            if name != self._main and self._fault(name, is_label=True) is None:
                 return name
         for table, count in zip(self._tables, self._counts, strict=True):
-            for name in (*_ONE_PER_IMAGE, *(("y",) if main.lower() == "x" else ())):
+            for name in _ONE_PER_IMAGE:
                 array = table.arrays.get(name)
-                if array is None or name == main or array.shape[0] == count:
-                    continue
-                if form(array, is_label=True) == fields.WHOLE_NUMBERS:
-                    others = f"leave them out: {typed_features([f'image={escaped(main)}'])}"
-                    raise self._ambiguous(
-                        f"{fields.described(array)} next to {fields.described(table.arrays[main])}",
-                        {"labels of other samples": others, "labels of these": "write one per row (numpy.moveaxis)"},
+                if array is not None and name != self._main and array.shape[0] != count:
+                    raise self._error(
+                        f"{self._fault(name)}; declare the fields without it, such as "
+                        f"{typed_features([f'image={escaped(self._main)}'])}, or make the first axis count the samples"
                     )
         return None
 

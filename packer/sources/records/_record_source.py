@@ -364,8 +364,8 @@ class RecordSource(base.Source):
             line = typed_features(field.shown() for field in typed)
             raise InvalidRequest(
                 f"{shown(str(self.root))}: cannot decide what images of one channel next to others are: "
-                f"{listed(field.name for field in undecided)}; declare all fields, such as {line}, with the kind mask "
-                "(mask:uint16 for 16 bits) where pixels are labels"
+                f"{listed(field.name for field in undecided)}; declare all fields, such as {line}; labels are of "
+                "kind mask, or mask:uint16"
             )
         self._fields = typed
         return [field.field for field in typed]
