@@ -281,8 +281,7 @@ class FileSource(ListedSource):
             if role.name == self.anchor and without_anchor:
                 notes.append(f"{counted(without_anchor, self.noun)} without {role.example}: no samples")
             if role.need == "alike" and lacking == len(self):
-                otherwise = f"; {role.otherwise}" if role.otherwise else ""
-                notes.append(f"no {role.name}: no {self.noun} has {role.example}{otherwise}")
+                notes.append(f"no {role.name}: no {self.noun} has {role.example}")
             elif role.need in ("labels", "optional") and lacking and role.field is not None:
                 notes.append(f"{counted(lacking, self.noun)} without {role.example}: kept without these labels")
         if self._splits:

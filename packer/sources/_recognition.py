@@ -93,7 +93,7 @@ def _detect_tree(tree: FileTree, *, given: Collection[str]) -> tuple[str, str]:
         raise InvalidRequest(f"{where}: found no file; give the folder that contains the images")
     from packer.sources import _unread_images  # imported late: `packer --help` does not need NumPy
 
-    unread = _unread_images.unread_images(tree, listing.names)
+    unread = _unread_images.unread_images(listing.names)
     if unread:
         raise InvalidRequest(f"{where}: no images: {_unread_images.described(unread, has_decoder=True)}")
     other = _other_records(tree, listing.names) if isinstance(tree, SourceRoot) else None

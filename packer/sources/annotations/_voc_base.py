@@ -173,7 +173,7 @@ class VOCSource(FileSource):
         self._classes = self._numbered_classes()
         is_annotated = any(role.name == XML for role in self.roles)
         self.labels = self._label_files() if is_annotated else ()
-        unread = _unread_images.unread_images(self.folder, self.extras)
+        unread = _unread_images.unread_images(self.extras)
         self.unread = [(name, _unread_images.reason(kind)) for name, kind in unread.items()]
         self.unread_message = _unread_images.described(unread) if unread else ""
 

@@ -211,7 +211,7 @@ class Source(ListedSource):
         if not description.names:
             description = replace(description, names=self._listed_classes(description, paths))
         images = list(filter(_is_image, listing.names))
-        unread = _unread_images.unread_images(self.folder, sorted(paths.files.difference(images)))
+        unread = _unread_images.unread_images(sorted(paths.files.difference(images)))
         if description.splits:
             name = self.tables[0]
             listed_images = paths.splits(sorted([*images, *unread]), missing=policies.missing)

@@ -24,7 +24,7 @@ from packer.schema import PIXEL_KINDS, Field
 from packer.sources._message_texts import counted, shown
 from packer.sources._name_words import DEPTHS, has_labels, is_image_word, words
 from packer.sources.arrays._stored_array import StoredArray
-from packer.sources.records._record_fields import RecordField, decoded, escaped, kind_of_bytes, typed_features
+from packer.sources.records._record_fields import RecordField, decoded, kind_of_bytes, typed_features
 
 AXES = ("auto", "hwc", "chw")
 IMAGE_NAMES = ("image", "images", "img", "imgs", "x", "rgb", "data", "pixels", "picture", "pictures", "photos")
@@ -65,7 +65,7 @@ class ArrayColumn(NamedTuple):
     def typed(self) -> str:
         """Return the field in the syntax of the option `features`."""
         invalid = "" if self.field.invalid is None else f"{self.field.invalid:g}"
-        return f"{self.field.name}={':'.join(filter(None, [escaped(self.entry), self.kind, invalid]))}"
+        return f"{self.field.name}={':'.join(filter(None, [self.entry, self.kind, invalid]))}"
 
 
 def described(array: StoredArray) -> str:
@@ -155,9 +155,9 @@ def column_of(
             return column
     if must_be_image:
         is_one = len(array.shape) == 3 and array.shape[2] <= _MOST_CHANNELS
-        instead = "numpy.stack makes rows of single images" if is_one else f"{field.name}={escaped(entry)}:numbers"
+        instead = "numpy.stack makes rows of single images" if is_one else f"{field.name}={entry}:numbers"
         if field.kind == "mask" and array.dtype.name == "uint16":
-            instead = f"{field.name}={escaped(entry)}:mask:uint16 packs masks of 16 bit"
+            instead = f"{field.name}={entry}:mask:uint16 packs masks of 16 bit"
         raise _misfit(field, array, f"uint8 (H, W), (H, W, 3) or (3, H, W), depth uint16 or floats (H, W); {instead}")
     if field.name == "label" and form(array, is_label=True) == WHOLE_NUMBERS:
         return _label_column(entry, arrays)
@@ -276,7 +276,7 @@ def _text_column(field: RecordField, arrays: Sequence[StoredArray]) -> ArrayColu
     for array in arrays:
         found.update(array.row(index) for index in range(array.shape[0]))
         if len(found) > _MOST_CLASSES:
-            typed = typed_features([f"label={escaped(entry)}:text"])
+            typed = typed_features([f"label={entry}:text"])
             raise InvalidRequest(f"{array.path}: more than {_MOST_CLASSES} different labels; pack texts: {typed}")
     classes = tuple(sorted(found))
     numbers = {name: number for number, name in enumerate(classes)}

@@ -43,7 +43,7 @@ from packer.sources.arrays import _array_fields as fields
 from packer.sources.arrays._array_fields import LABEL_NAMES, ArrayColumn, form
 from packer.sources.arrays._stored_array import StoredArray, Unread
 from packer.sources.records._random_access_files import RecordFile, RecordFiles, check_magic, is_pointer
-from packer.sources.records._record_fields import RecordField, escaped, parse_fields, typed_features
+from packer.sources.records._record_fields import RecordField, parse_fields, typed_features
 from packer.sources.records._record_source import beside_first_image, opened
 
 _START_BYTES = 512
@@ -211,7 +211,7 @@ class ArraySource(base.Source):
             return tables
         if not is_declared:
             rows = ", ".join(f"{word} {counts[word]}" for word in named)
-            one = typed_features([f"image={escaped(tables[0].arrays[self._main].path)}"])
+            one = typed_features([f"image={tables[0].arrays[self._main].path}"])
             raise self._error(
                 f"arrays of several splits ({rows}); use --named-splits, or declare the fields of one, such as {one}"
             )
@@ -299,7 +299,7 @@ class ArraySource(base.Source):
                 if array is not None and name != self._main and array.shape[0] != count:
                     raise self._error(
                         f"{self._fault(name)}; declare the fields without it, such as "
-                        f"{typed_features([f'image={escaped(self._main)}'])}, or make the first axis count the samples"
+                        f"{typed_features([f'image={self._main}'])}, or make the first axis count the samples"
                     )
         return None
 

@@ -4,9 +4,8 @@ A layout may have several variants with the same name. The first variant that fi
 least one sample has all required files. If the layout has splits, the split of this sample must have a usual name.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from dataclasses import field as member
 from typing import Literal
 
 from packer.errors import InvalidRequest
@@ -80,7 +79,6 @@ class PairLayout:
         is_recognized: True: the layout is detected automatically. False: the user must set `--layout`.
         splits: `known`: only usual names, such as `train`, are splits. `any`: a split can have any name.
         objects: The format of the files of the role `objects_file`: `rows` of `_atr.txt`, or `json`. None: no role.
-        remarks: Name of a field, `split NAME`, or `no NAME` for an absent role -> note for the user.
     """
 
     name: str
@@ -89,7 +87,6 @@ class PairLayout:
     is_recognized: bool = True
     splits: Literal["known", "any"] = "known"
     objects: Literal["rows", "json"] | None = None
-    remarks: Mapping[str, str] = member(default_factory=dict)
 
     def may_fit(self, names: Sequence[str], folders: Collection[str]) -> bool:
         """Return False if files of a required role are certainly absent. A quick check before `fits`.
@@ -137,9 +134,9 @@ def layouts_of(names: Sequence[str], name: str | None = None) -> Iterator[PairLa
             yield layout
 
 
-def _pair(name: str, image: str, mask: str, *, is_recognized: bool = True, remark: str = "") -> PairLayout:
+def _pair(name: str, image: str, mask: str, *, is_recognized: bool = True) -> PairLayout:
     roles = _roles(f"image={image}:image", f"mask={mask}:mask")
-    return PairLayout(name, roles, is_recognized=is_recognized, remarks={"mask": remark} if remark else {})
+    return PairLayout(name, roles, is_recognized=is_recognized)
 
 
 def _roles(*texts: str) -> tuple[PairRole, ...]:
@@ -155,14 +152,8 @@ def _cityscapes(images: str, labels: str, ending: str) -> PairLayout:
         f"instances={label}instanceIds.png:mask:uint16",
         f"polygons_file={label}polygons.json:bytes",
     )
-    remarks = {
-        "mask": "labelIds, 0 to 33; networks are trained on labelTrainIds, 0 to 18 and 255, as in train_ids",
-        "no train_ids": "labelTrainIds are not published: csCreateTrainIdLabelImgs of cityscapesscripts makes them",
-        "instances": "class * 1000 + number of the object, or the class alone if objects are not distinguished",
-        "split test": "Cityscapes publishes maps of ignored classes only, and no labels: do not score on them",
-    }
     needs = (("image",), ("mask", "train_ids", "instances"))
-    return PairLayout("cityscapes", roles, needs, splits="any", remarks=remarks)
+    return PairLayout("cityscapes", roles, needs, splits="any")
 
 
 def _ade20k_full(year: str, folder: str, ending: str, objects: Literal["rows", "json"]) -> PairLayout:
@@ -173,13 +164,8 @@ def _ade20k_full(year: str, folder: str, ending: str, objects: Literal["rows", "
         f"objects_file={path}{ending}:bytes",
         f"parts={path}_parts_{{number}}.png:count",
     )
-    remarks = {
-        "mask": "R // 10 * 256 + G of _seg.png, 0 without an object",
-        "instances": "B of _seg.png, which counts the objects of an image",
-        "parts": "number of levels of parts that a sample has; their masks are other files",
-    }
     needs = (("image",), ("seg_file",), ("objects_file",))
-    return PairLayout(f"ade20k-full-{year}", roles, needs, objects=objects, remarks=remarks)
+    return PairLayout(f"ade20k-full-{year}", roles, needs, objects=objects)
 
 
 LAYOUTS = (
@@ -193,15 +179,8 @@ LAYOUTS = (
             "mask={folder}/SegmentationClass/{stem}.png:mask",
             "object_mask={folder}/SegmentationObject/{stem}.png:mask",
         ),
-        remarks={"mask": "0 is background, 1 to 20 are the classes, 255 is void"},
     ),
-    _pair(
-        "ade20k",
-        "{folder}/images/{split}/{stem}",
-        "{folder}/annotations/{split}/{stem}.png",
-        remark="values as in the files: in SceneParsing 0 is other and 1 to 150 are the classes; subtract 1 for a loss "
-        "that expects 0 to 149 and ignores 255",
-    ),
+    _pair("ade20k", "{folder}/images/{split}/{stem}", "{folder}/annotations/{split}/{stem}.png"),
     _ade20k_full("2017", "images/", "_atr.txt", "rows"),
     _ade20k_full("2017", "", "_atr.txt", "rows"),
     _ade20k_full("2020", "images/ADE/", ".json", "json"),

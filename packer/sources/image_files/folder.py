@@ -101,7 +101,7 @@ class Source(ListedSource):
         ]
         images = [name for name in names if _is_image(name)]
         others = [name for name in names if not _is_image(name)]
-        unread = _unread_images.unread_images(self.folder, others)
+        unread = _unread_images.unread_images(others)
         if decode_with == "pillow":
             decoded = [name for name in unread if pillow.is_readable(name)]
             pillow.check_installed(decoded)

@@ -195,9 +195,6 @@ class Source(FileSource):
     def more_notes(self) -> Sequence[str]:
         fields = ", ".join(field.name for field in self.schema if field.name != "key" and not field.hidden)
         notes = [f"fields: {fields}{f', laid out like {self._layout.name}' if self._layout is not None else ''}"]
-        names = {*self.schema.names, *(f"split {name}" for name in self._splits)}
-        remarks = self._layout.remarks if self._layout is not None else {}
-        notes += [f"{name}: {remark}" for name, remark in remarks.items() if name in names]
         for role in self._present:
             lossy = sum(each.paths.get(role.name, "").lower().endswith((".jpg", ".jpeg")) for each in self._samples)
             if role.field and role.field.kind == "mask" and lossy:
@@ -217,7 +214,6 @@ def _file_role(role: PairRole, layout: PairLayout | None) -> FileRole:
         role.pattern.expression,
         None if role.is_count else role.field,
         need,
-        otherwise=layout.remarks.get(f"no {role.name}", "") if layout is not None else "",
         parse=partial(text_value, kind=role.field.kind) if role.field.kind in ("text", "json") else None,
     )
 

@@ -2,7 +2,7 @@
 
 The user types FIELD=ENTRY or FIELD=ENTRY:KIND, such as `image=image/encoded` or `mask=seg.png:mask`. `image=jpg;png`
 names two entries; each sample contains one of the two. An entry is a feature of a tf.train.Example, a suffix in a tar
-file, or a component of a datapoint. In entry names, type a backslash before `;` and backslash: `x_y=x\\;y`.
+file, or a component of a datapoint.
 """
 
 import re
@@ -59,12 +59,12 @@ class RecordField:
             invalid, entry, kind = float(kind), entry.removesuffix(":depth"), "depth"
         if not colon or kind not in kinds:
             entry, kind = rest, ""
-        entries = tuple(re.sub(r"\\([\\;])", r"\1", piece) for piece in _pieces(entry, ";"))
+        entries = tuple(entry.split(";"))
         if not equals or not all(entries):
             raise InvalidRequest(
                 f"option features: {text!r}: expected FIELD=FEATURE or FIELD=FEATURE:KIND, such as "
                 f"image=image/encoded, depth=FEATURE:depth:0 if 0 means no measurement, mask=FEATURE:mask:uint16 for "
-                f"16 bits; kinds are {', '.join(kinds)}; type \\; in the name of a feature"
+                f"16 bits; kinds are {', '.join(kinds)}"
             )
         if name in RESERVED:
             raise InvalidRequest(f"option features: {text!r}: the field {name!r} is packer's own; choose another name")
@@ -75,7 +75,7 @@ class RecordField:
         kind = f":{self.kind}" if self.kind else ""
         dtype = f":{self.dtype}" if self.kind == "mask" and self.dtype else ""
         invalid = f":{self.invalid:g}" if self.invalid is not None else ""
-        return f"{self.name}={';'.join(map(escaped, self.entries))}{kind}{dtype}{invalid}"
+        return f"{self.name}={';'.join(self.entries)}{kind}{dtype}{invalid}"
 
     @property
     def field(self) -> Field:
@@ -98,22 +98,6 @@ class RecordField:
 def typed_features(texts: Iterable[str]) -> str:
     """Return the options of the command line that declare these fields: `--feature image=jpg --feature label=cls`."""
     return " ".join(f"--feature {shell_word(text)}" for text in texts)
-
-
-def _pieces(text: str, mark: str) -> list[str]:
-    """Split a text at each `mark` without a backslash before it."""
-    pieces = [""]
-    for piece in re.findall(r"\\.|[^\\]|\\$", text, re.DOTALL):
-        if piece == mark:
-            pieces.append("")
-        else:
-            pieces[-1] += piece
-    return pieces
-
-
-def escaped(entry: str) -> str:
-    """Return the entry name with a backslash before each `;` and backslash."""
-    return re.sub(r"[\\;]", r"\\\g<0>", entry)
 
 
 def parse_fields(texts: Sequence[str], kinds: Sequence[str] = KINDS) -> list[RecordField]:
