@@ -12,11 +12,11 @@ from pathlib import Path
 from types import ModuleType
 
 from packer.errors import BadInput, InvalidRequest
-from packer.sources import having, load, names
+from packer.sources import load, names
 from packer.sources._message_texts import described, shown
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import EMPTY, SourceRoot
-from packer.sources._trees.listing import are_empty, scan
+from packer.sources._trees.listing import scan
 from packer.sources._trees.open_tree import open_archive, open_tree
 
 _LOOKED_AT = 1000  # number of files of a tar that are inspected
@@ -32,6 +32,7 @@ _DECIDING_OPTIONS = {
     "roles": "pairs",
     "layout": "pairs",
 }
+
 
 # Sources that need not be imported (1 to 7 ms each) to recognize a folder of images. A source in neither set is always
 # tried.
@@ -58,8 +59,7 @@ def detect(root: Path | FileTree, *, follow_links: bool = False, given: Collecti
     """
     for option, name in _DECIDING_OPTIONS.items():
         if option in given:
-            published = _published_set(root, option, follow_links=follow_links)
-            return published or (name, f"read as {name}, whose option is given")
+            return name, f"read as {name}, whose option is given"
     if not isinstance(root, FileTree) and root.is_file():
         return _detect_file(root, given=given)
     return _detect_tree(open_tree(root, follow_links=follow_links), given=given)
@@ -96,12 +96,8 @@ def _detect_tree(tree: FileTree, *, given: Collection[str]) -> tuple[str, str]:
     unread = _unread_images.unread_images(listing.names)
     if unread:
         raise InvalidRequest(f"{where}: no images: {_unread_images.described(unread, has_decoder=True)}")
-    other = _other_records(tree, listing.names) if isinstance(tree, SourceRoot) else None
-    if other is not None:
-        raise InvalidRequest(f"{where}: {other}")
-    empty = ", all empty" if are_empty(tree, listing.names) else ""
     raise InvalidRequest(
-        f"{where}: no known data set: found {described(listing.names)}{empty}, expected one of {', '.join(names())}; "
+        f"{where}: no known data set: found {described(listing.names)}, expected one of {', '.join(names())}; "
         "give the folder that contains the images, or name the source with --from"
     )
 
@@ -116,10 +112,7 @@ def _detect_file(root: Path, *, given: Collection[str]) -> tuple[str, str]:
     found = _by_rank(SourceRoot(root.parent), [root.name], given=given, ranks=_LAYOUTS_AND_SETS)
     if found is not None:
         return found
-    where, place = shown(str(root)), root.resolve()
-    other = _other_records(SourceRoot(place.parent), [place.name])
-    if other is not None:
-        raise InvalidRequest(f"{where}: {other}")
+    where = shown(str(root))
     if not root.stat().st_size:
         raise InvalidRequest(f"{where}: {EMPTY}")
     holders = ", ".join(name for module, name in _modules() if module.Source.holds_records)
@@ -169,17 +162,6 @@ def _detect_tar(root: Path, sentence: str, *, given: Collection[str]) -> tuple[s
             "(members of one name are a sample, without labels)"
         )
     return _TAR_SOURCE, sentence
-
-
-def _published_set(root: Path | FileTree, option: str, *, follow_links: bool) -> tuple[str, str] | None:
-    """Return `(name, line)` of a published data set in `root` whose source has `option`, None otherwise."""
-    makers = [(load(name), name) for name in having(option)]
-    sets = [(module, name) for module, name in makers if module.SPECIFICITY not in _LAYOUTS]
-    if not sets:
-        return None
-    is_file = not isinstance(root, FileTree) and root.is_file()
-    tree = open_archive(root) if is_file and isinstance(root, Path) else open_tree(root, follow_links=follow_links)
-    return None if tree is None else next(_recognized(tree, scan(tree).names, sets), None)
 
 
 def _by_rank(
@@ -238,10 +220,3 @@ def _modules(chosen: Iterable[str] | None = None) -> list[tuple[ModuleType, str]
 
 def _may_be_image(name: str) -> bool:
     return name.lower().endswith(_IMAGES)
-
-
-def _other_records(folder: SourceRoot, names: Sequence[str]) -> str | None:
-    """Return the description of an LMDB that no source reads, None without an LMDB."""
-    from packer.sources.records import _lmdb_source  # imported late: only an error needs it
-
-    return _lmdb_source.other_layout(folder, names)

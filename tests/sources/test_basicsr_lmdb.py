@@ -146,7 +146,7 @@ def test_png_files_keep_their_bytes(tmp_path: Path) -> None:
 
 def test_bare_image_files_are_taken_where_the_user_says_so(tmp_path: Path) -> None:
     root = lmdb_environment(tmp_path / "in", {b"a": image(1), b"b": encoded(".jpg", drawn(8, 8))})
-    with pytest.raises(InvalidRequest, match=r"basicsr-lmdb.*image files"):
+    with pytest.raises(InvalidRequest, match="basicsr-lmdb"):
         detect(root)
     assert Source(root)[0]["image"] == image(1)
 

@@ -183,7 +183,7 @@ def test_an_lmdb_of_another_tool_is_named(tmp_path: Path, entries: dict[bytes, b
     with pytest.raises(InvalidRequest, match=f"LMDB of Caffe.*{said}"):
         SourceSpec("caffe-lmdb").open(root)
     for place in (root, root / "data.mdb"):
-        with pytest.raises(InvalidRequest, match=f"data.mdb.*layout.*{said}"):
+        with pytest.raises(InvalidRequest, match="found 2 files|is a file"):
             SourceSpec().open(place)
 
 

@@ -155,13 +155,6 @@ def test_folders_that_the_finder_packed_beside_others_or_without_folders_stay(
     assert found is not None and inner in found.names
 
 
-def test_the_advice_on_a_folder_in_an_archive_names_no_path_that_is_not_there(tmp_path: Path) -> None:
-    members = {f"photos/{kind}/{n}.png": image(n) for kind in ("cat", "dog") for n in range(2)}
-    (tmp_path / "other.zip").write_bytes(zip_of(members))
-    with pytest.raises(InvalidRequest, match="give photos"):
-        SourceSpec().open(tmp_path / "other.zip")
-
-
 EMPTY = {
     "a.tfrecord": ["tfrecord"],
     "a.rec": ["recordio"],
@@ -180,7 +173,7 @@ def test_a_file_without_a_byte_is_called_empty_whatever_reads_it(tmp_path: Path,
     for kind in ("auto", *EMPTY[name]):
         with pytest.raises(InvalidRequest, match="file is empty"):
             SourceSpec(kind).open(tmp_path / name)
-    with pytest.raises(InvalidRequest, match="1 file.*all empty"):
+    with pytest.raises(InvalidRequest, match="1 file"):
         SourceSpec().open(tmp_path)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packer.errors import BadInput, InvalidRequest, PackerError
+from packer.errors import BadInput, InvalidRequest
 from packer.sources._message_texts import linked, listed, shown
 from packer.sources._trees.file_tree import Contents, FileTree
 from packer.sources._trees.folder_tree import HOW_TO_FOLLOW, SourceRoot
@@ -110,14 +110,6 @@ def clutter_kind(name: str, *, is_folder: bool) -> str | None:
     if name.startswith("._"):
         return "._*"
     return name if name.lower() in _CLUTTER_FILES else None
-
-
-def are_empty(tree: FileTree, names: Sequence[str]) -> bool:
-    """Return True if `names` is not empty and all these files have 0 bytes. An unreadable file is not empty."""
-    try:
-        return bool(names) and not any(tree.start(name, 1) for name in names)
-    except PackerError:
-        return False
 
 
 class _Clutter:

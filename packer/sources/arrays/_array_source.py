@@ -38,7 +38,6 @@ from packer.sources._message_texts import counted, described, listed, shown
 from packer.sources._name_words import ordered_splits, split_rank
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import SourceRoot
-from packer.sources._trees.listing import are_empty
 from packer.sources.arrays import _array_fields as fields
 from packer.sources.arrays._array_fields import LABEL_NAMES, ArrayColumn, form
 from packer.sources.arrays._stored_array import StoredArray, Unread
@@ -132,7 +131,6 @@ class ArraySource(base.Source):
 
     def _none_found(self, names: Sequence[str], expected: str) -> InvalidRequest:
         found = f"found {described(names)}" if names else "there is no file in it"
-        found += ", all empty" if are_empty(self.folder, names) else ""
         return InvalidRequest(f"{shown(str(self.root))}: no {self.noun}s: {found}; expected {expected}")
 
     @classmethod

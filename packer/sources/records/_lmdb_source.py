@@ -175,22 +175,6 @@ def layout_of(folder: SourceRoot, name: str) -> str | None:
     return "tensorpack-lmdb" if is_padded and _is_datapoint(value) else _numbered(value)
 
 
-def other_layout(folder: SourceRoot, names: Sequence[str]) -> str | None:
-    """Return a message that no source reads the first LMDB in `names`; None without an LMDB.
-
-    The caller has tried all sources. Raises `BadInput` for a damaged file.
-    """
-    for name in names if len(names) == 1 else filter(LMDBSource.file_name.search, names):
-        found = _first_entries(folder, name, 1)
-        if found:
-            ((key, value),) = found
-            return (
-                f"{shown(name)} is an LMDB of a layout that no source reads: the first key is "
-                f"{shown(repr(key[:40]))}, its value has {len(value)} bytes; expected {_LAYOUTS}; choose with --from"
-            )
-    return None
-
-
 def side_files(folder: SourceRoot, name: str) -> list[str]:
     """Return the relative paths of BasicSR metadata files in the folder of an LMDB."""
     place = PurePosixPath(name)

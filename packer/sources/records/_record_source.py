@@ -39,7 +39,7 @@ from packer.sources._message_texts import counted, described, listed, shown
 from packer.sources._name_words import ordered_splits, split_rank
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import EMPTY, SourceRoot
-from packer.sources._trees.listing import are_empty, scan
+from packer.sources._trees.listing import scan
 from packer.sources.records._random_access_files import (
     OpenFile,
     RecordFile,
@@ -221,7 +221,6 @@ class RecordSource(base.Source):
             files.append(RecordFile(name, on_disk.size, packed))
         if not len(self) and not self.unread:
             found = f"found {described(names)}" if names else "the folder is empty"
-            found += ", all empty" if are_empty(self.folder, names) else ""
             raise InvalidRequest(f"{shown(str(root))}: no {self.noun}s: {found}; expected {self.expected}")
         self._check_files(files, named_splits=named_splits)
         fields = [Field(KEY, "text", "text"), *self.choose_fields()]
