@@ -23,7 +23,6 @@ import numpy.typing as npt
 from packer.errors import BadInput
 
 MAGIC = 0xCED7230A
-OLD_MAGIC = 0x3ED7230A
 KEY = struct.pack("<I", MAGIC)
 WHOLE, FIRST, MIDDLE, LAST = 0, 1, 2, 3
 LENGTH = (1 << 29) - 1

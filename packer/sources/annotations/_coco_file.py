@@ -19,7 +19,6 @@ import math
 import reprlib
 import struct
 from array import array
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -40,14 +39,7 @@ NO_ID = struct.pack("<q", -_INT64)
 _LARGEST = float(np.finfo(np.float32).max)
 _END = array("f", (math.nan, math.nan)).tobytes()  # the end of a polygon
 _SHOWN_PROBLEMS = 20
-_IMAGE_MEMBERS = {"id", "file_name", "width", "height"}
-_COMMON = {"id", "image_id", "category_id"}
-_MEMBERS = {
-    "objects": _COMMON | {"bbox", "iscrowd", "area", "segmentation", "keypoints", "num_keypoints"},
-    "panoptic": _COMMON | {"file_name", "segments_info"},
-    "captions": _COMMON | {"caption"},
-    "labels": _COMMON,
-}
+_KINDS = ("objects", "panoptic", "captions", "labels")
 _Element = Mapping[str, object]
 
 Id = int | str
@@ -133,22 +125,18 @@ class AnnotationFile:
         most_keypoints: The largest number of keypoints of an object.
         problems: The reasons for the first 20 annotations that are not valid.
         problem_count: The number of annotations that are not valid.
-        remarks: Description of an unusual property -> number of occurrences.
-        unread: Names of JSON members that the parser ignores, such as `images.license`.
     """
 
     path: str
     images: dict[Id, CocoImage] = field(default_factory=dict)
     categories: dict[int, Category] = field(default_factory=dict)
-    values: dict[str, dict[Id, list[Any]]] = field(default_factory=lambda: {kind: {} for kind in _MEMBERS})
+    values: dict[str, dict[Id, list[Any]]] = field(default_factory=lambda: {kind: {} for kind in _KINDS})
     kinds: set[str] = field(default_factory=set)
     optional: set[str] = field(default_factory=set)
     lacks_ids: bool = False
     most_keypoints: int = 0
     problems: list[str] = field(default_factory=list)
     problem_count: int = 0
-    remarks: Counter[str] = field(default_factory=Counter)
-    unread: set[str] = field(default_factory=set)
 
     def count(self) -> int:
         """Return the number of annotations."""
@@ -180,7 +168,6 @@ def read_annotations(data: bytes, path: str, *, strict: bool = True) -> Annotati
         BadInput: The JSON, an image or a category is not valid, or `strict` is true and an annotation is not valid.
     """
     file = AnnotationFile(path)
-    ids = array("q")  # of objects
     number = 0
     for member, element in elements(data, ("images", "categories", "annotations"), path):
         if not isinstance(element, dict):
@@ -191,11 +178,10 @@ def read_annotations(data: bytes, path: str, *, strict: bool = True) -> Annotati
             _add_category(file, element)
         else:
             try:
-                _add_annotation(file, element, ids)
+                _add_annotation(file, element)
             except ValueError as error:
                 file.add_problem(f"annotation {number} (id {_text(element.get('id'))}): {error}")
             number += 1
-    file.remarks["objects with the id of another"] += len(ids) - len(np.unique(np.asarray(ids)))
     _check_references(file)
     if strict and file.problem_count:
         raise BadInput(f"{shown(path)}: {file.shown_problems()}; correct the file, or skip them with --bad-labels skip")
@@ -210,20 +196,14 @@ def _add_image(file: AnnotationFile, element: _Element) -> None:
             "expected a number or a text, and the name of a file"
         )
     if image in file.images:
-        file.remarks["images that are there twice"] += 1
         if file.images[image].name != name:
             raise BadInput(
                 f"{shown(file.path)}: image id {_text(image)} is there twice, for {_text(file.images[image].name)} and "
                 f"{_text(name)}; correct the file"
             )
         return
-    sides = [element.get("height"), element.get("width")]
-    height, width = map(_side, sides)
+    height, width = _side(element.get("height")), _side(element.get("width"))
     file.images[image] = CocoImage(str(name), (height, width) if height and width else None)
-    if any(side is not None and not _side(side) for side in sides):
-        file.remarks["images with a width or height that is not a whole number above 0"] += 1
-    if not element.keys() <= _IMAGE_MEMBERS:
-        file.unread |= {f"images.{member}" for member in element.keys() - _IMAGE_MEMBERS}
 
 
 def _add_category(file: AnnotationFile, element: _Element) -> None:
@@ -238,8 +218,8 @@ def _add_category(file: AnnotationFile, element: _Element) -> None:
         raise BadInput(f"{shown(file.path)}: category id {category} is there twice, with other names; correct the file")
 
 
-def _add_annotation(file: AnnotationFile, element: _Element, ids: "array[int]") -> None:
-    """Add an annotation to `file`, and the id of an object to `ids`. Raise ValueError for an invalid annotation."""
+def _add_annotation(file: AnnotationFile, element: _Element) -> None:
+    """Add an annotation to `file`. Raise ValueError for an invalid annotation."""
     kind = _kind(element)
     image = _id(element.get("image_id"))
     if image is None:
@@ -247,7 +227,7 @@ def _add_annotation(file: AnnotationFile, element: _Element, ids: "array[int]") 
     file.kinds.add(kind)
     value: object
     if kind == "objects":
-        value = _object(file, element, ids)
+        value = _object(file, element)
     elif kind == "panoptic":
         value = _panoptic(element)
     else:
@@ -256,8 +236,6 @@ def _add_annotation(file: AnnotationFile, element: _Element, ids: "array[int]") 
         if value is None or (kind == "captions" and not _is_text(value)):
             raise _invalid(element, member, expected)
     file.values[kind].setdefault(image, []).append(value)
-    if not element.keys() <= _MEMBERS[kind]:
-        file.unread |= {f"annotations.{member}" for member in element.keys() - _MEMBERS[kind]}
 
 
 def _kind(element: _Element) -> str:
@@ -269,7 +247,7 @@ def _kind(element: _Element) -> str:
     raise ValueError("has no bbox, category_id, caption or segments_info")
 
 
-def _object(file: AnnotationFile, element: _Element, ids: "array[int]") -> bytes:
+def _object(file: AnnotationFile, element: _Element) -> bytes:
     box = _numbers(element.get("bbox"))
     if box is None or len(box) != 4 or max(box[0] + box[2], box[1] + box[3]) > _LARGEST or min(box[2:]) < 0:
         raise _invalid(element, "bbox", "x, y, width, height, the last two not negative")
@@ -286,13 +264,7 @@ def _object(file: AnnotationFile, element: _Element, ids: "array[int]") -> bytes
         raise _invalid(element, "keypoints", f"x, y and visibility 0, 1 or 2, at most {MOST_KEYPOINTS} times")
     points, runs = _segmentation(element)
     number = _whole(element.get("id"))
-    if number is None:
-        file.lacks_ids = True
-        file.remarks["objects without an id that is a whole number: no annotation_ids"] += 1
-    else:
-        ids.append(number)
-    if not box[2] or not box[3]:
-        file.remarks["boxes without width or height"] += 1
+    file.lacks_ids |= number is None
     if area is not None:
         file.optional.add("box_areas")
     if points:
@@ -350,7 +322,6 @@ def _check_references(file: AnnotationFile) -> None:
     """Remove annotations of unknown images or categories, after the file is read, and add each to the problems."""
     for kind, by_image in file.values.items():
         for image, values in [*by_image.items()]:
-            size = file.images[image].size if image in file.images else None
             by_image[image] = []
             for value in values:
                 unknown = [each for each in _categories(kind, value) if each not in file.categories]
@@ -362,11 +333,6 @@ def _check_references(file: AnnotationFile) -> None:
                     file.add_problem(f"{kind} of image {_text(image)}: several lists of segments")
                 else:
                     by_image[image].append(value)
-                if kind == "objects" and "run_lengths" in file.optional:
-                    runs = CocoObject.unpacked(value).runs
-                    file.remarks["run lengths of another size than their image"] += bool(
-                        runs and size not in (None, runs[1])
-                    )
             if not by_image[image]:
                 del by_image[image]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from packer.errors import BadInput
 from packer.schema import Field
-from packer.sources._message_texts import counted, listed, shown
+from packer.sources._message_texts import counted, shown
 from packer.sources.annotations._coco_file import NO_ID, NUMBERS, AnnotationFile, CocoObject, Id, Segment
 from packer.sources.annotations._coco_masks import run_lengths
 
@@ -51,8 +51,7 @@ class Classes:
         notes = [f"{counted(len(self.names), 'class')}: {first}{f', ... and {more} more' if more > 0 else ''}"]
         if self.ids.tolist() != list(range(len(self.ids))):
             notes.append(f"classes are in the order of the category ids, {self.ids[0]} to {self.ids[-1]}")
-        same = [name for name, count in Counter(self.names).items() if count > 1]
-        return [*notes, *([f"several categories, and so classes, with one name: {listed(same)}"] if same else [])]
+        return notes
 
 
 class CocoLabels(ABC):
@@ -217,8 +216,6 @@ class Boxes(CocoLabels):
                 Field("keypoints", "points", "raw:float32", "float32", (*shape, 2), classes, of="boxes"),
                 _UINT8("keypoint_visibility", shape=shape, of="boxes"),
             ]
-            if classes is None:
-                self.notes.append("keypoints have no names: the categories have different names for them, or none")
         self.fields = [*fields, _INT64("category_ids", of="boxes", hidden=True)]
         bare = count - len(self._by_sample)
         if bare:

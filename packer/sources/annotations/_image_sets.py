@@ -146,17 +146,10 @@ def _key(line: str, base: str, known: Mapping[str, str]) -> str | None:
 def _disjoint(members: Mapping[str, Mapping[str, None]], notes: list[str]) -> dict[str, Mapping[str, None]]:
     """Return the lists that are splits: not empty, not contained in others. {} if they overlap. Add to `notes`."""
     kept = {stem: inside for stem, inside in members.items() if inside}
-    empty = sorted(set(members) - set(kept))
-    if empty:
-        notes.append(f"lists without images: {listed(empty)}")
-    ignored = []
     for stem in sorted(kept, key=lambda stem: (-len(kept[stem]), "trainval" not in stem, stem)):
         others = set().union(*(inside for other, inside in kept.items() if other != stem))
         if others and kept[stem].keys() <= others:
             del kept[stem]
-            ignored.append(stem)
-    if ignored:
-        notes.append(f"lists whose images are all in other lists, ignored: {listed(ignored)}")
     if sum(map(len, kept.values())) > len(set().union(*kept.values())):
         notes.append(
             f"no field split: lists of ImageSets overlap: {listed(sorted(kept))}; --split NAME=FILE chooses lists"

@@ -19,7 +19,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from packer.sources import _unread_images, base
 from packer.sources._color_table import VOID, Color
 from packer.sources._file_source import FileSource, Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample, LabelFile, Parsed
-from packer.sources._message_texts import counted, listed, shown
+from packer.sources._message_texts import counted, shown
 from packer.sources._name_words import numbered_classes, ordered_splits, split_rank
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations._image_sets import UNLISTED, read_image_sets
@@ -42,7 +42,7 @@ LABEL_MAP = "labelmap.txt"
 _FOLDERS = "jpegimages|images|annotations|segmentationclass|segmentationobject|grasps"  # case-insensitive
 _KEY = rf"(?P<key>(?:(?!(?:{_FOLDERS})/)[^/]+/)*[^/]+)"
 _IMAGES = "jpg|jpeg|png|ppm|bmp|pgm|tif|tiff|webp"
-_NO_ANNOTATION = Annotation(None, "", (), 0)
+_NO_ANNOTATION = Annotation(None, (), 0)
 _OF_MASKS = ("background", "ignored")  # labels in CVAT's label map that are mask values, but not classes
 _PROBED = 20  # annotation files to read at most
 _SHOWN_CLASSES = 10
@@ -184,7 +184,6 @@ class VOCSource(FileSource):
         self._flags = {"difficult", "truncated"}  # and other flags that any object has
         self._has_parts = False
         self._zeros = 0  # objects that begin at pixel 0
-        self._renamed: list[str] = []  # keys with the <filename> of another image
         for sample in self._samples:
             found = _NO_ANNOTATION
             with suppress(BadInput):
@@ -195,8 +194,6 @@ class VOCSource(FileSource):
                 self._flags.update(each.flags)
                 self._has_parts |= bool(each.parts)
                 self._zeros += min(each.box) == 0
-            if found.filename and PurePosixPath(found.filename).stem != sample.key.rpartition("/")[2]:
-                self._renamed.append(sample.key)
 
     def _annotation(self, sample: FileSample) -> Annotation:
         """Return the parsed annotation file of a sample, or `_NO_ANNOTATION` if the sample has no annotation file."""
@@ -297,9 +294,6 @@ class VOCSource(FileSource):
                 begin = f"{counted(self._zeros, 'object')} with an xmin or ymin of 0"
                 notes.append(f"{begin}: the files seem to count pixels from 0; check --first-pixel 0")
         notes += self._sets.notes if self._own_splits else ()
-        if self._renamed:
-            files = counted(len(self._renamed), "annotation file")
-            notes.append(f"{files} with the <filename> of another image, which is ignored: {listed(self._renamed)}")
         return notes
 
 

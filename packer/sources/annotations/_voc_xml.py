@@ -60,13 +60,11 @@ class Annotation(NamedTuple):
 
     Attributes:
         size: (height, width) of the image in px. None: absent.
-        filename: The image name in `<filename>`. Empty: absent.
         objects: The valid objects in the order of the file.
         dropped: The number of objects that are skipped because they are not valid.
     """
 
     size: tuple[int, int] | None
-    filename: str
     objects: tuple[AnnotatedObject, ...]
     dropped: int
 
@@ -80,7 +78,7 @@ class _TreeBuilder(ET.TreeBuilder):
 
 
 def read_annotation(data: bytes, path: Path, *, strict: bool) -> Annotation:
-    """Return the objects in an annotation file, and the size and name of the image.
+    """Return the objects in an annotation file, and the size of the image.
 
     Args:
         data: The bytes of the file.
@@ -110,8 +108,7 @@ def read_annotation(data: bytes, path: Path, *, strict: bool) -> Annotation:
         problems = ["<bndbox> outside of an <object>" for each in root.iter() if each.tag.lower() == "bndbox"]
     if problems and strict:
         raise BadInput(f"{where}: {shown(problems[0])}; correct the file, or skip such objects with --bad-labels skip")
-    filename = root.findtext("filename", "").strip()
-    return Annotation(_size(root), filename, tuple(objects), len(problems))
+    return Annotation(_size(root), tuple(objects), len(problems))
 
 
 def _only(element: ET.Element, tag: str) -> ET.Element | None:

@@ -47,7 +47,6 @@ class DescribedPaths:
         self._folders = {"", *listing.folders}
         self._base = _joined("", description.base)
         self._elsewhere = _parts(description.base) if self._base not in self._folders else []
-        self._removed: Counter[str] = Counter()  # prefix -> number of paths that exist only without the prefix
 
     def find(self, text: str, folder: str = "") -> str | None:
         """Return the relative path of the file or folder `text`, or None if absent.
@@ -63,8 +62,6 @@ class DescribedPaths:
             front, path = parts[:count], _joined("", "/".join(parts[count:]))
             is_start = front == self._elsewhere or set(front) <= {".."}
             if path in self.files or (path and path in self._folders and (is_start or count < len(parts) - 1)):
-                if not set(front) <= {".."}:
-                    self._removed["/" * text.startswith("/") + "/".join(front) + "/"] += 1
                 return path
         return None
 
@@ -109,9 +106,6 @@ class DescribedPaths:
                 f"{listed(f'{text} ({place})' for text, place in lost.items())}; download the files, correct the "
                 "paths, or skip them with --missing skip"
             )
-        if self._removed:
-            removed = (f"{beginning} ({count})" for beginning, count in sorted(self._removed.items()))
-            self.notes.append(f"paths found without their beginnings, which do not exist here: {listed(removed)}")
         return splits
 
     def _listed_images(self, name: str, images: set[str]) -> list[str]:

@@ -389,17 +389,10 @@ class Source(ListedSource):
         notes += [note for labels in self._labels_of_kinds.values() for note in labels.notes]
         if unread:
             notes.append(f"annotation files of other tasks: {listed(sorted(unread))}; --task A,B reads several tasks")
-        for file in self._files:
-            remarks = [f"{count} {remark}" for remark, count in file.content.remarks.items() if count]
-            if file.content.problem_count:
-                remarks.append(f"skipped {file.content.shown_problems()}")
-            notes += [f"{shown(file.name)}: {', '.join(remarks)}"] if remarks else []
-        members = sorted({name for file in self._files for name in file.content.unread})
-        if members:
-            notes.append(f"not in the pack, only in the annotation files: {listed(members)}")
-        for kind in KINDS:
-            splits = {file.split for file in self._files if kind in file.kinds}
-            without = [split for split in self._splits if splits and split not in splits]
-            notes += [f"no {kind} in split {listed(without)}"] if without else []
+        notes += [
+            f"{shown(file.name)}: skipped {file.content.shown_problems()}"
+            for file in self._files
+            if file.content.problem_count
+        ]
         others = [name for name in self.extras if layout.is_image(name)]
         return [*notes, *([f"{described(others, 'image')} in no annotation file: not samples"] if others else [])]

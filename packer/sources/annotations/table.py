@@ -28,7 +28,6 @@ import os
 import re
 from array import array
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
 from pathlib import Path
@@ -236,7 +235,7 @@ class Source(ListedSource):
         self._size = size if self._boxes and frame == "stated" and is_stated else []
         if self._boxes:
             self.frame = frame
-        self.notes = [*listing_notes, *self._found(are_shares=are_shares, own_splits=own_splits)]
+        self.notes = [*listing_notes, *self._found(are_shares=are_shares)]
         self._listing = None  # a million names, which are not needed later
 
     # ---- columns
@@ -365,7 +364,6 @@ class Source(ListedSource):
         labels: set[str] = set()
         faults: list[tuple[int, str]] = []
         absent: dict[int, str] = {}  # sample -> reason
-        self._boxless: Counter[str] = Counter()  # classes of rows without a box
         for row, (folder, cells) in enumerate(self._table):
             paths: list[str] = []
             try:
@@ -406,8 +404,6 @@ class Source(ListedSource):
                     absent.setdefault(number, f"no label in column {shown(headers[label])}")
             elif label_kind == "text":
                 labels.add(cells[label])
-                if not has_box:
-                    self._boxless[cells[label]] += 1
                 if len(labels) > _MOST_CLASSES:
                     raise InvalidRequest(
                         f"{self._where}: column {shown(headers[label])} has more than {_MOST_CLASSES} different texts, "
@@ -526,7 +522,7 @@ class Source(ListedSource):
         tops = {name.partition("/")[0] if "/" in name else "" for name in self._table.names}
         return ordered_splits(tops) if all(split_rank(top) is not None for top in tops) else ()
 
-    def _found(self, *, are_shares: bool, own_splits: bool) -> list[str]:
+    def _found(self, *, are_shares: bool) -> list[str]:
         headers, columns = self._table.headers, self._table.columns
         main = listed(headers[place] for place in self._main.places)
         rows = f"{counted(len(self._table), 'row')} in {listed(self._table.names)}"
@@ -535,15 +531,10 @@ class Source(ListedSource):
             notes.append(f"{name} ({self.schema[name].kind}): files that column {headers[pattern.places[0]]} names")
         if self._boxes:
             notes.append(f"boxes: columns {listed(headers[place] for place in self._boxes)}")
-        if self._boxless:
-            counts = listed(f"{name} {count}" for name, count in sorted(self._boxless.items()))
-            notes.append(f"{counted(self._boxless.total(), 'row')} with a class and without a box: {counts}")
         if are_shares:
             notes.append("columns of boxes contain numbers from 0 to 1, shares of the image: kept as numbers")
         if self._splits:
             notes.append(f"splits: {listed(self._splits)}, the folders of the tables")
-        elif own_splits and self._usual(("split",)) is not None and "split" not in self.schema:
-            notes.append("column split is not the field split, which needs one text in all rows of each sample")
         for value in self._values:
             column, name = columns[value.place], value.field.name
             if value.place == self._label:

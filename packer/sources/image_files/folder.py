@@ -255,19 +255,7 @@ class Source(ListedSource):
         counts = Counter(map(self._class, names))
         first = ", ".join(f"{shown(name)} {counts[name]}" for name in classes[:_SHOWN_CLASSES])
         more = f", ... and {len(classes) - _SHOWN_CLASSES} more" if len(classes) > _SHOWN_CLASSES else ""
-        notes = [f"classes: {first}{more}"]
-        if all(map(str.isdecimal, classes)) and classes != sorted(classes, key=int):
-            number = next(name for place, name in enumerate(classes) if int(name) != place)
-            notes.append(
-                "classes are numbered in the order of their names, as by ImageFolder: the label of "
-                f"{shown(number)} is {self._classes[number]}"
-            )
-        present = {(name.partition("/")[0], self._class(name)) for name in names} if self._splits else set()
-        for split in self._splits:
-            absent = [name for name in classes if (split, name) not in present]
-            if absent:
-                notes.append(f"split {shown(split)} has no image of {counted(len(absent), 'class')}: {listed(absent)}")
-        return notes
+        return [f"classes: {first}{more}"]
 
 
 class _SamplesByName(Sequence[FileSample]):

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from packer.errors import InvalidRequest
 from packer.layouts.recordio_frames import (
     FIRST,
     HEADER,
@@ -29,7 +28,6 @@ from packer.layouts.recordio_frames import (
     LENGTH,
     MAGIC,
     MIDDLE,
-    OLD_MAGIC,
     WHOLE,
     unframed,
     unpacked,
@@ -40,10 +38,8 @@ from packer.sources.records._random_access_files import HeaderReader, OpenFile, 
 from packer.sources.records._record_source import IMAGE, MOST_BYTES, RecordSource
 
 SPECIFICITY = -1
-_OLD_KEY = struct.pack("<I", OLD_MAGIC)
 _HEAD_BYTES = 64  # bytes of a record that contain the header and first label
 _MOST_WHOLE = 1 << 63  # limit of whole-number labels
-_EXACT_FLOAT = 1 << 24  # float32 represents every whole number up to this limit
 
 
 class _RecordPlace(NamedTuple):
@@ -85,20 +81,16 @@ class Source(RecordSource):
         """Find all records; raises `InvalidRequest`, `BadInput`. named_splits: False refuses several splits."""
         self._paths: list[str] = []  # the path of each record; empty without a path
         self._widths: set[int] = set()
-        self._is_whole, self._largest, self._is_faces = True, 0.0, False
+        self._is_whole, self._is_faces = True, False
         self._list(root, named_splits=named_splits, follow_links=follow_links)
 
     @classmethod
     def begins(cls, start: bytes) -> bool:
-        return start.startswith((KEY, _OLD_KEY))
+        return start.startswith(KEY)
 
     # ---- finding records
 
     def find(self, name: str, file: OpenFile | UnpackedFile, size: int | None) -> None:
-        if file.read(0, len(_OLD_KEY)) == _OLD_KEY:
-            raise InvalidRequest(
-                f"{self.folder.root / name}: has the magic 0x3ed7230a of early dmlc files; write it again with im2rec"
-            )
         records = list(self._walk(HeaderReader(file), name, size or 0))
         index = self._index(name, {record.offset for record in records})
         paths = self._listed_paths(name)
@@ -182,15 +174,12 @@ class Source(RecordSource):
         }
 
     def _note_labels(self, record: _RecordPlace) -> None:
-        """Update the set of label widths, the largest label, and whether all labels are whole numbers."""
+        """Update the set of label widths, and whether all labels are whole numbers."""
         if record.width >= 0:
             self._widths.add(record.width)
         if record.label is not None:
             is_whole = math.isfinite(record.label) and record.label == int(record.label)
-            if is_whole and abs(record.label) < _MOST_WHOLE:
-                self._largest = max(self._largest, abs(record.label))
-            else:
-                self._is_whole = False
+            self._is_whole &= is_whole and abs(record.label) < _MOST_WHOLE
 
     # ---- what records contain
 
@@ -199,8 +188,6 @@ class Source(RecordSource):
             self._names = self._paths
         elif any(self._paths):
             self.notes.append("the .lst does not give every record a path of its own: records are named by number")
-        if self._largest >= _EXACT_FLOAT:
-            self.notes.append(f"labels up to {self._largest:.0f}: float32 does not store every number above 2**24")
         is_single = self._widths <= {0}
         self._dtype = "int64" if self._is_whole and (self._is_faces or is_single) else "float32"
         scalar = Field("label", "number", "number", dtype=self._dtype, shape=())
