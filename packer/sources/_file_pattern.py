@@ -278,12 +278,6 @@ class SidecarPattern(FilePattern):
         """Return the path of a sidecar. main: path of the sample's main file. stem: name of `main` without suffix."""
         return self.filled(_values(main, stem))
 
-    def absent(self, main: str, stem: str) -> str | None:
-        """Return the first `old` of a `{stem:old=new}` that the stem or other value does not contain, else None."""
-        values = _values(main, stem)
-        pieces = (piece for piece in self._pieces if isinstance(piece, _Placeholder))
-        return next((piece.old for piece in pieces if piece.old not in values[piece.name]), None)
-
 
 def _values(main: str, stem: str) -> dict[str, str]:
     folder, _, name = main.rpartition("/")

@@ -56,7 +56,7 @@ def test_files_as_medmnist_has_them(is_compressed: bool, tmp_path: Path) -> None
         assert source[row]["label"].shape == ()
     one = Source(root, features=("image=val_images", "label=val_labels"))
     assert len(one) == 2
-    assert "images: assumed to be RGB: NumPy does not store the order" in source.notes
+    assert "images: assumed to be RGB" in source.notes
     packer.convert(root, tmp_path / "a.pack", named_splits=True)
     dataset = packer.open(tmp_path / "a.pack", output="numpy")
     assert all(np.array_equal(dataset[row]["image"], PIXELS[row]) for row in range(9))

@@ -24,7 +24,6 @@ from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._file_pattern import Declaration, SidecarPattern, stored_path
 from packer.sources._message_texts import counted, listed, shown
-from packer.sources._name_words import has_labels
 from packer.sources._text_values import INT64, number_of, text_value
 from packer.sources._trees.listing import scan
 
@@ -43,7 +42,6 @@ _FORMS: Mapping[str, dict[str, Any]] = {
     "number": {"dtype": "float64", "shape": ()},
 }
 _FILES = Field("files", "json", "json", hidden=True)
-_SIMILAR = 5  # similar file names in a message
 
 
 @dataclass(frozen=True)
@@ -111,12 +109,6 @@ class Sidecar:
             return entry.stem + self.suffix
         return self.pattern.path(entry.files[0], entry.stem.rpartition("/")[2])
 
-    def expected(self, source: base.Source, row: int) -> str:
-        """Return a text about an absent sidecar file: the path, or the reason for which the pattern gives no path."""
-        entry = source.entry(row)
-        absent = self.pattern.absent(entry.files[0], entry.stem.rpartition("/")[2]) if self.pattern else None
-        return self.path(source, row) if absent is None else f"a file of {entry.key}, which lacks {absent!r}"
-
 
 def add_sidecars(
     source: base.Source, sidecars: Sequence[Sidecar], *, missing: str = "error", decode_with: str = "none"
@@ -153,11 +145,14 @@ def add_sidecars(
     for row in range(len(source)):
         absent = [sidecar for sidecar in sidecars if sidecar.path(source, row) not in available]
         if absent:
-            reasons[row] = ", ".join(sidecar.expected(source, row) for sidecar in absent)
+            reasons[row] = ", ".join(sidecar.path(source, row) for sidecar in absent)
             counts.update(sidecar.name for sidecar in absent)
     for sidecar in sidecars:
         if len(source) and counts[sidecar.name] == len(source):
-            raise InvalidRequest(f"{where}: {_matches_nothing(source, sidecar, available)}")
+            raise InvalidRequest(
+                f"{where}: --sidecar {sidecar.name}={shown(sidecar.suffix)} matches nothing: for "
+                f"{shown(source.key(0))} expected {shown(sidecar.path(source, 0))}; correct the pattern"
+            )
     _check_own(source, sidecars)
     if reasons and missing == "error":
         raise BadInput(
@@ -222,22 +217,6 @@ def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequ
         inner = scan(folder, follow_links=source.folder.follow_links).names
         found.update(f"{sidecar.outside}/{name}" for name in inner)
     return found
-
-
-def _matches_nothing(source: base.Source, sidecar: Sidecar, available: Iterable[str]) -> str:
-    """Return the error message for a sidecar without any files, with similar names from `available`."""
-    expected = sidecar.path(source, 0)
-    mains = {name for row in range(len(source)) for name in source.entry(row).files}
-    folder, _, stem = source.entry(0).stem.rpartition("/")
-    samples = {name for name in mains if name.rpartition("/")[0] == folder}
-    similar = sorted(name for name in available if name.rpartition("/")[2].startswith(stem) and name not in samples)
-    same_folder = sorted(name for name in available if name.rpartition("/")[0] == expected.rpartition("/")[0])
-    offered = similar or [name for name in same_folder if name not in mains]
-    return (
-        f"--sidecar {sidecar.name}={shown(sidecar.suffix)} matches nothing: 0 of {counted(len(source), 'sample')} have "
-        f"the file, for {shown(source.key(0))} expected {shown(sidecar.expected(source, 0))}; found "
-        f"{listed(offered[:_SIMILAR]) or 'no similar file'}"
-    )
 
 
 class _Files(AddedFields):
@@ -311,8 +290,4 @@ class _Files(AddedFields):
 
 def _note(sidecars: Sequence[Sidecar]) -> str:
     fields = ", ".join(f"{sidecar.name} ({shown(sidecar.suffix)})" for sidecar in sidecars)
-    jpegs = [each.name for each in sidecars if each.kind == "mask" and each.suffix.lower().endswith((".jpg", ".jpeg"))]
-    mixed = [each.name for each in sidecars if each.kind == "image" and has_labels(each.suffix)]
-    lossy = f"; JPEG blurs the values of {listed(jpegs)} around edges: threshold them, or convert to PNG"
-    colors = f"; {listed(mixed)}: named as labels, but declared as images: geometries and --resize mix their colors"
-    return f"fields from sidecar files: {fields}{lossy if jpegs else ''}{colors if mixed else ''}"
+    return f"fields from sidecar files: {fields}"

@@ -5,9 +5,8 @@ Lists: the user declares NAME=FILE. Each line of the file contains one sample, i
 * The path of a file of the sample, absolute or relative to the source's folder.
 * The name of a file, with or without suffix, if only one sample has a file of this name.
 
-After a file name, a line may contain other words that are not names of samples (`a.jpg 3`, `a.jpg,cat`). After a name
-without suffix, only numbers are allowed: `1 5.png` is ambiguous and refused. Repeated samples count once. Blank lines
-and lines that begin with `#` are ignored. All line ends are accepted.
+After a key, a path or a file name with suffix, a line may contain other words (`a.jpg 3`, `a.jpg,cat`), but no second
+sample. Repeated samples count once. Blank lines and lines that begin with `#` are ignored. All line ends are accepted.
 
 Random splits: the user declares NAME=SHARE, such as `train=0.9`. The samples are sorted by sha256(seed, key) and cut
 into consecutive shares. Counts are exact, and equal seeds and keys give equal splits on every machine. An additional
@@ -18,7 +17,7 @@ import hashlib
 import re
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -39,7 +38,6 @@ Lists = Mapping[str, Path]  # name of a split -> file that lists the samples
 UNLISTED = "in no list of --split"
 NO_SHARE = "in no share of --split"
 _SEPARATOR = re.compile(r"[\s,;]+")
-_NUMBERS = re.compile(r"(?:[\s,;]+[+-]?[0-9.]+)+")
 _SHARE = re.compile(r"-?(?:(?:0|1)?\.[0-9]+|[01])")  # does not match ./0.9, the path of a file
 
 
@@ -214,34 +212,21 @@ class _RowsByName:
     def find(self, line: str) -> int | None:
         """Return the row of the sample that a line names, or None if the name is unknown or ambiguous."""
         row = self._row(line)
-        if row is not None:
-            return row
-        for separator in reversed(list(_SEPARATOR.finditer(line))):
-            name, rest = line[: separator.start()], line[separator.end() :]
-            row = self._row(name)
-            if row is None:
-                continue
-            is_file = self._has_file(row, name)
-            other = self._row(rest)
-            if other is not None and other != row and (not is_file or self._has_file(other, rest)):
-                return None
-            return row if is_file or _NUMBERS.fullmatch(line, separator.start()) else None
-        return None
+        row = self._stems.get(line) if row is None else row
+        for separator in reversed(list(_SEPARATOR.finditer(line))) if row is None else ():
+            row, other = self._row(line[: separator.start()]), self._row(line[separator.end() :])
+            if row is not None:
+                return row if other in (None, row) else None
+        return row
 
     def is_ambiguous(self, name: str) -> bool:
         """Return whether several samples have a file named `name`."""
-        return self._short_names.get(name, 0) is None
-
-    def _has_file(self, row: int, name: str) -> bool:
-        """Return whether a file of the sample has the file name of `name`, or `name` is the key and not a number."""
-        if name == self._source.key(row) and not name.isdecimal():
-            return True
-        return any(path.rpartition("/")[2] == name.rpartition("/")[2] for path in self._source.entry(row).files)
+        return None in (self._files.get(name, 0), self._stems.get(name, 0))
 
     def _row(self, name: str) -> int | None:
         row = self._keys.get(name)
         row = self._paths.get(self._below_root(name)) if row is None else row
-        return self._short_names.get(name) if row is None else row
+        return self._files.get(name) if row is None else row
 
     def _below_root(self, name: str) -> str:
         """Return a path relative to the source's folder. `name` may be absolute or begin with the folder's name."""
@@ -254,13 +239,19 @@ class _RowsByName:
         return {path: row for row in range(len(self._source)) for path in self._source.entry(row).files}
 
     @cached_property
-    def _short_names(self) -> dict[str, int | None]:
-        """File name with or without suffix -> row of the sample. None: several samples have a file with this name."""
+    def _files(self) -> dict[str, int | None]:
+        return self._rows_of(lambda path: PurePosixPath(path).name)
+
+    @cached_property
+    def _stems(self) -> dict[str, int | None]:
+        return self._rows_of(lambda path: PurePosixPath(path).stem)
+
+    def _rows_of(self, name_of: Callable[[str], str]) -> dict[str, int | None]:
+        """Return name -> row of the sample. None: several samples have a file with this name."""
         found: dict[str, int | None] = {}
         for path, row in self._paths.items():
-            file = path.rpartition("/")[2]
-            for name in {file, PurePosixPath(file).stem}:
-                found[name] = row if found.setdefault(name, row) == row else None
+            name = name_of(path)
+            found[name] = row if found.setdefault(name, row) == row else None
         return found
 
 

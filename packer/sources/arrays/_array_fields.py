@@ -121,7 +121,7 @@ def usual_name(array: StoredArray, entry: str, *, is_main: bool, is_label: bool)
 
 
 def column_of(
-    field: RecordField, arrays: Sequence[StoredArray], *, is_main: bool, is_declared: bool, axes: str, color_note: str
+    field: RecordField, arrays: Sequence[StoredArray], *, is_main: bool, is_declared: bool, axes: str
 ) -> ArrayColumn:
     """Return the column of a field.
 
@@ -131,7 +131,6 @@ def column_of(
         is_main: True if the entry defines the samples, or if the field is `image`.
         is_declared: True if the user declared the field.
         axes: The order of the axes of a row with three axes, one of `AXES`.
-        color_note: Text to add to the note of color images.
 
     Raises:
         InvalidRequest: Rows do not fit the kind, or both (H, W, C) and (C, H, W) are possible.
@@ -150,7 +149,7 @@ def column_of(
     must_be_image = field.kind in PIXEL_KINDS or (is_declared and field.name == "image" and field.kind is None)
     if must_be_image or (field.kind is None and (is_main or may_be_images(array, is_main=False))):
         is_open = not (is_main or is_declared)
-        column = _image_column(field, array, is_open=is_open, axes=axes, color_note=color_note)
+        column = _image_column(field, array, is_open=is_open, axes=axes)
         if column is not None:
             return column
     if must_be_image:
@@ -173,9 +172,7 @@ def _misfit(field: RecordField, array: StoredArray, expected: str) -> InvalidReq
 # ---- images
 
 
-def _image_column(
-    field: RecordField, array: StoredArray, *, is_open: bool, axes: str, color_note: str
-) -> ArrayColumn | None:
+def _image_column(field: RecordField, array: StoredArray, *, is_open: bool, axes: str) -> ArrayColumn | None:
     """Return the column of images, masks or depth; None if rows do not fit. is_open: the kind may be unclear."""
     entry, dtype = field.entries[0], array.dtype.newbyteorder("=").name
     order = _axes_of(array, axes)
@@ -187,7 +184,7 @@ def _image_column(
         return None
     notes = ["stored as (3, H, W)"] if order == "chw" and channels > 1 else []
     if kind == "image":
-        notes.append(color_note if channels > 1 else "gray: three equal channels")
+        notes.append("assumed to be RGB" if channels > 1 else "gray: three equal channels")
         if channels > 1 and is_label_map(entry):
             notes.append("named as labels, taken as an image, whose values geometries mix; a mask has one channel")
     shape = (None, None, 3) if kind == "image" else (None, None)

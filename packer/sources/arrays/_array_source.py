@@ -69,7 +69,6 @@ class ArraySource(base.Source):
     suffixes: ClassVar[tuple[str, ...]] = ()
     magic: ClassVar[bytes] = b""
     most_files: ClassVar[int] = sys.maxsize  # folders with more files are not recognized
-    color_note: ClassVar[str]  # assumed channel order of color images, for notes
     notes: list[str]
 
     def __init__(
@@ -283,7 +282,6 @@ class ArraySource(base.Source):
             is_main=entry == self._main or field.name == "image",
             is_declared=is_declared,
             axes=self._axes,
-            color_note=self.color_note,
         )
 
     def _label_entry(self) -> str | None:

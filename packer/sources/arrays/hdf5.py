@@ -17,7 +17,6 @@ class Source(ArraySource):
 
     kind, noun, title = "hdf5", "HDF5 file", "HDF5"
     suffixes, magic = (".h5", ".hdf5", ".hdf", ".he5", ".h5py"), b"\x89HDF\r\n\x1a\n"
-    color_note = "assumed to be RGB: HDF5 does not store the order"
 
     def _arrays_in(self, files: RecordFiles, number: int) -> Iterator[StoredArray | Unread]:
         from packer.sources.arrays import _hdf5_arrays  # h5py, only for HDF5

@@ -33,7 +33,6 @@ class Source(ArraySource):
     """An N5 container, a group in a container, or one data set."""
 
     kind, noun, title = "n5", "N5 data set", "N5"
-    color_note = "assumed to be RGB: N5 does not store the order"
 
     def _list(self, names: Sequence[str]) -> tuple[list[StoredArray | Unread], set[str]]:
         if self.root.is_file():

@@ -22,7 +22,6 @@ class Source(ArraySource):
     kind, noun, title = "npy", ".npy file", "NumPy .npy"
     suffixes, magic = (".npy",), MAGIC
     most_files = 64  # of arrays of many samples; one of more files may be one sample
-    color_note = "assumed to be RGB: NumPy does not store the order"
 
     def _arrays_in(self, files: RecordFiles, number: int) -> Iterator[StoredArray | Unread]:
         name, file = files.files[number].name, files.open(number)

@@ -28,7 +28,6 @@ class Source(ArraySource):
 
     kind, noun, title = "npz", ".npz file", "NumPy .npz"
     suffixes, magic = (".npz",), b"PK\x03\x04"
-    color_note = "assumed to be RGB: NumPy does not store the order"
 
     def _arrays_in(self, files: RecordFiles, number: int) -> Iterator[StoredArray | Unread]:
         file = files.open(number)
@@ -70,17 +69,5 @@ class Source(ArraySource):
 
     @classmethod
     def begins(cls, start: bytes, path: Path) -> bool:
-        """Return whether a file is a zip of arrays. First member: always checked. Others: unless the suffix is .npz."""
-        length = int.from_bytes(start[26:28], "little")
-        if not start.startswith(cls.magic) or not start[30 : 30 + length].endswith(_SUFFIX.encode()):
-            return False
-        return path.name.lower().endswith(cls.suffixes) or _contains_only_arrays(path)
-
-
-def _contains_only_arrays(path: Path) -> bool:
-    from packer.sources._trees import zip_tree  # only a zip file of another name needs it
-
-    try:
-        return all(name.endswith(_SUFFIX) for name in zip_tree.zip_tree(path).contents.names)
-    except BadInput:
-        return True  # reading the file raises the error
+        """Return whether a file is a zip with the suffix .npz."""
+        return start.startswith(cls.magic) and path.name.lower().endswith(cls.suffixes)

@@ -25,7 +25,7 @@ from packer.sources import base
 from packer.sources._file_pattern import RolePattern, SampleName
 from packer.sources._file_source import FileSource, Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample, Need
-from packer.sources._message_texts import counted, described, listed, shown
+from packer.sources._message_texts import described, listed, shown
 from packer.sources._name_words import ordered_splits, split_rank
 from packer.sources._text_values import text_value
 from packer.sources._trees.file_tree import FileTree
@@ -195,13 +195,6 @@ class Source(FileSource):
     def more_notes(self) -> Sequence[str]:
         fields = ", ".join(field.name for field in self.schema if field.name != "key" and not field.hidden)
         notes = [f"fields: {fields}{f', laid out like {self._layout.name}' if self._layout is not None else ''}"]
-        for role in self._present:
-            lossy = sum(each.paths.get(role.name, "").lower().endswith((".jpg", ".jpeg")) for each in self._samples)
-            if role.field and role.field.kind == "mask" and lossy:
-                notes.append(
-                    f"{shown(role.name)}: {counted(lossy, 'file')} in JPEG, which blurs values around edges: threshold "
-                    "them, or convert to PNG"
-                )
         return [*notes, *self._sets.notes]
 
 
