@@ -11,7 +11,6 @@ The option `--role` declares the files of a sample. The option `--sidecar` adds 
 | `{name}`         |                                         | `c.jpg`                                   |
 | `{parent}`       |                                         | `b`                                       |
 | `{top}`          |                                         | `a`                                       |
-| `{stem:old=new}` |                                         | `c` with `new` in place of each `old`     |
 
 Files whose stem, folder and split are equal form one sample. The order of files has no meaning.
 """
@@ -28,7 +27,7 @@ from packer.schema import MASK_DTYPES
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _ANY_SUFFIX = rf"(?i:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})"
-_PLACE = re.compile(r"\{[^{}]*\}")
+_PLACE = re.compile(r"\{([^{}]*)\}")
 # regular expression of each placeholder; an empty value also removes the slash after the placeholder
 _CHARACTERS = {"stem": "[^/]+", "name": "[^/]+", "split": "[^/]+", "number": "[0-9]+"}
 _CHARACTERS |= {"folder": ".*", "parent": "[^/]*", "top": "[^/]*"}
@@ -63,37 +62,6 @@ class Declaration(NamedTuple):
         )
 
 
-class _Placeholder(NamedTuple):
-    """A placeholder, `{stem}` or `{stem:old=new}`: text with braces, name, and old and new, empty if absent."""
-
-    text: str
-    name: str
-    old: str = ""
-    new: str = ""
-
-    def value(self, values: Mapping[str, str]) -> str:
-        """Return the value of this placeholder, with the text `old` in it replaced by `new`.
-
-        If the value does not contain `old`, return the placeholder itself, which matches no file name.
-        values: Value of each placeholder, by name.
-        """
-        value = values[self.name]
-        if not self.old:
-            return value
-        return value.replace(self.old, self.new) if self.old in value else self.text
-
-    @property
-    def expression(self) -> str:
-        """Regular expression of the values."""
-        expression = _CHARACTERS[self.name]
-        if not self.old:
-            return expression
-        character = expression[:-1]
-        if self.old not in self.new:  # if `new` does not contain `old`, no value contains `old`
-            character = f"(?:(?!{re.escape(self.old)}){character})"
-        return f"{character}*{re.escape(self.new)}{character}*" if self.new else f"{character}{expression[-1]}"
-
-
 @dataclass(frozen=True)
 class FilePattern:
     """A pattern of relative paths with placeholders. `text` is the pattern. An invalid text raises InvalidRequest."""
@@ -102,11 +70,10 @@ class FilePattern:
 
     names: ClassVar[tuple[str, ...]]  # names of the valid placeholders
     expected: ClassVar[str]  # description of a valid pattern, for messages
-    is_replaceable: ClassVar[bool] = False  # whether {stem:old=new} is valid
 
     def __post_init__(self) -> None:
         rest = _PLACE.sub("", self.text)
-        are_known = all(isinstance(piece, _Placeholder) for piece in self._pieces[1::2])
+        are_known = all(name in self.names for name in _PLACE.findall(self.text))
         if not are_known or {"{", "}", "\0"} & set(rest) or {"", "."} & set(self.text.split("/")) or not self._is_valid:
             names = ", ".join(f"{{{name}}}" for name in self.names)
             raise InvalidRequest(f"{self.text!r}: expected {self.expected} ({names})")
@@ -116,42 +83,30 @@ class FilePattern:
         return True
 
     @cached_property
-    def _pieces(self) -> "list[str | _Placeholder]":
-        """Parts of the text: literal, placeholder, literal, ... An unknown placeholder is a str."""
-        literals, places = _PLACE.split(self.text), _PLACE.findall(self.text)
-        pieces: list[str | _Placeholder] = [literals[0]]
-        for text, literal in zip(places, literals[1:], strict=True):
-            name, colon, replacement = text[1:-1].partition(":")
-            old, equals, new = replacement.partition("=")
-            is_known = name in self.names and (not colon or (self.is_replaceable and name != "name"))
-            is_known = is_known and (not colon or bool(old and equals and "/" not in replacement and old != new))
-            pieces += [_Placeholder(text, name, old, new) if is_known else text, literal]
-        return pieces
-
-    @cached_property
     def expression(self) -> str:
-        """Regular expression of the paths, with a named group for each placeholder, except `{stem:old=new}`."""
-        return self._expression_of(self._pieces)
+        """Regular expression of the paths, with a named group for each placeholder."""
+        return self._expression_of(self.text)
 
     @cached_property
     def _regex(self) -> re.Pattern[str]:
         return re.compile(self.expression, re.DOTALL)
 
     @staticmethod
-    def _expression_of(pieces: "list[str | _Placeholder]") -> str:
-        text, takes_slash = "", False
-        for piece, after in zip(pieces, [*pieces[1:], ""], strict=True):
-            if isinstance(piece, str):
-                text += re.escape(piece.removeprefix("/") if takes_slash else piece)
+    def _expression_of(text: str) -> str:
+        expression, takes_slash = "", False
+        pieces = _PLACE.split(text)  # literal, name of a placeholder, literal, ...
+        for number, piece in enumerate(pieces):
+            if number % 2 == 0:
+                expression += re.escape(piece.removeprefix("/") if takes_slash else piece)
                 continue
-            takes_slash = False
-            may_be_empty = _CHARACTERS[piece.name].endswith("*") and not piece.new
-            group = f"(?P<{piece.name}>{piece.expression})" if not piece.old else f"(?:{piece.expression})"
-            if f"(?P<{piece.name}>" in text and not piece.old:
-                group = f"(?:{piece.expression})" if may_be_empty else f"(?P={piece.name})"
-            takes_slash = may_be_empty and isinstance(after, str) and after.startswith("/")
-            text += f"(?:{group}/)?" if takes_slash else group
-        return text
+            characters = _CHARACTERS[piece]
+            may_be_empty = characters.endswith("*")
+            group = f"(?P<{piece}>{characters})"
+            if group in expression:
+                group = f"(?:{characters})" if may_be_empty else f"(?P={piece})"
+            takes_slash = may_be_empty and pieces[number + 1].startswith("/")
+            expression += f"(?:{group}/)?" if takes_slash else group
+        return expression
 
     def matches(self, name: str) -> bool:
         """Return True if the relative path `name` matches the pattern."""
@@ -159,7 +114,7 @@ class FilePattern:
 
     def filled(self, values: Mapping[str, str]) -> str:
         """Return the path with a value for each placeholder. values: name of a placeholder -> value."""
-        path = "".join(piece if isinstance(piece, str) else piece.value(values) for piece in self._pieces)
+        path = _PLACE.sub(lambda match: values[match[1]], self.text)
         return "/".join(part for part in path.split("/") if part)
 
 
@@ -217,7 +172,7 @@ class RolePattern(FilePattern):
     def expression(self) -> str:
         """Regular expression of the paths, with a named group for each part of a `SampleName`."""
         absent = "".join(f"(?P<{name}>)" for name in SampleName._fields if name not in self.places)
-        return self._expression_of(self._pieces) + (_ANY_SUFFIX if self.takes_any_suffix else "") + absent
+        return self._expression_of(self.text) + (_ANY_SUFFIX if self.takes_any_suffix else "") + absent
 
     @cached_property
     def _ends(self) -> tuple[str, str]:
@@ -225,8 +180,7 @@ class RolePattern(FilePattern):
 
     @cached_property
     def _folder_regex(self) -> re.Pattern[str]:
-        folder = RolePattern(self.text[: self.text.rfind("/") + 1] + "{stem}")
-        return re.compile(self._expression_of(folder._pieces[:-2]), re.DOTALL)
+        return re.compile(self._expression_of(self.text[: self.text.rfind("/") + 1]), re.DOTALL)
 
     def match(self, name: str) -> SampleName | None:
         """Return the sample that the file `name` belongs to, None if the path does not match."""
@@ -248,10 +202,9 @@ class SidecarPattern(FilePattern):
 
     names = ("stem", "name", "folder", "parent", "top")
     expected = (
-        "a path relative to the source, such as masks/{stem}.png or ../masks/{stem:img=mask}.png, with .. only at the "
+        "a path relative to the source, such as masks/{stem}.png or ../masks/{stem}.png, with .. only at the "
         "beginning, in front of the name of a folder"
     )
-    is_replaceable = True
 
     @property
     def _is_valid(self) -> bool:

@@ -91,7 +91,7 @@ def test_every_row_of_the_page_packs_its_files(tmp_path: Path, files: str, typed
     with packer.open(pack) as dataset:
         assert len(dataset) == len(names) - len(companions)
         if companions:
-            name = options.partition("--sidecar ")[2].partition("=")[0]
+            name = re.findall("(?:--sidecar|--role) (\\w+)=", options)[-1]
             assert name in dataset[0]
 
 

@@ -235,6 +235,5 @@ def test_hidden_folders_are_noted(tmp_path: Path) -> None:
     found = scan(tmp_path)
     assert found.names == ["a/1.jpg"]
     assert found.notes() == [
-        "ignored, since desktops and editors make them: .git/ 1",
-        "hidden folders, not entered because their names begin with a dot: .hid, a/.more; rename what belongs here",
+        "ignored, since desktops and editors make them, or hidden: .git/ 1, .hid/ 1, .more/ 1",
     ]

@@ -11,7 +11,7 @@ a dot, `__MACOSX`, `._*`, `.DS_Store`, `Thumbs.db` and `desktop.ini`. Notes cont
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,8 +22,6 @@ from packer.sources._trees.folder_tree import HOW_TO_FOLLOW, SourceRoot
 
 _CLUTTER_FILES = (".ds_store", "thumbs.db", "desktop.ini")  # in lower case
 _CLUTTER_FOLDERS = ("__macosx",)
-_TOOLS = "git svn hg ipynb_checkpoints idea vscode cache dvc venv trash snapshot zfs"
-_TOOL_FOLDERS = frozenset(f".{name}" for name in _TOOLS.split())
 
 
 @dataclass(frozen=True)
@@ -36,8 +34,7 @@ class Listing:
         folders: Paths of all listed folders below the root.
         loops: Links that were not followed because they lead to a folder that contains the link.
         repeats: Pairs (link, folder): links that were not followed because `folder`, the target, is already listed.
-        clutter: Name of a kind of skipped file or folder of desktops and editors -> count.
-        hidden: Other skipped folders whose name begins with a dot.
+        clutter: Name of a kind of skipped file or folder -> count.
     """
 
     root: Path
@@ -46,7 +43,6 @@ class Listing:
     loops: list[str]
     repeats: list[tuple[str, str]]
     clutter: Mapping[str, int] = field(default_factory=dict)
-    hidden: Sequence[str] = ()
 
     def notes(self) -> list[str]:
         """Return a line for the user on each kind of skipped link, folder or file."""
@@ -58,12 +54,7 @@ class Listing:
             notes.append(f"links not entered, because their folder is listed already: {pairs}")
         if self.clutter:
             kinds = ", ".join(f"{shown(name)} {count}" for name, count in sorted(self.clutter.items()))
-            notes.append(f"ignored, since desktops and editors make them: {kinds}")
-        if self.hidden:
-            notes.append(
-                f"hidden folders, not entered because their names begin with a dot: {listed(sorted(self.hidden))}; "
-                "rename what belongs here"
-            )
+            notes.append(f"ignored, since desktops and editors make them, or hidden: {kinds}")
         return notes
 
 
@@ -99,8 +90,7 @@ def scan(root: Path | FileTree, *, follow_links: bool = False) -> Listing:
             f"{HOW_TO_FOLLOW} includes the files there, or move the links away"
         )
     loops, repeats = sorted(walk.loops), sorted(walk.repeats)
-    found = walk.found
-    return Listing(tree.root, sorted(walk.names), sorted(walk.folders), loops, repeats, found.clutter, found.hidden)
+    return Listing(tree.root, sorted(walk.names), sorted(walk.folders), loops, repeats, walk.found.counts)
 
 
 def clutter_kind(name: str, *, is_folder: bool) -> str | None:
@@ -116,16 +106,13 @@ class _Clutter:
     """Filter that skips and counts the files and folders of desktops and editors."""
 
     def __init__(self) -> None:
-        self.clutter: Counter[str] = Counter()
-        self.hidden: list[str] = []
+        self.counts: Counter[str] = Counter()
 
-    def passes(self, folder: str, name: str, *, is_folder: bool) -> bool:
-        """Return True for an entry of the data set. Any other entry is counted. folder: `a/b/`, or "" for the root."""
+    def passes(self, name: str, *, is_folder: bool) -> bool:
+        """Return True for an entry of the data set. Any other entry is counted."""
         kind = clutter_kind(name, is_folder=is_folder)
-        if kind is not None and is_folder and name.startswith(".") and name.lower() not in _TOOL_FOLDERS:
-            self.hidden.append(f"{folder}{name}")
-        elif kind is not None:
-            self.clutter[kind] += 1
+        if kind is not None:
+            self.counts[kind] += 1
         return kind is None
 
 
@@ -135,15 +122,15 @@ def _listed_contents(root: Path, contents: Contents) -> Listing:
     entered = {""}
     for name in contents.folders:  # sorted: a folder comes before its subfolders
         folder, last = _split(name)
-        if folder.rstrip("/") in entered and found.passes(folder, last, is_folder=True):
+        if folder.rstrip("/") in entered and found.passes(last, is_folder=True):
             entered.add(name)
     names = [
         name
         for name, (folder, last) in zip(contents.names, map(_split, contents.names), strict=True)
-        if folder.rstrip("/") in entered and found.passes(folder, last, is_folder=False)
+        if folder.rstrip("/") in entered and found.passes(last, is_folder=False)
     ]
     folders = [name for name in contents.folders if name in entered]
-    return Listing(root, names, folders, [], [], found.clutter, found.hidden)
+    return Listing(root, names, folders, [], [], found.counts)
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -210,11 +197,11 @@ class _Walk:
                 self.failures.append(f"{shown(path)} ({error.strerror})")
                 continue
             self.seen.setdefault(identity, prefix[:-1])
-            self.names += [prefix + name for name in files if self.found.passes(prefix, name, is_folder=False)]
-            inner = [prefix + name for name in folders if self.found.passes(prefix, name, is_folder=True)]
+            self.names += [prefix + name for name in files if self.found.passes(name, is_folder=False)]
+            inner = [prefix + name for name in folders if self.found.passes(name, is_folder=True)]
             inside = above | {identity}
             self.folders += inner
-            self.links += [(prefix + name, inside) for name in links if self.found.passes(prefix, name, is_folder=True)]
+            self.links += [(prefix + name, inside) for name in links if self.found.passes(name, is_folder=True)]
             pending += [(f"{name}/", inside) for name in inner]
 
     def _is_entered(self, name: str, identity: _Identity, above: frozenset[_Identity], *, is_followed: bool) -> bool:
