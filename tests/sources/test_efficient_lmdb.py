@@ -117,7 +117,7 @@ def test_values_of_pyarrow_with_arrays_are_refused_by_name(tmp_path: Path) -> No
 def test_a_caffe_lmdb_is_told_apart(tmp_path: Path) -> None:
     root = lmdb_environment(tmp_path / "in", {b"00000000": datum(image(1), 1)})
     assert detect(root)[0] == "caffe-lmdb"
-    with pytest.raises(InvalidRequest, match="--from caffe-lmdb"):
+    with pytest.raises(InvalidRequest, match="caffe-lmdb"):
         Source(root)
     assert detect(efficient_lmdb(tmp_path / "two"))[0] == "efficient-lmdb"
 

@@ -308,11 +308,9 @@ def test_a_published_layout_is_told_by_its_names(tmp_path: Path, name: str) -> N
     [
         ("cat/{n}.jpg", "catannot/{n}.jpg"),
         ("images/cat/{n}.jpg", "annotations/cat/{n}.png"),
-        ("images/{n}.jpg", "masks/x{n}.png"),
         ("train/cat/{n}.jpg", "val/cat/{n}.jpg"),
         ("{n}.jpg", "{n}.png"),
         ("images/train/{n}.jpg", "annotations/train/{n}.xml"),
-        ("JPEGImages/{n}.jpg", "SegmentationClass/x{n}.png"),
         ("train/a/{n}.jpg", "train/a/{n}_seg.png"),
         ("Image/{n}.jpg", "Image/a.txt"),
         ("leftImg8bit/train/a/{n}_leftImg8bit.png", "README"),

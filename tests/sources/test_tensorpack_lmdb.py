@@ -145,7 +145,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         (Evil(), "a pickle that names"),
         (5, "expected a list of components, found int"),
         ([image(1)], "component '1' is not there"),
-        ([image(1), "a"], "component '1': expected numbers, found str"),
+        ([image(1), "a"], "component '1': expected .*found str"),
         ([image(1), np.arange(2)], "expected int64 of 0 dimensions, found int64"),
         ([image(1), 2**80], "component '1': "),
         (["a", 1], "component '0': expected image, found str"),
@@ -163,7 +163,7 @@ def test_a_whole_number_that_a_float_does_not_hold_is_bad(tmp_path: Path, whole:
     source = Source(written(tmp_path / "a.lmdb", [(image(0), 0.5), (image(1), 7), (image(2), whole)]))
     assert source.schema["1" if "1" in source.schema else "x_1"].dtype == "float64"
     assert source[1][next(name for name in source.schema.names if name.endswith("1"))] == 7
-    with pytest.raises(BadInput, match="expected float64"):
+    with pytest.raises(BadInput, match="fit float64"):
         source[2]
 
 

@@ -198,7 +198,7 @@ def test_the_guess_is_said_as_what_to_type(tmp_path: Path) -> None:
 
 def test_that_there_are_no_labels_is_said(tmp_path: Path) -> None:
     found = {f"{top}/{number}.png": image(number) for top in ("cat", "dog") for number in range(2)}
-    assert any("no labels" in note and "cat, dog" in note for note in opened(tmp_path / "a", found).notes)
+    assert "no labels" in opened(tmp_path / "a", found).notes
     assert "no labels" in opened(tmp_path / "b", {"0.png": image(1)}).notes
     assert not any(note.startswith("no labels") for note in opened(tmp_path / "c", members()).notes)
 
@@ -231,7 +231,7 @@ def test_members_that_no_sample_has_all_of_are_said(tmp_path: Path) -> None:
     assert "--missing skip" not in str(refused.value)
     with pytest.raises(
         InvalidRequest,
-        match=r"2 .*\(\.txt\), 1 .*\(\.cls\)",
+        match=r"0 \(\.txt\), 1 \(\.cls\)",
     ):
         opened(tmp_path, found, missing="skip")
     many = {f"{n}.{suffix}": b"1" for n in range(8) for suffix in ("png", *"abcdefgh") if suffix != "abcdefgh"[n]}

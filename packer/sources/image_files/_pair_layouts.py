@@ -1,16 +1,16 @@
 """Pair layouts: path patterns of images and masks in published data sets, and detection of the layout of a folder.
 
-A layout may have several variants with the same name. The first variant that fits applies. A folder fits a layout if at
-least one sample has all required files. If the layout has splits, the split of this sample must have a usual name.
+A layout may have several variants with the same name. The first variant that fits applies. A folder fits a layout if it
+contains a file for each required role. If the layout has splits, the splits of these files must have usual names.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from packer.errors import InvalidRequest
 from packer.schema import PIXEL_KINDS, Field
-from packer.sources._file_pattern import Declaration, RolePattern, SampleName
+from packer.sources._file_pattern import Declaration, RolePattern
 from packer.sources._message_texts import listed
 from packer.sources._name_words import split_rank
 
@@ -88,37 +88,20 @@ class PairLayout:
     splits: Literal["known", "any"] = "known"
     objects: Literal["rows", "json"] | None = None
 
-    def may_fit(self, names: Sequence[str], folders: Collection[str]) -> bool:
-        """Return False if files of a required role are certainly absent. A quick check before `fits`.
-
-        `names` are the relative paths of all files, `folders` the relative paths of all folders with a final slash.
-        """
-        patterns = {role.name: role.pattern for role in self.roles}
-        return all(
-            any(patterns[name].fits_folder(folders) and any(map(patterns[name].match, names)) for name in group)
-            for group in reversed(self.needs)  # masks have the rarer names
-        )
-
-    def fits(self, names: Iterable[str], *, any_split: bool) -> bool:
-        """Return True if at least one sample among the files `names` has all required files and a valid split.
+    def fits(self, names: Sequence[str], folders: Collection[str], *, any_split: bool) -> bool:
+        """Return True if each group of required roles has a file in a valid split.
 
         A valid split has a usual name, such as `train`. With `any_split`, all names of splits are valid.
+        `names` are the relative paths of all files, `folders` the relative paths of all folders with a final slash.
         """
         any_split = any_split or self.splits == "any"
-        bits = {name: 1 << bit for bit, group in enumerate(self.needs) for name in group}
-        roles = sorted((role for role in self.roles if role.name in bits), key=lambda role: -role.pattern.weight)
-        present: dict[SampleName, int] = {}
-        for name in names:
-            for role in roles:
-                sample = role.pattern.match(name)
-                if sample is None:
-                    continue
-                present[sample] = present.get(sample, 0) | bits[role.name]
-                is_complete = present[sample] == (1 << len(self.needs)) - 1
-                if is_complete and (any_split or not sample.split or split_rank(sample.split) is not None):
-                    return True
-                break
-        return False
+        patterns = {role.name: role.pattern for role in self.roles}
+
+        def is_present(role: str) -> bool:
+            samples = filter(None, map(patterns[role].match, names if patterns[role].fits_folder(folders) else ()))
+            return any(any_split or not each.split or split_rank(each.split) is not None for each in samples)
+
+        return all(any(map(is_present, group)) for group in reversed(self.needs))  # masks have the rarer names
 
 
 def layouts_of(names: Sequence[str], name: str | None = None) -> Iterator[PairLayout]:
@@ -127,9 +110,7 @@ def layouts_of(names: Sequence[str], name: str | None = None) -> Iterator[PairLa
     done: set[str] = set()
     for layout in LAYOUTS:
         is_candidate = layout.is_recognized if name is None else layout.name == name
-        if not is_candidate or layout.name in done or not layout.may_fit(names, folders):
-            continue
-        if layout.fits(names, any_split=name is not None):
+        if is_candidate and layout.name not in done and layout.fits(names, folders, any_split=name is not None):
             done.add(layout.name)
             yield layout
 

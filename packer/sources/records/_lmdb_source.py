@@ -109,10 +109,8 @@ class LMDBSource(RecordSource):
                     raise BadInput("the key is not a number")
                 self.parse(value)
             except BadInput as error:
-                other = layout_of(self.folder, name)
-                advice = f"it looks like {other}: --from {other}" if other else f"expected {_LAYOUTS}"
                 raise InvalidRequest(
-                    f"{path}: not an {self.title}: under {shown(repr(key[:40]))}: {error.message}; {advice}"
+                    f"{path}: not an {self.title}: under {shown(repr(key[:40]))}: {error.message}; expected {_LAYOUTS}"
                 ) from error
 
     def _in_order(self, entries: Sequence[Entry]) -> list[tuple[int, Entry]]:

@@ -3,17 +3,7 @@
 A subclass declares the names and first bytes of its files (`file_name`, `begins`). Its method `find` lists the records
 of a file, and `entries` parses the bytes of a record. The constructor of the subclass calls `_list`.
 
-The members of `Source` mean the following for records:
-
-| member                 | for a folder of small files  | for files of records                                  |
-|------------------------|------------------------------|-------------------------------------------------------|
-| `root`                 | the folder                   | one file, or a folder that contains record files      |
-| `files(index)`         | the sample's files           | the one file that contains the record                 |
-| `extent(index)`        | None                         | file, offset and size of the record in bytes          |
-| sizes, resuming        | size and time of each file   | bytes of the record; size and time of each large file |
-| `where(index)`         | the file                     | the file and the offset of the record                 |
-| the field `files`      | paths in the folder          | paths that `extract` writes: the key and a suffix     |
-| `content(index, name)` | the bytes of that path       | the bytes in the record                               |
+`SampleEntry.extent` is the place of a record. The hidden field `files` contains the paths that `extract` writes.
 
 The constructor reads each file once to find the records, then parses a few records for the schema. It keeps 20 bytes
 per record. Reading a file stops at the first bytes that are not a record. An incomplete last record is skipped. Other

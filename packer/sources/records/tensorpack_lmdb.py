@@ -28,6 +28,7 @@ from packer.sources._message_texts import listed, shown
 from packer.sources._name_words import has_labels
 from packer.sources.records._lmdb_source import LMDBSource
 from packer.sources.records._record_fields import RecordField, are_gray, decoded, in_order, kind_of_bytes
+from packer.system.exact_casts import cast_exactly
 
 SPECIFICITY = -1
 PIXEL_ORDERS = ("bgr", "rgb")
@@ -196,19 +197,12 @@ def _typed_numbers(field: RecordField, values: Sequence[Any]) -> RecordField:
 def _numbers(value: Any, field: RecordField) -> Any:
     """Convert numbers to the dtype of the field. Raises `BadInput` if a number or the dimensions would change."""
     dimensions = field.dimensions if field.kind == "numbers" else 0
-    if not isinstance(value, _NUMBER_TYPES):
-        raise BadInput(f"expected numbers, found {_described(value)}")
-    try:
-        array = np.asarray(value)
-        found = array.astype(field.dtype)
-        same = np.array_equal(found, array, equal_nan=array.dtype.kind == "f")
-        if array.dtype.kind in "iu":  # NumPy compares whole numbers with others as floats
-            with np.errstate(invalid="ignore"):
-                same = same and np.array_equal(found.astype(array.dtype), array)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise BadInput(str(error)) from error
-    if array.ndim != dimensions or not same:
+    if not isinstance(value, _NUMBER_TYPES) or np.ndim(value) != dimensions:
         raise BadInput(f"expected {field.dtype} of {dimensions} dimensions, found {_described(value)}")
+    try:
+        found = cast_exactly(value, field.dtype)
+    except InvalidRequest as error:
+        raise BadInput(error.message) from error
     return found if dimensions else found[()]
 
 

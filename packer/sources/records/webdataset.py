@@ -160,12 +160,11 @@ class Source(RecordSource):
             )
         self._skip_incomplete(fields)
         self._sets = list(self._suffixes)
-        tops = sorted({top for name in self._names if (top := name.rpartition("/")[0])})
         self._name_by_file()
         if len(set(self._names)) < len(self._names):
             self._number_names()
         chosen = self._typed(fields, self._members_of_some())
-        self._note(tops)
+        self._note()
         return chosen
 
     def _fields_of(self, suffixes: Sequence[str]) -> list[RecordField]:
@@ -222,9 +221,7 @@ class Source(RecordSource):
         if not rows:
             return
         if not self._skips or len(rows) == len(self):
-            groups = Counter(absent[self._kinds[row]] for row in rows)
-            firsts = {absent[self._kinds[row]]: self._names[row] for row in reversed(rows)}
-            reasons = listed(f"{count} such as {firsts[each]} ({each})" for each, count in groups.most_common(5))
+            reasons = listed(f"{self._names[row]} ({absent[self._kinds[row]]})" for row in rows)
             complete = [field for field in fields if all(set(field.entries) & set(each) for each in self._suffixes)]
             line = typed_features([field.shown() for field in complete] or ["FIELD=SUFFIX"])
             skip = "leave them out with --missing skip, or " if len(rows) < len(self) else ""
@@ -237,16 +234,14 @@ class Source(RecordSource):
         self._keep([row for row, kind in enumerate(self._kinds) if not absent[kind]])
         self._kinds = array("i", (kind for kind in self._kinds if not absent[kind]))
 
-    def _note(self, tops: Sequence[str]) -> None:
-        """Add notes on members outside samples and on absent labels. tops: the folders of the samples."""
+    def _note(self) -> None:
+        """Add notes on members outside samples and on absent labels."""
         for kind, count in sorted(self._others.items()):
             what = "without a suffix, or named __such__, " if kind == "member" else "of no sample, "
             self.notes.append(f"{counted(count, kind)} {what}passed over")
             self.left_out.append(("__members__", f"{counted(count, kind)} of no sample in the tar files"))
         if not any(field.name == "label" for field in self._fields):
-            way = "--from folder takes them as classes" if self.root.is_file() else "unpack them for that"
-            folders = f": folders in a tar, such as {listed(tops[:2])}, are not classes; {way}"
-            self.notes.append(f"no labels{folders if len(tops) > 1 else ''}")
+            self.notes.append("no labels")
 
     def entries(self, index: int, record: bytes) -> dict[str, Any]:
         try:
