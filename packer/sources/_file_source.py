@@ -281,7 +281,8 @@ class FileSource(ListedSource):
             if role.name == self.anchor and without_anchor:
                 notes.append(f"{counted(without_anchor, self.noun)} without {role.example}: no samples")
             if role.need == "alike" and lacking == len(self):
-                notes.append(f"no {role.name}: no {self.noun} has {role.example}")
+                otherwise = f"; {role.otherwise}" if role.otherwise else ""
+                notes.append(f"no {role.name}: no {self.noun} has {role.example}{otherwise}")
             elif role.need in ("labels", "optional") and lacking and role.field is not None:
                 notes.append(f"{counted(lacking, self.noun)} without {role.example}: kept without these labels")
         if self._splits:

@@ -13,21 +13,13 @@ from packer.sources._message_texts import counted, listed, shown, suffix_of
 _RAW = ".3fr .arw .cr2 .cr3 .crw .dng .erf .kdc .mrw .nef .nrw .orf .pef .raf .rw2 .sr2 .srw .x3f"
 _OTHERS = ".avifs .bpg .cur .dcm .dds .djvu .emf .exr .hdr .heics .jls .jxl .jxr .pam .pbm .pcx .pfm .pic .psb .ras"
 _MORE = ".rgbe .sgi .svg .svgz .wbmp .wdp .wmf .xbm .xcf .xpm"
-SUFFIXES = frozenset((*pillow.FORMATS, *_RAW.split(), *_OTHERS.split(), *_MORE.split()))
-# suffixes that packer does not read, of formats that packer reads
-_OTHER_NAMES = {".jfif": "JPEG", ".jpe": "JPEG", ".jfi": "JPEG", ".jif": "JPEG", ".dib": "BMP"}
+_OTHER_NAMES = ".jfif .jpe .jfi .jif .dib"  # of formats that packer reads
+SUFFIXES = frozenset((*pillow.FORMATS, *f"{_RAW} {_OTHERS} {_MORE} {_OTHER_NAMES}".split()))
 
 
 def unread_images(names: Iterable[str]) -> dict[str, str]:
-    """Return `{path: kind}` of image files that packer does not read. The kind is a suffix, and a format if known."""
-    images = {}
-    for name in names:
-        suffix = suffix_of(name)
-        if suffix in SUFFIXES:
-            images[name] = suffix
-        elif suffix in _OTHER_NAMES:
-            images[name] = f"{suffix} ({_OTHER_NAMES[suffix]})"
-    return images
+    """Return `{path: suffix}` of image files that packer does not read."""
+    return {name: suffix for name in names if (suffix := suffix_of(name)) in SUFFIXES}
 
 
 def described(images: Mapping[str, str], *, has_decoder: bool = False) -> str:
@@ -39,11 +31,9 @@ def described(images: Mapping[str, str], *, has_decoder: bool = False) -> str:
     """
     counts = Counter(images.values())
     kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(counts.items(), key=lambda pair: -pair[1]))
-    advice = ["convert them"]
+    advice = ["convert them, or rename them by their format, such as to .jpg"]
     if has_decoder and any(kind in pillow.FORMATS for kind in counts):
         advice.append("add --decode-with pillow")
-    if any("(" in kind for kind in counts):
-        advice.append("rename them by their format, such as to .jpg")
     total = counted(len(images), "image")
     return f"{total} in formats that packer does not read: {kinds} ({listed(images)}); {' or '.join(advice)}"
 

@@ -46,7 +46,6 @@ def test_names_come_from_the_list_where_each_is_there_once(tmp_path: Path) -> No
     assert source.extras == ["README.md"]
     assert source.tables == ["train_images_idx.txt"]
     source = Source(made(tmp_path / "several"))
-    assert any("names of several files" in note and "1.png" in note for note in source.notes)
     assert [source.key(row) for row in range(2)] == ["00000000", "00000001"]
 
 

@@ -76,8 +76,8 @@ class Source(ListedSource):
                 folders, raise InvalidRequest. `unchecked`: as `auto`, without this check.
             allow_empty: True: a class folder may contain no image. False: an empty class raises InvalidRequest.
             decode_with: `pillow`: Pillow decodes images that packer cannot read. `none`: such images are unreadable.
-            companions: If a quarter of the images have names of masks or other files that belong to images, such as
-                `1_mask.png`: `error` raises InvalidRequest, `samples` reads each image as a sample.
+            companions: A quarter of the images may have names of masks, such as `1_mask.png`. `error` then raises
+                InvalidRequest, `samples` reads each image as a sample.
             ignore_suffixes: Image files that are not samples: suffixes of file names, or path patterns with `{stem}`.
             known_classes: The class names in label order. Empty: the sorted names of the class folders.
             follow_links: True: also read files behind links that lead out of `root`.
@@ -275,7 +275,7 @@ class _SamplesByName(Sequence[FileSample]):
 def _check_companions(root: Path, names: Sequence[str]) -> None:
     """Raise InvalidRequest if a quarter of the images, but not all, seem to belong to other images, such as masks.
 
-    Such an image has a word for masks and similar files in the path, or the path of another image with another suffix.
+    The paths of these images have a word for masks and similar files, or differ from other paths only in the suffix.
     """
     of_kinds = {name: is_companion(name) for name in {name.translate(_EQUAL_DIGITS) for name in names}}
     stems: set[str] = set()

@@ -188,12 +188,6 @@ class ObjectSource(base.Source):
         notes = [f"{counted(len(self), 'sample')}: {fields}"]
         if self.resume_reason is not None:
             notes.append(f"an interrupted run cannot resume: {self.resume_reason}")
-        stored = sorted(name for name in self._images if self.schema[name].codec in ("png", "npy"))
-        if stored:
-            notes.append(
-                f"{listed(stored)}: pixels, stored without loss (PNG; depth as .npy), larger than JPEG files: give the "
-                "bytes or paths of files if there are files, or use codecs="
-            )
         if not self._objects.restart():
             return [*notes, "its samples come only once, so packer cannot check whether random transforms change them"]
         for row, values in probes.items():

@@ -8,7 +8,6 @@ Layout: the key is the number in decimal digits. The value is the bytes by pyarr
 has a line for each file: file name without folders, space, number.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 from packer.errors import BadInput
 from packer.layouts import serialized
 from packer.schema import Field
-from packer.sources._message_texts import counted, listed
 from packer.sources.records._lmdb_source import LMDBSource
 from packer.sources.records._random_access_files import OpenFile, UnpackedFile
 from packer.sources.records._record_source import IMAGE
@@ -65,14 +63,7 @@ class Source(LMDBSource):
 
     def choose_fields(self) -> Sequence[Field]:
         names = [self._lists[number].get(at, "") for number, at in zip(self._numbers, self._ids, strict=True)]
-        twice = sorted(name for name, count in Counter(names).items() if count > 1 and name)
-        absent = names.count("")
-        if twice:
-            self.notes.append(
-                f"names of several files, which came from several folders: {listed(twice)}; keys are numbers"
-            )
-        if absent and any(self._lists):
-            self.notes.append(f"{counted(absent, 'record')} without a name in the list; keys are numbers")
         self.notes.append("no labels: Image2LMDB does not store them; the folder that was packed has them")
-        self._names = [] if twice or absent or len(self._lists) != 1 else names
+        is_named = all(names) and len(set(names)) == len(names) and len(self._lists) == 1
+        self._names = names if is_named else []
         return [IMAGE]

@@ -200,7 +200,7 @@ def _numbers(value: Any, field: RecordField) -> Any:
     if not isinstance(value, _NUMBER_TYPES) or np.ndim(value) != dimensions:
         raise BadInput(f"expected {field.dtype} of {dimensions} dimensions, found {_described(value)}")
     try:
-        found = cast_exactly(value, field.dtype)
+        found = cast_exactly(value, str(field.dtype))
     except InvalidRequest as error:
         raise BadInput(error.message) from error
     return found if dimensions else found[()]
