@@ -13,7 +13,6 @@ _SPLITS = (
     ("test", "testing", "tst", "te", "eval", "evaluation"),
 )
 _SPLIT_WORDS = frozenset(word for names in _SPLITS for word in names) | {"fold", "folds"}
-_NEXT_TO_SPLITS = frozenset(("holdout", "unlabeled", "unlabelled", "background", "query", "gallery"))
 _FILLERS = frozenset(("set", "split", "data", "dataset"))
 _IMAGES_TEXT = """
 image images im img imgs jpegimages jpegs pic pics picture pictures photo photos rgb rgbs color colour frames
@@ -62,14 +61,9 @@ def has_labels(name: str) -> bool:
     return bool(found & _LABEL_MAPS) and not found & DEPTHS
 
 
-def split_rank(name: str, ignored: Collection[str] = ()) -> int | None:
-    """Return 0 for the name of a training split, 1 for validation, 2 for test, None for any other name.
-
-    Args:
-        name: Name of a folder or file.
-        ignored: Words of the name to ignore, such as words that are in the names of all folders.
-    """
-    rest = {word.lower() for word in _WORD.findall(name)} - _FILLERS - IMAGES - set(ignored)
+def split_rank(name: str) -> int | None:
+    """Return 0 for the name of a training split, 1 for validation, 2 for test, None for any other name."""
+    rest = {word.lower() for word in _WORD.findall(name)} - _FILLERS - IMAGES
     if len(rest) != 1:
         return None
     word = rest.pop()
@@ -87,13 +81,8 @@ def ordered_splits(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def are_splits(names: Collection[str]) -> bool:
-    """Return True if all names are names of splits, or contain a word for splits, such as `trainA` and `testB`."""
-    shared = set.intersection(*(set(words(name)) for name in names)) if len(names) > 1 else set()
-    if names and all({split_rank(name), split_rank(name, shared)} != {None} for name in names):
-        return True
-    contained = [{word.lower() for word in _WORD.findall(name)} for name in names]
-    are_all = all(each & (_SPLIT_WORDS | _NEXT_TO_SPLITS) for each in contained)
-    return len(contained) > 1 and are_all and any(each & _SPLIT_WORDS for each in contained)
+    """Return True if all names contain a word for splits, such as `train`, `trainA`, `seg_test` and `fold1`."""
+    return all(any(word.lower() in _SPLIT_WORDS for word in _WORD.findall(name)) for name in names)
 
 
 def numbered_classes(where: str, found: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
