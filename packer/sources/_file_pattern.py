@@ -25,6 +25,7 @@ from typing import ClassVar, NamedTuple
 from packer.errors import InvalidRequest
 from packer.schema import MASK_DTYPES
 
+# torchvision's IMG_EXTENSIONS
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _ANY_SUFFIX = rf"(?i:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})"
 _PLACE = re.compile(r"\{([^{}]*)\}")
@@ -236,6 +237,11 @@ def _values(main: str, stem: str) -> dict[str, str]:
     folder, _, name = main.rpartition("/")
     parent, top = folder.rpartition("/")[2], folder.partition("/")[0]
     return {"stem": stem, "name": name, "folder": folder, "parent": parent, "top": top}
+
+
+def is_image(name: str) -> bool:
+    """Return whether a file name has the suffix of an image format that packer reads."""
+    return name.lower().endswith(IMAGE_SUFFIXES)
 
 
 def stored_path(path: str) -> str:

@@ -13,6 +13,7 @@ from types import ModuleType
 
 from packer.errors import BadInput, InvalidRequest
 from packer.sources import load, names
+from packer.sources._file_pattern import is_image
 from packer.sources._message_texts import described, shown
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import EMPTY, SourceRoot
@@ -20,7 +21,6 @@ from packer.sources._trees.listing import scan
 from packer.sources._trees.open_tree import open_archive, open_tree
 
 _LOOKED_AT = 1000  # number of files of a tar that are inspected
-_IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _LAYOUTS = range(1, 100)
 _LAYOUTS_AND_SETS = range(1, sys.maxsize)  # from rank 100 on: published data sets
 _TAR_SOURCE = "webdataset"
@@ -203,7 +203,7 @@ def _undecided(root: Path, found: Sequence[tuple[str, str]]) -> str:
 
 
 def _that_may_recognize(files: Sequence[str]) -> set[str]:
-    images = sum(map(_may_be_image, files))
+    images = sum(map(is_image, files))
     tried = set(names())
     if images:
         tried -= _BEHIND_IMAGES
@@ -216,7 +216,3 @@ def _modules(chosen: Iterable[str] | None = None) -> list[tuple[ModuleType, str]
     """Return `(module, name)` of the chosen sources, highest rank first. None chooses all."""
     pairs = ((load(name), name) for name in (names() if chosen is None else chosen))
     return sorted(pairs, key=lambda pair: (-pair[0].SPECIFICITY, pair[1]))
-
-
-def _may_be_image(name: str) -> bool:
-    return name.lower().endswith(_IMAGES)

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packer.errors import BadInput, InvalidRequest
+from packer.sources._file_pattern import IMAGE_SUFFIXES
 from packer.sources._trees.folder_tree import SourceRoot
-from packer.sources.image_files.folder import SUFFIXES, Source
+from packer.sources.image_files.folder import Source
 from tests.support.source_trees import image, image_folder, keys, write
 
 TREE = SourceRoot(Path())
@@ -24,7 +25,7 @@ def image_folder_rule(root: Path) -> list[tuple[str, int]]:
     for label, name in enumerate(sorted(entry.name for entry in os.scandir(root) if entry.is_dir())):
         for folder, _, files in sorted(os.walk(root / name, followlinks=True)):
             for file in sorted(files):
-                if file.lower().endswith(SUFFIXES):
+                if file.lower().endswith(IMAGE_SUFFIXES):
                     samples.append((Path(folder, file).relative_to(root).as_posix(), label))
     return samples
 
@@ -65,9 +66,9 @@ def test_a_folder_name_that_sorts_before_the_separator_keeps_imagefolders_order(
 
 
 def test_every_suffix_in_any_case_is_an_image(tmp_path: Path) -> None:
-    names = [f"c/{number}{suffix}" for number, suffix in enumerate(SUFFIXES)]
+    names = [f"c/{number}{suffix}" for number, suffix in enumerate(IMAGE_SUFFIXES)]
     root = write(tmp_path, {name.upper().replace("C/", "c/"): b"" for name in names} | {"c/x.mov": b"", "c/jpg": b""})
-    assert len(Source(root)) == len(SUFFIXES) == 9
+    assert len(Source(root)) == len(IMAGE_SUFFIXES) == 9
 
 
 def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import InvalidRequest, PackerError
 from packer.sources import _recognition, base
+from packer.sources._file_pattern import is_image
 from packer.sources._recognition import detect
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import SourceRoot
@@ -216,7 +217,7 @@ def test_the_sources_that_a_folder_of_images_does_without_cannot_know_it(tmp_pat
     for name in _recognition._OF_LABEL_FILES:
         tree = SourceRoot(BUILDERS[name](tmp_path / name))
         files = scan(tree).names
-        images = [file for file in files if file.lower().endswith(_recognition._IMAGES)]
+        images = [file for file in files if is_image(file)]
         whole, bare = (sources.load(name).Source.recognize(tree, some) for some in (files, images))
         assert whole is not None and len(images) > 1 and bare is None, name
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from packer.errors import BadInput
 from packer.schema import Field
 from packer.sources._message_texts import counted, shown
-from packer.sources.annotations._coco_file import NO_ID, NUMBERS, AnnotationFile, CocoObject, Id, Segment
+from packer.sources.annotations._coco_file import NO_ID, NUMBERS, AnnotationFile, CocoObject, Id
 from packer.sources.annotations._coco_masks import run_lengths
 
 _SHOWN_CLASSES = 10
@@ -144,12 +144,8 @@ class Segments(CocoLabels):
         bare = count - len(self._by_sample)
         self.notes = [*self.classes.notes(), *([f"{counted(bare, 'image')} without segments"] if bare else [])]
 
-    def segments(self, sample: int) -> Sequence[Segment]:
-        """Return the segments of the sample at position `sample`."""
-        return [each for panoptic in self.of_sample(sample)[:1] for each in panoptic.segments]
-
     def values(self, sample: int) -> dict[str, Any]:
-        segments = self.segments(sample)
+        segments = [each for panoptic in self.of_sample(sample)[:1] for each in panoptic.segments]
         return {
             "segment_ids": np.asarray([each.id for each in segments], np.int64),
             "segment_labels": self.classes.numbers([each.category for each in segments]),

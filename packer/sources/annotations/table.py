@@ -39,6 +39,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._field_names import FieldNames
+from packer.sources._file_pattern import IMAGE_SUFFIXES, is_image
 from packer.sources._listed_source import FileRole, FileSample, ListedSource
 from packer.sources._message_texts import counted, described, listed, shown, suffix_of
 from packer.sources._name_words import (
@@ -67,7 +68,6 @@ from packer.sources.annotations._table_rows import SUFFIXES, TableRows, Texts, f
 
 SPECIFICITY = 40
 _NAMES = ("metadata.csv", "metadata.tsv", "metadata.jsonl", "metadata.parquet")
-_IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _OTHER_IMAGES = (".gif", ".heic", ".avif", ".jp2", ".tga", ".jxl")  # formats that convert refuses
 _PATHS = ("file_name", "filename", "image", "image_path", "img_path", "path", "filepath", "file_path", "file", "img")
 _LABELS = ("label", "class")
@@ -302,7 +302,7 @@ class Source(ListedSource):
         for place, header in enumerate(self._table.headers):
             cells = [row[place] for row in first if not is_empty(row[place])]
             if cells and all(
-                isinstance(cell, str) and cell.lower().endswith(_IMAGES + _OTHER_IMAGES) for cell in cells
+                isinstance(cell, str) and cell.lower().endswith(IMAGE_SUFFIXES + _OTHER_IMAGES) for cell in cells
             ):
                 found.append(header)
         return found
@@ -310,7 +310,7 @@ class Source(ListedSource):
     def _main_column(self, with_paths: Sequence[str]) -> str:
         """Return the image column: `file_name`, a column with a usual name, or the only column of image paths."""
         headers = self._table.headers
-        if not any(header.lower().endswith(_IMAGES) for header in headers):
+        if not any(map(is_image, headers)):
             if "file_name" in headers:
                 return "file_name"
             lower = [header.lower() for header in with_paths]
@@ -556,7 +556,7 @@ class Source(ListedSource):
         if len(names) == 1:
             return f"images of the table {shown(names[0])}" if suffix_of(names[0]) in SUFFIXES else None
         tables = [name for name in names if name.rpartition("/")[2].lower() in _NAMES]
-        if not tables or not any(name.lower().endswith(_IMAGES) for name in names):
+        if not tables or not any(map(is_image, names)):
             return None
         for name in tables:
             if not name.lower().endswith(".parquet"):  # Parquet contains the column names at the end of the file

@@ -30,6 +30,7 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import _unread_images, base
+from packer.sources._file_pattern import is_image
 from packer.sources._file_source import Policies
 from packer.sources._listed_source import FileRole, FileSample, ListedSource
 from packer.sources._message_texts import counted, described, listed, shown
@@ -54,7 +55,6 @@ from packer.sources.annotations._yolo_splits import DescribedPaths, folder_split
 
 SPECIFICITY = 50
 TASKS: tuple[Task, ...] = ("detect", "segment", "obb", "pose")
-SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _USUAL = ("data.yaml", "data.yml", "dataset.yaml", "dataset.yml", "obj.data")
 _CLASSES = "classes.txt"  # the list of class names that labelImg and Label Studio write
 _PROBED = 32  # label files to read at most
@@ -109,7 +109,7 @@ class Source(ListedSource):
         self._split_of_key = {name: split for split, names in splits.items() for name in names}
         self._splits = tuple(split for split in splits if split and own_splits)
         files = set(listing.names)
-        samples = {name: self._sample(name, files) for name in listing.names if _is_image(name)}
+        samples = {name: self._sample(name, files) for name in listing.names if is_image(name)}
         self._samples = [samples[name] for name in self._split_of_key]
         if not any("labels_file" in sample.paths for sample in self._samples):
             raise InvalidRequest(
@@ -131,7 +131,7 @@ class Source(ListedSource):
         by_name = _sentence(names, usual) if usual else None
         if by_name is not None:
             return by_name
-        images = list(filter(_is_image, names))
+        images = list(filter(is_image, names))
         descriptions = _descriptions(tree, names) if images else []
         if descriptions:
             return _sentence(names, descriptions[0])
@@ -210,7 +210,7 @@ class Source(ListedSource):
         paths = DescribedPaths(self.folder, listing, description)
         if not description.names:
             description = replace(description, names=self._listed_classes(description, paths))
-        images = list(filter(_is_image, listing.names))
+        images = list(filter(is_image, listing.names))
         unread = _unread_images.unread_images(sorted(paths.files.difference(images)))
         if description.splits:
             name = self.tables[0]
@@ -356,14 +356,10 @@ class Source(ListedSource):
         return [*fields, files, Field("labels_file", "bytes", "encoded", hidden=True)]
 
 
-def _is_image(name: str) -> bool:
-    return name.lower().endswith(SUFFIXES)
-
-
 def _sentence(names: Sequence[str], description: str) -> str | None:
     """Return one line with counts and the path `description`, or None if no image has a label file."""
     texts = {name for name in names if name.endswith(".txt")}
-    images = list(filter(_is_image, names))
+    images = list(filter(is_image, names))
     is_darknet = description.endswith(DARKNET)
     labeled = sum(not texts.isdisjoint(label_names(name, is_darknet=is_darknet)) for name in images)
     found = f"{counted(len(images), 'image')}, {counted(labeled, 'label file')}, {shown(description)}"

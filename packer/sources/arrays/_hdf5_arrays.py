@@ -38,7 +38,6 @@ _HEAPS = 64  # number of cached heap tables
 _MOST_NAMES = 10_000
 _MOST_NAME_BYTES = 1000
 _MOST_DEPTH = 32
-_MOST_LINKS = 100  # number of links to report
 _MOST_REFERENCES = 1 << 26
 _ADDRESS_BYTES = (8, 8)  # of an address and of a size in a file
 _PRIME = 65535
@@ -46,16 +45,14 @@ _PRIME = 65535
 
 def arrays(files: RecordFiles, number: int) -> Iterator[StoredArray | Unread]:
     """Yield the arrays of file `number` of `files`. Raises `BadInput` for a damaged file."""
-    file, links = files.open(number), 0
+    file = files.open(number)
     try:
         with open_read_only(Path(f"/dev/fd/{file.descriptor}")) as opened:
             has_long_addresses = opened.id.get_create_plist().get_sizes() == _ADDRESS_BYTES
             for name, dataset in _walk(opened.id):
                 path = f"{file.name}/{name}"
                 if dataset is None:
-                    links += 1
-                    if links <= _MOST_LINKS:
-                        yield Unread(path, "is a link")
+                    yield Unread(path, "is a link")
                     continue
                 try:
                     yield _array(dataset, path, files, number, has_long_addresses=has_long_addresses)

@@ -23,7 +23,7 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images.backends import pillow_other_formats as pillow
 from packer.schema import Field, Schema
 from packer.sources import _unread_images, base
-from packer.sources._file_pattern import SidecarPattern
+from packer.sources._file_pattern import IMAGE_SUFFIXES, SidecarPattern, is_image
 from packer.sources._listed_source import FileRole, FileSample, ListedSource
 from packer.sources._message_texts import counted, described, linked, listed, shown, suffix_of
 from packer.sources._name_words import (
@@ -40,7 +40,6 @@ from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.listing import Listing
 
 SPECIFICITY = 0
-SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's IMG_EXTENSIONS
 _SHOWN_CLASSES = 10
 _COMPANIONS_SHARE = 4  # one in so many images with the name of a mask is enough to refuse the folder
 _EQUAL_DIGITS = str.maketrans("123456789", "0" * 9)  # numbered names become equal, and are classified once
@@ -99,8 +98,8 @@ class Source(ListedSource):
             for name in listing.names
             if not name.endswith(endings) and not any(pattern.matches(name) for pattern in patterns)
         ]
-        images = [name for name in names if _is_image(name)]
-        others = [name for name in names if not _is_image(name)]
+        images = [name for name in names if is_image(name)]
+        others = [name for name in names if not is_image(name)]
         unread = _unread_images.unread_images(others)
         if decode_with == "pillow":
             decoded = [name for name in unread if pillow.is_readable(name)]
@@ -112,8 +111,8 @@ class Source(ListedSource):
             problem = _unread_images.described(unread, has_decoder=True)
             found = problem if unread else f"found {described(listing.names)}"
             raise InvalidRequest(
-                f"{shown(str(self.root))}: no images: {found}; expected names that end in {' '.join(SUFFIXES)}; give "
-                "the folder that contains the images"
+                f"{shown(str(self.root))}: no images: {found}; expected names that end in {' '.join(IMAGE_SUFFIXES)}; "
+                "give the folder that contains the images"
             )
         every_image = [*images, *unread]
         all_images = set(every_image)
@@ -199,7 +198,7 @@ class Source(ListedSource):
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
         """Return one line with the number of images of all formats, or None if images are absent."""
-        images = [name for name in names if _is_image(name)]
+        images = [name for name in names if is_image(name)]
         others = sum(suffix_of(name) in _unread_images.SUFFIXES for name in names) if len(images) < len(names) else 0
         if not images and not others:
             return None
@@ -224,7 +223,7 @@ class Source(ListedSource):
     def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
         if not self.decodes:
             return {}
-        if _is_image(sample.key):
+        if is_image(sample.key):
             return {"files": {"image": sample.key}}
         try:
             image = pillow.decode(files["image"], Path(sample.key).name)
@@ -244,7 +243,7 @@ class Source(ListedSource):
         if self._classes:
             notes += self._notes_on_classes()
         if self.decodes:
-            decoded = [name for name in names if not _is_image(name)]
+            decoded = [name for name in names if not is_image(name)]
             notes.append(f"decoded by Pillow, stored as PNG: {described(decoded, 'image')}")
         if self.extras:
             notes.append(f"{described(self.extras, 'other file')}: not images, or sidecars of images")
@@ -325,7 +324,3 @@ def _reason(name: str, layout: str) -> str:
     if "/" not in name:
         return f"image is directly in the root, in no {layout.partition('/')[0]} folder"
     return f"image is directly in {shown(name.partition('/')[0])}, in no class folder"
-
-
-def _is_image(name: str) -> bool:
-    return name.lower().endswith(SUFFIXES)
