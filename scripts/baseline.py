@@ -31,6 +31,8 @@ HEAVY = ("torch", "cv2", "h5py", "lmdb", "numpy")
 
 # (pattern of row names, reason): rows that differ from FROZEN on purpose. One reason per change of behavior.
 INTENDED: tuple[tuple[str, str], ...] = (
+    (r"option (bench|profile|stats|tune) plot", "plots are left to other tools: --json has the figures"),
+    (r"signature monitor", "packer profile lists the slowest samples"),
     (r"ocid-grasp --missing skip, .*", "grasps by class of a skipped image are extras, as its other files are"),
     (r"batches coco .*|coco --resize .*", "box_areas scale with the image"),
     (r"option convert (mask|unknown)_colou?rs|option synth colou?rs|.* --mask-colours voc.*", "American spelling"),
