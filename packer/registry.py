@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _REQUIREMENTS = {
     "PIL": '"Pillow>=11.3"',
     "cv2": '"opencv-python>=5.0.0.93"',
-    "matplotlib": '"matplotlib>=3.9"',
     "msgpack": '"msgpack>=1.1"',
     "nvidia": "nvidia-dali-cuda120",
     "nvidia.dali": "nvidia-dali-cuda120",  # `nvidia` may exist without DALI

@@ -24,7 +24,7 @@ PURPLE: Color = (204, 121, 167)
 
 
 def as_hex(color: Color) -> str:
-    """Return `#rrggbb`, for CSS and matplotlib."""
+    """Return `#rrggbb`, for CSS."""
     return "#{:02x}{:02x}{:02x}".format(*color)
 
 

@@ -233,7 +233,7 @@ def test_the_document_is_json_and_the_table_leaves_nobody_out() -> None:
 
 
 def test_the_plot_is_a_png(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib (extra `plot`) is not installed")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     plot.draw(document(), tmp_path / "plot.png")
     plot.draw_sizes(document(), tmp_path / "sizes.png")
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in tmp_path.glob("*.png"))
