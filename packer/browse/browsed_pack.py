@@ -198,7 +198,7 @@ class BrowsedPack:
         text = str(row_filter.parse(where)) if where.strip() else ""
         condition = ["--where", text] if text else []
         order = [*(["--sort", sort] if sort else []), *(["--desc"] if descending else [])]
-        commands = [["collect", "OUT", self.path, *condition], ["ls", self.path, *condition, *order, "-n", "20"]]
+        commands = [["collect", "OUT", self.path, *condition], ["ls", self.path, *condition, *order, "-n", "0"]]
         chosen = f"packer.open({self.path!r})" + (f".where({text!r})" if text else "")
         return {
             "total": len(rows),

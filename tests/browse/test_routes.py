@@ -238,9 +238,9 @@ def test_an_export_says_the_same_as_the_filter(view: View, folder: Path) -> None
     condition = ["--where", "label == 'dog' and score < 2"]
     collect, listing = (shlex.split(line) for line in found["command"].splitlines())
     assert collect == ["packer", "collect", "OUT", str(folder), *condition]
-    assert listing == ["packer", "ls", str(folder), *condition, "-n", "20"]
+    assert listing == ["packer", "ls", str(folder), *condition, "-n", "0"]
     sorted_command = view.json("export", sort="score", desc=1)["command"].splitlines()[1]
-    assert sorted_command.endswith(" --sort score --desc -n 20")
+    assert sorted_command.endswith(" --sort score --desc -n 0")
 
 
 def test_boxes_that_meet_the_filter_are_marked(view: View) -> None:
