@@ -19,6 +19,7 @@ from packer.errors import BadInput, CorruptPack, InvalidRequest, PackExists, Unk
 from packer.schema import Field
 from packer.synthetic.labeled_sets import write_coco
 from scripts import make_golden
+from tests.support.array_packs import SCORE, displayed
 
 CLASSES = {"a": ("cup", "ball", "mug"), "b": ("mug", "fork"), "c": ("cup", "ball")}
 FIELDS: dict[str, str | Field] = {
@@ -369,6 +370,20 @@ def test_appended_boxes_are_found(packs: Packs, tmp_path: Path) -> None:
         each["key"] for each in (*packs.models["a"], *more) if any(width > 2 for width in widths_of(each, "mug"))
     ]
     assert list(found.keys()) == expected != []
+
+
+def test_incomplete_samples_of_several_packs_are_chosen(tmp_path: Path) -> None:
+    found = []
+    for name, incomplete in (("a", ["a2"]), ("b", ["b0", "b3"])):
+        samples = [{"key": f"{name}{number}", "score": float(number)} for number in range(4)]
+        reasons = [(key, "no image") for key in incomplete]
+        found.append(packer.open(displayed(tmp_path / f"{name}.pack", [SCORE], samples, incomplete=reasons)))
+    joined = packer.concat(*found)
+    chosen = joined.where("incomplete == 1")
+    chosen.save(tmp_path / "c.pack")
+    for dataset in (chosen, packer.open(tmp_path / "c.pack").where("incomplete == 1")):
+        assert [dataset.key(row) for row in range(len(dataset))] == ["a2", "b0", "b3"]
+    assert len(joined.where("incomplete == 0")) == 5
 
 
 def test_a_split_by_class_divides_each_class(packs: Packs) -> None:

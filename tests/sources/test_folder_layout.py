@@ -99,7 +99,7 @@ def test_what_desktops_and_editors_leave_behind_is_no_class_and_no_image(tmp_pat
     assert keys(source) == ["cat/a.jpg", "dog/b.jpg"]
     assert source.extras == []
     found = ".DS_Store 1, ._* 1, .git/ 1, .ipynb_checkpoints/ 1, Desktop.ini 1, Thumbs.db 1, __MACOSX/ 1"
-    assert f"ignored, since desktops and editors make them, or hidden: {found}" in source.notes
+    assert f"ignored, hidden or written by desktops and editors: {found}" in source.notes
 
 
 def test_classes_are_named_with_their_counts(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_foreign_files_are_extras_and_counted(root: Path) -> None:
     write(root, {f"Jacquard_Dataset_0/{HASH_32}/0_{HASH_32}_edges2.tiff": b"", "Thumbs.db": b""})
     source = Source(root)
     assert "2 other files (.png 1, .tiff 1) of no view" in source.notes
-    assert "ignored, since desktops and editors make them, or hidden: .DS_Store 1, Thumbs.db 1" in source.notes
+    assert "ignored, hidden or written by desktops and editors: .DS_Store 1, Thumbs.db 1" in source.notes
     assert len(source) == 4
 
 

@@ -235,5 +235,5 @@ def test_hidden_folders_are_noted(tmp_path: Path) -> None:
     found = scan(tmp_path)
     assert found.names == ["a/1.jpg"]
     assert found.notes() == [
-        "ignored, since desktops and editors make them, or hidden: .git/ 1, .hid/ 1, .more/ 1",
+        "ignored, hidden or written by desktops and editors: .git/ 1, .hid/ 1, .more/ 1",
     ]

@@ -115,12 +115,13 @@ function hover(to) {
   redrawSample();
 }
 
-function shapeList({ form, field, colors, total, shapes, labels }) {
+function shapeList({ form, field, colors, total, shapes, labels, chosen }) {
   const lines = shapes.map((corners, at) => {
     const [enter, leave] = [() => hover({ field, at }), () => hover(null)];
     const events = { onmouseenter: enter, onmouseleave: leave, onfocus: enter, onblur: leave };
     const text = corners ? shapeText(form, corners) : "not finite";
-    return make("li", { tabIndex: 0, ...events }, make("span.note", {}, String(at)), labels?.[at], make("span.mono", {}, text));
+    const attributes = { tabIndex: 0, style: chosen?.[at] === false ? "opacity: 0.4" : "", ...events };
+    return make("li", attributes, make("span.note", {}, String(at)), labels?.[at], make("span.mono", {}, text));
   });
   const swatch = make("span.swatch", { style: `background-color: ${colors[0]}` });
   const number = make("span.note.chosen", {}, total > shapes.length ? `${shapes.length} of ${total}` : String(total));

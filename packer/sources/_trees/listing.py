@@ -54,7 +54,7 @@ class Listing:
             notes.append(f"links not entered, because their folder is listed already: {pairs}")
         if self.clutter:
             kinds = ", ".join(f"{shown(name)} {count}" for name, count in sorted(self.clutter.items()))
-            notes.append(f"ignored, since desktops and editors make them, or hidden: {kinds}")
+            notes.append(f"ignored, hidden or written by desktops and editors: {kinds}")
         return notes
 
 
