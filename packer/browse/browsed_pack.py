@@ -167,8 +167,8 @@ class BrowsedPack:
 
     def overlays(self, row: int, where: str) -> dict[str, Any]:
         """Return what a tile shows: key, shapes, numbers and classes; raises BadIndex and CorruptRecord."""
-        columns = {name: self._value(name, row) for name, kind in self._columns.kinds.items() if kind != "text"}
-        return self._about(row) | {"columns": columns} | self._marked(self.values.overlays(row), row, where)
+        values = ((name, self._value(name, row)) for name, kind in self._columns.kinds.items() if kind != "text")
+        return self._about(row) | {"columns": dict(values)} | self._marked(self.values.overlays(row), row, where)
 
     def _about(self, row: int) -> dict[str, Any]:
         key = self.key(row)

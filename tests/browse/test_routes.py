@@ -278,6 +278,7 @@ def test_a_key_of_one_pack_has_no_partner(view: View) -> None:
         ("rows?sort=boxes.width", 400, "no column"),
         ("sample?row=60", 404, "row 60"),
         ("sample?row=1e3", 400, "row"),
+        ("overlays?rows=1,60", 404, "row 60"),
         ("overlays?rows=1,x", 400, "rows"),
         ("overlays?rows=" + ",".join(["1"] * 101), 400, "rows"),
         ("overlays", 400, "rows"),
