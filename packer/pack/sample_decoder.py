@@ -114,12 +114,11 @@ class SampleDecoder:
             main, others = self.views(index, geometry, stored, random)
             for field in self.schema.fields:
                 name = field.name
-                if name in self._columns:
-                    sample[name] = self.indexed(index, field)
-                else:
-                    value = read[name] if name in read else self.pack.index.value(index, name)
+                if name in read:
                     view = others.get(name, main)
-                    sample[name] = self.decode(index, field, value, stored=stored.get(name), view=view)
+                    sample[name] = self.decode(index, field, read[name], stored=stored.get(name), view=view)
+                else:
+                    sample[name] = self.indexed(index, field, main)
         if self.relations is not None and self.images:
             values = {name: sample[name] for name in self.relations.names}
             sample |= self.ruled(index, self.relations, values, self.shown_size(stored, main))
@@ -152,13 +151,15 @@ class SampleDecoder:
         """
         return {**record, **{name: self.pack.index.value(index, name) for name in self._indexed}}
 
-    def indexed(self, index: int, field: Field) -> Any:
+    def indexed(self, index: int, field: Field, view: View | None = None) -> Any:
         """Return the value of a field that is not in `stored`, as a Python value or a copied array.
 
-        Raises CorruptPack, CorruptRecord.
+        `view` applies to points, boxes and areas, as in `decode`. Raises CorruptPack, CorruptRecord.
         """
+        if field.kind == "text":
+            return self.pack.index.text(index, field.name)
         if field.name not in self._columns:
-            return self.decode(index, field, self.pack.index.value(index, field.name))
+            return self.decode(index, field, self.pack.index.value(index, field.name), view=view)
         value = self._columns[field.name][index]
         return value.item() if not field.shape else value.astype(field.dtype)
 

@@ -224,7 +224,11 @@ class Index:
 
     def key(self, index: int) -> str:
         """Return the key of a sample, 0 <= index < len; raises CorruptPack."""
-        return self.value(index, KEY).decode("utf-8", "surrogateescape")
+        return self.text(index, KEY)
+
+    def text(self, index: int, name: str) -> str:
+        """Return the value of a text field for which `contains` is true; raises as `value` does."""
+        return self.value(index, name).decode("utf-8", "surrogateescape")
 
     def contains(self, name: str) -> bool:
         """Return True if the index contains the values of the field. It always contains the keys."""
@@ -235,12 +239,12 @@ class Index:
 
         Raises UnknownKey for other fields, and CorruptPack.
         """
-        return self.entry(index, self._files.get(name, f"values-{name}"))
+        return self.entry(index, self._files.get(name) or f"values-{name}")
 
     def entry(self, index: int, file: str) -> bytes:
         """Return the entries of a sample in a file of `file_forms`, as `ColumnEntries.of` does; raises CorruptPack."""
-        data, ends = self._with_ends(file)
-        entry = data[index] if ends is None else data[int(ends[index - 1]) if index else 0 : int(ends[index])]
+        data, ends = self._used.get(file) or self._with_ends(file)
+        entry = data[index] if ends is None else data[ends.item(index - 1) if index else 0 : ends.item(index)]
         return bytes(entry.tobytes())
 
     def texts(self, name: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
