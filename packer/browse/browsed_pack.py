@@ -4,7 +4,6 @@ A filter of a million rows reads mapped columns once. Its result is kept for the
 """
 
 import math
-import shlex
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ from packer.browse.sample_images import SampleImages, Training
 from packer.browse.sample_values import SampleValues
 from packer.browse.sized_cache import SizedCache
 from packer.errors import BadIndex, InvalidRequest
-from packer.files.terminal_output import shortened
+from packer.files.terminal_output import shell_word, shortened
 from packer.pack import row_filter
 from packer.pack.pack_columns import Kind, Mask, PackColumns
 from packer.pack.reader import Pack
@@ -29,7 +28,7 @@ _CHOSEN_BYTES = 64 << 20  # results of filters
 _MOST_LISTED = 1000  # skipped samples
 _MOST_BINS = 40
 _MOST_CLASSES = 200
-_MOST_EXPORTED = 10_000
+MOST_EXPORTED = 10_000
 _EXACT = 1 << 53  # histograms count float64
 
 
@@ -192,19 +191,21 @@ class BrowsedPack:
             return classes[int(number)]
         return number if math.isfinite(number) else None
 
-    def export(self, where: str, *, sort: str = "", descending: bool = False) -> dict[str, Any]:
-        """Return the rows of a filter as keys, as commands and as Python. The command `ls` sorts them."""
+    def export(self, where: str, count: int = 0, *, sort: str = "", descending: bool = False) -> dict[str, Any]:
+        """Return the rows of a filter, or the `count` first of them, as keys, as commands and as Python."""
         rows = self.rows(where, sort=sort, descending=descending)
         text = str(row_filter.parse(where)) if where.strip() else ""
         condition = ["--where", text] if text else []
+        selected, call = condition, f".where({text!r})" if text else ""
+        if 0 < count < len(rows):
+            selected, call = ["--keys", "KEYS.txt"], f".select({rows[:count].tolist()})"
         order = [*(["--sort", sort] if sort else []), *(["--desc"] if descending else [])]
-        commands = [["collect", "OUT", self.path, *condition], ["ls", self.path, *condition, *order, "-n", "0"]]
-        chosen = f"packer.open({self.path!r})" + (f".where({text!r})" if text else "")
+        commands = ["collect", "OUT", self.path, *selected], ["ls", self.path, *condition, *order, "-n", str(count)]
         return {
             "total": len(rows),
-            "keys": [self.key(row) for row in rows[:_MOST_EXPORTED].tolist()],
-            "command": "\n".join(f"packer {shlex.join(words)}" for words in commands),
-            "python": chosen,
+            "keys": [self.key(row) for row in rows[: count or MOST_EXPORTED].tolist()],
+            "command": "\n".join(" ".join(["packer", *map(shell_word, words)]) for words in commands),
+            "python": f"packer.open({self.path!r}){call}",
         }
 
 

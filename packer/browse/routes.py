@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from packer.browse.browsed_pack import BrowsedPack
+from packer.browse.browsed_pack import MOST_EXPORTED, BrowsedPack
 from packer.browse.pack_comparison import PackComparison
 from packer.browse.request_guard import json_response, refusal
 from packer.browse.sample_images import FILE, MOST_WIDTH, ImageFile, Training
@@ -159,8 +159,9 @@ class _Served:
         return json_response(self._pack(query).histogram(query.text("column"), query.text("where")))
 
     def export(self, query: _Query) -> Response:
-        pack, is_descending = self._pack(query), query.flag("desc")
-        return json_response(pack.export(query.text("where"), sort=query.text("sort"), descending=is_descending))
+        count, is_descending = query.number("count", MOST_EXPORTED), query.flag("desc")
+        pack, sort = self._pack(query), query.text("sort")
+        return json_response(pack.export(query.text("where"), count, sort=sort, descending=is_descending))
 
     def same(self, query: _Query) -> Response:
         if len(self._packs) < 2:

@@ -59,7 +59,8 @@ def shell_word(text: str) -> str:
     Otherwise it is `$'a\033b'` (POSIX.1-2024, 2.2.4; bash, ksh and zsh), with the other bytes in octal.
     """
     if escaped(text) == text:
-        return shlex.quote(text)
+        is_plain = "'" in text and not set(text) & set('"$`!\\')
+        return f'"{text}"' if is_plain else shlex.quote(text)
     return "$'" + "".join(map(_in_quotes, text)) + "'"
 
 

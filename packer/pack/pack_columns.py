@@ -130,12 +130,14 @@ class PackColumns(Columns):
         return [classes.get(int(number), number) for number in numbers] if classes else list(numbers)
 
     def ordered(self, rows: Rows, name: str, *, descending: bool = False) -> Rows:
-        """Return the rows sorted by a number, the number of a class, or the bytes of a text. Equal rows keep order."""
+        """Return the rows by a number, the number of a class, or the bytes of a text. NaN is last; ties keep order."""
         if self.kinds[name] == "text":
             texts = [self._index.value(row, name) for row in rows.tolist()]
             return rows[sorted(range(len(rows)), key=texts.__getitem__, reverse=descending)]
         step = -1 if descending else 1
-        return rows[::step][np.argsort(self.numbers(name)[rows[::step]], kind="stable")][::step]
+        ordered = rows[::step][np.argsort(self.numbers(name)[rows[::step]], kind="stable")][::step]
+        is_nan = np.isnan(self.numbers(name)[ordered])
+        return np.concatenate([ordered[~is_nan], ordered[is_nan]])
 
     def equals(self, name: str, texts: Sequence[str]) -> Mask:
         """Return the rows [n] whose text is one of `texts`; raises CorruptPack."""

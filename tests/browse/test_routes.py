@@ -243,6 +243,18 @@ def test_an_export_says_the_same_as_the_filter(view: View, folder: Path) -> None
     assert sorted_command.endswith(" --sort score --desc -n 0")
 
 
+def test_an_export_of_the_first_rows(view: View, folder: Path) -> None:
+    found = view.json("export", where="label == 'dog'", sort="score", desc=1, count=2)
+    chosen = [each for each in SAMPLES if each["label"]][-2:][::-1]
+    assert found["keys"] == [each["key"] for each in chosen]
+    collect, listing = (shlex.split(line) for line in found["command"].splitlines())
+    assert collect == ["packer", "collect", "OUT", str(folder), "--keys", "KEYS.txt"]
+    assert listing[-5:] == ["--sort", "score", "--desc", "-n", "2"]
+    rows = view.json("rows", where="label == 'dog'", sort="score", desc=1)["rows"]
+    assert found["python"].endswith(f".select({rows[:2]})")
+    assert SAMPLES[rows[-1]]["key"] == "'; --"  # NaN is last, in any order
+
+
 def test_boxes_that_meet_the_filter_are_marked(view: View) -> None:
     where = "any(box_labels == 'cup' and boxes.width < 4)"
     rows = view.json("rows", where=where)["rows"]

@@ -20,7 +20,6 @@ let asked = null; // the newest rows that were asked for
 async function start() {
   packs.push(...(await json("packs")).packs);
   if (state.p >= packs.length) state.p = 0;
-  for (const element of document.querySelectorAll(".of-two")) element.hidden = packs.length < 2;
   watch(show);
   show(new Set(Object.keys(state)));
 }
@@ -68,15 +67,20 @@ function switchLayer(at) {
 }
 
 function showControls(names) {
-  for (const name of ["view", "show", "mode"]) document.documentElement.dataset[name] = state[name];
-  for (const view of ["grid", "sample", "compare"]) byId(view).hidden = state.view !== view;
+  document.documentElement.dataset.mode = state.mode;
+  const shown = [state.view, state.view === "sample" && state.show, packs.length > 1 && "two"];
+  for (const part of document.querySelectorAll("[data-for]")) {
+    part.hidden = !part.dataset.for.split(" ").some((name) => shown.includes(name));
+  }
   for (const control of controls()) {
     const value = String(state[control.dataset.state]);
     if (control.matches("button")) press(control, control.value === value);
     else if (names.has(control.dataset.state) || names.has("p")) control.value = value;
   }
   const off = partsOf("off");
-  document.body.classList.toggle("with-panel", startsWide !== partsOf("toggled").includes("panel"));
+  const hasPanel = startsWide !== partsOf("toggled").includes("panel");
+  document.body.classList.toggle("with-panel", hasPanel);
+  press(byId("toggle-panel"), hasPanel);
   layersOf(pack()).forEach(({ name }, at) => press(byId("layers").children[at], !off.includes(name)));
   press(byId("to-compare"), state.view === "compare");
   byId("clear").hidden = !state.where;
@@ -142,15 +146,18 @@ function pressKey(event) {
 }
 
 async function showCopy() {
-  const texts = [...byId("copy").querySelectorAll("textarea")];
-  for (const button of byId("copy").querySelectorAll("section button")) button.textContent = "Copy";
-  byId("copy").showModal();
+  if (!byId("copy").open) byId("copy").showModal();
   try {
     const route = state.view === "compare" ? "differences" : "export";
-    const { total, keys, command, python } = await json(route, { ...query(), field: state.field });
-    const all = total > keys.length ? `The first ${count(keys.length)} of ${count(total)} keys` : `${count(total)} keys`;
-    byId("copy-note").textContent = command ? all : `${all}. A filter cannot select these samples: use the keys.`;
-    [`${keys.join("\n")}\n`, command, python].forEach((text, at) => (texts[at].value = text ?? ""));
+    const first = byId("first").value && { count: byId("first").value };
+    const { total, keys, command, python } = await json(route, { ...query(), ...first, field: state.field });
+    byId("copy-note").textContent = `${count(keys.length)} of ${count(total)} keys`;
+    [...byId("copy").querySelectorAll("section")].forEach((section, at) => {
+      const text = [`${keys.join("\n")}\n`, command, python][at];
+      section.hidden = !text;
+      section.querySelector("textarea").value = text;
+      section.querySelector("button").textContent = "Copy";
+    });
   } catch (error) {
     byId("copy-note").textContent = error.message;
   }
@@ -165,14 +172,12 @@ async function copyText(button) {
 
 for (const control of controls()) {
   const name = control.dataset.state;
-  const value = () => typed(name, control.value);
   const kind = { button: "click", submit: "click", range: "input" }[control.type] ?? "change";
-  const set = () => update({ [name]: value() });
+  const set = () => update({ [name]: typed(name, control.value) });
   control.addEventListener(kind, kind === "input" ? later(60, set) : set); // browsers limit the changes of the URL
 }
 const clicks = {
   clear: () => update({ where: "" }),
-  again: () => update({ seed: state.seed + 1 }),
   previous: () => go(placeAfter("k")),
   next: () => go(placeAfter("j")),
   "to-compare": compare,
@@ -181,6 +186,7 @@ const clicks = {
   "toggle-panel": () => flip("toggled", "panel"),
 };
 for (const [id, act] of Object.entries(clicks)) byId(id).addEventListener("click", act);
+byId("first").onchange = showCopy;
 for (const button of document.querySelectorAll("#copy section button")) button.onclick = () => copyText(button);
 for (const button of document.querySelectorAll("dialog .close")) button.onclick = () => button.closest("dialog").close();
 document.addEventListener("keydown", pressKey);

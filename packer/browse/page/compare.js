@@ -1,15 +1,14 @@
 // Comparison: the samples with equal keys of two packs: side by side, in turn (flicker), or as absolute difference.
 
 import { depth, image, isCancelled, json, packs, sample } from "./api.js";
-import { byId, count, drawImage, keyText, later, make } from "./dom.js";
+import { byId, count, drawImage, keyText, later, make, short } from "./dom.js";
 import { drawShapes, PIXELS } from "./overlay.js";
 import { fieldCard } from "./sample.js";
 import { partsOf, state, update } from "./state.js";
 
-const LISTED = 100; // differing samples that are listed at a time
 const root = byId("compare");
 let cancel = new AbortController();
-let listed = { start: -1, total: Infinity }; // pairs that differ in the field of the state
+let listed = {}; // pairs that differ in the field of the state
 let pairs = [];
 
 /** Show the list of differing samples, and the sample of the state in both packs. */
@@ -18,7 +17,7 @@ export async function showComparison() {
   cancel = new AbortController();
   const { signal } = cancel;
   try {
-    await list(state.pair, state.field, signal);
+    await list(state.field, signal);
     root.replaceChildren(sidebar(), make("div.compared", {}, await compared(signal)));
     root.querySelector("[aria-current=true]")?.scrollIntoView({ block: "nearest" });
     await Promise.all(pairs.map((pair) => pair.load(signal)));
@@ -29,27 +28,23 @@ export async function showComparison() {
 
 /** Go to another of the samples that differ in a field; field: "" for any. */
 export async function goToPair(place, field = state.field) {
-  const pair = Math.max(0, Math.min(listed.total - 1, place));
-  await list(pair, field, new AbortController().signal);
-  if (listed.total) update({ view: "compare", p: 0, field, pair, row: listed.rows[pair - listed.start][0] });
-  else update({ view: "compare", p: 0 });
+  await list(field, new AbortController().signal);
+  const pair = Math.max(0, Math.min(listed.rows.length - 1, place));
+  update({ view: "compare", p: 0, field, ...(listed.total && { pair, row: listed.rows[pair][0] }) });
 }
 
 /** Draw the images again, after another mode or choice of layers. */
 export const redrawComparison = () => pairs.forEach((pair) => pair.draw());
 
-async function list(place, field, signal) {
-  const start = Math.floor(place / LISTED) * LISTED;
-  if (listed.start === start && listed.field === field) return;
-  listed = { start, field, ...(await json("differences", { field, offset: start, count: LISTED }, signal)) };
+async function list(field, signal) {
+  if (listed.field !== field) listed = { field, ...(await json("differences", { field }, signal)) };
 }
 
 function sidebar() {
-  const { start, total, only, rows, keys, fields } = listed;
-  const lines = rows.map(([row], at) => line(keys[at], { pair: start + at, row }, row === state.row, fields[at]));
+  const { total, only, rows, keys, fields } = listed;
+  const lines = rows.map(([row], pair) => line(keys[pair], { pair, row }, row === state.row, fields[pair]));
   const title = make("h2", {}, `${count(listed.differing[""])} of ${count(packs[0].samples - only[0])} differ`);
-  const shown = `${count(start + 1)} to ${count(start + rows.length)}`;
-  const note = make("p.note", { hidden: total <= rows.length }, shown);
+  const note = make("p.note", { hidden: total <= rows.length }, `the first ${count(rows.length)}`);
   return make("aside", {}, title, causes(), note, make("ol", {}, lines), packs.map((_, p) => onlyIn(p)));
 }
 
@@ -96,7 +91,7 @@ function onlyIn(p) {
     lines.replaceChildren(...cut, ...rows.map((row, at) => line(keys[at], { ...place, row })));
   };
   const title = make("summary.note", {}, `${count(listed.only[p])} only in ${packs[p].name}`);
-  return make("details", { ontoggle: load }, title, lines);
+  return make("details", { ontoggle: load, hidden: !listed.only[p] }, title, lines);
 }
 
 async function compared(signal) {
@@ -111,11 +106,9 @@ async function compared(signal) {
   const images = common.filter(([one, other]) => PIXELS.includes(one.kind) && other.kind === one.kind);
   pairs = images.map(([field]) => new Pair(field, [first, second]));
   const differing = common.filter(([one, other]) => one.crc32 !== other.crc32);
-  const isCoding = ([one, other]) => one.value !== null && JSON.stringify(one.value) === JSON.stringify(other.value);
-  const coded = differing.filter(isCoding).map(([{ name }]) => `${name}: equal values in other bytes`);
-  const note = differing.length ? coded.join(", ") : "equal in all fields of both packs";
+  const note = make("p.note", { hidden: differing.length > 0 }, "equal in all fields of both packs");
   const cards = differing.map((two) => make("div.columns", {}, two.map((field, p) => fieldCard(p, field, two[1 - p]))));
-  return [head, make("p.note", {}, note), pairs.map(({ element }) => element), cards];
+  return [head, note, pairs.map(({ element }) => element), cards];
 }
 
 class Pair {
@@ -182,17 +175,18 @@ function differenceOf([{ width, height }, second], [values, others], channels) {
   if (width !== second.width || height !== second.height) return { text: sizes, bitmap };
   const isSame = (at) => Object.is(values[at], others[at]); // also where both have no depth
   const differences = values.map((value, at) => (isSame(at) ? 0 : Math.abs(value - others[at])));
-  const most = differences.reduce((largest, value) => (value > largest ? value : largest), 0);
+  const ofPixel = (at) => differences.subarray(at * channels, (at + 1) * channels);
+  const sorted = new Float32Array(width * height).map((_, at) => Math.max(...ofPixel(at))).sort();
+  const known = sorted.filter(Number.isFinite); // without pixels that have a depth in one image alone
+  const [most, equal] = [known.at(-1), known.lastIndexOf(0) + 1];
   const pixels = new ImageData(width, height);
-  let differing = 0;
   for (let at = 0; at < width * height; at++) {
-    const ofPixel = differences.subarray(at * channels, (at + 1) * channels);
-    if (ofPixel.some((value) => value !== 0)) differing += 1;
-    for (const color of [0, 1, 2]) pixels.data[4 * at + color] = (255 * ofPixel[color % channels]) / most;
+    for (const color of [0, 1, 2]) pixels.data[4 * at + color] = (255 * ofPixel(at)[color % channels]) / most;
     pixels.data[4 * at + 3] = 255;
   }
   bitmap.getContext("2d").putImageData(pixels, 0, 0);
-  const share = ((100 * differing) / (width * height)).toFixed(2);
-  const text = `${count(differing)} px differ (${share} %), at most by ${Number(most.toPrecision(4))}`;
-  return { text: differing ? text : "equal pixels", bitmap };
+  const differing = sorted.length - equal;
+  const share = ((100 * differing) / sorted.length).toFixed(2);
+  const by = [`median ${short(known[Math.floor((equal + known.length) / 2)])}`, `largest ${short(most)}`].join(", ");
+  return { text: differing ? `${count(differing)} px differ (${share} %), ${by}` : "equal pixels", bitmap };
 }

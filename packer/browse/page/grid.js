@@ -80,12 +80,12 @@ class Tile {
     const types = new Map(pack().columns.map(({ name, type }) => [name, type]));
     const classes = Object.keys(columns).filter((name) => types.get(name) === "class" && name !== "split");
     const counts = info.overlays?.map(({ field, total }) => `${field} ${total}`) ?? [];
-    const sorted = types.get(state.sort) === "number" ? [`${state.sort} ${columns[state.sort]}`] : [];
+    const sorted = types.get(state.sort) === "number" ? [columns[state.sort]] : [];
     const size = info.size ? [`${info.size[1]} × ${info.size[0]}`] : [];
     const text = [...sorted, ...size, ...classes.map((name) => columns[name]), ...counts].join(" · ");
     const warning = error ? "damaged" : incomplete ? "incomplete" : null;
     const note = warning && make("span.warning", { title: error ?? incomplete }, warning);
-    this.caption.replaceChildren(keyText(key), make("span.class", { title: text }, note, text));
+    this.caption.replaceChildren(keyText(key), make("div.class.note", { title: text }, note, note && " ", text));
     this.element.setAttribute("aria-label", `${key} ${text}`);
     this.draw();
   }

@@ -1,7 +1,7 @@
 // Sample: all fields of one sample, as stored, as the kept file, or as training sees them.
 
 import { depth, image, isCancelled, pack, packs, sample } from "./api.js";
-import { byId, bytes, drawImage, keyText, later, make, MOST_SCALE, press } from "./dom.js";
+import { byId, bytes, drawImage, keyText, later, make, MOST_SCALE } from "./dom.js";
 import { shownFilter } from "./grid.js";
 import { drawShapes, layersOf, PIXELS } from "./overlay.js";
 import { partsOf, state } from "./state.js";
@@ -52,10 +52,10 @@ class Panel {
     this.canvas.onpointerleave = () => (this.readout.textContent = "");
     this.frame = make("div", {}, this.canvas);
     this.size = make("span.note");
-    const enlarge = make("button.quiet", { "aria-pressed": "false" }, "enlarge");
+    const enlarge = make("button.quiet", {}, "enlarge");
     const caption = make("figcaption", {}, make("b", {}, field.name), this.size, this.readout, enlarge);
     this.element = make("figure.panel", {}, this.frame, caption);
-    enlarge.onclick = () => press(enlarge, this.element.classList.toggle("wide"));
+    enlarge.onclick = () => (enlarge.textContent = this.element.classList.toggle("wide") ? "reduce" : "enlarge");
     new ResizeObserver(later(30, redrawSample)).observe(this.frame);
   }
 
@@ -149,7 +149,8 @@ export function fieldCard(p, field, other) {
   const { dtype, codec, classes } = declared(p);
   const text = valueText(field, classes);
   const shown = other ? differing(text, valueText(other, declared(1 - p).classes)) : text;
-  const kind = make("span.note", {}, [field.kind, dtype, codec].filter(Boolean).join(" · "));
+  const columns = field.kind === "boxes" ? "left, top, right, bottom" : "";
+  const kind = make("span.note", {}, [field.kind, dtype, codec, columns].filter(Boolean).join(" · "));
   const stored = make("span.note", { title: "size and crc32 as stored" }, `${bytes(field.bytes)}  ${field.crc32}`);
   const head = make("div", {}, make("b", {}, field.name), " ", kind);
   return make("div.field", {}, head, make("div.value", {}, shown), stored);
