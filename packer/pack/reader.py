@@ -314,21 +314,29 @@ class Pack:
 
         Before a download, values that were read are copied and their parts are released.
         """
-        found: list[Record] = []
-        readers: dict[int, Reader] = {}
+        found: list[Record] = [{}] * len(indices)
         stored, indexed = self._divided(names)
-        for index in indices:
-            number, row = self.locate(index)
-            if number not in readers:
-                if readers and self.parts.may_download(number):
-                    found[:] = [{name: bytes(value) for name, value in record.items()} for record in found]
-                    readers.clear()
-                    pins.pop_all().close()
-                readers[number] = pins.enter_context(self.parts.pinned(number))
-            values = readers[number].read(row, stored)
-            if self.verify != "never":
+        for number, places in self._by_part(np.asarray(indices, np.int64)).items():
+            if self.parts.may_download(number):
+                found = [{name: bytes(value) for name, value in record.items()} for record in found]
+                pins.pop_all().close()
+            read = pins.enter_context(self.parts.pinned(number)).read
+            for position, row in places:
+                found[position] = read(row, stored)
+        if self.verify != "never":
+            for index, values in zip(indices, found, strict=True):
                 self.check(index, values)
-            found.append(self._with_indexed(values, index, indexed) if indexed else values)
+        if indexed:
+            found = [self._with_indexed(values, index, indexed) for index, values in zip(indices, found, strict=True)]
+        return found
+
+    def _by_part(self, indices: npt.NDArray[np.int64]) -> dict[int, list[tuple[int, int]]]:
+        """Return number of a part -> (position in `indices`, row in the part) of each of its samples."""
+        numbers = self.part_numbers(indices)
+        inside = (indices if self.rows is None else self.rows[indices].astype(np.int64)) - self._starts[numbers]
+        found: dict[int, list[tuple[int, int]]] = {}
+        for position, (number, row) in enumerate(zip(numbers.tolist(), inside.tolist(), strict=True)):
+            found.setdefault(number, []).append((position, row))
         return found
 
     def _divided(self, names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -341,21 +349,15 @@ class Pack:
         return {**values, **{name: self.index.value(index, name) for name in names}}
 
     def _gather(self, indices: npt.NDArray[np.int64], name: str, out: npt.NDArray[np.uint8]) -> None:
-        found: dict[int, tuple[list[int], list[int]]] = {}
-        numbers = self.part_numbers(indices)
-        inside = (indices if self.rows is None else self.rows[indices].astype(np.int64)) - self._starts[numbers]
-        for position, (number, row) in enumerate(zip(numbers.tolist(), inside.tolist(), strict=True)):
-            rows, positions = found.setdefault(number, ([], []))
-            rows.append(row)
-            positions.append(position)
         values: list[Buffer] = [b""] * len(indices)
         with ExitStack() as pins:
-            for number, (rows, positions) in found.items():
+            for number, places in self._by_part(indices).items():
                 if self.parts.may_download(number):
                     values = [bytes(value) for value in values]
                     pins.pop_all().close()
                 reader = pins.enter_context(self.parts.pinned(number))
-                for position, value in zip(positions, reader.values(rows, name), strict=True):
+                found = reader.values([row for _, row in places], name)
+                for (position, _), value in zip(places, found, strict=True):
                     if len(value) != out.shape[1]:
                         raise CorruptPack(
                             f"{self.where(int(indices[position]), name)}: expected {out.shape[1]} bytes, "
