@@ -1,14 +1,14 @@
 """Draws the page of packer view into images of the documentation.
 
-python -m scripts.page_images OBJECTS SMALLER GRASPS FOLDER
+python -m scripts.page_images docs/images
 
-OBJECTS is a pack with boxes and masks, SMALLER the same one resized, GRASPS one with grasps. It needs playwright and
-Chromium.
+The packs are synthetic. It needs playwright and Chromium.
 """
 
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlencode
@@ -22,6 +22,11 @@ _QUALITY = 90
 _GRID = {"where": "any(boxes.area >= 3000) and split == 'train'", "sort": "len(boxes)", "desc": 1}
 _SAMPLE = {"view": "sample", "row": 7, "at": 7, "show": "trained", "geometry": "CenterCrop(160)"}
 _COMPARISON = {"view": "compare", "row": 2, "pair": 2}
+
+
+def run(*words: str) -> None:
+    """Calls packer."""
+    subprocess.run([sys.executable, "-m", "packer", *words], check=True)
 
 
 def draw(packs: Sequence[str], state: dict[str, object], theme: str, target: Path) -> None:
@@ -42,10 +47,18 @@ def draw(packs: Sequence[str], state: dict[str, object], theme: str, target: Pat
 
 def main() -> None:
     """Draws all images."""
-    objects, smaller, grasps, folder = sys.argv[1:]
-    draw([objects], _GRID, "light", Path(folder, "view-grid.webp"))
-    draw([grasps], _SAMPLE, "dark", Path(folder, "view-sample.webp"))
-    draw([objects, smaller], _COMPARISON, "light", Path(folder, "view-compare.webp"))
+    target = Path(sys.argv[1])
+    with tempfile.TemporaryDirectory() as folder:
+        voc, jacquard = f"{folder}/voc", f"{folder}/jacquard"
+        objects, smaller, grasps = f"{folder}/objects.pack", f"{folder}/objects-small.pack", f"{folder}/grasps.pack"
+        run("synth", "voc", voc, "--samples", "300")
+        run("synth", "jacquard", jacquard, "--samples", "40")
+        run("convert", voc, objects, "-q")
+        run("convert", voc, smaller, "--resize", "128", "--codec", "image=jpeg:95", "-q")
+        run("convert", jacquard, grasps, "-q")
+        draw([objects], _GRID, "light", target / "view-grid.webp")
+        draw([grasps], _SAMPLE, "dark", target / "view-sample.webp")
+        draw([objects, smaller], _COMPARISON, "light", target / "view-compare.webp")
 
 
 if __name__ == "__main__":

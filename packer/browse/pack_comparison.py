@@ -70,7 +70,7 @@ class PackComparison:
         """For each field of both packs, the pairs that differ in it; the pairs that differ in any field as ""."""
         found = {"": np.zeros(len(self._pairs[0]), np.bool_)}
         first, second = self._first.pack.index, self._second.pack.index
-        for name in first.positions.keys() & second.positions.keys():
+        for name in (name for name in first.positions if name in second.positions):
             crcs = [index.arrays["crc32"][:, index.positions[name]] for index in (first, second)]
             found[name] = crcs[0][self._pairs[0]] != crcs[1][self._pairs[1]]
             found[""] |= found[name]
