@@ -124,18 +124,18 @@ class PackBatchDecoder(BatchDecoder):
         ]
         gathered = {field.name for field in self._gathered}
         self._read = [name for name in sample_decoder.stored if name not in gathered]
-        self._has_samples = bool(self._read) or sample_decoder.relations is not None
-        self.only_copies = not self._has_samples
-        self._fields = {field.name: field for field in sample_decoder.schema.fields}
-        decoded = [name for name in self._fields if name not in self._slots and not sample_decoder.is_column(name)]
-        lists = decoded if self._has_samples else ()
-        self._lists: dict[str, list[Any]] = {name: [None] * len(indices) for name in lists}
+        self._lists: dict[str, list[Any]] = {
+            field.name: [None] * len(indices)
+            for field in sample_decoder.schema.fields
+            if field.name not in self._slots and not sample_decoder.is_column(field)
+        }
+        self.only_copies = not self._read and not self._lists
 
     def fill(self, start: int, stop: int) -> None:
         """Decode the samples at these positions."""
         for field in self._gathered:
             self._slots[field.name].gather(start, stop, self.indices[start:stop])
-        for begin in range(start, stop, self.at_once) if self._has_samples else ():
+        for begin in () if self.only_copies else range(start, stop, self.at_once):
             self._fill(begin, min(begin + self.at_once, stop))
 
     def _fill(self, start: int, stop: int) -> None:
@@ -159,13 +159,16 @@ class PackBatchDecoder(BatchDecoder):
         }
         random = self._random[position] if len(self._random) else ()
         main, others = sample_decoder.views(index, self._geometry, stored, random)
-        for name, value in sample_decoder.completed(index, record).items():
+        for name, image in stored.items():
             view = others.get(name, main)
-            if name in self._slots:
-                yield self._slots[name].prepared(position, index, value, stored=stored[name], view=view)
+            yield self._slots[name].prepared(position, index, record[name], stored=image, view=view)
+        for name, filled in self._lists.items():
+            field = sample_decoder.schema[name]
+            if name in record:
+                found = sample_decoder.decode(index, field, record[name], view=main)
             else:
-                found = sample_decoder.decode(index, self._fields[name], value, view=view)
-                self._lists[name][position] = torch.from_numpy(found) if isinstance(found, np.ndarray) else found
+                found = sample_decoder.indexed(index, field, main)
+            filled[position] = torch.from_numpy(found) if isinstance(found, np.ndarray) else found
         if sample_decoder.relations is not None and sample_decoder.images:
             values = {name: self._lists[name][position].numpy() for name in sample_decoder.relations.names}
             size = sample_decoder.shown_size(stored, main)
@@ -181,9 +184,8 @@ class PackBatchDecoder(BatchDecoder):
             return self._slots[field.name].finished()
         if field.name in self._lists:
             return self._lists[field.name]
-        if self._sample_decoder.is_column(field.name):
-            return torch.from_numpy(self._sample_decoder.column(field.name, self.indices))
-        return [self._sample_decoder.indexed(index, field) for index in self.indices.tolist()]
+        found = self._sample_decoder.column(field, self.indices)
+        return torch.from_numpy(found) if isinstance(found, np.ndarray) else found
 
 
 class _FieldBatch:

@@ -124,7 +124,7 @@ class PackColumns(Columns):
     def values(self, name: str, rows: Rows) -> list[int | float | str]:
         """Return the value of each row: a number, a text or the name of a class. A number without a class stays."""
         if self.kinds[name] == "text":
-            return [self._index.value(row, name).decode("utf-8", "surrogateescape") for row in rows.tolist()]
+            return list(self._index.texts_at(rows.tolist(), name))
         numbers: list[int | float] = self.numbers(name)[rows].tolist()
         classes = dict(enumerate(self.classes(name) if self.kinds[name] == "class" else ()))
         return [classes.get(int(number), number) for number in numbers] if classes else list(numbers)

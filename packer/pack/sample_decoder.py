@@ -163,13 +163,15 @@ class SampleDecoder:
         value = self._columns[field.name][index]
         return value.item() if not field.shape else value.astype(field.dtype)
 
-    def is_column(self, name: str) -> bool:
-        """Return True if the index contains the numbers of the field."""
-        return name in self._columns
+    def is_column(self, field: Field) -> bool:
+        """Return True if `column` returns the values of a field: numbers or texts of the index."""
+        return field.name in self._columns or (field.kind == "text" and field.name in self._indexed)
 
-    def column(self, name: str, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """Return the numbers of these samples: a copy in native byte order."""
-        values = self._columns[name]
+    def column(self, field: Field, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any] | list[str]:
+        """Return the values of these samples: a copy of the numbers in native byte order, or texts."""
+        if field.kind == "text":
+            return self.pack.index.texts_at(indices.tolist(), field.name)
+        values = self._columns[field.name]
         return values[indices].astype(values.dtype.newbyteorder("="))
 
     def stored_image(self, index: int, name: str, value: Buffer) -> StoredImage:
