@@ -21,7 +21,7 @@ def check(data: bytes) -> None:
     try:
         found = list(elements(data, _WANTED, "fuzz.json"))
     except PackerError as error:
-        if any(words in str(error) for words in ("there twice", "is no list", "nested too deep")):
+        if any(words in str(error) for words in ("there twice", "is not a list", "nested too deep")):
             raise
         try:
             whole = json.loads(data.decode("utf-8-sig"))
