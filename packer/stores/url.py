@@ -97,7 +97,9 @@ class URLPath(PosixPath):
 
 
 def path_or_url(text: str | PathLike[str]) -> Path:
-    """Return a URLPath for a URL, otherwise a Path with `~` expanded. Raises InvalidRequest for an invalid URL."""
+    """Return a URLPath for a URL, otherwise a Path with `~` expanded. Raises InvalidRequest if `text` is invalid."""
     if isinstance(text, URLPath):
         return text
+    if "\0" in str(text):
+        raise InvalidRequest(f"{printable(str(text))}: expected a path without NUL")
     return URLPath(str(parse(str(text)))) if is_url(text) else Path(os.path.expanduser(text))

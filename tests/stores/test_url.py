@@ -70,6 +70,12 @@ def test_a_path_that_is_a_url_stays_one_when_it_is_taken_again() -> None:
     assert path_or_url(Path("s3://b/x")) == Path("s3:/b/x")
 
 
+@pytest.mark.parametrize("path", ["a\0b", "~\0b", Path("a\0b")])
+def test_a_path_with_nul_is_refused(path: str | Path) -> None:
+    with pytest.raises(InvalidRequest, match="without NUL"):
+        path_or_url(path)
+
+
 @given(
     st.sampled_from(SCHEMES),
     st.lists(
