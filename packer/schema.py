@@ -236,12 +236,8 @@ class Field:
 
     def to_json(self) -> dict[str, Any]:
         """Return name, kind, codec, and each attribute that differs from the default, for the manifest."""
-        out: dict[str, Any] = {}
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name in ("name", "kind", "codec") or value != each.default:
-                out[each.name] = list(value) if isinstance(value, tuple) else value
-        return out
+        given = {name: value for name, value in vars(self).items() if value != _DEFAULTS[name]}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Field":
@@ -264,6 +260,7 @@ class Field:
             raise InvalidRequest(f"field description lacks name, kind or codec: {data!r:.80}") from error
 
 
+_DEFAULTS = {each.name: each.default for each in fields(Field)}
 _MEMBERS: dict[str, tuple[type, ...]] = {
     "name": (str,),
     "kind": (str,),
