@@ -78,11 +78,11 @@ class Registry:
 
         An unknown name raises InvalidRequest. A missing optional package raises MissingPackage.
         """
-        self.check(name)
         file = self._file(name)
         if file is not None:
             below = file.relative_to(self._folder).with_suffix("").parts
             return import_or_explain(".".join((self._package, *below)), f"{self._noun} {name!r}")
+        self.check(name)
         modules = sorted({point.module for point in _entry_points(self._package) if point.name == name})
         if len(modules) > 1:
             raise InvalidRequest(
