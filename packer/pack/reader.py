@@ -142,14 +142,14 @@ class Pack:
                     f"{folder}: a collection is read in its folder only; packer convert makes it a pack"
                 )
             members = []
+            home = os.path.realpath(folder)
             for member in found.members:
                 if remote is not None and (supply is not None or is_url(member.path)):
                     packs.append(remote(member.path))
                     own = replace(opening, supply=packs[-1].supply)
                     members.append(_open_member(folder, member, packs[-1].folder, own))
                 else:
-                    [path] = member_folders(folder, [member])
-                    members.append(_open_member(folder, member, path, opening))
+                    members.append(_open_member(folder, member, member_folder(home, member), opening))
         else:
             if supply is None:
                 check_mostly_holes(folder, found, copies=copies)
@@ -460,15 +460,17 @@ class _Opening:
         return OpenMember(folder, found, parts, opener.is_mapped, names)
 
 
-def member_folders(folder: Path, members: Sequence[MemberPack]) -> list[Path]:
-    """Return the folders of members of the collection in `folder`. Raises InvalidRequest for a member behind a URL."""
-    for member in members:
-        if is_url(member.path):
-            raise InvalidRequest(
-                f"{folder}: its member {member.path} is behind a URL: give packer.open cache=, a folder for its parts"
-            )
-    home = os.path.realpath(folder)
-    return [Path(os.path.normpath(os.path.join(home, member.path))) for member in members]
+def member_folder(home: str, member: MemberPack) -> Path:
+    """Return the folder of a member of the collection in `home`, an absolute path without links.
+
+    Raises:
+        InvalidRequest: the member is behind a URL.
+    """
+    if is_url(member.path):
+        raise InvalidRequest(
+            f"{home}: its member {member.path} is behind a URL: give packer.open cache=, a folder for its parts"
+        )
+    return Path(os.path.normpath(os.path.join(home, member.path)))
 
 
 def _open_member(folder: Path, member: MemberPack, path: Path, opening: _Opening) -> OpenMember:

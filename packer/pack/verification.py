@@ -33,7 +33,7 @@ from packer.pack.isolated_reader import ReaderProcess
 from packer.pack.manifest import EXTRAS, INDEX, IndexFile, Manifest, Part
 from packer.pack.mostly_holes import check_mostly_holes
 from packer.pack.part_readers import PartOpener
-from packer.pack.reader import Pack, member_folders
+from packer.pack.reader import Pack, member_folder
 from packer.pack.sample_index import ColumnEntries, Index, crc32_problem
 from packer.pack.unlisted_files import foreign_files, part_state
 from packer.stores.url import StoreURL, URLPath
@@ -139,7 +139,8 @@ def problems(
 
 def _problems_of_members(folder: Path, manifest: Manifest, level: Level, subset: Subset) -> Iterator[str]:
     """Yield the problems of the packs in a collection, and each sample that differs from the sample in its pack."""
-    for place in sorted(set(member_folders(folder, manifest.members))):
+    home = os.path.realpath(folder)
+    for place in sorted({member_folder(home, member) for member in manifest.members}):
         try:
             manifests.read_pack(place)
         except PackerError as error:
