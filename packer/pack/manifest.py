@@ -196,6 +196,10 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Return the bytes of packer.json."""
+        return hashed(self._to_json())
+
+    def _to_json(self) -> dict[str, Any]:
+        """Return the members of packer.json, except sha256."""
         data = {
             "magic": "packer",
             "version": self.version,
@@ -215,7 +219,7 @@ class Manifest:
             data["extras"] = [vars(file) for file in self.extras]
         if self.members:
             data["members"] = [vars(member) for member in self.members]
-        return hashed(data)
+        return data
 
 
 def _instead(path: Path) -> str:
@@ -238,12 +242,13 @@ def read(folder: Path) -> Manifest:
         StorageError: the file cannot be read.
     """
     path = folder / NAME
-    if not os.path.lexists(folder):
-        raise InvalidRequest(f"{folder}: not a pack: it does not exist; packer convert makes packs")
     if not os.path.lexists(path):
+        if not os.path.lexists(folder):
+            raise InvalidRequest(f"{folder}: not a pack: it does not exist; packer convert makes packs")
         raise InvalidRequest(f"{folder}: not a pack: expected a folder with {NAME}; {_instead(folder)}")
     with open_file(path) as file, failing(path, "read"):
-        raw = file.read(MOST_BYTES + 1)
+        size = os.fstat(file.fileno()).st_size
+        raw = file.read(min(size, MOST_BYTES) + 1)  # no larger, because the whole size is allocated
     return parse(path, raw)
 
 
@@ -279,7 +284,7 @@ def parse(path: Path | str, raw: bytes) -> Manifest:
     if version > VERSION:
         raise InvalidRequest(f"{path}: version {version}, this packer reads up to {VERSION}; install a newer packer")
     manifest = _build(path, data)
-    if manifest.to_bytes() != raw:  # unknown members, other types
+    if canonical({**manifest._to_json(), "sha256": data["sha256"]}) != raw:  # unknown members, other types
         raise CorruptPack(f"{path}: hostile or damaged: not what packer writes; copy or pack it again")
     return manifest
 
@@ -296,7 +301,8 @@ def _parse(path: Path | str, raw: bytes) -> dict[str, Any]:
         if magic != "packer":
             raise ValueError(f"magic {magic!r:.40}, not 'packer'")
         own = data.get("sha256")
-        if type(own) is not str or own != _hash_of(raw.replace(_hash_member(own), _hash_member(_ZEROS))):
+        # the first place of this text, because no other text of the manifest can contain the hash of the manifest
+        if type(own) is not str or own != _hash_of(raw.replace(own.encode(), _ZEROS.encode(), 1)):
             raise ValueError("its content does not have its sha256")
     except (ValueError, RecursionError) as error:  # encoding raises them too, such as for 1e999
         raise CorruptPack(f"{path}: damaged: not what packer wrote: {error!s:.200}; copy or pack it again") from error
@@ -414,10 +420,12 @@ def _digest(value: Any) -> str:
     return str(value)
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical(data: dict[str, Any]) -> bytes:
     """Return the JSON with sorted keys, without spaces, in ASCII. Raises ValueError for NaN and infinity."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return text.encode("ascii") + b"\n"
+    return _CANONICAL.encode(data).encode("ascii") + b"\n"
 
 
 def hashed(data: dict[str, Any]) -> bytes:
@@ -428,10 +436,6 @@ def hashed(data: dict[str, Any]) -> bytes:
 
 def _hash_of(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
-
-
-def _hash_member(value: str) -> bytes:
-    return canonical({"sha256": value})[1:-2]
 
 
 def _excess_of_options(manifest: Manifest) -> str | None:
