@@ -116,7 +116,7 @@ class _Query:
         return self._values.get(name, "")
 
     def number(self, name: str, most: int, *, default: int = 0) -> int:
-        text = self._values.get(name, str(default))
+        text = self._values.get(name) or str(default)
         if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= most):
             raise InvalidRequest(f"{name}={text!r:.40}: expected a whole number from 0 to {most}")
         return int(text)

@@ -149,8 +149,9 @@ async function showCopy() {
   if (!byId("copy").open) byId("copy").showModal();
   try {
     const route = state.view === "compare" ? "differences" : "export";
-    const first = byId("first").value && { count: byId("first").value };
-    const { total, keys, command, python } = await json(route, { ...query(), ...first, field: state.field });
+    const first = byId("first").value;
+    const { total, keys, command, python } = await json(route, { ...query(), field: state.field, count: first });
+    if (first !== byId("first").value) return;
     byId("copy-note").textContent = `${count(keys.length)} of ${count(total)} keys`;
     [...byId("copy").querySelectorAll("section")].forEach((section, at) => {
       const text = [`${keys.join("\n")}\n`, command, python][at];
@@ -186,7 +187,8 @@ const clicks = {
   "toggle-panel": () => flip("toggled", "panel"),
 };
 for (const [id, act] of Object.entries(clicks)) byId(id).addEventListener("click", act);
-byId("first").onchange = showCopy;
+byId("first").oninput = showCopy;
+byId("copy").onclose = () => (byId("first").value = "");
 for (const button of document.querySelectorAll("#copy section button")) button.onclick = () => copyText(button);
 for (const button of document.querySelectorAll("dialog .close")) button.onclick = () => button.closest("dialog").close();
 document.addEventListener("keydown", pressKey);

@@ -5,6 +5,7 @@ import { byId, count, drawImage, keyText, later, make, short } from "./dom.js";
 import { drawShapes, PIXELS } from "./overlay.js";
 import { fieldCard } from "./sample.js";
 import { partsOf, state, update } from "./state.js";
+import { valuesTerm } from "./terms.js";
 
 const root = byId("compare");
 let cancel = new AbortController();
@@ -84,11 +85,11 @@ function line(key, changes, isCurrent = false, fields = []) {
 /** Return the list of the keys that one pack alone contains. It asks for them when it opens. */
 function onlyIn(p) {
   const lines = make("ol");
-  const place = { view: "sample", p, where: "", sort: "" };
+  const alone = (key) => ({ view: "sample", p, where: valuesTerm("key", [key]), sort: "" });
   const load = async () => {
     const { total, rows, keys } = await json("only", { p });
     const cut = total > rows.length ? [make("li.note", {}, `the first ${count(rows.length)}`)] : [];
-    lines.replaceChildren(...cut, ...rows.map((row, at) => line(keys[at], { ...place, row })));
+    lines.replaceChildren(...cut, ...rows.map((row, at) => line(keys[at], { ...alone(keys[at]), row })));
   };
   const title = make("summary.note", {}, `${count(listed.only[p])} only in ${packs[p].name}`);
   return make("details", { ontoggle: load, hidden: !listed.only[p] }, title, lines);
@@ -186,7 +187,8 @@ function differenceOf([{ width, height }, second], [values, others], channels) {
   }
   bitmap.getContext("2d").putImageData(pixels, 0, 0);
   const differing = sorted.length - equal;
+  if (!differing) return { text: "equal pixels", bitmap };
   const share = ((100 * differing) / sorted.length).toFixed(2);
-  const by = [`median ${short(known[Math.floor((equal + known.length) / 2)])}`, `largest ${short(most)}`].join(", ");
-  return { text: differing ? `${count(differing)} px differ (${share} %), ${by}` : "equal pixels", bitmap };
+  const [median, largest] = [known[Math.floor((equal + known.length - 1) / 2)], most].map((each = NaN) => short(each));
+  return { text: `${count(differing)} px differ (${share} %), median ${median}, largest ${largest}`, bitmap };
 }

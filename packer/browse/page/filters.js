@@ -132,26 +132,24 @@ class Numbers extends Section {
     const { dtype } = pack().fields.find(({ name }) => name === column.name) ?? {};
     this.isWhole = dtype ? !dtype.startsWith("float") : !column.of; // counts and sizes of images are whole
     this.bars = make("div.bars", { role: "img", "aria-label": `Histogram of ${this.name}` });
-    this.readout = make("output");
     const flipped = (name) => () => this.set(rangeTerm(this.name, { ...this.term, [name]: !this.term[name] }));
-    const sign = (name) => make("button.quiet", { title: "Include or exclude the limit", onclick: flipped(name) });
+    const sign = (name) => make("button", { title: "Include or exclude the limit", onclick: flipped(name) });
     this.signs = ["isAbove", "isBelow"].map(sign);
     const number = ({ value }) => (value.trim() && Number.isFinite(Number(value)) ? Number(value) : null);
     const set = () => this.set(rangeTerm(this.name, { ...this.term, low: number(this.low), high: number(this.high) }));
     const label = (limit) => `${this.name}, ${limit} limit`;
-    const input = (limit) => make("input", { inputMode: "decimal", onchange: set, "aria-label": label(limit) });
+    const input = (limit) => make("input", { size: 6, inputMode: "decimal", onchange: set, "aria-label": label(limit) });
     [this.low, this.high] = ["low", "high"].map(input);
-    this.body.append(this.bars, make("div.limits", {}, this.low, this.signs[0], this.readout, this.signs[1], this.high));
+    this.body.append(this.bars, make("div.limits", {}, this.low, this.signs[0], "value", this.signs[1], this.high));
     this.bars.onpointerdown = (event) => this.bars.setPointerCapture(event.pointerId) ?? this.brush(event, true);
     this.bars.onpointermove = (event) => this.brush(event, false);
     this.bars.onpointerup = () => this.release();
-    this.bars.onpointerleave = () => (this.readout.textContent = "value");
+    this.bars.onpointerleave = () => (this.note.textContent = this.unit);
   }
 
   draw(answer) {
     const { low = -Infinity, isAbove, high = Infinity, isBelow } = this.term ?? {};
     this.answer = answer;
-    this.readout.textContent = "value";
     [isAbove, isBelow].forEach((isOut, at) => (this.signs[at].textContent = isOut ? "<" : "≤"));
     [low, high].forEach((limit, at) => (this.signs[at].hidden = !Number.isFinite(limit)));
     for (const limit of ["low", "high"]) {
@@ -174,7 +172,7 @@ class Numbers extends Section {
     const { all, chosen } = this.answer;
     const at = Math.min(all.length - 1, Math.max(0, Math.floor(((event.clientX - left) / width) * all.length)));
     if (isStart) this.start = at;
-    this.readout.textContent = `${this.limits(at, at).map(short).join("–")}: ${count(chosen[at])} of ${count(all[at])}`;
+    this.note.textContent = `${this.limits(at, at).map(short).join("–")}: ${count(chosen[at])} of ${count(all[at])}`;
     if (this.start === undefined) return;
     this.chosen = [Math.min(this.start, at), Math.max(this.start, at)];
     this.mark((each) => each >= this.chosen[0] && each <= this.chosen[1]);

@@ -129,14 +129,13 @@ function shapeList({ form, field, colors, total, shapes, labels, chosen }) {
   return make("details", { open: form !== "outlines" }, title, make("ol.shapes", {}, lines));
 }
 
-const COLUMNS = { boxes: "left, top, size", grasps: "center, opening × jaw, angle", outlines: "corners, center" };
+const COLUMNS = { boxes: "left, top, size", grasps: "center, opening × jaw, angle", outlines: "center" };
 
 function shapeText(form, corners) {
   const written = (point) => point.map((value) => value.toFixed(1)).join(", ");
   const side = ([x0, y0], [x1, y1]) => Math.hypot(x1 - x0, y1 - y0).toFixed(1);
   const center = written([0, 1].map((axis) => corners.reduce((sum, point) => sum + point[axis], 0) / corners.length));
-  if (form === "points") return center;
-  if (form === "outlines") return `${corners.length}  ${center}`;
+  if (["points", "outlines"].includes(form)) return center;
   const [p0, p1, p2] = corners;
   const size = `${side(p0, p1)} × ${side(p1, p2)}`;
   const angle = (Math.atan2(p1[1] - p0[1], p1[0] - p0[0]) * 180) / Math.PI;
