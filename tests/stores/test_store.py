@@ -388,7 +388,7 @@ def test_an_upload_whose_last_answer_is_lost_is_done_again(object_server: Object
     object_server.faults = [
         Fault("lost", "POST", "x/large", times=1, chance=lambda: any(map(len, object_server.uploads.values())))
     ]
-    store = Store(parse("s3://b/x"), HASTY)
+    store = Store(parse("s3://b/x"))
     etag = store.upload("large", large)
     assert object_server.faults[0].times == 0
     assert object_server.objects["x/large"].data == large.read_bytes()
