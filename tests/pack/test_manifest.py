@@ -146,6 +146,15 @@ def test_another_pack_id_is_refused(tmp_path: Path, value: Any) -> None:
         manifests.read(written(tmp_path, sealed({**described(), "pack_id": value}, pack_id=False)))
 
 
+def test_one_place_of_the_sha256_counts_as_zeros(tmp_path: Path) -> None:
+    data = described()
+    data = {**data, "sha256": "0" * 64, "source": {**data["source"], "sha256": "0" * 64}}
+    zeros = canonical(data)
+    own = hashlib.sha256(zeros).hexdigest()
+    with pytest.raises(CorruptPack, match="does not have its sha256"):
+        manifests.read(written(tmp_path, zeros.replace(b"0" * 64, own.encode())))
+
+
 RAW = {
     "empty": b"",
     "a list": b"[]\n",
