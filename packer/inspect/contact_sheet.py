@@ -127,16 +127,14 @@ _VALUE_GAP_PX = 4  # between a name and its value
 _SWATCH = (10, 18)  # height, width
 _RAMP_PX = 7  # height of the colors of a scale
 _RAMP_SHARE = 4  # of the width of an image
-_KEY_LINES = 2
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text of printable characters. Drawing shortens the text if it needs more than `lines` lines."""
+    """A text of printable characters, on as many lines as it needs."""
 
     text: str
     style: Style
-    lines: int = 1
 
 
 @dataclass(frozen=True)
@@ -149,16 +147,10 @@ class Image:
 
 @dataclass(frozen=True)
 class Row:
-    """Items side by side.
-
-    Attributes:
-        wraps: True if the items use several lines when one line is too short.
-        spread: True if the last item is at the right end, and False if it follows the others.
-    """
+    """Items side by side, on as many lines as they need. spread: True if the last one of a line is at its right end."""
 
     items: "tuple[Item, ...]"
     gap_px: int
-    wraps: bool = False
     spread: bool = False
 
 
@@ -186,13 +178,13 @@ def layout(sheet: Sheet) -> Layout:
     """Return the layout of a sheet: title, legend and tiles."""
     width = max(1, sheet.columns) * (sheet.box[1] + _SEAM_PX) - _SEAM_PX
     marks = (*sheet.marks, *([Mark(sheet.note)] if sheet.note else []))
-    legend = Row(tuple(map(_mark, marks)), 2 * _ITEM_GAP_PX, wraps=True)
+    legend = Row(tuple(map(_mark, marks)), 2 * _ITEM_GAP_PX)
     tiles = tuple(Stack(tuple(_tile(tile, sheet)), width) for tile in sheet.tiles)
     return Layout(_text(sheet.title, "title"), legend, tiles, width)
 
 
-def _text(text: str, style: Style, lines: int = 1) -> Text:
-    return Text(shortened(text), style, lines)
+def _text(text: str, style: Style) -> Text:
+    return Text(shortened(text), style)
 
 
 def _mark(mark: Mark) -> Item:
@@ -209,9 +201,9 @@ def _mark(mark: Mark) -> Item:
 def _tile(tile: Tile, sheet: Sheet) -> Iterator[Item]:
     if tile.panels:
         yield Row(tuple(_panel(panel, sheet.box) for panel in tile.panels), _SEAM_PX)
-    yield _text(tile.key, "key", _KEY_LINES)
+    yield _text(tile.key, "key")
     items = (Row((_text(name, "label"), _text(value, "value")), _VALUE_GAP_PX) for name, value in tile.items)
-    yield Row(tuple(items), _ITEM_GAP_PX, wraps=True)
+    yield Row(tuple(items), _ITEM_GAP_PX)
 
 
 def _panel(panel: Panel, box: tuple[int, int]) -> Stack:
@@ -222,7 +214,7 @@ def _panel(panel: Panel, box: tuple[int, int]) -> Stack:
     caption: tuple[Item, ...] = (_text(f"{panel.name} {panel.size[1]}x{panel.size[0]}", "label"),)
     if panel.scale is not None:
         caption = _text(panel.name, "label"), _scale(panel.scale, box[1] // _RAMP_SHARE)
-    row = Row(caption, _ITEM_GAP_PX, wraps=True, spread=True)
+    row = Row(caption, _ITEM_GAP_PX, spread=True)
     return Stack((Image(pixels, is_photo=panel.scale is None), row), box[1])
 
 
@@ -232,7 +224,7 @@ def _scale(scale: Scale, width: int) -> Item:
     low, high = range_texts(scale.low, scale.high, scale.unit)
     ramp = viridis()[np.arange(width) * 255 // max(width - 1, 1)]
     image = Image(np.broadcast_to(ramp, (_RAMP_PX, width, 3)))
-    return Row((Text(low, "value"), image, Text(high, "value")), _SEAM_PX, wraps=True)
+    return Row((Text(low, "value"), image, Text(high, "value")), _SEAM_PX)
 
 
 def range_texts(low: float, high: float, unit: str) -> tuple[str, str]:

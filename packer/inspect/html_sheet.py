@@ -26,9 +26,8 @@ h1, h2, i, b {{ overflow-wrap: anywhere; min-width: 0; }}
 i {{ color: {muted}; font-style: normal; }}
 b {{ font-weight: normal; }}
 img {{ display: block; flex: none; }}
-.row {{ display: flex; align-items: center; }}
+.row {{ display: flex; flex-wrap: wrap; align-items: center; }}
 .column {{ align-self: flex-start; }}
-.wraps {{ flex-wrap: wrap; }}
 .spread {{ justify-content: space-between; }}
 main {{ display: grid; grid-template-columns: repeat(auto-fill, {width}px); gap: 20px; margin-top: 20px; }}
 </style>
@@ -75,6 +74,6 @@ def _markup(item: Item) -> str:
         case Stack():
             return f'<div class="column" style="width: {item.width_px}px">{"".join(map(_markup, item.items))}</div>'
         case Row():
-            classes = "row" + " wraps" * item.wraps + " spread" * item.spread
+            classes = "row" + " spread" * item.spread
             inner = "".join(map(_markup, item.items))
             return f'<div class="{classes}" style="column-gap: {item.gap_px}px">{inner}</div>'

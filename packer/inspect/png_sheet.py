@@ -91,62 +91,36 @@ def _drawn(item: Item, room: int) -> Pixels:
             return _written(item, room)
         case Stack():
             return _stacked([_drawn(part, item.width_px) for part in item.items], item.width_px)
-        case Row(wraps=True):
-            return _stacked([_line(item, line, room) for line in _lines(item, room)], room)
         case Row():
-            return _line(item, item.items, room)
+            lines = [_line(item, parts, room) for parts in _lines(item, room)]
+            return _stacked(lines, max((line.shape[1] for line in lines), default=0))
 
 
-def _width(item: Item) -> int:
-    """Return the width of an item in px without a limit on its room."""
-    match item:
-        case Image():
-            return int(item.pixels.shape[1])
-        case Text():
-            return _FONTS[item.style].width(_ascii(item.text))
-        case Stack():
-            return item.width_px
-        case Row():
-            return sum(map(_width, item.items)) + item.gap_px * (len(item.items) - 1)
-
-
-def _lines(row: Row, room: int) -> list[list[Item]]:
-    lines: list[list[Item]] = []
+def _lines(row: Row, room: int) -> list[list[Pixels]]:
+    lines: list[list[Pixels]] = []
     left = 0
     for item in row.items:
-        needed = row.gap_px + min(_width(item), room)
+        part = _drawn(item, room)
+        needed = row.gap_px + part.shape[1]
         if not lines or needed > left:
             lines.append([])
             left = room + row.gap_px
-        lines[-1].append(item)
+        lines[-1].append(part)
         left -= needed
     return lines
 
 
-def _line(row: Row, items: Sequence[Item], room: int) -> Pixels:
-    """Draw items side by side: stacks at the top, texts and images centered vertically."""
-    widths = [_width(item) for item in items]
-    most = _shared(widths, room - row.gap_px * (len(items) - 1))
-    parts = [_drawn(item, min(width, most)) for item, width in zip(items, widths, strict=True)]
+def _line(row: Row, parts: Sequence[Pixels], room: int) -> Pixels:
+    """Put parts side by side: stacks at the top, texts and images centered vertically."""
     needed = sum(part.shape[1] + row.gap_px for part in parts) - row.gap_px
-    canvas = _blank(max(map(len, parts)), room if row.spread else min(needed, room))
+    canvas = _blank(max(map(len, parts)), room if row.spread else needed)
     x = 0
     for number, part in enumerate(parts):
         if row.spread and number and number == len(parts) - 1:
-            x = max(0, room - part.shape[1])
-        _paste(canvas, part, 0 if isinstance(items[number], Stack) else (len(canvas) - len(part)) // 2, x)
+            x = room - part.shape[1]
+        _paste(canvas, part, 0 if isinstance(row.items[0], Stack) else (len(canvas) - len(part)) // 2, x)
         x += part.shape[1] + row.gap_px
     return canvas
-
-
-def _shared(widths: Sequence[int], room: int) -> int:
-    """Return the largest limit on the width of an item with which all items fit into `room`."""
-    for number, width in enumerate(sorted(widths)):
-        share = room // (len(widths) - number)
-        if width > share:
-            return share
-        room -= width
-    return max(widths)
 
 
 def _stacked(parts: Sequence[Pixels], width: int) -> Pixels:
@@ -169,16 +143,10 @@ def _paste(canvas: Pixels, part: Pixels, y: int, x: int) -> None:
 
 # ---- text
 
-_ELLIPSIS = "..."
-
-
-def _ascii(text: str) -> str:
-    return text.encode("ascii", "backslashreplace").decode()
-
 
 def _written(text: Text, room: int) -> Pixels:
     font = _FONTS[text.style]
-    lines = broken(_ascii(text.text), room, font.width, most=text.lines)
+    lines = broken(text.text.encode("ascii", "backslashreplace").decode(), room, font.width)
     canvas = _blank(len(lines) * font.line_px, min(room, max(map(font.width, lines))))
     target: Any = canvas
     for number, line in enumerate(lines):
@@ -187,24 +155,16 @@ def _written(text: Text, room: int) -> Pixels:
     return canvas
 
 
-def broken(text: str, room: int, width: Callable[[str], int], *, most: int) -> list[str]:
-    """Return a text as at most `most` lines of at most `room` px, broken after a slash or a blank if possible.
+def broken(text: str, room: int, width: Callable[[str], int]) -> list[str]:
+    """Return a text as lines of at most `room` px, broken after a slash or a blank if possible.
 
-    A text that is too long is shortened in the middle of the last line. width: returns the width of a text in px.
+    width: returns the width of a text in px.
     """
     lines: list[str] = []
-    while len(lines) < most - 1 and width(text) > room:
+    while width(text) > room and len(text) > 1:
         count = max(1, bisect_right(range(len(text)), room, key=lambda end: width(text[:end])) - 1)
         after_break = 1 + max(text.rfind(mark, 0, count) for mark in "/ _-")
         count = after_break if after_break > count // 2 else count
         lines.append(text[:count])
         text = text[count:]
-    if width(text) > room:
-        kept = bisect_right(range(len(text)), room, key=lambda kept: width(_without_middle(text, kept))) - 1
-        text = _without_middle(text, max(0, kept))
     return [*lines, text]
-
-
-def _without_middle(text: str, kept: int) -> str:
-    tail = kept // 2
-    return text[: kept - tail] + _ELLIPSIS + (text[-tail:] if tail else "")
