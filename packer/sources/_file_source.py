@@ -5,6 +5,7 @@ options `missing`, `duplicates` and `labels`, orders the samples, and builds the
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -286,9 +287,8 @@ class FileSource(ListedSource):
             elif role.need in ("labels", "optional") and lacking and role.field is not None:
                 notes.append(f"{counted(lacking, self.noun)} without {role.example}: kept without these labels")
         if self._splits:
-            counts = [sum(self.split_of(sample) == name for sample in self._samples) for name in self._splits]
-            pairs = zip(self._splits, counts, strict=True)
-            notes.append("splits: " + ", ".join(f"{shown(name)} {count}" for name, count in pairs))
+            counts = Counter(map(self.split_of, self._samples))
+            notes.append(f"splits: {listed(f'{name} {counts[name]}' for name in self._splits)}")
         notes += self.more_notes()
         return [*notes, *([f"{described(self.extras, 'other file')} of no {self.noun}"] if self.extras else [])]
 

@@ -38,6 +38,7 @@ def described(images: Mapping[str, str], *, has_decoder: bool = False) -> str:
     return f"{total} in formats that packer does not read: {kinds} ({listed(images)}); {' or '.join(advice)}"
 
 
-def reason(kind: str) -> str:
-    """Return the reason why an image is skipped. kind: value of `unread_images`."""
-    return f"image in a format that packer does not read: {kind}"
+def reported(images: Mapping[str, str], *, has_decoder: bool = False) -> tuple[list[tuple[str, str]], str]:
+    """Return `unread` and `unread_message` of a source, both empty without images. See `described`."""
+    unread = [(name, f"image in a format that packer does not read: {kind}") for name, kind in images.items()]
+    return unread, described(images, has_decoder=has_decoder) if images else ""

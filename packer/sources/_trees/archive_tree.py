@@ -15,6 +15,7 @@ from posixpath import dirname
 
 from packer.errors import BadInput, InvalidRequest, printable
 from packer.files.safe_paths import components, folded
+from packer.sources._message_texts import listed
 from packer.sources._trees.file_tree import Contents, FileState, FileTree
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.listing import clutter_kind
@@ -22,7 +23,6 @@ from packer.sources.records._random_access_files import OpenFile, RecordFile, Re
 
 ENDINGS = (".tar.gz", ".tgz", ".tar", ".zip")
 _FINDER = ("__MACOSX",)  # folder that the macOS Finder adds to a zip file
-_SHOWN = 20  # number of refused members in one message
 _START_INPUT_BYTES = 1 << 10  # least number of compressed bytes to read for the start of a member
 _MOST_UNPACKED_BYTES = 1 << 30  # largest compressed table, which is unpacked in memory
 _BARE = -zlib.MAX_WBITS
@@ -83,12 +83,8 @@ class Members:
         if not self.refused:
             self._check_collisions()
         if self.refused:
-            more = f" and {len(self.refused) - _SHOWN} more" if len(self.refused) > _SHOWN else ""
             advice = "unpack it and give the folder, or make it again without them" if has_root else "remove these"
-            raise BadInput(
-                f"{printable(str(path))}: members that packer refuses: {', '.join(self.refused[:_SHOWN])}{more}; "
-                f"{advice}"
-            )
+            raise BadInput(f"{printable(str(path))}: members that packer refuses: {listed(self.refused)}; {advice}")
         root = self._enter_root(_stem(path.name)) if has_root else ""
         order = sorted(range(len(self.names)), key=self.names.__getitem__)
         self.names = [self.names[row] for row in order]

@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from packer.errors import BadInput
 from packer.schema import Field
-from packer.sources._message_texts import counted, shown
+from packer.sources._message_texts import counted, listed, shown
 from packer.sources.annotations._coco_file import NO_ID, NUMBERS, AnnotationFile, CocoObject, Id
 from packer.sources.annotations._coco_masks import run_lengths
 
-_SHOWN_CLASSES = 10
 _ID_AND_BOX_BYTES = 40  # the first bytes of NUMBERS
 _POLYGONS = ("polygons", "polygon_starts", "polygon_box")
 _RUNS = ("run_lengths", "run_starts", "run_box", "run_sizes")
@@ -45,13 +44,8 @@ class Classes:
         return np.searchsorted(self.ids, np.asarray(ids, np.int64)).astype(np.int64)
 
     def notes(self) -> list[str]:
-        """Return notes for the user about the names and the order of the classes."""
-        more = len(self.names) - _SHOWN_CLASSES
-        first = ", ".join(map(shown, self.names[:_SHOWN_CLASSES]))
-        notes = [f"{counted(len(self.names), 'class')}: {first}{f', ... and {more} more' if more > 0 else ''}"]
-        if self.ids.tolist() != list(range(len(self.ids))):
-            notes.append(f"classes are in the order of the category ids, {self.ids[0]} to {self.ids[-1]}")
-        return notes
+        """Return a note for the user with the names of the classes."""
+        return [f"{counted(len(self.names), 'class')}: {listed(self.names)}"]
 
 
 class CocoLabels(ABC):

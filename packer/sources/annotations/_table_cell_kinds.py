@@ -24,6 +24,7 @@ import numpy as np
 
 from packer.errors import InvalidRequest, printable
 from packer.files.safe_paths import components
+from packer.sources._message_texts import listed
 
 Kind = Literal["int", "float", "bool", "text", "json"]
 Cell = Any  # a text (CSV), or a JSON value; None: a JSON object has no member with the name of the column
@@ -166,10 +167,7 @@ class PathPattern:
 def column_place(name: str, columns: Sequence[str]) -> int:
     """Return the position of the column `name` in `columns`. Raise InvalidRequest if the column is absent."""
     if name not in columns:
-        more = f" and {len(columns) - 20} more" if len(columns) > 20 else ""
-        raise InvalidRequest(
-            f"no column {printable(name)!r}; there are: {', '.join(map(printable, columns[:20]))}{more}"
-        )
+        raise InvalidRequest(f"no column {printable(name)!r}; there are: {listed(columns)}")
     return columns.index(name)
 
 

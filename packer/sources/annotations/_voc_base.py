@@ -31,7 +31,7 @@ from packer.sources import _unread_images, base
 from packer.sources._color_table import VOID, Color
 from packer.sources._file_source import FileSource, Groups, Policies
 from packer.sources._listed_source import FileRole, FileSample, LabelFile, Parsed
-from packer.sources._message_texts import counted, shown
+from packer.sources._message_texts import counted, listed, shown
 from packer.sources._name_words import numbered_classes, ordered_splits, split_rank
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations._image_sets import UNLISTED, read_image_sets
@@ -45,7 +45,6 @@ _IMAGES = "jpg|jpeg|png|ppm|bmp|pgm|tif|tiff|webp"
 _NO_ANNOTATION = Annotation(None, (), 0)
 _OF_MASKS = ("background", "ignored")  # labels in CVAT's label map that are mask values, but not classes
 _PROBED = 20  # annotation files to read at most
-_SHOWN_CLASSES = 10
 _CHANNELS = 3
 
 
@@ -174,8 +173,7 @@ class VOCSource(FileSource):
         is_annotated = any(role.name == XML for role in self.roles)
         self.labels = self._label_files() if is_annotated else ()
         unread = _unread_images.unread_images(self.extras)
-        self.unread = [(name, _unread_images.reason(kind)) for name, kind in unread.items()]
-        self.unread_message = _unread_images.described(unread) if unread else ""
+        self.unread, self.unread_message = _unread_images.reported(unread)
 
     def _survey(self) -> None:
         """Read all annotation files to collect image sizes, classes and flags. Ignore unreadable files."""
@@ -281,11 +279,9 @@ class VOCSource(FileSource):
         return (height, width) if height else None
 
     def more_notes(self) -> Sequence[str]:
-        first = [f"{shown(name)} {self._counts[name]}" for name in list(self._classes)[:_SHOWN_CLASSES]]
-        more = len(self._classes) - len(first)
         notes = [f"{counted(self._counts.total(), 'object')} of {counted(len(self._classes), 'class')}"]
-        if first:
-            notes.append(f"classes: {', '.join(first)}{f', ... and {more} more' if more else ''}")
+        if self._classes:
+            notes.append(f"classes: {listed(f'{name} {self._counts[name]}' for name in self._classes)}")
         if self._first_pixel == 0:
             notes.append("first pixel 0: the edges of boxes are xmin, ymin, xmax, ymax")
         else:

@@ -385,7 +385,7 @@ class Source(ListedSource):
         notes = [f"{counted(len(self), 'image')}, {read}"]
         if self._splits:
             counts = Counter(self._split_names)
-            notes.append("splits: " + ", ".join(f"{shown(name)} {counts[name]}" for name in self._splits))
+            notes.append(f"splits: {listed(f'{name} {counts[name]}' for name in self._splits)}")
         notes += [note for labels in self._labels_of_kinds.values() for note in labels.notes]
         if unread:
             notes.append(f"annotation files of other tasks: {listed(sorted(unread))}; --task A,B reads several tasks")

@@ -227,8 +227,7 @@ class Source(ListedSource):
             splits = {split: files for split, files in readable.items() if files}
         else:
             splits = folder_splits(images)
-        self.unread = [(file, _unread_images.reason(kind)) for file, kind in unread.items()]
-        self.unread_message = _unread_images.described(unread) if unread else ""
+        self.unread, self.unread_message = _unread_images.reported(unread)
         return description, splits
 
     def _listed_classes(self, description: YoloDescription, paths: DescribedPaths) -> tuple[str, ...]:
@@ -314,7 +313,7 @@ class Source(ListedSource):
         notes = [f"{counted(len(self), 'image')}, rows of --task {self._form.task}, {classes}"]
         if self._splits:
             counts = Counter(map(self.split_of, self._samples))
-            notes.append("splits: " + ", ".join(f"{shown(split)} {counts[split]}" for split in self._splits))
+            notes.append(f"splits: {listed(f'{split} {counts[split]}' for split in self._splits)}")
         bare = sum("labels_file" not in sample.paths for sample in self._samples)
         if len(self) > filled:
             files = f"{bare} without a label file, {len(self) - filled - bare} with an empty one"

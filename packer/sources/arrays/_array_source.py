@@ -320,7 +320,7 @@ class ArraySource(base.Source):
         arrays = list(self.arrays(used))
         self.notes.append(counted(len(self), "row"))
         if self._split_names:
-            self.notes.append("splits: " + ", ".join(f"{name} {self._split_rows[name]}" for name in self._split_names))
+            self.notes.append(f"splits: {listed(f'{name} {self._split_rows[name]}' for name in self._split_names)}")
         self.notes.extend(shown(column.note) for column in self._columns if column.note)
         self.notes.extend(
             f"{shown(array.path)}: {counted(array.missing_blocks, 'block')} never written: zeros"

@@ -40,7 +40,6 @@ from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.listing import Listing
 
 SPECIFICITY = 0
-_SHOWN_CLASSES = 10
 _COMPANIONS_SHARE = 4  # one in so many images with the name of a mask is enough to refuse the folder
 _EQUAL_DIGITS = str.maketrans("123456789", "0" * 9)  # numbered names become equal, and are classified once
 
@@ -133,8 +132,7 @@ class Source(ListedSource):
             raise InvalidRequest(f"{shown(str(self.root))}: the images have no labels; omit --classes-from")
         self._samples = _SamplesByName(sorted((name for name in images if name.count("/") >= level), key=self._order))
         self.left_out = [(name, _reason(name, self._layout)) for name in images if name.count("/") < level]
-        self.unread = [(name, _unread_images.reason(kind)) for name, kind in unread.items()]
-        self.unread_message = _unread_images.described(unread, has_decoder=True) if unread else ""
+        self.unread, self.unread_message = _unread_images.reported(unread, has_decoder=True)
         self.schema = self._schema()
         self.notes = [*listing.notes(), *self._notes()]
 
@@ -239,22 +237,16 @@ class Source(ListedSource):
         notes = [f"{counted(len(names), 'image')}, {classes}"]
         if self._splits:
             counts = Counter(name.partition("/")[0] for name in names)
-            notes.append("splits: " + ", ".join(f"{shown(name)} {counts[name]}" for name in self._splits))
+            notes.append(f"splits: {listed(f'{name} {counts[name]}' for name in self._splits)}")
         if self._classes:
-            notes += self._notes_on_classes()
+            counts = Counter(map(self._class, names))
+            notes.append(f"classes: {listed(f'{name} {counts[name]}' for name in self._classes)}")
         if self.decodes:
             decoded = [name for name in names if not is_image(name)]
             notes.append(f"decoded by Pillow, stored as PNG: {described(decoded, 'image')}")
         if self.extras:
             notes.append(f"{described(self.extras, 'other file')}: not images, or sidecars of images")
         return notes
-
-    def _notes_on_classes(self) -> list[str]:
-        names, classes = self._samples.names, list(self._classes)
-        counts = Counter(map(self._class, names))
-        first = ", ".join(f"{shown(name)} {counts[name]}" for name in classes[:_SHOWN_CLASSES])
-        more = f", ... and {len(classes) - _SHOWN_CLASSES} more" if len(classes) > _SHOWN_CLASSES else ""
-        return [f"classes: {first}{more}"]
 
 
 class _SamplesByName(Sequence[FileSample]):
