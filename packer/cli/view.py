@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from packer.cli._shared_options import Count, Group, PackOrURL, examples, scratch_option
+from packer.cli._shared_options import Count, Group, PackOrURL, examples, parse_names, scratch_option
 from packer.files.atomic_save import check_savable, save
 from packer.files.terminal_output import echo
 from packer.registry import import_or_explain
@@ -14,10 +14,6 @@ from packer.system.parallel import usable_cores
 _FORMS = (".png", ".html")
 _OF_SHEETS = ("samples", "keys", "fields", "seed", "grasps", "size", "zoom")
 _OF_THE_PAGE = ("other", "host", "port", "no_browser")
-
-
-def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    return tuple(name.strip() for name in text.split(",")) if text is not None else None
 
 
 def _target(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
@@ -64,7 +60,7 @@ PLACE = (Group.LOOK_AT_A_PACK, 1)
 @click.option("-n", "--samples", type=Count(1, 1000), default=24, show_default=True, help="Sheet: number of samples.")
 @click.option("--key", "keys", multiple=True, help="Sheet: draw the sample with this key; repeatable.")
 @click.option(
-    "--fields", callback=_names, metavar="A,B", help="Sheet: only these fields.  [default: all that can be drawn]"
+    "--fields", callback=parse_names, metavar="A,B", help="Sheet: only these fields.  [default: all that can be drawn]"
 )
 @click.option("--seed", type=Count(0), help="Sheet: random samples.  [default: evenly spread samples]")
 @click.option(
