@@ -41,7 +41,6 @@ PLACE = (Group.MAKE_A_PACK, 2)
     help="Not cornell, jacquard: size of images.  [default: 320x240, folder 500x375]",
 )
 @click.option("--classes", type=Count(), help="Not cornell, jacquard: number of classes.  [default: 10]")
-@click.option("--colors", is_flag=True, default=None, help="pairs: masks in colors, with a table of the colors.")
 def command(name: str, folder: Path, *, samples: int, seed: int, threads: int | None, **options: Any) -> None:
     """Write a synthetic data set into DIR, a new or empty folder.
 

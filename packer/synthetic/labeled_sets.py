@@ -5,7 +5,6 @@ split `val`, all other images in `train`. Except in `table`, every eighth image 
 
 coco: annotations/instances_{train,val}2017.json, train2017/000000000001.jpg; category ids are not consecutive
 pairs (CamVid): train/000000.jpg, trainannot/000000.png (gray mask), classes.txt with the name of each mask value.
-    Option `colors`: RGB masks and label_colors.txt with a line `R G B NAME` per class. The first class is the table.
 table (imagefolder of Hugging Face): train/000000.jpg, train/masks/000000.png with 255 at the only object, and
     train/metadata.csv
 voc: JPEGImages/2012_000000.jpg, Annotations/2012_000000.xml, palette PNGs in SegmentationClass and SegmentationObject,
@@ -13,7 +12,6 @@ voc: JPEGImages/2012_000000.jpg, Annotations/2012_000000.xml, palette PNGs in Se
 yolo (ultralytics): data.yaml, images/train/000000.jpg, labels/train/000000.txt with a polygon per line
 """
 
-import hashlib
 import json
 import math
 import struct
@@ -29,7 +27,7 @@ import numpy as np
 
 from packer.errors import InvalidRequest
 from packer.synthetic import drawing
-from packer.synthetic.drawing import KINDS, Color, Image, Pixels, Size, encode, encode_photo
+from packer.synthetic.drawing import KINDS, Image, Pixels, Size, encode, encode_photo
 from packer.synthetic.synthetic_set import (
     DrawnSample,
     Rows,
@@ -220,39 +218,20 @@ def _coco_annotation(drawn: LabeledObject) -> dict[str, Any]:
 
 
 def write_pairs(
-    folder: Path,
-    *,
-    samples: int,
-    seed: int = 0,
-    threads: int = 1,
-    classes: int = 10,
-    size: Size | None = SIZE,
-    colors: bool = False,
+    folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = SIZE
 ) -> SetSummary:
-    """Write `samples` images and segmentation masks into a new or empty folder. Return the counts.
-
-    `colors` is True for RGB masks, False for gray masks. All other arguments and errors are those of `write_coco`.
-    """
+    """Write `samples` images and segmentation masks. Arguments are those of `write_coco`."""
     scenes = Scenes.of(samples=samples, seed=seed, classes=classes, size=size)
-    values = [(name, color_of(name)) for name in ("table", *scenes.classes)]
-    lines = ["{} {} {}\t\t{}\n".format(*color, name) if colors else f"{name}\n" for name, color in values]
-    table = {"label_colors.txt" if colors else "classes.txt": "".join(lines).encode()}
-    draw = partial(_pairs_sample, scenes, np.array([color for _, color in values], np.uint8) if colors else None)
-    return write_set(folder, draw, samples=samples, threads=threads, shared=lambda _: table)
+    names = {"classes.txt": "".join(f"{name}\n" for name in ("table", *scenes.classes)).encode()}
+    draw = partial(_pairs_sample, scenes)
+    return write_set(folder, draw, samples=samples, threads=threads, shared=lambda _: names)
 
 
-def color_of(name: str) -> Color:
-    """Return the (R, G, B) color of a class in masks. Values are multiples of 16; "table" is black."""
-    red, green, blue = (0, 0, 0) if name == "table" else hashlib.sha256(name.encode()).digest()[:3]
-    return red & 0xF0, green & 0xF0, blue & 0xF0
-
-
-def _pairs_sample(scenes: Scenes, colors: Image | None, index: int) -> DrawnSample:
+def _pairs_sample(scenes: Scenes, index: int) -> DrawnSample:
     scene, split = scenes.draw(index), _split(index)
-    mask = scene.class_mask()
     return DrawnSample({
         f"{split}/{index:06d}.jpg": encode_photo(scene.image),
-        f"{split}annot/{index:06d}.png": encode(".png", mask if colors is None else colors[mask]),
+        f"{split}annot/{index:06d}.png": encode(".png", scene.class_mask()),
     })  # fmt: skip
 
 

@@ -20,7 +20,6 @@ from packer.pack import manifest as manifests
 from packer.sources._color_table import ColorClass, class_names, read_color_classes
 from packer.sources._extend.mask_colors import MaskColors, add_mask_colors
 from packer.sources.image_files import pairs as pairs_source
-from packer.synthetic import load
 from tests.support.source_trees import encoded, image, photos, tree, write
 
 COLORS = {"sky": (128, 128, 128), "road": (128, 64, 128), "car": (64, 0, 128), "void": (0, 0, 0)}
@@ -267,17 +266,6 @@ def test_one_of_several_masks_beside_photos_by_the_palette_of_voc(tmp_path: Path
     assert packer.verify(tmp_path / "pack", source=root).ok
     packer.extract(tmp_path / "pack", tmp_path / "again")
     assert tree(tmp_path / "again") == tree(root)
-
-
-def test_drawn_sets_in_colors_are_those_of_numbers(tmp_path: Path) -> None:
-    for name, colors in (("numbers", False), ("colors", True)):
-        load("pairs")(tmp_path / name, samples=3, classes=19, size=(48, 64), colors=colors)
-    packer.convert(tmp_path / "numbers", tmp_path / "numbers.pack")
-    packer.convert(tmp_path / "colors", tmp_path / "colors.pack", mask_colors=tmp_path / "colors/label_colors.txt")
-    found, wanted = mask_of(tmp_path / "colors.pack"), mask_of(tmp_path / "numbers.pack")
-    assert np.array_equal(found, wanted)
-    with packer.open(tmp_path / "colors.pack") as dataset:
-        assert dataset.schema["mask"].classes == tuple((tmp_path / "numbers/classes.txt").read_text().split())
 
 
 # ---- what does not go together
