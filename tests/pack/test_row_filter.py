@@ -163,6 +163,7 @@ def by_python(text: str, row: Row) -> bool:
     """Whether the text is true for a row if Python evaluates it."""
     image, depth = (sized(*each) for each in (row.image, row.depth))
     names = {"image": image, "depth": depth, "width": image.width, "height": image.height, "area": image.area}
+    columns = {"box_labels": row.boxes, "box_scores": row.boxes, "peaks": [0], "incomplete": 0}
     classes = {"label": Label(row.label, CLASSES), "guess": Label(row.guess, CLASSES[:2])}
 
     def some(condition: Callable[[Any, Any, Any], Any]) -> bool:
@@ -172,7 +173,7 @@ def by_python(text: str, row: Row) -> bool:
         )
 
     text = re.sub(r"any\s*\(", "some(lambda boxes, box_labels, box_scores: ", text)
-    return bool(eval(text, {}, {**row._asdict(), **names, **classes, "some": some}))
+    return bool(eval(text, {}, {**row._asdict(), **names, **columns, **classes, "some": some}))
 
 
 def sized(height: float, width: float) -> SimpleNamespace:
@@ -268,6 +269,7 @@ filters = st.recursive(pieces_of_filters, lambda parts: combined(parts), max_lea
 @settings(max_examples=2 * settings().max_examples)
 @given(filters, rows_of)
 @example("not not 1<rank<=3 and (label=='cup' or 'a' in key)", [Row(rank=2), Row(rank=1), Row(rank=3, label=1)])
+@example("len(box_labels)==len(box_scores) and len(peaks)==1 and incomplete==0", [Row(boxes=[Box()]), Row(key="b")])
 def test_a_filter_finds_what_python_finds(text: str, rows: list[Row]) -> None:
     assert found(text, rows) == [by_python(text, row) for row in rows]
 
