@@ -5,6 +5,7 @@ import resource
 import signal
 import sys
 import traceback
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ def judge(target: Target, data: bytes) -> Finding | None:
     except OutOfMemory as error:
         return _finding(target, data, "memory", error)
     except PackerError as error:
-        if str(error).isprintable() or error.reasons:  # those are a line each
+        if _is_a_line(str(error)) or error.reasons:  # those are a line each
             return None
         return _finding(target, data, "exception", error)
     except MemoryError as error:
@@ -115,6 +116,11 @@ def judge(target: Target, data: bytes) -> Finding | None:
     except Exception as error:  # noqa: BLE001  every other one is what is looked for
         return _finding(target, data, "exception", error)
     return None
+
+
+def _is_a_line(text: str) -> bool:
+    """Whether everything in the text is seen; the spaces of names are, of any width."""
+    return all(char.isprintable() or unicodedata.category(char) == "Zs" for char in text)
 
 
 @contextmanager
