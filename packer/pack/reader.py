@@ -320,12 +320,11 @@ class Pack:
             if self.parts.may_download(number):
                 found = [{name: bytes(value) for name, value in record.items()} for record in found]
                 pins.pop_all().close()
-            read = pins.enter_context(self.parts.pinned(number)).read
+            reader = pins.enter_context(self.parts.pinned(number))
             for position, row in places:
-                found[position] = read(row, stored)
-        if self.verify != "never":
-            for index, values in zip(indices, found, strict=True):
-                self.check(index, values)
+                found[position] = reader.read(row, stored)
+                if self.verify != "never":
+                    self.check(indices[position], found[position])
         if indexed:
             found = [self._with_indexed(values, index, indexed) for index, values in zip(indices, found, strict=True)]
         return found
@@ -461,11 +460,7 @@ class _Opening:
 
 
 def member_folder(home: str, member: MemberPack) -> Path:
-    """Return the folder of a member of the collection in `home`, an absolute path without links.
-
-    Raises:
-        InvalidRequest: the member is behind a URL.
-    """
+    """Return the folder of a member. Raises InvalidRequest for a URL. home: the collection, a path without links."""
     if is_url(member.path):
         raise InvalidRequest(
             f"{home}: its member {member.path} is behind a URL: give packer.open cache=, a folder for its parts"
