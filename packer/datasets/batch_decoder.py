@@ -164,10 +164,8 @@ class PackBatchDecoder(BatchDecoder):
             yield self._slots[name].prepared(position, index, record[name], stored=image, view=view)
         for name, filled in self._lists.items():
             field = sample_decoder.schema[name]
-            if name in record:
-                found = sample_decoder.decode(index, field, record[name], view=main)
-            else:
-                found = sample_decoder.indexed(index, field, main)
+            value = record[name] if name in record else sample_decoder.pack.index.value(index, name)
+            found = sample_decoder.decode(index, field, value, view=main)
             filled[position] = torch.from_numpy(found) if isinstance(found, np.ndarray) else found
         if sample_decoder.relations is not None and sample_decoder.images:
             values = {name: self._lists[name][position].numpy() for name in sample_decoder.relations.names}
