@@ -324,9 +324,8 @@ class Schema:
                 raise InvalidRequest(
                     f"field 'key' has kind {field.kind!r} and codec {field.codec!r:.80}, expected text"
                 )
-            for relation, name in field.relations:
-                if name in self:
-                    self._check_relation(field, relation, self[name])
+        for field, relation, name in self.relations:
+            self._check_relation(field, relation, self[name])
 
     def _check_relation(self, field: Field, relation: str, other: Field) -> None:
         """Raise InvalidRequest if `other` has no rows, or if both fields have an `of` relation."""
@@ -344,6 +343,11 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         """Field names, in order."""
         return tuple(field.name for field in self.fields)
+
+    @cached_property
+    def relations(self) -> tuple[tuple[Field, str, str], ...]:
+        """Tuples `(field, relation, name of the related field)` of all related fields that the schema contains."""
+        return tuple((field, *found) for field in self.fields for found in field.relations if found[1] in self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"fields": self.fields, "form_of": self.form_of}  # without cached properties

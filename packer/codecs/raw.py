@@ -44,11 +44,11 @@ class Codec(base.Codec):
             raise InvalidRequest(f"field {name!r}: a {field.kind} is {wanted}, found {dtype}; use kind depth")
         self._dtype = np.dtype(dtype)
         self._shape = shape
-        row = math.prod(length for length in shape[1:] if length is not None)
-        self._row_bytes = row * self._dtype.itemsize
+        self._row = tuple(length or 0 for length in shape[1:])
+        self._row_bytes = math.prod(self._row) * self._dtype.itemsize
         self._fixed: tuple[int, ...] | None = None if None in shape else tuple(length or 0 for length in shape)
         self._fixed_bytes = math.prod(self._fixed or ()) * self._dtype.itemsize
-        self._bare = None not in shape or (shape[0] is None and None not in shape[1:] and row > 0)
+        self._bare = None not in shape or (shape[0] is None and self._row_bytes > 0)
 
     @classmethod
     def complete(cls, field: Field) -> Field:
@@ -102,7 +102,7 @@ class Codec(base.Codec):
             shape, expected = self._fixed, self._fixed_bytes
         elif self._bare:
             rows = found // self._row_bytes
-            shape, expected = (rows, *(length or 0 for length in self._shape[1:])), rows * self._row_bytes
+            shape, expected = (rows, *self._row), rows * self._row_bytes
         else:
             offset = _LENGTH.itemsize * len(self._shape)
             shape = tuple(np.frombuffer(buffer, _LENGTH, len(self._shape)).tolist()) if found >= offset else ()

@@ -160,7 +160,6 @@ class SampleEncoder(Encoder):
             field.name: HeaderCache(plan.options.pixel_limit) for field in plan.schema if field.kind in PIXEL_KINDS
         }
         self._is_stated = plan.source.frame == "stated"
-        self._has_relations = any(field.relations for field in plan.schema)
         self._steps: list[tuple[str, _Step]] = [(field.name, self._step(field)) for field in plan.schema]
 
     def _record(self, index: int) -> Record:
@@ -174,8 +173,7 @@ class SampleEncoder(Encoder):
             image = self._first_image(index, sample)
             for name, step in self._steps:
                 record[name] = step(self, sample, image)
-            if self._has_relations:
-                check_rows(self._plan.schema, sample)
+            check_rows(self._plan.schema, sample)
         except BadInput as error:
             where = f"{self.path(index, sample, name)}: cannot pack (sample {index}, field {name!r})"
             raise BadInput(f"{where}: {error.message}{SKIP_ADVICE}") from error

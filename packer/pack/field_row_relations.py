@@ -33,18 +33,15 @@ def check_rows(schema: Schema, values: Mapping[str, Any]) -> None:
         schema: the fields.
         values: field -> array. Contains each field with a relation, and each field that a relation names.
     """
-    for field in schema.fields:
-        for relation, name in field.relations:
-            if name not in schema:
-                continue
-            rows, others = values[field.name], len(values[name])
-            if relation == "of":
-                if len(rows) != others:
-                    raise BadInput(f"{field.name} has {len(rows)} rows, {name} {others}: expected one for each")
-            elif relation == "into":
-                _check_into(field, np.asarray(rows), others)
-            else:
-                _check_starts(field, np.asarray(rows), others)
+    for field, relation, name in schema.relations:
+        rows, others = values[field.name], len(values[name])
+        if relation == "of":
+            if len(rows) != others:
+                raise BadInput(f"{field.name} has {len(rows)} rows, {name} {others}: expected one for each")
+        elif relation == "into":
+            _check_into(field, np.asarray(rows), others)
+        else:
+            _check_starts(field, np.asarray(rows), others)
 
 
 def _check_into(field: Field, rows: npt.NDArray[Any], others: int) -> None:
@@ -112,10 +109,9 @@ class RowRelations:
             raise InvalidRequest(f"boxes={rule}: it needs the size of an image; add one to fields=")
 
     def _leads(self, whole: Schema, relation: str) -> Iterator[_Lead]:
-        for field in whole:
-            for found, name in field.relations:
-                if found == relation and name in whole:
-                    yield _Lead(field.name, self._group[field.name], self._group[name])
+        for field, found, name in whole.relations:
+            if found == relation:
+                yield _Lead(field.name, self._group[field.name], self._group[name])
 
     def _check_chosen(self) -> None:
         """Raise InvalidRequest if rows of a chosen field would be dropped because of a field that is not chosen."""

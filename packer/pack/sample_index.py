@@ -426,10 +426,11 @@ class PartIndex:
         complete = {**entries, "crc32": self._crc32s.pack(*crc32s)}
         for ends, file in self._ends.items():
             complete[ends] = (len(self._data[file]) + len(entries[file])).to_bytes(8, "little")
-        for file, entry in complete.items():
-            if len(entry) != self._widths.get(file, len(entry)):
+        for file, width in self._widths.items():
+            if len(complete[file]) != width:
                 name = file.partition("-")[2]
-                raise InvalidRequest(f"field {name!r}: expected {self._widths[file]} bytes, found {len(entry)}")
+                raise InvalidRequest(f"field {name!r}: expected {width} bytes, found {len(complete[file])}")
+        for file, entry in complete.items():
             self._data[file] += entry
 
     def save(self, path: Path) -> None:
