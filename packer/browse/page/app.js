@@ -46,9 +46,8 @@ function showPack() {
   const sorts = ["key", ...columns.map((column) => column.name)];
   const options = ["", ...sorts].map((value) => make("option", { value }, value || "pack order"));
   byId("sort").replaceChildren(...options);
-  const open = (p) => update({ p, view: "grid", where: "", sort: "" });
   const buttons = packs.map((each, p) => {
-    const attributes = { title: each.path, onclick: () => open(p), "aria-pressed": String(p === state.p) };
+    const attributes = { title: each.path, onclick: () => update({ p, view: "grid" }), "aria-pressed": String(p === state.p) };
     return make("button", attributes, each.name);
   });
   byId("packs").replaceChildren(...buttons);

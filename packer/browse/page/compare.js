@@ -46,7 +46,7 @@ function sidebar() {
   const lines = rows.map(([row], pair) => line(keys[pair], { pair, row }, row === state.row, fields[pair]));
   const title = make("h2", {}, `${count(listed.differing[""])} of ${count(packs[0].samples - only[0])} differ`);
   const note = make("p.note", { hidden: total <= rows.length }, `the first ${count(rows.length)}`);
-  return make("aside", {}, title, causes(), note, make("ol", {}, lines), packs.map((_, p) => onlyIn(p)));
+  return make("aside", {}, title, packs.map((_, p) => onlyIn(p)), causes(), note, make("ol", {}, lines));
 }
 
 /** Return a line for each field that differs: in how many samples, and how the packs store it. A click chooses it. */
@@ -172,7 +172,7 @@ function pixelsOf(bitmap) {
 /** Return {text, bitmap} of two images and their values. The bitmap is brightest where they differ most. */
 function differenceOf([{ width, height }, second], [values, others], channels) {
   const bitmap = new OffscreenCanvas(width, height);
-  const sizes = `${width} × ${height} and ${second.width} × ${second.height}`;
+  const sizes = `${width} × ${height} and ${second.width} × ${second.height} px cannot be subtracted`;
   if (width !== second.width || height !== second.height) return { text: sizes, bitmap };
   const isSame = (at) => Object.is(values[at], others[at]); // also where both have no depth
   const differences = values.map((value, at) => (isSame(at) ? 0 : Math.abs(value - others[at])));

@@ -27,7 +27,7 @@ export function drawShapes(context, overlays, options) {
       const isDimmed = hovered ? hovered.field === list.field && !isHovered : list.chosen?.[at] === false;
       const points = corners.map((corner) => corner.map((value, axis) => scale[axis] * value + origin[axis]));
       context.globalAlpha = isDimmed ? 0.25 : 1;
-      drawShape(context, points, list, weight * (isHovered ? 2 : 1));
+      drawShape(context, points, list, weight * (isHovered || list.chosen?.[at] ? 2 : 1));
       if (labels && list.labels?.[at] && !isDimmed) tag(context, points, list.labels[at], list.colors[0]);
     });
   }
