@@ -43,6 +43,7 @@ class Codec(base.Codec):
             wanted = "uint8" if field.kind == "image" else " or ".join(MASK_DTYPES)
             raise InvalidRequest(f"field {name!r}: a {field.kind} is {wanted}, found {dtype}; use kind depth")
         self._dtype = np.dtype(dtype)
+        self._little = self._dtype.newbyteorder("<")
         self._shape = shape
         self._row = tuple(length or 0 for length in shape[1:])
         self._row_bytes = math.prod(self._row) * self._dtype.itemsize
@@ -73,7 +74,7 @@ class Codec(base.Codec):
         if not self._fits(given.shape) or max(given.shape, default=0) >= 1 << 32:
             raise BadInput(f"value has shape {given.shape}, expected {self._shape}; None allows any length")
         lengths = b"" if self._bare else np.asarray(given.shape, _LENGTH).tobytes()
-        return lengths + given.astype(self._dtype.newbyteorder("<"), copy=False).tobytes()
+        return lengths + given.astype(self._little, copy=False).tobytes()
 
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
@@ -124,6 +125,8 @@ class Codec(base.Codec):
     def _cast(self, value: Any) -> np.ndarray[Any, Any]:
         """Return the value in the stored dtype, rounded if the argument requires it; raises InvalidRequest."""
         is_array = isinstance(value, np.ndarray)
+        if is_array and value.dtype == self._dtype:
+            return np.asarray(value)
         if self.argument is not None and is_array and value.dtype.kind == self._dtype.kind == "f":
             return round_floats(value, self._dtype)
         as_it_is = is_array and np.can_cast(value.dtype, self._dtype, "safe")
