@@ -134,11 +134,12 @@ class Encoder(ABC):
 
     def _entries(self, index: int, record: Mapping[str, bytes]) -> Mapping[str, Buffer]:
         entries: dict[str, Buffer] = {}
-        for name, value in record.items():
-            try:
-                entries |= self._columns.of(name, value, record.get(MATRIX.name, b""))
-            except (BadInput, CorruptRecord) as error:
-                raise BadInput(f"{self._where(index, name)}: does not decode: {error.message}{SKIP_ADVICE}") from error
+        name, matrix = "", record.get(MATRIX.name, b"")
+        try:
+            for name, file, step in self._columns.steps:
+                entries[file] = step(record[name], matrix)
+        except (BadInput, CorruptRecord) as error:
+            raise BadInput(f"{self._where(index, name)}: does not decode: {error.message}{SKIP_ADVICE}") from error
         return entries
 
     def _where(self, index: int, name: str) -> str:

@@ -350,15 +350,20 @@ _Step = Callable[[Buffer, Buffer], Buffer]
 
 
 class ColumnEntries:
-    """Computes the entries of the columns from encoded values. Thread-safe."""
+    """Computes the entries of the columns from encoded values. Thread-safe.
+
+    Attributes:
+        steps: for each column: the field, the file, and the function that `of` calls with `value` and `matrix`.
+    """
 
     def __init__(self, schema: Schema, listed: Collection[str] | None = None) -> None:
         """Prepare the columns of `file_forms`."""
-        self._steps: dict[str, list[tuple[str, _Step]]] = {name: [] for name in (KEY, *schema.names)}
+        self._of_field: dict[str, list[tuple[str, _Step]]] = {name: [] for name in (KEY, *schema.names)}
         for file in file_forms(schema, listed):
             kind, _, name = file.partition("-")
             if file != "crc32" and not is_ends(file):
-                self._steps[name or KEY].append((file, _step(kind, schema, name or KEY)))
+                self._of_field[name or KEY].append((file, _step(kind, schema, name or KEY)))
+        self.steps = [(name, file, step) for name, steps in self._of_field.items() for file, step in steps]
 
     def of(self, name: str, value: Buffer, matrix: Buffer = b"") -> dict[str, Buffer]:
         """Return the entries of one field: file of `file_forms`, except for crc32 and ends -> entry.
@@ -371,7 +376,7 @@ class ColumnEntries:
         Raises:
             BadInput, CorruptRecord: the value has no size.
         """
-        return {file: step(value, matrix) for file, step in self._steps[name]}
+        return {file: step(value, matrix) for file, step in self._of_field[name]}
 
 
 def _step(kind: str, schema: Schema, name: str) -> _Step:
@@ -407,13 +412,13 @@ class PartIndex:
     def __init__(self, schema: Schema, listed: Collection[str] | None = None) -> None:
         """Start with no sample; see `file_forms` for the arguments."""
         files = file_forms(schema, listed)
-        self._data = {name: bytearray() for name in files}
-        self._ends = {str(ends): file for file in files if is_ends(str(ends := bounds_of(file)))}
-        self._widths = {
-            file: np.dtype(dtype).itemsize * math.prod(shape)
+        self._data = {file: bytearray() for file in files}
+        self._ends = [(str(ends), file) for file in files if is_ends(str(ends := bounds_of(file)))]
+        self._widths = [
+            (file, np.dtype(dtype).itemsize * math.prod(shape))
             for file, (dtype, shape) in files.items()
-            if bounds_of(file) is None
-        }
+            if file.startswith("number-")
+        ]
         self._crc32s = Struct(f"<{len(schema)}I")
 
     def add(self, crc32s: Sequence[int], entries: Mapping[str, Buffer]) -> None:
@@ -423,15 +428,16 @@ class PartIndex:
             crc32s: crc32 of each encoded value, in schema order.
             entries: the entries of all fields; see `ColumnEntries.of`.
         """
-        complete = {**entries, "crc32": self._crc32s.pack(*crc32s)}
-        for ends, file in self._ends.items():
-            complete[ends] = (len(self._data[file]) + len(entries[file])).to_bytes(8, "little")
-        for file, width in self._widths.items():
-            if len(complete[file]) != width:
+        data = self._data
+        for file, width in self._widths:
+            if len(entries[file]) != width:
                 name = file.partition("-")[2]
-                raise InvalidRequest(f"field {name!r}: expected {width} bytes, found {len(complete[file])}")
-        for file, entry in complete.items():
-            self._data[file] += entry
+                raise InvalidRequest(f"field {name!r}: expected {width} bytes, found {len(entries[file])}")
+        for file, entry in entries.items():
+            data[file] += entry
+        for ends, file in self._ends:
+            data[ends] += len(data[file]).to_bytes(8, "little")
+        data["crc32"] += self._crc32s.pack(*crc32s)
 
     def save(self, path: Path) -> None:
         """Write the entries to a new file (a piece) and sync it; raises StorageError."""

@@ -1,9 +1,11 @@
 """COCO labels: the fields, values and notes of each kind of annotation, for all annotation files of a data set."""
 
 from abc import ABC, abstractmethod
+from bisect import bisect
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,12 +38,12 @@ class Classes:
                         f"{shown(file.path)}: category id {number} is {shown(category.name)}, in another annotation "
                         f"file {shown(names[number])}; choose files of one set with --annotations"
                     )
-        self.ids = np.asarray(sorted(names), np.int64)
-        self.names = tuple(names[number] for number in self.ids.tolist())
+        self._numbers = {category: number for number, category in enumerate(sorted(names))}
+        self.names = tuple(names[category] for category in self._numbers)
 
-    def numbers(self, ids: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Return the class numbers of category ids, int64 with the shape of `ids`."""
-        return np.searchsorted(self.ids, np.asarray(ids, np.int64)).astype(np.int64)
+    def numbers(self, ids: Iterable[int]) -> npt.NDArray[np.int64]:
+        """Return the class numbers of category ids, int64 (N,)."""
+        return np.asarray([self._numbers[category] for category in ids], np.int64)
 
     def notes(self) -> list[str]:
         """Return a note for the user with the names of the classes."""
@@ -214,7 +216,7 @@ class Boxes(CocoLabels):
     def values(self, sample: int) -> dict[str, Any]:
         objects = self.of_sample(sample)
         numbers = np.frombuffer(b"".join([each.numbers for each in objects]), NUMBERS)
-        categories = np.asarray([each.category for each in objects], np.int64)
+        categories = [each.category for each in objects]
         corners = numbers["box"][:, :2]
         values: dict[str, Any] = {
             "boxes": np.concatenate([corners, corners + numbers["box"][:, 2:]], axis=1).astype(np.float32),
@@ -222,7 +224,7 @@ class Boxes(CocoLabels):
             "box_crowd": numbers["crowd"].copy(),
             "box_areas": numbers["area"].copy(),
             "annotation_ids": numbers["id"].copy(),
-            "category_ids": categories,
+            "category_ids": np.asarray(categories, np.int64),
         }
         if "polygons" in self._optional:
             values |= zip(_POLYGONS, _polygons(objects), strict=True)
@@ -242,8 +244,8 @@ def _polygons(objects: Sequence[CocoObject]) -> tuple[Any, Any, Any]:
     ends = is_end.nonzero()[0]
     starts = np.zeros(len(ends), np.int64)
     starts[1:] = ends[:-1] - np.arange(len(starts[1:]))
-    bounds = np.asarray([len(each.points) // 8 for each in objects]).cumsum()
-    return points[~is_end], starts, bounds.searchsorted(ends, side="right")
+    bounds = [*accumulate(len(each.points) // 8 for each in objects)]
+    return points[~is_end], starts, np.asarray([bisect(bounds, end) for end in ends.tolist()], np.int64)
 
 
 def _runs(objects: Sequence[CocoObject]) -> tuple[Any, Any, Any, Any]:
