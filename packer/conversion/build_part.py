@@ -133,10 +133,8 @@ def write_part(
         return [encode(index) for index in chunk]
 
     with closing(PartWriter(spec, number, payload_bytes=int(sizes.sum()), noted=noted)) as part:
-        # a second thread reads while samples are written, unless the writer starts a thread
-        apart = usable_cores() > 1 and not part.has_thread
         chunks = _chunks(samples, sizes.tolist())
-        for results in ordered_map(encoded, chunks, threads=spec.threads, background=apart):
+        for results in ordered_map(encoded, chunks, threads=spec.threads, background=usable_cores() > 1):
             size = part.write(results)
             if progress is not None:
                 progress(len(results), size)
@@ -144,17 +142,12 @@ def write_part(
 
 
 class PartWriter:
-    """Writer of one part from encoded samples. Used by one thread.
-
-    Attributes:
-        has_thread: True if the format starts a thread.
-    """
+    """Writer of one part from encoded samples. Used by one thread."""
 
     def __init__(self, spec: PartSpec, number: int, *, payload_bytes: int, noted: Noted | None = None) -> None:
         """Begin the part. payload_bytes: the expected size of its samples in the source."""
         plan, name = spec.plan, spec.plan.part_name(number)
         make_writer = formats.load(plan.options.to).Writer
-        self.has_thread = make_writer.has_thread
         self._writer = make_writer(spec.pack / name, plan.schema, payload_bytes=payload_bytes)
         self._skips = plan.options.on_error == "skip"
         self._written = WrittenPart(name, PartIndex(plan.schema), spec.only_reads)

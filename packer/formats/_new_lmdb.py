@@ -1,13 +1,10 @@
 """New LMDB: writes an LMDB file with the library, without syncs, with a map that grows on demand.
 
-A separate thread commits while the caller continues, because the library releases the interpreter lock.
-
 The bytes of the file depend only on the entries, their order and `payload_bytes`. These determine when a commit happens
 and how far the map grows; the meta pages contain the size of the map.
 """
 
 import os
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +47,6 @@ class NewLMDB:
         self._is_sorted = is_sorted
         self._pending: list[tuple[bytes, bytes]] = []
         self._pending_bytes = 0
-        self._committer = ThreadPoolExecutor(1, thread_name_prefix="packer-lmdb")
-        self._committing: tuple[Future[None], list[tuple[bytes, bytes]]] | None = None
         self._map_bytes = (payload_bytes + payload_bytes // 4 + 64 * _MIB) // _MIB * _MIB
         options: dict[str, Any] = {"lock": False, "writemap": False, "sync": False, "meminit": True, **_ENGINE}
         try:
@@ -66,43 +61,22 @@ class NewLMDB:
 
         Raises:
             InvalidRequest: The file is closed.
-            StorageError: The commit of earlier entries failed. The next commit contains these entries again.
+            StorageError: The commit failed. The next commit contains these entries again.
         """
         self._pending += entries
         self._pending_bytes += sum([len(value) for _, value in entries])
         if self._pending_bytes >= _COMMIT_BYTES:
-            env = self._opened()
-            self._await()
-            items, self._pending, self._pending_bytes = self._pending, [], 0
-            self._committing = self._committer.submit(self._commit, env, items), items
+            self.commit()
 
     def commit(self, *more: tuple[bytes, bytes]) -> None:
         """Commit all entries and `more`; raises InvalidRequest for a closed file, StorageError."""
-        env = self._opened()
-        self._await()
-        self._commit(env, [*self._pending, *more])
-        self._pending, self._pending_bytes = [], 0
-
-    def _opened(self) -> lmdb.Environment:
         if self._env is None:
             raise InvalidRequest(f"{self._part}: the part is closed; write a new one")
-        return self._env
-
-    def _await(self) -> None:
-        """Wait for the running commit. If it failed, keep its entries for the next commit and raise StorageError."""
-        committing, self._committing = self._committing, None
-        if committing is not None:
-            future, items = committing
-            try:
-                future.result()
-            except StorageError:
-                self._pending[:0] = items
-                raise
-
-    def _commit(self, env: lmdb.Environment, items: list[tuple[bytes, bytes]]) -> None:
-        while not self._try_commit(env, items):
+        items = [*self._pending, *more]
+        while not self._try_commit(self._env, items):
             self._map_bytes *= 2
-            env.set_mapsize(self._map_bytes)
+            self._env.set_mapsize(self._map_bytes)
+        self._pending, self._pending_bytes = [], 0
 
     def _try_commit(self, env: lmdb.Environment, items: list[tuple[bytes, bytes]]) -> bool:
         """Write all entries in one transaction. Return False if the map is too small; nothing is written then."""
@@ -117,7 +91,6 @@ class NewLMDB:
 
     def close(self) -> None:
         """Close the file; may be called twice. Pending entries are lost."""
-        self._committer.shutdown(wait=True)
         if self._env is not None:
             self._env.close()
             self._env = None

@@ -76,7 +76,6 @@ class Writer(ABC):
         slots: The names in the other tool's records; empty for packer's own formats.
         labels: The whole numbers that fit into the slot label.
         order: Default order of samples: "stored" (that of the source), or "shuffled" for tools that read in file order.
-        has_thread: True if a thread of the Writer writes the records, so that `write` returns early.
     """
 
     codecs: ClassVar[Mapping[str, str]] = {}
@@ -86,7 +85,6 @@ class Writer(ABC):
     slots: ClassVar[tuple[Slot, ...]] = ()
     labels: ClassVar[range] = range(-(1 << 63), 1 << 63)
     order: ClassVar[Order] = "stored"
-    has_thread: ClassVar[bool] = False
 
     @classmethod
     def codec_of(cls, field: Field) -> str | None:

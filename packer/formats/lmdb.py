@@ -36,8 +36,6 @@ _numbered = Struct("<HHHH8s").unpack_from  # a leaf node with a key of 8 bytes: 
 class Writer(base.Writer):
     """Appends records in the order of their keys, without syncs."""
 
-    has_thread = True
-
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
         super().__init__(path, schema, payload_bytes=payload_bytes)
         self._rows = 0

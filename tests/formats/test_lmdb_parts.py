@@ -4,7 +4,6 @@ import json
 import random
 import resource
 import signal
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import lmdb
 import pytest
 
 from packer.errors import CorruptPack, StorageError
-from packer.formats import _new_lmdb
 from packer.formats.lmdb import Reader, Writer
 from tests.support import built_packs
 from tests.support.child_processes import child
@@ -105,33 +103,6 @@ def test_a_writer_goes_on_when_there_is_space_again(tmp_path: Path) -> None:
         return write_twice()
 
     assert child(run).value == 1
-
-
-def test_what_the_thread_could_not_commit_is_told_by_the_next_write_and_committed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_new_lmdb, "_COMMIT_BYTES", 1)
-    put, threads, is_full = _new_lmdb.NewLMDB._try_commit, [], [False, True]
-
-    def committed(file: _new_lmdb.NewLMDB, env: lmdb.Environment, entries: list[tuple[bytes, bytes]]) -> bool:
-        threads.append(threading.current_thread().name)
-        if is_full and is_full.pop(0):
-            raise StorageError("no space")
-        return put(file, env, entries)
-
-    monkeypatch.setattr(_new_lmdb.NewLMDB, "_try_commit", committed)
-    path = tmp_path / "a.lmdb"
-    entries = [(bytes([number]), b"value") for number in range(4)]
-    file = _new_lmdb.NewLMDB(path, part=path, payload_bytes=0, is_sorted=True)
-    file.put(entries[:1])
-    file.put(entries[1:2])
-    with pytest.raises(StorageError, match="no space"):
-        file.put(entries[2:3])
-    file.commit(*entries[3:])
-    file.close()
-    assert items(path) == entries
-    assert threads[0].startswith("packer-lmdb") and threads[-1] == threading.current_thread().name
-    assert not [thread for thread in threading.enumerate() if thread.name in threads[:-1]]
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_with_exit_code_4(tmp_path: Path) -> None:
