@@ -22,7 +22,6 @@ from tests.support import image_files
 
 
 def codec(kind: str, name: str, **details: Any) -> Codec:
-    """A codec for one field."""
     made = codecs.load(name).Codec
     found: Codec = made(made.complete(Field("x", kind, name, **details)))
     return found

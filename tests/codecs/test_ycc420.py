@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import packer
-from packer import codecs, formats
+from packer import codecs
 from packer.codecs.base import Codec
-from packer.errors import BadInput, CorruptRecord, InvalidRequest, PackerError
+from packer.errors import BadInput, CorruptRecord, InvalidRequest
 from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop, draw
 from packer.images import sniff
 from packer.images.planar_420 import half, jpeg_planes
@@ -152,14 +152,8 @@ def test_other_dtypes_and_kinds_are_refused() -> None:
 # ---- packs
 
 
-@pytest.mark.one_in(12)
-@pytest.mark.parametrize("format", formats.names())
-def test_every_format_keeps_the_planes(format: str, tmp_path: Path) -> None:
-    try:
-        packer.convert(photos(tmp_path / "photos"), tmp_path / "p", to=format, codecs={"image": "ycc420"})
-    except PackerError as error:  # a format of one shape
-        assert format == "n5" and "shape" in str(error)
-        return
+def test_a_pack_keeps_the_planes(tmp_path: Path) -> None:
+    packer.convert(photos(tmp_path / "photos"), tmp_path / "p", codecs={"image": "ycc420"})
     packer.verify(tmp_path / "p", level="full")
     packer.extract(tmp_path / "p", tmp_path / "extracted")
     with packer.open(tmp_path / "p", fields=("key", "image")) as found:

@@ -45,12 +45,10 @@ def two_days(folder: Path, *, first: int = 9, count: int = 12) -> tuple[Path, Pa
 
 
 def by_key(pack: Path) -> dict[bytes, dict[str, bytes]]:
-    """Every record of a pack, by its key."""
     return {record["key"]: record for record in built_packs.values(pack)}
 
 
 def state(pack: Path) -> tuple[str, list[str]]:
-    """The bytes of a pack, and the names next to it."""
     return digest(pack), sorted(os.listdir(pack.parent))
 
 

@@ -5,21 +5,16 @@ import pickle
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from packer import formats
 from packer.conversion.build_part import BuiltPart, PartSpec, build_part
 from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import Plan, make_plan
-from packer.pack import manifest as manifests
 from packer.pack.collection import FolderRecipe
 from tests.support.conversions import digest, opened, packed
 from tests.support.source_trees import photos
 
 
 def spec_of(plan: Plan, folder: Path, *, threads: int = 1) -> PartSpec:
-    """Parts of a plan, to be built in new folders."""
     for name in ("pack", "pieces"):
         (folder / name).mkdir(parents=True)
     return PartSpec(plan, folder / "pack", folder / "pieces", threads)
@@ -30,20 +25,6 @@ def build_all(pickled: bytes, numbers: list[int]) -> None:
     spec = pickle.loads(pickled)  # noqa: S301
     for number in numbers:
         build_part(spec, number)
-
-
-@pytest.mark.one_in(12)
-@pytest.mark.parametrize("format", formats.names())
-def test_parts_built_alone_and_in_any_order_are_those_of_the_pack(tmp_path: Path, format: str) -> None:
-    root = photos(tmp_path / "in", 30)
-    options = ConversionOptions(to=format, part_bytes=5000, order="stored")
-    packed(root, tmp_path / "a.pack", to=format, part_bytes=5000)
-    expected = manifests.read(tmp_path / "a.pack").parts
-    spec = spec_of(make_plan(opened(root), options), tmp_path / "work", threads=2)
-    for number in reversed(range(len(expected))):
-        built = build_part(spec, number)
-        assert built.finished is not None
-        assert (built.finished.part, list(built.reasons)) == (expected[number], [])
 
 
 def test_a_spec_is_sent_to_another_process_and_gives_the_same_bytes(tmp_path: Path) -> None:

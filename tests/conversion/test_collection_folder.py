@@ -43,7 +43,6 @@ def pair(original: Path, tmp_path: Path) -> Path:
 
 
 def damages(folder: Path) -> list[str]:
-    """Return the problems that `packer verify` lists."""
     return list(packer.verify(folder, level="full").problems)
 
 
@@ -276,7 +275,6 @@ def test_a_collection_converts_to_a_pack_of_the_same_samples(pair: Path, is_save
 
 
 def check_flat(one: Any, flat: Path) -> None:
-    """Compare a dataset with the pack that was made of it."""
     other = packer.open(flat)
     assert len(other) == len(one)
     for at, expected in enumerate(one):

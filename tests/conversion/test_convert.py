@@ -22,14 +22,12 @@ from packer.conversion.options import ConversionOptions
 from packer.conversion.plan import make_plan
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
-from packer.errors import BadInput, BadInputs, InvalidRequest, PackExists, StorageError, WrongType
-from packer.files import fsync
+from packer.errors import BadInput, BadInputs, InvalidRequest, PackExists, WrongType
 from packer.geometry import CenterCrop
 from packer.images import sniff
 from packer.pack import manifest as manifests
 from packer.pack.verification import problems
 from packer.sources._options import OPTIONS
-from packer.sources.base import probe_indices
 from tests.support import source_trees
 from tests.support.conversions import digest, opened, packed
 from tests.support.source_trees import photos
@@ -151,15 +149,6 @@ def test_what_takes_the_target_s_place_meanwhile_is_not_replaced(tmp_path: Path,
         assert target.read_bytes() == b"thesis"
     else:
         assert (target / "thesis.txt").read_text() == "mine"
-
-
-def test_a_resize_looks_at_each_probe_sample_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = opened(photos(tmp_path / "in", 20))
-    value, asked = source.value, list[tuple[int, str]]()
-    monkeypatch.setattr(source, "value", lambda index, name: (asked.append((index, name)), value(index, name))[1])
-    plan = make_plan(source, ConversionOptions(resize="8"))
-    assert [index for index, name in asked if name == "image"] == probe_indices(20)
-    assert plan.enlarged == (0, 16)
 
 
 @pytest.mark.one_in(12)
@@ -298,20 +287,6 @@ def test_splits_and_sidecars_come_along(tmp_path: Path) -> None:
     assert np.array_equal(val[0]["depth"], want)
     assert train.index_of("c.jpg") == 1
     assert str(tmp_path) not in (tmp_path / "out.pack/packer.json").read_text()
-
-
-def test_a_failing_disk_ends_the_run_with_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(descriptor: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    root = photos(tmp_path / "in", 3)
-    monkeypatch.setattr(fsync.os, "fsync", failing)
-    with pytest.raises(StorageError, match="Input/output error") as caught:
-        packed(root, tmp_path / "out.pack")
-    monkeypatch.undo()
-    assert str(tmp_path) in str(caught.value)
-    assert not (tmp_path / "out.pack").exists()
-    assert packed(root, tmp_path / "out.pack").samples == 3
 
 
 def test_header_validation_still_refuses_cut_files(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """A pack as a source: what stays is copied bit for bit, what changes is encoded anew, and nothing is forgotten."""
 
 import gc
-import json
 import os
 import pickle
 from pathlib import Path
@@ -28,7 +27,6 @@ from packer.pack.verification import problems
 from packer.sources._extend.source_wrapper import subset
 from packer.sources.image_files.folder import Source
 from tests.support import built_packs, source_trees
-from tests.support.command_line import run_here
 from tests.support.conversions import digest, opened
 from tests.support.conversions import packed as convert_folder
 from tests.support.source_trees import photos
@@ -43,7 +41,6 @@ def repacked(pack: Path, target: Path, *, threads: int = 2, **options: Any) -> C
 
 
 def fields(pack: Path) -> list[dict[str, Any]]:
-    """The schema as JSON."""
     return manifests.read(pack).schema.to_json()
 
 
@@ -289,18 +286,6 @@ def test_a_conversion_closes_the_pack_it_reads_without_the_garbage_collector(
         gc.enable()
     assert [path for path in files if path.startswith(str(tmp_path))] == []
     assert str(tmp_path) not in maps
-
-
-def test_the_command_converts_packs(tmp_path: Path) -> None:
-    convert_folder(photos(tmp_path / "in", 6), tmp_path / "a.pack")
-    plan = run_here("convert", tmp_path / "a.pack", tmp_path / "b.pack", "--resize", "12", "--dry-run")
-    assert "would pack 6 samples" in plan.stdout
-    done = run_here("convert", tmp_path / "a.pack", tmp_path / "b.pack", "--resize", "12", "--from", "pack")
-    assert done.returncode == 0, done.stderr
-    assert "pack of 6 samples" in done.stderr
-    info = json.loads(run_here("info", tmp_path / "b.pack", "--json").stdout)
-    assert info["source"]["kind"] == "folder"
-    assert info["options"]["source"]["kind"] == "pack"
 
 
 @pytest.mark.parametrize("kind", ["folder", "pack"])

@@ -26,7 +26,6 @@ def convert(*words: object) -> Any:
 
 
 def stored(pack: Path) -> dict[str, str]:
-    """Field -> codec."""
     return {field.name: field.codec for field in manifests.read(pack).schema}
 
 

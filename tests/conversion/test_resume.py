@@ -29,8 +29,6 @@ from tests.support.source_trees import photos
 
 
 class StopAfter:
-    """A progress callback that interrupts after some samples."""
-
     def __init__(self, samples: int) -> None:
         self.left = samples
 
@@ -109,7 +107,6 @@ def test_a_damaged_record_and_a_lost_part_are_noticed(tmp_path: Path) -> None:
     assert digest(tmp_path / "out.pack") == digest(tmp_path / "clean.pack")
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_command_with_its_code_and_the_work_is_kept(
     tmp_path: Path, number: signal.Signals, code: int

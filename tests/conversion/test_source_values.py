@@ -57,8 +57,6 @@ class Change(NamedTuple):
 
 
 def text(old: str, new: str) -> Callable[[bytes], bytes]:
-    """Another number in a text."""
-
     def edited(data: bytes) -> bytes:
         assert old.encode() in data
         return data.replace(old.encode(), new.encode(), 1)
@@ -67,7 +65,6 @@ def text(old: str, new: str) -> Callable[[bytes], bytes]:
 
 
 def one_more(data: bytes) -> bytes:
-    """Another number in an array."""
     array = np.load(io.BytesIO(data))
     array[1, 0] += 1
     file = io.BytesIO()
@@ -76,7 +73,6 @@ def one_more(data: bytes) -> bytes:
 
 
 def other_rows(data: bytes) -> bytes:
-    """Other numbers in a file of torch's."""
     tree = importlib.import_module("tests.support.layout_trees.grasp_anything")  # which brings torch
     changed: bytes = tree.saved(tree.rows(1, 3) + 1)
     return changed

@@ -39,14 +39,6 @@ BLOCKS = in_blocks(SIZE)
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
-    """A folder for a cache."""
-    folder = tmp_path / "nvme"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def source(tmp_path: Path) -> FileSource:
     return FileSource(tmp_path / "log")
 

@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader
 
 import packer
 from packer import formats
-from packer.cli import registry
 from packer.conversion import build_part, plan
 from packer.copies import capacity, recoded_copy
 from packer.copies.capacity import SpaceKept
@@ -22,30 +21,17 @@ from packer.copies.recoded_copy import stage_recoded
 from packer.copies.staged_copies import StagedCopy, copies, copies_of
 from packer.copies.stager import Hooks, Staged, StageOptions, stage
 from packer.errors import BadInputs, CorruptPack, InvalidRequest, Locked, StorageError
-from packer.files import work_folder
 from packer.pack import manifest as manifests
 from packer.pack.collection import FolderRecipe
 from packer.pack.verification import problems
 from packer.system.machine_limits import Machine
 from tests.support import built_packs, fault_injection, source_trees
 from tests.support.command_line import run, run_here
-from tests.support.command_runs import load_everything
 from tests.support.conversions import digest, packed
 from tests.support.small_disks import mounted, resize
 from tests.support.source_trees import photos
 
-needs_strace = pytest.mark.skipif(
-    bool(fault_injection.why_no_strace()), reason=fault_injection.why_no_strace() or "strace works"
-)
 CODEC = "ycc420"
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    """A folder to stage into."""
-    folder = tmp_path / "base"
-    folder.mkdir()
-    return folder
 
 
 @pytest.fixture
@@ -62,7 +48,6 @@ def options(base: Path) -> StageOptions:
 
 
 def staged(pack: Path, base: Path, codec: str = CODEC, **hooks: Any) -> Staged:
-    """Stage with the images in a codec."""
     return stage_recoded(pack, codec, options(base), Hooks(**hooks))
 
 
@@ -72,7 +57,6 @@ def copied(pack: Path, base: Path, codec: str | None = CODEC) -> StagedCopy:
 
 
 def converted(pack: Path, target: Path, codec: str = CODEC) -> Path:
-    """The same by `packer convert`."""
     images = [field.name for field in manifests.read(pack).schema if field.kind == "image"]
     form = manifests.read(pack).format
     packer.convert(pack, target, to=form, codecs=dict.fromkeys(images, codec), order="stored")
@@ -364,44 +348,6 @@ def test_a_tmpfs_that_is_full(tmp_path: Path) -> None:
 
     outcome = mounted(disk, work)
     assert outcome.value == {"refused": [4, True, []], "full": [4, True, []], "done": [0, 1]}, outcome
-
-
-# ---- killed
-
-
-@pytest.mark.usefixtures("one_marker")
-@needs_strace
-@pytest.mark.parametrize("moments", [3, pytest.param(50, marks=pytest.mark.full)])
-def test_after_a_kill_the_next_run_succeeds(tmp_path: Path, base: Path, pack: Path, moments: int) -> None:
-    load_everything()
-    registry.load("stage")
-    words: list[str | Path] = ["stage", pack, "--to", base, "--leave-free", "0", "--as", CODEC]
-    clean = digest(staged(pack, base).path)
-    shutil.rmtree(base / f"packer-{os.geteuid()}")
-    calls = fault_injection.calls(words, tmp_path)
-    assert len(calls) >= 50
-    for number in range(moments):
-        call = calls[len(calls) * number // moments]
-        shutil.rmtree(base / f"packer-{os.geteuid()}", ignore_errors=True)
-        ended = fault_injection.run(words, tmp_path, fault=fault_injection.Fault(call, "signal=KILL"))
-        assert (ended.code, ended.signal) == (None, 9), (call, ended)
-        copy = copied(pack, base)
-        if copy.folder.exists():
-            assert digest(copy.folder) == clean, call
-        else:
-            with pytest.raises(InvalidRequest, match="no copy.*ycc420"):
-                packer.open(pack, stage=base, stage_as=CODEC)
-        again = fault_injection.run(words, tmp_path)
-        assert again.code == 0, (call, again)
-        assert digest(copy.folder) == clean, call
-        left = [copy.folder.name, f"{copy.folder.name}.origin", "made-by-packer-0"]
-        assert sorted(os.listdir(copy.place.folder)) == left, call
-
-
-@pytest.fixture
-def one_marker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Markers of one name, here and in forked children: strace finds the call that makes one by its path."""
-    monkeypatch.setattr(work_folder, "marker_name", lambda folder: "made-by-packer-0")
 
 
 # ---- the command

@@ -2,9 +2,7 @@
 
 import gc
 import hashlib
-import os
 import pickle
-import signal
 import threading
 import time
 import zlib
@@ -43,25 +41,8 @@ FORMATS = ("lmdb", "hdf5", "pth")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """A local pack of several parts."""
-    folder = tmp_path / "x.pack"
-    make_pack(folder, 90, format=getattr(request, "param", "pth"), parts=PARTS)
-    return folder
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    folder = tmp_path / "nvme"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def server(folder: Path, object_server: ObjectServer) -> ObjectServer:
-    """A server that has the pack."""
-    object_server.put_folder(folder, "set/x.pack/")
-    return object_server
+def cache(base: Path) -> Path:
+    return base
 
 
 @pytest.fixture
@@ -262,25 +243,6 @@ def test_a_closed_pack_leaves_no_thread_and_no_lock(pack: Pack, server: ObjectSe
     other.close()
     assert shared.evict(1 << 40) > 0
     assert not list(cache.rglob("part-*"))
-
-
-def test_a_killed_reader_leaves_whole_files_alone(folder: Path, server: ObjectServer, cache: Path) -> None:
-    server.delay_seconds = 0.01
-
-    def reader(_: int) -> None:
-        pack = opened_pack(cache)
-        for index in range(90):
-            read(pack, index)
-
-    for pause in (0.05, 0.2, 0.3, 0.4):
-        (pid,) = in_processes(1, reader)
-        time.sleep(pause)
-        os.kill(pid, signal.SIGKILL)
-        ended([pid])
-        for path in cache.rglob("*"):
-            below = path.relative_to(next(cache.iterdir())).parts[1:]
-            if path.is_file() and len(below) > 1 and below[0] != ".work":
-                assert path.read_bytes() == folder.joinpath(*below).read_bytes(), path
 
 
 # ---- what goes wrong

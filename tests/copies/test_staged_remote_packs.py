@@ -27,26 +27,6 @@ URL = "s3://b/set/x.pack"
 PARTS = 6
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "x.pack"
-    make_pack(folder, 90, format="pth", parts=PARTS)
-    return folder
-
-
-@pytest.fixture
-def server(folder: Path, object_server: ObjectServer) -> ObjectServer:
-    object_server.put_folder(folder, "set/x.pack/")
-    return object_server
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    folder = tmp_path / "base"
-    folder.mkdir()
-    return folder
-
-
 def staged(base: Path, **options: Any) -> Staged:
     return stage(path_or_url(URL), StageOptions(str(base), keep=SpaceKept(), **options), Hooks())
 

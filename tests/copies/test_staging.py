@@ -45,22 +45,12 @@ def large_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
-    """A folder to stage into."""
-    folder = tmp_path / "base"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def pack(tmp_path: Path) -> Path:
-    """A small pack."""
     built_packs.make_pack(tmp_path / "pack")
     return tmp_path / "pack"
 
 
 def staged(pack: Path, base: Path, **options: Any) -> Staged:
-    """Stage with nothing kept for others."""
     return stage(pack, StageOptions(str(base), **{"keep": NOTHING, **options}), Hooks())
 
 
@@ -70,7 +60,6 @@ def copied(pack: Path, base: Path) -> StagedCopy:
 
 
 def released(pack: Path, base: Path, **options: Any) -> int:
-    """Remove the copies of a pack; returns their bytes."""
     place = OwnedFolder(base)
     with place.locked(None):
         return sum(copy.remove(**options) for copy in copies_of(place, pack))
@@ -90,7 +79,6 @@ def values(pack: Path, base: Path, **options: Any) -> list[dict[str, bytes]]:
 
 
 def size_of(pack: Path) -> int:
-    """Bytes of all files."""
     return sum(path.stat().st_size for path in pack.rglob("*") if path.is_file())
 
 
@@ -539,7 +527,6 @@ def test_a_file_system_without_room_for_more_files_is_refused(
 
 
 def auto(pack: Path, machine: Machine, **options: Any) -> Staged:
-    """Stage, or warm."""
     return stage_or_warm(pack, StageOptions(machine=machine, **options), Hooks())
 
 

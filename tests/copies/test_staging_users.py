@@ -57,8 +57,6 @@ def as_user(user: int, function: Callable[[], Any]) -> Outcome:
 
 
 def stage(shared: Path, user: int, *more: str) -> tuple[int | None, str]:
-    """`packer stage` by that user: exit code and what it prints."""
-
     def work() -> list[Any]:
         ended = fault_injection.run(
             ["stage", shared / "pack", "--to", shared / "base", "--leave-free", "0", *more], shared
@@ -71,8 +69,6 @@ def stage(shared: Path, user: int, *more: str) -> tuple[int | None, str]:
 
 
 def values(shared: Path, user: int) -> Outcome:
-    """What that user reads of the pack, with the copy where there is one."""
-
     def work() -> list[str]:
         opened = open_staged(shared / "pack", stage=str(shared / "base"))
         found = []

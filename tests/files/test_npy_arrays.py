@@ -21,12 +21,10 @@ shapes = st.tuples(st.integers(0, 9)) | st.tuples(st.integers(0, 9), st.integers
 
 
 def bytes_of(array: np.ndarray) -> bytes:
-    """The file as this project writes it."""
     return npy_header(array.dtype, array.shape) + array.tobytes()
 
 
 def mapped(folder: Path, data: bytes) -> np.ndarray:
-    """The array of a file with these bytes."""
     (folder / "x.npy").write_bytes(data)
     return map_file(folder / "x.npy", len(data))[0]
 

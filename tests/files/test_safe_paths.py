@@ -31,7 +31,6 @@ def folder(tmp_path: Path) -> Iterator[int]:
 
 @pytest.fixture(params=["kernel", "stepwise", "refused by a filter"])
 def opener(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """Each way of opening."""
     if request.param == "stepwise":
         return safe_paths.open_stepwise
     if request.param != "kernel":

@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from packer import codecs
 from packer.errors import CorruptPack, InvalidRequest, PackerError, StorageError
 from packer.files import safe_paths
 from packer.files.safe_paths import folded
-from packer.formats.bmp import Reader, Writer
+from packer.formats.bmp import FileNames, Reader, Writer
 from packer.pack.reader import Pack
 from packer.pack.verification import problems
 from packer.schema import Field, Schema
 from tests.support import built_packs
-from tests.support.child_processes import child
-from tests.support.part_damage import check_flips, files_of, flips, small_pack
+from tests.support.part_damage import files_of, small_pack
 
 SCHEMA = codecs.described(
     Schema((Field("key", "text", "text"), Field("image", "image", "bmp"), Field("blob", "bytes", "encoded")))
@@ -30,20 +31,8 @@ SCHEMA = codecs.described(
 def write(path: Path, keys: Sequence[bytes]) -> list[dict[str, bytes]]:
     """A part with that many rows, each with values of its own; returns them."""
     records = [{"key": key, "image": b"image %d" % row, "blob": b"blob %d" % row} for row, key in enumerate(keys)]
-    with Writer(path, SCHEMA, payload_bytes=0) as writer:
-        for record in records:
-            writer.write(record)
-        writer.finish()
+    built_packs.write_records(path, records, "bmp", SCHEMA)
     return records
-
-
-def rows(path: Path, count: int) -> list[dict[str, bytes]]:
-    """Every record."""
-    reader = Reader(path, SCHEMA, samples=count)
-    try:
-        return [{name: bytes(value) for name, value in reader.read(row, SCHEMA.names).items()} for row in range(count)]
-    finally:
-        reader.close()
 
 
 def names(path: Path, field: str = "image") -> list[str]:
@@ -70,7 +59,7 @@ def test_no_key_leads_out_of_the_part_or_onto_another_file(tmp_path: Path) -> No
     path = tmp_path / "in/part"
     path.parent.mkdir()
     records = write(path, HOSTILE)
-    assert rows(path, len(HOSTILE)) == records
+    assert built_packs.read_records(path, len(HOSTILE), "bmp", SCHEMA) == records
     for field in ("image", "blob"):
         found = names(path, field)
         assert len({folded(name) for name in found}) == len(HOSTILE)
@@ -87,11 +76,39 @@ def test_a_name_is_the_key_with_a_suffix_that_fits_or_the_number_of_the_row(tmp_
     assert names(tmp_path / "part") == expected
     assert names(tmp_path / "part", "blob")[0] == "cat/a.jpg.bin"
     schema = SCHEMA.select(("image",))
-    with Writer(tmp_path / "bare", schema, payload_bytes=0) as writer:
-        writer.write({"image": b"one"})
-        writer.write({"image": b"two"})
-        writer.finish()
+    built_packs.write_records(tmp_path / "bare", [{"image": b"one"}, {"image": b"two"}], "bmp", schema)
     assert (tmp_path / "bare/image/1.bmp").read_bytes() == b"two"
+
+
+JPEG, PNG = b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n"
+
+
+@given(st.lists(st.text(st.sampled_from("aAéÉ~1./\\"), max_size=4) | st.binary(max_size=6).map(os.fsdecode)))
+@settings(max_examples=2 * settings().max_examples)
+def test_names_are_never_taken_for_one(keys: list[str]) -> None:
+    taken, found = FileNames(), []
+    for row, key in enumerate(keys):
+        found += [folded(name) for name in taken.take(os.fsencode(key), row, [(".bmp",)])]
+    assert len(set(found)) == len(keys)
+    folders = {name[:at] for name in found for at in range(len(name)) if name[at] == "/"}
+    assert folders.isdisjoint(found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "codec", "value", "suffix"),
+    [
+        *(("image", "encoded", JPEG, ".jpg"), ("image", "jpeg:95", JPEG, ".jpg"), ("image", "jpeg:95", PNG, ".png")),
+        *(("image", "bmp", b"", ".bmp"), ("depth", "npy", b"", ".npy"), ("depth", "raw", b"BM", None)),
+        *(
+            ("depth", "encoded", b"II*\0", ".tiff"),
+            ("bytes", "encoded", JPEG, None),
+            ("mask", "encoded", b"", None),
+        ),
+    ],
+)
+def test_a_suffix_tells_what_the_file_is(kind: str, codec: str, value: bytes, suffix: str | None) -> None:
+    found = codecs.stored_form(Field("x", kind, codec)).suffixes(value)
+    assert found[:1] == (() if suffix is None else (suffix,))
 
 
 def test_gathered_values_are_plain_arrays(tmp_path: Path) -> None:
@@ -207,36 +224,6 @@ def test_a_file_that_is_not_what_was_written_is_named(
     pack.close()
     lines = list(problems(tmp_path / "pack"))
     assert lines, "verify has overlooked it"
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("where", ["values.npz", "blob"])
-def test_every_cut_of_every_file_is_refused(tmp_path: Path, where: str) -> None:
-    part = small_pack(tmp_path / "pack", "bmp")
-    large = built_packs.record(40, blob=bytes(range(256)) * 9)
-    shutil.rmtree(tmp_path / "pack")
-    built_packs.make_pack(tmp_path / "pack", [*built_packs.records(3), large], format="bmp", parts=1)
-
-    def read() -> int:
-        reader = Reader(part, built_packs.SCHEMA, samples=4)
-        return sum(len(value) for row in range(4) for value in reader.read(row, built_packs.SCHEMA.names).values())
-
-    assert child(read).kind == "value"
-    for file in files_of(part):
-        if not str(file.relative_to(part)).startswith(where):
-            continue
-        whole = file.read_bytes()
-        for size in sorted({*range(0, len(whole), 512), *([1, len(whole) - 1] if whole else [])}):
-            file.write_bytes(whole[:size])
-            outcome = child(read)
-            assert (outcome.kind, outcome.error) == ("error", "CorruptPack"), (file, size, outcome)
-        file.write_bytes(whole)
-
-
-@pytest.mark.parametrize("number", [50, pytest.param(10_000, marks=pytest.mark.full)])
-def test_a_flipped_byte_is_refused_or_without_effect(tmp_path: Path, number: int) -> None:
-    small_pack(tmp_path / "pack", "bmp")
-    check_flips(flips(tmp_path / "pack", number, seed=number), number)
 
 
 def test_a_part_that_is_a_link_is_refused(tmp_path: Path) -> None:

@@ -22,13 +22,11 @@ META = 40  # of the databases in a meta page
 
 
 def name(number: int) -> bytes:
-    """The key of a number."""
     return number.to_bytes(8, "big")
 
 
 @contextmanager
 def environment(path: Path) -> Iterator[lmdb.Environment]:
-    """The bare library's, for writing."""
     with lmdb.open(str(path), subdir=False, lock=False, map_size=1 << 27, sync=False) as env:
         yield env
 
@@ -45,7 +43,6 @@ def opened(path: Path) -> Iterator[BTree]:
 
 
 def found(tree: BTree, number: int) -> bytes | None:
-    """A copy of a value."""
     value = tree.value(number)
     return None if value is None else bytes(value)
 
@@ -159,16 +156,13 @@ class Forgery:
         self.root = self.get("<Q", self.meta + 88 + 40)
 
     def get(self, kind: str, at: int) -> int:
-        """A number."""
         value: int = struct.unpack_from(kind, self.data, at)[0]
         return value
 
     def set(self, kind: str, at: int, value: int) -> None:
-        """Put a number there."""
         struct.pack_into(kind, self.data, at, value)
 
     def node(self, page: int, at: int) -> int:
-        """First byte of a node."""
         return page * PAGE + self.get("<H", page * PAGE + 16 + 2 * at)
 
     def below(self, at: int) -> int:
@@ -182,7 +176,6 @@ class Forgery:
 
 
 def deeper(forgery: Forgery, depth: int) -> None:
-    """Claim another depth."""
     forgery.set("<H", forgery.meta + 88 + 6, depth)
 
 
@@ -247,7 +240,6 @@ READING: dict[str, Callable[[Forgery], None]] = {
 
 
 def forged(path: Path, data: bytes, change: Callable[[Forgery], None]) -> Path:
-    """A file with the change."""
     forgery = Forgery(data)
     change(forgery)
     path.write_bytes(forgery.data)

@@ -4,13 +4,11 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import cv2
 import lmdb
-import numpy as np
 import pytest
 
 from packer import formats
-from packer.errors import InvalidRequest, StorageError
+from packer.errors import StorageError
 from packer.formats import _foreign_lmdb
 from packer.layouts import datum, pickled
 from tests.support import built_packs, source_trees
@@ -61,19 +59,7 @@ def test_long_keys_are_shortened_and_the_index_has_them_whole(tmp_path: Path) ->
     assert [len(key) for key in found] == [511] * 12 + [11]
     assert found[12] == b"00000012_\xff\xfe"
     assert len({key[-16:] for key in found[:12]}) == 12
-    reader = formats.load("caffe-lmdb").Reader(tmp_path / "part", built_packs.SCHEMA, samples=13)
-    assert [bytes(reader.read(row, ("key",))["key"]) for row in range(13)] == [record["key"] for record in records]
-    reader.close()
-
-
-@pytest.mark.parametrize("number", [1 << 31, -(1 << 31) - 1])
-def test_a_label_beyond_int32_is_refused_by_caffe(number: int, tmp_path: Path) -> None:
-    record = {**built_packs.record(0), "label": number.to_bytes(8, "little", signed=True)}
-    with (
-        formats.load("caffe-lmdb").Writer(tmp_path / "part", built_packs.SCHEMA, payload_bytes=0) as writer,
-        pytest.raises(InvalidRequest, match="-2,147,483,648 to 2,147,483,647"),
-    ):
-        writer.write(record)
+    assert built_packs.read_records(tmp_path / "part", 13, "caffe-lmdb") == records
 
 
 # ---- efficient-lmdb
@@ -125,28 +111,6 @@ def test_a_basicsr_part_has_bare_files_and_its_list(tmp_path: Path) -> None:
     lines = (part / "meta_info.txt").read_text().splitlines()
     assert lines == ["low/a_b.png (5,7,3) 1", "low/a_b~1.png (6,9,3) 1", "top/c.png (5,7,3) 1"]
     assert [line.split(".")[0].encode() for line in lines] == sorted(found)  # as BasicSR makes keys of them
-
-
-def test_basicsrs_own_rule_reads_a_pair_of_parts(tmp_path: Path) -> None:
-    """As basicsr 1.4.2 does: paired_paths_from_lmdb, FileClient of lmdb, imfrombytes. It is said here in its own terms,
-    since it imports a part of torchvision that is gone."""
-    for which, side in (("gt", 40), ("lq", 10)):
-        source_trees.photos(tmp_path / which, 6, height=side, width=side)
-        packed(tmp_path / which, tmp_path / f"{which}.pack", to="basicsr-lmdb", order="stored")
-    folders = [tmp_path / f"{which}.pack/part-00000.lmdb" for which in ("lq", "gt")]
-    assert all(str(folder).endswith(".lmdb") for folder in folders)  # else it refuses them
-    keys = []
-    for folder in folders:
-        with open(folder / "meta_info.txt") as lines:
-            keys.append([line.split(".")[0] for line in lines])
-    assert set(keys[0]) == set(keys[1]) and len(keys[0]) == 6
-    for folder, which in zip(folders, ("lq", "gt"), strict=True):
-        with lmdb.open(str(folder), readonly=True, lock=False, readahead=False) as env:
-            for key in keys[1]:
-                with env.begin(write=False) as transaction:
-                    value = transaction.get(key.encode("ascii"))
-                image = cv2.imdecode(np.frombuffer(value, np.uint8), cv2.IMREAD_COLOR)
-                assert np.array_equal(image, cv2.imread(str(tmp_path / which / f"{key}.jpg")))
 
 
 def test_names_of_a_basicsr_part_are_keys_of_lmdb(tmp_path: Path) -> None:

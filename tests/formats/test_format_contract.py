@@ -26,11 +26,10 @@ from packer.files.digest import part_bytes, part_sha256
 from packer.formats.base import Reader
 from packer.pack import part_readers
 from packer.schema import Field, Schema
-from tests.support import built_packs
+from tests.support import built_packs, part_damage
 from tests.support.child_processes import child
 from tests.support.descriptors import open_files
 from tests.support.other_users import enter_the_clone
-from tests.support.part_damage import files_of
 
 SCHEMA = built_packs.SCHEMA
 NOBODY = 65534
@@ -50,7 +49,6 @@ def samples(labels: range) -> st.SearchStrategy[list[dict[str, bytes]]]:
 
 @pytest.fixture(params=formats.names(), scope="module")
 def module(request: pytest.FixtureRequest) -> ModuleType:
-    """Each format in turn."""
     return formats.load(request.param)
 
 
@@ -61,20 +59,18 @@ def name_of(module: ModuleType) -> str:
 
 @pytest.fixture
 def path(module: ModuleType, tmp_path: Path) -> Path:
-    """Where a part may be written."""
     return tmp_path / f"part-00000{module.SUFFIX}"
 
 
 def write(module: ModuleType, path: Path, records: Sequence[built_packs.Record], *, payload_bytes: int = 0) -> None:
-    """A complete part."""
-    with module.Writer(path, SCHEMA, payload_bytes=payload_bytes) as writer:
-        for record in records:
-            writer.write(record)
-        writer.finish()
+    built_packs.write_records(path, records, name_of(module), payload_bytes=payload_bytes)
+
+
+def records_of(module: ModuleType, path: Path, count: int) -> list[dict[str, bytes]]:
+    return built_packs.read_records(path, count, name_of(module))
 
 
 def read(reader: Reader, row: int, names: Sequence[str] = SCHEMA.names) -> dict[str, bytes]:
-    """A record, copied."""
     return {name: bytes(value) for name, value in reader.read(row, names).items()}
 
 
@@ -85,7 +81,6 @@ def content(path: Path) -> str:
 
 @pytest.fixture
 def opened(module: ModuleType, path: Path) -> Iterator[Reader]:
-    """A reader over 10 records."""
     write(module, path, built_packs.records(10))
     reader = module.Reader(path, SCHEMA, samples=10)
     yield reader
@@ -103,33 +98,22 @@ def test_every_record_is_read_as_it_was_written(module: ModuleType, data: st.Dat
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"part{module.SUFFIX}"
         write(module, path, records, payload_bytes=sum(len(value) for record in records for value in record.values()))
-        reader = module.Reader(path, SCHEMA, samples=len(records))
-        try:
-            assert len(reader) == len(records)
-            assert [read(reader, row) for row in range(len(records))] == records
-        finally:
-            reader.close()
+        assert records_of(module, path, len(records)) == records
 
 
 def test_a_part_without_samples_is_a_part(module: ModuleType, path: Path) -> None:
     write(module, path, [])
-    reader = module.Reader(path, SCHEMA, samples=0)
-    assert len(reader) == 0
-    reader.close()
+    assert records_of(module, path, 0) == []
 
 
 def test_values_may_all_be_empty(module: ModuleType, path: Path) -> None:
-    schema = described(Schema((Field("key", "text", "text"), Field("blob", "bytes", "encoded", slot="image"))))
-    with module.Writer(path, schema, payload_bytes=0) as writer:
-        for _ in range(3):
-            writer.write({"key": b"", "blob": b""})
-        writer.finish()
-    reader = module.Reader(path, schema, samples=3)
-    assert [read(reader, row, schema.names) for row in range(3)] == [{"key": b"", "blob": b""}] * 3
-    reader.close()
+    schema = Schema((Field("key", "text", "text"), Field("blob", "bytes", "encoded", slot="image")))
+    built_packs.write_records(path, [{"key": b"", "blob": b""}] * 3, name_of(module), schema)
+    assert built_packs.read_records(path, 3, name_of(module), schema) == [{"key": b"", "blob": b""}] * 3
 
 
 def test_any_rows_may_be_read_in_any_order_and_named_fields_alone(opened: Reader) -> None:
+    assert len(opened) == 10
     rows = [9, 0, 5, 5, 1, 9, 0]
     assert [read(opened, row) for row in rows] == [built_packs.record(row) for row in rows]
     assert list(opened.read(3, ("pair", "blob"))) == ["pair", "blob"]
@@ -140,39 +124,26 @@ def test_any_rows_may_be_read_in_any_order_and_named_fields_alone(opened: Reader
 @pytest.mark.parametrize("count", [257, 2500])
 def test_many_samples_keep_their_order(module: ModuleType, path: Path, count: int) -> None:
     write(module, path, built_packs.records(count))
-    reader = module.Reader(path, SCHEMA, samples=count)
-    assert [read(reader, row) for row in range(count)] == built_packs.records(count)
-    reader.close()
+    assert records_of(module, path, count) == built_packs.records(count)
 
 
 @pytest.mark.one_in(11)
-@pytest.mark.parametrize("format", formats.names())
-def test_more_than_was_announced_fits_with_the_same_bytes_each_time(format: str, tmp_path: Path) -> None:
-    module = formats.load(format)
-    path = tmp_path / f"part{module.SUFFIX}"
+def test_more_than_was_announced_fits_with_the_same_bytes_each_time(module: ModuleType, path: Path) -> None:
     blobs = [random.Random(number).randbytes(9 << 20) for number in range(10)]  # 90 MiB, more than was reserved
     records = [built_packs.record(number, blob=blob) for number, blob in enumerate(blobs)]
     again = path.with_name(f"again{module.SUFFIX}")
     for target in (path, again):
         write(module, target, records, payload_bytes=1)
     assert content(path) == content(again)
-    reader = module.Reader(path, SCHEMA, samples=len(blobs))
-    for number, blob in enumerate(blobs):
-        assert read(reader, number, ("blob",)) == {"blob": blob}
-    reader.close()
+    assert records_of(module, path, len(records)) == records
 
 
 @pytest.mark.one_in(11)
-@pytest.mark.parametrize("format", formats.names())
-def test_one_value_may_be_larger_than_all_that_is_reserved(format: str, tmp_path: Path) -> None:
-    module = formats.load(format)
-    path = tmp_path / f"part{module.SUFFIX}"
+def test_one_value_may_be_larger_than_all_that_is_reserved(module: ModuleType, path: Path) -> None:
     blob = random.Random(0).randbytes(70 << 20)
-    write(module, path, [built_packs.record(0), built_packs.record(1, blob=blob), built_packs.record(2)])
-    reader = module.Reader(path, SCHEMA, samples=3)
-    assert read(reader, 1) == built_packs.record(1, blob=blob)
-    assert read(reader, 2) == built_packs.record(2)
-    reader.close()
+    records = [built_packs.record(0), built_packs.record(1, blob=blob), built_packs.record(2)]
+    write(module, path, records)
+    assert records_of(module, path, 3) == records
 
 
 @pytest.mark.one_in(7)
@@ -195,9 +166,7 @@ def test_the_caller_may_reuse_a_buffer_after_write(module: ModuleType, path: Pat
         writer.write({**built_packs.record(1), "blob": memoryview(blob)})
         blob[:] = b"never"
         writer.finish()
-    reader = module.Reader(path, SCHEMA, samples=2)
-    assert [read(reader, row, ("blob",))["blob"] for row in range(2)] == [b"first", b"later"]
-    reader.close()
+    assert [record["blob"] for record in records_of(module, path, 2)] == [b"first", b"later"]
 
 
 # ---- complete, or not a part
@@ -221,6 +190,7 @@ def test_a_writer_that_was_killed_leaves_no_part(module: ModuleType, path: Path)
         os.kill(os.getpid(), 9)
 
     assert child(write_and_die).signal == 9
+    assert os.listdir(path.parent) == [path.name]  # no temporary file either
     for count in (0, 16, 32, 40):
         assert child(lambda count=count: len(module.Reader(path, SCHEMA, samples=count))).kind == "error"
 
@@ -265,9 +235,7 @@ def test_a_record_that_lacks_a_field_leaves_nothing_of_itself(module: ModuleType
             writer.write({"key": b"x", "blob": b"y"})
         writer.write(built_packs.record(1))
         writer.finish()
-    reader = module.Reader(path, SCHEMA, samples=2)
-    assert [read(reader, row) for row in range(2)] == built_packs.records(2)
-    reader.close()
+    assert records_of(module, path, 2) == built_packs.records(2)
 
 
 @pytest.mark.parametrize("count", [0, 9, 11, 1 << 40])
@@ -300,6 +268,30 @@ def test_a_missing_part_is_refused(module: ModuleType, path: Path) -> None:
     with pytest.raises(PackerError, match=path.name):
         module.Reader(path, SCHEMA, samples=1)
     assert not path.exists()
+
+
+# ---- damage
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("number", [50, pytest.param(10_000, marks=pytest.mark.full)])
+def test_a_flipped_byte_is_refused_or_without_effect(module: ModuleType, tmp_path: Path, number: int) -> None:
+    part_damage.small_pack(tmp_path / "pack", name_of(module))
+    if module.Writer.slots:  # of other tools, whose tar and LMDB are full of padding
+        number, least = min(number, 3000), min(number, 3000) // 30
+    else:
+        least = number // 4
+    part_damage.check_flips(part_damage.flips(tmp_path / "pack", number, seed=number), least)
+
+
+@pytest.mark.one_in(3)
+def test_a_cut_is_refused_or_without_effect(module: ModuleType, path: Path) -> None:
+    """A cut of what only another tool reads is without effect."""
+    records = [built_packs.record(row, blob=bytes([row]) * 100) for row in range(8)]
+    write(module, path, records)
+    for file, size, outcome in part_damage.cuts(path, records, name_of(module)):
+        is_refused = (outcome.kind, outcome.error) == ("error", "CorruptPack")
+        assert is_refused or (module.Writer.slots and outcome.value is True), (file, size, outcome)
 
 
 # ---- a reader takes nothing and leaves nothing
@@ -383,7 +375,7 @@ def test_what_the_machine_lacks_is_not_called_damage(module: ModuleType, path: P
         if lack == "no descriptor":
             resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
         else:
-            for file in files_of(Path(path.name)):
+            for file in part_damage.files_of(Path(path.name)):
                 file.chmod(0)
             if os.getuid() == 0:
                 os.seteuid(NOBODY)
@@ -413,7 +405,7 @@ def test_a_full_disk_is_an_error_with_exit_code_4(module: ModuleType, path: Path
 
 def test_a_part_is_no_program_and_reading_changes_nothing_on_disk(module: ModuleType, path: Path) -> None:
     write(module, path, built_packs.records(10))
-    for file in files_of(path):
+    for file in part_damage.files_of(path):
         assert not stat.S_IMODE(file.stat().st_mode) & 0o111
     before = built_packs.snapshot(path.parent)
     reader = module.Reader(path, SCHEMA, samples=10)
@@ -459,9 +451,7 @@ def test_a_reader_closes_after_other_threads_have_read(module: ModuleType, path:
     may_end.set()
     for thread in threads:
         thread.join()
-    again = module.Reader(path, SCHEMA, samples=10)
-    assert read(again, 2) == built_packs.record(2)
-    again.close()
+    assert records_of(module, path, 10) == built_packs.records(10)
 
 
 def test_two_users_of_one_part_share_a_reader(module: ModuleType, path: Path) -> None:

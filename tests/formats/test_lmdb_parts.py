@@ -4,7 +4,6 @@ import json
 import random
 import resource
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 
 import lmdb
@@ -18,14 +17,6 @@ from tests.support.hostile_lmdb import NAMES, SCHEMA, WHOLE, WRONG, by_hand, lay
 from tests.support.part_damage import check_flips, flips
 
 
-def write(path: Path, records: Sequence[built_packs.Record], *, payload_bytes: int = 0) -> None:
-    """A complete part."""
-    with Writer(path, SCHEMA, payload_bytes=payload_bytes) as writer:
-        for record in records:
-            writer.write(record)
-        writer.finish()
-
-
 def items(path: Path) -> list[tuple[bytes, bytes]]:
     """Everything in a part, read by the bare library with its own defaults."""
     with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as env, env.begin() as transaction:
@@ -34,7 +25,7 @@ def items(path: Path) -> list[tuple[bytes, bytes]]:
 
 @pytest.mark.parametrize("count", [0, 1, 300])
 def test_the_bare_library_reads_every_value_under_its_documented_key(tmp_path: Path, count: int) -> None:
-    write(tmp_path / "a.lmdb", built_packs.records(count))
+    built_packs.write_records(tmp_path / "a.lmdb", built_packs.records(count), "lmdb")
     expected = layout(built_packs.records(count))
     found = dict(items(tmp_path / "a.lmdb"))
     assert found.keys() == expected.keys()
@@ -46,17 +37,15 @@ def test_the_bare_library_reads_every_value_under_its_documented_key(tmp_path: P
 @pytest.mark.parametrize("count", [0, 1, 300])
 def test_a_part_that_the_bare_library_wrote_is_read(tmp_path: Path, count: int) -> None:
     by_hand(tmp_path / "a.lmdb", layout(built_packs.records(count)))
-    reader = Reader(tmp_path / "a.lmdb", SCHEMA, samples=count)
-    assert [dict(reader.read(row, NAMES)) for row in range(count)] == built_packs.records(count)
-    reader.close()
+    assert built_packs.read_records(tmp_path / "a.lmdb", count, "lmdb") == built_packs.records(count)
 
 
 def test_the_format_is_the_one_that_every_lmdb_reads_and_reserves_no_space(tmp_path: Path) -> None:
-    write(tmp_path / "a.lmdb", built_packs.records(3))
+    built_packs.write_records(tmp_path / "a.lmdb", built_packs.records(3), "lmdb")
     head = (tmp_path / "a.lmdb").read_bytes()[:24]
     assert int.from_bytes(head[16:20], "little") == 0xBEEFC0DE  # lmdb: mdb.c, MDB_MAGIC behind the 16 byte page header
     assert int.from_bytes(head[20:24], "little") == 1  # MDB_DATA_VERSION
-    write(tmp_path / "b.lmdb", built_packs.records(10), payload_bytes=1 << 30)
+    built_packs.write_records(tmp_path / "b.lmdb", built_packs.records(10), "lmdb", payload_bytes=1 << 30)
     assert (tmp_path / "b.lmdb").stat().st_size < 1 << 20
 
 
@@ -113,21 +102,6 @@ def test_a_folder_that_cannot_be_written_is_an_error_with_exit_code_4(tmp_path: 
 # ---- damage
 
 
-@pytest.mark.parametrize("step", [4096, pytest.param(512, marks=pytest.mark.full)])
-def test_a_cut_part_is_refused_before_it_is_mapped_at_every_cut(tmp_path: Path, step: int) -> None:
-    folder = tmp_path / "pack"
-    built_packs.make_pack(folder, 60, parts=1)
-    part = folder / "part-00000.lmdb"
-    whole = part.read_bytes()
-    for size in sorted({*range(0, len(whole), step), 1, len(whole) - 1}):
-        part.write_bytes(whole[:size])
-        outcome = child(lambda: len(built_packs.values(folder)))
-        assert (outcome.kind, outcome.error) == ("error", "CorruptPack"), (size, outcome)
-        assert f"expected {len(whole)} bytes, found {size}" in outcome.message
-    part.write_bytes(whole + b"\0")
-    assert child(lambda: len(built_packs.values(folder))).error == "CorruptPack"
-
-
 def often_in_a_page_header(rng: random.Random, size: int) -> int:
     """Every other time in the first 64 bytes of a page, where the tree is held together."""
     return rng.randrange(size) if rng.randrange(2) else rng.randrange(size // 4096) * 4096 + rng.randrange(64)
@@ -141,7 +115,7 @@ def of_many_sizes() -> list[built_packs.Record]:
 @pytest.mark.parametrize("number", [100, pytest.param(10_000, marks=pytest.mark.full)])
 def test_a_flipped_byte_is_refused_or_without_effect(tmp_path: Path, number: int) -> None:
     built_packs.make_pack(tmp_path / "pack", of_many_sizes(), parts=1)
-    check_flips(flips(tmp_path / "pack", number, seed=number, place=often_in_a_page_header), number)
+    check_flips(flips(tmp_path / "pack", number, seed=number, place=often_in_a_page_header), number // 4)
 
 
 def test_no_flip_passes_where_a_part_is_hashed_before_it_is_mapped(tmp_path: Path) -> None:

@@ -16,14 +16,12 @@ from packer.conversion.convert import convert
 from packer.errors import BadInputs, CorruptPack, InvalidRequest
 from packer.formats import n5
 from packer.inspect.extraction import extract
-from packer.pack.verification import problems
 from packer.schema import Field, Schema
 from tests.support import built_packs, source_trees
 from tests.support.conversions import packed
 from tests.support.descriptors import open_files
 from tests.support.foreign_environments import said_by
 from tests.support.foreign_files import n5_dataset
-from tests.support.part_damage import check_flips, flips
 
 ROWS = 150  # three blocks of images
 SCHEMA = described(
@@ -69,11 +67,7 @@ def record(row: int) -> dict[str, bytes]:
 
 @pytest.fixture
 def part(tmp_path: Path) -> Path:
-    """A part of SCHEMA."""
-    with n5.Writer(tmp_path / "part", SCHEMA, payload_bytes=0) as writer:
-        for row in range(ROWS):
-            writer.write(record(row))
-        writer.finish()
+    built_packs.write_records(tmp_path / "part", list(map(record, range(ROWS))), "n5", SCHEMA)
     return tmp_path / "part"
 
 
@@ -124,10 +118,7 @@ def test_a_block_has_64_rows_unless_they_are_large_or_small(shape: tuple[int, ..
 
 def test_a_block_is_as_the_specification_draws_it(tmp_path: Path) -> None:
     schema = described(Schema((Field("a", "image", "raw", "uint8", (6, 7, 3)),)))
-    with n5.Writer(tmp_path / "part", schema, payload_bytes=0) as writer:
-        for row in range(2):
-            writer.write({"a": bytes([row]) * 126})
-        writer.finish()
+    built_packs.write_records(tmp_path / "part", [{"a": bytes([row]) * 126} for row in range(2)], "n5", schema)
     block = (tmp_path / "part/data.n5/a/0/0/0/0").read_bytes()
     assert block.hex().startswith("00000004" + "00000003" + "00000007" + "00000006" + "00000002" + "00")
     assert block[20:] == bytes(126) + b"\1" * 126
@@ -142,16 +133,11 @@ def test_the_blocks_are_those_that_a_hand_written_data_set_has(part: Path, tmp_p
 def test_a_block_at_the_edge_is_short(tmp_path: Path) -> None:
     schema = described(Schema((Field("a", "image", "raw", "uint8", (128, 128, 3)),)))
     values = [bytes([row]) * (128 * 128 * 3) for row in range(70)]
-    with n5.Writer(tmp_path / "part", schema, payload_bytes=0) as writer:
-        for value in values:
-            writer.write({"a": value})
-        writer.finish()
+    built_packs.write_records(tmp_path / "part", [{"a": value} for value in values], "n5", schema)
     blocks = [tmp_path / f"part/data.n5/a/0/0/0/{number}" for number in range(2)]
     assert [struct.unpack_from(">I", block.read_bytes(), 16) for block in blocks] == [(64,), (6,)]
     assert [block.stat().st_size - 20 for block in blocks] == [64 * len(values[0]), 6 * len(values[0])]
-    reader = n5.Reader(tmp_path / "part", schema, samples=70)
-    assert [bytes(reader.read(row, ("a",))["a"]) for row in range(70)] == values
-    reader.close()
+    assert [found["a"] for found in built_packs.read_records(tmp_path / "part", 70, "n5", schema)] == values
 
 
 def test_a_value_that_is_not_of_the_shape_is_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -161,9 +147,7 @@ def test_a_value_that_is_not_of_the_shape_is_refused_before_anything_is_written(
             writer.write({**record(1), "depth": bytes(81)})
         writer.write(record(1))
         writer.finish()
-    reader = n5.Reader(tmp_path / "part", SCHEMA, samples=2)
-    assert bytes(reader.read(1, ("depth",))["depth"]) == record(1)["depth"]
-    reader.close()
+    assert built_packs.read_records(tmp_path / "part", 2, "n5", SCHEMA) == [record(0), record(1)]
 
 
 def test_a_value_larger_than_a_block_is_refused(tmp_path: Path) -> None:
@@ -195,14 +179,6 @@ def test_blocks_stay_mapped_up_to_a_number_and_hold_no_descriptor(part: Path, mo
     assert str(part) not in Path("/proc/self/maps").read_text()
 
 
-@pytest.mark.parametrize("number", [100, pytest.param(3000, marks=pytest.mark.full)])
-def test_a_flipped_byte_is_refused_or_without_effect(number: int, tmp_path: Path) -> None:
-    """Of pixels in blocks; headers and attributes are the tools', packer does not look at them."""
-    photos = source_trees.photos(tmp_path / "photos", 6, height=10, width=12)
-    packed(photos, tmp_path / "pack", to="n5", part_bytes=0)
-    check_flips(flips(tmp_path / "pack", number, seed=number), number)
-
-
 DAMAGE: Mapping[str, tuple[Any, str]] = {
     "cut": (lambda path: path.write_bytes(path.read_bytes()[:-1]), "file is cut or changed"),
     "longer": (lambda path: path.write_bytes(path.read_bytes() + b"\0"), "file is cut or changed"),
@@ -222,38 +198,6 @@ def test_a_block_that_is_not_what_it_should_be_is_named(damage: str, part: Path)
         reader.read(3, ("depth",))
     assert bytes(reader.read(3, ("photo",))["photo"]) == record(3)["photo"]
     reader.close()
-
-
-def test_every_file_of_a_part_is_verified_and_no_other_is_one(tmp_path: Path) -> None:
-    root = source_trees.photos(tmp_path / "photos")
-    convert(root, tmp_path / "a.pack", to="n5")
-    part = tmp_path / "a.pack/part-00000"
-    files = {path.relative_to(part).as_posix() for path in part.rglob("*") if path.is_file()}
-    assert files == {
-        "values.npz",
-        "data.n5/attributes.json",
-        *(f"data.n5/{name}" for name in ("image/attributes.json", "image/0/0/0/0", "label/attributes.json", "label/0")),
-    }
-    for name in files:
-        path = part / name
-        built_packs.flip(path, path.stat().st_size - 3)
-        found = list(problems(tmp_path / "a.pack"))
-        assert any("damaged part" in problem for problem in found), name
-        if name.endswith("attributes.json"):
-            assert len(found) == 1 and "all its values are sound" in found[0]
-            assert name in found[0]
-        built_packs.flip(path, path.stat().st_size - 3)
-    assert list(problems(tmp_path / "a.pack", level="full")) == []
-    (part / "data.n5/image/0/0/0/1").write_bytes(b"")
-    assert any("image/0/0/0/1" in problem for problem in problems(tmp_path / "a.pack"))
-
-
-def test_a_flip_in_a_image_names_the_sample(tmp_path: Path) -> None:
-    convert(source_trees.photos(tmp_path / "photos"), tmp_path / "a.pack", to="n5")
-    built_packs.flip(tmp_path / "a.pack/part-00000/data.n5/image/0/0/0/0", 20 + 7 * 24 * 32 * 3 + 100)
-    assert any("sample 7" in problem and "field 'image'" in problem for problem in problems(tmp_path / "a.pack"))
-    with pytest.raises(CorruptPack, match="sample 7"):
-        packer.open(tmp_path / "a.pack", verify="always")[7]
 
 
 # ---- conversions

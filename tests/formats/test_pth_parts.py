@@ -5,78 +5,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from packer import codecs
 from packer.errors import CorruptPack
 from packer.formats import _columns
-from packer.formats.pth import Reader, Writer
-from packer.schema import DTYPES, Field, Schema
+from packer.formats.pth import Reader
+from packer.schema import Field, Schema
 from tests.support import built_packs, warm_python
 from tests.support.child_processes import child
-from tests.support.hostile_pth import EVIL, HOSTILE, NAMES, ORDER, SCHEMA, changed, layout
-
-
-def write(path: Path, records: Sequence[built_packs.Record], schema: Schema = SCHEMA) -> None:
-    """A complete part."""
-    with Writer(path, schema, payload_bytes=0) as writer:
-        for record in records:
-            writer.write(record)
-        writer.finish()
-
-
-def loaded(path: Path) -> dict[str, torch.Tensor]:
-    """The part as anybody opens it."""
-    found: dict[str, torch.Tensor] = torch.load(path, weights_only=True, mmap=True)
-    return found
-
-
-def rows(path: Path, count: int) -> list[dict[str, bytes]]:
-    """Every record, copied."""
-    reader = Reader(path, SCHEMA, samples=count)
-    try:
-        return [{name: bytes(value) for name, value in reader.read(row, NAMES).items()} for row in range(count)]
-    finally:
-        reader.close()
-
-
-@pytest.mark.parametrize("count", [0, 1, 300])
-def test_torch_loads_every_tensor_under_its_documented_name(tmp_path: Path, count: int) -> None:
-    write(tmp_path / "a.pth", built_packs.records(count))
-    found, expected = loaded(tmp_path / "a.pth"), layout(built_packs.records(count))
-    assert list(found) == ORDER
-    assert json.loads(bytes(found.pop("packer.json").numpy())) == {"fields": NAMES, "samples": count}
-    for name, tensor in found.items():
-        assert (tensor.dtype, tensor.shape) == (expected[name].dtype, expected[name].shape)
-        assert torch.equal(tensor, expected[name])
-
-
-@pytest.mark.parametrize("name", ["a.pth", "é ü.pth"])
-@pytest.mark.parametrize("count", [0, 1, 300])
-def test_a_part_that_torch_saved_is_read(tmp_path: Path, count: int, name: str) -> None:
-    torch.save(layout(built_packs.records(count)), tmp_path / name)  # its folder in the archive has the file's name
-    assert rows(tmp_path / name, count) == built_packs.records(count)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,)], ids=str)
-def test_every_dtype_and_fixed_shape_is_a_tensor_of_that_kind(
-    tmp_path: Path, dtype: str, shape: tuple[int, ...]
-) -> None:
-    schema = codecs.described(Schema((Field("x", "number", "number", dtype=dtype, shape=shape),)))
-    values = np.arange(4 * int(np.prod(shape)), dtype=np.uint8).reshape(4, *shape).astype(dtype)
-    write(tmp_path / "a.pth", [{"x": value.tobytes()} for value in values], schema)
-    found = loaded(tmp_path / "a.pth")["x"]
-    assert (found.dtype, tuple(found.shape)) == (getattr(torch, dtype), (4, *shape))
-    assert found.numpy().tobytes() == values.tobytes()
-    reader = Reader(tmp_path / "a.pth", schema, samples=4)
-    assert [bytes(reader.read(row, ("x",))["x"]) for row in range(4)] == [value.tobytes() for value in values]
-    reader.close()
+from tests.support.hostile_pth import EVIL, HOSTILE, SCHEMA, changed
 
 
 def test_fields_may_have_the_names_that_torch_and_the_layout_use(tmp_path: Path) -> None:
@@ -86,12 +26,10 @@ def test_fields_may_have_the_names_that_torch_and_the_layout_use(tmp_path: Path)
         + (Field("x", "text", "text"),)
     )
     record = {name: bytes([at]) for at, name in enumerate(names)} | {"x": b"text"}
-    schema = codecs.described(schema)
-    write(tmp_path / "a.pth", [record], schema)
-    assert [int(loaded(tmp_path / "a.pth")[name]) for name in names] == list(range(len(names)))
-    reader = Reader(tmp_path / "a.pth", schema, samples=1)
-    assert {name: bytes(value) for name, value in reader.read(0, schema.names).items()} == record
-    reader.close()
+    built_packs.write_records(tmp_path / "a.pth", [record], "pth", schema)
+    found = torch.load(tmp_path / "a.pth", weights_only=True, mmap=True)
+    assert [int(found[name]) for name in names] == list(range(len(names)))
+    assert built_packs.read_records(tmp_path / "a.pth", 1, "pth", schema) == [record]
 
 
 WRITE = """
@@ -141,9 +79,16 @@ def test_a_huge_directory_is_refused_before_it_is_read(tmp_path: Path, what: str
         Reader(tmp_path / "a.pth", SCHEMA, samples=3)
 
 
+def test_bytes_before_the_archive_are_refused(tmp_path: Path) -> None:
+    changed()(tmp_path / "a.pth")
+    (tmp_path / "a.pth").write_bytes(b"#!" + (tmp_path / "a.pth").read_bytes())
+    with pytest.raises(CorruptPack, match="does not begin with the first entry"):
+        Reader(tmp_path / "a.pth", SCHEMA, samples=3)
+
+
 def test_the_hand_made_archives_are_read_when_nothing_is_wrong_with_them(tmp_path: Path) -> None:
     changed()(tmp_path / "a.pth")
-    assert rows(tmp_path / "a.pth", 3) == built_packs.records(3)
+    assert built_packs.read_records(tmp_path / "a.pth", 3, "pth") == built_packs.records(3)
 
 
 READ = """
@@ -188,7 +133,7 @@ def test_a_finished_part_gives_the_space_of_its_spools_back(tmp_path: Path, monk
     monkeypatch.setattr(_columns, "_MOST_BUFFERED", 300)
     gc.disable()
     try:
-        write(tmp_path / "a.pth", built_packs.records(20))
+        built_packs.write_records(tmp_path / "a.pth", built_packs.records(20), "pth")
         held = [line for line in Path("/proc/self/maps").read_text().splitlines() if str(tmp_path) in line]
     finally:
         gc.enable()

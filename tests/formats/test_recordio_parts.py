@@ -13,7 +13,6 @@ from packer.errors import CorruptPack, InvalidRequest
 from packer.formats import recordio
 from packer.layouts.recordio_frames import frames, image_header, magic_places, unframed, unpacked
 from packer.schema import Field, Schema
-from packer.sources.records.recordio import Source
 from tests.support import built_packs
 from tests.support import foreign_files as foreign
 from tests.support.foreign_environments import said_by
@@ -62,49 +61,27 @@ def test_a_part_is_what_im2rec_writes(tmp_path: Path) -> None:
     assert (tmp_path / "part/data.idx").read_text() == foreign.recordio_index(wanted, range(24))
     lines = [f"{row}\t{row % 2}.000000\tsample-{row:05d}\n" for row in range(24)]
     assert (tmp_path / "part/data.lst").read_text() == "".join(lines)
-    reader = recordio.Reader(tmp_path / "part", built_packs.SCHEMA, samples=24)
-    assert [bytes(reader.read(row, ("blob",))["blob"]) for row in range(24)] == [image(row) for row in range(24)]
-    reader.close()
+    assert built_packs.read_records(tmp_path / "part", 24, "recordio") == records
 
 
 def test_a_image_in_pieces_that_do_not_join_is_refused(tmp_path: Path) -> None:
     built_packs.write_part(tmp_path / "part", [built_packs.record(0, blob=b"abcd" + KEY + b"e")], format="recordio")
     path = tmp_path / "part/data.rec"
     path.write_bytes(path.read_bytes().replace(KEY, b"none"))
-    reader = recordio.Reader(tmp_path / "part", built_packs.SCHEMA, samples=1)
     with pytest.raises(CorruptPack, match=r"data\.rec: row 0: .*start"):
-        reader.read(0, ("blob",))
-    reader.close()
+        built_packs.read_records(tmp_path / "part", 1, "recordio")
 
 
 def test_numbers_of_one_shape_are_the_labels_of_a_record(tmp_path: Path) -> None:
     corners = np.asarray([[0.5, np.nan], [-1, 3e9]], "<f4")
-    with recordio.Writer(tmp_path / "part", LABELS, payload_bytes=0) as writer:
-        writer.write({"key": b"a\tb", "image": b"\xff\xd8", "corners": corners.tobytes()})
-        writer.finish()
+    record = {"key": b"a\tb", "image": b"\xff\xd8", "corners": corners.tobytes()}
+    built_packs.write_records(tmp_path / "part", [record], "recordio", LABELS)
     labels, found = unpacked(unframed((tmp_path / "part/data.rec").read_bytes()))
     assert labels.tobytes() == corners.tobytes() and found == b"\xff\xd8"
     assert (tmp_path / "part/data.lst").read_text() == "0\t0.5\tnan\t-1.000000\t3000000000.000000\t00000000\n"
 
 
-@pytest.mark.parametrize("label", [(1 << 24) + 1, -(1 << 24) - 1])
-def test_a_label_that_float32_does_not_hold_is_refused(label: int, tmp_path: Path) -> None:
-    record = {**built_packs.record(0), "label": label.to_bytes(8, "little", signed=True)}
-    with recordio.Writer(tmp_path / "part", built_packs.SCHEMA, payload_bytes=0) as writer:
-        with pytest.raises(InvalidRequest, match="-16,777,216 to 16,777,216"):
-            writer.write(record)
-        writer.write({**record, "label": (1 << 24).to_bytes(8, "little")})
-        writer.finish()
-    assert Source(tmp_path / "part/data.rec")[0]["label"] == 1 << 24
-
-
-def test_a_record_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recordio, "MOST_BYTES", 1000)
-    with (
-        recordio.Writer(tmp_path / "part", built_packs.SCHEMA, payload_bytes=0) as writer,
-        pytest.raises(InvalidRequest, match="1,001 bytes.*1,000"),
-    ):
-        writer.write(built_packs.record(0, blob=bytes(977)))
+def test_a_record_that_is_too_large_has_no_frames() -> None:
     with pytest.raises(ValueError, match="at most 536870911"):
         frames(bytes(1 << 29), ())
 

@@ -10,7 +10,6 @@ import pytest
 
 import packer
 from packer import codecs
-from packer.errors import InvalidRequest
 from packer.formats import tfrecord
 from packer.layouts import example
 from packer.layouts.tfrecord_frames import frame
@@ -103,9 +102,7 @@ def test_numbers_are_lists_where_these_hold_them_exactly(tmp_path: Path) -> None
         "flag": b"\1",
         "pixels": b"\1\2\3",
     }
-    with tfrecord.Writer(tmp_path / "part", FIELDS, payload_bytes=0) as writer:
-        writer.write(record)
-        writer.finish()
+    built_packs.write_records(tmp_path / "part", [record], "tfrecord", FIELDS)
     data = (tmp_path / "part/data.tfrecord").read_bytes()
     found = example.parse(data[12:-4]).features
     assert np.asarray(found["depth"]).tobytes() == record["depth"]
@@ -115,21 +112,7 @@ def test_numbers_are_lists_where_these_hold_them_exactly(tmp_path: Path) -> None
         [b"\1\2\3"],
     )
     assert np.asarray(found["big"]).tolist() == [0, -1] and np.asarray(found["flag"]).tolist() == [1]
-    reader = tfrecord.Reader(tmp_path / "part", FIELDS, samples=1)
-    assert {name: bytes(value) for name, value in reader.read(0, FIELDS.names).items()} == record
-    reader.close()
-
-
-def test_a_record_that_protobuf_cannot_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tfrecord, "_MOST_BYTES", 1000)
-    with tfrecord.Writer(tmp_path / "part", built_packs.SCHEMA, payload_bytes=0) as writer:
-        with pytest.raises(InvalidRequest, match="1,0.. bytes.*1,000"):
-            writer.write(built_packs.record(0, blob=bytes(1000)))
-        writer.write(built_packs.record(1))
-        writer.finish()
-    reader = tfrecord.Reader(tmp_path / "part", built_packs.SCHEMA, samples=1)
-    assert bytes(reader.read(0, ("key",))["key"]) == b"sample-00001"
-    reader.close()
+    assert built_packs.read_records(tmp_path / "part", 1, "tfrecord", FIELDS) == [record]
 
 
 READ = """
@@ -254,10 +237,7 @@ print(json.dumps([
 @pytest.mark.foreign
 def test_the_tfrecord_package_reads_lists_of_any_length(tmp_path: Path) -> None:
     records = [list_record(f"k{count}", count) for count in (0, 1, 5, 100)]
-    with tfrecord.Writer(tmp_path / "part", LISTS, payload_bytes=0) as writer:
-        for record in records:
-            writer.write(record)
-        writer.finish()
+    built_packs.write_records(tmp_path / "part", records, "tfrecord", LISTS)
     wanted = [[record["kp"].hex(), np.frombuffer(record["ids"], "<i8").tolist()] for record in records]
     assert json.loads(said_by("tfrecord", READ_LISTS, tmp_path / "part/data.tfrecord")) == wanted
 
@@ -288,13 +268,9 @@ def list_record(key: str, count: int) -> dict[str, bytes]:
 
 def test_lists_of_any_length_are_what_they_become_when_they_are_read_and_others_are_told(tmp_path: Path) -> None:
     records = [list_record(f"k{count}", count) for count in (0, 1, 5, 100)]
-    with tfrecord.Writer(tmp_path / "part", LISTS, payload_bytes=0) as writer:
-        for record in records:
-            writer.write(record)
-        writer.finish()
+    built_packs.write_records(tmp_path / "part", records, "tfrecord", LISTS)
     data, lines = (tmp_path / "part/data.tfrecord").read_bytes(), (tmp_path / "part/data.tfrecord.idx").read_text()
-    reader = tfrecord.Reader(tmp_path / "part", LISTS, samples=len(records))
-    for row, (record, line) in enumerate(zip(records, lines.splitlines(), strict=True)):
+    for record, line in zip(records, lines.splitlines(), strict=True):
         at, size = map(int, line.split())
         features = {
             "ids": foreign.int64_list(np.frombuffer(record["ids"], "<i8").tolist()),
@@ -304,8 +280,7 @@ def test_lists_of_any_length_are_what_they_become_when_they_are_read_and_others_
             "small": foreign.bytes_list(record["small"]),
         }
         assert data[at : at + size] == foreign.tfrecord_frame(foreign.example(features))
-        assert {name: bytes(value) for name, value in reader.read(row, LISTS.names).items()} == record
-    reader.close()
+    assert built_packs.read_records(tmp_path / "part", len(records), "tfrecord", LISTS) == records
     (note,) = (note for note in tfrecord.Writer.notes(LISTS) if "FloatList" in note)
     assert note.startswith("small, rows: bytes")
 

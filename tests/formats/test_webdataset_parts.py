@@ -11,12 +11,10 @@ import pytest
 
 import packer
 from packer import codecs
-from packer.errors import InvalidRequest
-from packer.formats import webdataset
 from packer.formats.webdataset import MemberNames
 from packer.layouts import tar
 from packer.schema import Field, Schema
-from tests.support import source_trees
+from tests.support import built_packs, source_trees
 from tests.support.conversions import packed
 from tests.support.foreign_environments import said_by
 
@@ -49,13 +47,6 @@ RECORD = {
 }
 
 
-def write(path: Path, *records: dict[str, bytes]) -> None:
-    with webdataset.Writer(path, FIELDS, payload_bytes=0) as writer:
-        for record in records:
-            writer.write(record)
-        writer.finish()
-
-
 def members(path: Path) -> dict[str, bytes]:
     """As the standard library reads them."""
     with tarfile.open(path, "r:") as archive:
@@ -63,7 +54,7 @@ def members(path: Path) -> dict[str, bytes]:
 
 
 def test_each_field_is_a_member_that_its_suffix_describes(tmp_path: Path) -> None:
-    write(tmp_path / "part", RECORD)
+    built_packs.write_records(tmp_path / "part", [RECORD], "webdataset", FIELDS)
     found = members(tmp_path / "part/data.tar")
     assert list(found) == [
         "a_b/c_d_seg.caption.txt",
@@ -76,9 +67,7 @@ def test_each_field_is_a_member_that_its_suffix_describes(tmp_path: Path) -> Non
     ]
     assert (found["a_b/c_d_seg.cls"], found["a_b/c_d_seg.depth_.cls"]) == (b"255", b"-3")
     assert np.load(io.BytesIO(found["a_b/c_d_seg.depth.npy"])).tobytes() == DEPTH.tobytes()
-    reader = webdataset.Reader(tmp_path / "part", FIELDS, samples=1)
-    assert {name: bytes(value) for name, value in reader.read(0, FIELDS.names).items()} == RECORD
-    reader.close()
+    assert built_packs.read_records(tmp_path / "part", 1, "webdataset", FIELDS) == [RECORD]
 
 
 def test_a_header_is_what_the_standard_library_makes_of_it() -> None:
@@ -90,7 +79,7 @@ def test_a_header_is_what_the_standard_library_makes_of_it() -> None:
 
 
 def test_the_index_is_that_of_dali_and_names_the_data(tmp_path: Path) -> None:
-    write(tmp_path / "part", RECORD, {**RECORD, "key": b"second"})
+    built_packs.write_records(tmp_path / "part", [RECORD, {**RECORD, "key": b"second"}], "webdataset", FIELDS)
     data = (tmp_path / "part/data.tar").read_bytes()
     first, *lines = (tmp_path / "part/data.idx").read_text().splitlines()
     assert first == "v1.2 2" and len(lines) == 2
@@ -124,15 +113,6 @@ def test_a_long_name_is_cut_and_stays_its_own() -> None:
     taker = MemberNames(most_suffix=20)
     found = [taker.take(b"deep/" * 40 + b"%d.jpg" % row, row) for row in range(50)]
     assert len(set(found)) == 50 and max(map(len, found)) <= 80
-
-
-def test_a_value_that_tar_cannot_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tar, "MOST_MEMBER_BYTES", (1 << 20) + 10)
-    with (
-        webdataset.Writer(tmp_path / "part", FIELDS, payload_bytes=0) as writer,
-        pytest.raises(InvalidRequest, match="64 bytes.*8 GiB"),
-    ):
-        writer.write(RECORD)
 
 
 READ = """

@@ -89,7 +89,6 @@ def threaded(dataset: PackDataset) -> list[str]:
 
 
 def worked(dataset: PackDataset, method: str, workers: int) -> list[str]:
-    """Through worker processes."""
     loader: Any = DataLoader(dataset, batch_size=None, num_workers=workers, multiprocessing_context=method)
     return [sample_digest(sample) for sample in loader]
 
@@ -176,8 +175,6 @@ def by_torch(part: Path, schema: Schema, samples: int) -> Iterator[dict[str, byt
 
 
 def by_arrays(arrays: Mapping[str, Any], schema: Schema, samples: int) -> Iterator[dict[str, bytes]]:
-    """Rows of plain arrays."""
-
     def value(name: str, row: int) -> bytes:
         if name in arrays:
             return bytes(arrays[name][row].tobytes())

@@ -32,7 +32,6 @@ keys = st.lists(
 
 
 def indexed(folder: Path, samples: list[dict[str, bytes]] | int = 10, **options: Any) -> Index:
-    """The index of a pack made here."""
     built_packs.make_pack(folder, samples, **options)
     return Index.open(folder, manifests.read(folder))
 
@@ -158,7 +157,6 @@ WIDE = Schema(
 
 
 def wide(number: int, caption: str = "a cup", height: int = 2, width: int = 3, rows: int = 1) -> dict[str, bytes]:
-    """A record of WIDE."""
     values = {
         "key": f"sample-{number}",
         "caption": caption,
@@ -376,7 +374,6 @@ def test_any_flipped_byte_of_an_index_file_is_noticed_when_it_is_used(tmp_path: 
 
 
 def npy(array: np.ndarray) -> bytes:
-    """An .npy file."""
     head = f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}".encode()
     padded = head.ljust(117) + b"\n"
     return b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded + array.tobytes()

@@ -31,7 +31,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 def names(folder: Path) -> list[str]:
-    """The index files."""
     return sorted(f"index/{path.name}" for path in (folder / "index").iterdir())
 
 

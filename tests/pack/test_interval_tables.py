@@ -46,14 +46,12 @@ class SliceSplit(Geometry):
 
 
 def crop_of(pack: Path, **options: object) -> image_files.Pixels:
-    """The crop as a data set gives it."""
     with restart_jpegs.through("simplejpeg"):
         found: image_files.Pixels = packer.open(pack, output="numpy", geometry=SliceSplit(), **options)[0]["image"]
     return found
 
 
 def shown_by(file: bytes) -> image_files.Pixels:
-    """The same part of the whole image."""
     return decode(file, "image")[TOP : TOP + SIZE, LEFT : LEFT + SIZE]
 
 
@@ -165,13 +163,3 @@ def test_a_table_is_compared_once_in_a_process_and_never_where_nothing_is(tmp_pa
                 for index in range(3):
                     dataset[index]
         assert len(seen) == times, verify
-
-
-def test_markers_are_looked_for_only_where_no_table_is_vouched_for(tmp_path: Path) -> None:
-    root = source_trees.write(tmp_path / "in", {"a.png": source_trees.image(1, height=640, width=256)})
-    packed(root, tmp_path / "out.pack", codecs=(("image", "jpeg:90"),))
-    real = restart_interval_table._looked_for
-    for verify, times in (("first", 0), ("always", 0), ("never", 1)):
-        with mock.patch.object(restart_interval_table, "_looked_for", side_effect=real) as looked_for:
-            crop_of(tmp_path / "out.pack", verify=verify)
-        assert looked_for.call_count == times, verify

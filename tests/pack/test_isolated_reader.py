@@ -70,12 +70,6 @@ def test_verify_names_the_part_and_goes_on_with_the_others(fatal: Path, tmp_path
     assert "problems found: 4" in ended.text, ended.text
 
 
-def test_index_refuses_the_part_before_it_is_read(fatal: Path, tmp_path: Path) -> None:
-    ended = run(["index", fatal], tmp_path)
-    assert ended.code == 3
-    assert "part-00000.lmdb: damaged part: its sha256" in ended.text
-
-
 def test_extract_saves_what_can_be_read(fatal: Path, tmp_path: Path) -> None:
     assert run(["extract", fatal, tmp_path / "strict"], tmp_path).code == 3
     assert not (tmp_path / "strict").exists()

@@ -44,7 +44,6 @@ def sealed(data: dict[str, Any], *, pack_id: bool = True) -> bytes:
 
 
 def described() -> dict[str, Any]:
-    """MANIFEST as its JSON says it."""
     data: dict[str, Any] = json.loads(MANIFEST.to_bytes())
     return data
 

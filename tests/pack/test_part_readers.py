@@ -24,7 +24,6 @@ from packer.pack.part_readers import Key, ReaderCache
 from packer.pack.reader import Pack
 from tests.support import built_packs
 from tests.support.child_processes import child
-from tests.support.descriptors import open_files
 
 
 class Fake(Reader):
@@ -49,39 +48,15 @@ class Fake(Reader):
 
 
 def maker(key: Key) -> Callable[[], Fake]:
-    """What opens the part."""
     return lambda: Fake(key)
 
 
 @pytest.fixture(autouse=True)
 def nothing_open() -> None:
-    """Each test begins with nothing open."""
     Fake.open_keys.clear()
 
 
 KEYS = [(1, number) for number in range(6)]
-
-
-def test_a_part_is_opened_once_and_closed_with_its_last_owner() -> None:
-    table = ReaderCache(4)
-    table.own([KEYS[0]])
-    table.own([KEYS[0]])
-    with table.pinned(KEYS[0], maker(KEYS[0])) as one, table.pinned(KEYS[0], maker(KEYS[0])) as other:
-        assert one is other
-    table.disown([KEYS[0]])
-    assert Fake.open_keys == {KEYS[0]}
-    table.disown([KEYS[0]])
-    assert Fake.open_keys == set()
-    assert len(table) == 0
-
-
-def test_a_read_that_fails_lets_go_of_its_part() -> None:
-    table = ReaderCache(4)
-    table.own([KEYS[0]])
-    with pytest.raises(KeyError, match="damaged"), table.pinned(KEYS[0], maker(KEYS[0])):
-        raise KeyError("damaged")
-    table.disown([KEYS[0]])
-    assert Fake.open_keys == set()
 
 
 def test_over_the_limit_the_one_unused_for_longest_is_closed() -> None:
@@ -128,26 +103,22 @@ class Machine(RuleBasedStateMachine):
 
     @rule(keys=st.lists(st.sampled_from(KEYS), max_size=4))
     def own(self, keys: list[Key]) -> None:
-        """Open a pack."""
         self.table.own(keys)
         self.owned.append(keys)
 
     @precondition(lambda self: self.owned)
     @rule(data=st.data())
     def disown(self, data: st.DataObject) -> None:
-        """Drop a pack."""
         self.table.disown(self.owned.pop(data.draw(st.integers(0, len(self.owned) - 1))))
 
     @rule(key=st.sampled_from(KEYS))
     def begin(self, key: Key) -> None:
-        """Begin a read."""
         read = self.table.pinned(key, maker(key))
         self.reads.append((read, read.__enter__()))
 
     @precondition(lambda self: self.reads)
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
-        """End any of the reads."""
         read, reader = self.reads.pop(data.draw(st.integers(0, len(self.reads) - 1)))  # type: ignore[misc]
         reader.read(0, ())
         read.__exit__(None, None, None)
@@ -161,7 +132,6 @@ class Machine(RuleBasedStateMachine):
         assert len(Fake.open_keys) <= max(2, len(pinned) + 1)
 
     def teardown(self) -> None:
-        """At the end everything is closed."""
         for read, _ in self.reads:  # type: ignore[misc]
             read.__exit__(None, None, None)
         for keys in self.owned:
@@ -246,22 +216,6 @@ def test_threads_read_right_data_while_parts_are_evicted_and_packs_come_and_go(
     assert wrong == []
     gc.collect()
     assert len(part_readers.open_readers) == 0
-
-
-def test_two_packs_over_one_folder_close_in_any_order(tmp_path: Path) -> None:
-    built_packs.make_pack(tmp_path / "pack", 4)
-    for first_goes in (True, False):
-        one, other = Pack(tmp_path / "pack"), Pack(tmp_path / "pack")
-        for pack in (one, other):
-            with pack.record(3, ("key",)) as record:
-                assert bytes(record["key"]) == b"sample-00003"
-        gone, left = (one, other) if first_goes else (other, one)
-        gone.close()
-        with left.record(3, ("key",)) as record:
-            assert bytes(record["key"]) == b"sample-00003"
-        del record  # its slices hold the mapping
-        left.close()
-        assert not [target for target in open_files().values() if "/part-" in target]
 
 
 # ---- forks and limits

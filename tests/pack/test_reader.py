@@ -224,21 +224,17 @@ def test_a_value_is_checked_as_often_as_asked(
 # ---- the machine
 
 
-@pytest.mark.parametrize(("available", "expected"), [(None, True), (1 << 40, True), (1, False)])
-def test_a_pack_larger_than_half_the_memory_is_read_without_readahead(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, available: int | None, expected: bool
+@pytest.mark.parametrize(
+    ("available", "small", "expected"), [(None, 0, True), (1 << 40, 0, True), (1, 0, False), (1, None, True)]
+)
+def test_a_large_pack_of_more_than_half_the_memory_is_read_without_readahead(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, available: int | None, small: int | None, expected: bool
 ) -> None:
     monkeypatch.setattr(Machine, "free_memory", lambda self: available)
-    monkeypatch.setattr(reader, "_SMALL_BYTES", 0)
-    pack = Pack(folder)
-    assert pack.readahead is expected
-    pack.close()
-
-
-def test_a_small_pack_is_read_ahead_whatever_memory_is_free(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Machine, "free_memory", lambda self: 1)
+    if small is not None:
+        monkeypatch.setattr(reader, "_SMALL_BYTES", small)
     with closing(Pack(folder)) as pack:
-        assert pack.readahead
+        assert pack.readahead is expected
 
 
 def test_a_pack_opens_nothing_before_it_is_read(folder: Path) -> None:

@@ -48,7 +48,6 @@ def flip_value(folder: Path, sample: int, text: bytes) -> None:
 
 
 def flip_blob(folder: Path, sample: int) -> None:
-    """Flip one byte of a sample's blob."""
     flip_value(folder, sample, b"<blob of sample %d>" % sample)
 
 

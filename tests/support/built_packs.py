@@ -3,6 +3,7 @@
 import hashlib
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -60,6 +61,22 @@ def slotted(schema: Schema, format: str) -> Schema:
     return schema
 
 
+def write_records(
+    path: Path, samples: Sequence[Record], format: str, schema: Schema = SCHEMA, *, payload_bytes: int = 0
+) -> None:
+    """A complete part without index entries."""
+    with formats.load(format).Writer(path, codecs.described(schema), payload_bytes=payload_bytes) as writer:
+        for sample in samples:
+            writer.write(sample)
+        writer.finish()
+
+
+def read_records(path: Path, count: int, format: str, schema: Schema = SCHEMA) -> list[dict[str, bytes]]:
+    """Every record of a part, copied."""
+    with closing(formats.load(format).Reader(path, codecs.described(schema), samples=count)) as reader:
+        return [{name: bytes(value) for name, value in reader.read(row, schema.names).items()} for row in range(count)]
+
+
 def write_part(
     path: Path,
     samples: Sequence[Record],
@@ -71,16 +88,14 @@ def write_part(
     """A complete part; returns its index entries. listed: as in `file_forms`."""
     schema = slotted(schema, format)
     piece, columns = PartIndex(schema, listed), ColumnEntries(schema, listed)
-    with formats.load(format).Writer(path, codecs.described(schema), payload_bytes=0) as writer:
-        for sample in samples:
-            writer.write(sample)
-            entries = {
-                file: entry
-                for name in (KEY, *schema.names)
-                for file, entry in _entries(columns, schema, name, sample).items()
-            }
-            piece.add([zlib.crc32(sample[name]) for name in schema.names], entries)
-        writer.finish()
+    write_records(path, samples, format, schema)
+    for sample in samples:
+        entries = {
+            file: entry
+            for name in (KEY, *schema.names)
+            for file, entry in _entries(columns, schema, name, sample).items()
+        }
+        piece.add([zlib.crc32(sample[name]) for name in schema.names], entries)
     return piece
 
 

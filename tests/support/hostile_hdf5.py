@@ -34,6 +34,14 @@ def end(samples: int, **members: Any) -> np.bytes_:
     return np.bytes_(json.dumps({"fields": NAMES, "samples": samples, **members}))
 
 
+def by_hand(path: Path, records: Sequence[built_packs.Record], **options: Any) -> None:
+    """A part written by h5py alone."""
+    with h5py.File(path, "w", **options) as file:
+        for name, array in layout(records).items():
+            file.create_dataset(name, data=array)
+        file.attrs["packer"] = end(len(records))
+
+
 def replaced(name: str, **options: Any) -> Callable[[h5py.File], None]:
     """Another dataset in the place of one of the layout's; options as of create_dataset."""
 
