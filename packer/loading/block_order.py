@@ -1,18 +1,19 @@
-"""Block order: a pass shuffled in windows of parts, so that few parts are read from at a time.
+"""Block order: a shuffle that reads from few parts of the pack at a time.
 
-The parts are permuted by (seed, pass), concatenated, and cut into K lanes. Lane lengths differ by at most one sample. A
-window slides over the parts of a lane and shuffles them. The lanes take turns: position p of a pass belongs to lane p
-mod K. Ranks take turns, too. If the number of ranks divides K, each rank reads its own lanes. Then only one rank reads
-a part, except for the at most K - 1 parts that a cut divides. Any other number of ranks gets the same order, and reads
-more parts per rank.
+The parts are permuted by (seed, pass) and concatenated. This sequence of samples is cut into K lanes, whose lengths
+differ by at most one sample. Each lane shuffles its samples in a sliding window of parts. The lanes take turns:
+position p of a pass belongs to lane p mod K. Ranks take turns, too. If the number of ranks divides K, each rank reads
+its own lanes. Then only one rank reads a part, except for the at most K - 1 parts that a cut divides. For any other
+number of ranks the order is the same, but several ranks read each part.
 
-K is the largest power of two that is at most an eighth of the parts, at most the window, and at most 64. The window
-(a number of parts) is divided among the lanes. It determines how many parts a cache must keep for all ranks together.
+K is the largest power of two that is at most an eighth of the parts, at most the window, and at most 64. The window is
+a number of parts. It is divided among the lanes, and determines how many parts a cache must keep for all ranks
+together.
 
-A lane reads from w of its n parts at a time. Each sample gets a random position on an axis of length n - w + 1, and the
-lane is sorted by position. Samples of part i (from 0) are between i - w + 1 and i + 1, limited to the axis. Therefore
-at most w parts overlap at each position. Odd lanes read their parts from the end. So both lanes at a cut read the
-divided part at the beginning of the pass, or both at its end.
+A lane reads from w of its n parts at a time. Each sample gets a random position on an axis from 0 to n - w + 1, and the
+lane is sorted by position. A sample of part i (from 0) gets a position from i - w + 1 to i + 1, as far as this is on
+the axis. Therefore at most w parts overlap at each position. Odd lanes read their parts from the end. So both lanes
+next to a cut read the divided part at the beginning of the pass, or both read it at the end.
 """
 
 from dataclasses import dataclass
@@ -35,12 +36,12 @@ _OF_PARTS, _OF_SAMPLES = 0x7061727473, 0x73616D706C6573
 
 @dataclass(frozen=True, eq=False)
 class BlockOrder:
-    """A shuffle by blocks.
+    """A shuffle by blocks: an order of all samples that reads from few parts at a time.
 
     Args:
         part_sizes: Number of samples of each part.
         window: Number of parts that all ranks together read from at a time.
-        members: Sample indices in the order of their parts. None if the parts contain the samples in order.
+        members: Sample indices, sorted by part. None if they are 0, 1, 2, ...
     """
 
     part_sizes: Indices
@@ -49,20 +50,19 @@ class BlockOrder:
 
     @property
     def parts(self) -> int:
-        """Number of parts with a sample."""
+        """Number of parts that contain a sample."""
         return int(np.count_nonzero(self.part_sizes))
 
     @property
     def lanes(self) -> int:
-        """Number of lanes, K. If the number of ranks divides K, each rank reads its own parts."""
+        """Number of lanes (K in the module text). If the number of ranks divides it, each rank reads its own parts."""
         return _lanes(self.parts, self.window)
 
     @property
     def most_parts(self) -> int:
-        """Largest number of parts that a pass needs at a time, for the size of a cache.
+        """Largest number of parts that a cache must keep at a time: the window plus one part per lane.
 
-        The number is the window plus one part per lane. If a cut divides a part, one of its two lanes may finish it
-        before the other begins.
+        If two lanes share a part, one lane may finish it before the other begins.
         """
         return min(self.parts, self.window + self.lanes)
 
@@ -89,15 +89,15 @@ class BlockOrder:
 
 
 def block_order(part_numbers: Indices, window: int | None = None) -> BlockOrder:
-    """Return the shuffle by blocks.
+    """Return a shuffle by blocks for samples that are stored in parts.
 
     Args:
-        part_numbers: Part of each sample.
+        part_numbers: For each sample, the number of its part.
         window: Number of parts to read from at a time. The default is a tenth of the parts, at least 16 and at least
             the number of lanes.
 
     Raises:
-        InvalidRequest: The window is less than 1.
+        InvalidRequest: The window is not a whole number of at least 1.
     """
     if window is not None and (isinstance(window, bool) or not isinstance(window, (int, np.integer)) or window < 1):
         raise InvalidRequest(f"window={window!r:.60}: expected a number of parts, at least 1")
@@ -115,7 +115,7 @@ def _lanes(parts: int, window: int) -> int:
 
 
 def _in_window(first: Indices, sizes: Indices, window: int, seed: int, number: int) -> Indices:
-    """Return the samples of one lane in order. first, sizes: first sample and number of samples of each part."""
+    """Return the samples of one lane in order. `first` and `sizes` have the first sample and the size of each part."""
     count = len(sizes)
     window = min(window, count)
     turns = np.arange(count)

@@ -1,4 +1,4 @@
-"""Device transfer: batches sent to a device, and normalized there.
+"""Device transfer: copies batches to a device and normalizes their images there.
 
     send      runs in a thread. It starts the copy of each batch, and yields what `receive` needs, in order.
     receive   runs in the consumer's thread. It returns the batch, ready for use on the device.
@@ -11,7 +11,7 @@ On CUDA, `send` works on a side stream. Events keep the order between the stream
 `ready` is recorded when the consumer takes a batch, before it launches its step. So a copy waits for the previous
 steps, but not for the step that it overlaps with. Device tensors are recorded on the consumer's stream, so that torch's
 allocator does not reuse their memory while a step reads it. Host tensors are kept until their copy has ended, so that
-their memory is not written earlier.
+nothing overwrites their memory before.
 
 An image is a tensor (N, C, H, W). The normalization is that of torchvision's ToTensor and Normalize: (value / 255 -
 mean) / std in float32. Each operation rounds once, so that all devices give the same bits.
@@ -35,7 +35,7 @@ _IMAGE_NDIM = 4
 
 
 class PostProcessing:
-    """A function that returns a batch with normalized and converted tensors, in new containers."""
+    """A function that normalizes images and converts tensors of a batch. It returns the batch in new containers."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class PostProcessing:
         channels_last: bool = False,
         skip: Collection[str] = (),
     ) -> None:
-        """Create the function. Arguments are those of CUDAPrefetcher. Raises InvalidRequest for an invalid argument."""
+        """Create the function from arguments of CUDAPrefetcher. Raises InvalidRequest for an invalid argument."""
         check_switches({"channels_last": channels_last})
         if dtype is not None and not dtype.is_floating_point:
             raise InvalidRequest(f"dtype={dtype}: expected a floating-point one; integers keep theirs")
@@ -89,7 +89,7 @@ class PostProcessing:
         return tensor
 
     def _on(self, device: torch.device) -> tuple[torch.Tensor, ...]:
-        """Return 255, mean and std as tensors, because a GPU multiplies by the inverse of a Python number."""
+        """Return 255, mean and std as tensors: a GPU divides by a Python number with another rounding."""
         found = self._constants.get(device)
         if found is None:
             given: Any = self._normalize
@@ -119,14 +119,14 @@ _STAGED_BYTES = 64 << 10  # CUDA copies pageable memory up to this size without 
 
 @dataclass(frozen=True)
 class SentBatch:
-    """A batch whose copy was started. `arrived`: the CUDA event at the end of the copy. None without CUDA."""
+    """A batch whose copy was started. `arrived` is the CUDA event at the end of the copy, or None without CUDA."""
 
     batch: Any
     arrived: Any = None
 
 
 class DeviceTransfer(Protocol):
-    """Sends batches to one device."""
+    """A transfer copies batches to one device."""
 
     def begin(self) -> None:
         """Prepare a pass. The consumer's thread calls this before `send`."""
@@ -155,7 +155,7 @@ class HostTransfer:
 
 
 class MPSTransfer:
-    """A transfer to Apple's GPU. torch has one stream for this GPU, so that the consumer's thread makes the copies."""
+    """A transfer to Apple's GPU. torch has only one stream for it, so the consumer's thread makes the copies."""
 
     def __init__(self, postprocess: PostProcessing, skip: Collection[str]) -> None:
         self._postprocess = postprocess
@@ -172,7 +172,7 @@ class MPSTransfer:
 
 
 class CUDATransfer:
-    """A transfer to a CUDA device, on a side stream."""
+    """A transfer to a CUDA device. The copies run on their own CUDA stream."""
 
     def __init__(self, device: torch.device, postprocess: PostProcessing, skip: Collection[str]) -> None:
         self._device = device
@@ -210,7 +210,6 @@ class CUDATransfer:
                 copying.clear()
 
     def _staged(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Copy a large contiguous tensor to pinned memory for an asynchronous copy. Return other tensors unchanged."""
         dense = tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)
         large = tensor.numel() * tensor.element_size() > _STAGED_BYTES
         if tensor.device.type != "cpu" or not dense or not large or tensor.is_pinned():
@@ -237,7 +236,7 @@ def pinned(size: int) -> PooledBuffer:
 def transfer_to(
     device: str | torch.device | int, postprocess: PostProcessing, skip: Collection[str] = ()
 ) -> DeviceTransfer:
-    """Return the transfer to a device. skip: as in CUDAPrefetcher. Raises InvalidRequest for an unknown device."""
+    """Return the transfer to a device that torch sees, else raise InvalidRequest. `skip` is that of CUDAPrefetcher."""
     wanted = device_of(device)
     if wanted.type == "cpu":
         return HostTransfer(postprocess)
@@ -247,7 +246,7 @@ def transfer_to(
 
 
 def device_of(device: str | torch.device | int) -> torch.device:
-    """Return the device. A CUDA device has an index. Raises InvalidRequest for a device that torch does not see."""
+    """Return the device; "cuda" becomes the current one. Raises InvalidRequest if torch does not see the device."""
     try:
         wanted = torch.device(device)
     except RuntimeError as error:

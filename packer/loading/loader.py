@@ -1,4 +1,4 @@
-"""Loader: batches of samples, which threads or worker processes decode into reused memory."""
+"""Loader: an iterable of batches. Threads or worker processes decode the samples into memory that is reused."""
 
 import os
 import warnings
@@ -80,11 +80,11 @@ class Loader:
     | arrays of varying length  | with zeros after each value, and `<field>_count`, int64 (N,)          |
     | text, json, bytes         | a list of N values                                                    |
 
-    The caller owns a batch. Its memory is reused after the last reference to its tensors is gone. If the dataset has
-    `as_tuple`, a batch is a list, as in torch's DataLoader.
+    You own a batch that you receive. Its memory is reused after the last reference to its tensors is gone. If the
+    dataset has `as_tuple`, a batch is a list, as in torch's DataLoader.
 
     The order and the geometry depend on the seed, and not on the number of threads. A transform that draws random
-    numbers in threads is not repeatable.
+    numbers itself is not repeatable, because threads call it in any order.
 
     Some arguments of torch's DataLoader do not exist here. The error names the argument to use instead.
     """
@@ -122,7 +122,7 @@ class Loader:
                 and `[index]`. Threads call it.
             batch_size: Number of samples of a batch.
             shuffle: True shuffles all samples in each epoch. "blocks" shuffles them so that few parts of the pack are
-                read at a time.
+                read at a time. False keeps the order of the dataset.
             window: With shuffle="blocks", the number of parts to read from at a time, on all ranks together. The
                 default is a tenth of the parts, at least 16.
             weights: A number for each sample. Each epoch repeats or skips samples at random, in proportion to these
@@ -131,31 +131,33 @@ class Loader:
             batch_sampler: An iterable of lists of sample indices with a length, or a packer.loading.SizeBuckets. It
                 replaces `batch_size`, `shuffle` and `sampler`.
             seed: Seed of the order and of the geometry.
-            geometry: Replaces the geometry of the dataset. None keeps it. Its random numbers depend on
-                (seed, epoch, sample index).
+            geometry: Replaces the geometry of the dataset. None keeps it. Its random numbers depend on (seed, epoch,
+                sample index).
             transform: A function of the sample, called in threads after the dataset's own transform.
-            collate_fn: A function of a list of samples that returns the batch. Samples are decoded one by one then.
-            drop_last: True to drop an incomplete last batch. With weights, a Mix or a batch_sampler, True to drop the
-                last batches that do not divide among the ranks.
-            ragged: "list" or "pad", for fields of varying length, see the table of the class.
+            collate_fn: A function of a list of samples that returns the batch. With it, samples are decoded one by one.
+            drop_last: True drops an incomplete last batch. With weights, a Mix or a batch_sampler, True drops the last
+                batches that do not divide among the ranks. False makes all batches.
+            ragged: For fields of varying length, "list" makes lists of tensors, "pad" makes padded tensors. See the
+                table of the class.
             steps_per_epoch: Number of batches of an epoch. Epochs continue one endless stream of passes, and a `break`
                 loses no batch of it. None: an epoch is one pass over all samples.
             rank: Number of this process. By default the rank in torch.distributed when a pass begins.
             world_size: Number of processes that share the samples. Give it together with `rank`.
-            threads: Number of threads. The default is one per usable core, or 1 for a pack of small files with
-                uncompressed pixels that are only copied.
+            threads: Number of threads. The default is one per usable core. It is 1 for a pack of small files whose
+                uncompressed pixels are only copied.
             num_workers: Number of processes that make batches, for functions that hold Python's lock. They run until
                 `close`, and only one pass at a time is possible. 0 uses threads.
             prefetch_bytes: Size of the batches to make ahead, by default 64 MiB. At least 2 batches, at most 8.
             device: The device of the batches, None for the CPU. For CUDA, batches are decoded into pinned memory and
                 copied ahead.
-            normalize: (mean, std) per channel in units of 0 to 1, applied on the device. See CUDAPrefetcher. None
-                keeps uint8 images.
-            unknown: Raises an error, with the argument to use instead of an argument of torch's DataLoader.
+            normalize: (mean, std) per channel in units of 0 to 1, applied on the device. See CUDAPrefetcher. None keeps
+                uint8 images.
+            unknown: Any other argument is an error. For an argument of torch's DataLoader, the message names a
+                replacement.
 
         Raises:
             WrongType: An argument does not exist, or has another type.
-            InvalidRequest: Arguments contradict each other.
+            InvalidRequest: An argument is out of range, or arguments contradict each other.
         """
         for name in unknown:
             instead = _INSTEAD.get(name, "see help(packer.Loader)")
@@ -254,8 +256,8 @@ class Loader:
     def _best_threads(self, *functions: object) -> int:
         """Return the number of cores, or 1 for a pack of small files whose uncompressed pixels are only copied.
 
-        A copy takes less time than threads would wait for Python's lock. If one of `functions`, which are called for
-        each sample, is not None, the result is the number of cores.
+        These copies take less time than the threads would wait for Python's lock. `functions` are called for each
+        sample. If one of them is not None, the result is the number of cores.
         """
         pack = self._pack
         if not isinstance(pack, PackDataset) or any(each is not None for each in functions):
@@ -265,7 +267,7 @@ class Loader:
         return 1 if is_plain and pack.sample_decoder().copies_small_files else usable_cores()
 
     def _current_order(self) -> Order:
-        """Return the order of a pass that begins now."""
+        """Return the order for a pass that begins now, with the current rank and number of ranks."""
         rank, world_size = self._current_ranks()
         return replace(self.order, rank=rank, world_size=world_size)
 
@@ -290,7 +292,6 @@ class Loader:
             self._pass_number += 1
 
     def _blocks(self, shuffle: object, window: int | None) -> BlockOrder | None:
-        """Return the order for shuffle="blocks", else None. Raises InvalidRequest if dataset or `window` do not fit."""
         if shuffle != "blocks":
             if window is not None:
                 raise InvalidRequest(f'window={window!r:.60}: it needs shuffle="blocks"; give both, or drop window')
@@ -352,7 +353,7 @@ class Loader:
         return self._stream
 
     def _pass(self, epoch: int, step: int) -> Pass[Any]:
-        """Return the batches of an epoch from `step` on. Starts threads or processes that make them."""
+        """Return the batches of an epoch from number `step` on, and start the threads or processes that make them."""
         steps = self.order.begin(epoch, step, self._state.before)
         self._follow(steps)
         made = self._worker_pool.begin(steps) if self._worker_pool is not None else self._engine(steps)
@@ -361,7 +362,7 @@ class Loader:
         return Pass(TransferPass(self._transfer, made, _ON_DEVICE, stop=made.stop))
 
     def _follow(self, steps: Iterator[Step] | None) -> None:
-        """Start to download the parts that the batches `steps` of the current pass read, if the pack is remote."""
+        """Start to download the parts for the batches `steps`, if the pack is remote."""
         self._parts, self._followed, self._made = None, steps, 0
         if isinstance(steps, Steps) and isinstance(self._pack, PackDataset) and self._pack.is_remote:
             upcoming = steps.upcoming()
@@ -383,7 +384,7 @@ class Loader:
         self._sampler_state = None
 
     def _advance(self, pass_number: int, ready: int) -> None:
-        """Count a batch that an iterator has returned. ready: number of later batches that are already made."""
+        """Count a batch that an iterator returns. `ready` is the number of later batches that are already made."""
         if self._parts is not None and (pass_number == self._pass_number or self.order.steps_per_epoch is not None):
             # without the returned batch, because the last batches may be smaller
             self._parts.advance((self._made + ready) * self.order.batch_size)
@@ -408,7 +409,7 @@ class Loader:
         self._stop()
 
     def _stop(self) -> None:
-        """End the threads of an endless stream and the worker processes, which outlive a pass."""
+        """End what continues after a pass: the threads of an endless stream, and the worker processes."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -424,14 +425,15 @@ class Loader:
     # ---- continuing in another process
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a dict of numbers and text with the position, counted in batches that the caller has received."""
+        """Return the position of the loader as a dict of numbers and texts. Only batches that you received count."""
         sampler = self._sampler_state if self._sampler_state is not None else sampling.state_of(self.order.sampler)
         return {**self._identity(), **self._state.state(), "sampler_state": sampler}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`, a result of `state_dict`, at the next `iter`. The number of ranks may differ.
+        """Continue from `state`, a result of `state_dict`, at the next `iter`.
 
-        Raises InvalidRequest if a setting that determines the order differs.
+        The number of ranks may have changed. If another setting that determines the order has changed, this raises
+        InvalidRequest.
         """
         for name, value in self._identity().items():
             if state.get(name) != value:
@@ -446,7 +448,7 @@ class Loader:
         self._pass_number += 1
 
     def _identity(self) -> dict[str, Any]:
-        """Return the settings that determine the order, which are equal on all ranks."""
+        """Return the settings that determine the order and are equal on all ranks."""
         order = self.order
         packs = packs_in(self.dataset)
         return {
@@ -477,10 +479,10 @@ class Loader:
 
 
 class _Epoch(Iterator[Any]):
-    """The batches of one epoch. Each batch that is returned advances the state of the loader."""
+    """The batches of one epoch. Each returned batch advances the state of the loader."""
 
     def __init__(self, loader: Loader, batches: Pass[Any], pass_number: int, *, left: int | None = None) -> None:
-        """Create an epoch. left: number of batches of an endless stream; None if `batches` ends with the epoch."""
+        """Create an epoch. `left` limits the batches of an endless stream, and is None for a source of one epoch."""
         self._loader = loader
         self._batches = batches
         self._pass_number = pass_number
@@ -514,7 +516,6 @@ def _check(
     collate_fn: object,
     ragged: RaggedPolicy,
 ) -> None:
-    """Raise InvalidRequest for arguments that contradict each other."""
     if batch_size < 1:
         raise InvalidRequest(f"batch_size={batch_size!r}: expected a whole number, at least 1")
     if threads is not None and threads < 1:
@@ -530,7 +531,6 @@ def _check(
 
 
 def _only(values: list[Any]) -> Any:
-    """Return None for an empty list, the value of a list with one value, and otherwise the list."""
     return values[0] if len(values) == 1 else values or None
 
 

@@ -1,15 +1,15 @@
 """Mix: batches from several datasets in fixed shares.
 
-The samples of all datasets form one endless sequence. The place of a sample is (j + 1/2) / w. Here j counts the samples
-of its dataset from 0, and w is the share of this dataset. The sequence is sorted by place. This is the method of
-Webster, which divides seats among parties. After any number of samples, the count of a dataset differs from its share
-by at most 1/2 + w (M - 2) / 2 for M datasets. With two datasets, this is half a sample. If the shares of the batch size
-are whole numbers, then each batch contains exactly these numbers.
+The samples of all datasets form one endless sequence, sorted by their places. Sample j (from 0) of a dataset with the
+share w has the place (j + 1/2) / w. This is the method of Webster, which divides seats among parties. Let the first n
+samples of the sequence contain m samples of a dataset. For M datasets, m differs from n w by at most 1/2 + w (M - 2) /
+2. With two datasets, this is half a sample. If batch_size times the share is a whole number for every dataset, each
+batch contains exactly these numbers.
 
-Datasets of packs become one collection, whose batches are decoded as those of one pack, if they have equal fields and
-options. Other datasets become a ConcatDataset.
+Packs with equal fields and options are joined into one collection, and its batches are decoded as those of one pack.
+Other datasets are joined into a ConcatDataset.
 
-An epoch is the next piece of the sequence. Each dataset goes through passes of its own, which continue in the next
+Each epoch takes the next samples of the sequence. Each dataset goes through its own passes, which continue in the next
 epoch. So all samples of a dataset are used equally often.
 """
 
@@ -38,7 +38,8 @@ _DIGITS = 6  # the length of an epoch in samples is rounded to it, because 70 / 
 class Mix:
     """Datasets and their shares of each batch, for `packer.Loader`.
 
-    The batches of a Loader are the same for any number of ranks, threads and workers. Each batch goes to one rank.
+    A Loader makes the same batches for any number of ranks, threads and workers. It divides the batches among the
+    ranks.
     """
 
     def __init__(
@@ -54,15 +55,16 @@ class Mix:
         Args:
             datasets: Datasets of packs with the same fields, Subsets of them, or other datasets. Class lists of labels
                 are merged by name, as packer.concat does.
-            weights: The share of each dataset, relative to their sum, such as (0.7, 0.3).
-            epoch: "shortest" ends an epoch when the first dataset is used up, "longest" when all datasets are used
-                up. For N batches, give `steps_per_epoch=N` to the Loader.
-            exact: True keeps the count of each dataset in a batch at its share, except for rounding. False draws the
-                samples at random, and the count is the share on average.
+            weights: A number above 0 for each dataset, such as (0.7, 0.3). The share of a dataset is its number divided
+                by their sum.
+            epoch: "shortest" ends an epoch when the first dataset is used up, "longest" when all datasets are used up.
+                For N batches, give `steps_per_epoch=N` to the Loader.
+            exact: True: each batch contains the share of each dataset, except for rounding. False: samples are drawn at
+                random, and a batch contains these shares on average.
 
         Raises:
             WrongType: An argument has another type.
-            InvalidRequest: A weight is not more than 0, a dataset is empty, or their numbers differ.
+            InvalidRequest: A weight is not above 0, a dataset is empty, or datasets and weights differ in number.
         """
         check_parameters(Mix.__init__, {"weights": weights, "epoch": epoch, "exact": exact})
         self.datasets = tuple(datasets)
@@ -99,7 +101,7 @@ class Mix:
 
         Args:
             batch_size: Number of samples of a batch.
-            shuffle: True to shuffle each dataset in each of its passes.
+            shuffle: True shuffles each dataset in each of its passes. False keeps its order.
         """
         shares = self.weights / self.weights.sum()
         lengths = np.round(self._sizes / shares, _DIGITS)  # of an epoch in samples that uses up one dataset
@@ -111,7 +113,7 @@ class Mix:
 
 
 def _collection(datasets: Sequence[Dataset[Any]]) -> PackDataset | None:
-    """Return one dataset of all samples of packs. None if the datasets differ in fields or options."""
+    """Return one dataset that joins `datasets`, or None unless they are packs with equal fields and options."""
     packs = []
     try:
         for dataset in datasets:
@@ -155,10 +157,11 @@ class _MixedBatches:
         return list(map(Step, np.split(indices, self.count), np.split(passes, self.count)))
 
     def _piece(self, begin: int, count: int) -> tuple[Indices, Indices]:
-        """Return two arrays that describe `count` samples of the endless sequence, from sample number `begin`.
+        """Describe `count` samples of the endless sequence, from sample number `begin`.
 
         Returns:
-            The number of samples of each dataset before `begin`, and the dataset of each of the `count` samples.
+            For each dataset, how many of its samples come before `begin`; and for each sample, the number of its
+            dataset.
         """
         margin = len(self.sizes)  # the place of the n-th sample of the sequence differs from n by half of it at most
         first = np.maximum(np.floor((begin - margin) * self.shares - 0.5), 0).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Nested tensors: map over the tensors of a batch of nested dicts, lists, tuples and named tuples."""
+"""Nested tensors: changes or lists the tensors in nested dicts, lists, tuples and named tuples, such as a batch."""
 
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
@@ -17,7 +17,7 @@ def mapped(value: Any, change: Change, skip: Collection[str] = (), kinds: Kinds 
     Args:
         value: The nested structure.
         change: A function of a tensor that returns the new tensor.
-        skip: Keys of dicts and field names of named tuples, at any depth, whose values are unchanged.
+        skip: Keys of dicts and field names of named tuples, at any depth. Values with these names are unchanged.
         kinds: Types of the values to change. The default is tensors only.
     """
     if isinstance(value, kinds):
@@ -62,7 +62,7 @@ def _packed(value: PackedSequence, change: Change) -> PackedSequence:
 
 
 def _like(value: Mapping[Any, Any], changed: dict[Any, Any]) -> Any:
-    """Return a mapping with the changed values. The result is a dict if `value` is not mutable."""
+    """Return a copy of `value` with the values of `changed`, or a dict if the type of `value` is not mutable."""
     if type(value) is dict or not isinstance(value, MutableMapping):
         return changed
     new = copy.copy(value)

@@ -1,4 +1,4 @@
-"""Prefetchers: make the next batch of any loader, or copy it to a device, while the training step runs."""
+"""Prefetchers: iterables that make the next batch, or copy it to a device, while the training step runs."""
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -13,7 +13,7 @@ from packer.loading.thread_engine import BatchSource, Pass
 
 
 class TransferPass(BatchSource):
-    """One pass over batches that a thread copies to a device ahead of the consumer."""
+    """One pass over batches. A thread copies them to a device before the consumer needs them."""
 
     def __init__(
         self,
@@ -26,11 +26,11 @@ class TransferPass(BatchSource):
         """Start the thread.
 
         Args:
-            transfer: Sends batches to the device.
+            transfer: Copies batches to the device.
             batches: The batches on the host.
-            depth: Number of batches to send ahead.
-            stop: Function that ends `batches`. The method `stop` calls it first, so that the thread does not wait for
-                `batches`. None for no function.
+            depth: Number of batches to copy ahead.
+            stop: A function that ends `batches`. The method `stop` calls it first, so that the thread does not wait for
+                `batches`. None: there is no such function.
         """
         super().__init__()
         transfer.begin()
@@ -75,12 +75,12 @@ class CUDAPrefetcher:
             loader: Any iterable of batches.
             device: "cuda", "cuda:N", "mps" or "cpu".
             depth: Number of batches on the device or on their way, in addition to the current one.
-            normalize: (mean, std) with a number per channel, in units of 0 to 1. The device computes
-                (image / 255 - mean) / std in float32 for uint8 images (N, C, H, W). A batch without such images
-                raises InvalidRequest. None changes no image.
+            normalize: (mean, std) with a number per channel, in units of 0 to 1. The device computes (image / 255 -
+                mean) / std in float32 for uint8 images (N, C, H, W). A batch without such images raises InvalidRequest.
+                None changes no image.
             dtype: The dtype of all floating-point tensors, also of normalized images. None keeps their dtypes.
-            channels_last: True for images in torch.channels_last memory format.
-            skip: Keys of dicts and names of named tuples that stay on the host, unchanged.
+            channels_last: True puts images into torch.channels_last memory format. False keeps their format.
+            skip: Keys of dicts and fields of named tuples. Values with these names stay on the host, unchanged.
 
         Raises:
             InvalidRequest: torch does not see the device, or an option is invalid.
@@ -110,9 +110,10 @@ class CUDAPrefetcher:
         return len(sized)
 
     def next(self) -> Any:
-        """Return the next batch, for loops with `while batch is not None`. After the last batch, return None.
+        """Return the next batch, or None after the last batch. For loops with `while batch is not None`.
 
-        If batches are tuples or lists, return as many Nones, for `images, labels = prefetcher.next()`.
+        If the batches are tuples or lists, it returns a tuple of Nones at the end, so that `images, labels =
+        prefetcher.next()` works.
         """
         if self._stepped is None:
             self._stepped = iter(self)
@@ -123,7 +124,7 @@ class CUDAPrefetcher:
         return batch
 
     def wait_for_the_end(self) -> None:
-        """Wait until the thread of the newest pass has ended, if this pass is closed."""
+        """Wait until the thread of the newest pass has ended. If this pass is not closed, return at once."""
         if self._running is not None:
             self._running.wait_for_the_end()
 
@@ -148,10 +149,11 @@ _AHEAD = 1
 
 
 class DataLoaderX(DataLoader[T_co]):
-    """A DataLoader that collates the next batch, or unpacks it from its worker, while the current batch is used.
+    """A torch DataLoader that prepares the next batch in a thread while the current batch is used.
 
-    The arguments are those of torch.utils.data.DataLoader. With num_workers=0, a thread makes the samples. If
-    samples and the training step both use torch's generator, their random numbers are not repeatable then.
+    The arguments are those of torch.utils.data.DataLoader. The thread receives batches from the workers. With
+    num_workers=0 it makes the samples itself. If both the samples and the training step use torch's generator, their
+    random numbers are not repeatable then.
     """
 
     _running: Channel | None = None

@@ -1,13 +1,13 @@
-"""Worker processes: make complete batches of a loader, with the same batch jobs as threads.
+"""Worker processes: each makes complete batches of a loader, with the same batch jobs as threads.
 
 torch's DataLoader starts, watches and ends the processes. It sends the steps of the sampling order to the workers, and
 returns their batches. The processes stay alive between epochs.
 
-Both processes map the memory of a batch. torch's own transport needs a file descriptor and a connection per tensor, and
-new memory per batch. Here the loader's process owns the buffers. It detects when a batch is freed
-(packer.system.shared_memory). It sends the address of a buffer to the worker. The worker puts the tensors into it, and
-sends the batch with their offsets. Tensors that do not fit are sent by value. So are the first batches, because their
-size is unknown.
+The loader's process and the workers map the memory of the batches. The transport of torch would need a file descriptor
+and a connection per tensor, and new memory per batch. The loader's process owns the buffers, and detects when a batch
+is freed (packer.system.shared_memory). It sends the address of a free buffer to the worker. The worker puts the tensors
+into the buffer, and sends the batch with their offsets. Tensors that do not fit are sent by value. The first batches
+are sent by value, too, because their size is unknown.
 """
 
 import os
@@ -39,14 +39,14 @@ _of_parents: list[Any] = []  # iterators of the parent, which a forked child nev
 
 @dataclass(frozen=True)
 class _Task:
-    """One batch to make, and the address of its buffer. Without a buffer, the batch is sent by value."""
+    """One batch to make, and the address of its buffer. If this is None, the batch is sent by value."""
 
     step: Step
     buffer: Address | None
 
 
 class _WorkerDataset(Dataset[Any]):
-    """The dataset of the workers' DataLoader. An item is a packed batch, or the PackerError of a batch."""
+    """The dataset of the workers' DataLoader. An item is a packed batch, or the PackerError that a batch raised."""
 
     def __init__(self, new_jobs: Callable[..., BatchJobs]) -> None:
         self._new_jobs = new_jobs
@@ -62,7 +62,7 @@ class _WorkerDataset(Dataset[Any]):
             raise RuntimeError("StopIteration was raised while a batch was made") from error
 
     def _mapped(self, buffer: Address) -> Bytes | None:
-        """Return the buffer. None if the system hides the files of other processes. Batches are then sent by value."""
+        """Return the buffer, or None if the system hides the files of other processes."""
         self._mappings = self._mappings or MappedBuffers()
         try:
             return self._mappings.get(buffer)
@@ -72,7 +72,7 @@ class _WorkerDataset(Dataset[Any]):
 
 @dataclass
 class _TaskSampler:
-    """The DataLoader's sampler: the tasks of the current pass. A task keeps its buffer until its batch arrives."""
+    """The sampler of the DataLoader. It yields the tasks of the current pass, and keeps the buffers in use."""
 
     pool: BufferPool[SharedBuffer]
     steps: Iterator[Step] | None = None
@@ -90,14 +90,14 @@ class _TaskSampler:
 
 
 class WorkerPool:
-    """Makes the batches of one pass at a time. The first pass starts the processes."""
+    """Worker processes that make the batches of one pass at a time. The first pass starts the processes."""
 
     def __init__(self, new_jobs: Callable[..., BatchJobs], workers: int, *, seed: int) -> None:
         """Create a pool without processes.
 
         Args:
-            new_jobs: Function that returns BatchJobs for `take=`, a function that returns memory. It is pickled if
-                workers are not forked.
+            new_jobs: A function that returns BatchJobs. Its argument `take` is a function that returns memory for a
+                batch. `new_jobs` is pickled if workers are not forked.
             workers: Number of processes.
             seed: Seed of the generators of torch, NumPy and Python in the workers.
         """
@@ -112,7 +112,7 @@ class WorkerPool:
         self.pid = os.getpid()
 
     def begin(self, steps: Iterator[Step]) -> "WorkerPass":
-        """Start a pass over these steps, end the previous pass, and return an iterator of the batches."""
+        """End the previous pass, start a pass over these steps, and return an iterator of its batches."""
         if os.getpid() != self.pid:
             self.close()
             self.pid = os.getpid()
@@ -179,7 +179,6 @@ class WorkerPool:
         self._tasks = _TaskSampler(self._new_pool(), size=self._tasks.size)  # the old memory is not written any more
 
     def _new_pool(self) -> BufferPool[SharedBuffer]:
-        """Return a pool for batches that are being made or sent, and for a few that the caller keeps longer."""
         numbers = self._numbers
         return BufferPool(2 * (_AHEAD * self._workers + 2), new=lambda size: shared(size, next(numbers)))
 
@@ -211,7 +210,7 @@ _BY_VALUE = 4096  # tensors up to this size in bytes are sent by value
 
 @dataclass(frozen=True)
 class _Placed:
-    """A tensor in the buffer. offset: in bytes. strides: in elements, as in torch."""
+    """A tensor in the buffer. `offset` is in bytes, `strides` are in elements."""
 
     offset: int
     dtype: torch.dtype
@@ -219,7 +218,6 @@ class _Placed:
     strides: tuple[int, ...]
 
     def tensor(self, buffer: torch.Tensor) -> torch.Tensor:
-        """Return the tensor over a flat uint8 tensor of the buffer."""
         whole = buffer[self.offset :]
         whole = whole[: len(whole) // self.dtype.itemsize * self.dtype.itemsize].view(self.dtype)
         return whole.as_strided(self.shape, self.strides)
@@ -232,25 +230,24 @@ class _Value:
     array: npt.NDArray[Any]
 
     def tensor(self, buffer: torch.Tensor) -> torch.Tensor:
-        """Return the tensor in its own memory."""
         return torch.from_numpy(self.array)
 
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """A batch whose tensors are replaced by _Placed or _Value. wanted: bytes of a buffer with room for all tensors."""
+    """A batch with a _Placed or _Value for each tensor. A buffer of `wanted` bytes has room for all tensors."""
 
     form: Any
     wanted: int
 
     def unpacked(self, held: memoryview | None) -> Any:
-        """Return the batch. held: memory of the worker's buffer. A tensor over this memory keeps it alive."""
+        """Return the batch. `held` is the memory of its buffer, which stays in use as long as one of the tensors."""
         buffer = torch.empty(0, dtype=torch.uint8) if held is None else torch.from_numpy(np.frombuffer(held, np.uint8))
         return mapped(self.form, lambda sent: sent.tensor(buffer), kinds=(_Placed, _Value))
 
 
 class BatchLayout:
-    """The memory of one batch in a worker: the shared `buffer`, and new memory when it is full. None for no buffer."""
+    """The memory of one batch in a worker: the shared `buffer`. If it is full or None, a tensor gets new memory."""
 
     def __init__(self, buffer: Bytes | None) -> None:
         self._buffer = buffer if buffer is not None else np.empty(0, np.uint8)
@@ -258,19 +255,18 @@ class BatchLayout:
         self._used = 0
 
     def take(self, size: int) -> tuple[torch.Tensor, Bytes]:
-        """Return (uint8 tensor, array) over the same memory. If the buffer is full, the memory is new."""
+        """Return (uint8 tensor, array) of `size` bytes over the same memory."""
         fits = self._used + size <= self._buffer.size
         memory = self._room(size) if fits else np.empty(size, np.uint8)  # `packed` counts the new memory
         return torch.from_numpy(memory), memory
 
     def _room(self, size: int) -> Bytes:
-        """Return the next `size` bytes of the buffer, or fewer at its end."""
         start = self._used
         self._used += -(-size // _ALIGNED) * _ALIGNED
         return self._buffer[start : start + size]
 
     def packed(self, batch: Any) -> PackedBatch:
-        """Return the batch with each tensor replaced by its offset in the buffer, or by its value."""
+        """Return the batch, with each tensor replaced by its offset in the buffer or by its value."""
         form = mapped(batch, self._sent)
         return PackedBatch(form, self._used)
 
@@ -292,7 +288,7 @@ class BatchLayout:
 
 
 def _dense(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Return the strides of the tensor without gaps: channels_last is kept, and others become contiguous."""
+    """Return strides of the tensor without gaps: those of channels_last if it has this format, else contiguous ones."""
     if tensor.ndim == len("NCHW") and tensor.is_contiguous(memory_format=torch.channels_last):
         return tensor.stride()
     return tuple(prod(tensor.shape[at + 1 :]) for at in range(tensor.ndim))

@@ -2,11 +2,11 @@
 
 A pass is one order of all samples. A shuffled pass depends on (seed, pass) only. With shuffle="blocks" it also depends
 on the parts of the pack (block_order.py). Rank r of w ranks reads the positions r, r + w, r + 2 w, ... of the pass. All
-ranks make the same number of batches. Another number of ranks may continue a pass: the samples that remain are then
-divided in the same way. If a pass consists of batches, the batches are divided instead (batch_order.py).
+ranks make the same number of batches. If the number of ranks changes during a pass, the remaining samples are divided
+in the same way. If a pass consists of batches, the batches are divided instead (batch_order.py).
 
-A sampler needs no saved state if its order never changes or depends on `set_epoch` only. For a sampler with a
-generator, the state of the generator before the pass is saved. Another sampler may have a `state_dict`.
+A user's sampler needs no saved state if its order never changes or depends on `set_epoch` only. If it has a generator,
+the state of the generator before the pass is saved. Otherwise the result of its `state_dict` is saved, if it has one.
 """
 
 from abc import abstractmethod
@@ -29,9 +29,9 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Step:
-    """One batch: sample indices, and the number of the pass of each sample. Both arrays are int64 (N,).
+    """One batch: sample indices, and for each sample the number of its pass. Both arrays are int64 (N,).
 
-    The random numbers of a sample depend on both.
+    The random numbers for the geometry of a sample depend on its index and its pass.
     """
 
     indices: Indices
@@ -40,7 +40,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Span:
-    """`steps` batches that each of `world_size` ranks made before another number of ranks continued the pass."""
+    """The batches of a pass before the number of ranks changed: each of `world_size` ranks made `steps` batches."""
 
     world_size: int
     batch_size: int
@@ -57,14 +57,14 @@ class Order:
     Args:
         count: Number of samples of the dataset.
         batch_size: Number of samples of a batch.
-        shuffle: True for another order in each pass.
+        shuffle: True shuffles each pass differently. False keeps the order of the dataset.
         seed: Seed of the shuffle.
-        drop_last: True to drop an incomplete last batch.
+        drop_last: True drops an incomplete last batch. False makes it.
         rank: Number of this process.
         world_size: Number of processes.
-        steps_per_epoch: Batches per epoch of an endless stream of passes. None for epochs of one pass.
+        steps_per_epoch: Batches per epoch of an endless stream of passes. None: an epoch is one pass.
         sampler: An iterable of sample indices with a length. It replaces the shuffle.
-        blocks: Shuffle by blocks. It replaces the shuffle of all samples.
+        blocks: A shuffle by blocks. It replaces the shuffle of all samples.
     """
 
     count: int
@@ -105,7 +105,6 @@ class Order:
             self._check_shares(self._samples_of_a_pass)
 
     def _check_shares(self, samples: int) -> None:
-        """Raise InvalidRequest if a rank would have no sample for a batch. samples: number in the rest of the pass."""
         if samples // self.world_size < self._steps_of(samples):
             raise InvalidRequest(
                 f"{samples} samples do not divide into batches of {self.batch_size} on {self.world_size} ranks with "
@@ -124,7 +123,7 @@ class Order:
         return self.steps_per_epoch or self._steps_of(self._samples_of_a_pass)
 
     def steps_after(self, before: Spans) -> int:
-        """Return the number of batches that remain in an epoch after the batches of these spans.
+        """Return how many batches of an epoch remain after the batches of the spans `before`.
 
         Raises InvalidRequest if a rank would have no sample for one of its batches.
         """
@@ -140,7 +139,7 @@ class Order:
         Args:
             epoch: Number of the epoch.
             step: Number of the first batch, counted from the end of `before`.
-            before: Spans at the beginning of this pass or stream that a different number of ranks made.
+            before: The batches at the beginning of this pass or stream that other numbers of ranks made.
         """
         if self.steps_per_epoch is None:
             indices = self.of_pass(epoch)
@@ -149,7 +148,7 @@ class Order:
         return _Stream(self, epoch * self.steps_per_epoch + step, done)
 
     def _left(self, before: Spans) -> Indices:
-        """Return the positions of a pass that the ranks of these spans have not read, int64, ascending."""
+        """Return the positions of a pass that no rank of the spans `before` has read, int64, ascending."""
         left = np.arange(self._samples_of_a_pass, dtype=np.int64)
         for span in before:
             steps = _steps(len(left), span.batch_size * span.world_size, self.drop_last)
@@ -161,9 +160,9 @@ class Order:
         return left
 
     def of_pass(self, number: int) -> Indices:
-        """Return the sample indices of all ranks in the order of a pass, int64.
+        """Return the sample indices of pass `number`, of all ranks together, int64.
 
-        Raises InvalidRequest if the sampler does not yield as many indices as its length.
+        Raises InvalidRequest if the sampler yields more or fewer indices than its length.
         """
         if self.sampler is None:
             if self.blocks is not None:
@@ -181,22 +180,21 @@ class Order:
 
 
 class Steps(Iterator[Step]):
-    """An iterator of the batches of a rank that reads every w-th sample, for w ranks."""
+    """An iterator of the batches of one rank, which reads every w-th sample if there are w ranks."""
 
     @abstractmethod
     def upcoming(self) -> Indices:
-        """Return the remaining sample indices of the current pass, of all ranks, in order, int64."""
+        """Return the sample indices of the current pass that remain for all ranks together, in order, int64."""
 
 
 def _steps(samples: int, size: int, drop_last: bool) -> int:
-    """Return the number of batches of `samples` samples. size: number of samples of a batch on all ranks together."""
     return samples // size if drop_last else -(-samples // size)
 
 
 def _start(count: int, size: int, steps: int, step: int) -> int:
-    """Return how many of a rank's `count` samples come before batch number `step` of `steps`.
+    """Return how many of the `count` samples of a rank come before batch number `step` of `steps`.
 
-    Each batch has `size` samples, except that at least one sample is kept for each of the remaining batches.
+    Each batch has `size` samples, or fewer near the end, so that at least one sample is left for each later batch.
     """
     return min(step * size, max(0, count - (steps - step)))
 
@@ -211,7 +209,7 @@ class EpochSteps(Steps):
             order: The order of the rank.
             epoch: Number of the epoch.
             step: Number of the first batch, from 0.
-            indices: Indices of the samples in the order of the epoch, for all ranks together.
+            indices: Sample indices in the order of the epoch, for all ranks together.
         """
         self.epoch = epoch
         self.mine = indices[order.rank :: order.world_size]
@@ -242,7 +240,7 @@ class _Stream(Steps):
     """Endless passes. A batch may contain the end of one pass and the beginning of the next."""
 
     def __init__(self, order: Order, step: int, done: int) -> None:
-        """Start at batch `step`, from 0. done: number of samples of the stream that precede step 0."""
+        """Start at batch number `step`. `done` is the number of samples of the stream before batch 0."""
         self._order = order
         self._step = step
         self._done = done
@@ -273,7 +271,7 @@ class _Stream(Steps):
 
 
 def state_of(sampler: Any) -> dict[str, Any] | None:
-    """Return the state of a sampler for `restore`. None if the order of the sampler needs no saved state."""
+    """Return the state of a user's sampler for `restore`. None if its order needs no saved state."""
     generator = getattr(sampler, "generator", None)
     if isinstance(generator, torch.Generator):
         return {"generator": generator.get_state().numpy().tobytes().hex()}
@@ -283,12 +281,12 @@ def state_of(sampler: Any) -> dict[str, Any] | None:
 
 
 def restore(sampler: Any, state: Any, *, begun: bool) -> None:
-    """Restore the state of a sampler.
+    """Restore the state of a user's sampler.
 
     Args:
         sampler: The sampler, or None.
         state: The result of `state_of`.
-        begun: True if the sampler must repeat the order of a pass.
+        begun: True if a pass is continued, so that the sampler must repeat its order. False if a pass begins.
 
     Raises:
         InvalidRequest: The sampler cannot repeat its order, or the state is that of another sampler.
@@ -314,7 +312,7 @@ def restore(sampler: Any, state: Any, *, begun: bool) -> None:
 
 
 def rank_and_world_size(rank: int | None, world_size: int | None, *, distributed: bool) -> tuple[int, int]:
-    """Return (rank, world_size): the arguments if they are not None, else the values of torch.distributed, else (0, 1).
+    """Return (rank, world_size): the arguments, or without them the values of torch.distributed, or else (0, 1).
 
     torch.distributed is used only if `distributed` is true. Raises InvalidRequest if only one argument is None.
     """
@@ -335,15 +333,15 @@ _COUNTS = {"world_size": 1, "batch_size": 1, "epoch": 0, "step": 0, "taken": 0} 
 
 @dataclass(frozen=True)
 class LoaderState:
-    """Position of a loader, counted in batches that the caller has received.
+    """Position of a loader, counted in the batches that it has returned.
 
     Args:
         world_size: Number of ranks since the end of `before`.
         batch_size: Batch size of these ranks.
         epoch: Epoch of the next batch.
         step: Number of the next batch in its epoch, counted from the end of `before`.
-        taken: Number of received batches of an endless stream, counted from the end of `before`. 0 without a stream.
-        before: Spans at the beginning of the epoch or stream that a different number of ranks made.
+        taken: Number of returned batches of an endless stream, counted from the end of `before`. 0 without a stream.
+        before: The batches at the beginning of the epoch or stream that other numbers of ranks made.
     """
 
     world_size: int
@@ -354,11 +352,11 @@ class LoaderState:
     before: Spans = ()
 
     def state(self) -> dict[str, Any]:
-        """Return a dict of the fields. Each span is a list [world_size, batch_size, steps]."""
+        """Return the fields as a dict. Each span is a list [world_size, batch_size, steps]."""
         return {**asdict(self), "before": [list(astuple(span)) for span in self.before]}
 
     def on(self, order: Order) -> "LoaderState":
-        """Return the same position for the batch size and number of ranks of `order`.
+        """Return this position in an order that may have another number of ranks, and then another batch size.
 
         Raises InvalidRequest if the remaining samples do not divide among the ranks, or if only the batch size differs.
         """
@@ -378,7 +376,7 @@ class LoaderState:
 
 
 def state_from(state: Mapping[str, Any]) -> LoaderState:
-    """Return the position that `LoaderState.state` saved. Raises InvalidRequest if `state` is malformed."""
+    """Return the position from a result of `LoaderState.state`. Raises InvalidRequest if `state` is malformed."""
     for name, least in _COUNTS.items():
         if not _is_count(state.get(name), least):
             found = state.get(name)

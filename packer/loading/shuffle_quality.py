@@ -1,8 +1,8 @@
-"""Shuffle quality: compares the labels in the batches of a shuffle by blocks with those of a full shuffle.
+"""Shuffle quality: shows whether a shuffle by blocks mixes the classes as well as a full shuffle.
 
 The measure is the variance of the class counts in a batch, divided by the expected variance in a full shuffle. The
-ideal is 1. A pack that is sorted by class and read in order has a measure near the batch size. The measure depends
-on the label column and the order only, and reads no part.
+ideal is 1. For a pack that is sorted by class and read in order, the measure is near the batch size. It is computed
+from the labels in the index and the order, and reads no part.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ShuffleQuality:
     """Quality of a shuffle.
 
     Args:
-        variance_ratio: The measure of the module, 1 for a full shuffle. More is worse.
+        variance_ratio: Variance of the class counts, divided by that of a full shuffle. More than 1 is worse.
         classes: Mean number of classes in a batch.
     """
 
@@ -32,7 +32,7 @@ class ShuffleQuality:
 
 
 def label_field(schema: Schema) -> str | None:
-    """Return the name of the first field with one number per sample and class names. None without such fields."""
+    """Return the name of the first field with one class number per sample and a class list, or None."""
     fields = (field for field in schema if field.classes and field.is_column and not field.shape and not field.hidden)
     return next((field.name for field in fields), None)
 

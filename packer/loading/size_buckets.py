@@ -1,9 +1,9 @@
 """Size buckets: batches of images of similar size, so that little of a padded batch is padding.
 
-The sizes are divided into buckets once. A bucket is cut in two while its smallest image fills too little of the largest
-height times the largest width. The cut is along the axis on which the sizes differ more. So any batch of images of one
-bucket stays within the limit. In each pass, the samples of each bucket are shuffled and cut into batches, and
-the batches of all buckets are shuffled.
+The images are divided into buckets by their sizes once. Let the box of a bucket be its largest height times its largest
+width. While an image of a bucket fills too little of the box, the bucket is cut in two. The cut is along the axis on
+which the sizes differ more. So any batch from one bucket stays within the limit. In each pass, the samples of each
+bucket are shuffled and cut into batches, and the batches of all buckets are shuffled.
 """
 
 from collections.abc import Sequence
@@ -43,14 +43,15 @@ class SizeBuckets:
         Args:
             dataset: The dataset of the Loader.
             batch_size: Largest number of samples of a batch. In a bucket, the lengths of batches differ by at most 1.
-            most_padding: Largest share of padding, 0 <= share < 1. In a batch, each image fills at least
-                1 - most_padding of the largest height times the largest width.
-            sizes: (height, width) of each sample in px. The default is the size of the first image of each sample,
-                as it is stored in the pack.
+            most_padding: Largest share of padding, 0 <= share < 1. In a batch, each image fills at least 1 -
+                most_padding of the largest height times the largest width.
+            sizes: (height, width) of each sample in px. The default is the size of the first image of each sample, as
+                it is stored in the pack.
 
         Raises:
             WrongType: An argument has another type.
-            InvalidRequest: An argument is out of range, or `sizes` is None for a dataset that is not over a pack.
+            InvalidRequest: An argument is out of range, or `sizes` is None and the dataset is not a pack's with an
+                image.
         """
         given = {"batch_size": batch_size, "most_padding": most_padding}
         check_parameters(SizeBuckets.__init__, given)
@@ -71,7 +72,7 @@ class SizeBuckets:
         return int((-(-self._counts // self._batch_size)).sum())
 
     def identity(self) -> str:
-        """Return a text that identifies the buckets and the batch size."""
+        """Return a text that identifies the buckets and the batch size. Another set of buckets has another text."""
         return f"buckets {crc32(self._buckets.tobytes()):08x} of {self._batch_size}"
 
     def of_pass(self, seed: int, number: int) -> list[Step]:
@@ -111,7 +112,7 @@ def _buckets(sizes: Indices, most_padding: float) -> Indices:
 
 
 def stored_sizes(dataset: Dataset[Any]) -> Indices:
-    """Return (height, width) of the first image of each sample, as stored, int64 (n, 2).
+    """Return (height, width) of the first image of each sample, as stored in the pack, int64 (n, 2).
 
     Raises InvalidRequest if the dataset is neither a PackDataset with an image nor a Subset of one.
     """

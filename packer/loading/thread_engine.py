@@ -78,7 +78,7 @@ class Pass(Generic[T]):
 
 
 class BatchJob(Protocol):
-    """One batch to make. Threads call `fill` for slices of the batch, and one of them calls `finish`.
+    """One batch to make. Threads call `fill` for slices of the batch, and the last of them calls `finish`.
 
     Attributes:
         given_up: Set to True when the batch is not needed any more. `fill` may then return early.
@@ -104,7 +104,7 @@ class BatchJob(Protocol):
 
 
 class _QueuedJob:
-    """A job with its number of claimed and filled samples, and its result."""
+    """A job, how many of its samples are claimed and filled, and its result."""
 
     def __init__(self, job: BatchJob, threads: int) -> None:
         self.job = job
@@ -119,7 +119,7 @@ class _QueuedJob:
 
 
 class ThreadEngine(BatchSource):
-    """Makes the batches of an iterator of jobs."""
+    """Threads that make the batches of an iterator of jobs."""
 
     def __init__(self, jobs: Iterator[BatchJob], *, threads: int, most_bytes: int, most_batches: int) -> None:
         """Start the threads.
@@ -128,7 +128,7 @@ class ThreadEngine(BatchSource):
             jobs: The jobs in order. Only one thread at a time calls `next`.
             threads: Number of threads.
             most_bytes: Largest size in bytes of all batches that are ready or being made. Two batches are always
-                allowed.
+                allowed, whatever their size.
             most_batches: Largest number of batches that are ready or being made.
         """
         super().__init__()
@@ -189,7 +189,7 @@ class ThreadEngine(BatchSource):
 
     @property
     def ready(self) -> int:  # type: ignore[override]
-        """Number of batches that are made and not taken yet."""
+        """Number of batches that are made, but not taken by the consumer yet."""
         with self._lock:
             return next((at for at, entry in enumerate(self._entries) if not entry.done), len(self._entries))
 

@@ -27,7 +27,7 @@ _REPETITION = 32  # bits of the number of a pass below the number of the repetit
 
 @dataclass(frozen=True, eq=False)
 class WeightedBatches:
-    """Passes that draw samples by weight.
+    """Batches that repeat or skip samples in proportion to their weights.
 
     Args:
         weights: Weight of each sample.
@@ -43,7 +43,7 @@ class WeightedBatches:
         return self.count
 
     def of_pass(self, seed: int, number: int) -> list[Step]:
-        """Return the batches of pass `number`. Each repetition of a sample gets other random numbers."""
+        """Return the batches of pass `number`. Each repetition of a sample gets another random geometry."""
         count = self.count * self.batch_size
         axis = shuffled(seed ^ _OF_AXIS, number, len(self.weights))
         ends = np.cumsum(self.weights[axis])
@@ -63,7 +63,7 @@ class WeightedBatches:
 def weighted_batches(weights: Any, samples: int, batch_size: int) -> WeightedBatches:
     """Return passes of `samples` // `batch_size` batches, but at least one.
 
-    Raises InvalidRequest if `weights` is not one number for each sample.
+    Raises InvalidRequest unless `weights` has a finite number of at least 0 for each sample, and one above 0.
     """
     try:
         found = np.asarray(weights, np.float64).copy()
